@@ -1,10 +1,9 @@
-"""Seconds of a batch of small pairs by one worker and by two: python batch.py --help.
+"""Times a batch of small pairs with one worker and with two: python batch.py --help.
 
-The workers are compared with one thread each, so that it is they who are measured and not the
-engine's own parallel loops; one worker with both threads stands beside. The same made-up pairs, in
-turn, after a warm-up; reading and writing files included. The machine must be idle: where CPU
-seconds differ much between the rows, or the load is more than a little at the start, the ratio says
-nothing.
+Workers have one thread each, so that the workers are measured and not the engine's own parallel
+loops; one worker with both threads is shown for comparison. All take the same made-up pairs by
+turns, after a warm-up; reading and writing files counts. The machine must be idle: if CPU seconds
+differ much between the rows, or there is load at the start, the ratio means nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def main(
     ] = 48,
     repeats: Annotated[int, typer.Option(min=1, help="The fastest counts.")] = 1,
     out: Annotated[
-        Path | None, typer.Option(help="JSON file for the figures.", show_default=False)
+        Path | None, typer.Option(help="JSON file for the results.", show_default=False)
     ] = None,
     initial: str = "affine",
     search: str = "off",

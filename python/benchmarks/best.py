@@ -1,14 +1,16 @@
-"""What the best of J latent trajectories could gain: for each pair J trajectories of a network, the
-first of them its mean, and of the first 1, 2, 4, ... the best by the truth (the oracle), by the
-label-free reward and by the referee's measure, beside the mean of their fields.
+"""Measures what the best of J latent trajectories could gain. For each pair it runs J trajectories
+of a network, the first of which is the network's mean. Of the first 1, 2, 4, ... trajectories it
+takes the best by the truth (the oracle), by the label-free reward and by the referee, and the mean
+of their fields.
 
-python best.py --data DIR/hippocampus --out FOLDER appends a JSON line a pair to FOLDER/rows.jsonl,
-prints the tables and draws FOLDER/best.png. What is in the file is not run again, so that a run
-that was killed, or ended by --minutes, goes on; --minutes 0 runs nothing.
+python best.py --data DIR/hippocampus --out FOLDER appends one JSON line per pair to
+FOLDER/rows.jsonl, prints the tables and draws FOLDER/best.png. Pairs in the file are not run again,
+so a run that was killed, or ended by --minutes, can be continued; --minutes 0 runs nothing.
 
-The engine keeps the best trajectory of every step; here each runs through all steps by itself, so
-that one set of candidates serves every way to choose. PyTorch runs the weights of the shipped
-bundle; the engine gives the affine alignment, and its own field of the mean, for comparison.
+The engine keeps the best trajectory of every step. Here each trajectory runs through all steps by
+itself, so that one set of candidates serves every way to choose. PyTorch runs the weights of the
+shipped bundle. The engine gives the affine alignment and, for comparison, its own field of the
+mean.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ BUNDLES = Path(__file__).parents[2] / "engine" / "internal" / "network" / "bundl
 SETS = ("overlap", "points")
 WAYS = ("oracle", "reward", "referee", "average")
 DRAWS = 5000
-"""Of the bootstrap, over pairs."""
+"""Number of bootstrap samples over pairs for the 95 % interval."""
 
 
 # -------------------------------------------------------------------------------------- The network
@@ -61,7 +63,7 @@ class Network:
     Parameters
     ----------
     name : str
-        Of a bundle below :data:`BUNDLES` that has a preset of the same name.
+        Name of a bundle below :data:`BUNDLES` that has a preset of the same name.
     """
 
     def __init__(self, name: str):
@@ -108,7 +110,7 @@ class Network:
         outside = low + (background - o0) / (o1 - o0) * (high - low)
         index = index_of(image, at(truth.centres(grid).reshape(-1, 3)))
         array = truth.array_of(image).astype(np.float64)
-        # both faces of the image belong to it: the networks' grids may meet them
+        # both faces of the image belong to it, since the networks' grids may touch them
         within = ((index > -0.5001) & (index < np.array(array.shape) - 0.4999)).all(1)
         on = ndimage.map_coordinates(array, index.T, order=1, mode="nearest")
         on = np.where(within, on, outside).reshape(grid.GetSize()[::-1])
@@ -145,14 +147,14 @@ class Network:
 
 
 class Map:
-    """Where a field, after it an affine, takes points: p -> affine(p + u(p)), as the engine's.
+    """The map of points by a field and then an affine, as in the engine: p -> affine(p + u(p)).
 
     Parameters
     ----------
     affine : numpy.ndarray
         4x4, LPS mm.
     grid : SimpleITK.Image
-        Of the field.
+        The field's grid.
     u : numpy.ndarray, optional
         (3, z, y, x), voxels of the grid, component i along array axis i.
     """
@@ -195,19 +197,19 @@ def dice(a: NDArray[Any], b: NDArray[Any], labels: NDArray[Any]) -> float:
 
 
 class Referee:
-    """The engine's referee (engine/internal/referee), of images alone, without masks: squared
+    """The engine's referee (engine/internal/referee) without masks and channels: squared
     differences of MIND-SSC and local correlation, on the fixed image's own voxels.
 
     Parameters
     ----------
     fixed, moving : SimpleITK.Image
-        The fixed one of no more than 250,000 voxels, which the engine does not thin out.
+        The fixed image has at most 250,000 voxels, because the engine subsamples larger ones.
     """
 
     def __init__(self, fixed: sitk.Image, moving: sitk.Image) -> None:
         fixed, moving = canonical(fixed), canonical(moving)
         if fixed.GetNumberOfPixels() > 250_000:
-            raise ValueError("the fixed image has more voxels than the referee takes as they are")
+            raise ValueError("the fixed image has so many voxels that the referee subsamples it")
         turned = np.array(moving.GetDirection()).reshape(3, 3).T @ np.array(
             fixed.GetDirection()
         ).reshape(3, 3)
@@ -237,8 +239,8 @@ class Referee:
 
     @staticmethod
     def _shown(image: sitk.Image) -> Floats:
-        """1 but in a border of one constant value, if that takes a fiftieth of the image, and
-        within two voxels of it.
+        """Return 0 in a border of one constant value, if that fills a fiftieth of the image, and
+        within two voxels of it; 1 elsewhere.
         """
         array = truth.array_of(image)
         cross = ndimage.generate_binary_structure(2, 1)[None]
@@ -280,8 +282,8 @@ class Referee:
         return np.exp(-d / np.clip(variance, level * 1e-3, level * 1e3)).astype(np.float32)
 
     def look(self, at: Callable[[Floats], Floats]) -> tuple[Floats, Floats, Floats]:
-        """Return what the referee sees of a map, voxel by voxel: where both images show
-        something, the descriptors' mean squared difference, the squared local correlation.
+        """Return the referee's measures of a map at each voxel: whether both images show
+        something, the mean squared difference of the descriptors, the squared local correlation.
         """
         index = index_of(self.moving_grid, at(self.centres))
         shape = self.fixed.shape
@@ -297,8 +299,8 @@ class Referee:
         return known, distance, correlation**2 * known
 
     def gain(self, a: tuple[Floats, Floats, Floats], b: tuple[Floats, Floats, Floats]) -> float:
-        """Return by how much one map, `b`, brings the images closer than another: the fall of the
-        logarithm of the mean difference and twice the rise of the mean squared correlation.
+        """Return by how much map `b` brings the images closer than map `a`: the fall of the
+        logarithm of the mean difference plus twice the rise of the mean squared correlation.
         """
         w = self.structure * a[0] * b[0]
         if not w.sum():
@@ -317,8 +319,8 @@ def sizes(most: int) -> list[int]:
 
 
 def tested(data: Path, n: int, seed: int) -> dict[str, list[Callable[[], truth.Pair]]]:
-    """Return what makes the first `n` test pairs, which have labels, and known motions, which have
-    points: those of points.py, of one contrast.
+    """Return functions that make the first `n` test pairs, which have labels, and known motions of
+    one contrast as in points.py, which have points.
     """
     listed = json.loads((data / "split.json").read_text())["pairs"]["test"]
 
@@ -340,8 +342,8 @@ def tested(data: Path, n: int, seed: int) -> dict[str, list[Callable[[], truth.P
 
 
 def truly(pair: truth.Pair) -> Callable[[Callable[[Floats], Floats]], float]:
-    """Return what measures a map of a pair: the mean Dice of its labels, or the mean error of its
-    points, mm.
+    """Return a function that scores a map of a pair: by the mean Dice of its labels or the mean
+    error of its points, mm.
     """
     if pair.fixed_labels is None:
         given, there = pair.fixed_points, pair.moving_points
@@ -349,14 +351,14 @@ def truly(pair: truth.Pair) -> Callable[[Callable[[Floats], Floats]], float]:
     fixed, moving = (truth.array_of(x) for x in (pair.fixed_labels, pair.moving_labels))
     labels = np.intersect1d(fixed, moving)
     labels, grid = labels[labels > 0], pair.moving_labels
-    # labels lie about the middle: the voxels far from any need no look, but all count
+    # labels lie near the centre: only voxels near them are mapped, but all count
     centres, here = truth.centres(pair.fixed_labels).reshape(-1, 3), fixed.ravel()
     return lambda at: dice(here, nearest(moving, index_of(grid, at(centres))), labels)
 
 
 def run_one(pair: truth.Pair, network: Network, name: str, j: int, tau: float, key: Any) -> Row:
-    """Return what was measured of `j` trajectories, the first of them the mean, and of the averages
-    of the first 1, 2, 4, ... fields.
+    """Run a pair: return the measurements of `j` trajectories, the first of which is the mean, and
+    of the averages of the first 1, 2, 4, ... fields.
     """
     began = time.process_time()
     engine = morphseek.register(pair.fixed, pair.moving, model=name, threads=1, device="cpu")
@@ -409,8 +411,8 @@ def run_one(pair: truth.Pair, network: Network, name: str, j: int, tau: float, k
 def collect(
     path: Path, data: Path, names: list[str], j: int, tau: float, n: int, seed: int, until: float
 ) -> Iterator[Row]:
-    """Run what the file lacks of the first `n` pairs of each set, append it line by line, and yield
-    each new row; stop at `until` (:func:`time.monotonic`).
+    """Run those of the first `n` pairs of each set that the file lacks, append their rows, and
+    yield each; stop at `until` (:func:`time.monotonic`).
     """
     kept = choices.resume(path)
     done = {(row["model"], row["tau"], row["j"], row["set"], row["pair"]) for row in kept}
@@ -440,8 +442,8 @@ def collect(
 
 
 def chosen(row: Row, j: int) -> dict[str, float]:
-    """Return the truth, by way to choose, of what it takes of the first `j` candidates of a row;
-    ``sample`` is what one of them gives that is not the mean.
+    """Return for each way to choose the true score of its choice among the first `j` candidates of
+    a row; ``sample`` is the score of a candidate other than the mean.
     """
     measured, sign = np.array(row["measured"][:j]), 1 if row["set"] == "overlap" else -1
     by = {
@@ -449,7 +451,7 @@ def chosen(row: Row, j: int) -> dict[str, float]:
         "reward": np.array(row["reward"][:j]),
         "referee": np.array(row["referee"][:j]),
     }
-    # the first of equals: a tie goes to the mean, as in the engine
+    # of equal ones the first wins: a tie goes to the mean, as in the engine
     found = {way: float(measured[int(np.argmax(of))]) for way, of in by.items()}
     found["average"] = row["average"][sizes(row["j"]).index(j)]
     found["sample"] = float(measured[1:].mean()) if j > 1 else float(measured[0])
@@ -457,8 +459,8 @@ def chosen(row: Row, j: int) -> dict[str, float]:
 
 
 def gains(rows: list[Row], way: str, j: int) -> Floats:
-    """Return by how much a way to choose of the first `j` betters the mean, a number a row: Dice,
-    or mm.
+    """Return for each row by how much a way to choose among the first `j` improves on the mean: in
+    Dice, or in mm.
     """
     return np.array(
         [
@@ -469,14 +471,14 @@ def gains(rows: list[Row], way: str, j: int) -> Floats:
 
 
 def share(rows: list[Row], way: str, j: int) -> float:
-    """Return which part of the oracle's gain a way to choose reaches; NaN where there is none."""
+    """Return the share of the oracle's gain that a way to choose reaches; NaN without a gain."""
     most = gains(rows, "oracle", j).mean()
     return float(gains(rows, way, j).mean() / most) if most > 0 else float("nan")
 
 
 def agreement(rows: list[Row], way: str) -> float:
-    """Return Spearman's correlation of a judge with the truth among a pair's samples, the mean left
-    out: the mean over the pairs.
+    """Return Spearman's correlation of a judge with the truth among each pair's samples without the
+    mean trajectory, averaged over the pairs.
     """
     from scipy.stats import spearmanr
 
@@ -501,7 +503,7 @@ def grouped(rows: list[Row]) -> Groups:
 
 
 def table(groups: Groups) -> str:
-    """Return a row a network and way to choose, at the greatest J: gains over the mean."""
+    """Return the gains over the mean at the greatest J, one row per network and way to choose."""
     lines = [
         "| network, tau, J | choice | Dice, 1/1000 (95 %) | of the ceiling | p"
         " | points, mm (95 %) | of the ceiling | p |",
@@ -528,8 +530,8 @@ def table(groups: Groups) -> str:
 
 
 def facts(groups: Groups) -> str:
-    """Return a line a network and set: how many pairs, the mean's own figure, how far samples lie
-    from it, how the judges agree with the truth, and the referee against the reward.
+    """Return one line per network and set: the number of pairs, the mean's score, how far samples
+    lie from it, how the judges agree with the truth, and the referee compared with the reward.
     """
     lines = []
     for (model, tau, j), sets in groups.items():
@@ -611,12 +613,12 @@ def main(
     j: Annotated[int, typer.Option("--j", help="Trajectories, the mean among them.", min=1)] = 64,
     tau: Annotated[float, typer.Option(help="Temperature of the samples.", min=0)] = 1.0,
     n: Annotated[int, typer.Option("--n", help="Pairs of each set.", min=1)] = 6,
-    seed: Annotated[int, typer.Option(help="Of the known motions and the samples.")] = 2,
+    seed: Annotated[int, typer.Option(help="Seed of the known motions and the samples.")] = 2,
     minutes: Annotated[
-        float, typer.Option(help="After so many no other pair begins; 0 runs nothing.", min=0)
+        float, typer.Option(help="Start no pair after so many minutes; 0 runs nothing.", min=0)
     ] = 600,
 ) -> None:
-    """Run what the folder lacks, and say what the best of J trajectories gains over their mean."""
+    """Run the pairs that the folder lacks, and print the gain of the best of J over their mean."""
     if not (data / "split.json").is_file():
         raise typer.BadParameter(
             f"{data} has no split.json; name the folder that has images, labels and it",

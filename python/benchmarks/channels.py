@@ -1,11 +1,11 @@
-"""What channels gain: organs' overlap and the error of points, with label maps as a channel and
-without.
+"""Measures what channels gain: the overlap of organs and the error of points, with label maps as a
+channel and without.
 
     python python/benchmarks/channels.py                                    # made-up torsos
     python python/benchmarks/channels.py --pair FIXED MOVING FIXED_LABELS MOVING_LABELS   # yours
 
-Of made-up torsos the true place of every point is known. Of a pair of yours there is the overlap of
-the labels that drove, which says that they did, and no more.
+In made-up torsos the true place of every point is known. For a pair of your own, the overlap is
+that of the labels that drove the registration, which only shows that it followed them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main(
     seeds: Annotated[int, typer.Option(help="Made-up torsos of each kind.", min=1)] = 2,
     size: Annotated[int, typer.Option(help="Their voxels along an axis.", min=32)] = 96,
 ) -> None:
-    """Print a row a registration."""
+    """Print one row per registration."""
     typer.echo("| pair | channel | Dice | points, mm | 95 % | least Jacobian | folding, % |")
     typer.echo("|---|---|---:|---:|---:|---:|---:|")
     if pair is not None:

@@ -1,11 +1,11 @@
-"""Whether another choice than the plan's would have been better: every candidate of CANDIDATES on
-pairs whose truth is known, and how near a learned choice comes to the best of them.
+"""Measures whether another choice than the plan's would have been better: runs every candidate of
+CANDIDATES on pairs with known truth, and compares learned choices with the best of them.
 
-python choices.py --out FOLDER --data DIR appends a JSON line a pair and candidate to
-FOLDER/rows.jsonl, prints the tables and draws FOLDER/choices.png. What is in the file is not run
-again, so that a run that was killed, or ended by --minutes, goes on; --minutes 0 runs nothing.
-A candidate is a set of options, and the plan's judge looks at each result as at any other. What
-learns (choosers.py) needs scikit-learn and PyTorch; without them its rows are left out.
+python choices.py --out FOLDER --data DIR appends one JSON line per pair and candidate to
+FOLDER/rows.jsonl, prints the tables and draws FOLDER/choices.png. Rows in the file are not run
+again, so a run that was killed, or ended by --minutes, can be continued; --minutes 0 runs nothing.
+A candidate is a set of options; the referee judges its result as any other. The choosers that learn
+(choosers.py) need scikit-learn and PyTorch; without them their rows are left out.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ Row = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """What a user could have asked for instead of the defaults.
+    """A choice of options that a user could have made instead of the defaults.
 
     Attributes
     ----------
     initial, similarity, search : str
         As the options of these names.
     width : float, optional
-        Over which distance tissue moves together, in voxels; None leaves it to the plan.
+        The distance over which tissue moves together, in voxels; None leaves it to the plan.
     deforms : bool
         False stops after the initial alignment.
     """
@@ -86,7 +86,9 @@ CANDIDATES = {
         for width in (None, 2.5, 6)
     },
 }
-"""Name to candidate: a star around the plan, and similarity x search x width as a full product."""
+"""The candidates by name: single changes of the plan, and all combinations of similarity, search
+and width.
+"""
 
 KINDS = (
     "hippocampus",
@@ -120,14 +122,16 @@ KINDS = (
     "head template, slices of 5 mm",
     "torso MR",
 )
-"""What is run unless --kinds says otherwise, bodies by turns: a run that ends early has of each."""
+"""The kinds that run unless --kinds is given. Bodies alternate, so that a run that ends early has
+some of each.
+"""
 
 
 # -------------------------------------------------------------------------------------- Collecting
 
 
 def voxel_of(image: sitk.Image) -> float:
-    """Return the edge of a cube of a voxel's volume, mm."""
+    """Return the edge of a cube with a voxel's volume, mm."""
     return float(np.prod(image.GetSpacing()) ** (1 / 3))
 
 
@@ -208,7 +212,7 @@ MEASURED = ("similarity_before", "similarity_align", "similarity_after", "sdlogj
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Return the rows of a file, none where it is not there; a last line that a kill cut off is
+    """Return the rows of a file, none if it is missing; a last line that was cut off by a kill is
     left out.
     """
     if not path.exists():
@@ -221,8 +225,8 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def resume(path: Path) -> list[Row]:
-    """Return the rows of a file, and leave what a kill cut off out of it, so that others can be
-    appended.
+    """Return the rows of a file, and remove a last line that was cut off by a kill, so that rows
+    can be appended.
     """
     kept = read_rows(path)
     if path.exists():
@@ -233,7 +237,7 @@ def resume(path: Path) -> list[Row]:
 def collect(
     path: Path, chosen: list[zoo.Kind], seeds: list[int], names: list[str], size: int, until: float
 ) -> Iterator[Row]:
-    """Run what the file lacks, append it line by line, and yield each new row; stop at `until`
+    """Run the registrations that the file lacks, append their rows, and yield each; stop at `until`
     (:func:`time.monotonic`).
     """
     kept = resume(path)
@@ -286,20 +290,20 @@ FACTS = (
 RESULTS = ("referee gain", "referee correlation", "local correlation", "negative", *MEASURED)
 
 HARM = -1.0
-"""A gain below it, a harm of more than a factor e, counts as this to what learns."""
+"""The least gain that choosers see: a harm beyond a factor e counts as a factor e."""
 
 CEILING = 5.0
-"""Percent of the plan's error that the oracle must gain for a kind to be worth learning."""
+"""By how many percent the oracle must lower the plan's error for a kind to be worth learning."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Pairs for which every candidate was run.
+    """The pairs for which every candidate was run.
 
     Attributes
     ----------
     kinds, seeds : list
-        Of each pair.
+        Kind and seed of each pair.
     names : list of str
         The candidates, the plan first.
     errors : numpy.ndarray
@@ -315,7 +319,7 @@ class Table:
 
     @property
     def bodies(self) -> list[str]:
-        """Whose kinds differ only by what disturbs them, or by the contrast."""
+        """The body of each pair; kinds of one body differ only by disturbance or contrast."""
         return [kind.partition(",")[0].partition(" ")[0] for kind in self.kinds]
 
     @property
@@ -325,7 +329,7 @@ class Table:
 
 
 def table_of(rows: list[Row], names: list[str]) -> Table:
-    """Return the pairs of a run for which every one of the candidates is there."""
+    """Return the pairs of a run for which all candidates were run."""
     by_pair: dict[tuple[str, int, str], dict[str, Row]] = {}
     for row in rows:
         by_pair.setdefault((row["kind"], row["seed"], row["pair"]), {})[row["candidate"]] = row
@@ -367,8 +371,8 @@ def table_of(rows: list[Row], names: list[str]) -> Table:
 
 
 def reachable(t: Table) -> NDArray[np.intp]:
-    """Return for each pair the candidate that is best on the other pairs of its kind; the plan
-    where there are none.
+    """Return for each pair the candidate that is best on the other pairs of its kind, or the plan
+    if there are none.
     """
     chosen = np.zeros(len(t.kinds), np.intp)
     for k, kind in enumerate(t.kinds):
@@ -401,8 +405,8 @@ def by_kind(t: Table, gains: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def compared(t: Table, gains: NDArray[np.float64]) -> Row:
-    """Compare gains with the plan, a kind counting as one: the percent gained, its interval of
-    95 % by bootstrap over kinds, kinds better and worse, and Wilcoxon's p over kinds.
+    """Compare gains with the plan, each kind counting once: the percent gained, its 95 % interval
+    by bootstrap over kinds, the number of kinds better and worse, and Wilcoxon's p over kinds.
     """
     means = by_kind(t, gains)
     low, high = interval(means)
@@ -417,14 +421,14 @@ def compared(t: Table, gains: NDArray[np.float64]) -> Row:
 
 
 def worthwhile(t: Table) -> NDArray[np.bool_]:
-    """Return which pairs are of a kind where the oracle gains :data:`CEILING`."""
+    """Return which pairs belong to a kind where the oracle gains at least :data:`CEILING`."""
     most = dict(zip(dict.fromkeys(t.kinds), by_kind(t, t.gains.max(1)), strict=True))
     return np.array([percent(most[kind]) >= CEILING for kind in t.kinds])
 
 
 def learned(t: Table, groups: list[str], seeds: list[int]) -> dict[str, NDArray[np.float64]]:
-    """Return the gains (pairs,) of every chooser that runs here, each group by what was learned
-    from the others; means over the seeds.
+    """Return the gains (pairs,) of every chooser that can run here. For each group it learns from
+    the other groups; gains are means over the seeds.
     """
     if len(set(groups)) < 2:
         return {}
@@ -450,8 +454,8 @@ def learned(t: Table, groups: list[str], seeds: list[int]) -> dict[str, NDArray[
 
 
 def ceilings(t: Table, others: dict[str, NDArray[np.float64]]) -> str:
-    """Return a row a kind: the plan's error, the oracle's, what that gains, what the best of the
-    kind's other pair gains, and what the others do; percent of the plan's error.
+    """Return one row per kind: the errors of the plan and the oracle, and in percent of the plan's
+    error the gains of the oracle, of the best on the kind's other pair, and of the others.
     """
     lines = [
         f"| kind (pairs) | plan, mm | oracle, mm | oracle, % | other pair's best, %"
@@ -473,7 +477,7 @@ def ceilings(t: Table, others: dict[str, NDArray[np.float64]]) -> str:
 
 
 def summary(t: Table, ways: dict[str, NDArray[np.float64]]) -> str:
-    """Return a row a way to choose, as :func:`compared` has it."""
+    """Return one row per way to choose, with the values of :func:`compared`."""
     lines = ["| choice | gain, % (95 %) | kinds better, worse | p |", "|---|---:|---:|---:|"]
     for name, gains in ways.items():
         c = compared(t, gains)
@@ -485,7 +489,7 @@ def summary(t: Table, ways: dict[str, NDArray[np.float64]]) -> str:
 
 
 def draw(t: Table, ways: dict[str, NDArray[np.float64]], path: Path) -> None:
-    """Draw a row a kind, by the oracle's gain: the error of every way as a share of the plan's."""
+    """Draw one row per kind, sorted by the oracle's gain: every way's error over the plan's."""
     from matplotlib.figure import Figure
 
     kinds = list(dict.fromkeys(t.kinds))
@@ -510,7 +514,7 @@ def draw(t: Table, ways: dict[str, NDArray[np.float64]], path: Path) -> None:
 
 def main(
     out: Annotated[
-        Path, typer.Option(help="Folder of rows.jsonl and of the figure; made if need be.")
+        Path, typer.Option(help="Folder of rows.jsonl and of the figure; created if missing.")
     ],
     data: Annotated[Path | None, typer.Option(help="Folder of real images, as for zoo.py.")] = None,
     kinds: Annotated[
@@ -520,7 +524,7 @@ def main(
         ),
     ] = [],
     candidates: Annotated[
-        str, typer.Option(help="Candidates to compare, semicolons between; all unless given.")
+        str, typer.Option(help="Candidates to compare, separated by semicolons; default: all.")
     ] = "",
     seeds: Annotated[str, typer.Option(help="As for zoo.py.")] = "1,2",
     n: Annotated[int, typer.Option("--n", help="Pairs of each kind and seed.", min=1)] = 1,
@@ -528,10 +532,10 @@ def main(
         int, typer.Option(help="Voxels along each axis of a made-up body.", min=16)
     ] = 48,
     minutes: Annotated[
-        float, typer.Option(help="After so many no other registration begins.", min=0)
+        float, typer.Option(help="Start no registration after so many minutes.", min=0)
     ] = 600,
 ) -> None:
-    """Run what the folder lacks, and compare the plan with what else could have been chosen."""
+    """Run the registrations that the folder lacks, and compare the plan with other choices."""
     out.mkdir(parents=True, exist_ok=True)
     names = [PLAN, *(name for name in candidates.split(";") if name and name != PLAN)]
     names = list(CANDIDATES) if not candidates else names

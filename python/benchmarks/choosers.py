@@ -1,9 +1,10 @@
-"""Ways to choose a candidate of choices.py from what was measured in a pair: a fixed one, a
+"""Ways to choose a candidate of choices.py from the measurements in a pair: a fixed choice, a
 gradient-boosted tree, a softmax policy trained by GRPO. Each learns from some pairs and chooses for
 others.
 
-A chooser is a function of (facts, gains, results, of others: facts, results, seed) that returns a
-column of the others. The tree needs scikit-learn, the policy PyTorch (morphseek[training]).
+A chooser is a function of the pairs to learn from, their gains, the other pairs and a seed. It
+returns the chosen candidate of each other pair. The tree needs scikit-learn, the policy PyTorch
+(morphseek[training]).
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ Chosen = NDArray[np.intp]
 
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """What a chooser may look at.
+    """The data that a chooser may use.
 
     Attributes
     ----------
     facts : numpy.ndarray
-        (pairs, facts): what was measured in each pair on the plan's way.
+        (pairs, facts): what the plan measured in each pair.
     results : numpy.ndarray
-        (pairs, candidates, figures): what each candidate's own result says of itself.
+        (pairs, candidates, values): the metrics of each candidate's own result.
     """
 
     facts: Floats
@@ -41,14 +42,14 @@ candidate's), the pairs to choose for, and a seed."""
 
 
 def scaled_like(facts: Floats, others: Floats) -> tuple[Floats, Floats]:
-    """Return both with mean 0 and standard deviation 1 of the first, within four of these."""
+    """Scale both to mean 0 and standard deviation 1 of the first, clipped to four deviations."""
     mean, sd = facts.mean(0), facts.std(0)
     sd = np.where(sd > 1e-9, sd, 1.0)
     return tuple(((x - mean) / sd).clip(-4, 4) for x in (facts, others))
 
 
 def fixed(learn: Seen, gains: Floats, others: Seen, seed: int) -> Chosen:
-    """Choose for all the candidate that is best on average."""
+    """Choose the candidate that is best on average, for all pairs."""
     return np.full(len(others.facts), int(gains.mean(0).argmax()))
 
 
@@ -61,7 +62,7 @@ def _tree(x: Floats, y: Floats, seed: int) -> Any:
 
 
 def _rows(facts: Floats, candidates: int) -> Floats:
-    """Return a row a pair and candidate: the pair's facts, and a 1 at the candidate."""
+    """Return one row per pair and candidate: the pair's facts, and a 1 at the candidate."""
     pairs = len(facts)
     return np.hstack(
         [np.repeat(facts, candidates, axis=0), np.tile(np.eye(candidates), (pairs, 1))]
@@ -69,7 +70,7 @@ def _rows(facts: Floats, candidates: int) -> Floats:
 
 
 def tree(learn: Seen, gains: Floats, others: Seen, seed: int) -> Chosen:
-    """Predict every candidate's gain from the facts by gradient-boosted trees; choose the most."""
+    """Predict every candidate's gain from the facts by gradient-boosted trees; take the largest."""
     k = gains.shape[1]
     model = _tree(_rows(learn.facts, k), gains.ravel(), seed)
     return model.predict(_rows(others.facts, k)).reshape(-1, k).argmax(1)
@@ -103,17 +104,17 @@ def grpo(
     its likeliest candidate.
 
     A pair's group is drawn from the policy; its advantages are the gains less the group's mean,
-    divided by their standard deviation. The ratio to the policy that drew is clipped, and the
-    divergence from the reference, which takes the plan every second time, counts.
+    divided by their standard deviation. The ratio to the policy that drew the group is clipped, and
+    the divergence from a reference that takes the plan half of the time is penalised.
 
     Parameters
     ----------
     divided : bool
-        False leaves the division out, so that pairs where all is alike say little.
+        False leaves the division out, so that pairs with similar gains count little.
     steps, group : int
-        Draws, four gradient steps each; candidates drawn a pair.
+        Number of draws, each with four gradient steps; candidates drawn per pair.
     clip, kl, rate : float
-        The ratio's clipping, the divergence's weight, Adam's step.
+        Clipping of the ratio, weight of the divergence, Adam's learning rate.
     """
     import torch
     from torch.nn import functional as F
@@ -176,7 +177,7 @@ CHOOSERS: dict[str, Chooser] = {
 
 
 def left_out(chooser: Chooser, seen: Seen, gains: Floats, groups: list[str], seed: int) -> Chosen:
-    """Return a column a pair, chosen by what was learned from the pairs of the other groups."""
+    """Return the choice for each pair after learning from the pairs of the other groups."""
     chosen = np.zeros(len(gains), np.intp)
     for group in dict.fromkeys(groups):
         out = np.array([g == group for g in groups])

@@ -1,8 +1,8 @@
-"""A thousand pairs at once: python cohort.py --help.
+"""Runs a batch of a thousand pairs: python cohort.py --help.
 
-Made-up pairs of a few thousand voxels and the quickest options: what is measured is what the batch
-costs beside the engine, whether its memory stays flat, how large the page is, and how long the same
-command takes when all is finished. Seconds depend on the load; CPU seconds less.
+The made-up pairs have a few thousand voxels and the quickest options. Measures what the batch costs
+beside the engine, whether its memory stays flat, how large the page is, and how long the command
+takes when everything is finished. Seconds depend on the machine's load, CPU seconds less.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main(
 ) -> None:
     """Print what a large batch costs."""
     with tempfile.TemporaryDirectory() as folder:
-        sources = 10  # the files of a pair are read anew each time, whoever else has them
+        sources = 10  # few files for many pairs: each pair reads its files again
         rows = make(Path(folder), sources, size).read_text().splitlines()
         listed = [rows[1 + i % sources].rsplit(",", 1)[0] + f",pair-{i:04d}" for i in range(pairs)]
         study = Path(folder, "many.csv")

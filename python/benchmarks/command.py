@@ -1,9 +1,8 @@
-"""What the command costs on a pair, phase by phase, in CPU seconds, beside greedy's.
+"""Measures the CPU seconds of the command on a pair, phase by phase, beside greedy's.
 
     python python/benchmarks/command.py FIXED MOVING --fixed-labels FL --moving-labels ML
 
-The runs alternate, so that other work on the machine falls on all of them; the least of each
-counts.
+The runs alternate, so that other work on the machine affects all of them; the least of each counts.
 greedy needs its extra: pip install morphseek[benchmark], or --greedy with a Python that has it.
 """
 
@@ -20,7 +19,7 @@ from typing import Annotated
 import typer
 
 PHASES = ("start", "read", "engine", "score", "page", "write")
-# affine, then deformable, by the settings of its tutorial; methods/greedy.py compares what it finds
+# affine, then deformable, by the settings of its tutorial; methods/greedy.py compares its results
 GREEDY = """import sys
 from picsl_greedy import Greedy3D
 fixed, moving, out = sys.argv[1:]
@@ -55,7 +54,7 @@ def main(
         str, typer.Option(help="Python that has picsl-greedy; empty: without it.")
     ] = sys.executable,
 ) -> None:
-    """Print a row for a table: the phases, all of it, greedy, and their ratio."""
+    """Print a row for a table: the phases, the total, greedy, and the ratio of both."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
         ours = [sys.executable, "-m", "morphseek", "register", str(fixed), str(moving)]

@@ -1,8 +1,9 @@
-"""How near morphseek.correct_epi comes to a made-up distortion: python epi.py IMAGE [IMAGE ...].
+"""Measures the error of morphseek.correct_epi on a made-up distortion: python epi.py IMAGE
+[IMAGE ...].
 
 Each IMAGE, on voxels of `voxel` mm, is what both echo-planar images would show without distortion.
-A smooth random field shifts it along the file's second axis, and makes it brighter where it is
-squeezed; noise is added. Prints the distance of the shift that is found from the true one, mm.
+A smooth random field shifts it along the file's second axis and makes squeezed tissue brighter;
+noise is added. Prints the distance between the found and the true shift, mm.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def coarse(path: Path, voxel: float) -> sitk.Image:
 
 
 def distorted(image: np.ndarray, shift: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return what is shown where tissue at y lies at y + shift(y), axis 1."""
+    """Return the image in which tissue at y appears at y + shift(y), along axis 1."""
     z, y, x = np.indices(image.shape).astype(float)
     at = y.copy()
     for _ in range(60):
@@ -46,7 +47,7 @@ def main(
     largest: Annotated[float, typer.Option(help="Shift, voxels.")] = 4.0,
     seed: Annotated[int, typer.Option(help="Of the field.")] = 3,
 ) -> None:
-    """Print a row an image: the shifts in its tissue and how far off the found ones are, mm."""
+    """Print one row per image: the shifts in its tissue and the error of the found ones, mm."""
     typer.echo("| image | shift, 95 % | off, median | off, 95 % |\n|---|---:|---:|---:|")
     for number, path in enumerate(images):
         rng = np.random.default_rng(seed + number)

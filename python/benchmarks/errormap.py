@@ -1,11 +1,11 @@
-"""Whether a map made from the images alone tells where a registration errs: python errormap.py
---data DIR.
+"""Measures whether a map made only from the images shows where a registration errs: python
+errormap.py --data DIR.
 
-For pairs of known motion (zoo.py) the rank correlation, within each pair, of the true error at its
-points with maps that anybody could show: local correlation and descriptors after registration, the
-uncertainty, a fresh search of blocks about the result ("residual"), the bend, the Jacobian, how far
-a registration back misses ("inverse"), and how far one of blurred images ends elsewhere ("other").
-"a + b" adds ranks. Large images are halved.
+For pairs of known motion (zoo.py), prints the rank correlation, within each pair, of the true error
+at the points with maps that need no truth: local correlation and descriptors after registration,
+the uncertainty, a new block match around the result ("residual"), the bend, the Jacobian, the error
+of a registration there and back ("inverse"), and the distance to a registration of blurred images
+("other"). "a + b" adds ranks. Large images are halved.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def descriptors(array: np.ndarray) -> np.ndarray:
 
 
 def residual(here: np.ndarray, there: np.ndarray, spacing: np.ndarray) -> np.ndarray:
-    """Return how far blocks of descriptors would still move, mm: the mean over displacements,
-    those that match better counting more.
+    """Return how far blocks of descriptors would still move, mm: the mean displacement, weighted by
+    how well it matches.
     """
     steps = np.indices([2 * REACH + 1] * 3).reshape(3, -1).T - REACH
     costs = np.stack(
@@ -134,7 +134,7 @@ def main(
     seed: Annotated[int, typer.Option(help="Of the pairs.")] = 1,
     size: Annotated[int, typer.Option(help="Voxels of a made-up body along an axis.")] = 56,
 ) -> None:
-    """Print a row a pair, and the mean."""
+    """Print one row per pair, and the mean."""
     known = zoo.kinds(zoo.Settings(size=size, n=1, data=data))
     rows: list[dict[str, float]] = []
     for name in kinds.replace("\\,", "\0").split(","):

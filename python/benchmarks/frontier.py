@@ -1,9 +1,9 @@
-"""Where points and overlap pull apart: the error on pairs with a known truth against Dice between
-two people, over smoothness.
+"""Compares point errors with overlap over smoothness: the error on pairs with a known truth against
+Dice between two people.
 
-python frontier.py --data DIR --out FOLDER runs zoo.py's kinds of ANATOMIES once a smoothness and
-draws FOLDER/frontier.svg and .png. What is in the folder already is not run again, so that a value,
-or a peer's file, can be added later.
+python frontier.py --data DIR --out FOLDER runs zoo.py's kinds of ANATOMIES once per smoothness and
+draws FOLDER/frontier.svg and .png. Results in the folder are not run again, so that a value, or a
+peer's file, can be added later.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ ANATOMIES = {
     "hippocampus": ("hippocampus", "hippocampus, two people"),
     "abdomen CT": ("abdomen CT", "abdomen CT, two people"),
 }
-"""Name to the kind whose error and the kind whose Dice is drawn."""
+"""For each anatomy, the kind whose error and the kind whose Dice is drawn."""
 
 
 def point(rows: list[zoo.Row], anatomy: str, method: str = zoo.OURS) -> tuple[float, float] | None:
     """Return the mean error in mm and the mean Dice of a method's final state over an anatomy's
-    pairs; None where one is missing.
+    pairs; None if one is missing.
     """
     figures = []
     for kind, what in zip(ANATOMIES[anatomy], ("error.mean", "dice"), strict=True):
@@ -45,7 +45,7 @@ def point(rows: list[zoo.Row], anatomy: str, method: str = zoo.OURS) -> tuple[fl
 
 
 def curves(runs: dict[str, list[zoo.Row]]) -> dict[str, dict[str, tuple[float, float]]]:
-    """Return by anatomy the points of every smoothness, and of every peer that one of the runs had.
+    """Return for each anatomy the points of every smoothness and of every peer in the runs.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def number(value: str) -> float | None:
 
 
 def table(found: dict[str, dict[str, tuple[float, float]]]) -> str:
-    """Return the points as markdown: a row a smoothness, "error in mm; Dice" an anatomy."""
+    """Return the points as Markdown: one row per smoothness, "error in mm; Dice" per anatomy."""
     names = list(dict.fromkeys(name for points in found.values() for name in points))
     names.sort(key=lambda name: (number(name) is None, number(name) or 0.0))
     lines = [f"| smoothness | {' | '.join(found)} |", "|---|" + "---:|" * len(found)]
@@ -90,8 +90,8 @@ def table(found: dict[str, dict[str, tuple[float, float]]]) -> str:
 
 
 def draw(found: dict[str, dict[str, tuple[float, float]]], paths: list[Path]) -> None:
-    """Draw a panel an anatomy: a line through the numbers in their order, the words and the peers
-    as points of their own.
+    """Draw one panel per anatomy: a line through the smoothness values in mm, and single points for
+    the words and the peers.
     """
     from matplotlib.figure import Figure
 

@@ -1,13 +1,13 @@
-"""Whether a network that was trained on made-up pairs alone does what the search does, on kinds of
-pairs that it has never seen: its curve over the CPU minutes of its training.
+"""Measures whether a network that was trained only on made-up pairs replaces the search on unseen
+kinds of pairs, as a curve over the CPU minutes of its training.
 
-morphseek train finetune general.toml --out RUN makes the checkpoints; python general.py --run RUN
+morphseek train finetune general.toml --out RUN makes the checkpoints. python general.py --run RUN
 --out FOLDER --data DIR exports those nearest to --minutes, registers pairs of zoo.py through the
-engine, appends a JSON line a pair and method to FOLDER/rows.jsonl, prints the tables and draws
-FOLDER/general.png. What is in the file is not run again; --for 0 runs nothing.
+engine, appends one JSON line per pair and method to FOLDER/rows.jsonl, prints the tables and draws
+FOLDER/general.png. Rows in the file are not run again; --for 0 runs nothing.
 
-A bundle has one spacing, and a network for any body none: each pair gets a copy of the bundle whose
-spacing puts the fixed image's longest side on the cells of the training grid.
+A bundle has one spacing, but a network for any body has none. So each pair gets a copy of the
+bundle whose spacing fits the fixed image's longest side to the training grid.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ KINDS = [
     "abdomen CT, two people",
     "abdomen MR <- CT, two people",
 ]
-"""None of them comes from the generator of the training: torsos are of morphseek.phantoms, the rest
-are real images. Every second has two contrasts, or nearly.
+"""None comes from the training's generator: torsos come from morphseek.phantoms, the others are
+real images. About half of them have two contrasts.
 """
 
 ENGINE: dict[str, Row] = {
@@ -61,7 +61,7 @@ ENGINE: dict[str, Row] = {
     "search": {"model": "none", "search": "on", "refine": 0},
     "plan": {"model": "none"},
 }
-"""Without a network. The plan is the defaults: search, where it finds that worthwhile, and
+"""Methods without a network. The plan is the defaults: search, if the plan chooses it, and
 refinement.
 """
 
@@ -69,7 +69,7 @@ ALONE: Row = {"search": "off", "refine": 0}
 """Nothing after a network."""
 
 UNSEEN = 10_000_000
-"""Number of the first made-up pair beyond those of any training."""
+"""Number of the first made-up pair that no training uses."""
 
 CONFIG = Path(__file__).with_name("general.toml")
 
@@ -77,10 +77,10 @@ SMALL = 1 << 19
 """Voxels of the fixed image below which the plan refines twice as long."""
 
 GPU_TFLOPS = 10.0
-"""What an H100 is taken to sustain on such small grids: a hundredth of what it is sold for."""
+"""Assumed speed of an H100 on such small grids: a hundredth of its nominal peak."""
 
 GPU_CORES = 15
-"""Cores beside the GPU that make pairs."""
+"""Number of CPU cores that make pairs for the GPU."""
 
 
 # ------------------------------------------------------------------------------------- The bundles
@@ -93,11 +93,12 @@ class Point:
     Attributes
     ----------
     minutes : float
-        CPU time of the training up to it.
+        CPU time of the training up to the checkpoint.
     pairs, pair_steps : int
-        Pairs made, and steps taken with them.
+        Number of pairs, and of steps taken with them.
     away : dict
-        T to how far the engine's field is from PyTorch's (:func:`disagreement`); of a trained one.
+        For each T the distance of the engine's field to PyTorch's (:func:`disagreement`); only for
+        trained networks.
     """
 
     bundle: Path
@@ -109,8 +110,8 @@ class Point:
 
 
 def exported(run: Path, out: Path, wanted: list[float]) -> list[Point]:
-    """Export the checkpoints of a run that lie nearest to `wanted` minutes, and return those that
-    it has reached. Minute 0 is the network before the first step.
+    """Export the checkpoints of a run that are nearest to the `wanted` minutes that it has reached.
+    Minute 0 is the network before the first step.
     """
     kept = out / "bundles" / "points.json"
     kept.parent.mkdir(parents=True, exist_ok=True)
@@ -180,8 +181,9 @@ def cells(bundle: Path) -> int:
 
 
 def disagreement(point: Point, run: Path, n: int = 6) -> dict[str, float]:
-    """Return by T, 1 and 3, how far the bundle's field in the engine lies from the checkpoint's in
-    PyTorch: mean distance in voxels of made-up pairs that training never saw, the worst of `n`.
+    """Return for T = 1 and 3 the distance between the bundle's field in the engine and the
+    checkpoint's in PyTorch: the mean in voxels, the worst of `n` made-up pairs that training never
+    saw.
     """
     import SimpleITK as sitk
     import torch
@@ -224,8 +226,8 @@ def disagreement(point: Point, run: Path, n: int = 6) -> dict[str, float]:
 
 
 def work(config_file: Path) -> Row:
-    """Return what a step of training takes: the network's parameters, floating-point operations
-    of a pair's step forward and backward, and CPU seconds to make a pair.
+    """Return the cost of a training step: the network's parameters, the floating-point operations
+    of a pair's step forward and backward, and the CPU seconds to make a pair.
     """
     import torch
     from torch.utils.flop_counter import FlopCounterMode
@@ -278,7 +280,7 @@ def run_one(pair: truth.Pair, options: Row) -> Row:
 
 
 def scores(found: Row) -> Row:
-    """Return the mean error at the points, mm, and Dice, each where the pair has it."""
+    """Return the mean error at the points, mm, and Dice, if the pair has points or labels."""
     return {
         **({"error": found["error"]["mean"]} if "error" in found else {}),
         **({"dice": found["dice"]} if "dice" in found else {}),
@@ -303,7 +305,7 @@ def collect(
     asked: dict[str, tuple[Path | None, Row]],
     until: float,
 ) -> Iterator[Row]:
-    """Run what the file lacks, append it line by line, and yield each new row; stop at `until`
+    """Run the registrations that the file lacks, append their rows, and yield each; stop at `until`
     (:func:`time.monotonic`). All kinds of a seed come before the next seed.
     """
     kept = choices.resume(path)
@@ -342,16 +344,16 @@ def collect(
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Means over the pairs of each kind, of pairs that every method was run on.
+    """Means of each kind over the pairs on which every method was run.
 
     Attributes
     ----------
     share : dict of ndarray
-        By method, a number a kind with points: error over the affine's, geometric mean over pairs.
+        For each method, by kind with points: the geometric mean of the error over the affine's.
     error : dict of ndarray
-        The same kinds, mean error in mm.
+        The mean error in mm, for the same kinds.
     dice : dict of ndarray
-        By method, a number a kind with labels.
+        For each method, by kind with labels: the mean Dice.
     """
 
     kinds: list[str]
@@ -363,7 +365,7 @@ class Table:
 
 
 def table_of(rows: list[Row], names: list[str]) -> Table:
-    """Sum rows up by kind, the affine's among the names."""
+    """Average the rows by kind; `names` must contain the affine's."""
     pairs: dict[tuple[str, int, str], dict[str, Row]] = {}
     for row in rows:
         pairs.setdefault((row["kind"], row["seed"], row["pair"]), {})[row["method"]] = row
@@ -399,12 +401,12 @@ def table_of(rows: list[Row], names: list[str]) -> Table:
 
 
 def fitted(minutes: NDArray[np.float64], share: NDArray[np.float64]) -> tuple[float, float]:
-    """Return a and b of the line of least squares, ln share = a + b ln minutes.
+    """Return a and b of the least-squares line ln share = a + b ln minutes.
 
     Parameters
     ----------
     minutes : (n,)
-        Above 0, two different ones at least.
+        Above 0, with at least two different values.
     share : (n,)
         Error over the affine's.
     """
@@ -414,7 +416,7 @@ def fitted(minutes: NDArray[np.float64], share: NDArray[np.float64]) -> tuple[fl
 
 
 def minutes_to(line: tuple[float, float], share: float) -> float:
-    """Return when the line reaches a share; infinite where it does not fall."""
+    """Return the minutes at which the line reaches a share; infinite if it does not fall."""
     a, b = line
     if b >= 0:
         return float("inf")
@@ -425,7 +427,7 @@ def minutes_to(line: tuple[float, float], share: float) -> float:
 def extrapolated(
     minutes: NDArray[np.float64], shares: NDArray[np.float64], goal: NDArray[np.float64]
 ) -> tuple[tuple[float, float], float, float, float]:
-    """Fit the mean over kinds, and say when it reaches the goal's.
+    """Fit the mean over kinds, and return when it reaches the goal.
 
     Parameters
     ----------
@@ -436,10 +438,10 @@ def extrapolated(
     Returns
     -------
     line : (a, b)
-        Of :func:`fitted`, of the geometric mean over kinds.
+        From :func:`fitted`, of the geometric mean over kinds.
     at, low, high : float
-        Minutes, and their 95 % interval by bootstrap over kinds; infinite where the line of a
-        sample does not fall.
+        Minutes, and their 95 % interval by bootstrap over kinds; infinite if the line of a sample
+        does not fall.
     """
     logs, aim = np.log(shares), np.log(goal)
     line = fitted(minutes, np.exp(logs.mean(1)))
@@ -453,8 +455,8 @@ def extrapolated(
 
 
 def summary(t: Table) -> str:
-    """Return a row a method as Markdown: the error's share of the affine's, geometric mean over
-    kinds with its interval; Dice; each with Wilcoxon's p against the search over kinds.
+    """Return one Markdown row per method: the error over the affine's, as geometric mean over kinds
+    with its interval, and Dice; both with Wilcoxon's p against the search over kinds.
     """
     lines = [
         "| method | error, % of the affine's (95 %) | p | Dice (95 %) | p |",
@@ -476,7 +478,7 @@ def summary(t: Table) -> str:
 
 
 def details(t: Table, names: list[str]) -> str:
-    """Return a row a kind as Markdown: mean error in mm, and Dice, by some of the methods."""
+    """Return one Markdown row per kind: mean error in mm and Dice of some methods."""
     lines = ["| kind | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
     for of, kinds, digits in ((t.error, t.kinds, 2), (t.dice, t.labelled, 3)):
         unit = ", mm" if of is t.error else ", Dice"
@@ -487,7 +489,7 @@ def details(t: Table, names: list[str]) -> str:
 
 
 def estimate(points: list[Point], at: float, cost: Row) -> str:
-    """Say what `at` CPU minutes of this training would be on a GPU."""
+    """Estimate how long `at` CPU minutes of this training would take on a GPU."""
     last = points[-1]
     per_minute = last.pair_steps / last.minutes
     here = per_minute / 60 * cost["flop"]
@@ -552,20 +554,20 @@ def main(
     out: Annotated[Path, typer.Option(help="Folder of bundles, rows and figure.")],
     data: Annotated[Path | None, typer.Option(help="Folder of real images, as for zoo.py.")] = None,
     minutes: Annotated[
-        str, typer.Option(help="CPU minutes of training to measure at, commas between.")
+        str, typer.Option(help="CPU minutes of training to measure at, separated by commas.")
     ] = "0,5,10,20,40",
     kinds: Annotated[list[str], typer.Option("--kinds", help="As for zoo.py.")] = [],
     seeds: Annotated[str, typer.Option(help="As for zoo.py.")] = "1,2",
     n: Annotated[int, typer.Option("--n", help="Pairs of each kind and seed.", min=1)] = 1,
     size: Annotated[int, typer.Option(help="Voxels along a made-up torso's axes.", min=16)] = 48,
     for_: Annotated[
-        float, typer.Option("--for", help="After so many minutes no registration begins.", min=0)
+        float, typer.Option("--for", help="Start no registration after so many minutes.", min=0)
     ] = 600,
     config: Annotated[
-        Path, typer.Option(help="The run's configuration, of which a step's cost is measured.")
+        Path, typer.Option(help="The run's configuration, for the cost of a step.")
     ] = CONFIG,
 ) -> None:
-    """Run what the folder lacks, and print and draw the curve."""
+    """Run the registrations that the folder lacks, and print and draw the curve."""
     out.mkdir(parents=True, exist_ok=True)
     points = exported(run, out, [float(text) for text in minutes.split(",")])
     for point in points:

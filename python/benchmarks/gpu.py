@@ -1,11 +1,11 @@
-"""Times the paper's three networks at full size on a GPU, and writes a table beside the paper's
-figures: python gpu.py --help.
+"""Times the paper's three networks at full size on a GPU, and writes a table with the paper's times
+for comparison: python gpu.py --help.
 
-One command, on any machine: it exports the networks with random weights (speed does not depend on
-them), runs each in a process of its own, through the engine and through ONNX Runtime alone, in
-float32 and with float16 layers, compares the fields, and times what training takes for a pair. What
-cannot run here is a row that says why. On a CPU, small: python gpu.py --device cpu --size 64,64,64
---repeats 1 --train ""
+It exports the networks with random weights, since speed does not depend on them. It runs each in a
+process of its own, through the engine and through ONNX Runtime alone, in float32 and with float16
+layers, compares the fields, and times a training iteration. A network that cannot run here becomes
+a row that says why. A small run on a CPU: python gpu.py --device cpu --size 64,64,64 --repeats 1
+--train ""
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ import measure
 import numpy as np
 import typer
 
-# ONNX Runtime reads it as it loads; here for operators.py, too
+# ONNX Runtime reads it when it loads; operators.py needs it, too
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
-#: Milliseconds of T = 1, 2, 3 at 160x192x224 on an NVIDIA A800, from the paper's table of running
-# times.
+#: Milliseconds for T = 1, 2, 3 at 160x192x224 on an NVIDIA A800, from the paper's table of running
+#: times.
 PAPER = {
     "voxelmorph-l": (685, 1387, 2022),
     "transmorph": (444, 900, 1376),
@@ -42,8 +42,8 @@ PAPER = {
 STEPS = (1, 2, 3)
 HOWS = ("onnxruntime", "engine")
 #: float32 and float16 TFLOP/s (tensor cores, no sparsity) and TB/s of a card by its name, from the
-# makers' data sheets. The RTX 4090's : float16 is that of sums in float16, its highest: a floor
-# must not be above what can be done.
+#: makers' data sheets. The RTX 4090's float16 value is its highest, with sums in float16, so that
+#: the floor is not above the possible time.
 CARDS = {
     r"\bA[18]00\b.*40GB": (19.5, 312, 1.555),
     r"\bA[18]00\b.*PCI": (19.5, 312, 1.935),
@@ -75,7 +75,7 @@ def run(
         str, typer.Option(help="Backbones, or paths of bundles that loop.")
     ] = ",".join(PAPER),
     repeats: Annotated[
-        int, typer.Option(help="Timed runs, after one that is not; their median counts.")
+        int, typer.Option(help="Timed runs after a warm-up; their median counts.")
     ] = 10,
     peak: Annotated[
         str,
@@ -90,7 +90,7 @@ def run(
         str,
         typer.Option(
             help=(
-                'Trajectories of the GRPO iterations that are timed for each backbone: J,J,...; ""'
+                'Trajectories of the GRPO iterations to time for each backbone: J,J,...; ""'
                 " times none."
             )
         ),
@@ -162,9 +162,7 @@ def run(
 
 
 def export(name: str, size: tuple[int, ...], half: bool, bundle: Path) -> None:
-    """A bundle of the paper's network with random weights, as ``morphseek train export --random``
-    makes it.
-    """
+    """Export the paper's network with random weights, as ``train export --random`` does."""
     from morphseek.training.config import load
     from morphseek.training.export import export_bundle, random_backbone
 
@@ -189,25 +187,24 @@ def difference(a: np.ndarray, b: np.ndarray) -> dict[str, float]:
 
 
 def require(device: str) -> None:
-    """Stop, before an hour of rows that say the same, where the ONNX Runtime installed was built
-    without the device.
+    """Stop at once if the installed ONNX Runtime was built without the device, because every row
+    would fail.
     """
     import onnxruntime
 
     if PROVIDERS[device] not in onnxruntime.get_available_providers():
         raise SystemExit(
-            f"the onnxruntime installed has no {PROVIDERS[device]}. onnxruntime and onnxruntime-gpu"
-            " share their files, and the last one installed has won; after everything else: pip"
+            f"the installed onnxruntime has no {PROVIDERS[device]}. onnxruntime and onnxruntime-gpu"
+            " share their files, so the last one installed counts; after everything else: pip"
             " install --force-reinstall --no-deps onnxruntime-gpu"
         )
 
 
 @functools.cache
 def card() -> dict[str, str] | None:
-    """Name and UUID of the first card that CUDA shows this process, whatever hides or reorders the
-    others; None without a driver.
+    """Name and UUID of the first card that CUDA shows this process; None without a driver.
 
-    nvidia-smi heeds neither CUDA_VISIBLE_DEVICES nor CUDA's own order, so the driver is asked.
+    The driver is asked, because nvidia-smi ignores CUDA_VISIBLE_DEVICES and CUDA's order of cards.
     """
     try:
         driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
@@ -233,12 +230,12 @@ def card() -> dict[str, str] | None:
 
 
 def peaks(given: str, used: dict[str, str] | None) -> tuple[float, ...] | None:
-    """float32 and float16 TFLOP/s and TB/s: as given, or of the card by its name; None where
-    neither is known.
+    """float32 and float16 TFLOP/s and TB/s: as given, or by the card's name; None if neither is
+    known.
     """
     if given:
         return tuple(float(x) for x in given.split(","))
-    if used is None or "MIG" in used["name"]:  # a slice of a card has a share of its peaks
+    if used is None or "MIG" in used["name"]:  # a part of a card has only a share of its peaks
         return None
     return next((limits for name, limits in CARDS.items() if re.search(name, used["name"])), None)
 
@@ -259,7 +256,7 @@ def floor(
     Parameters
     ----------
     limits : (float, float, float), optional
-        float32 and float16 TFLOP/s, TB/s; without them operations and bytes alone are counted.
+        float32 and float16 TFLOP/s, TB/s; without them only operations and bytes are counted.
     """
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -276,7 +273,7 @@ def floor(
 
 
 def counting(torch, limits: tuple[float, ...] | None):
-    """A mode that adds up what PyTorch operators do."""
+    """Return a mode that counts the work of PyTorch operators."""
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
     from torch.utils.flop_counter import flop_registry
@@ -297,7 +294,7 @@ def counting(torch, limits: tuple[float, ...] | None):
             tensors = [
                 t for t in tree_leaves((args, kwargs, result)) if isinstance(t, torch.Tensor)
             ]
-            # A tensor that was expanded is read once.
+            # An expanded tensor is read only once.
             moved = sum(
                 min(t.numel() * t.element_size(), t.untyped_storage().nbytes()) for t in tensors
             )
@@ -317,7 +314,7 @@ def counting(torch, limits: tuple[float, ...] | None):
 
 
 def over_floor(row: dict[str, Any], found: dict[str, float] | None) -> None:
-    """Add to a row how many times the floor of its steps each time is."""
+    """Add to a row the ratio of each time to the floor of its steps."""
     if not found or "ms" not in found or "failed" in row:
         return
     for times in ("ms", "resident_ms"):
@@ -332,7 +329,7 @@ def over_floor(row: dict[str, Any], found: dict[str, float] | None) -> None:
 
 
 def child(arguments: list[str]) -> dict[str, Any]:
-    """Run a measurement apart, so that its memory is its own and its failure a row."""
+    """Run a measurement in a child process, for its memory alone and so that a failure is a row."""
     done = subprocess.run(
         [sys.executable, __file__, "one", *arguments], capture_output=True, text=True
     )
@@ -364,7 +361,7 @@ def medians(repeats: int, steps: tuple[int, ...], once: Callable[[int], float]) 
 
 
 def memory(device: str) -> float:
-    """GiB in use: on a GPU the card's, so keep it to yourself; else the process's peak."""
+    """GiB in use: the whole card's on a GPU, which must be free; else the process's peak."""
     if device != "cpu":
         used = card()
         if used is None:
@@ -384,7 +381,7 @@ def memory(device: str) -> float:
             / 1024
         )
     status = Path("/proc/self/status")
-    if status.exists():  # Linux, whose ru_maxrss begins with the parent's
+    if status.exists():  # on Linux ru_maxrss starts with the parent's
         return int(re.search(r"VmHWM:\s*(\d+)", status.read_text())[1]) / (1 << 20)
     import resource
 
@@ -406,15 +403,15 @@ def blobs(size: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
 def one_onnxruntime(
     bundle: str, device: str, size: str, repeats: str, field: str
 ) -> dict[str, Any]:
-    """Plain ONNX Runtime with I/O binding: tensors that stay on the device, and with every byte
-    carried there and back.
+    """Time plain ONNX Runtime with I/O binding: with tensors that stay on the device, and with
+    transfers there and back.
     """
     import onnxruntime
 
     if hasattr(onnxruntime, "preload_dlls"):
         onnxruntime.preload_dlls()  # the CUDA libraries of the nvidia wheels
     before = memory(device)
-    # As the engine does it: the same algorithms every time, no TF32.
+    # As in the engine: always the same algorithms, no TF32.
     cuda = (PROVIDERS["cuda"], {"cudnn_conv_algo_search": "HEURISTIC", "use_tf32": "0"})
     wanted = {"cuda": [cuda], "tensorrt": [PROVIDERS["tensorrt"], cuda], "cpu": []}[device] + [
         PROVIDERS["cpu"]
@@ -464,7 +461,7 @@ def one_onnxruntime(
                 binding.bind_cpu_input(name, array)
             else:
                 binding.bind_ortvalue_input(name, values[name])
-        # An input with a default is not among those that bind_cpu_input knows.
+        # bind_cpu_input refuses inputs that have a default.
         binding.bind_ortvalue_input(
             "steps", onnxruntime.OrtValue.ortvalue_from_numpy(np.array([t]))
         )
@@ -485,8 +482,8 @@ def one_onnxruntime(
         "gib": memory(device) - (before if device != "cpu" else 0),
         "version": onnxruntime.__version__,
     }
-    session = None  # its memory goes before another one's is asked for
-    with tempfile.TemporaryDirectory() as folder:  # apart: a profile costs time
+    session = None  # frees its memory before the next session
+    with tempfile.TemporaryDirectory() as folder:  # a run of its own: profiling costs time
         session = opened(str(Path(folder) / "profile"))
         once(1, False)
         row["placement"] = placement(json.loads(Path(session.end_profiling()).read_text()), device)
@@ -494,11 +491,10 @@ def one_onnxruntime(
 
 
 def placement(events: list[dict[str, Any]], device: str) -> dict[str, Any]:
-    """Which nodes of one profiled run were not on the device, which ONNX Runtime says nowhere else
-    unless asked.
+    """Return which nodes of one profiled run were not on the device.
 
-    It gives the CPU what a GPU's provider lacks, and, on purpose, the arithmetic of shapes:
-    megabytes tell the two apart.
+    ONNX Runtime runs on the CPU what a GPU's provider lacks and, on purpose, the arithmetic of
+    shapes; the megabytes show which of the two it is.
     """
     nodes: dict[tuple[str, str], list[dict[str, Any]]] = collections.defaultdict(list)
     for event in events:
@@ -523,8 +519,8 @@ def placement(events: list[dict[str, Any]], device: str) -> dict[str, Any]:
 
 
 def one_engine(bundle: str, device: str, size: str, repeats: str, field: str) -> dict[str, Any]:
-    """The registration that users call, from arrays: its network stage, and the whole of it with
-    and without the affine alignment.
+    """Time the registration that users call, from arrays: its network stage, and the whole with and
+    without the affine alignment.
     """
     import morphseek
 
@@ -553,12 +549,12 @@ def one_engine(bundle: str, device: str, size: str, repeats: str, field: str) ->
 
 
 def one_training(name: str, trajectories: str, size: str, device: str) -> dict[str, Any]:
-    """An iteration of the paper's training on OASIS (35 labels): T steps, each with its update, by
-    the trainer's own code.
+    """Time one iteration of the paper's training on OASIS (35 labels): T steps, each with its
+    update, by the trainer's own code.
 
-    The second one counts: the first looks for algorithms and makes the optimiser's state. Memory
-    is the peak of all there is, weights, gradients and the optimiser's moments included; PyTorch
-    reserves more than it hands out, and the card must have that.
+    The second iteration counts: the first searches for algorithms and makes the optimiser's state.
+    Memory is the peak with weights, gradients and the optimiser's moments. PyTorch reserves more
+    than it uses, and the card must have that much.
     """
     import torch
 
@@ -580,9 +576,7 @@ def one_training(name: str, trajectories: str, size: str, device: str) -> dict[s
     )
 
     class OnePair(SyntheticSupply):
-        """The same made-up pair at every iteration; what that costs does not depend on what it
-        shows.
-        """
+        """The same made-up pair at every iteration: the cost does not depend on the content."""
 
         def __init__(self) -> None:
             self.val_pairs = []
@@ -690,13 +684,13 @@ def page(report: dict[str, Any]) -> str:
         lines += [
             "",
             (
-                "A pair iteration of GRPO: T steps of J trajectories, decoded one by one, each step"
+                "One iteration of GRPO: T steps of J trajectories, decoded one by one, each step"
                 " with the optimiser's update; the paper's setting for OASIS with its 35 labels."
                 " Memory is the peak, weights and the optimiser's state included; in brackets what"
                 " PyTorch has reserved."
             ),
             "",
-            "| network | J | T | s a pair iteration | peak memory, GiB |",
+            "| network | J | T | s per iteration | peak memory, GiB |",
             "|---|---|---|---|---|",
         ]
     for row in report["training"]:
@@ -711,7 +705,7 @@ def page(report: dict[str, Any]) -> str:
 
 
 def timed(row: dict[str, Any], times: str) -> list[str]:
-    """Milliseconds, each with how many times the lower floor it is where that is known."""
+    """Milliseconds, each with its ratio to the lower floor, if that is known."""
     over = row.get(f"{times}_over_floor")
     return [
         f"{ms:.0f}" + (f" ({over['fused_ms'][i]:.1f})" if over else "")
@@ -720,7 +714,7 @@ def timed(row: dict[str, Any], times: str) -> list[str]:
 
 
 def placed(found: dict[str, Any]) -> str:
-    """How many nodes fell to the CPU, and of which kinds."""
+    """The number of nodes that ran on the CPU, and their kinds."""
     if not found["on_cpu"]:
         return f"0 of {found['nodes']}"
     kinds = ", ".join(f"{kind} {count}" for kind, count in found["on_cpu"].items())

@@ -1,9 +1,8 @@
-"""How the cost grows with the volume, the steps T, the trajectories J and the number of pairs:
-python growth.py --help.
+"""Measures how the cost grows with the volume, the steps T, the trajectories J and the number of
+pairs: python growth.py --help.
 
-Each series ends with a straight line fitted to it, cost = a + b * size, and its R^2. The images are
-one made-up torso, sampled ever more finely; the time that a network takes does not depend on what
-it sees.
+Each series ends with a fitted straight line, cost = a + b * size, and its R^2. The images are one
+made-up torso, sampled ever more finely; a network's time does not depend on the content.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def torsos(folder: Path, side: int) -> tuple[Path, Path]:
 
 
 def by_volume(sides: list[int], method: str, threads: int) -> list[dict[str, Any]]:
-    """One process a size, as in the table of the peers."""
+    """Measure one process per size, as in the table of the peers."""
     rows = []
     for side in sides:
         with tempfile.TemporaryDirectory() as name:
@@ -102,7 +101,7 @@ def by_volume(sides: list[int], method: str, threads: int) -> list[dict[str, Any
 
 
 def in_process(name: str, sizes: list[int], call: Callable[[int], Any]) -> list[dict[str, Any]]:
-    """CPU seconds of call(size), after a warm-up."""
+    """Measure the CPU seconds of call(size), after a warm-up."""
     call(sizes[0])
     rows = []
     for size in sizes:
@@ -154,7 +153,7 @@ def main(
     """Measure the growth of the cost and write it down."""
     out.mkdir(parents=True, exist_ok=True)
     pair = phantoms.make_pair(small)
-    # as arrays, with voxels of 1 mm, the network's own
+    # as arrays, with voxels of 1 mm, as the network expects
     fixed, moving = pair.fixed.array, pair.moving.array
 
     def register(**options: Any) -> None:

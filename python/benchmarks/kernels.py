@@ -3,9 +3,10 @@ threads, the same field.
 
     python kernels.py [rounds]
 
-Needs Go, SimpleITK, onnx and onnxruntime; PyTorch where it is there. Rounds alternate the
-contestants and the least time of each counts; CPU seconds are given beside the wall clock because
-they stand on a busy machine. The floor is a copy of the bytes that must move.
+Needs Go, SimpleITK, onnx and onnxruntime, and uses PyTorch if it is installed. The contestants run
+by turns in each round, and the least time of each counts. CPU seconds are given beside the wall
+clock because they are valid on a busy machine, too. The floor is a copy of the bytes that must
+move.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import numpy as np
 import SimpleITK as sitk
 from onnx import TensorProto, helper
 
-os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read as it loads
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read when it loads
 import onnxruntime
 
 THREADS = 2
@@ -29,7 +30,7 @@ SHAPE = (224, 192, 160)
 
 
 def waves(amplitude):
-    """The field of the Go benchmarks, planes x, y, z."""
+    """Return the field of the Go benchmarks, planes x, y, z."""
     z, y, x = np.meshgrid(*(np.arange(n, dtype=np.float32) for n in SHAPE), indexing="ij")
     return amplitude * np.stack(
         [np.sin(y / 11 + z / 17), np.sin(z / 13 + x / 19), np.sin(x / 12 + y / 18)]
@@ -92,7 +93,7 @@ def peers():
 
     source, copy = np.empty((2,) + u.shape, np.float32), np.empty((2,) + u.shape, np.float32)
     source.fill(1), copy.fill(2)
-    # 4 planes in and 1 out: 2.5 each way
+    # 4 planes in and 1 out: a copy of 2.5 planes
     yield "floor of warp (copy)", lambda: np.copyto(copy[0, :, :149], source[0, :, :149])
     yield (
         "floor of compose (copy)",
@@ -112,8 +113,8 @@ def timed(call):
 
 
 def go(binary, name, n=6):
-    """Wall and CPU seconds of one iteration: CPU is the difference of a long and a short run,
-    without their set-up.
+    """Return wall and CPU seconds of one iteration. The CPU time is the difference of a long and a
+    short run, so that their set-up does not count.
     """
 
     def run(times):

@@ -1,8 +1,9 @@
-"""What landmarks gain at points that were not given: python landmarks.py [--data DIR] KIND ...
+"""Measures what landmarks gain at points that were not given: python landmarks.py [--data DIR]
+KIND ...
 
-Each KIND is one of zoo.py's whose pairs have points: "made-up head, two contrasts", or, with real
-images in DIR, "other: brain tumour pre<-post". Of every pair some points steer, with an error added
-to the made-up ones, whose place is exact; the error is measured at the others.
+Each KIND is one of zoo.py's kinds with points: "made-up head, two contrasts" or, with real images
+in DIR, "other: brain tumour pre<-post". Some points of every pair steer. Made-up points are exact,
+so an error is added to them. The error is measured at the other points.
 """
 
 from __future__ import annotations

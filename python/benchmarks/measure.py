@@ -1,9 +1,8 @@
-"""Runs a command and reads from the operating system what it cost: wall and CPU seconds and peak
-memory, its children's included.
+"""Runs a command and reads its cost from the operating system: wall and CPU seconds and peak
+memory, including its children's.
 
-:func:`run` starts this file as a program of its own between the caller and the command: Linux
-counts the memory of the process that starts a program into that program's peak, so the starter has
-to be small.
+:func:`run` starts this file as a program between the caller and the command: Linux counts the
+memory of the process that starts a program in that program's peak, so the starter must be small.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def run(
         *map(os.fspath, command),
     ]
     environment = {**os.environ, **dict.fromkeys(_THREAD_VARIABLES, str(threads))}
-    # a user's modules are compiled once, not at every start
+    # compile modules once, as for a user, not at every start
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     finished = subprocess.run(
         starter, check=True, stdout=subprocess.PIPE, env=environment, cwd=folder, text=True
@@ -95,7 +94,7 @@ def _start(timeout: float, log: str, command: list[str]) -> Cost:
         signal.setitimer(signal.ITIMER_REAL, timeout)
         try:
             _, status, usage = os.wait4(child.pid, 0)
-        except BaseException:  # Ctrl-C or SIGTERM: nothing that was started stays behind
+        except BaseException:  # Ctrl-C or SIGTERM: end everything that was started
             os.killpg(child.pid, signal.SIGKILL)
             raise
         seconds = time.perf_counter() - started
@@ -106,9 +105,7 @@ def _start(timeout: float, log: str, command: list[str]) -> Cost:
 
 
 def machine() -> dict[str, Any]:
-    """Describe the machine: processor, cores, memory, system, GPU, and how busy it is with other
-    work.
-    """
+    """Describe the machine: processor, cores, memory, system, GPU and load."""
     model = platform.processor() or platform.machine()
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -1,8 +1,7 @@
-"""Which operators a network's time goes to: python operators.py --help.
+"""Shows which operators take a network's time: python operators.py --help.
 
-Runs a bundle T steps under ONNX Runtime's own profiler and writes a table by operator, with the
-arithmetic and the bytes that it reports. The bytes count every tensor read and written once by
-every operator.
+Runs a bundle for T steps under ONNX Runtime's profiler and writes a table by operator, with the
+operations and bytes. Bytes count each tensor that an operator reads or writes once.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def operators(
     with tempfile.TemporaryDirectory() as folder:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = threads, 3
-        options.enable_cpu_mem_arena = options.enable_mem_pattern = False  # as the engine has it
+        options.enable_cpu_mem_arena = options.enable_mem_pattern = False  # as in the engine
         options.enable_profiling, options.profile_file_prefix = True, str(Path(folder) / "profile")
         session = onnxruntime.InferenceSession(
             str(bundle), options, providers=["CPUExecutionProvider"]
@@ -64,8 +63,8 @@ def operators(
 
 
 def summed(events: list[dict[str, Any]], repeats: int) -> dict[str, dict[str, float]]:
-    """Profiler events by kind of operator, for one registration: of a node's runs, the warm-up left
-    out, the fastest counts.
+    """Sum profiler events by kind of operator, for one registration. Of each node the fastest run
+    counts, without the warm-up.
     """
     nodes = collections.defaultdict(list)
     for event in events:
@@ -77,7 +76,7 @@ def summed(events: list[dict[str, Any]], repeats: int) -> dict[str, dict[str, fl
             nodes[event["name"]].append(event)
     rows: dict[str, dict[str, float]] = {}
     for runs in nodes.values():
-        calls = len(runs) / (1 + repeats)  # of this node in a registration: one a step
+        calls = len(runs) / (1 + repeats)  # of this node in a registration: one per step
         kept = runs[-round(calls * repeats) :]
         args = kept[0]["args"]
         row = rows.setdefault(args["op_name"], {"calls": 0, "ms": 0.0, "gflop": 0.0, "gbyte": 0.0})
@@ -93,8 +92,8 @@ def summed(events: list[dict[str, Any]], repeats: int) -> dict[str, dict[str, fl
 
 
 def flop(args: dict[str, Any]) -> float:
-    """Floating-point operations of a convolution or matrix product, from the shapes that the
-    profiler saw; else 0.
+    """Return the floating-point operations of a convolution or matrix product from the profiled
+    shapes; 0 for other operators.
     """
     shapes = [next(iter(s.values())) for s in args["input_type_shape"]]
     out = (
@@ -110,7 +109,7 @@ def flop(args: dict[str, Any]) -> float:
 
 
 def table(rows: dict[str, dict[str, float]], least: float = 0.01) -> str:
-    """Markdown; operators below a share of the time are added up."""
+    """Return a Markdown table; operators below a share of the time are summed up."""
     total = {k: sum(r[k] for r in rows.values()) for k in ("calls", "ms", "gflop", "gbyte")}
     shown = {name: r for name, r in rows.items() if r["ms"] >= least * total["ms"]}
     rest = {k: total[k] - sum(r[k] for r in shown.values()) for k in total}

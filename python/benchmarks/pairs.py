@@ -1,5 +1,5 @@
-"""The pairs to register: folders of images and label maps with a list of pairs, or made-up torsos
-where there is none.
+"""The pairs to register: folders of images and label maps with a list of pairs or, without one,
+made-up torsos.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from morphseek import _files, cohort, images, phantoms, scoring
 @dataclasses.dataclass(frozen=True)
 class DataSet:
     """Pairs of one kind: ``folder/images``, ``folder/labels``, (fixed, moving) names, and how
-    labels are merged before they count.
+    labels are merged before scoring.
     """
 
     name: str
@@ -37,8 +37,8 @@ def read(spec: str, count: int | None, two_modalities: bool) -> DataSet:
     """Read NAME=FOLDER or NAME=FOLDER:SUBSET.
 
     The folder holds images/, labels/ (the same names), split.json with lists of pairs, of which
-    SUBSET names one ("test" unless given), and where labels are to be merged labels.csv (columns
-    id, name, structure). `count` keeps the first so many pairs.
+    SUBSET names one (default: "test"), and, to merge labels, labels.csv (columns id, name,
+    structure). `count` keeps only the first pairs.
     """
     name, _, rest = spec.partition("=")
     path, _, subset = rest.partition(":")
@@ -58,7 +58,7 @@ def read(spec: str, count: int | None, two_modalities: bool) -> DataSet:
 
 def make_phantom(folder: Path, count: int, size: int) -> DataSet:
     """Write `count` pairs of :func:`morphseek.phantoms.make_pair`, of two modalities, and read
-    them; what is there is kept.
+    them; existing files are kept.
     """
     pairs = [(f"fixed{seed}", f"moving{seed}") for seed in range(count)]
     for kind in ("images", "labels"):

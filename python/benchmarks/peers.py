@@ -1,10 +1,10 @@
 """Registers the same pairs with MorphSeek and its peers, and writes one table: python peers.py
 --help.
 
-Every registration is a process of its own, from two image files to a transform on disk. Its wall
-clock, CPU time and peak memory are the operating system's; its transform is scored as everybody's
-is. A result is one JSON file: an interrupted run goes on where it stopped, and the table can be
-made again without a run.
+Every registration is a process of its own, from two image files to a transform on disk. The
+operating system measures its wall-clock time, CPU time and peak memory. All transforms are scored
+by the same code. Each result is one JSON file: an interrupted run can be continued, and the table
+can be made again without a run.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ UNREGISTERED = "unregistered"
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """Whether a method runs here, at which version, and what its start costs: the import that every
-    one of its processes pays.
+    """Whether a method runs here, its version, and the cost of its start: the import that each of
+    its processes pays.
 
-    It is the warm-up, too: what is read from disk for the first time is read here.
+    It is also the warm-up, which reads files from disk for the first time.
     """
 
     version: str
@@ -60,8 +60,8 @@ def probe(method: Method, threads: int) -> Probe:
 def run_pair(
     method: Method, data: data_sets.DataSet, fixed: str, moving: str, threads: int, timeout: float
 ) -> dict[str, Any]:
-    """Register one pair, score it, and return the row. A failure or a timeout is scored as the pair
-    lies in space, and says why.
+    """Register one pair, score it, and return the row. A failure or a timeout is scored like the
+    unregistered pair, and the row says why.
     """
     with tempfile.TemporaryDirectory() as folder:
         row, field = carry_out(
@@ -73,11 +73,11 @@ def run_pair(
 
 
 def carry_out(method: Method, job: Job, timeout: float) -> tuple[dict[str, Any], sitk.Image | None]:
-    """Register in a process of its own; return how it ended and what it cost, and the displacement:
+    """Register in a process of its own; return how it ended with its cost, and the displacement in
     mm, LPS, on the fixed grid.
 
-    The displacement is None where the method failed or was killed after `timeout` seconds, and the
-    row says why.
+    The displacement is None if the method failed or was killed after `timeout` seconds; the row
+    says why.
     """
     log = job.folder / "log"
     cost = _step(method, "register", job.threads, timeout, log, job)
@@ -106,7 +106,7 @@ def last_line(log: Path) -> str:
 
 
 def chosen(names: str) -> list[Method]:
-    """Return the methods by name, comma-separated; "all", "ours" and "peers" stand for many."""
+    """Return the methods of a comma-separated list; "all", "ours" and "peers" name several."""
     groups = {"all": lambda m: True, "ours": lambda m: m.ours, "peers": lambda m: not m.ours}
     found: dict[str, Method] = {}
     for name in names.split(","):
@@ -126,7 +126,7 @@ def chosen(names: str) -> list[Method]:
 def run(
     sets: list[data_sets.DataSet], methods: list[Method], out: Path, threads: int, timeout: float
 ) -> None:
-    """Run what is not in `out` yet, and write the table."""
+    """Run the registrations that `out` lacks, and write the table."""
     write(out / "run.json", {"machine": measure.machine(), "threads": threads})
     probes = {}
     for method in methods:
@@ -156,7 +156,7 @@ def run(
                         **scoring.score(data.labels(fixed), data.labels(moving)),
                     },
                 )
-            # all on one pair before the next: a run cut short has compared the same pairs
+            # all methods on one pair before the next, so that an interrupted run has equal pairs
             for method in fit:
                 found = probes[method.name]
                 settings = {"how": method.how, "version": found.version, "threads": threads}
@@ -188,8 +188,8 @@ def run(
 def _note_left_out(
     path: Path, sets: list[data_sets.DataSet], methods: list[Method], probes: dict[str, Probe]
 ) -> None:
-    """Keep the reason of everyone who does not run for the table, this run's and those of later
-    runs that do not try again.
+    """Keep for the table the reason why a method does not run, also for later runs that do not try
+    it again.
     """
     before = json.loads(path.read_text()) if path.exists() else {}
     left_out = {name: why for name, why in before.items() if name not in probes}
@@ -221,7 +221,7 @@ def main(
     out: Annotated[
         Path,
         typer.Option(
-            help="Folder of the results: rows/, table.md, table.json, *.png. What is there is kept."
+            help="Folder of the results: rows/, table.md, table.json, *.png. Old rows are kept."
         ),
     ],
     data: Annotated[
@@ -244,7 +244,7 @@ def main(
     pairs: Annotated[
         int,
         typer.Option(
-            help="The first so many pairs of each data set; 0 takes all (of the torsos: 3)."
+            help="Take only the first pairs of each data set; 0 takes all (of the torsos: 3)."
         ),
     ] = 0,
     phantom_size: Annotated[

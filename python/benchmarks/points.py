@@ -1,9 +1,10 @@
-"""Where points and overlap meet: for each network, alone and refined, the Dice of two people's
-labels and the error of points on known motions of one person's image, of one contrast and of two.
+"""Compares point errors with overlap: for each network, alone and refined, the Dice of two people's
+labels, and the error of points on known motions of one person's image with one contrast and with
+two.
 
 python points.py --data DIR/hippocampus --models none,hippocampus --refine 0,60 --to FOLDER writes
-one JSON file a row, prints the table, and with --plot draws it. What is in the folder already is
-not run again.
+one JSON file per row, prints the table, and with --plot draws it. Rows in the folder are not run
+again.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ def people_of(data: Path, subset: str) -> list[str]:
 
 
 def known_pairs(data: Path, names: list[str], seed: int, n: int, two: bool) -> list[truth.Pair]:
-    """Return known motions of `n` of the people, as zoo.py's hippocampi move: every second moving
-    image on a grid of its own.
+    """Return known motions of `n` of the people, as of zoo.py's hippocampi; every second moving
+    image has a grid of its own.
     """
     chosen = np.random.default_rng([seed, 3]).permutation(names)[:n].tolist()
     pairs = []
@@ -42,8 +43,8 @@ def known_pairs(data: Path, names: list[str], seed: int, n: int, two: bool) -> l
 
 
 def point_errors(pairs: list[truth.Pair], options: dict[str, Any]) -> dict[str, Any]:
-    """Return the mean error in mm of each pair's points, the errors before, and how many results
-    came with a warning of their contrasts.
+    """Return the mean error in mm of each pair's points, the errors before registration, and how
+    many results had a warning about their contrasts.
     """
     before, after, warned = [], [], 0
     for pair in pairs:
@@ -97,7 +98,7 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
 
 
 def plot(rows: dict[str, dict[str, Any]], to: Path) -> None:
-    """Draw Dice over the error of points: a line a refinement, of one contrast and of two."""
+    """Draw Dice over the error of points: one line per refinement, for one contrast and for two."""
     import matplotlib
 
     matplotlib.use("Agg")

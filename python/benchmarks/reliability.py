@@ -1,9 +1,9 @@
-"""How far the estimated error can be trusted: a figure of it against the true error, by what
-`zoo.py --json` wrote, and the same with every body left out of the fit by turns.
+"""Compares the estimated error with the true one, from a file of `zoo.py --json`, and again with
+each body left out of the fit by turns.
 
 python reliability.py zoo.json --out FOLDER writes FOLDER/reliability.svg and .png, and prints the
-table. A body is what a kind is called before its first comma: kinds of one body differ by what
-disturbs them, so they are left out together.
+table. The body is the part of a kind's name before the first comma: kinds of one body differ only
+by their disturbance, so they are left out together.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 from scipy import stats
 
 BINS = 6
-"""The curve's points: so many groups of as many pairs each, by their estimate."""
+"""Number of points of the curve: groups of equally many pairs, sorted by their estimate."""
 
 Columns = dict[str, NDArray[np.float64]]
 
 
 def columns(rows: list[zoo.Row]) -> tuple[list[str], Columns]:
-    """Return the body of every pair that moved, and in columns the true mean error, the estimate,
-    the voxel (all mm) and the correlation that the estimate is made from. A pair without an error
-    has nothing on a scale of ratios.
+    """Return the body of every pair that moved, and as columns the true mean error, the estimate,
+    the voxel size (all mm) and the correlation from which the estimate is computed. Pairs without
+    an error are left out, because the scale is logarithmic.
     """
     bodies, found = [], []
     for row in rows:
@@ -42,8 +42,8 @@ def columns(rows: list[zoo.Row]) -> tuple[list[str], Columns]:
 
 
 def fitted(c: Columns, to: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Fit a v^b (1.02 - C)^c to some of the pairs: the engine's form. Return the logarithm of a, b
-    and c, and the estimates of all pairs by it.
+    """Fit a v^b (1.02 - C)^c, the engine's formula, to some of the pairs. Return log a, b and c,
+    and the estimates of all pairs by it.
     """
     terms = np.stack(
         [np.ones_like(c["true"]), np.log(c["voxel"]), np.log(1.02 - c["correlation"].clip(0, 1))], 1
@@ -76,7 +76,7 @@ def main(
     results: Annotated[Path, typer.Argument(help="What zoo.py --json wrote.")],
     out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path(),
 ) -> None:
-    """Draw the estimated error against the true one, and say how far it can be trusted."""
+    """Draw the estimated error against the true one, and print how well they agree."""
     bodies, c = columns(json.loads(results.read_text())["rows"])
     by, _ = fitted(c, np.ones(len(bodies), bool))
     others = left_out(bodies, c)

@@ -1,5 +1,5 @@
-"""Scores a displacement field by SimpleITK, numpy and scipy alone: the same for everybody, and
-nothing of ours.
+"""Scores a displacement field only by SimpleITK, numpy and scipy: equally for all methods and
+without code of ours.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ def score(fixed: sitk.Image, moving: sitk.Image, field: sitk.Image | None = None
     fixed, moving : SimpleITK.Image
         Label maps, 0 background. The labels that both have count.
     field : SimpleITK.Image, optional
-        Displacement in mm, LPS, on the fixed grid; None scores the pair as it lies in space.
+        Displacement in mm, LPS, on the fixed grid; None scores the unregistered pair.
 
     Returns
     -------
     dict
         ``dice`` and ``hd95`` (mm) by label, their means ``mean_dice`` and ``mean_hd95`` (over the
-        labels that are left after warping), and with a field what :func:`regularity` says.
+        labels that are left after warping), and with a field the values of :func:`regularity`.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def score(fixed: sitk.Image, moving: sitk.Image, field: sitk.Image | None = None
 def point_errors(
     transform: sitk.Transform, fixed_points: np.ndarray, moving_points: np.ndarray
 ) -> dict[str, float]:
-    """Score a transform by points whose place is known.
+    """Score a transform by points with known places.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def spread(errors: np.ndarray) -> dict[str, float]:
 
 
 def regularity(field: sitk.Image) -> dict[str, float]:
-    """Say how regular a displacement field, mm, LPS, is on its grid.
+    """Measure how regular a displacement field in mm, LPS, is on its grid.
 
     Returns
     -------
@@ -120,7 +120,7 @@ def regularity(field: sitk.Image) -> dict[str, float]:
         first = np.gradient(u[..., component].astype(np.float64), *spacing)
         for of_first in first:
             bending += sum(second**2 for second in np.gradient(of_first, *spacing))
-    # one-sided differences at the border are of lower order
+    # without the border, where one-sided differences are of lower order
     inner = bending[tuple(slice(2, -2) if n > 8 else slice(None) for n in bending.shape)]
     return {
         "njd_percent": 100.0 * float(np.mean(determinant < 0)),
@@ -132,8 +132,8 @@ def regularity(field: sitk.Image) -> dict[str, float]:
 
 
 def hausdorff95(a: np.ndarray, b: np.ndarray, spacing: np.ndarray) -> float | None:
-    """Return the greater of the two directed 95th percentiles of the distances between surface
-    voxels; None where one is empty.
+    """Return the larger of the two directed 95th percentiles of the distances between surface
+    voxels; None if one is empty.
     """
     if not a.any() or not b.any():
         return None

@@ -1,12 +1,12 @@
-"""Slices of two people, and slices that moved by a known motion, beside greedy in two dimensions
-and SimpleITK's demons.
+"""Compares MorphSeek with greedy in two dimensions and SimpleITK's demons, on slices of two people
+and on slices with a known motion.
 
     python python/benchmarks/slices.py DIR               # DIR: images/, labels/, split.json
     python python/benchmarks/slices.py DIR --methods ours --methods greedy
 
-Of every test pair the moving volume is laid onto the fixed one by an affine alignment, and three
-slices of both are taken. greedy (pip install picsl-greedy) and the demons get them as they lie;
-MorphSeek aligns them again. One thread each; CPU time is of the call alone.
+The moving volume of every test pair is brought onto the fixed one by an affine alignment, and three
+slices of both are taken. greedy (pip install picsl-greedy) and the demons get these slices;
+MorphSeek aligns them again. Each has one thread; the CPU time is that of the call only.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from scipy.ndimage import gaussian_filter, map_coordinates
 import morphseek
 
 Array = np.ndarray
-_LEAST = 20  # pixels of a label that counts
+_LEAST = 20  # pixels that a label must have to count
 
 
 class Case(NamedTuple):
-    """Two slices (y, x), their labels, the pixel (y, x) in mm, and the motion where it is known."""
+    """Two slices (y, x), their labels, the pixel size (y, x) in mm, and the motion if known."""
 
     fixed: Array
     moving: Array
@@ -44,7 +44,7 @@ def main(
     methods: Annotated[list[str] | None, typer.Option(help="ours, greedy, demons.")] = None,
     pairs: Annotated[int, typer.Option(help="Test pairs, at most.", min=1)] = 12,
 ) -> None:
-    """Print a row a kind and method."""
+    """Print one row per kind and method."""
     cases = list(slices(folder, pairs))
     kinds = {
         "two people": cases,
@@ -94,8 +94,8 @@ def slices(folder: Path, pairs: int) -> Iterator[Case]:
 
 
 def moved(case: Case, seed: int, other: bool = False) -> Case:
-    """Return a slice and itself after a motion of two scales, with noise in both, and in another
-    contrast.
+    """Return a slice and the same slice after a motion of two scales, with noise in both; with
+    `other`, in another contrast.
     """
     rng, image = np.random.default_rng(seed), case.moving
     truth = np.zeros((2, *image.shape))

@@ -1,10 +1,10 @@
-"""Where the default path's time goes on a CPU, stage by stage beside what its arithmetic and bytes
-allow: python stages.py --help.
+"""Measures the default registration's time on a CPU stage by stage, beside the least time that its
+operations and bytes allow: python stages.py --help.
 
-The counts are read off the Go code: how often each pass runs over how many voxels, the operations
-that it does to one (a multiply-add counts two) and the bytes that it reads and writes. A pass takes
-at least its operations at the speed of a matrix product on this core, or its bytes at that of a
-copy, where it works on more than the cache holds. One thread, one modality.
+The counts are taken from the Go code: how often each pass runs over how many voxels, its operations
+per voxel (a multiply-add counts two), and the bytes that it reads and writes. A pass takes at least
+its operations at the speed of a matrix product on this core or, if its data exceed the cache, its
+bytes at the speed of a copy. One thread, one modality.
 """
 
 from __future__ import annotations
@@ -22,22 +22,20 @@ import typer
 
 import morphseek
 
-SCALES = 9  # of the affine search: three in plane times three along the body
+SCALES = 9  # scales of the affine search: three in plane times three along the body
 #: Points at which the affine objective is evaluated, all gradient ascents together: 121 evaluations
 #: of 2000, 6000 or 20,000 points on the brain pair of the table, counted in an instrumented build.
 EVALUATED = 0.59e6
-# of the search: control spacing and radius of the window, voxels
+# levels of the search: control spacing and radius of the window, voxels
 LEVELS = ((6, 5), (5, 5), (4, 3), (3, 2))
 MARGIN, PASSES, TREES, WAYS = 10, 2, 4, 2
-WORD = 4  # a 64-bit operation as so many of float32: half as many in a vector, and no multiply-add
+WORD = 4  # float32 operations per 64-bit one: half as many in a vector, and no multiply-add
 TRILINEAR = 21  # seven interpolations
 
 
 @dataclasses.dataclass(frozen=True)
 class Pass:
-    """Something that is done to so many elements: operations and bytes of one, and how often
-    over.
-    """
+    """A pass over elements: its operations and bytes per element, and how often it runs."""
 
     what: str
     elements: float
@@ -54,13 +52,13 @@ class Pass:
         return self.times * self.elements * self.bytes / 1e9
 
     def floor(self, gflops: float, gbytes: float, cache_mb: float) -> float:
-        """Seconds at the least."""
+        """Return the least possible seconds."""
         beyond = self.elements * self.bytes > cache_mb * 1e6
         return max(self.gflop / gflops, self.gbyte / gbytes if beyond else 0)
 
 
 def symmetric(images: int, radius: int) -> int:
-    """Operations a voxel of a separable symmetric filter with `radius` weights to either side."""
+    """Operations per voxel of a separable symmetric filter with `radius` weights to either side."""
     return images * 3 * (1 + 3 * radius)
 
 
@@ -68,15 +66,15 @@ def gaussian(images: int, sigma: float) -> int:
     return symmetric(images, math.ceil(3 * sigma))
 
 
-#: MIND-SSC of a voxel: twelve squared differences and their means over 3^3, the least and the mean
-# of the twelve, twelve exponentials.
+#: Operations of MIND-SSC at a voxel: twelve squared differences and their means over 3^3, the
+#: minimum and the mean of the twelve, twelve exponentials.
 MIND = 12 * (2 + 12) + 36 + 12 * 21
 MIND_BYTES = 12 * 8 + 2 * (12 * 8 + 4)
 
 
 def align(fixed: Grid, moving: Grid) -> Iterator[Pass]:
-    """The affine of images of one modality: peaks over all translations and scales, by FFT, and the
-    gradient ascents from them.
+    """Passes of the affine alignment of one modality: peaks over all translations and scales, by
+    FFT, and the gradient ascents from them.
     """
     h = max(
         fixed.voxel**3,
@@ -90,7 +88,7 @@ def align(fixed: Grid, moving: Grid) -> Iterator[Pass]:
     yield Pass("resampled, body found", voxels, 2 * (TRILINEAR + 18), 16)
     yield Pass("MIND-SSC", voxels, MIND, MIND_BYTES)
     yield Pass("principal components", voxels, 12 * 5 + 78 * 2 + 144 * 2, 192)
-    # Fourteen planes by 2 voxels, then a copy of them and the intensity, all fifteen by 1.
+    # Fourteen planes smoothed by 2 voxels, then a copy of them and the intensity by 1.
     yield Pass(
         "smoothed for the gradient",
         voxels,
@@ -103,8 +101,7 @@ def align(fixed: Grid, moving: Grid) -> Iterator[Pass]:
         fast_size(f + m - int(0.45 * min(f, m)), 2 if axis == 0 else 1)
         for axis, (f, m) in enumerate(zip(halves[0], reach))
     )
-    # Planes: six components, body, validity, energy; back come the score, the overlap and the
-    # energy.
+    # Planes: six components, body, validity, energy; the results are score, overlap and energy.
     yield Pass("FFTs", transform, 2.5 * math.log2(transform), 24, 9 + SCALES * (9 + 3))
     yield Pass("products of spectra, scores", transform, 10 * 5 + 25, 150, SCALES)
     yield Pass("rescaled", math.prod(halves[1]), 8 * (TRILINEAR + 18), 64, SCALES - 1)
@@ -112,7 +109,9 @@ def align(fixed: Grid, moving: Grid) -> Iterator[Pass]:
 
 
 def search(fixed: Grid, moving: Grid) -> Iterator[Pass]:
-    """Both ways, all levels, two passes of the default preset, four trees each."""
+    """Passes of the search: both ways, all levels, two passes of the default preset, four trees
+    each.
+    """
     spacing = max(fixed.voxel, fixed.voxel * (fixed.voxels / 850e3) ** (1 / 3))
     size = fixed.at(spacing)
     grid, grown = math.prod(size), math.prod(n + 2 * MARGIN for n in size)
@@ -145,8 +144,8 @@ def search(fixed: Grid, moving: Grid) -> Iterator[Pass]:
             4,
             WAYS * PASSES,
         )
-        # An envelope takes the least of `width` sums along each axis; one goes up a tree, one down,
-        # and the trees' are summed.
+        # An envelope takes the minimum of `width` sums along each axis. One goes up a tree and one
+        # down, and those of all trees are summed.
         yield Pass(
             f"messages, spacing {control}",
             points * width**3,
@@ -174,7 +173,7 @@ def search(fixed: Grid, moving: Grid) -> Iterator[Pass]:
 
 
 def refine(fixed: Grid, levels: list[dict[str, Any]]) -> Iterator[Pass]:
-    """By local correlation, as often as it was evaluated at each level."""
+    """Passes of the refinement by local correlation, as often as each level evaluated it."""
     for level in levels:
         n, mm, times = (
             math.prod(fixed.at(level["spacing_mm"])),
@@ -207,7 +206,7 @@ def refine(fixed: Grid, levels: list[dict[str, Any]]) -> Iterator[Pass]:
 
 
 def finish(fixed: Grid, moving: Grid) -> Iterator[Pass]:
-    """The total field, one resampling, the measurements."""
+    """Passes for the total field, one resampling and the measurements."""
     n = fixed.voxels
     yield Pass("deformation on the fixed grid, total field", n, 2 * (3 * TRILINEAR + 36), 48)
     yield Pass("folds, Jacobian, distances", n, 35 + 35 + 40, 28)
@@ -239,7 +238,7 @@ class Grid:
 
     @property
     def voxel(self) -> float:
-        """The side of the cube of a voxel's volume, mm."""
+        """The side of a cube with a voxel's volume, mm."""
         return math.prod(self.spacing) ** (1 / 3)
 
     def at(self, spacing: float) -> list[int]:
@@ -247,7 +246,7 @@ class Grid:
 
 
 def fast_size(n: int, step: int) -> int:
-    """The least multiple of step, not below n, without prime factors above 5."""
+    """Return the least multiple of `step` from n on without prime factors above 5."""
     n = -(-n // step) * step
     while True:
         rest = n
@@ -260,8 +259,8 @@ def fast_size(n: int, step: int) -> int:
 
 
 def speeds() -> tuple[float, float]:
-    """GFLOP/s of a product of float32 matrices and GB/s of a copy, by the CPU time of this thread;
-    the best of some.
+    """Return the GFLOP/s of a float32 matrix product and the GB/s of a copy, by this thread's CPU
+    time; the best of several.
     """
 
     def best(call: Any) -> float:
@@ -283,8 +282,8 @@ def speeds() -> tuple[float, float]:
 
 
 def stage_seconds(fixed: Path, moving: Path, **options: Any) -> tuple[dict[str, float], Any]:
-    """CPU seconds of each stage of one registration, and its result. The process does nothing else
-    meanwhile.
+    """Return the CPU seconds of each stage of one registration, and its result. The process must do
+    nothing else meanwhile.
     """
     marks: list[tuple[str, float]] = []
 
@@ -305,7 +304,7 @@ def page(
     cache_mb: float,
     passes: bool,
 ) -> str:
-    """Markdown: of each stage how it is named, its CPU seconds and its passes."""
+    """Return Markdown with each stage's name, CPU seconds and passes."""
     lines = [
         "| stage | CPU s | GFLOP | GB | floor, s | times the floor |",
         "|---|---:|---:|---:|---:|---:|",
@@ -330,20 +329,18 @@ def main(
     moving: Annotated[Path, typer.Argument(help="Another.")],
     repeats: Annotated[
         int,
-        typer.Option(
-            help="Registrations, after one that warms up; of each stage the least counts."
-        ),
+        typer.Option(help="Registrations after a warm-up; the least time of each stage counts."),
     ] = 2,
     cache_mb: Annotated[
         float,
         typer.Option(
-            help="What the last cache holds: a pass over less does not wait for the memory."
+            help="Size of the last cache: a pass over less data does not wait for memory."
         ),
     ] = 32,
     passes: Annotated[bool, typer.Option("--passes", help="Every pass of a stage, too.")] = False,
 ) -> None:
-    """Print the table of stages. Left to the library the search runs only where images match badly,
-    so it is measured asked for, too.
+    """Print the table of stages. By default the search runs only if the images match badly, so it
+    is also measured with search on.
     """
     grids = [
         Grid(image.array.shape[::-1], tuple(image.spacing))

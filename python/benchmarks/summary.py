@@ -1,4 +1,4 @@
-"""From the rows of a run to the table (markdown and JSON) and its pictures."""
+"""Makes the table (Markdown and JSON) and its pictures from the rows of a run."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def write(out: Path) -> None:
 
 
 def summarise(methods: dict[str, list[Row]]) -> dict[str, dict[str, Any]]:
-    """Return the figures of every method over its pairs of one data set, the best mean Dice first.
+    """Return the statistics of every method over its pairs of one data set, best mean Dice first.
 
-    A failed pair counts with the Dice of the unregistered pair, which its row holds; its cost does
-    not count. `against` compares one of ours to the peer of the best mean Dice: mean difference and
-    two-sided Wilcoxon signed-rank test, over the pairs of both.
+    A failed pair counts with the Dice of the unregistered pair, which is in its row; its cost does
+    not count. `against` compares one of ours with the peer with the best mean Dice: mean difference
+    and two-sided Wilcoxon signed-rank test over the pairs of both.
     """
     figures = {name: _figures(rows) for name, rows in methods.items()}
     order = sorted(figures, key=lambda name: -figures[name]["mean_dice"])
     peers = [name for name in order if methods[name][0].get("ours") is False]
-    # whoever has met all pairs, in a run that is not complete
+    # in an incomplete run, only peers that have run on all pairs
     most = max((figures[name]["pairs"] for name in peers), default=0)
     peer = next((name for name in peers if figures[name]["pairs"] == most), None)
     for name in order:
@@ -101,7 +101,7 @@ _COLUMNS = (
 
 
 def markdown(table: dict[str, Any], rows: dict[str, dict[str, list[Row]]]) -> str:
-    """Return the table, how each figure came about, and who failed where."""
+    """Return the table, how each number was measured, and which methods failed where."""
     machine = table["machine"]
     lines = [
         (
@@ -187,8 +187,8 @@ def _line(cells: Any) -> str:
 
 
 def _styles(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """One colour and marker a method in all pictures: ours are blue discs, the peers warm and of
-    other shapes.
+    """Return each method's colour and marker in all pictures: ours are blue discs, peers have warm
+    colours and other shapes.
     """
     import matplotlib
 

@@ -1,9 +1,10 @@
-"""Templates of real images: python template.py FOLDER [--count N] [--ants] [--out DIR].
+"""Measures templates of real images: python template.py FOLDER [--count N] [--ants] [--out DIR].
 
 FOLDER has images/, labels/ (the same names) and split.json with the list train. Prints the
-sharpness of the affine mean, of morphseek.template's and, with --ants, of ANTs' build_template
-(antspyx), all measured alike: in the middle half of the template, of intensities from 0 to 1
-between its percentiles there. And the overlap of labels, the mean of the transforms and time.
+sharpness of the affine mean, of morphseek.template and, with --ants, of ANTs' build_template
+(antspyx), all measured in the same way: in the middle half of the template, with intensities scaled
+to 0..1 by percentiles there. Also prints the overlap of labels, the mean of the transforms, and the
+time.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ def cpu() -> float:
 
 
 def sharpness(image: sitk.Image) -> tuple[float, float]:
-    """Return the mean gradient, a mm, and the entropy, bits, of the middle half of an image, whose
-    ends few images reach.
+    """Return the mean gradient, per mm, and the entropy, bits, of the middle half of an image; few
+    images reach its ends.
     """
     values = sitk.GetArrayFromImage(image).astype(float)
     inner = tuple(slice(n // 4, n - n // 4) for n in values.shape)
@@ -56,17 +57,17 @@ def by_ants(paths: list[Path], iterations: int) -> sitk.Image:
 
 def main(
     folder: Path,
-    count: Annotated[int, typer.Option(help="The first so many images.")] = 16,
+    count: Annotated[int, typer.Option(help="How many images to take, from the first.")] = 16,
     iterations: int = 4,
     ants: Annotated[bool, typer.Option("--ants", help="Also build_template of antspyx.")] = False,
     out: Annotated[Path | None, typer.Option(help="Keep the template there.")] = None,
 ) -> None:
-    """Print a row a template."""
+    """Print one row per template."""
     names = json.loads((folder / "split.json").read_text())["train"][:count]
     paths = [folder / "images" / f"{name}.nii.gz" for name in names]
     rows: list[tuple[str, sitk.Image, float, Any]] = []
     runs = [("affine mean", 0, 0.0), ("morphseek", iterations, 0.0)]
-    runs.append(("morphseek, --sharpen 0.25", iterations, 0.25))  # what ANTs' default adds
+    runs.append(("morphseek, --sharpen 0.25", iterations, 0.25))  # as ANTs does by default
     for said, rounds, sharpen in runs:
         began = cpu()
         with tempfile.TemporaryDirectory() as place:

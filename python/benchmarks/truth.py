@@ -1,12 +1,12 @@
 """Pairs of images whose true transform is known, so that the error at points can be measured, not
 only the labels' overlap.
 
-Three ways to a truth: made-up bodies, whose anatomy is a formula (:func:`torso`,
-:func:`synthetic`); one image seen through a known map (:func:`moved`); an image and itself with
-noise of its own (:func:`aligned_torso`, or :func:`moved` by a :class:`Motion` of 0). On top of each
-a disturbance (:data:`DISTURBANCES`) changes the images, never the truth where it can be measured;
-points that it takes away do not count. Images are SimpleITK's, points (n, 3) LPS mm from fixed to
-moving space, and one seed gives one pair.
+There are three sources of truth: made-up bodies, whose anatomy is a formula (:func:`torso`,
+:func:`synthetic`); one image under a known map (:func:`moved`); one image twice with different
+noise (:func:`aligned_torso`, or :func:`moved` by a :class:`Motion` of 0). A disturbance
+(:data:`DISTURBANCES`) may then change the images, but not the truth; points that it removes do not
+count. Images are SimpleITK's, points are (n, 3) LPS mm from fixed to moving space, and a seed
+always gives the same pair.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import SimpleITK as sitk
 
 from morphseek import phantoms
 
-POINTS = 1500  # at most, of a pair made from a real image
-FOREGROUND = 0.15  # of an image scaled to 0..1: what counts as tissue
+POINTS = 1500  # the most points of a pair made from a real image
+FOREGROUND = 0.15  # in an image scaled to 0..1, larger values count as tissue
 
 
 _IMAGES, _POINTS = (
@@ -34,7 +34,7 @@ _IMAGES, _POINTS = (
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """One registration and what its result is scored by.
+    """One pair to register, with the data that score the result.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Pair:
     fixed, moving : SimpleITK.Image
         float32.
     two_modalities : bool
-        What a user would know and tell a tool that asks.
+        What a user knows and tells a tool that needs it.
     fixed_points, moving_points : numpy.ndarray, optional
         (n, 3) LPS mm: where points of the fixed image truly lie in the moving one.
     fixed_labels, moving_labels : SimpleITK.Image, optional
@@ -95,9 +95,9 @@ class Pair:
 
 @dataclasses.dataclass(frozen=True)
 class Motion:
-    """How far the map of :func:`moved` goes: smooth displacement of two scales, as (root mean
-    square, sigma) in mm, a rotation about each axis in radians and a shift along each in mm, both
-    up to so much; and the noise of both images as a share of their range.
+    """Size of the map of :func:`moved`: smooth displacement of two scales, as (root mean square,
+    sigma) in mm; the largest rotation about each axis in radians and shift along each in mm; and
+    the noise of both images as a share of their range.
     """
 
     coarse: tuple[float, float]
@@ -119,7 +119,7 @@ def image_of(array: np.ndarray, like: sitk.Image) -> sitk.Image:
 
 
 def scaled(image: sitk.Image) -> sitk.Image:
-    """Return the image with its 0.5th and 99.5th percentile at 0 and 1, and nothing beyond."""
+    """Return the image with its 0.5th and 99.5th percentiles at 0 and 1, clipped to these."""
     array = array_of(image).astype(np.float32)
     low, high = np.percentile(array, [0.5, 99.5])
     return image_of(np.clip((array - low) / (high - low), 0, 1), image)
@@ -153,8 +153,8 @@ def centres(image: sitk.Image) -> np.ndarray:
 
 
 def torso(size: int, seed: int, contrasts: tuple[str, str], name: str = "") -> Pair:
-    """Return :func:`morphseek.phantoms.make_pair`'s images, labels and, in the organs and inside
-    the moving image, points.
+    """Return :func:`morphseek.phantoms.make_pair`'s images and labels, with points in the organs
+    and inside the moving image.
     """
     made = phantoms.make_pair(size, seed, contrasts)
     points = made.target_points(_step(size))
@@ -177,9 +177,7 @@ def torso(size: int, seed: int, contrasts: tuple[str, str], name: str = "") -> P
 
 
 def _step(size: int) -> int:
-    """Return which organ voxels along an axis are points: every fourth of the demonstration's
-    96.
-    """
+    """Return the step between points along an axis: four voxels of the demonstration's 96."""
     return max(1, round(size / 24))
 
 
@@ -214,7 +212,7 @@ def synthetic(body: str, size: int, seed: int, two: bool, regrid: bool, name: st
     size : int
         Voxels along each axis.
     two : bool
-        Each image has a contrast of its own.
+        The two images have different contrasts.
     regrid : bool
         The moving image lies on :func:`other_grid`.
     """
@@ -255,9 +253,9 @@ def synthetic(body: str, size: int, seed: int, two: bool, regrid: bool, name: st
 def smooth(
     grid: sitk.Image, rms: float, sigma: float, rng: np.random.Generator, parts: int = 3
 ) -> np.ndarray:
-    """Return noise (z, y, x, parts) in mm, smooth over sigma mm, of that root mean square.
+    """Return noise (z, y, x, parts) in mm, smooth over sigma mm, with that root mean square.
 
-    It is made on a larger grid: at the border of a smoothed image noise would pile up.
+    It is made on a larger grid, because smoothing makes noise larger at the border.
     """
     pad = [int(np.ceil(3 * sigma / s)) for s in grid.GetSpacing()][::-1]
     shape = grid.GetSize()[::-1]
@@ -283,7 +281,7 @@ def smallest_determinant(u: np.ndarray, spacing: tuple[float, ...]) -> float:
 
 
 def map_of(image: sitk.Image, motion: Motion, rng: np.random.Generator) -> sitk.Transform:
-    """Return a map without folds: a smooth displacement, then a rotation about the image's middle
+    """Return a map without folds: a smooth displacement, then a rotation about the image's centre
     and a shift.
     """
     rigid = sitk.Euler3DTransform()
@@ -295,13 +293,13 @@ def map_of(image: sitk.Image, motion: Motion, rng: np.random.Generator) -> sitk.
         u *= 0.9
     field = sitk.GetImageFromArray(u.astype(np.float64), isVector=True)
     field.CopyInformation(image)
-    # the last one acts first
+    # the last transform acts first
     return sitk.CompositeTransform([rigid, sitk.DisplacementFieldTransform(field)])
 
 
 def other_contrast(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return values of 0..1 through a random map with five knots that is not monotone; what is
-    nearly 0 stays.
+    """Map values of 0..1 by a random curve with five knots that is not monotone; values near 0
+    stay.
     """
     while True:
         knots = np.concatenate([[0], rng.uniform(0.15, 1, 4)])
@@ -311,8 +309,8 @@ def other_contrast(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def other_grid(image: sitk.Image, rng: np.random.Generator) -> sitk.Image:
-    """Return the image on a grid of its own, turned by a few degrees, 7 % finer and shifted: that
-    two share a grid must tell nothing.
+    """Return the image on another grid, turned by a few degrees, 7 % finer and shifted, so that the
+    pair's grids tell nothing.
     """
     turn = sitk.Euler3DTransform()
     turn.SetRotation(*map(float, rng.uniform(-0.12, 0.12, 3)))
@@ -346,15 +344,15 @@ def moved(
     name: str,
     labels: sitk.Image | None = None,
 ) -> Pair:
-    """Return the image as moving and, seen through a random map, as fixed one, each with noise of
-    its own.
+    """Return the image as the moving one and, under a random map, as the fixed one, each with its
+    own noise.
 
     Parameters
     ----------
     image, labels : SimpleITK.Image
-        What is moved.
+        The image and its labels.
     motion : Motion
-        How far. A coarse scale of 0 mm leaves the image where it is: the truth is the identity.
+        Size of the map. With a coarse scale of 0 mm the image stays: the truth is the identity.
     two : bool
         The moving image's intensities go through :func:`other_contrast`.
     regrid : bool
@@ -398,13 +396,13 @@ def _range(array: np.ndarray) -> tuple[float, float]:
 
 
 def contrast(pair: Pair, rng: np.random.Generator) -> Pair:
-    """The moving image's intensities through a random map that is not monotone."""
+    """Map the moving image's intensities by a random curve that is not monotone."""
     remapped = 1000 * other_contrast(array_of(scaled(pair.moving)), rng)
     return dataclasses.replace(pair, moving=image_of(remapped, pair.moving), two_modalities=True)
 
 
 def noise(pair: Pair, rng: np.random.Generator, share: float = 0.05) -> Pair:
-    """Noise of that share of the range in both images."""
+    """Add noise to both images, a share of their range."""
 
     def noisy(image: sitk.Image) -> sitk.Image:
         array = array_of(image)
@@ -415,7 +413,7 @@ def noise(pair: Pair, rng: np.random.Generator, share: float = 0.05) -> Pair:
 
 
 def bias(pair: Pair, rng: np.random.Generator, share: float = 0.5) -> Pair:
-    """A smooth shading of both images, each its own: up to half brighter and darker."""
+    """Shade each image differently and smoothly: up to half brighter and darker."""
 
     def shaded(image: sitk.Image) -> sitk.Image:
         array = array_of(image)
@@ -427,8 +425,8 @@ def bias(pair: Pair, rng: np.random.Generator, share: float = 0.5) -> Pair:
 
 
 def speckle(pair: Pair, rng: np.random.Generator) -> Pair:
-    """Both images times the magnitude of complex noise, correlated over a voxel: fully developed
-    speckle, as in ultrasound.
+    """Multiply both images by the magnitude of complex noise, correlated over a voxel: fully
+    developed speckle, as in ultrasound.
     """
 
     def speckled(image: sitk.Image) -> sitk.Image:
@@ -451,8 +449,8 @@ def speckle(pair: Pair, rng: np.random.Generator) -> Pair:
 
 
 def sector(pair: Pair, rng: np.random.Generator) -> Pair:
-    """Only what lies in a cone of 80 degrees from the middle of the image's front, least intensity
-    around it: as from an ultrasound probe.
+    """Keep only a cone of 80 degrees from the middle of the image's front, with the lowest
+    intensity around it: as from an ultrasound probe.
     """
 
     def cone(image: sitk.Image, points: np.ndarray) -> np.ndarray:
@@ -479,7 +477,7 @@ def sector(pair: Pair, rng: np.random.Generator) -> Pair:
 
 
 def thick_slices(pair: Pair, rng: np.random.Generator, mm: float) -> Pair:
-    """The moving image in slices of about so many mm, each the mean over its thickness."""
+    """Make slices of about `mm` of the moving image, each the mean over its thickness."""
     factor = max(2, round(mm / pair.moving.GetSpacing()[2]))
     moving = sitk.BinShrink(pair.moving, [1, 1, factor])
     return dataclasses.replace(pair, moving=moving).at(inside(moving, pair.moving_points))
@@ -495,7 +493,7 @@ def _cropped(image: sitk.Image, low: tuple[float, ...], high: tuple[float, ...])
 
 
 def cropped(pair: Pair, rng: np.random.Generator) -> Pair:
-    """Of the fixed image the middle 60 % of every axis."""
+    """Keep the middle 60 % of every axis of the fixed image."""
     low, high = (0.2,) * 3, (0.8,) * 3
     fixed = _cropped(pair.fixed, low, high)
     labels = None if pair.fixed_labels is None else _cropped(pair.fixed_labels, low, high)
@@ -505,8 +503,8 @@ def cropped(pair: Pair, rng: np.random.Generator) -> Pair:
 
 
 def partial_view(pair: Pair, rng: np.random.Generator) -> Pair:
-    """Of the fixed image the upper, of the moving one the lower 75 %: both show the part
-    between.
+    """Keep the upper 75 % of the fixed image and the lower 75 % of the moving one, which overlap in
+    the middle.
     """
     fixed = _cropped(pair.fixed, (0, 0, 0.25), (1, 1, 1))
     moving = _cropped(pair.moving, (0, 0, 0), (1, 1, 0.75))
@@ -515,8 +513,8 @@ def partial_view(pair: Pair, rng: np.random.Generator) -> Pair:
 
 
 def resection(pair: Pair, rng: np.random.Generator, share: float = 0.14) -> Pair:
-    """A ball of tissue is gone from the fixed image, dark and noisy as fluid; what lay in it has no
-    counterpart and does not count.
+    """Replace a ball of tissue in the fixed image by dark, noisy fluid; points in it have no
+    counterpart and do not count.
     """
     radius = share * min(
         n * s for n, s in zip(pair.fixed.GetSize(), pair.fixed.GetSpacing(), strict=True)
@@ -533,8 +531,8 @@ def resection(pair: Pair, rng: np.random.Generator, share: float = 0.14) -> Pair
 
 
 def sliding(pair: Pair, rng: np.random.Generator, mm: float = 12.0) -> Pair:
-    """Of a torso: the organs before the spine lie so many mm higher or lower in the fixed image,
-    along the wall, which stays: a jump.
+    """Shift a torso's organs before the spine by `mm`, up or down, in the fixed image. The wall
+    stays, so the motion jumps there.
     """
 
     def slid(points: np.ndarray) -> np.ndarray:
@@ -553,8 +551,8 @@ def sliding(pair: Pair, rng: np.random.Generator, mm: float = 12.0) -> Pair:
         if pair.fixed_labels is None
         else sitk.Resample(pair.fixed_labels, slide, sitk.sitkNearestNeighbor, 0)
     )
-    # A point that lay at p lies at p - slid(p) now: the jump is along the wall, so both are on the
-    # same side of it.
+    # A point from p now lies at p - slid(p): the jump is along the wall, so both are on the same
+    # side of it.
     points = pair.fixed_points - slid(pair.fixed_points)
     return dataclasses.replace(pair, fixed=fixed, fixed_labels=labels, fixed_points=points).at(
         inside(fixed, points)
@@ -579,4 +577,4 @@ DISTURBANCES: dict[str, Disturbance] = {
     "resection": resection,
     "sliding": sliding,
 }
-"""Name to disturbance, as it stands behind the comma in a kind's name."""
+"""The disturbances by name, the part after the comma in a kind's name."""

@@ -1,11 +1,11 @@
-"""How the uncertainty compares with the error, where the truth is known: python uncertainty.py
-[IMAGE ...].
+"""Compares the uncertainty with the true error: python uncertainty.py [IMAGE ...].
 
-Made-up torsos (two contrasts, morphseek.phantoms), and every IMAGE given: it is the moving image,
-and the fixed one is what it looks like through a smooth random displacement, with another contrast
-curve and noise in both. For each pair: Spearman's correlation of uncertainty and error over the
-organs (of an IMAGE: where it is brighter than its mean); root mean square of both in fifths of the
-voxels, by uncertainty; the share of voxels whose error is below twice the uncertainty.
+The pairs are made-up torsos (two contrasts, morphseek.phantoms) and one for each IMAGE: IMAGE is
+the moving image, and the fixed one is the same under a smooth random displacement, with another
+contrast curve and noise in both. Prints for each pair Spearman's correlation of uncertainty and
+error over the organs (in an IMAGE: voxels above its mean), the root mean square of both in fifths
+of the voxels sorted by uncertainty, and the share of voxels whose error is below twice the
+uncertainty.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def torso(size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def through(
     path: Path, amplitude: float, smoothness: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Register an image to itself, seen through a displacement of `amplitude` mm a component
-    (standard deviation) that is smooth over `smoothness` mm.
+    """Register an image to itself under a displacement with a standard deviation of `amplitude` mm
+    per component that is smooth over `smoothness` mm.
     """
     image = images.read(path)
     rng = np.random.default_rng(seed)
@@ -106,8 +106,8 @@ def main(
     ] = None,
     size: Annotated[int, typer.Option(help="Voxels of a made-up torso along each axis.")] = 96,
     seeds: Annotated[int, typer.Option(help="How many made-up torsos.")] = 2,
-    amplitude: Annotated[float, typer.Option(help="Of the displacement of an image, mm.")] = 8.0,
-    smoothness: Annotated[float, typer.Option(help="Of the displacement of an image, mm.")] = 25.0,
+    amplitude: Annotated[float, typer.Option(help="Amplitude of the displacement, mm.")] = 8.0,
+    smoothness: Annotated[float, typer.Option(help="Smoothness of the displacement, mm.")] = 25.0,
 ) -> None:
     print(
         "| pair | Spearman | RMS error/uncertainty by fifths, mm | all, mm | error < 2"

@@ -1,10 +1,10 @@
-"""One pair in eight variants, which differ in nothing but geometry, and whether each gives the same
-alignment: python variants.py --help.
+"""Checks whether variants of a pair that differ only in geometry give the same alignment: python
+variants.py --help.
 
 A variant moves a volume in space, stores its axes in another order, changes its spacing or crops
-it. Its result, with the known motions undone, carries the original labels: all are scored on the
-same grid, by SimpleITK. Linear interpolation, by which most tools change the spacing, also blurs;
-two more variants change it by a windowed sinc, which hardly does.
+it. Its result, with the known motions undone, carries the original labels, and all are scored on
+the same grid by SimpleITK. Linear interpolation, with which most tools change the spacing, also
+blurs; two more variants use a windowed sinc, which hardly blurs.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def as_is(image: sitk.Image) -> tuple[sitk.Image, sitk.Transform]:
 def turned(
     axis: tuple[float, float, float], degrees: float, shift: tuple[float, float, float] = (0, 0, 0)
 ) -> Variant:
-    """The volume turned about its centre and shifted, mm; the transform leads from where it was to
-    where it is.
+    """Return the volume turned about its centre and shifted, mm, and the transform from its old to
+    its new place.
     """
 
     def apply(image: sitk.Image) -> tuple[sitk.Image, sitk.Transform]:
@@ -78,7 +78,7 @@ def respaced(factor: float, interpolator: int = sitk.sitkLinear) -> Variant:
 
 
 def cropped(image: sitk.Image) -> tuple[sitk.Image, sitk.Transform]:
-    """A twentieth off both ends of every axis."""
+    """Crop a twentieth from both ends of every axis."""
     off = [n // 20 for n in image.GetSize()]
     return sitk.Crop(image, off, off), sitk.Transform()
 
@@ -137,7 +137,7 @@ def main(
     ],
     out: Annotated[Path, typer.Option(help="JSON file to write.")],
     count: Annotated[
-        int, typer.Option("--pairs", help="The first so many pairs of every data set.")
+        int, typer.Option("--pairs", help="How many pairs of every data set, from the first.")
     ] = 1,
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
 ) -> None:

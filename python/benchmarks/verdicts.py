@@ -1,11 +1,11 @@
-"""How often the verdict is right: pairs that belong together, and pairs that do not.
+"""Counts how often the verdict is right, for pairs that belong together and pairs that do not.
 
 python verdicts.py --data hippocampus=DIR/hippocampus --data brain=DIR/brain \\
   --data ct=DIR/abdomen:pairs_ct --data mrct=DIR/abdomen:pairs_mr_from_ct --json verdicts.json
 
-The pairs of a data set's list belong together (`peers.py` tells what a folder holds). Pairs that
-do not: noise, smooth noise, the moving image of another data set, and the pair's own with one axis
-reversed, its header kept. What is in the file is not run again.
+The pairs of a data set's list belong together (`peers.py` describes a folder). Pairs that do not
+have as moving image noise, smooth noise, an image of another data set, or their own image with one
+axis reversed but the same header. Rows in the file are not run again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Change = Callable[[sitk.Image, np.random.Generator], sitk.Image]
 
 GRADES = ("good", "check", "failed")
 RIGHT = "together"
-"""The kind of the pairs that belong together."""
+"""The name of the kind of pairs that belong together."""
 
 SMOOTH = 3.0
 """Voxels, standard deviation: smooth noise."""
@@ -52,7 +52,7 @@ def smooth_noise(image: sitk.Image, rng: np.random.Generator) -> sitk.Image:
 
 
 def reversed_along(axis: int) -> Change:
-    """Return what reverses the voxels along an axis and keeps the header."""
+    """Return a function that reverses the voxels along an axis and keeps the header."""
 
     def change(image: sitk.Image, rng: np.random.Generator) -> sitk.Image:
         values = np.flip(sitk.GetArrayFromImage(image), 2 - axis)
@@ -79,8 +79,8 @@ def image(data: pairs.DataSet, name: str) -> sitk.Image:
 def jobs(
     sets: list[pairs.DataSet], count: int
 ) -> Iterator[tuple[str, str, str, Callable[[], tuple[sitk.Image, sitk.Image]]]]:
-    """Yield the kind, the data set, the name and what reads the images of every pair: all of a
-    list, and the first `count` of it changed into each kind that does not belong together.
+    """Yield kind, data set, name and a function that reads the images, for every pair: all pairs of
+    a list, and the first `count` changed into each kind that does not belong together.
     """
     for number, data in enumerate(sets):
         for fixed, moving in data.pairs:
@@ -120,7 +120,7 @@ def jobs(
 
 
 def register(data: pairs.DataSet | None, fixed: sitk.Image, moving: sitk.Image, name: str) -> Row:
-    """Register a pair by the default options, and return its verdict; with data, its Dice, too."""
+    """Register a pair with the default options; return its verdict and, with data, its Dice."""
     began = time.process_time()
     result = morphseek.register(fixed, moving, threads=1)
     verdict = result.verdict
@@ -141,7 +141,7 @@ def register(data: pairs.DataSet | None, fixed: sitk.Image, moving: sitk.Image, 
 
 
 def table(rows: list[Row]) -> str:
-    """Return how many pairs of each kind had which grade, and those that were judged wrongly."""
+    """Return how many pairs of each kind got which grade, and the pairs with a wrong verdict."""
     lines = ["| pairs | n | good | check | failed |", "|---|---:|---:|---:|---:|"]
     groups: dict[str, list[Row]] = {}
     for row in rows:

@@ -1,12 +1,12 @@
-"""Every kind of pair in one table, by the error at points whose place is known and by the labels'
-overlap: python zoo.py --help.
+"""Registers every kind of pair and writes one table, by the error at points with known places and
+by the overlap of labels: python zoo.py --help.
 
-A kind is one sort of pair: a body, its contrasts, a disturbance (truth.py). Those of made-up torsos
-need no data, those of other made-up bodies PyTorch, those of a head template the nilearn package
-(pip install --no-deps nilearn), those of real images --data. What is not there is said and left
-out. Each registration is a process of its own, `morphseek register`, once a state: after the rigid
-alignment, the affine one, the search, and to the end. Scores come from the written transform by
-SimpleITK, numpy and scipy alone. One seed gives the same pairs everywhere.
+A kind is one sort of pair: a body, its contrasts, a disturbance (truth.py). Made-up torsos need no
+data, other made-up bodies PyTorch, a head template the nilearn package (pip install --no-deps
+nilearn), and real images --data. Kinds that lack their data are named and skipped. Each
+registration is a process of its own, `morphseek register`, once for each state: after the rigid
+alignment, the affine one, the search, and at the end. Scores come from the written transform, only
+by SimpleITK, numpy and scipy. A seed gives the same pairs everywhere.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ STATES = {
     "search": ["--refine", "0"],
     "final": [],
 }
-"""State to the arguments by which `morphseek register` stops there. The one before them, as the
-headers have it, needs no run.
+"""For each state the arguments with which `morphseek register` stops there. The state before, as
+given by the headers, needs no run.
 """
 
 SHORT = {"greedy": "greedy", "ants": "ants-syncc", "elastix": "elastix"}
-"""What --peers takes beside the names of methods/."""
+"""Short names that --peers accepts beside those of methods/."""
 
-# of its affine's mean error, and mm above it: beyond both the deformable stages did harm
+# the deformable stages did harm if the error exceeds the affine's by this factor and by these mm
 WORSE, NEGLIGIBLE = 1.05, 0.02
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What the pairs are made with: voxels along a torso's axes, pairs a kind and seed, the folder
-    of real images, and one that keeps the pairs made from them, which takes half a minute a brain;
-    None makes them anew.
+    """How the pairs are made: voxels along a torso's axes, pairs per kind and seed, the folder of
+    real images, and a folder that keeps the pairs made from them, because a brain takes half a
+    minute; None makes them again each time.
     """
 
     size: int = 96
@@ -76,8 +76,8 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """One sort of pair. `make` yields those of a seed; `lacking` says what they need and is not
-    there.
+    """One sort of pair. `make` yields the pairs of a seed; `lacking` names what is missing to make
+    them.
     """
 
     name: str
@@ -112,7 +112,7 @@ _TORSOS = [  # name, contrasts, disturbance
     ("torso MR <- CT", _BOTH, "aligned"),
 ]
 
-# The torso's name up to 0.17.0: its pairs keep the seeds that come from it, and old files compare.
+# The torso's old name, up to 0.17.0: the seeds of its pairs depend on it, and old files have it.
 _EARLIER = "trunk"
 
 _SYNTHETIC = ("head", "limb", "medley")
@@ -145,7 +145,7 @@ _PEOPLE = [  # name, folder, list of pairs in its split.json, two modalities
 
 
 def kinds(settings: Settings) -> dict[str, Kind]:
-    """Return every kind by its name, those too that lack what they need here."""
+    """Return every kind by its name, also those that lack their data."""
     made = [_torso_kind(settings, *row) for row in _TORSOS]
     made += [_synthetic_kind(settings, body, two) for body in _SYNTHETIC for two in (False, True)]
     made += [_template_kind(settings, disturbance) for disturbance in _TEMPLATE]
@@ -164,7 +164,7 @@ def _named(body: str, disturbance: str) -> str:
 
 
 def _disturbed(kind: str, seed: int, k: int, pair: truth.Pair, disturbance: str) -> truth.Pair:
-    """Disturb a pair by a generator of its own, so that the pair is the undisturbed kind's."""
+    """Disturb a pair with a separate generator, so that the pair is the undisturbed kind's."""
     return truth.DISTURBANCES[disturbance](
         pair, np.random.default_rng([seed, k, zlib.crc32(kind.encode())])
     )
@@ -216,8 +216,8 @@ def _moved_kind(
     disturbance: str,
     lacking: str,
 ) -> Kind:
-    """Of images that are moved each twice, to one contrast and to two: one generator's draws,
-    whichever of the two a kind takes.
+    """Make a kind of images that are each moved twice, with one contrast and with two. One
+    generator always draws both, whichever of them the kind takes.
     """
     name, aligned, two = (
         _named(body, disturbance),
@@ -250,23 +250,23 @@ def _moved_kind(
 def _stored(
     folder: Path, pairs: Iterator[tuple[bool, truth.Pair]]
 ) -> Iterator[tuple[bool, truth.Pair]]:
-    """Yield pairs from the folder, made and put there first where it is not whole: of one contrast
-    and of two by turns.
+    """Yield pairs from the folder, with one contrast and with two by turns; make them first if the
+    folder is incomplete.
     """
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as name:
             for k, (_, pair) in enumerate(pairs):
                 pair.save(Path(name) / "pairs" / f"{k:03}")
-            with contextlib.suppress(OSError):  # another run was faster, and made the same
+            with contextlib.suppress(OSError):  # another run has already written the same
                 (Path(name) / "pairs").rename(folder)
     for k, path in enumerate(sorted(folder.iterdir())):
         yield k % 2 == 1, truth.Pair.load(path)
 
 
 def _template_kind(settings: Settings, disturbance: str) -> Kind:
-    """Of the ICBM 152 head inside of the nilearn package, which is not imported; at 2 mm, so that
-    its pairs are made in seconds.
+    """Make a kind of the ICBM 152 head in the nilearn package, which is not imported; at 2 mm, so
+    that pairs are made in seconds.
     """
     found = importlib.util.find_spec("nilearn")
     folder = Path(found.origin).parent / "datasets" / "data" if found and found.origin else Path()
@@ -344,8 +344,8 @@ def _people_kind(settings: Settings, name: str, folder: str, subset: str, two: b
 
 
 def _other_kinds(settings: Settings) -> list[Kind]:
-    """The sets of other/pairs.json: fixed, moving, and either labels or points; bit 0 alone where
-    labels_are_bits.
+    """Return the sets of other/pairs.json: fixed, moving, and either labels or points; only bit 0
+    of labels counts if labels_are_bits is set.
     """
     lacking = _lacking(settings, "other/pairs.json")
     if lacking:
@@ -391,7 +391,7 @@ def _lacking(settings: Settings, path: str) -> str:
 
 
 def _share(entries: list[Any], seed: int, n: int) -> list[Any]:
-    """Return a seed's n entries of a list: seed 1 the first n, seed 2 the next, and round again."""
+    """Return a seed's n entries of a list: seed 1 has the first n, seed 2 the next, cyclically."""
     return [entries[((seed - 1) * n + k) % len(entries)] for k in range(min(n, len(entries)))]
 
 
@@ -409,14 +409,14 @@ def score(
     transform : SimpleITK.Transform, optional
         None scores the pair as its headers have it.
     fixed_file : path, optional
-        The fixed image's; with it, the field's regularity on that grid is measured.
+        File of the fixed image; with it, the field's regularity on that grid is measured.
 
     Returns
     -------
     dict
-        ``error`` (mean, median, p95, worst, mm) where the pair has points; ``dice`` and ``hd95``
-        (mm), means over the labels, where it has labels; what :func:`scoring.regularity` says where
-        it was asked for.
+        ``error`` (mean, median, p95, worst, mm) if the pair has points; ``dice`` and ``hd95`` (mm),
+        means over the labels, if it has labels; the values of :func:`scoring.regularity` with
+        `fixed_file`.
     """
     found: Row = {}
     if pair.fixed_points is not None:
@@ -450,7 +450,7 @@ def _field_on(transform: sitk.Transform, grid: sitk.Image) -> sitk.Image:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What is run on every pair: states of one program with the same further options, and peers."""
+    """What runs on every pair: states of one program with the same further options, and peers."""
 
     program: str
     states: list[str]
@@ -460,8 +460,8 @@ class Run:
     keep: Path | None = None
 
     def rows(self, kind: str, pair: truth.Pair) -> list[Row]:
-        """Register a pair by everything, and return a row each. A failure is a row of its own with
-        the scores from before.
+        """Register a pair with all states and peers, and return one row for each. A failure is a
+        row with the scores from before.
         """
         with self._folder(kind, pair) as folder:
             files = [folder / f"{side}.nii.gz" for side in ("fixed", "moving")]
@@ -545,7 +545,7 @@ class Run:
 
 
 def folder_name(kind: str, pair: str) -> str:
-    """Return what a pair's folder is called where it is kept."""
+    """Return the name of a kept pair's folder."""
     return "".join(c if c.isalnum() else "-" for c in f"{kind} {pair}")
 
 
@@ -607,12 +607,12 @@ def run_all(
         for number, kind in enumerate(chosen):
             pairs = (pair for seed in seeds for pair in kind.make(seed))
             for k, pair in enumerate(pairs):
-                # a list of pairs that is shorter than the seeds ask for
+                # a list of pairs may be shorter than the seeds require
                 if (kind.name, pair.name) in seen:
                     continue
                 seen.add((kind.name, pair.name))
                 waiting[pool.submit(run.rows, kind.name, pair)] = number, k
-                collect(jobs - 1)  # a pair is made while the others run; none waits in memory
+                collect(jobs - 1)  # the next pair is made while others run; none waits in memory
         collect(0)
     return [row for place in sorted(rows) for row in rows[place]]
 
@@ -637,7 +637,7 @@ def line_of(row: Row) -> str:
 
 
 def value(row: Row, what: str) -> float | None:
-    """Return a figure of a row, "error.mean" that of its error; None where it has none."""
+    """Return a value of a row, such as "error.mean"; None if it has none."""
     outer, _, inner = what.partition(".")
     found = row.get(outer)
     return found.get(inner) if inner and found is not None else found
@@ -662,8 +662,8 @@ _REGULARITY = (
 
 
 def table(rows: list[Row], states: list[str]) -> str:
-    """Return one table: a line a kind, and under it one a peer. Means over the pairs; of the
-    extremes of log J the worst.
+    """Return one table: a line per kind, and below it one per peer. Values are means over the
+    pairs; extremes of log J are the worst.
     """
     columns = [
         "kind (pairs)",
@@ -734,8 +734,8 @@ def _line(cells: list[str]) -> str:
 
 
 def harmed(rows: list[Row]) -> list[tuple[str, str, float, float]]:
-    """Return kind, pair, the affine's mean error and the final one of those that ended more than 5
-    % above their affine, the worst first.
+    """Return kind, pair, the affine's mean error and the final one of pairs that ended more than
+    5 % above their affine, the worst first.
     """
     errors = {
         (r["kind"], r["pair"], r["state"]): e
@@ -760,11 +760,11 @@ COMPARED = {
     "hd95": ("HD95", -1),
     "cpu_seconds": ("CPU s", -1),
 }
-"""What --compare compares, its name, and which way is better."""
+"""The values that --compare compares, their names, and which direction is better."""
 
 
 def compare(old: list[Row], new: list[Row]) -> list[Row]:
-    """Compare the final states of ours on the pairs of both, kind by kind and, as "all", over all
+    """Compare our final states on the pairs of both runs, kind by kind and, as "all", over all
     kinds by the logarithm of their ratio.
 
     Returns
@@ -819,7 +819,7 @@ def compare(old: list[Row], new: list[Row]) -> list[Row]:
 
 
 def comparison(found: list[Row]) -> str:
-    """Return the table of what :func:`compare` found."""
+    """Return the table of :func:`compare`'s results."""
     lines = [
         _line(["kind", "what", "pairs", "old", "new", "change", "better", "worse", "p"]),
         "|---|---|" + "---:|" * 7,
@@ -849,7 +849,7 @@ def comparison(found: list[Row]) -> str:
 
 
 def version_of(program: str) -> str:
-    """Return the version of a `morphseek`; fails in words where it does not run."""
+    """Return the version of a `morphseek` command; fails with a message if it does not run."""
     try:
         return subprocess.run(
             [program, "--version"], check=True, capture_output=True, text=True
@@ -862,9 +862,7 @@ def version_of(program: str) -> str:
 
 
 def named(text: str, known: list[str], what: str) -> list[str]:
-    """Return the words of a comma-separated list, in the order of `known`, all of which must be
-    there.
-    """
+    """Return the words of a comma-separated list, all in `known`, in the order of `known`."""
     words = [word for word in text.split(",") if word]
     if unknown := [word for word in words if word not in known]:
         raise typer.BadParameter(f"there is no {what} {unknown[0]!r}; there are {', '.join(known)}")
@@ -872,15 +870,13 @@ def named(text: str, known: list[str], what: str) -> list[str]:
 
 
 def peers_of(text: str) -> list[str]:
-    """Return the methods that a comma-separated list of their names, or of the short ones, stands
-    for.
-    """
+    """Return the methods of a comma-separated list of names or short names."""
     return named(",".join(SHORT.get(name, name) for name in text.split(",")), list(METHODS), "peer")
 
 
 def choose(every: dict[str, Kind], wanted: list[str], say: Callable[[str], None]) -> list[Kind]:
-    """Return the kinds whose name has one of the parts in it ("=NAME" is that kind alone; no part:
-    all); say which lack what.
+    """Return the kinds whose name contains one of the parts ("=NAME" is only that kind; without
+    parts: all), and report those that lack their data.
     """
     matching = {
         part: [name for name in every if (part[1:] == name if part[:1] == "=" else part in name)]
@@ -903,7 +899,7 @@ def main(
     seeds: Annotated[
         str,
         typer.Option(
-            help="Comma-separated. Each gives --n pairs of every kind, always the same ones."
+            help="Comma-separated seeds. Each gives --n pairs of every kind, always the same ones."
         ),
     ] = "1",
     n: Annotated[int, typer.Option("--n", help="Pairs of each kind and seed.", min=1)] = 2,
@@ -912,8 +908,8 @@ def main(
         typer.Option(
             "--kinds",
             help=(
-                "Part of the names of the kinds to run; may be given again. =NAME is that kind"
-                " alone. Without it: all."
+                "Part of the names of the kinds to run; may be repeated. =NAME is only that kind."
+                " Default: all."
             ),
         ),
     ] = [],
@@ -954,7 +950,7 @@ def main(
         Path | None,
         typer.Option(
             "--compare",
-            help="What --json wrote before a change: say kind by kind what got better and worse.",
+            help="A file of --json from before a change: print kind by kind what changed.",
         ),
     ] = None,
     store: Annotated[
@@ -962,8 +958,8 @@ def main(
         typer.Option(
             "--pairs",
             help=(
-                "Folder that keeps the pairs made from images, for the next run; a temporary one"
-                " unless given."
+                "Folder that keeps the pairs made from images for the next run; by default a"
+                " temporary one."
             ),
         ),
     ] = None,
@@ -971,8 +967,8 @@ def main(
         Path | None,
         typer.Option(
             help=(
-                "Folder to keep images, points and results of every pair in, with an index.html to"
-                " look at them; it must not be there yet."
+                "New folder for images, points and results of every pair, with an index.html to"
+                " look at them."
             )
         ),
     ] = None,
@@ -1020,7 +1016,7 @@ def main(
         if keep is not None:
             write_index(keep, rows, shlex.join(sys.argv), head["version"])
 
-    # before the work
+    # read before the work, so that a bad file fails at once
     old = None if compare_with is None else json.loads(compare_with.read_text())["rows"]
     rows = run_all(chosen, [int(seed) for seed in seeds.split(",")], run, jobs, typer.echo, save)
     typer.echo("\nMean / median / 95th percentile of the error, mm.\n\n" + table(rows, run.states))

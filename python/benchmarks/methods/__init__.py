@@ -1,11 +1,11 @@
-"""The methods under comparison, one small file a tool. A tool is imported only where it runs: in a
-process of its own.
+"""The methods under comparison, one small file for each tool. A tool is imported only in the
+process that runs it.
 
-A new method is one more file with a list METHODS, named in _FILES. ``register`` reads two image
-files and leaves in the job's folder what a user of the tool would keep, its transform; that process
-is what is measured. ``field`` turns it, unmeasured and in a process of its own, into the one
-convention that everybody is scored in: the displacement in mm, LPS, of every voxel of the fixed
-image, to the point of the moving image to sample there.
+A new method is another file with a list METHODS, named in _FILES. ``register`` reads two image
+files and writes the tool's transform to the job's folder; this process is measured. ``field`` then
+converts the transform, unmeasured and in another process, to the convention in which all methods
+are scored: for every voxel of the fixed image, the displacement in mm, LPS, to its point in the
+moving image.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FILES = ("ours", "greedy", "ants", "simpleitk", "elastix", "convexadam", "deeds
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One registration. `two_modalities` is what a user knows and tells the tool."""
+    """One registration. `two_modalities` is known to the user, who tells the tool."""
 
     fixed: Path
     moving: Path
@@ -40,17 +40,17 @@ class Method:
     Attributes
     ----------
     how : str
-        The settings and why they are these: one line of the table's legend.
+        The settings and the reason for them: one line of the table's legend.
     version : callable
-        The tool's version; raises where the tool is not installed or cannot run here.
+        The tool's version; raises if the tool is not installed or cannot run here.
     register, field : callable
         See the package's description.
     ours : bool
-        The others are peers.
+        Whether it is MorphSeek's; the others are peers.
     one_modality : bool
-        Compares intensities directly, so that nobody would take it for two modalities.
+        Whether it compares intensities directly, so that it is of no use for two modalities.
     only : str
-        The one data set that it is for; empty for all.
+        The only data set that it is for; empty for all.
     """
 
     name: str

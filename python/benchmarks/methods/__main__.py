@@ -1,5 +1,5 @@
-"""One step of one method, for a process of its own: python -m methods version|register|field NAME
-[JOB], JOB being JSON.
+"""Runs one step of one method in this process: python -m methods version|register|field NAME [JOB]
+with JOB as JSON.
 """
 
 import json

@@ -50,7 +50,7 @@ def _register(start, job: Job) -> None:
     target = isotropic(fixed)
     source = sitk.Resample(moving, target, linear, sitk.sitkLinear, lowest(moving))
     arrays = (sitk.GetArrayFromImage(image) for image in (target, source))
-    # float32: half precision has no 3-D convolution on the CPU.
+    # float32, because PyTorch has no 3-D convolution in half precision on the CPU.
     # (z, y, x, 3), components z, y, x
     voxels = convex_adam_pt(*arrays, device=torch.device("cpu"), dtype=torch.float32)
     matrix = np.array(target.GetDirection()).reshape(3, 3) * target.GetSpacing()

@@ -1,4 +1,4 @@
-"""deedsBCV, where its programs linearBCV, deedsBCV and applyBCVfloat are on PATH (it is built from
+"""deedsBCV, if its programs linearBCV, deedsBCV and applyBCVfloat are on PATH (it is built from
 source).
 """
 
@@ -22,7 +22,7 @@ def _register(job: Job) -> None:
 
     from .shared import isotropic, lowest
 
-    # It wants both images on one grid of isotropic voxels: image centres are put on each other.
+    # It needs both images on one grid of isotropic voxels: their centres are aligned.
     fixed, moving = (
         sitk.ReadImage(str(path), sitk.sitkFloat32) for path in (job.fixed, job.moving)
     )
@@ -47,7 +47,7 @@ def _register(job: Job) -> None:
 
 
 def _field(job: Job):
-    """The field read off three ramps that deeds itself has warped: no guess at its file format."""
+    """Read the field from three ramp images that deeds has warped, without its file format."""
     import numpy as np
     import SimpleITK as sitk
 

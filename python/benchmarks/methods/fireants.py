@@ -1,6 +1,6 @@
-"""FireANTs, where there is a CUDA device.
+"""FireANTs, if there is a CUDA device.
 
-It pins SimpleITK 2.2.1, which MorphSeek is too new for: pip install --no-deps fireants, then
+It pins SimpleITK 2.2.1, which is too old for MorphSeek: pip install --no-deps fireants, then
 hydra-core, scikit-image and tqdm.
 """
 

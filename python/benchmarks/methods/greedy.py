@@ -20,12 +20,12 @@ def _register(deformable: bool, fine: bool, job: Job) -> None:
     common = f"-i {job.fixed} {job.moving} -threads {job.threads} -m {metric}"
     affine = deformation = "-n 100x50x10"
     if fine:
-        import SimpleITK as sitk  # not above: plain greedy would pay for it
+        import SimpleITK as sitk  # here, so that plain greedy does not pay for the import
 
         reader = sitk.ImageFileReader()
         reader.SetFileName(str(job.fixed))
         reader.ReadImageInformation()
-        # a quarter of that leaves its coarsest level nothing to see
+        # a quarter of a small image is too little for the coarsest level
         small = min(reader.GetSize()) < 64
         affine, deformation = ("-n 100x100", "-n 100x100") if small else (affine, "-n 100x100x30")
         deformation += " -s 1.732vox 0.3vox"

@@ -1,5 +1,5 @@
-"""MorphSeek: its stages one after the other, its presets, its network for the hippocampus, and its
-compiled program.
+"""MorphSeek: its stages one after the other, its presets, its hippocampus network, and its compiled
+program.
 """
 
 import shutil
@@ -13,8 +13,8 @@ _PROGRAM = "MorphSeekRegistration"
 
 
 def _version() -> str:
-    """The version and the digest of the compiled engine: one version is built many times while it
-    is worked on.
+    """Return the version and a digest of the compiled engine, because a version in development is
+    built many times.
     """
     import hashlib
     from pathlib import Path

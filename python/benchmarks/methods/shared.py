@@ -1,5 +1,5 @@
-"""What several methods need: an affine for those that have none of their own, an isotropic grid,
-fields in the one convention.
+"""Shared by several methods: an affine for those without one, an isotropic grid, and fields in the
+common convention.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def as_field(transform: sitk.Transform, fixed: Path) -> sitk.Image:
 def affine(fixed: sitk.Image, moving: sitk.Image) -> sitk.AffineTransform:
     """Register by SimpleITK's affine, from fixed to moving space, float32 images.
 
-    Image centres first, then Mattes mutual information as in SimpleITK's own tutorials. Theirs are
-    whole heads; so that small images keep enough to count, no level has fewer than 16 voxels along
-    an axis, and up to 200 000 voxels are all sampled.
+    Image centres first, then Mattes mutual information as in SimpleITK's own tutorials, which
+    register whole heads. For small images, no level has fewer than 16 voxels along an axis, and up
+    to 200 000 voxels are all sampled.
     """
     shrink = sorted(
         {max(1, min(factor, min(fixed.GetSize()) // 16)) for factor in (4, 2, 1)}, reverse=True
@@ -56,9 +56,9 @@ def affine(fixed: sitk.Image, moving: sitk.Image) -> sitk.AffineTransform:
 
 def isotropic(fixed: sitk.Image) -> sitk.Image:
     """Return the fixed image for a method that counts in voxels: resampled to cubic voxels of the
-    same volume where its own are not.
+    same volume unless its own are cubic.
 
-    A longest side of up to 1.5 shortest ones passes as cubic.
+    Voxels count as cubic if the longest side is at most 1.5 times the shortest.
     """
     spacing = np.array(fixed.GetSpacing())
     if spacing.max() <= 1.5 * spacing.min():
@@ -81,5 +81,5 @@ def isotropic(fixed: sitk.Image) -> sitk.Image:
 
 
 def lowest(image: sitk.Image) -> float:
-    """Return the least intensity: what lies outside the image."""
+    """Return the lowest intensity, the value outside the image."""
     return float(sitk.GetArrayViewFromImage(image).min())

@@ -1,4 +1,4 @@
-"""SimpleITK: its affine, and its demons after it."""
+"""SimpleITK: its affine, and its demons after the affine."""
 
 from . import Job, Method
 
@@ -58,7 +58,7 @@ def _demons(job: Job) -> None:
                     field, target, sitk.Transform(), sitk.sitkLinear, 0.0, field.GetPixelID(), True
                 ),
             )
-    # The first transform added is the last applied: a point goes through the field, then the
+    # The transform that is added first is applied last: the field maps a point first, then the
     # affine.
     total = sitk.CompositeTransform(
         [linear, sitk.DisplacementFieldTransform(sitk.Cast(field, sitk.sitkVectorFloat64))]

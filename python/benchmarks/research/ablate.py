@@ -1,13 +1,13 @@
-"""Ablations: what each part of the method is worth, by runs that one command makes and one command
-tabulates.
+"""Ablations: measures what each part of the method contributes. One command makes the runs, another
+one tabulates them.
 
     python python/benchmarks/research/ablate.py run ladder --data DIR --out runs/small
     python python/benchmarks/research/ablate.py tables runs/small
 
-Every arm starts from one shared warm-up checkpoint, trains with its own switches, and is scored on
-the test pairs; what it did is left in ``OUT/GROUP/ARM/seedN/result.json``. Arms that have their
-result are skipped, so a killed command is continued by repeating it; a result of another scale or
-length, or with other keys changed, is an error. :func:`tables` reads those files and nothing else.
+Every arm starts from one shared warm-up checkpoint, trains with its own settings, and is scored on
+the test pairs; its result is ``OUT/GROUP/ARM/seedN/result.json``. Arms with a result are skipped,
+so a killed command is continued by repeating it. A result of another scale or length, or with other
+keys changed, is an error. :func:`tables` reads only these files.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Arm:
         False scores the start checkpoint itself.
     time_of, like : str
         Train as many iterations as fit the CPU time that the arm ``time_of`` of the group took per
-        seed, by the time that the arm ``like`` took for its own.
+        seed, at the speed of the arm ``like``.
     """
 
     label: str
@@ -88,8 +88,8 @@ SCALES = {
     "full": Scale("full", {"model.options": {}}),
 }
 
-#: The same optimiser for every row, its schedule complete in every run: a half-finished decay
-# alone moves NJD.
+#: The same optimiser for every row, with a complete schedule in every run: an incomplete decay
+#: alone changes NJD.
 COMMON = {
     "data.pairs": "grpo",
     "model.backbone": "compact",
@@ -126,7 +126,7 @@ _NO_AUGMENTATION = {
 }
 _NO_POLICY = {"policy.kind": "none"}
 #: `best` and `policy` without the augmentation, the heavy Dice weight and the volume term of the
-# shipped run, so that rows differ in the method.
+#: shipped run, so that rows differ only in the method.
 _OURS = {
     "loss.dice": 0.6,
     "loss.kl": 1e-4,
@@ -137,7 +137,7 @@ _OURS = {
 
 
 def _without(preset: str, label: str, **changes: Any) -> Arm:
-    """A recipe less one element; in the names of keys, a double underscore stands for the dot."""
+    """Return a recipe without one element; in names of keys, two underscores stand for a dot."""
     return Arm(
         f"`{preset}`, {label}",
         preset=preset,
@@ -207,14 +207,14 @@ GROUPS: dict[str, dict[str, Arm]] = {
         "scalar": _without("policy", "scalar advantage", policy__advantage="scalar"),
         "independent": _without("policy", "samples not antithetic", policy__antithetic=False),
         "rough": _without("policy", "white noise in 4 channels", policy__smooth_sd=0.0),
-        # Of the small scale's latent channels; a larger rank would be theirs too.
+        # All latent channels of the small scale; a larger rank would be the same.
         "all_channels": _without("policy", "smooth noise in all 64 channels", policy__rank=64),
         "white": _without(
             "policy", "white noise in all 64 channels", policy__smooth_sd=0.0, policy__rank=64
         ),
         "learned": _without("policy", "directions by Oja's rule", policy__head="learned"),
         "fixed": _without("policy", "fixed weight 1", policy__balance="fixed", policy__weight=1.0),
-        # Between what the norms give at the run's start, .0014, and at its end, .0003.
+        # Between the weights that the norms give at the start and at the end of the run.
         "fixed_low": _without(
             "policy", "fixed weight 0.001", policy__balance="fixed", policy__weight=0.001
         ),
@@ -235,8 +235,8 @@ GROUPS: dict[str, dict[str, Arm]] = {
 }
 
 
-#: Half of the training pairs are known motions. Where the truth has weight in the reward alone, no
-# exact gradient of it is there.
+#: Half of the training pairs are known motions. If the truth has weight only in the reward, it has
+#: no exact gradient.
 _PAPER_KNOWN = {"known.share": 0.5, "loss.truth": 0.2}
 _KNOWN = _OURS | _PAPER_KNOWN
 _REWARD = {"policy.w_truth": -3.0}
@@ -280,7 +280,7 @@ GROUPS["points"] = {
 KNOWN_VOLUMES = 15
 """Test volumes whose known motions the group ``points`` is scored on."""
 
-#: Keys that are an ablation's own, or have options of their own.
+#: Keys that the ablation sets itself, or that have options of their own.
 _FIXED = ("data.path", "run.iterations", "run.seed", "run.stage", "model.heads")
 
 
@@ -300,15 +300,13 @@ def _config(
         | arm.changes
     )
     if arm.preset == "paper":
-        # The whole temperature schedule, 10 -> 2, within the run.
+        # The whole temperature schedule, 10 -> 2, fits into the run.
         values.setdefault("policy.tau_every", max(iterations // 9, 1))
     return load(arm.preset).replace(**values)
 
 
 def _check_changes(group: str, changes: dict[str, Any]) -> None:
-    """Refuse to change what the arms of a group set themselves: they would no longer be what their
-    labels say.
-    """
+    """Refuse changes of keys that a group's arms set: the arms would contradict their labels."""
     for key in changes:
         if key in _FIXED:
             raise ValueError(f"{key!r} is the ablation's own to set")
@@ -333,8 +331,8 @@ def _warmup(
     iterations: int,
     changes: dict[str, Any] | None = None,
 ) -> Path:
-    """The checkpoint that arms with one parametrisation share, trained without labels if it is not
-    there yet.
+    """Return the checkpoint that arms with the same parametrisation share; train it without labels
+    if it is missing.
     """
     own = load(arm.preset).replace(**arm.changes).model.parametrisation
     folder = out / "warmup" / (f"{arm.start}-velocity" if own == "velocity" else arm.start)
@@ -395,15 +393,15 @@ def run(
         Key of :data:`GROUPS`.
     data, out : path
     iterations : int
-        Of each arm.
+        Training iterations of each arm.
     seeds : tuple of int
     arms : tuple of str
         Only these; empty means all.
     scale : {"small", "full"}
     warmup_iterations : int
-        Of the shared warm-up checkpoint.
+        Training iterations of the shared warm-up checkpoint.
     eval_steps : int
-        Largest T at which the test pairs are scored, or an arm's own T where that is larger.
+        Largest T at which the test pairs are scored; an arm's own T if that is larger.
     changes : dict, optional
         Dotted configuration keys that differ in every arm and in the warm-up, such as
         ``data.labels``; none that an arm of the group sets itself.
@@ -422,7 +420,7 @@ def run(
             result = folder / "result.json"
             if result.exists():
                 then = json.loads(result.read_text())
-                # The iterations of the others follow from times that were measured, or are none.
+                # The iterations of other arms follow from measured times, or they do not train.
                 given = arm.train and not arm.time_of
                 if then["scale"] != scale or (given and then["iterations"] != iterations):
                     raise ValueError(
@@ -451,11 +449,11 @@ def run(
             if arm.train:
                 trainer = Trainer(config, folder, init=start, progress=False)
                 trainer.run()
-                # Kept in the checkpoint: an arm that was interrupted counts all its sessions.
+                # From the checkpoint, so that an interrupted arm counts all its sessions.
                 cpu, wall = trainer.cpu_seconds, trainer.seconds
                 updates = trainer.updates
                 if trainer.iteration < count:
-                    # Stopped by a signal: the checkpoint continues when the command is repeated.
+                    # Stopped by a signal: repeating the command continues from the checkpoint.
                     raise KeyboardInterrupt(
                         f"stopped at iteration {trainer.iteration} of {count} in {folder}"
                     )
@@ -506,7 +504,7 @@ def run(
 
 
 def _changed(result: dict) -> str:
-    """The keys that ``--set`` changed, in words."""
+    """Return the keys that ``--set`` changed, as text."""
     return (
         ", ".join(f"{k} = {json.dumps(v)}" for k, v in sorted(result.get("set", {}).items()))
         or "no key"
@@ -514,8 +512,8 @@ def _changed(result: dict) -> str:
 
 
 def _collect(out: Path, group: str) -> dict[tuple[str, str], dict[str, list[dict]]]:
-    """Results by what they must have in common to be compared (scale, keys changed), then by
-    arm.
+    """Return the results grouped by scale and changed keys, which comparisons need in common, then
+    by arm.
     """
     found: dict[tuple[str, str], dict[str, list[dict]]] = {}
     for key in GROUPS[group]:
@@ -528,12 +526,12 @@ def _collect(out: Path, group: str) -> dict[tuple[str, str], dict[str, list[dict
 
 
 def _own_steps(result: dict) -> int:
-    """T that an arm was trained with."""
+    """Return the T that an arm was trained with."""
     return result["config"]["run"]["steps"]
 
 
 def _per_pair(results: list[dict], step: int, what: str) -> np.ndarray:
-    """Mean over seeds, one value a pair; NaN where a pair has none."""
+    """Return means over seeds, one value per pair; NaN if a pair has none."""
     return np.mean(
         np.array([[p["steps"][step].get(what) for p in r["pairs"]] for r in results], dtype=float),
         axis=0,
@@ -541,13 +539,13 @@ def _per_pair(results: list[dict], step: int, what: str) -> np.ndarray:
 
 
 def _per_volume(results: list[dict], what: str) -> np.ndarray:
-    """Mean over seeds at T = 3, one value a volume, of the error of points on known motions."""
+    """Return point errors on known motions at T = 3: means over seeds, one value per volume."""
     return np.mean([[p["steps"][3][what] for p in r["points"]] for r in results], axis=0)
 
 
 def wilcoxon(a: np.ndarray, b: np.ndarray) -> float:
-    """Two-sided p-value of the paired Wilcoxon signed-rank test over the pairs that both have; 1
-    where nothing differs.
+    """Return the two-sided p-value of the paired Wilcoxon signed-rank test over the pairs of both;
+    1 if nothing differs.
     """
     both = np.isfinite(a) & np.isfinite(b)
     a, b = a[both], b[both]
@@ -556,7 +554,7 @@ def wilcoxon(a: np.ndarray, b: np.ndarray) -> float:
     return signed_rank_p(a - b)
 
 
-#: Comparisons whose p-values stand under the table: (arm, against).
+#: Comparisons whose p-values are given below the table: (arm, against).
 COMPARISONS = {
     "ladder": [
         ("warmup", "headless"),
@@ -609,10 +607,10 @@ _AT_OWN_T = ("steps",)
 
 
 def tables(out: str | Path) -> str:
-    """Markdown tables of every group that has results, with paired Wilcoxon p-values over the test
-    pairs.
+    """Return Markdown tables of every group with results, with paired Wilcoxon p-values over the
+    test pairs.
 
-    Results of another scale or with other keys changed have a table of their own.
+    Results of another scale or with other keys changed get a table of their own.
     """
     out = Path(out)
     return "\n".join(
@@ -685,7 +683,7 @@ def _table(group: str, scale: str, changed: str, found: dict[str, list[dict]]) -
         if a not in found or b not in found:
             continue
         names = f"{found[a][0]['label']} against {found[b][0]['label']}"
-        # Where seeds differ in number, compare the seeds that both have.
+        # If the arms have different seeds, compare those that both have.
         both = {r["seed"] for r in found[a]} & {r["seed"] for r in found[b]}
         if not both:
             lines.append(f"- {names}: no seed in common")
@@ -718,7 +716,7 @@ def _table(group: str, scale: str, changed: str, found: dict[str, list[dict]]) -
 
 
 def draw(out: Path, picture: Path) -> None:
-    """Draw the group ``points``: Dice over the error of points at T = 3, an arm's mean and its
+    """Draw the group ``points``: Dice over the error of points at T = 3, with each arm's mean and
     seeds.
     """
     import matplotlib

@@ -1,5 +1,5 @@
-"""Diagnostics of a trained policy: does it still explore, is its likelihood sane, does its gradient
-point anywhere?
+"""Diagnostics of a trained policy: whether it still explores, whether its likelihood is valid, and
+whether its gradient has a signal.
 
     python python/benchmarks/research/diagnostics.py diagnose RUN/best.pt --data DIR
     python python/benchmarks/research/diagnostics.py memory --trajectories 1,4,16
@@ -55,8 +55,8 @@ __all__ = [
 def load_pairs(
     config: Config, data: str | Path, multiple: int, count: int, split: str = ""
 ) -> list[Sample]:
-    """The first pairs of a list (the validation list by default) on their network grids, not
-    augmented.
+    """Return the first pairs of a list (by default the validation list) on their network grids,
+    not augmented.
     """
     source = PairSource.configured(config.data, data)
     names = read_pairs(data, split or config.data.val or "val")[:count]
@@ -72,9 +72,9 @@ def load_pairs(
 def collapse_probe(
     model, pair: Sample, samples: int = 10, tau: float = 1.0, seed: int = 0
 ) -> dict[str, float]:
-    """Posterior-collapse probe: Dice of samples of one state.
+    """Probe for posterior collapse by the Dice of samples of one state.
 
-    A standard deviation near 0 means that the decoder ignores the noise: nothing to explore.
+    A standard deviation near 0 means that the decoder ignores the noise, so nothing is explored.
 
     Returns
     -------
@@ -104,8 +104,8 @@ def collapse_probe(
 def variance_ratio(
     model, pair: Sample, samples: int = 1000, tau: float = 1.0, seed: int = 0
 ) -> dict[str, float]:
-    """Monte Carlo check of LDVN's premise: Var(sum X_i) / (0.5 N), X_i the i-th dimension's share
-    of log pi.
+    """Check LDVN's assumption by Monte Carlo: Var(sum X_i) / (0.5 N), where X_i is the i-th
+    dimension's part of log pi.
 
     Independent dimensions give 1. X_i = -0.5 ((z_i - mu_i) / (tau sigma_i))^2 + constant has
     variance 1/2.
@@ -134,11 +134,11 @@ def variance_ratio(
 def gradient_norms(
     objective: StepObjective, pair: Sample, tau: float = 1.0, seed: int = 0
 ) -> dict[str, float]:
-    """Norm of the gradient of each weighted term of the objective's loss, over all parameters, in a
-    step from the identity.
+    """Return the gradient norm of each weighted term of the loss, over all parameters, in a step
+    from the identity.
 
-    The terms are taken at z = mu, ``policy`` from one group of trajectories: at temperature ``tau``
-    and with its LDVN scale where it is the printed one. A pair without labels has neither Dice nor
+    Terms are computed at z = mu, ``policy`` from one group of trajectories; the paper's policy
+    at temperature ``tau`` and with its LDVN scale. A pair without labels has neither Dice nor
     policy.
     """
     w = objective.weights
@@ -176,7 +176,7 @@ def gradient_norms(
     parameters = list(objective.backbone.parameters())
 
     def gradient(value: Tensor) -> list[Tensor]:
-        if not value.requires_grad:  # similarity "none"
+        if not value.requires_grad:  # as with similarity "none"
             return [torch.zeros(())]
         found = torch.autograd.grad(value, parameters, retain_graph=True, allow_unused=True)
         return [
@@ -188,7 +188,7 @@ def gradient_norms(
 
     out = {name: norm(gradient(value)) for name, value in parts.items()}
     if sampled and labelled:
-        # A step less the same one with the policy's term weighed nothing.
+        # The difference between a step and the same step without the policy's term.
         policy, memory = objective.policy, objective.memory
         steps = []
         for p in (policy, dataclasses.replace(policy, weight=0.0, gradient_ratio=0.0)):
@@ -212,13 +212,13 @@ def policy_signal(
     smooth_sd: float = 0.8,
     seed: int = 0,
 ) -> list[dict]:
-    """How well policy gradients point along the exact one: cosine to the gradient of -soft Dice at
-    mu.
+    """Measure how well policy gradients agree with the exact one: the cosine to the gradient of
+    -soft Dice at mu.
 
-    Six estimators: white noise, smooth noise, smooth noise in ``rank`` channel directions, each
-    with one scalar advantage a trajectory and with local ones. The noise is scaled to ``target_sd``
-    points of Dice. Samples are antithetic pairs in the structured rows and independent in the white
-    ones.
+    There are six estimators: white noise, smooth noise, and smooth noise in ``rank`` channel
+    directions, each with one scalar advantage per trajectory and with local ones. The noise is
+    scaled to ``target_sd`` points of Dice. Samples are antithetic pairs for smooth noise and
+    independent for white noise.
 
     Returns
     -------
@@ -233,8 +233,7 @@ def policy_signal(
     for index, (pair, gradient) in enumerate(zip(pairs, exact, strict=True)):
         labels = pair.fixed_labels.shape[1]
         zero = torch.zeros((1, 3, *pair.fixed.shape[2:]))
-        # Leave the pair at hand out of its own basis: in training the basis comes from other pairs
-        # too.
+        # Leave the pair out of its own basis: in training the basis comes from other pairs, too.
         others = [g for i, g in enumerate(exact) if i != index] or exact
         basis = channel_basis(others, rank)
         with torch.no_grad():
@@ -295,7 +294,7 @@ def step_cost(
     backbone: str = "compact",
     device: str = "cpu",
 ) -> dict[str, float]:
-    """Cost of one GRPO step, forwards and backwards, measured in a process of its own (Linux,
+    """Measure the cost of one GRPO step, forward and backward, in a process of its own (Linux,
     macOS).
 
     Returns
@@ -342,9 +341,9 @@ def diagnose(
         bool, typer.Option(help="Also measure the policy-gradient signal (slow).")
     ] = False,
     trajectories: Annotated[str, typer.Option(help="J of the signal table.")] = "4,16,64",
-    to: Annotated[Path | None, typer.Option(help="Write the figures here as JSON.")] = None,
+    to: Annotated[Path | None, typer.Option(help="Write the results here as JSON.")] = None,
 ) -> None:
-    """Posterior collapse, variance of log pi, gradient norms by term, sigma and |mu|, and the
+    """Print posterior collapse, variance of log pi, gradient norms by term, sigma and |mu|, and the
     policy's signal.
     """
     check_folder(to)
@@ -362,7 +361,7 @@ def diagnose(
                 f" {config.data.labels}"
             )
         )
-    # The weights and the policy that the run's next iteration would have.
+    # The weights and the policy of the run's next iteration.
     objective = StepObjective(
         backbone,
         config.loss.at(state["iteration"]),
@@ -418,7 +417,7 @@ def memory(
     size: Annotated[str, typer.Option(help="Size of the grid, D,H,W.")] = "48,64,48",
     backbone: Annotated[str, typer.Option()] = "compact",
 ) -> None:
-    """Peak memory of one GRPO step against J, trajectories one by one and all at once."""
+    """Print the peak memory of one GRPO step over J, one by one and all at once."""
     shape, sizes = counts("--size", size, 3), counts("--trajectories", trajectories)
     try:
         build(backbone).latent_shape(shape)

@@ -1,4 +1,4 @@
-"""Measures one GRPO step in this process; diagnostics.step_cost runs it in one of its own.
+"""Measures one GRPO step in this process; diagnostics.step_cost runs it in a child process.
 
     python python/benchmarks/research/step_cost.py J SEQUENTIAL D H W BACKBONE DEVICE
 
@@ -27,8 +27,7 @@ def peak(cuda: bool) -> float:
     """Return the peak memory so far, KiB."""
     if cuda:
         return torch.cuda.max_memory_allocated() / 1024
-    # Linux hands a parent's ru_maxrss on to its children; the high-water mark of this address space
-    # is its own.
+    # On Linux children inherit a parent's ru_maxrss; VmHWM counts only this address space.
     status = Path("/proc/self/status")
     if status.exists():
         lines = status.read_text().splitlines()
@@ -69,7 +68,7 @@ def main(arguments: list[str]) -> None:
     seconds = step()
     mib = (peak(cuda) - before) / 1024
     if cuda:
-        seconds = step()  # the first looked for algorithms
+        seconds = step()  # the first step searched for algorithms
     print(json.dumps({"mib": mib, "seconds": seconds}))
 
 

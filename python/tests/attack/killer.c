@@ -1,12 +1,12 @@
-/* Runs a command and counts its operations on files below a folder; ends it, or
- * lets one fail, at the n-th.
+/* Runs a command and counts its operations on files below a folder. At the n-th
+ * it kills the command or lets the operation fail.
  *
  *     killer FOLDER LOG MODE N COMMAND...
  *
- * MODE: count; kill: SIGKILL in place of operation N; an errno's number:
+ * MODE: count; kill: SIGKILL instead of operation N; an errno's number:
  * operation N fails with it; its negative: operation N and all that follow, as
- * on a disk that is full. LOG gets a line an operation. By seccomp and ptrace,
- * so that the system calls of Go and of static libraries are seen as well. */
+ * on a full disk. LOG gets one line per operation. It works by seccomp and
+ * ptrace, so that it also sees system calls of Go and of static libraries. */
 #define _GNU_SOURCE
 #include <elf.h>
 #include <errno.h>
@@ -69,7 +69,7 @@ static void link_of(pid_t pid, const char *what, char *out) {
 }
 
 static void text_at(pid_t pid, unsigned long address, char *out) {
-  size_t n = 0; /* page by page: the next one may not be there */
+  size_t n = 0; /* page by page: the next one may not be mapped */
   while (n < PATH_MAX - 1) {
     size_t part = 4096 - (address + n) % 4096;
     if (part > PATH_MAX - 1 - n)
@@ -97,7 +97,7 @@ static void path_of(pid_t pid, int at, unsigned long address, char *out) {
   snprintf(out, PATH_MAX, "%.2000s/%.2000s", base, name);
 }
 
-/* The file that a call is about; an empty text where the call changes nothing.
+/* The file that a call changes; an empty text if it changes nothing.
  */
 static void file_of(pid_t pid, const struct call *call,
                     const struct user_regs_struct *r, char *out) {
@@ -198,7 +198,7 @@ int main(int argc, char **argv) {
             continue;
           }
           if (fails > 0 ? count == target : fails < 0 && count >= target) {
-            regs.orig_rax = -1; /* no call; rax is then what it returns */
+            regs.orig_rax = -1; /* skips the call; rax is then its result */
             regs.rax = -abs(fails);
             ptrace(PTRACE_SETREGS, pid, 0, &regs);
           }
@@ -206,7 +206,7 @@ int main(int argc, char **argv) {
       }
       signal = 0;
     } else if (event || signal == SIGSTOP) {
-      signal = 0; /* a new thread or process begins */
+      signal = 0; /* a new thread or process starts */
     }
     ptrace(PTRACE_CONT, pid, 0, signal == SIGTRAP ? 0 : signal);
   }

@@ -1,4 +1,4 @@
-"""Shared pieces of the training tests: a phantom data set, the real one where it is, and small
+"""Fixtures of the training tests: a phantom data set, the real one if it is present, and small
 networks.
 """
 
@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if here in Path(item.fspath).parents:
             item.add_marker(pytest.mark.training)
-            # what PyTorch, MONAI and ONNX warn of changes with their versions
+            # warnings of PyTorch, MONAI and ONNX change with their versions
             item.add_marker(pytest.mark.filterwarnings("default"))
 
 
@@ -54,7 +54,7 @@ def hippocampus() -> Path:
 
 @pytest.fixture(scope="session")
 def phantoms(tmp_path_factory) -> Path:
-    """Eight people in the split.json layout."""
+    """Eight subjects in the split.json layout."""
     root = tmp_path_factory.mktemp("phantoms")
     rng = np.random.default_rng(7)
     names = [f"p{i}" for i in range(8)]

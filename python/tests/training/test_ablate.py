@@ -1,5 +1,5 @@
-"""Ablations: arms differ in what they claim to, finished arms are kept, tables say what the files
-say.
+"""Ablations: arms differ as their labels say, finished arms are kept, and tables agree with the
+files.
 """
 
 import json
@@ -40,7 +40,7 @@ def test_every_arm_is_a_valid_configuration(tmp_path):
         ladder["paper"].policy.tau_every == 10
         and ladder["paper"].model.parametrisation == "displacement"
     )
-    # No row is helped by augmentation.
+    # No row uses augmentation.
     for c in ladder.values():
         assert not any(v for k, v in vars(c.augment).items() if k != "fixed_share")
 
@@ -99,7 +99,7 @@ def test_results_of_another_scale_or_length_are_no_results(phantoms, tmp_path, t
         go(iterations=9)
     with pytest.raises(ValueError, match="'tiny' with 0 iterations, not of 'small' with 1"):
         go(scale="small")
-    # What the arms start from, too.
+    # The shared warm-up is checked, too.
     for result in tmp_path.glob("ladder/*/*/result.json"):
         result.unlink()
     for change in ({"scale": "small"}, {"warmup_iterations": 2}):
@@ -108,7 +108,7 @@ def test_results_of_another_scale_or_length_are_no_results(phantoms, tmp_path, t
 
 
 def write_result(out, group, arm, seed=0, pairs=8, own=3, **changes):
-    """A result that no run made: Dice and NJD of pair i after step t."""
+    """Write a made-up result: Dice and NJD of pair i after step t."""
     rng = np.random.default_rng([seed, own])
     steps = [
         [
@@ -231,8 +231,8 @@ def test_changed_keys_are_recorded_and_never_mixed(phantoms, tmp_path, tiny_scal
         go("sqrt")
     with pytest.raises(ValueError, match="or with other keys changed; choose another --out"):
         go("one")
-    # By hand, an arm of the same folder that was made otherwise: a table of its own, and no
-    # comparison.
+    # An arm in the same folder with other settings, written by hand, gets a table of its own and is
+    # not compared.
     write_result(tmp_path, "ldvn", "one", scale=tiny_scale)
     text = ablate.tables(tmp_path)
     assert (
@@ -262,7 +262,7 @@ def test_the_recipe_group_takes_one_element_away(tmp_path):
     def differs(a, b):
         return {f"{s}.{k}" for s in arms[a] for k in arms[a][s] if arms[a][s][k] != arms[b][s][k]}
 
-    # By themselves or in pairs where the label says so.
+    # One key, or two if the label says so.
     pairs = {"white": 2, "neither": 2, "fixed": 1, "fixed_low": 2}
     for key, arm in ablate.GROUPS["recipe"].items():
         if key != arm.preset:

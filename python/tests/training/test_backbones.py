@@ -1,6 +1,4 @@
-"""Backbones: the paper's sizes, latent dimensions and head costs, and what every backbone must
-do.
-"""
+"""Backbones: the paper's sizes, latent dimensions and head costs, and every backbone's duties."""
 
 import math
 
@@ -60,7 +58,7 @@ def test_heads_cost_less_than_three_percent(full, name):
 
 def test_small_networks_are_small(full):
     assert full["compact"].parameter_count() <= 2_000_000
-    # Two bytes each in a bundle of at most 4 MB.
+    # Each parameter takes two bytes in a bundle of at most 4 MB.
     assert full["siamese"].parameter_count() <= 2_000_000
 
 
@@ -146,7 +144,7 @@ def test_every_backbone_steps_from_its_latent(name):
         for j in range(2):
             one = m.step_field(e.mu + 0.5 * noise[j : j + 1], e)
             torch.testing.assert_close(many[j : j + 1], one, atol=1e-4, rtol=1e-3)
-        # The decoder reads z, and the encoder tells the images apart.
+        # The decoder depends on z, and the encoder distinguishes the images.
         assert (many[0] - many[1]).abs().max() > 1e-4
         assert (m.state(g, f).mu - e.mu).abs().max() > 1e-5
 

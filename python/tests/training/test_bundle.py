@@ -1,4 +1,4 @@
-"""The bundles that ship, on real pairs, through ONNX Runtime."""
+"""The shipped bundles on real pairs, through ONNX Runtime."""
 
 import numpy as np
 import pytest
@@ -41,8 +41,8 @@ def test_manifest_of_the_other():
 
 @pytest.mark.thorough
 def test_volumes_and_the_inverse(hippocampus):
-    """Six test pairs: by the bundle for morphometry labels travel both ways better than without a
-    network, and by smoother maps; volumes come out far better than by the bundle for labels.
+    """On six test pairs the morphometry bundle maps labels both ways better than without a network,
+    with smoother maps. Volumes are far more accurate than with the bundle for labels.
     """
     pairs = read_pairs(hippocampus, "test")[:12:2]
     none, labels, even = (
@@ -57,8 +57,8 @@ def test_volumes_and_the_inverse(hippocampus):
 
 @pytest.mark.thorough
 def test_real_pairs(hippocampus):
-    """Twelve of the forty test pairs: Dice near the manifest's figure, no folds to speak of; and
-    the engine finds the same fields.
+    """On twelve of the forty test pairs Dice is near the manifest's value and there are hardly any
+    folds. The engine computes the same fields.
     """
     import onnxruntime
 
@@ -104,7 +104,7 @@ def test_real_pairs(hippocampus):
                 by_torch = field_on_fixed_grid(torch.from_numpy(u), grid, fixed)[0].numpy() + (
                     start[2::-1, 3] / fixed.spacing
                 ).reshape(3, 1, 1, 1)
-                # 0.1 on average where a slice of the input is missing
+                # a missing slice of the input would change it by 0.1 on average
                 np.testing.assert_allclose(result.displacement, by_torch, atol=1e-3)
         s = score_pair(torch.from_numpy(u), grid, fixed, moving, 2)
         dice.append(s["dice"])

@@ -1,4 +1,4 @@
-"""``morphseek train``: three commands from pairs to a bundle, and the errors a person meets."""
+"""``morphseek train``: three commands from pairs to a bundle, and the errors that users meet."""
 
 import json
 
@@ -124,8 +124,8 @@ def test_three_commands_make_a_bundle(phantoms, tmp_path, recwarn):
         "first" in {i.name for i in onnx.load(tmp_path / name).graph.initializer}
         for name in ("mine.onnx", "b.onnx")
     ]
-    assert counts == [True, False]  # the first was told how its steps see the pair
-    m = read_manifest(tmp_path / "mine.onnx")  # what nobody said of it is not in it
+    assert counts == [True, False]  # only the first was given views of its steps
+    m = read_manifest(tmp_path / "mine.onnx")  # what was not given is not in it
     assert (m["name"], m["licence"], m["credit"], m["training_data"]) == ("mine", "", "", [])
     m = read_manifest(tmp_path / "b.onnx")
     assert (m["name"], m["licence"], m["sha256"]) == (
@@ -394,7 +394,7 @@ def test_labels_above_their_number_are_announced(phantoms, tmp_path, caplog):
         ["--data", str(tmp_path / "data"), "-q", *TINY],
     )
     one = root / "labels" / "p6.nii.gz"
-    sitk.WriteImage(sitk.ReadImage(str(one)) + 1, str(one))  # 2 and 3, and 1 around them
+    sitk.WriteImage(sitk.ReadImage(str(one)) + 1, str(one))  # labels 2 and 3, background 1
     r = run.invoke(
         app,
         [
@@ -416,13 +416,13 @@ def test_labels_above_their_number_are_announced(phantoms, tmp_path, caplog):
     assert r.exit_code == 3 and "its labels are 10, 20, none of them from 1 to 2" in r.output, (
         r.output
     )
-    # No labels are needed to warm up; without them its Dice is worth a word, and no more.
+    # A warm-up needs no labels: for their values it only warns.
     r = run.invoke(app, ["warmup", "warmup", "--out", str(tmp_path / "c"), *data])
     assert r.exit_code == 0 and "label 20 is above" in caplog.text, r.output
 
 
 def test_what_is_no_number_is_null_in_json(tiny, phantoms, tmp_path):
-    """Nobody has label 3."""
+    """No volume has label 3."""
     from morphseek.training.run import Trainer
 
     def refuse(constant):

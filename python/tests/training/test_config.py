@@ -203,8 +203,8 @@ def test_replace_reaches_into_the_options_and_wants_a_section():
         Config().replace(iterations=4)
 
 
-def test_old_names_are_read(tmp_path):
-    """In files, in what a file is based on, in checkpoints and on the command line."""
+def test_the_old_name_of_iterations_is_read(tmp_path):
+    """In files and their bases, in checkpoints and on the command line."""
     (tmp_path / "old.toml").write_text("base = 'warmup'\n[run]\nvisits = 7\n")
     (tmp_path / "on.toml").write_text("base = 'old.toml'\n[optim]\nlr = 1e-3\n")
     for name in ("old", "on"):

@@ -1,4 +1,4 @@
-"""The network grid against SimpleITK, and the layouts of data folders."""
+"""The network grid compared with SimpleITK, and the layouts of data folders."""
 
 import json
 
@@ -52,7 +52,7 @@ def test_grid_and_resampling_agree_with_simpleitk(tmp_path, flipped):
         1,
     )
     f, m = d.read_case(tmp_path / "f.nii.gz"), d.read_case(tmp_path / "m.nrrd")
-    # Spacings that put no grid point exactly on the edge of the field of view.
+    # With these spacings no grid point lies exactly on the edge of the field of view.
     grid = d.make_grid(f, (1.47, 0.97, 1.21), (16, 16, 16), 8)
     extent = np.array(f.size) * f.spacing
     assert all(
@@ -84,8 +84,7 @@ def test_grid_and_resampling_agree_with_simpleitk(tmp_path, flipped):
         (moving, t, pair.moving, pair.moving_fov),
     ):
         low, high = np.percentile(sitk.GetArrayViewFromImage(image), (0.5, 99.5))
-        # Axis by axis SimpleITK's own scaling, so that clipping comes after interpolation as in our
-        # rule.
+        # SimpleITK scales without clipping, so that clipping follows interpolation as in our rule.
         reference = sitk.Image(*(int(n) for n in size), sitk.sitkFloat32)
         (
             reference.SetOrigin(origin.tolist()),
@@ -118,8 +117,8 @@ def test_no_initial_transform_aligns_centres(phantoms):
 
 
 def test_the_engine_aligns_where_asked(phantoms, tmp_path):
-    """A crop of an image, moved in space: its centre is elsewhere in the body, the engine finds the
-    way back.
+    """For a crop of an image, moved in space, the centres do not correspond; the engine finds the
+    alignment.
     """
     for kind in ("images", "labels"):
         whole = sitk.ReadImage(str(phantoms / kind / "p0.nii.gz"))
@@ -164,7 +163,7 @@ def test_augmentation_is_repeatable_and_moves_images_with_their_labels(phantoms)
     one, two, other = (d.make_sample(f, m, grid, 2, a, np.random.default_rng(s)) for s in (1, 1, 2))
     assert torch.equal(one.moving, two.moving) and not torch.equal(one.moving, other.moving)
     assert (one.moving_map != d.make_sample(f, m, grid, 2).moving_map).any()
-    # Label 2 is the brighter ellipsoid in the phantom, wherever it went.
+    # Label 2 stays on the phantom's brighter ellipsoid.
     inside = [float(one.moving[one.moving_map == k].mean()) for k in (0, 1, 2)]
     assert inside[0] + 0.2 < inside[1] < inside[2] - 0.1
 
@@ -245,7 +244,7 @@ def test_constant_volumes_are_refused(tmp_path):
     ],
 )
 def test_labels_are_found_wherever_the_data_is(phantoms, tmp_path, image, labels):
-    """In a folder whose own name has the word, and under an ending of their own."""
+    """Also in a folder whose own name contains the word, and with another ending."""
     root = tmp_path / "my-images" / "set"
     for kind, name in (("images", image), ("labels", labels)):
         (root / name).parent.mkdir(parents=True)
@@ -331,7 +330,7 @@ def test_a_truncated_file_is_refused(phantoms, tmp_path):
 
 
 def placed_labels(path, image, labels, **changes):
-    """The labels on the image's grid but for ``changes``."""
+    """Write the labels on the image's grid, with ``changes``."""
     mine = sitk.Image(labels)
     mine.CopyInformation(image)
     for name, value in changes.items():
@@ -353,7 +352,7 @@ def test_labels_must_lie_on_their_image(phantoms, tmp_path):
     there = d.read_case(
         tmp_path / "scan.nii.gz", placed_labels(tmp_path / "good.nii.gz", image, labels)
     ).labels
-    # Stored the other way round but in the same place; rounded by another program.
+    # Stored in reverse order but at the same place, or rounded by another program.
     turned = sitk.Flip(image, (True, True, False)), sitk.Flip(labels, (True, True, False))
     near = placed_labels(tmp_path / "near.nii.gz", image, labels, Origin=(10.001, -20, 30))
     for good in (placed_labels(tmp_path / "turned.nrrd", *turned), near):

@@ -1,4 +1,4 @@
-"""Diagnostics against cases whose answer is known."""
+"""Diagnostics of cases with known answers."""
 
 import json
 
@@ -24,7 +24,7 @@ def test_collapse_probe_tells_a_deaf_decoder(tiny):
     alive = d.collapse_probe(o.backbone, pair(), samples=6, tau=3.0)
     with torch.no_grad():
         for p in o.backbone.dec4.up.parameters():
-            p.zero_()  # cut z off
+            p.zero_()  # the decoder then ignores z
     dead = d.collapse_probe(o.backbone, pair(), samples=6, tau=3.0)
     assert alive["dice_sd"] > 0.05 and dead["dice_sd"] == 0.0
     assert dead["dice_mean"] == pytest.approx(dead["dice_mu"])
@@ -44,7 +44,7 @@ def test_gradient_norms_scale_with_their_weights(tiny):
         norms[1]["volume"] == pytest.approx(2 * norms[0]["volume"], rel=1e-3)
         and norms[0]["volume"] > 0
     )
-    # They are terms of this one.
+    # The term `warm` contains them, so it changes, too.
     assert norms[1]["warm"] != pytest.approx(norms[0]["warm"], rel=1e-6)
 
 
@@ -76,8 +76,8 @@ def test_gradient_norms_have_what_the_run_uses(tiny):
 
 
 def test_probes_see_the_pair_as_the_first_step_does(tiny):
-    """A network that sees every pair mirrored answers on a pair as it would, without, on the
-    mirrored one.
+    """A network that sees pairs mirrored gives on a pair the result that it gives, without
+    mirroring, on the mirrored pair.
     """
     s = pair(2)
     other = Sample(**{k: v if v is None else v.flip(-1) for k, v in vars(s).items()})
@@ -89,7 +89,7 @@ def test_probes_see_the_pair_as_the_first_step_does(tiny):
         norms = d.gradient_norms(
             objective(tiny, "best", loss__segmentation=0.0, model__mirrored=views), sample
         )
-        # Forward differences, in the others, are not the same mirrored.
+        # The other terms have forward differences, which change under mirroring.
         found.append(
             [
                 *probe.values(),
@@ -144,7 +144,7 @@ def test_diagnose_has_the_weights_of_the_checkpoints_iteration(tiny, tmp_path, p
 def test_signal_is_real_and_grows_with_j(tiny):
     o = objective(tiny, "paper")
     with torch.no_grad():
-        # gentle fields: the linear regime, where an estimator can be judged
+        # small fields: in the linear regime an estimator can be judged
         o.backbone.flow.weight.mul_(0.1)
     rows = d.policy_signal(o, [pair(i) for i in range(3)], (4, 32), target_sd=0.5, rank=2)
     cosine = {(r["noise"], r["advantage"], r["J"]): r["cosine"] for r in rows}
@@ -166,7 +166,7 @@ def test_histories_read_the_log(tmp_path):
 
 @pytest.mark.thorough
 def test_memory_does_not_grow_with_j():
-    """One at a time: eight times the trajectories, the same peak. At once: clearly more."""
+    """One by one, eight times the trajectories need the same peak; all at once, clearly more."""
     size = (48, 48, 48)
     two, sixteen = (d.step_cost(j, True, size)["mib"] for j in (2, 16))
     assert sixteen < 1.3 * two + 10

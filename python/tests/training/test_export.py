@@ -1,4 +1,4 @@
-"""Bundles: ONNX Runtime against PyTorch, dynamic sizes, manifest and hash."""
+"""Bundles: ONNX Runtime compared with PyTorch, dynamic sizes, manifest and hash."""
 
 import hashlib
 import json
@@ -40,7 +40,7 @@ def session(path):
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
-    """A small network whose weights are float16 numbers, so that storing them as float16 changes
+    """A small network with weights that float16 holds exactly, so that storing them changes
     nothing.
     """
     config = load("best").replace(
@@ -58,7 +58,7 @@ def bundle(tmp_path_factory):
     torch.manual_seed(0)
     backbone = build_backbone(config.model).eval()
     with torch.no_grad():
-        backbone.flow.weight.normal_(std=0.03)  # some voxels in three steps; more would be chaos
+        backbone.flow.weight.normal_(std=0.03)  # moves some voxels in three steps
         for p in backbone.parameters():
             # as training leaves them: the exporter merges equal tensors
             p.add_(0.01 * torch.randn_like(p))
@@ -103,7 +103,7 @@ def test_ort_follows_torch_over_three_steps(bundle, size, j, tau):
         best = int(truth[2].argmax())
         u_torch, u_ort = truth[0][best : best + 1], ours[0][best : best + 1]
         each.append(ours)
-    # All steps in one run: the last step's fields and images, every step's figures.
+    # All steps in one run: fields and images of the last step, values of every step.
     feed |= {
         "u_prev": np.zeros_like(u_ort),
         "epsilon": noise.flatten(0, 1).numpy(),
@@ -117,7 +117,7 @@ def test_ort_follows_torch_over_three_steps(bundle, size, j, tau):
     for name, a, b in zip(OUTPUTS, truth, ours, strict=True):
         assert a.shape == b.shape, name
         assert np.isfinite(b).all()
-        # The bound that counts: 1e-4 voxel on the field after three chained steps.
+        # The required bound: 1e-4 voxel on the field after three chained steps.
         np.testing.assert_allclose(
             b,
             a.numpy(),
@@ -132,7 +132,7 @@ def test_ort_follows_torch_over_three_steps(bundle, size, j, tau):
 
 @pytest.mark.thorough
 def test_each_step_has_its_view(bundle, tmp_path):
-    """Steps one by one, told which they are, and all in one run, are the loop in PyTorch."""
+    """Numbered single steps, and all steps in one run, agree with the loop in PyTorch."""
     _, _, backbone, config = bundle
     config = config.replace(
         **{"model.offsets": [[0, 0, 0], [1, 3, 2]], "model.mirrored": [False, False, True]}
@@ -168,8 +168,8 @@ def test_each_step_has_its_view(bundle, tmp_path):
 
 
 def test_the_engine_sees_what_training_saw(bundle, tmp_path):
-    """Three different spacings, a CT scanner's padding, voxels that are not numbers: one step in
-    the engine is that in PyTorch.
+    """With three different spacings, a CT scanner's padding and voxels that are no numbers, one
+    step in the engine equals that in PyTorch.
     """
     from scipy.ndimage import gaussian_filter
 
@@ -195,7 +195,7 @@ def test_the_engine_sees_what_training_saw(bundle, tmp_path):
         files.append(tmp_path / f"{i}.nrrd")
         sitk.WriteImage(image, str(files[-1]))
     fixed, moving = (read_case(file, None, tuple(config.data.percentiles)) for file in files)
-    # of -3024 and up it would be 0.8
+    # with the padding of -3024 it would be 0.8
     assert float(fixed.image.median()) == pytest.approx(0.5, abs=0.2)
     grid = make_grid(fixed, config.data.spacing, config.data.min_size, backbone.size_multiple)
     assert grid.size == (16, 32, 24)
@@ -256,7 +256,7 @@ def test_the_file_is_what_the_engine_expects(bundle):
     assert shape["fixed"][:2] == [1, 1] and all(isinstance(d, str) for d in shape["fixed"][2:])
     assert isinstance(shape["epsilon"][0], str) and shape["epsilon"][1] == 8
     assert [o.name for o in model.graph.output] == OUTPUTS
-    # The weights stand outside the loop, and what depends on them and the fixed image alone, too.
+    # Weights, and what depends only on them and the fixed image, are outside the loop.
     assert not body.initializer and any(n.op_type == "AveragePool" for n in model.graph.node)
     assert manifest["size"] is None and manifest["precision"] == "float32"
     assert manifest["latent"] == {"channels": 8, "stride": 8} and manifest["size_multiple"] == 8
@@ -305,7 +305,7 @@ def test_a_bundle_has_every_weight_by_name(bundle):
     own = {k: v for k, v in backbone.state_dict().items() if not k.startswith("segmentation_head")}
     assert weights.keys() == own.keys()
     for k, v in own.items():
-        # The weights of this bundle are float16 numbers.
+        # float16 holds this bundle's weights exactly.
         assert torch.equal(weights[k], v), k
 
 
@@ -328,8 +328,8 @@ def test_a_run_starts_from_a_bundle(bundle, tiny, tmp_path):
     "name, half", [("voxelmorph-l", True), ("transmorph", False), ("nice-trans", False)]
 )
 def test_the_papers_networks(name, half, tmp_path):
-    """Three steps of three trajectories at a size that their windows do not divide; in half
-    precision it is torch's that counts.
+    """Three steps of three trajectories at a size that their windows do not divide. In half
+    precision, PyTorch's half precision is the reference.
     """
     config = load("paper").replace(
         **{
@@ -373,7 +373,7 @@ def test_the_papers_networks(name, half, tmp_path):
     ours = session(tmp_path / "bundle.onnx").run(
         ["u", "reward"], {k: v.numpy() for k, v in feed.items()} | {"steps": np.array([3])}
     )
-    # float32: the bound that counts, 1e-4 voxel. float16 layers, float32 fields: 0.02 voxel.
+    # float32: the required bound, 1e-4 voxel. float16 layers with float32 fields: 0.02 voxel.
     np.testing.assert_allclose(ours[0], us.numpy(), atol=0.02 if half else 1e-4)
     np.testing.assert_allclose(ours[1], torch.cat(rewards), atol=1e-3 if half else 1e-5)
     assert us.abs().max() > 1 and (us[0] - us[1]).abs().max() > 0.01
@@ -382,8 +382,8 @@ def test_the_papers_networks(name, half, tmp_path):
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["transmorph", "nice-trans"])
 def test_a_run_starts_from_a_bundle_of_a_transformer(name, tiny, tmp_path):
-    """Matrices come out transposed, square ones too, and attention's tables spread over the voxels
-    of a window.
+    """In the file matrices are transposed, also square ones, and the attention's tables are
+    expanded to pairs of voxels in a window.
     """
     config = tiny(
         "paper", model__backbone=name, model__options=SMALL[name], data__min_size=[32, 32, 64]

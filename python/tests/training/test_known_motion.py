@@ -1,5 +1,5 @@
-"""Known motions of one volume: the truth against SimpleITK, the share, and what a run does with
-them.
+"""Known motions of one volume: the truth compared with SimpleITK, their share, and their use in a
+run.
 """
 
 import dataclasses
@@ -23,8 +23,8 @@ PLAIN = KnownMotion(share=1.0, noise=0.0, bias=0.0, other_contrast=0.0, regrid=0
 
 
 def anisotropic(tmp_path):
-    """A smooth volume with two labels, its voxels longer along z; linear interpolation of it is
-    nearly exact.
+    """A volume with two labels and voxels that are longer along z, so smooth that linear
+    interpolation is nearly exact.
     """
     from scipy.ndimage import gaussian_filter
 
@@ -40,7 +40,7 @@ def anisotropic(tmp_path):
 
 
 def seen_by_simpleitk(pair, image, interpolator):
-    """The moving side seen through the truth, on the fixed grid."""
+    """Return the moving side, warped by the truth onto the fixed grid."""
     u = np.moveaxis(pair.truth[0].numpy()[::-1], 0, -1).astype(np.float64)  # x first, as ITK has it
     field = sitk.DisplacementFieldTransform(sitk.GetImageFromArray(u, isVector=True))
     moving = sitk.GetImageFromArray(image.numpy())
@@ -60,7 +60,7 @@ def test_the_truth_takes_moving_onto_fixed(tmp_path, seed):
     fixed, moving = pair.fixed[0, 0].numpy(), pair.moving[0, 0].numpy()
     apart = np.abs(moving - fixed)[inside].mean()
     assert np.abs(warped - fixed)[inside].mean() < 0.15 * apart and apart > 0.02
-    # The same with the truth the wrong way round is no better than none.
+    # The inverted truth is no better than none.
     back = dataclasses.replace(pair, truth=-pair.truth)
     wrong = seen_by_simpleitk(back, pair.moving[0, 0], sitk.sitkLinear)
     assert np.abs(wrong - fixed)[inside].mean() > 0.8 * apart
@@ -87,7 +87,7 @@ def test_maps_do_not_fold_and_are_of_the_stated_size(tmp_path, coarse, fine):
         assert np.linalg.det(jacobian).min() > 0.15
         mm = u * grid.spacing[:, None, None, None]
         lengths.append(np.sqrt((mm**2).sum(0).mean()))
-    if coarse[0] < 3:  # else the maps were made smaller
+    if coarse[0] < 3:  # larger maps are scaled down
         assert np.mean(lengths) == pytest.approx(np.hypot(coarse[0], fine[0]), rel=0.2)
 
 
@@ -154,7 +154,9 @@ def test_scales_are_two_numbers():
 
 
 def test_a_run_learns_from_the_truth(tiny, tmp_path, monkeypatch):
-    """The same known motion at every iteration is learnt, and validation has its points."""
+    """A known motion that is the same at every iteration is learnt, and validation measures its
+    points.
+    """
     config = tiny(
         "best",
         known__share=1.0,
@@ -177,7 +179,7 @@ def test_a_run_learns_from_the_truth(tiny, tmp_path, monkeypatch):
 
 
 def test_likeness_does_not_count_where_the_truth_is_told(tiny, phantoms):
-    """Of two contrasts it would mislead."""
+    """Between two contrasts similarity would mislead."""
     case = PairSource(phantoms, 2).case("p0")
     grid = make_grid(case, (1, 1, 1), (24, 24, 24), 8)
     pair = known_pair(case, grid, 2, PLAIN, None, np.random.default_rng(5))
@@ -196,8 +198,8 @@ def test_likeness_does_not_count_where_the_truth_is_told(tiny, phantoms):
 
 
 def test_point_errors_are_of_the_truth(phantoms):
-    """A stand-in network that never moves anything leaves points where they began; one volume is
-    scored once.
+    """With a stand-in network that never moves anything, points stay where they start. Each volume
+    is scored once.
     """
     from morphseek.training.backbones import Encoded
 

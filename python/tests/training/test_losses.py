@@ -1,4 +1,4 @@
-"""Losses against MONAI, torch.distributions and direct formulas in NumPy."""
+"""Losses compared with MONAI, torch.distributions and direct formulas in NumPy."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def images(seed=0):
 
 
 def windows(array, radius):
-    """Values of the cubic window around each voxel, clipped at the border: one array per voxel."""
+    """Return the cubic window around each voxel, clipped at the border: one array per voxel."""
     for p in np.ndindex(array.shape):
         yield p, array[tuple(slice(max(i - radius, 0), i + radius + 1) for i in p)]
 
@@ -68,7 +68,7 @@ def test_local_ncc_is_blind_to_contrast_and_finite_on_constants():
 
 
 def half_seen(image):
-    """A mask of a part of the grid, and the image that is 0 outside it."""
+    """Return a mask of a part of the grid, and the image with 0 outside it."""
     mask = torch.zeros(1, 1, *SIZE)
     mask[..., 1:, :7] = 1
     return mask, image * mask
@@ -86,7 +86,7 @@ def test_masked_ncc_is_pearson_of_what_each_window_sees():
         if seen[p]
     ]
     assert float(losses.local_ncc(f, w, mask, 5)) == pytest.approx(-np.mean(values), abs=1e-5)
-    # No window is disturbed by the edge of the field of view.
+    # The edge of the field of view disturbs no window.
     assert float(losses.local_ncc(f, f * mask, mask)) == pytest.approx(-1, abs=1e-4)
     everywhere = torch.ones_like(mask)
     assert losses.local_ncc(f, w, everywhere) == losses.local_ncc(f, w)
@@ -96,8 +96,7 @@ def test_masked_mind_reads_nothing_outside():
     f, w = images(1)
     mask, cut = half_seen(f)
     assert float(losses.mind_loss(f, cut, mask)) < 1e-9
-    # The voxels that are 3 from the edge in every direction; those beyond the grid's border are
-    # repeated.
+    # Voxels at least 3 from the mask's edge in every direction; the grid's border does not count.
     inner = mask[0, 0].numpy().copy()
     inner[:, :4], inner[..., 4:] = 0, 0
     difference = (losses.mind_descriptor(f) - losses.mind_descriptor(w)).square().mean(1)[0].numpy()
@@ -228,7 +227,7 @@ def test_sharpening_keeps_its_fixed_points_and_the_loss_sees_the_boundary():
     assert torch.equal(losses.sharpen(p, 0.0), p)
     q = losses.sharpen(p, 8.0)
     torch.testing.assert_close(q[[0, 5, 10]], p[[0, 5, 10]])
-    # A logistic, rescaled: computed here from its definition.
+    # A rescaled logistic, computed from its definition.
     logistic = 1 / (1 + np.exp(-8.0 * (p.double().numpy() - 0.5)))
     truth = (logistic - logistic[0]) / (logistic[-1] - logistic[0])
     np.testing.assert_allclose(q.numpy(), truth, atol=1e-6)
@@ -237,7 +236,7 @@ def test_sharpening_keeps_its_fixed_points_and_the_loss_sees_the_boundary():
 def test_dice_in_the_moving_space_is_that_of_the_intervals_there():
     n = 256
     x = np.arange(n)
-    # stretches where it begins and ends, squeezes in the middle
+    # the map stretches at both ends and squeezes in the middle
     leads_to = x + 20 * np.sin(2 * np.pi * x / n)
     u = torch.zeros(1, 3, 3, 3, n)
     u[0, 2] = torch.from_numpy(leads_to - x).float()

@@ -153,8 +153,8 @@ def test_smooth_noise_has_unit_variance_everywhere_and_neighbours_agree():
     sd = noise.std(0)
     assert float(sd.min()) > 0.93 and float(sd.max()) < 1.07
     correlation = float((noise[:, 2, 2, 2] * noise[:, 3, 2, 2]).mean())
-    # Two Gaussians of sd 0.8 a cell apart overlap by exp(-1 / (4 * 0.8^2)) = 0.68; sampling at
-    # cells changes it little.
+    # Two Gaussians of sd 0.8, one cell apart, overlap by exp(-1 / (4 * 0.8^2)) = 0.68; sampling at
+    # cells changes this little.
     assert correlation == pytest.approx(0.68, abs=0.08)
 
 
@@ -198,7 +198,7 @@ def objective(tiny, preset, **changes):
     torch.manual_seed(0)
     backbone = build_backbone(config.model)
     with torch.no_grad():
-        backbone.flow.weight.mul_(300)  # a fresh network moves nothing; make samples differ
+        backbone.flow.weight.mul_(300)  # a fresh network moves nothing: this makes samples differ
     return StepObjective(backbone, config.loss, config.policy, "finetune", False)
 
 
@@ -210,9 +210,7 @@ def gradients(o, loss):
 
 @pytest.mark.parametrize("offsets, mirrored", [([], []), ([[0, 0, 0], [2, 1, 0]], [False, True])])
 def test_paper_gradient_is_that_of_the_printed_loss(tiny, offsets, mirrored):
-    """Trajectory-by-trajectory accumulation against one plain graph of the formulas in the
-    paper.
-    """
+    """Compares accumulation by trajectory with one plain graph of the paper's formulas."""
     o = objective(
         tiny,
         "paper",
@@ -321,7 +319,7 @@ def test_structured_step_adds_half_the_norm_of_the_other_terms(tiny, head):
     result.loss.backward()
     total = captured[0].grad
     assert o.memory.policy_norm > 0, "samples must differ in reward"
-    # gradient_ratio = 0.5: on the first iteration the averages are the values themselves.
+    # gradient_ratio = 0.5: in the first iteration the averages are the values themselves.
     exact = o.memory.other_norm
     assert 0.49 * exact < float(total.norm()) < 1.51 * exact
     assert result.logs["sample_dice_sd"] > 0
@@ -330,11 +328,11 @@ def test_structured_step_adds_half_the_norm_of_the_other_terms(tiny, head):
 
 @pytest.mark.parametrize("preset", ["paper", "policy"])
 def test_the_truth_is_learnt_beside_a_policy(tiny, preset):
-    """Its part of the gradient on the weights is that of the endpoint error at z = mu."""
+    """The truth's part of the weights' gradient is that of the endpoint error at z = mu."""
     s, zero = pair(2), torch.zeros(1, 3, *SIZE)
     s.truth, s.truth_mask = random_field(SIZE, 2.0, 5), torch.ones(1, 1, *SIZE)
     found = []
-    # Both weights are above 0: with a truth, likeness no longer counts.
+    # Both weights are above 0, because with a truth the similarity no longer counts.
     for weight in (0.3, 1.0):
         # gradient_ratio follows the norm of the other terms, truth among them.
         o = objective(
@@ -364,7 +362,7 @@ def test_the_noise_is_bounded(tiny):
         p.policy_step(o, pair(2), zero, 0.0, np.random.default_rng(3))
         assert o.memory.scale == pytest.approx(after)
     with torch.no_grad():
-        o.backbone.flow.weight.zero_()  # samples that are all alike
+        o.backbone.flow.weight.zero_()  # makes all samples equal
     o.memory.scale = 0.3
     p.policy_step(o, pair(2), zero, 0.0, np.random.default_rng(3))
     assert o.memory.scale == 0.3
@@ -372,7 +370,7 @@ def test_the_noise_is_bounded(tiny):
 
 def test_mean_candidate_never_makes_the_state_worse(tiny):
     o = objective(tiny, "policy", loss__segmentation=0.0)
-    o.memory.scale = 30.0  # absurd noise: mu must win
+    o.memory.scale = 30.0  # with such noise mu must win
     s, u_prev = pair(3), torch.zeros(1, 3, *SIZE)
     result = p.policy_step(o, s, u_prev, 0.0, np.random.default_rng(4))
     with torch.no_grad():
@@ -405,7 +403,7 @@ def test_the_hd95_reward_is_in_mm(tiny, tmp_path):
 
 
 def test_credit_is_pooled_where_the_network_saw_the_images(tiny, monkeypatch):
-    """A step that sees a pair mirrored credits the cells as one that is given the mirrored pair."""
+    """A step that sees a pair mirrored credits cells like a step on the mirrored pair."""
     s = pair(2)
     mirrored = Sample(**{k: v if v is None else v.flip(-1) for k, v in vars(s).items()})
     found, original = [], p.local_advantage
@@ -422,8 +420,8 @@ def test_credit_is_pooled_where_the_network_saw_the_images(tiny, monkeypatch):
 
 
 def structured(tiny, seed=3, **changes):
-    """One step of the repaired policy: objective, result, mu's gradient, and what the samples added
-    to mu.
+    """Run one step of the structured policy: return the objective, the result, mu's gradient, and
+    the noise that the samples added to mu.
     """
     o = objective(tiny, "policy", loss__segmentation=0.0, **changes)
     o.memory.scale = 2.0
@@ -443,7 +441,7 @@ def structured(tiny, seed=3, **changes):
     o.backbone.state, o.backbone.step_field = keep, watch
     result = p.policy_step(o, pair(2), torch.zeros(1, 3, *SIZE), 0.0, np.random.default_rng(seed))
     result.loss.backward()
-    # The first that is decoded is mu itself.
+    # mu itself is decoded first.
     return o, result, mus[0].grad, torch.cat(seen[1:]) - seen[0]
 
 
@@ -451,14 +449,14 @@ def test_samples_are_antithetic_unless_told_otherwise(tiny):
     both = structured(tiny, policy__trajectories=5)[3]
     torch.testing.assert_close(both[3:], -both[:2], atol=1e-5, rtol=1e-5)
     alone = structured(tiny, policy__trajectories=5, policy__antithetic=False)[3]
-    # The same stream of noise, only more of it.
+    # The same stream of noise, but more of it.
     torch.testing.assert_close(alone[:3], both[:3])
     cosine = torch.nn.functional.cosine_similarity(alone[3:].flatten(1), alone[:2].flatten(1))
     assert (cosine.abs() < 0.7).all()
 
 
 def test_the_scalar_advantage_is_the_groups(tiny):
-    """mu's gradient by the scalar advantage, formed by hand from the rewards of the samples."""
+    """mu's gradient with the scalar advantage is the one computed by hand from the rewards."""
     changes = {"policy__balance": "fixed", "policy__weight": 3.0, "policy__advantage": "scalar"}
     _, result, gradient, noise = structured(tiny, **changes)
     exact = structured(tiny, **(changes | {"policy__weight": 0.0}))[2]
@@ -475,7 +473,7 @@ def test_the_scalar_advantage_is_the_groups(tiny):
         gradient - exact, truth, rtol=1e-3, atol=1e-3 * float(truth.abs().max())
     )
     assert result.logs["reward_sd"] == pytest.approx(float(rewards.std(unbiased=False)), rel=1e-3)
-    # Local credit differs from cell to cell, and from that.
+    # Local credit differs between cells and from the scalar one.
     local = structured(tiny, **(changes | {"policy__advantage": "local"}))[2] - exact
     assert torch.nn.functional.cosine_similarity(local.flatten(), truth.flatten(), dim=0) < 0.99
 
@@ -490,7 +488,7 @@ def test_a_gradient_ratio_of_zero_leaves_the_exact_terms(tiny):
     )
     on = structured(tiny)
     assert (on[2] - off[2]).norm() > 0.1 * off[2].norm()
-    # What is chosen for the next state does not depend on the weight.
+    # The choice of the next state does not depend on the weight.
     assert torch.equal(on[1].u, off[1].u)
 
 

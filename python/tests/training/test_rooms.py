@@ -1,4 +1,4 @@
-"""What is added from outside, and what moved: backbones, similarities, old names."""
+"""Backbones and similarities of other packages, and old names of moved ones."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Toy(PolicyBackbone):
 
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
-    """A package of somebody else's: one file and one entry point."""
+    """Another package with a backbone: one file and one entry point."""
     (tmp_path / "toy_backbone.py").write_text(TOY)
     metadata = tmp_path / "toy_backbone-1.0.dist-info"
     metadata.mkdir()

@@ -1,4 +1,4 @@
-"""Fields against SciPy, NumPy and closed forms."""
+"""Fields compared with SciPy, NumPy and closed forms."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def test_warp_is_map_coordinates_in_array_axis_order(mode, order, padding, scipy
     u = random_field(SIZE, 3.0, seed=1)
     ours = spatial.warp(torch.from_numpy(image)[None, None], u, mode, padding)[0, 0].numpy()
     truth = map_coordinates(image, grid() + u[0].double().numpy(), order=order, mode=scipy_mode)
-    # Nearest: ties and float32 coordinates may round the other way on isolated voxels.
+    # For nearest, ties and float32 coordinates may round differently at isolated voxels.
     wrong = np.abs(ours - truth) > 1e-4
     assert wrong.mean() <= (0.002 if order == 0 else 0.0)
 
@@ -39,8 +39,8 @@ def test_translate_moves_by_whole_voxels(offset):
     "view", [(0, 0, 0, 1), (1, -2, 3, 1), torch.tensor([1, 2, -1, 1]), (2, 1, -1, 0)]
 )
 def test_a_field_in_a_view_warps_as_it_does_outside(view):
-    """Registered in the view and brought back: away from the border, what was moved in is the view
-    of what was moved outside.
+    """A field is found in the view and brought back. Away from the border, warping in the view
+    equals the view of the image warped outside.
     """
     size = (20, 22, 24)
     image, field = (
@@ -62,7 +62,7 @@ def test_compose_first_phi_then_u():
         [map_coordinates(c, at, order=1, mode="nearest") for c in u[0].numpy()]
     )
     np.testing.assert_allclose(spatial.compose(phi, u)[0].numpy(), truth, atol=2e-5)
-    # The other order differs by far more than the tolerance, so the test tells them apart.
+    # The other order differs by far more than the tolerance.
     assert np.abs(spatial.compose(u, phi)[0].numpy() - truth).max() > 0.1
 
 

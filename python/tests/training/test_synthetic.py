@@ -1,5 +1,5 @@
-"""Made-up pairs: the truth holds both ways, contrasts are independent, everything comes from the
-seed.
+"""Made-up pairs: the truth holds in both directions, contrasts are independent, and everything
+depends only on the seed.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ def source(body="head", size=SIZE, labels=LABELS, seed=0, stream=0, **settings):
 
 @pytest.fixture(scope="module", params=sorted(BODIES))
 def pairs(request):
-    """Two pairs of every kind of body."""
+    """Return two pairs of every kind of body."""
     return [source(request.param).pair(i) for i in (0, 1)]
 
 
@@ -74,7 +74,7 @@ def test_a_sample_is_what_the_trainer_takes(pairs):
                 torch.stack([(named[:, 0] == k).float() for k in range(1, LABELS + 1)], dim=1), hot
             )
             assert not named[fov == 0].any()
-            # Every label that is in use can be seen in both images.
+            # Every label in use is visible in both images.
             assert LEAST_LABELS <= len(pair.labels) <= LABELS
             assert (hot.sum((0, 2, 3, 4))[: len(pair.labels)] > 20).all() and not hot[
                 :, len(pair.labels) :
@@ -85,8 +85,8 @@ def test_a_sample_is_what_the_trainer_takes(pairs):
 def test_the_truth_takes_one_subject_to_the_other(pairs):
     grid = identity_grid(SIZE, torch.device("cpu"))
     for pair in pairs:
-        # A pure statement about maps: where both lead to one point of the anatomy, and that back to
-        # where it came from.
+        # The maps alone: corresponding points lead to the same point of the anatomy, and the
+        # inverse leads back.
         there = pair.to_moving(grid)
         inside = ((there > 0) & (there < torch.tensor(SIZE).view(1, 3, 1, 1, 1) - 1)).all(1)
         off = (pair.moving.to_anatomy(there) - pair.fixed.to_anatomy(grid)).norm(dim=1)[inside]
@@ -95,13 +95,13 @@ def test_the_truth_takes_one_subject_to_the_other(pairs):
         assert back.mean() < 0.1 and back.max() < 1.0
         assert torch.equal(pair.sample.truth, there - grid)
         assert (jacobian_determinant(pair.sample.truth) > 0).all()
-        # It moves something.
+        # The truth does move points.
         assert pair.sample.truth.norm(dim=1)[pair.sample.truth_mask[:, 0] > 0].mean() > 1.0
 
 
 def test_labels_agree_under_the_truth():
-    # Voxels of a boundary fall to either side by chance: a fine grid, and for Dice structures that
-    # are not all boundary.
+    # Boundary voxels fall to either side by chance: hence a fine grid and, for Dice, only
+    # structures that are not all boundary.
     solid, before = {}, []
     for body in sorted(BODIES):
         pair = source(body, (80, 80, 80), labels=40, crop=0.3).pair(1)
@@ -121,7 +121,7 @@ def test_labels_agree_under_the_truth():
                         / (s.moving_labels[:, k : k + 1].sum() + b.sum())
                     )
                 )
-            # However thin: next to nothing of one lies more than a voxel from the other.
+            # Also of thin structures hardly anything lies more than a voxel from the other.
             for x, y in ((a, b), (b, a)):
                 near = F.max_pool3d(y, 3, stride=1, padding=1)
                 assert (x * near).sum() >= 0.97 * x.sum(), (body, name)
@@ -131,7 +131,7 @@ def test_labels_agree_under_the_truth():
 
 
 def contrast_correlation(same):
-    """Correlation over tissues of the mean intensities in the two images, over some pairs."""
+    """Return the correlation over tissues of the mean intensities in two images, for some pairs."""
     rows = []
     for i in range(8):
         s = source(
@@ -164,7 +164,7 @@ def test_smooth_noise_is_standard_and_smooth():
         [gaussian_process(np.random.default_rng(i), 2, (40, 36, 44), 6.0) for i in range(12)]
     )
     assert abs(float(noise.mean())) < 0.1 and abs(float(noise.std()) - 1) < 0.1
-    # Alike one node further, unrelated two scales further, at the border as in the middle.
+    # Similar at the next node and unrelated two scales away, at the border as in the middle.
     assert float((noise[..., 1:] * noise[..., :-1]).mean()) > 0.95
     assert abs(float((noise[..., 12:] * noise[..., :-12]).mean())) < 0.3
     assert abs(float(noise[..., 0].square().mean()) - 1) < 0.25
@@ -178,7 +178,7 @@ def test_a_curriculum_makes_pairs_harder():
         for iteration in (9, 10)
     )
     assert late > 2 * early
-    # Not naming an iteration is the end of the run.
+    # Without an iteration the settings at the end of the run hold.
     assert torch.equal(s.sample(2).truth, s.sample(2, 10).truth)
 
 
@@ -246,9 +246,9 @@ def test_training_needs_no_data(tmp_path):
     last = Trainer(tiny(), tmp_path / "a", progress=False).run()
     assert {"val_dice", "val_dice_t0", "val_epe", "val_njd_percent"} <= last.keys()
     rows = [json.loads(line) for line in (tmp_path / "a" / "log.jsonl").read_text().splitlines()]
-    # Two iterations of two pairs, one step and then two.
+    # Two iterations of two pairs, the first with one step, the second with two.
     assert [r["updates"] for r in rows] == [1, 3] and all(r["truth"] > 0 for r in rows)
-    # Made ahead or not, stopped and resumed or not: the same weights.
+    # Weights are the same with pairs made in advance, and after a stop and a resume.
     part = Trainer(tiny(synthetic__workers=1), tmp_path / "b", progress=False)
     part.run_iteration()
     part._save()
@@ -262,7 +262,7 @@ def test_the_network_exports(tmp_path):
     import onnxruntime
 
     config = tiny()
-    config.model.options["correlation"] = [0, 1, 0]  # as good as any, and a small graph
+    config.model.options["correlation"] = [0, 1, 0]  # keeps the graph small
     torch.manual_seed(0)
     backbone = build_backbone(config.model).eval()
     with torch.no_grad():
@@ -301,7 +301,7 @@ def test_local_correlation_points_at_the_shift():
     assert found.shape == (1, 125, 8, 8, 8)
     # Channel (z, y, x) = (1 + 2, -2 + 2, 0 + 2) of five by five by five; the rolled border aside.
     assert (found.argmax(1)[0, 2:-2, 2:-2, 2:-2] == 3 * 25 + 0 * 5 + 2).all()
-    # What is alike for all displacements is no evidence.
+    # What all displacements have in common is subtracted.
     assert float(found.mean(1).abs().max()) < 1e-5
 
 

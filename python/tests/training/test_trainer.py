@@ -1,4 +1,4 @@
-"""Running: learning, resuming after a kill, several processes."""
+"""Training runs: learning, resuming after a kill, several processes."""
 
 import json
 import math
@@ -70,7 +70,7 @@ def test_recognition_is_trained_first(tiny, tmp_path):
     flow = trainer.backbone.flow.weight.detach().clone()
     for _ in range(45):
         trainer.run_iteration()
-    # A decoder that no loss reaches keeps its weights.
+    # The decoder has no loss, so it keeps its weights.
     assert torch.equal(trainer.backbone.flow.weight, flow)
     trainer.run_iteration()
     assert not torch.equal(trainer.backbone.flow.weight, flow)
@@ -158,7 +158,7 @@ def test_resumed_run_ends_with_the_same_weights(tiny, tmp_path, preset):
     for _ in range(2):
         part.run_iteration()
     part._save()
-    part.run_iteration()  # after the checkpoint: lost, to be repeated
+    part.run_iteration()  # after the checkpoint: lost, and repeated
     again = Trainer(tiny(preset, run__iterations=5, **changes), tmp_path / "part", progress=False)
     assert again.iteration == 2
     again.run()
@@ -227,7 +227,7 @@ def test_resuming_with_other_processes_is_refused(tiny, tmp_path):
 
 
 def test_indices_are_not_averaged(tiny, tmp_path, monkeypatch):
-    """As the tables of relative positions of a transformer: integers beside the weights."""
+    """Such as a transformer's tables of relative positions: integers beside the weights."""
     from morphseek.training.run import checkpoint, loop
 
     def build(model):
@@ -251,7 +251,7 @@ def test_indices_are_not_averaged(tiny, tmp_path, monkeypatch):
     assert torch.equal(trainer.ema["table"], torch.arange(100)) and torch.equal(
         mean["model"]["table"], torch.arange(100)
     )
-    assert mean["iteration"] == 8  # of one run
+    assert mean["iteration"] == 8  # the iterations of one run
 
 
 def test_resuming_with_another_configuration_is_refused(tiny, tmp_path):
@@ -338,10 +338,10 @@ torch.save(t.objective.memory.state() | {"kl_weight": t.objective.kl_weight}, sy
 
 @pytest.mark.thorough
 def test_two_processes_average_their_gradients(tiny, tmp_path):
-    """torchrun with gloo: both ranks end alike, with the weights that one process gets from the
-    mean of both gradients.
+    """With torchrun and gloo both ranks end with the same weights: those that one process gets from
+    the mean of both gradients.
     """
-    # The harder case: the policy step, whose gradients are collected piecewise and handed on by a
+    # The harder case: the policy step, which collects gradients piecewise and passes them on by a
     # surrogate.
     config = tiny(
         "paper",
@@ -398,8 +398,8 @@ def test_two_processes_average_their_gradients(tiny, tmp_path):
 
 @pytest.mark.thorough
 def test_two_processes_share_the_policy(tiny, tmp_path):
-    """What the policy carries from iteration to iteration is in the checkpoint once, so that a
-    resumed run needs it to be the same in both.
+    """The checkpoint has the policy's state once, so it must be the same in both processes, or a
+    resumed run would differ.
     """
     config = tiny(
         "policy",
@@ -438,8 +438,8 @@ def test_two_processes_share_the_policy(tiny, tmp_path):
 
 @pytest.mark.parametrize("steps", [1, 2])
 def test_evaluation_is_exact_on_a_known_shift(phantoms, steps):
-    """A stand-in network that always answers with the true shift must score a Dice of 1 after one
-    step, not after two.
+    """A stand-in network that always returns the true shift must score a Dice of 1 after one step,
+    not after two.
     """
     from morphseek.training.backbones import Encoded
     from morphseek.training.pairs import PairSource
@@ -469,7 +469,7 @@ def test_evaluation_is_exact_on_a_known_shift(phantoms, steps):
     scores = [s["dice"] for s in row["steps"]]
     assert scores[0] < 0.9 and scores[1] == pytest.approx(1.0)
     if steps == 2:
-        assert scores[2] < 0.9  # the shift twice is too far
+        assert scores[2] < 0.9  # twice the shift is too far
     assert row["steps"][1]["njd"] == 0.0
 
 
@@ -538,8 +538,8 @@ def test_an_empty_list_is_refused(tiny, bare, tmp_path):
 
 @pytest.mark.parametrize("labels", [0, 2])
 def test_warm_up_without_labels_is_validated_without_dice(tiny, bare, tmp_path, labels):
-    """p6 of the validation pair has no label file: whether labels are asked for or not, there is no
-    Dice, and no best.pt.
+    """p6 of the validation pair has no label file. So there is no Dice and no best.pt, whether or
+    not labels are configured.
     """
     config = tiny(
         "warmup",
@@ -769,7 +769,7 @@ def test_a_network_without_segmentation_is_refused_its_loss(tiny, tmp_path, back
     if backbone == "voxelmorph-l":
         changes |= dict(loss__segmentation=0.0, loss__phases=[])
         Trainer(tiny("best", **changes), tmp_path / "run", progress=False)
-        # Nor does a policy or a warm-up compute it.
+        # A policy or a warm-up does not compute that loss either.
         Trainer(
             tiny("best", **changes | weights, run__stage="warmup"),
             tmp_path / "warm",

@@ -1,4 +1,4 @@
-"""The tutorial runs from end to end, on phantoms and with short stages."""
+"""The tutorial runs from end to end on phantoms, with short stages."""
 
 import json
 import subprocess

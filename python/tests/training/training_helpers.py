@@ -11,7 +11,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 def write_phantom(path_image: Path, path_labels: Path, shift, size=(22, 24, 20), seed=0) -> None:
-    """Two bright ellipsoids (labels 1 and 2) in noise, 1 mm, moved by ``shift`` voxels."""
+    """Write two bright ellipsoids (labels 1 and 2) in noise, 1 mm, moved by ``shift`` voxels."""
     import SimpleITK as sitk
 
     rng = np.random.default_rng(seed)
@@ -32,7 +32,7 @@ def write_phantom(path_image: Path, path_labels: Path, shift, size=(22, 24, 20),
 
 
 def random_field(size, amplitude, seed=0, smooth=4):
-    """Smooth random displacement (1, 3, D, H, W), voxels."""
+    """Return a smooth random displacement (1, 3, D, H, W), voxels."""
     from scipy.ndimage import gaussian_filter
 
     rng = np.random.default_rng(seed)

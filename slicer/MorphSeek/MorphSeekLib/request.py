@@ -1,4 +1,4 @@
-"""What a registration shall do: the interface between the panel, or a script, and the library.
+"""Describes a registration: the interface between the panel, or a script, and the library.
 
 The panel and scripts use it in this way:
 

@@ -197,7 +197,7 @@ def evaluate(
     known: Annotated[
         int,
         typer.Option(
-            help="How many fixed volumes to measure point errors on, by known motions of each.",
+            help="How many fixed volumes to measure point errors on, by known motions; 0: none.",
             min=0,
         ),
     ] = 10,
