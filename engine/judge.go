@@ -56,8 +56,11 @@ func (r *registration) judgeStart(found *align.Result) (*align.Result, error) {
 		return nil, err
 	}
 	kept.Confidence, kept.SameModality = found.Confidence, found.SameModality
-	r.start, r.frames = before, margin.From >= still
+	r.start = before
 	r.metrics.Plan.Start = "header"
+	if given == volume.IdentityAffine() {
+		r.frames = margin.From >= still
+	}
 	if r.pair.Initial != nil {
 		r.metrics.Plan.Start = "given"
 	}

@@ -1,10 +1,14 @@
 package engine
 
 import (
+	"math"
+	"strings"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/internal/referee"
 	"github.com/morphseek/morphseek/engine/internal/refine"
+	"github.com/morphseek/morphseek/engine/internal/testpair"
+	"github.com/morphseek/morphseek/engine/volume"
 )
 
 // What the plan chooses from what was measured: kinds of pairs as they came out, and the order between them.
@@ -177,6 +181,35 @@ func TestSmoothnessAsked(t *testing.T) {
 	}{{6, 2, 100, 3}, {0.1, 2, 100, 0.5}, {100, 1, 40, 10}} {
 		if got := byLength(c.mm, c.spacing, c.shortest).Fluid; got != c.fluid {
 			t.Errorf("%g mm on %g mm voxels: %g voxels, want %g", c.mm, c.spacing, got, c.fluid)
+		}
+	}
+}
+
+// Frames of one scan lie on one another by their headers. Images that match because an affine transform was given are any other pair.
+func TestGivenTransformMakesNoFrames(t *testing.T) {
+	identity := volume.IdentityAffine()
+	fixed, moving, _ := testpair.Moved(48, func(x, y, z float64) [3]float64 { // two parts that moved apart
+		bump := func(cx float64) float64 { return 4 * math.Exp(-((x-cx)*(x-cx)+(y-24)*(y-24)+(z-24)*(z-24))/70) }
+		return [3]float64{0, bump(14) - bump(34), 0}
+	})
+	turn := volume.Affine{M: [9]float64{0.96, -0.28, 0, 0.28, 0.96, 0, 0, 0, 1}, T: [3]float64{4, -3, 2}}
+	turned := *moving
+	turned.Direction, turned.Origin = turn.M, turn.Apply(moving.Origin)
+	e := open(t, Config{})
+	options := with(func(o *Options) { o.Initial, o.Search, o.Refine, o.Similarity = "affine", "auto", -1, "ncc" })
+	for _, c := range []struct {
+		name   string
+		pair   Pair
+		frames bool
+	}{
+		{"by their headers", Pair{Fixed: fixed, Moving: moving}, true},
+		{"by the transform given", Pair{Fixed: fixed, Moving: &turned, Initial: &turn}, false},
+		{"by the headers and the identity", Pair{Fixed: fixed, Moving: moving, Initial: &identity}, true},
+	} {
+		r := register(t, e, c.pair, options)
+		frames := strings.Contains(strings.Join(r.Metrics.Plan.Reasons, "; "), "frames of one scan")
+		if frames != c.frames {
+			t.Errorf("%s: frames of one scan: %v, want %v; start %q, %v", c.name, frames, c.frames, r.Metrics.Plan.Start, r.Metrics.Plan.Reasons)
 		}
 	}
 }
