@@ -1,4 +1,4 @@
-"""Moved to cohort; the names of old warn."""
+"""Moved to cohort. The old names still work and warn."""
 
 from __future__ import annotations
 

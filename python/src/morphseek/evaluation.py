@@ -1,4 +1,4 @@
-"""Moved to scoring and cohort; the names of old warn."""
+"""Moved to scoring and cohort. The old names still work and warn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moved to images, transforms and files; the names of old warn."""
+"""Moved to images, transforms and files. The old names still work and warn."""
 
 from __future__ import annotations
 

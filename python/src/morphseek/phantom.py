@@ -1,4 +1,4 @@
-"""Moved to phantoms; the names of old warn."""
+"""Moved to phantoms. The old names still work and warn."""
 
 from __future__ import annotations
 

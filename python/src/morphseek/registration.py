@@ -48,8 +48,8 @@ def register(
         FLAIR), None where a side lacks one: all of them count alike, and the first is what
         masks, other arrays and the result belong to.
     fixed_mask, moving_mask : ImageLike, optional
-        Where not zero, voxels count for the initial alignment and the similarity. A numpy array
-        lies on its image's grid.
+        Binary mask: only voxels inside it are compared, in the initial alignment and after. A numpy
+        array lies on its image's grid.
     rigid : ImageLike, optional
         Label map on the fixed image's grid. Each label but 0 (a bone, an implant, a tumour) moves
         as one body: it is shifted and turned, and keeps its shape.

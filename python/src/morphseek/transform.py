@@ -1,4 +1,4 @@
-"""Moved to transforms; the names of old warn."""
+"""Moved to transforms. The old names still work and warn."""
 
 from __future__ import annotations
 
