@@ -1356,7 +1356,7 @@ def test_what_is_moved_already_is_not_moved_again(finished: tuple[Study, Registr
     study, done = finished
     node, transform = study.points(LANDMARKS), done.nodes["transform"]
     node.SetAndObserveTransformNodeID(transform.GetID())
-    with pytest.raises(ValueError, match="already, which moves it"):
+    with pytest.raises(ValueError, match="already under moving to fixed, which moves it"):
         transfer.transfer(node, transform, study.fixed)
     study.scene.RemoveNode(node)
 
