@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from .._engine.generated import Options
 
-_FEWEST = 2
-
 
 def template(
     images: Any,

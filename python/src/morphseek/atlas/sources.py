@@ -16,7 +16,7 @@ from .._engine.bindings import Doubles
 from .._tables import read_table
 from ..scoring import check_labels
 
-_FEWEST = 2
+FEWEST = 2
 _TABLES = (".csv", ".tsv", ".txt")
 _COLUMNS = ("image", "labels", "id")
 
@@ -64,7 +64,7 @@ def read_sources(given: Any, labels: Any) -> list[Source]:
             f"labels: the table {given} says where the label maps are; leave labels out, or list"
             " the images instead"
         )
-    if len(rows) < _FEWEST:
+    if len(rows) < FEWEST:
         said = ": " + ", ".join(str(_name(row[0], k)) for k, row in enumerate(rows)) if rows else ""
         raise errors.InvalidArgumentError(
             f"template: {len(rows)} image{'' if len(rows) == 1 else 's'}{said}; a mean needs two"

@@ -27,12 +27,11 @@ from .maps import carried, dense, keep, shift
 from .means import Average, Averaging, MeanMap, bent, common_grid, moved_grid, sharpness
 from .result import OUTPUTS, SEAL, Iteration, Subject, Template, load, write
 from .rounds import TEMPLATE, Rounds, check_place, content, fingerprint
-from .sources import Source
+from .sources import FEWEST, Source
 from .votes import Votes, dice
 
 AVERAGES = ("mean", "median")
 _LINEAR: dict[str, tuple[str, ...]] = {"rigid": ("rigid",), "affine": ("rigid", "affine")}
-_FEWEST = 2
 _MOST_PICTURES = 200  # of images on the page
 
 
@@ -208,7 +207,7 @@ class Work:
             **options,
         ).pairs
         used = [outcome for outcome in done if _is_used(outcome)]
-        if len(used) < _FEWEST:
+        if len(used) < FEWEST:
             worst = next(k for k, outcome in enumerate(done) if not _is_used(outcome))
             raise errors.RuntimeFailedError(
                 f"template: of {len(done)} images {len(used)} could be registered to the template"

@@ -22,8 +22,7 @@ _BYTES = {
     "MET_LONG": 4, "MET_ULONG": 4, "MET_LONG_LONG": 8, "MET_ULONG_LONG": 8, "MET_FLOAT": 4,
     "MET_DOUBLE": 8,
 }  # fmt: skip
-_VECTORS = ("ElementSpacing", "ElementSize", "Offset", "Origin", "Position",
-                 "CenterOfRotation")  # fmt: skip
+_VECTORS = ("ElementSpacing", "ElementSize", "Offset", "Origin", "Position", "CenterOfRotation")
 _MATRICES = ("TransformMatrix", "Rotation", "Orientation")
 _YES_NO = ("BinaryData", "BinaryDataByteOrderMSB", "ElementByteOrderMSB", "CompressedData")
 

@@ -35,12 +35,11 @@ def renamed(values: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def renamed_phases(phases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return phases as they are written now; up to 0.28.0 they began with a ``visit``."""
-    return [
-        {"iteration" if key == "visit" else key: value for key, value in phase.items()}
-        for phase in phases
-    ]
+def by_iteration(values: dict[str, Any]) -> dict[str, Any]:
+    """Return a phase, a checkpoint or a line of a log as it is written now: with ``iteration``
+    instead of the ``visit`` of versions up to 0.28.0.
+    """
+    return {"iteration" if key == "visit" else key: value for key, value in values.items()}
 
 
 def between(least: float, most: float) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from .augmentation import Augmentation
 from .errors import ConfigError
 from .known import KnownMotion
-from .rules import RENAMED_KEYS, at_iteration, between, fill, ranged, renamed, renamed_phases
+from .rules import RENAMED_KEYS, at_iteration, between, by_iteration, fill, ranged, renamed
 
 
 @dataclass
@@ -167,7 +167,7 @@ class Loss:
     phases: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.phases = renamed_phases(self.phases)
+        self.phases = list(map(by_iteration, self.phases))
 
     def at(self, iteration: int) -> Loss:
         """The weights that hold during an iteration, phases applied."""
@@ -236,7 +236,7 @@ class Synthetic:
 
     def __post_init__(self) -> None:
         self.bodies = [RENAMED_BODIES.get(body, body) for body in self.bodies]
-        self.phases = renamed_phases(self.phases)
+        self.phases = list(map(by_iteration, self.phases))
 
     def at(self, iteration: int) -> Synthetic:
         """The settings that hold during an iteration, phases applied."""

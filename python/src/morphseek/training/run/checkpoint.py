@@ -14,6 +14,7 @@ import torch
 
 from ... import _files
 from ..backbones import PolicyBackbone, build_backbone
+from ..config.rules import by_iteration
 from ..config.schema import Config
 
 FORMAT = 1
@@ -28,9 +29,7 @@ def save_atomic(value: dict[str, Any], path: Path) -> None:
 
 
 def _read(path: str | Path, device: str | torch.device) -> dict[str, Any]:
-    """Return a checkpoint; up to 0.28.0 it said ``visit`` for iteration."""
-    found: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
-    return {"iteration" if key == "visit" else key: value for key, value in found.items()}
+    return by_iteration(torch.load(path, map_location=device, weights_only=True))
 
 
 def load_backbone(

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ... import _files
 from ..._json import without_nan
+from ..config.rules import by_iteration
 
 NAME = "log.jsonl"
 
@@ -50,9 +51,7 @@ class RunLog:
 
 
 def _row(line: str) -> dict[str, Any]:
-    """Return the values of a line; up to 0.28.0 it said ``visit`` for iteration."""
-    row: dict[str, Any] = json.loads(line)
-    return {"iteration" if key == "visit" else key: value for key, value in row.items()}
+    return by_iteration(json.loads(line))
 
 
 def forget_after(out: Path, iteration: int) -> None:
