@@ -58,8 +58,9 @@ func (r *registration) judgeStart(found *align.Result) (*align.Result, error) {
 	kept.Confidence, kept.SameModality = found.Confidence, found.SameModality
 	r.start = before
 	r.metrics.Plan.Start = "header"
-	if given == volume.IdentityAffine() {
-		r.frames = margin.From >= still
+	r.frames = margin.From >= still
+	if r.frames && given != volume.IdentityAffine() { // frames match by their headers alone, too
+		r.frames = judge.Compare(judge.Look(volume.IdentityAffine(), nil), before).From >= still
 	}
 	if r.pair.Initial != nil {
 		r.metrics.Plan.Start = "given"
