@@ -18,9 +18,36 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// cachePath names the file in the cache folder that holds the result of exactly this registration: the same voxels, geometries,
-// masks, start, options, model and library version.
-func cachePath(pair Pair, opt Options, model *network.Model) string {
+// cached returns a result that the folder of the option cache holds, or else computes it and keeps it there.
+func cached(e *env, version string, pair Pair, opt Options, model *network.Model, compute func() (*Result, error)) (*Result, error) {
+	if opt.Cache == "" {
+		return compute()
+	}
+	if strangers := openToStrangers(opt.Cache); strangers != "" {
+		e.notes.warn("The cache was not used: " + strangers)
+		return compute()
+	}
+	path := cachePath(version, pair, opt, model)
+	if err := e.ctx.Err(); err != nil {
+		return nil, err
+	}
+	if result := fromCache(path, pair, opt); result != nil {
+		e.report.begin("finish", 1, 1, "the same registration was done before: its result is taken from %s", path)
+		return result, nil
+	}
+	result, err := compute()
+	if err != nil {
+		return nil, err
+	}
+	if err := keep(result, path, cacheLimit); err != nil { // the registration succeeds without its cached copy
+		result.Metrics.Warnings = append(result.Metrics.Warnings, "The result was not kept for the next time: "+err.Error())
+	}
+	return result, nil
+}
+
+// cachePath names the file in the cache folder that holds the result of exactly this registration: the same voxels,
+// geometries, masks, start, options, model and library version.
+func cachePath(version string, pair Pair, opt Options, model *network.Model) string {
 	dir := opt.Cache
 	opt = opt.ofResult()
 	if word, mm := opt.smoothness(); word == "" {
@@ -35,7 +62,7 @@ func cachePath(pair Pair, opt Options, model *network.Model) string {
 	}
 	h := sha256.New()
 	plain := json.NewEncoder(h) // of what came from JSON or was checked to be finite: Encode cannot fail, nor can a hash
-	plain.Encode([]any{Version, opt, manifest, pair.Initial})
+	plain.Encode([]any{version, opt, manifest, pair.Initial})
 	for _, v := range []*volume.Volume{pair.Fixed, pair.Moving, pair.FixedMask, pair.MovingMask, pair.Rigid} {
 		if v == nil {
 			plain.Encode(nil)
@@ -72,12 +99,12 @@ func hashFloats(h hash.Hash, values []float32) {
 	}
 }
 
-// keyOf returns what a file in a cache is asked for by: its name, which is the hash of all that shaped the result. It stands inside the
-// file, too, so that a file that somebody renamed or copied is not another pair's result.
+// keyOf returns what a file in a cache is asked for by: its name, which is the hash of all that shaped the result. It
+// stands inside the file, too, so that a file that somebody renamed or copied is not another pair's result.
 func keyOf(path string) string { return strings.TrimSuffix(filepath.Base(path), cacheEnding) }
 
-// fromCache returns the result kept at path, or nil: one that is missing, not sound, of another pair or elsewhere (a link) is computed
-// again and replaced.
+// fromCache returns the result kept at path, or nil: one that is missing, not sound, of another pair or elsewhere (a
+// link) is computed again and replaced.
 func fromCache(path string, pair Pair, opt Options) *Result {
 	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
 		return nil
@@ -101,8 +128,8 @@ const cacheEnding = ".morphseek"
 // abandoned is the age from which a half-written result counts as left behind by a process that ended.
 const abandoned = 24 * time.Hour
 
-// keep saves a result at path in a cache folder, which is made where it is missing (for its owner alone: it will hold resampled
-// patients), and drops those that were used longest ago until the folder holds no more than limit bytes.
+// keep saves a result at path in a cache folder, which is made where it is missing (for its owner alone: it will hold
+// resampled patients), and drops those that were used longest ago until the folder holds no more than limit bytes.
 func keep(r *Result, path string, limit int64) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// openToStrangers says why a cache folder cannot be trusted: whoever can write to it could plant a false result. A group that shares the
-// folder has its owner's permission.
+// openToStrangers says why a cache folder cannot be trusted: whoever can write to it could plant a false result. A
+// group that shares the folder has its owner's permission.
 func openToStrangers(dir string) string {
 	info, err := os.Stat(dir)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
-	"github.com/morphseek/morphseek/engine/internal/testpair"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -47,12 +47,13 @@ func alongX(n int, mm float64) func(x, y, z float64) [3]float64 {
 	}
 }
 
-// What one channel does not show another one does: with both, points come nearer to where they belong than with either, whatever grid and axes the
-// channel has; the metrics say what was compared.
+// What one channel does not show another one does: with both, points come nearer to where they belong than with either,
+// whatever grid and axes the channel has; the metrics say what was compared.
 func TestChannels(t *testing.T) {
 	long(t)
+	t.Parallel()
 	const n = 48
-	fixed, moving, truth := testpair.Moved(n, alongX(n, 4))
+	fixed, moving, truth := testkit.Moved(n, alongX(n, 4))
 	lo, hi := [3]int{8, 8, 8}, [3]int{40, 40, 40}
 	e := open(t, Config{})
 	options := with(func(o *Options) { o.Initial, o.Similarity, o.Refine = "none", "ncc", 30 })
@@ -63,7 +64,7 @@ func TestChannels(t *testing.T) {
 	both := register(t, e, together, options)
 	errors := [3]float64{}
 	for k, r := range []*Result{one, other, both} {
-		errors[k] = testpair.MeanError(r.Field, truth, lo, hi)
+		errors[k] = testkit.MeanError(r.Field, truth, lo, hi)
 	}
 	t.Logf("mean errors %.3f, voxels", errors)
 	if !(errors[2] < 0.9*min(errors[0], errors[1])) {
@@ -77,20 +78,22 @@ func TestChannels(t *testing.T) {
 		t.Errorf("metrics of no channel: %+v", one.Metrics.Channels)
 	}
 	perm, flip := [3]int{2, 0, 1}, [3]bool{true, false, true}
-	together.Channels = []Channel{{Fixed: testpair.Reordered(upper.Fixed, perm, flip), Moving: testpair.Reordered(upper.Moving, perm, flip)}}
+	together.Channels = []Channel{{Fixed: testkit.Reordered(upper.Fixed, perm, flip), Moving: testkit.Reordered(upper.Moving, perm, flip)}}
 	if again := register(t, e, together, options); !slices.Equal(again.Field.Data, both.Field.Data) {
 		t.Error("the order of the channel's axes changes the result")
 	}
 }
 
-// Label maps drive where the images show nothing, by the search and by the refinement; what one of them has alone is said.
+// Label maps drive where the images show nothing, by the search and by the refinement; what one of them has alone is
+// said.
 func TestLabelChannel(t *testing.T) {
 	long(t)
+	t.Parallel()
 	const n = 48
-	fixed, moving, truth := testpair.Moved(n, alongX(n, 5))
+	fixed, moving, truth := testkit.Moved(n, alongX(n, 5))
 	lo, hi := [3]int{8, 8, 8}, [3]int{40, 40, 40}
 	e := open(t, Config{})
-	before := testpair.MeanError(nil, truth, lo, hi)
+	before := testkit.MeanError(nil, truth, lo, hi)
 	here, there := classes(fixed, 7), classes(moving, 7)
 	here.Data[0] = 99
 	noise := Pair{Fixed: half(half(fixed, true, 1), false, 2), Moving: half(half(moving, true, 3), false, 4)}
@@ -103,27 +106,30 @@ func TestLabelChannel(t *testing.T) {
 		{"search", func(o *Options) { o.Search, o.Refine = "on", 0 }},
 		{"both ways", func(o *Options) { o.Search, o.Refine, o.Symmetric = "off", 30, "on" }},
 	} {
-		r := register(t, e, noise, with(func(o *Options) {
-			o.Initial = "none"
-			c.change(o)
-		}))
-		after := testpair.MeanError(r.Field, truth, lo, hi)
-		t.Logf("%s: %.2f -> %.2f voxels, %+v", c.name, before, after, r.Metrics.Channels)
-		if !(after < 0.6*before) {
-			t.Errorf("%s: mean error %.2f voxels, %.2f before", c.name, after, before)
-		}
-		if m := r.Metrics.Channels; len(m) != 1 || m[0].Similarity != "labels" || m[0].Labels != 3 || !(m[0].After > m[0].Before+0.1) {
-			t.Errorf("%s: metrics %+v", c.name, m)
-		}
-		if text := strings.Join(r.Metrics.Warnings, "\n"); !strings.Contains(text, "one map of organs alone has drive nothing: 99.") {
-			t.Errorf("%s: warnings %q", c.name, text)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			r := register(t, e, noise, with(func(o *Options) {
+				o.Initial = "none"
+				c.change(o)
+			}))
+			after := testkit.MeanError(r.Field, truth, lo, hi)
+			t.Logf("%.2f -> %.2f voxels, %+v", before, after, r.Metrics.Channels)
+			if !(after < 0.6*before) {
+				t.Errorf("mean error %.2f voxels, %.2f before", after, before)
+			}
+			if m := r.Metrics.Channels; len(m) != 1 || m[0].Similarity != "labels" || m[0].Labels != 3 || !(m[0].After > m[0].Before+0.1) {
+				t.Errorf("metrics %+v", m)
+			}
+			if text := strings.Join(r.Metrics.Warnings, "\n"); !strings.Contains(text, "one map of organs alone has drive nothing: 99.") {
+				t.Errorf("warnings %q", text)
+			}
+		})
 	}
 }
 
 // A cache does not give the result of other channels.
 func TestCacheOfChannels(t *testing.T) {
-	fixed, moving, _ := testpair.Moved(32, alongX(32, 2))
+	t.Parallel()
+	fixed, moving, _ := testkit.Moved(32, alongX(32, 2))
 	e := open(t, Config{})
 	options := with(func(o *Options) { o.Cache, o.Search, o.Refine = t.TempDir(), "off", 2 })
 	pair := Pair{Fixed: fixed, Moving: moving}
@@ -140,7 +146,8 @@ func TestCacheOfChannels(t *testing.T) {
 
 // Channels that are none are refused before the work, by their names.
 func TestWrongChannels(t *testing.T) {
-	fixed, moving, _ := testpair.Moved(32, alongX(32, 2))
+	t.Parallel()
+	fixed, moving, _ := testkit.Moved(32, alongX(32, 2))
 	e := open(t, Config{})
 	away := volume.Volume{Geometry: moving.Geometry, Data: moving.Data}
 	away.Origin[1] += 1e4
@@ -159,10 +166,12 @@ func TestWrongChannels(t *testing.T) {
 		{Channel{Fixed: whole, Moving: volume.Zeros(moving.Geometry), Labels: true}, fault.InvalidArgument, "no label in common"},
 		{Channel{Fixed: whole, Moving: classes(moving, 100), Labels: true}, fault.InvalidArgument, "no label in common"},
 	} {
-		_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving, Channels: []Channel{c.channel}}, DefaultOptions(), nil)
-		if fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.say) {
-			t.Errorf("%v, want %q", err, c.say)
-		}
+		t.Run(c.say, func(t *testing.T) {
+			_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving, Channels: []Channel{c.channel}}, DefaultOptions(), nil)
+			if fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.say) {
+				t.Errorf("%v, want %q", err, c.say)
+			}
+		})
 	}
 	if _, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving, Channels: make([]Channel, 17)}, DefaultOptions(), nil); fault.CodeOf(err) != fault.InvalidArgument {
 		t.Errorf("17 channels: %v", err)

@@ -2,16 +2,20 @@ package engine
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
-	"github.com/morphseek/morphseek/engine/internal/testpair"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 )
 
 // With no model named, the search and the refinement recover a displacement across contrasts, and say what they did.
 func TestRegisterWithoutModel(t *testing.T) {
-	fixed, moving, truth := testpair.Phantom(40, 4, true)
+	t.Parallel()
+	fixed, moving, truth := testkit.Phantom(40, 4, true)
 	pair := Pair{Fixed: fixed, Moving: moving}
 	options := func(threads int, preset string) Options {
 		return with(func(o *Options) {
@@ -21,7 +25,7 @@ func TestRegisterWithoutModel(t *testing.T) {
 	e := open(t, Config{})
 	r := register(t, e, pair, options(2, "fast"))
 	lo, hi := [3]int{8, 8, 8}, [3]int{32, 32, 32}
-	before, after := testpair.MeanError(nil, truth, lo, hi), testpair.MeanError(r.Field, truth, lo, hi)
+	before, after := testkit.MeanError(nil, truth, lo, hi), testkit.MeanError(r.Field, truth, lo, hi)
 	if after > 0.25*before {
 		t.Errorf("mean error %.2f of %.2f voxels left", after, before)
 	}
@@ -37,9 +41,63 @@ func TestRegisterWithoutModel(t *testing.T) {
 	}
 
 	for _, stage := range []string{"search", "refine"} {
-		_, err := e.Register(context.Background(), pair, options(2, "default"), func(p Progress) bool { return p.Stage != stage })
-		if fault.CodeOf(err) != fault.Cancelled {
-			t.Errorf("cancelled in %s: error %v", stage, err)
-		}
+		t.Run(stage, func(t *testing.T) {
+			_, err := e.Register(context.Background(), pair, options(2, "default"), func(p Progress) bool { return p.Stage != stage })
+			if fault.CodeOf(err) != fault.Cancelled {
+				t.Errorf("cancelled in %s: error %v", stage, err)
+			}
+		})
+	}
+}
+
+// What the search finds is judged where no refinement follows, too: between an image and itself under noise there is
+// nothing to find.
+func TestSearchAloneIsJudged(t *testing.T) {
+	t.Parallel()
+	fixed, same, _ := testkit.Phantom(40, 0, false)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range same.Data {
+		fixed.Data[i] += float32(30 * rng.NormFloat64())
+		same.Data[i] += float32(30 * rng.NormFloat64())
+	}
+	still, moved, _ := testkit.Phantom(40, 4, false)
+	e := open(t, Config{})
+	for _, c := range []struct {
+		name  string
+		pair  Pair
+		moved bool
+	}{
+		{"noise alone", Pair{Fixed: fixed, Moving: same}, false},
+		{"a motion", Pair{Fixed: still, Moving: moved}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := register(t, e, c.pair, with(func(o *Options) { o.Search, o.Refine = "on", 0 }))
+			m, reasons := r.Metrics, strings.Join(r.Metrics.Plan.Reasons, " ")
+			dropped := strings.Contains(reasons, "brought the images no closer")
+			if moved := m.DisplacementMax > 0.01; moved != c.moved || dropped == c.moved || m.Plan.Search > 0 != c.moved {
+				t.Errorf("moved by up to %.2f mm, gain %.3f, search %g, %q", m.DisplacementMax, m.Referee.Gain, m.Plan.Search, reasons)
+			}
+		})
+	}
+}
+
+// Where the images are too small for any of its levels, the search does not count as one that ran.
+func TestTooSmallForTheSearch(t *testing.T) {
+	t.Parallel()
+	e := open(t, Config{})
+	for _, c := range []struct {
+		side     int
+		searched float64
+	}{{14, 0}, {16, 0}, {40, 1}} {
+		t.Run(fmt.Sprintf("%d voxels", c.side), func(t *testing.T) {
+			fixed, moving, _ := testkit.Phantom(c.side, 2, false)
+			for _, refine := range []int{0, 4} {
+				m := register(t, e, Pair{Fixed: fixed, Moving: moving}, with(func(o *Options) { o.Search, o.Refine = "on", refine })).Metrics
+				said := strings.Contains(strings.Join(m.Plan.Reasons, " "), "too small for the search")
+				if m.Plan.Search != c.searched || said != (c.searched == 0) {
+					t.Errorf("%d voxels a side, refine %d: search %g, %q", c.side, refine, m.Plan.Search, m.Plan.Reasons)
+				}
+			}
+		})
 	}
 }

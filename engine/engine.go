@@ -1,5 +1,5 @@
-// Package engine is the public face of the registration core: Open an engine, Register pairs. It knows images only as voxels
-// with geometry; reading files is the front ends' business.
+// Package engine is the public face of the registration core: Open an engine, Register pairs. It knows images only as
+// voxels with geometry; reading files is the front ends' business.
 package engine
 
 import (
@@ -8,22 +8,22 @@ import (
 	"time"
 
 	"github.com/morphseek/morphseek/engine/fault"
-	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/memory"
 	"github.com/morphseek/morphseek/engine/internal/network"
-	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// Version of the library, semantic. The build sets nothing: this line is the source for every front end. Raise it with every change
-// that changes results: they are cached by it.
-const Version = "0.29.0"
+// Version of the library, semantic. The build sets nothing: this line is the source for every front end. Raise it with
+// every change that changes results: they are cached by it.
+const Version = "0.31.0"
 
 // Config is what an Engine keeps over many registrations.
 type Config struct {
 	RuntimeLibrary string // path of the ONNX Runtime library; empty: looked for (engine/internal/network says where)
 	ModelDir       string // extra folder of bundles; may be empty
 
-	// TuneCollector says that Go's garbage collector serves this engine alone, as it does in a library for C or Python: while a
-	// registration runs it collects early and between the stages, for less memory. Left off, the process's settings stay as they are.
+	// TuneCollector says that Go's garbage collector serves this engine alone, as it does in a library for C or Python:
+	// while a registration runs it collects early and between the stages, for less memory. Left off, the process's
+	// settings stay as they are.
 	TuneCollector bool
 }
 
@@ -42,8 +42,8 @@ func Open(cfg Config) (*Engine, error) {
 	return &Engine{cfg: cfg, sessions: network.NewSessions(cfg.RuntimeLibrary)}, nil
 }
 
-// Close ends the engine: later calls get InvalidHandle. Calls under way go on, and the last of them to end releases the models, so
-// that a ProgressFunc may close the engine that it reports on.
+// Close ends the engine: later calls get InvalidHandle. Calls under way go on, and the last of them to end releases the
+// models, so that a ProgressFunc may close the engine that it reports on.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	last := !e.closed && e.calls == 0
@@ -55,7 +55,8 @@ func (e *Engine) Close() error {
 	return nil
 }
 
-// acquire begins a call, for as long as which the models stay, unless the engine is closed. Every method begins with it.
+// acquire begins a call, for as long as which the models stay, unless the engine is closed. Every method begins with
+// it.
 func (e *Engine) acquire() (release func(), err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -76,38 +77,22 @@ func (e *Engine) release() {
 	}
 }
 
-// Pair is what to register: the moving volume onto the fixed one's grid. Masks, rigid regions and the start may be nil.
-type Pair struct {
-	Fixed, Moving         *volume.Volume
-	FixedMask, MovingMask *volume.Volume // non-zero selects; each on its image's grid
-	Rigid                 *volume.Volume // labels on the fixed image's grid, each of which moves as one body; 0 is none
-	Initial               *volume.Affine // fixed -> moving LPS mm: where the initial alignment starts (or stays, with Initial: "none")
-
-	// Channels are further images of both sides, and label maps, which drive the registration beside the first.
-	Channels []Channel
-
-	// InitialField, which may be nil, is a displacement d before Initial, p -> Initial(p + d(p)), on any grid; beyond it that of its border
-	// holds. The deformable stages go on from there, and Initial stays. Without Initial the field is the whole map.
-	InitialField *field.Field
-
-	Landmarks []Landmark // that the registration keeps to, as exactly as the option landmark_error says; none: the images alone
-}
-
 // heartbeat is the longest that a ProgressFunc waits for its next call.
 const heartbeat = 100 * time.Millisecond
 
-// Register runs the stages align -> search -> network -> refine -> finish. The work is done on other goroutines; the calling
-// one hands their progress to progress (which may be nil) and returns when they have ended, also after a cancellation (by ctx or by
-// progress), with Cancelled. Every error carries a fault code; a panic becomes Internal. The volumes are only read.
+// Register runs those stages of stages.go that the options ask for, and measures the result. The work is done on other
+// goroutines; the calling one hands their progress to progress (which may be nil) and returns when they have ended, also
+// after a cancellation (by ctx or by progress), with Cancelled. Every error carries a fault code; a panic becomes
+// Internal. The volumes are only read.
 func (e *Engine) Register(ctx context.Context, pair Pair, opt Options, progress ProgressFunc) (result *Result, err error) {
-	defer recovered(&err)
+	defer fault.Recovered(&err)
 	release, err := e.acquire()
 	if err != nil {
 		return nil, err
 	}
 	defer release()
 	if e.cfg.TuneCollector {
-		defer tighten()()
+		defer memory.Tighten()()
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var (
@@ -118,7 +103,7 @@ func (e *Engine) Register(ctx context.Context, pair Pair, opt Options, progress 
 	)
 	go func() {
 		defer close(done)
-		defer recovered(&failed)
+		defer fault.Recovered(&failed)
 		made, failed = e.register(ctx, pair, opt, report)
 	}()
 	defer func() { // the workers have let go of the caller's volumes when this returns, whatever progress does
@@ -145,15 +130,14 @@ func (e *Engine) Register(ctx context.Context, pair Pair, opt Options, progress 
 	if ctx.Err() != nil {
 		return nil, fault.Wrap(fault.Cancelled, context.Cause(ctx), "the registration was cancelled")
 	}
+	if failed == nil {
+		made.Metrics.doubt(pair.Doubts)
+	}
 	return made, failed
 }
 
-// recovered turns a panic into an Internal error. Use: defer recovered(&err).
-func recovered(err *error) {
-	if r := recover(); r != nil {
-		*err = fault.Defect(r)
-	}
-}
+// TrimMemory gives memory that is no longer used back to the system at once, where it may be more than a gigabyte.
+func TrimMemory() { memory.Trim() }
 
 // ModelInfo describes a model bundle to a front end.
 type ModelInfo struct {
@@ -165,7 +149,7 @@ type ModelInfo struct {
 
 // Devices tries what there is to run networks on, by one small step each. It says what is missing; nothing is an error.
 func (e *Engine) Devices() (inventory network.Inventory, err error) {
-	defer recovered(&err)
+	defer fault.Recovered(&err)
 	release, err := e.acquire()
 	if err != nil {
 		return network.Inventory{}, err
@@ -176,7 +160,7 @@ func (e *Engine) Devices() (inventory network.Inventory, err error) {
 
 // ListModels returns the built-in bundles and those of the configured folder, verified; faulty ones say why.
 func (e *Engine) ListModels() (infos []ModelInfo, err error) {
-	defer recovered(&err)
+	defer fault.Recovered(&err)
 	release, err := e.acquire()
 	if err != nil {
 		return nil, err
@@ -193,10 +177,11 @@ func (e *Engine) ListModels() (infos []ModelInfo, err error) {
 	return infos, nil
 }
 
-// VerifyModel reads the bundle called name (built in, in the configured folder, or a path) and checks it as a registration would
-// before running it. Errors: ModelNotFound, ModelCorrupt, ModelTampered, ModelVersion, ModelExternal.
+// VerifyModel reads the bundle called name (built in, in the configured folder, or a path) and checks it as a
+// registration would before running it. Errors: ModelNotFound, ModelCorrupt, ModelTampered, ModelVersion,
+// ModelExternal.
 func (e *Engine) VerifyModel(name string) (info ModelInfo, err error) {
-	defer recovered(&err)
+	defer fault.Recovered(&err)
 	release, err := e.acquire()
 	if err != nil {
 		return ModelInfo{}, err

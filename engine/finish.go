@@ -4,87 +4,103 @@ import (
 	"math"
 
 	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/bodies"
 	"github.com/morphseek/morphseek/engine/metric"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
 // finish makes the total transform, resamples the moving image by it, once and from the original, and measures both.
-func (r *registration) finish() error {
-	fixed, moving, threads := r.fixed, r.moving, r.opt.Threads
-	deformed := r.deform != nil
-	r.weigh()
-	total := r.total(r.release())
-	r.measureLandmarks(total)
-	background, _ := r.original.MinMax()
-	warped := total.Warp(r.original, volume.Linear, background, threads)
-	r.report.at(0.3, "measuring")
+func (p *problem) finish(e *env, st state, result *Result) error {
+	fixed, moving, threads := p.fixed, p.moving, p.opt.Threads
+	m := &e.notes.metrics
+	m.Referee, m.Channels, m.Plan.Facts = p.weigh(e, st), p.channelMetrics(st), st.facts.Numbers()
+	deformed, initial := st.deform != nil, st.initial
+	voxel := math.Cbrt(math.Abs(fixed.IndexToPhysical().Det()))
+	if st.facts.Large { // nothing finer was looked at
+		voxel = max(voxel, st.facts.Spacing)
+	}
+	total := p.total(st)
+	st = state{} // its memory can be freed
+	if err := p.measureLandmarks(e.notes, total, initial); err != nil {
+		return err
+	}
+	background, _ := p.original.MinMax()
+	warped := total.Warp(p.original, volume.Linear, background, threads)
+	e.report.at(0.3, "measuring")
 
-	m := &r.metrics
 	s := total.Stats(threads)
 	m.NJDPercent, m.SDLogJ = s.NJDPercent, s.SDLogJ
 	m.JacobianMin, m.JacobianMax = s.JacobianMin, s.JacobianMax
 	m.DisplacementMean, m.DisplacementMax = s.DisplacementMeanMM, s.DisplacementMaxMM
 	where := fixed.Geometry
-	if r.pair.FixedMask != nil {
-		where = selected(r.pair.FixedMask)
+	if p.fixedMask != nil {
+		where = selected(p.fixedMask)
 	}
 	grid := measuringGrid(where)
 	plausible, outside := warped, background
-	if r.original != moving {
+	if p.original != moving {
 		outside, _ = moving.MinMax()
 		plausible = total.Warp(moving, volume.Linear, outside, threads)
 	}
+	same := m.Align.SameModality
 	for _, measure := range []struct {
 		into  *float64
 		image *volume.Volume
 		by    volume.Affine
 	}{
 		{&m.SimilarityBefore, moving, volume.IdentityAffine()},
-		{&m.SimilarityAlign, moving, r.initial},
+		{&m.SimilarityAlign, moving, initial},
 		{&m.SimilarityAfter, plausible, volume.IdentityAffine()},
 	} {
-		if err := r.ctx.Err(); err != nil {
+		if err := e.ctx.Err(); err != nil {
 			return err
 		}
-		*measure.into = r.similarity(grid, measure.image.Resample(grid, measure.by, volume.Linear, outside, threads))
+		m.Similarity, *measure.into = p.similarity(grid, measure.image.Resample(grid, measure.by, volume.Linear, outside, threads), same)
 	}
-	found := doubts(*m, deformed)
-	if r.apart {
-		found = append(found, noMiddle)
-	}
-	r.warn(found...)
-	m.Verdict = verdict(m.Referee, r.evidence(), append(startDoubts(m.Align), found...), math.Cbrt(math.Abs(fixed.IndexToPhysical().Det())))
-	r.result = &Result{
-		Transform: Transform{Field: total, Initial: r.initial, Moving: moving.Geometry, Threads: threads}, Warped: warped, Uncertainty: r.sd,
-	}
+	found := append(startDoubts(*m, p.isFlat()), doubts(*m, deformed)...)
+	found = append(found, e.notes.doubts...)
+	e.notes.warn(found...)
+	m.Verdict = verdict(m.Referee, evidenceFor(p.isFlat()), found, voxel)
+	result.Transform = Transform{Field: total, Initial: initial, Moving: moving.Geometry, Threads: threads}
+	result.Warped = warped
 	return nil
 }
 
-// minJacobian is the least Jacobian determinant of the deformation on the fixed grid. It bars folds, not compression, which networks need
-// where one image lacks a tissue (RATIONALE.md, Folds and compression).
-const minJacobian = 0.001
-
-// release hands the deformation over to total, which may change it. The registration has none afterwards, so that its memory can be freed.
-func (r *registration) release() *field.Field {
-	deform := r.deform
-	r.deform = nil
-	return deform
-}
-
-// total returns the initial transform and a deformation, nil being none, as one field on the fixed grid. A deformation without folding on its
-// own grid may fold between that grid's points on a finer or anisotropic fixed grid. There the folds are opened.
-func (r *registration) total(deform *field.Field) *field.Field {
+// total returns the transform of a state as one field on the fixed grid. It may change the deformation, which nobody
+// may read afterwards. A deformation without folding on its own grid may fold between that grid's points on a finer or
+// anisotropic fixed grid. There the folds are opened.
+func (p *problem) total(st state) *field.Field {
+	deform := st.deform
 	if deform != nil {
-		deform = deform.Resample(r.fixed.Geometry, r.opt.Threads)
-		if r.pair.Rigid == nil {
-			deform.Unfold(minJacobian, r.opt.Threads)
+		deform = deform.Resample(p.fixed.Geometry, p.opt.Threads)
+		if p.rigid == nil {
+			deform.Unfold(minJacobian, p.opt.Threads)
 		}
 	}
-	return r.shaped(deform)
+	return p.shaped(st.initial, deform)
 }
 
-// measuringGrid returns every k-th voxel of g along each axis, k as small as leaves no more than about a million voxels: similarity
-// is a mean over the image, and costs more than the warp.
+// selected is the part of the mask's grid around all that it selects; it selects something. Measured there, a thin mask
+// of a large image does not fall between the voxels of the measuring grid.
+func selected(mask *volume.Volume) volume.Geometry {
+	g := mask.Geometry
+	lo, hi := g.Size, [3]int{}
+	for i, v := range mask.Data {
+		if v != 0 {
+			for a, k := range mask.Index(i) {
+				lo[a], hi[a] = min(lo[a], k), max(hi[a], k+1)
+			}
+		}
+	}
+	g.Origin = g.IndexToPhysical().Apply([3]float64{float64(lo[0]), float64(lo[1]), float64(lo[2])})
+	for a := range 3 {
+		g.Size[a] = hi[a] - lo[a]
+	}
+	return g
+}
+
+// measuringGrid returns every k-th voxel of g along each axis, k as small as leaves no more than about a million
+// voxels: similarity is a mean over the image, and costs more than the warp.
 func measuringGrid(g volume.Geometry) volume.Geometry {
 	const most = 1 << 20
 	k := int(math.Ceil(g.Root(float64(g.Voxels()) / most)))
@@ -100,22 +116,40 @@ func measuringGrid(g volume.Geometry) volume.Geometry {
 	return g
 }
 
-// similarity compares an image on the measuring grid with the fixed one, inside the fixed mask. Outside the moving image counts
-// as background.
-func (r *registration) similarity(grid volume.Geometry, image *volume.Volume) float64 {
-	id, threads := volume.IdentityAffine(), r.opt.Threads
-	fixed := r.fixed.Resample(grid, id, volume.Linear, 0, threads)
+// similarity compares an image on the measuring grid with the fixed one, inside the fixed mask, and names the measure.
+// Outside the moving image counts as background.
+func (p *problem) similarity(grid volume.Geometry, image *volume.Volume, sameModality bool) (string, float64) {
+	id, threads := volume.IdentityAffine(), p.opt.Threads
+	fixed := p.fixed.Resample(grid, id, volume.Linear, 0, threads)
 	var mask *volume.Volume
-	if r.pair.FixedMask != nil {
-		mask = r.pair.FixedMask.Resample(grid, id, volume.Nearest, 0, threads)
+	if p.fixedMask != nil {
+		mask = p.fixedMask.Resample(grid, id, volume.Nearest, 0, threads)
 	}
-	if r.metrics.Align.SameModality {
+	if sameModality {
 		const radius = 4
-		r.metrics.Similarity = "local NCC"
-		return metric.LocalNCC(fixed, image, mask, radius, threads)
+		return "local NCC", metric.LocalNCC(fixed, image, mask, radius, threads)
 	}
 	const bins = 32
-	r.metrics.Similarity = "normalized mutual information"
-	_, nmi := metric.MutualInformation(fixed, image, mask, bins, threads)
-	return nmi
+	nmi := metric.NormalizedMutualInformation(fixed, image, mask, bins, threads)
+	return "normalized mutual information", nmi
+}
+
+// shaped returns the total transform of a deformation on the fixed grid, which it may change; nil is the identity.
+func (p *problem) shaped(initial volume.Affine, deform *field.Field) *field.Field {
+	if p.rigid != nil {
+		if deform == nil { // the initial transform may scale
+			deform = field.New(p.fixed.Geometry)
+		}
+		rigid := bodies.On(deform.Geometry, p.rigid, p.opt.Threads)
+		rigid.Make(deform, nil, initial)
+		rigid.Unfold(deform, minJacobian, p.opt.Threads)
+	}
+	locked := p.locked()
+	if deform != nil {
+		deform.Lock(locked)
+	}
+	if locked != [3]bool{} && deform != nil && initial == volume.IdentityAffine() {
+		return deform // exactly: by way of millimetres, a locked axis would get a rounding error
+	}
+	return field.Total(initial, deform, p.fixed.Geometry, p.opt.Threads)
 }

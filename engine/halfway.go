@@ -6,11 +6,12 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// Halfway returns the maps from the space half-way between the images to the fixed and to the moving space. Its grid has the fixed image's voxels,
-// turned and shifted half the way. With A the initial transform, S S = A and M the whole map, the point x of the fixed space lies there at
-// (S x + S^(-1) M(x)) / 2: the same place as seen from the other image, whose S is S^(-1) and whose map is M^(-1).
+// Halfway returns the maps from the space half-way between the images to the fixed and to the moving space. Its grid
+// has the fixed image's voxels, turned and shifted half the way. With A the initial transform, S S = A and M the whole
+// map, the point x of the fixed space lies there at (S x + S^(-1) M(x)) / 2: the same place as seen from the other
+// image, whose S is S^(-1) and whose map is M^(-1).
 func (t *Transform) Halfway() (toFixed, toMoving *Transform, err error) {
-	defer recovered(&err)
+	defer fault.Recovered(&err)
 	half, err := t.Initial.Root()
 	if err != nil {
 		return nil, nil, fault.Wrap(fault.SingularTransform, err, "there is no space half-way: the initial transform turns by half a turn, or mirrors")

@@ -3,14 +3,19 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
+	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -32,9 +37,11 @@ func TestClosed(t *testing.T) {
 		"ListModels":  func() error { _, err := e.ListModels(); return err },
 		"VerifyModel": func() error { _, err := e.VerifyModel("hippocampus"); return err },
 	} {
-		if err := call(); !errors.Is(err, fault.InvalidHandle) {
-			t.Errorf("%s after Close: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := call(); !errors.Is(err, fault.InvalidHandle) {
+				t.Errorf("%s after Close: %v", name, err)
+			}
+		})
 	}
 }
 
@@ -66,37 +73,41 @@ func TestCollectorIsTheProcesss(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(percent))
 	v := blob([3]int{16, 16, 16}, 0)
 	for _, tune := range []bool{false, true} {
-		least := math.MaxInt
-		e := open(t, Config{TuneCollector: tune})
-		_, err := e.Register(context.Background(), Pair{Fixed: v, Moving: v}, with(nil), func(Progress) bool {
-			now := debug.SetGCPercent(percent)
-			debug.SetGCPercent(now)
-			least = min(least, now)
-			return true
+		t.Run(fmt.Sprintf("tuned %v", tune), func(t *testing.T) {
+			least := math.MaxInt
+			e := open(t, Config{TuneCollector: tune})
+			_, err := e.Register(context.Background(), Pair{Fixed: v, Moving: v}, with(nil), func(Progress) bool {
+				now := debug.SetGCPercent(percent)
+				debug.SetGCPercent(now)
+				least = min(least, now)
+				return true
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tuned := least != percent; tuned != tune {
+				t.Errorf("with TuneCollector %v the collector ran at %d %%", tune, least)
+			}
+			if after := debug.SetGCPercent(percent); after != percent {
+				t.Errorf("with TuneCollector %v it is left at %d %%", tune, after)
+			}
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if tuned := least != percent; tuned != tune {
-			t.Errorf("with TuneCollector %v the collector ran at %d %%", tune, least)
-		}
-		if after := debug.SetGCPercent(percent); after != percent {
-			t.Errorf("with TuneCollector %v it is left at %d %%", tune, after)
-		}
 	}
 }
 
 // The report of a defect names the loop that it is in, on whichever goroutine that ran.
 func TestDefectNamesItsPlace(t *testing.T) {
 	for _, threads := range []int{1, 4} {
-		err := func() (err error) {
-			defer recovered(&err)
-			parallel.For(64, 1, threads, func(int, int) { culprit() })
-			return nil
-		}()
-		if !errors.Is(err, fault.Internal) || !strings.Contains(err.Error(), "culprit") {
-			t.Errorf("%d threads: %v", threads, err)
-		}
+		t.Run(fmt.Sprintf("%d threads", threads), func(t *testing.T) {
+			err := func() (err error) {
+				defer fault.Recovered(&err)
+				parallel.For(64, 1, threads, func(int, int) { culprit() })
+				return nil
+			}()
+			if !errors.Is(err, fault.Internal) || !strings.Contains(err.Error(), "culprit") {
+				t.Error(err)
+			}
+		})
 	}
 }
 
@@ -119,9 +130,51 @@ func TestCancelledKeepsItsCause(t *testing.T) {
 		{"by the context", ctx, nil, boss},
 		{"by progress", context.Background(), func(Progress) bool { return false }, context.Canceled},
 	} {
-		_, err := e.Register(c.ctx, Pair{Fixed: v, Moving: v}, with(nil), c.progress)
-		if !errors.Is(err, fault.Cancelled) || !errors.Is(err, c.want) {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			_, err := e.Register(c.ctx, Pair{Fixed: v, Moving: v}, with(nil), c.progress)
+			if !errors.Is(err, fault.Cancelled) || !errors.Is(err, c.want) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Eight at once, on one engine, agree to the bit with one alone.
+func TestConcurrent(t *testing.T) {
+	e := open(t, Config{RuntimeLibrary: testkit.ONNXRuntime(t)})
+	size := [3]int{24, 20, 16}
+	p := Pair{Fixed: blob(size, 0), Moving: blob(size, 3)}
+	opt := with(func(o *Options) { o.Model, o.Initial, o.Trajectories = tiny, "com", 2 })
+	want := register(t, e, p, opt)
+	percent := debug.SetGCPercent(90)
+	defer debug.SetGCPercent(percent)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			r, err := e.Register(context.Background(), p, opt, func(Progress) bool { return true })
+			if err != nil {
+				t.Error(err)
+			} else if !slices.Equal(r.Field.Data, want.Field.Data) || !slices.Equal(r.Warped.Data, want.Warped.Data) {
+				t.Error("a concurrent registration differs")
+			}
+		})
+	}
+	wg.Wait()
+	if got := debug.SetGCPercent(90); got != 90 {
+		t.Errorf("the collector was left at %d %%", got)
+	}
+}
+
+func TestPanicStaysInside(t *testing.T) {
+	v := blob([3]int{16, 16, 16}, 0)
+	e := open(t, Config{})
+	goroutines := runtime.NumGoroutine()
+	_, err := e.Register(context.Background(), Pair{Fixed: v, Moving: v}, with(nil), func(Progress) bool { panic("in the callback") })
+	if fault.CodeOf(err) != fault.Internal || !strings.Contains(err.Error(), "in the callback") {
+		t.Errorf("got %v", err)
+	}
+	noneLeft(t, goroutines)
+	if _, err := (&Result{}).JacobianDeterminant(); fault.CodeOf(err) != fault.Internal {
+		t.Errorf("a result without a field: %v", err)
 	}
 }

@@ -2,8 +2,8 @@ package engine
 
 import "github.com/morphseek/morphseek/engine/internal/refine"
 
-// This file is the one table of what a registration says of itself: `go generate ./engine` writes its members and their comments into
-// the C header, Python's types and python/docs/metrics.md.
+// This file is the one table of what a registration says of itself: `go generate ./engine` writes its members and their
+// comments into the C header, Python's types and python/docs/metrics.md.
 
 // Metrics is what a registration knows about itself.
 type Metrics struct {
@@ -52,19 +52,21 @@ type RefereeMetrics struct {
 	Start       float64 `json:"start"`       // by what share they differ more when the initial transform is moved a little: how sharply they fit
 	End         float64 `json:"end"`         // the same of the result; 0 where start is large enough
 	ReachMM     float64 `json:"reach_mm"`    // how far it was moved
-	Common      float64 `json:"common"`      // share of the fixed image that both images show
+	Common      float64 `json:"common"`      // share of what the smaller of both images shows that the other one shows, too
 	Mirrored    float64 `json:"mirrored"`    // how much closer the images would be with one of them mirrored; 0 where they match too well to ask
 	Axis        string  `json:"axis"`        // along which it was mirrored: "left and right", "front and back" or "head and foot"
 }
 
 // PlanMetrics says what was chosen from the images, and why: empty where nothing was left to choose.
 type PlanMetrics struct {
-	Start        string   `json:"start"`         // the alignment from which the deformable stages start: as align's method, or "header" or "given" where that was no better, "landmarks" where what fits these is taken, or "deformation" where one was given
-	Similarity   string   `json:"similarity"`    // "ncc", "mse" or "mind"
-	Search       float64  `json:"search"`        // share of the search's displacement that counts, 0..1; 0 where it did not run
-	Agreement    float64  `json:"agreement"`     // squared local correlation at half the resolution after a smooth fit, 0..1: below 0.8 as two people's, above 0.9 as one body's; 0 where intensities were not compared
-	SmoothnessMM float64  `json:"smoothness_mm"` // over which distance tissue moves together
-	Reasons      []string `json:"reasons"`       // plain words, for the user
+	Start        string             `json:"start"`         // the alignment from which the deformable stages start: as align's method, or "header" or "given" where that was no better, "landmarks" where what fits these is taken, or "deformation" where one was given
+	Similarity   string             `json:"similarity"`    // as the option of this name
+	Regime       string             `json:"regime"`        // the kind of pair by which the refinement was regularised; "" where it did not run
+	Search       float64            `json:"search"`        // share of the search's displacement that counts, 0..1; 0 where it did not run
+	Agreement    float64            `json:"agreement"`     // squared local correlation at half the resolution after a smooth fit, 0..1: below 0.8 as two people's, above 0.9 as one body's; 0 where intensities were not compared
+	SmoothnessMM float64            `json:"smoothness_mm"` // over which distance tissue moves together
+	Reasons      []string           `json:"reasons"`       // plain words, for the user
+	Facts        map[string]float64 `json:"facts"`         // the numbers that the choices follow from, by name; those that are 0 are left out
 }
 
 // AlignMetrics says how sure the initial transform is.
@@ -91,7 +93,7 @@ type StepMetrics struct {
 
 // RefineMetrics is the refinement on the pair; empty where it did not run.
 type RefineMetrics struct {
-	Similarity string         `json:"similarity"` // "ncc", "mse" or "mind"
+	Similarity string         `json:"similarity"` // as the option of this name
 	Levels     []LevelMetrics `json:"levels"`     // coarse to fine
 }
 
@@ -101,7 +103,8 @@ type LevelMetrics struct {
 	Similarity []float64 `json:"similarity"` // before each iteration
 }
 
-// LandmarkMetrics says how a registration keeps to landmarks. Distances are root mean squares over the pairs that were not left out, mm.
+// LandmarkMetrics says how a registration keeps to landmarks. Distances are root mean squares over the pairs that were
+// not left out, mm.
 type LandmarkMetrics struct {
 	Count     int      `json:"count"`      // pairs that were given
 	ErrorMM   float64  `json:"error_mm"`   // how exactly they were said to be marked
@@ -114,8 +117,8 @@ type LandmarkMetrics struct {
 	LeftOut   []string `json:"left_out"`   // pairs that contradict the rest
 }
 
-// UncertaintyMetrics says what the standard deviation of the displacement is, over the fixed mask or, without one, where the
-// fixed image is brighter than its mean.
+// UncertaintyMetrics says what the standard deviation of the displacement is, over the fixed mask or, without one,
+// where the fixed image is brighter than its mean.
 type UncertaintyMetrics struct {
 	Source  string  `json:"source"`  // "policy": trajectories of a network; "search": the costs of displacements about the result
 	Samples int     `json:"samples"` // trajectories; 0 for the search
@@ -123,8 +126,8 @@ type UncertaintyMetrics struct {
 	P95MM   float64 `json:"p95_mm"`  // 95 % of the voxels have less
 }
 
-// SymmetricMetrics says how far the two ways ended apart before their middle was taken: where a point lies, mm, that was carried there and back,
-// over the fixed mask or, without one, where the fixed image is brighter than its mean.
+// SymmetricMetrics says how far the two ways ended apart before their middle was taken: where a point lies, mm, that
+// was carried there and back, over the fixed mask or, without one, where the fixed image is brighter than its mean.
 type SymmetricMetrics struct {
 	MeanMM float64 `json:"mean_mm"` // mean over the voxels
 	P95MM  float64 `json:"p95_mm"`  // 95 % of the voxels have less
@@ -134,7 +137,7 @@ type SymmetricMetrics struct {
 type ChannelMetrics struct {
 	Name       string  `json:"name"`       // as it was given, or its number
 	Weight     float64 `json:"weight"`     // beside the 1 of the first
-	Similarity string  `json:"similarity"` // "ncc", "mse" or "mind" of images; "labels"
+	Similarity string  `json:"similarity"` // of images, as the option of this name; "labels"
 	Labels     int     `json:"labels"`     // that both maps have; 0 of images
 	Before     float64 `json:"before"`     // after the initial transform: mean squared local correlation of images, mean Jaccard index of labels
 	After      float64 `json:"after"`      // the same of the result

@@ -1,72 +1,221 @@
 package engine
 
 import (
+	"context"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/network"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// A network is compared with the images before it runs; the one for a hippocampus is made for 48 x 64 x 48 mm.
-func TestImagesThatAModelIsNotMadeFor(t *testing.T) {
-	m, err := network.Load("hippocampus", "")
+func TestDeviceUnavailable(t *testing.T) {
+	v := blob([3]int{16, 16, 16}, 0)
+	e := open(t, Config{RuntimeLibrary: testkit.ONNXRuntime(t)})
+	r, err := e.Register(context.Background(), Pair{Fixed: v, Moving: v}, with(func(o *Options) { o.Model, o.Device = tiny, "cuda" }), nil)
+	if err == nil && r.Metrics.Device == "cuda" {
+		return // there is one
+	}
+	if fault.CodeOf(err) != fault.DeviceUnavailable {
+		t.Errorf("device cuda: %v", err)
+	}
+}
+
+// brokenGPU is a runner whose device fails.
+type brokenGPU struct{ err error }
+
+func (b brokenGPU) Run(context.Context, *network.Step) error { return b.err }
+func (brokenGPU) Device() string                             { return "cuda" }
+func (brokenGPU) Close()                                     {}
+
+func TestFailingGPU(t *testing.T) {
+	e := open(t, Config{RuntimeLibrary: testkit.ONNXRuntime(t)})
+	m, err := network.Load(tiny, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	image := func(size [3]int, spacing, least float64) *volume.Volume {
-		v := volume.Zeros(volume.Geometry{Size: size, Spacing: [3]float64{spacing, spacing, spacing}, Direction: volume.Identity})
-		for i := range v.Data {
-			v.Data[i] = float32(least) + float32(i%97)
-		}
-		return v
-	}
 	for _, c := range []struct {
-		name     string
-		v        *volume.Volume
-		want     fault.Code
-		warnings []string
+		device string
+		fails  fault.Code
+		want   fault.Code
+		on     string
 	}{
-		{"a hippocampus", image([3]int{40, 60, 40}, 1, 0), fault.OK, nil},
-		{"with a margin", image([3]int{70, 80, 70}, 1.5, 0), fault.OK, nil},
-		{"a head", image([3]int{45, 45, 45}, 4, 0), fault.OK, []string{"made for images of about 48 x 64 x 48 mm", "made for finer voxels"}},
-		{"a torso", image([3]int{48, 48, 48}, 8, 0), fault.InvalidArgument, nil},
-		{"of CT", image([3]int{40, 60, 40}, 1, -1000), fault.OK, []string{"made for MR"}},
+		{"auto", fault.OutOfMemory, fault.OK, "cpu"},
+		{"auto", fault.Cancelled, fault.Cancelled, "cuda"},
+		{"cuda", fault.OutOfMemory, fault.OutOfMemory, "cuda"},
 	} {
-		r := &registration{model: m, fixed: c.v, moving: c.v}
-		err := r.checkModel()
-		if fault.CodeOf(err) != c.want || err != nil && !strings.Contains(err.Error(), "crop the volumes") {
-			t.Errorf("%s: %v", c.name, err)
-		}
-		if got := r.metrics.Warnings; len(got) != 2*len(c.warnings) {
-			t.Errorf("%s: warnings %q", c.name, got)
-			continue
-		}
-		for i, words := range c.warnings {
-			if !strings.Contains(r.metrics.Warnings[i], words) {
-				t.Errorf("%s: warning %q lacks %q", c.name, r.metrics.Warnings[i], words)
+		t.Run(fmt.Sprint(c.device, ", ", c.fails), func(t *testing.T) {
+			p := &problem{net: &net{Model: m, runner: brokenGPU{fault.New(c.fails, "the device failed")}}}
+			p.opt.Device, p.opt.Threads = c.device, 1
+			run := testEnv(e, p.opt)
+			run.notes.network(m.Name, "cuda")
+			s := network.NewStep(m.Manifest, [3]int{8, 8, 8}, 1)
+			s.Fixed, s.Moving, s.Previous = make([]float32, 512), make([]float32, 512), make([]float32, 3*512)
+			err := p.step(run, s)
+			if device := run.notes.metrics.Device; fault.CodeOf(err) != c.want || device != c.on {
+				t.Errorf("%s, %v: %v on %s", c.device, c.fails, err, device)
 			}
+			if warnings := run.notes.metrics.Warnings; (c.on == "cpu") != (len(warnings) == 1) {
+				t.Errorf("%s, %v: warnings %q", c.device, c.fails, warnings)
+			}
+		})
+	}
+}
+
+// onCPU is a runner that says that it has a GPU, and counts its runs.
+type onCPU struct {
+	network.Runner
+	runs int
+}
+
+func (o *onCPU) Device() string { return "cuda" }
+
+func (o *onCPU) Run(ctx context.Context, s *network.Step) error {
+	o.runs++
+	return o.Runner.Run(ctx, s)
+}
+
+// A GPU takes all steps of a model that loops in one run; what comes out is what the CPU gets step by step.
+func TestOneRunOnGPU(t *testing.T) {
+	e := open(t, Config{RuntimeLibrary: testkit.ONNXRuntime(t)})
+	for _, file := range []string{"loop.onnx", "offset.onnx"} {
+		t.Run(file, func(t *testing.T) {
+			m, err := network.Load("internal/network/testdata/"+file, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			runner, _, err := e.sessions.Get(m, "cpu", 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			oneRunOnGPU(t, e, m, runner)
+		})
+	}
+}
+
+func oneRunOnGPU(t *testing.T, e *Engine, m *network.Model, runner network.Runner) {
+	for _, trajectories := range []int{1, 3} {
+		var fields [2]*field.Field
+		var steps [2][]StepMetrics
+		gpu := &onCPU{Runner: runner}
+		for i, on := range []network.Runner{runner, gpu} {
+			pair := Pair{Fixed: blob([3]int{20, 16, 12}, 0), Moving: blob([3]int{20, 16, 12}, 2)}
+			opt := with(func(o *Options) { o.Trajectories, o.Steps, o.Seed, o.Threads = trajectories, 4, 7, 1 })
+			run := testEnv(e, opt)
+			p, err := newProblem(run, pair, opt, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.net.runner = on
+			made, err := p.network(run, p.at(p.start(), volume.IdentityAffine()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fields[i], steps[i] = made.deform, run.notes.metrics.Steps
+			for k := range steps[i] {
+				s := &steps[i][k]
+				s.Seconds, s.NJDPercent = 0, math.Round(1e4*s.NJDPercent) // a float32 in the graph
+			}
+		}
+		if same := slices.Equal(fields[0].Data, fields[1].Data); gpu.runs != 1 || !same {
+			t.Errorf("J = %d: %d runs; the fields are equal: %v", trajectories, gpu.runs, same)
+		}
+		if a, b := steps[0], steps[1]; len(a) != 4 || !reflect.DeepEqual(a, b) {
+			t.Errorf("J = %d: steps\n%+v on a GPU, on the CPU\n%+v", trajectories, b, a)
 		}
 	}
 }
 
-// A network of one modality warns where the alignment found two contrasts; one for any, or for two, has nothing to say.
-func TestAModelOfOneContrastWarnsOfTwo(t *testing.T) {
-	same, other := AlignMetrics{SameModality: true, Score: 0.8}, AlignMetrics{Score: 0.6}
+// A model for one size runs on images of any: larger voxels hold a larger image.
+func TestOneSize(t *testing.T) {
+	size := [3]int{16, 24, 32} // z, y, x
+	m := network.Manifest{SizeMultiple: 8, MinSize: size, Size: &size}
 	for _, c := range []struct {
-		modality string
-		align    AlignMetrics
-		warns    bool
+		size    [3]int
+		spacing [3]float64
 	}{
-		{"mr", same, false}, {"mr", other, true}, {"ct", other, true}, {"any", other, false}, {"mr-ct", other, false},
+		{[3]int{20, 24, 10}, [3]float64{1, 1, 1.5}},
+		{[3]int{64, 24, 20}, [3]float64{2, 1, 2.25}}, // 24 slices of 1.5 mm once 20 are a multiple of 8
 	} {
-		m := &network.Model{Manifest: network.Manifest{Name: "n", Modality: c.modality}}
-		r := &registration{model: m}
-		r.metrics.Align = c.align
-		r.checkContrasts()
-		if got := r.metrics.Warnings; len(got) > 0 != c.warns || c.warns && !strings.Contains(got[0], "one contrast ("+c.modality+")") {
-			t.Errorf("%s, one modality %v: warnings %q", c.modality, c.align.SameModality, got)
-		}
+		t.Run(fmt.Sprint(c.size), func(t *testing.T) {
+			v := blob(c.size, 0)
+			g := m.Grid(v.Geometry)
+			if g.Size != [3]int{32, 24, 16} || g.Spacing != c.spacing {
+				t.Errorf("%v: grid %v of %v mm", c.size, g.Size, g.Spacing)
+			}
+			for a, x := range g.Center() {
+				if math.Abs(x-v.Center()[a]) > 1e-9 {
+					t.Errorf("%v: centre %v, the image's %v", c.size, g.Center(), v.Center())
+				}
+			}
+		})
+	}
+}
+
+func TestTrajectories(t *testing.T) {
+	e := open(t, Config{RuntimeLibrary: testkit.ONNXRuntime(t)})
+	p := Pair{Fixed: blob([3]int{16, 16, 16}, 0), Moving: blob([3]int{16, 16, 16}, 2)}
+	many := with(func(o *Options) { o.Model, o.Trajectories, o.Steps, o.Seed = tiny, 8, 1, 3 })
+	one := many
+	one.Trajectories = 1
+	a, again, mean := register(t, e, p, many), register(t, e, p, many), register(t, e, p, one)
+	if !slices.Equal(a.Field.Data, again.Field.Data) {
+		t.Error("the same seed gives another field")
+	}
+	if len(a.Metrics.Steps) != 1 || a.Metrics.Steps[0].Reward < mean.Metrics.Steps[0].Reward {
+		t.Errorf("the best of 8, %+v, is worse than the mean, %+v", a.Metrics.Steps, mean.Metrics.Steps)
+	}
+	if s := a.Metrics.Steps[0]; s.Trajectory > 0 && !(s.Advantage > 0 && s.LogLikelihood < 0) {
+		t.Errorf("step %+v", s)
+	}
+	many.Seed = 4
+	if b := register(t, e, p, many); a.Metrics.Steps[0].Trajectory > 0 && slices.Equal(a.Field.Data, b.Field.Data) {
+		t.Error("another seed gives the same field")
+	}
+}
+
+// A network for two people is left out where the images are of one body, and one for one contrast where they are of two: the result is that
+// without a network. Where the caller asks for the network and nothing else, it runs.
+func TestNetworkIsLeftOut(t *testing.T) {
+	e := open(t, Config{RuntimeLibrary: testkit.ONNXRuntime(t)})
+	same, moved, _ := testkit.Phantom(40, 3, false)
+	other, _, _ := testkit.Phantom(40, 3, true)
+	for _, c := range []struct {
+		name   string
+		fixed  *volume.Volume
+		model  string
+		alone  bool
+		reason string
+	}{
+		{"one body", same, tiny, false, "as one body"},
+		{"one body in two contrasts, a model for any", other, tiny, false, "as one body"},
+		{"two contrasts, a model for one", other, "hippocampus", false, "of two contrasts"},
+		{"one body, the network alone", same, tiny, true, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			by := func(model string) *Result {
+				return register(t, e, Pair{Fixed: c.fixed, Moving: moved}, with(func(o *Options) {
+					o.Model, o.Search, o.Refine = model, "auto", -1
+					if c.alone {
+						o.Search, o.Refine = "off", 0
+					}
+				}))
+			}
+			r := by(c.model)
+			reasons := strings.Join(r.Metrics.Plan.Reasons, "; ")
+			if left := r.Metrics.Model == "none"; left == c.alone || !strings.Contains(reasons, c.reason) {
+				t.Fatalf("model %q because %q", r.Metrics.Model, reasons)
+			}
+			if !c.alone && !slices.Equal(r.Field.Data, by("none").Field.Data) {
+				t.Error("the result is another than without a network")
+			}
+		})
 	}
 }

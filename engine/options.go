@@ -13,6 +13,7 @@ import (
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/internal/option"
+	"github.com/morphseek/morphseek/engine/internal/plan"
 )
 
 //go:generate go run ./internal/option/generate ..
@@ -90,8 +91,9 @@ func get(field any) any {
 	}
 }
 
-// ParseOptions reads a JSON object of options over the defaults; true and false stand for "on" and "off" where an option has these
-// choices, and a number stands for its text where an option takes both. Unknown names are errors: a misspelt option never passes silently.
+// ParseOptions reads a JSON object of options over the defaults; true and false stand for "on" and "off" where an
+// option has these choices, and a number stands for its text where an option takes both. Unknown names are errors: a
+// misspelt option never passes silently.
 func ParseOptions(text string) (Options, error) {
 	o := DefaultOptions()
 	if strings.TrimSpace(text) == "" {
@@ -212,6 +214,11 @@ func plainNumber(x float64) string {
 	return strconv.FormatFloat(x, 'g', -1, 64)
 }
 
+// plan returns what the plan reads.
+func (o Options) plan() plan.Options {
+	return plan.Options{Preset: o.Preset, Similarity: o.Similarity, Smoothness: o.Smoothness, Refine: o.Refine}
+}
+
 // smoothness returns the word of the option smoothness or, with an empty word, its number of mm.
 func (o Options) smoothness() (word string, mm float64) {
 	if mm, err := strconv.ParseFloat(o.Smoothness, 64); err == nil {
@@ -248,4 +255,13 @@ func (o Options) ofResult() Options {
 		}
 	}
 	return o
+}
+
+// locked returns the axes of a grid with the fixed image's axes, in their order in the file, that the option along
+// locks.
+func (o Options) locked() (locked [3]bool) {
+	for a, axis := range []string{"i", "j", "k"} {
+		locked[a] = o.Along != "all" && !strings.Contains(o.Along, axis)
+	}
+	return locked
 }

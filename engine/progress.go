@@ -3,9 +3,12 @@ package engine
 import (
 	"fmt"
 	"sync"
+
+	"github.com/morphseek/morphseek/engine/internal/memory"
 )
 
-// reporter carries progress from the working goroutines to the one that called Register, without ever making the former wait.
+// reporter carries progress from the working goroutines to the one that called Register, without ever making the former
+// wait.
 type reporter struct {
 	news chan struct{} // holds a token while there is something to take
 
@@ -15,12 +18,12 @@ type reporter struct {
 	queue    []Progress
 	last     Progress
 	lo, span float64 // of the whole, the current stage's part
-	peak     memoryPeak
+	peak     memory.Peak
 }
 
 func newReporter() *reporter {
 	r := &reporter{news: make(chan struct{}, 1)}
-	r.peak.start()
+	r.peak.Start()
 	return r
 }
 
@@ -50,7 +53,8 @@ func (r *reporter) at(fraction float64, format string, args ...any) {
 	}
 }
 
-// take returns the reports since the last call: where there are none, a heartbeat, which repeats the last without its message.
+// take returns the reports since the last call: where there are none, a heartbeat, which repeats the last without its
+// message.
 func (r *reporter) take() []Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,12 +70,12 @@ func (r *reporter) take() []Progress {
 func (r *reporter) sample() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.peak.sample()
+	r.peak.Sample()
 }
 
 // peakBytes is how far the memory grew since the reporter was made.
 func (r *reporter) peakBytes() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.peak.bytes()
+	return r.peak.Bytes()
 }

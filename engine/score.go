@@ -16,9 +16,9 @@ type LabelMap struct {
 	Data []int32
 }
 
-// LabelScore is the agreement of one label between the fixed map and the moving one, before and after a registration. A distance is
-// +Inf where one map has lost the label. VolumeError is by how many percent the transform mistakes the label's volume in the moving
-// image.
+// LabelScore is the agreement of one label between the fixed map and the moving one, before and after a registration. A
+// distance is +Inf where one map has lost the label. VolumeError is by how many percent the transform mistakes the
+// label's volume in the moving image.
 type LabelScore struct {
 	Label                 int32
 	DiceBefore, DiceAfter float64
@@ -26,12 +26,31 @@ type LabelScore struct {
 	VolumeError           float64
 }
 
-// ScoreLabels scores the labels that both maps have, in ascending order, for the transform f. Before is the identity in physical space.
-// The fixed map lies on the grid of f; det is f's Jacobian determinant there. carried is the moving map as f carries it there; nil:
-// it is computed here.
-func ScoreLabels(f *field.Field, det []float32, fixed, moving LabelMap, carried []int32, threads int) ([]LabelScore, error) {
+// ScoreLabels scores the labels that both maps have, in ascending order, for the transform f. Before is the identity in
+// physical space. The fixed map lies on the grid of f; det is f's Jacobian determinant there. carried is the moving map
+// as f carries it there; nil: it is computed here.
+func ScoreLabels(f *field.Field, det []float32, fixed, moving LabelMap, carried []int32, threads int) (scores []LabelScore, err error) {
+	defer fault.Recovered(&err)
 	if !fixed.SameGrid(f.Geometry) {
 		return nil, fault.New(fault.GridMismatch, "the fixed labels (%v voxels) are not on the grid of the transform (%v); resample them onto it, with nearest neighbours", fixed.Size, f.Size)
+	}
+	if err := moving.Geometry.Check("moving labels"); err != nil {
+		return nil, err
+	}
+	toCarry := len(carried)
+	if carried != nil {
+		toCarry = f.Voxels()
+	}
+	for _, in := range []struct {
+		what    string
+		n, want int
+	}{
+		{"fixed labels have", len(fixed.Data), f.Voxels()}, {"moving labels have", len(moving.Data), moving.Voxels()},
+		{"Jacobian determinant has", len(det), f.Voxels()}, {"carried labels have", len(carried), toCarry},
+	} {
+		if in.n != in.want {
+			return nil, fault.New(fault.GridMismatch, "the %s %d values, and their grid %d voxels; give one value a voxel", in.what, in.n, in.want)
+		}
 	}
 	here, there := metric.RunsOf(fixed.Data, fixed.Size, threads), metric.RunsOf(moving.Data, moving.Size, threads)
 	shared := common(here.Labels(), there.Labels())
@@ -39,7 +58,7 @@ func ScoreLabels(f *field.Field, det []float32, fixed, moving LabelMap, carried 
 		return nil, nil
 	}
 	a, b := math.Abs(fixed.IndexToPhysical().Det()), math.Abs(moving.IndexToPhysical().Det())
-	scores := make([]LabelScore, len(shared))
+	scores = make([]LabelScore, len(shared))
 	for i, l := range shared {
 		predicted, whole := 0.0, 0.0
 		for run := range here.Of(l) { // one after another: the same sum for any number of threads
@@ -88,8 +107,8 @@ func common(a, b []int) (both []int) {
 	return both
 }
 
-// numbered returns a map with every label's place among the given ones, ascending, from 1, and 0 for others: a voxel is float32, which
-// does not hold every label.
+// numbered returns a map with every label's place among the given ones, ascending, from 1, and 0 for others: a voxel is
+// float32, which does not hold every label.
 func numbered(labels *metric.Runs, g volume.Geometry, given []int) *volume.Volume {
 	v := volume.Zeros(g)
 	for i, l := range given {

@@ -3,8 +3,10 @@ package engine
 import (
 	"math"
 	"reflect"
+	"strings"
 	"testing"
 
+	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -61,5 +63,50 @@ func TestScoresDoNotDependOnTheNumbersOfLabels(t *testing.T) {
 	}
 	if got, err := ScoreLabels(f, det, box(1, 2, 0), box(3, 4, 0), nil, 1); err != nil || got != nil {
 		t.Errorf("no label in common: %v, %v", got, err)
+	}
+}
+
+// What does not have as many values as its grid has voxels is refused by its name, and nothing reaches the caller as a
+// panic.
+func TestScoresOfWrongLengths(t *testing.T) {
+	g := volume.Geometry{Size: [3]int{4, 4, 4}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	of := func(n int) LabelMap {
+		m := LabelMap{g, make([]int32, n)}
+		for i := range m.Data {
+			m.Data[i] = 1
+		}
+		return m
+	}
+	tiny := of(64)
+	tiny.Size[0] = 0
+	for _, c := range []struct {
+		name          string
+		f             *field.Field
+		det           int
+		fixed, moving LabelMap
+		carried       []int32
+		code          fault.Code
+		said          string
+	}{
+		{"fixed", field.New(g), 64, of(63), of(64), nil, fault.GridMismatch, "the fixed labels have 63"},
+		{"moving", field.New(g), 64, of(64), of(70), nil, fault.GridMismatch, "the moving labels have 70"},
+		{"determinant", field.New(g), 10, of(64), of(64), nil, fault.GridMismatch, "the Jacobian determinant has 10"},
+		{"carried", field.New(g), 64, of(64), of(64), make([]int32, 65), fault.GridMismatch, "the carried labels have 65"},
+		{"a grid without voxels", field.New(g), 64, of(64), tiny, nil, fault.EmptyVolume, "moving labels"},
+		{"no field", nil, 64, of(64), of(64), nil, fault.Internal, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			func() {
+				defer func() {
+					if r := recover(); r != nil {
+						t.Errorf("panic %v", r)
+					}
+				}()
+				_, err := ScoreLabels(c.f, make([]float32, c.det), c.fixed, c.moving, c.carried, 1)
+				if fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.said) {
+					t.Error(err)
+				}
+			}()
+		})
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
-	"github.com/morphseek/morphseek/engine/internal/testpair"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -29,13 +29,14 @@ func moves(r *Result) (most [3]float32) {
 	return most
 }
 
-// Whatever order and direction the axes of the file have, nothing moves along a locked one, to the last bit, by the search, the refinement and
-// both; and what moved along the free one is found.
+// Whatever order and direction the axes of the file have, nothing moves along a locked one, to the last bit, by the
+// search, the refinement and both; and what moved along the free one is found.
 func TestAlong(t *testing.T) {
 	long(t)
-	fixed, moving, truth := testpair.Moved(48, alongY(48, 5))
+	t.Parallel()
+	fixed, moving, truth := testkit.Moved(48, alongY(48, 5))
 	lo, hi := [3]int{10, 10, 10}, [3]int{38, 38, 38}
-	before := testpair.MeanError(nil, truth, lo, hi)
+	before := testkit.MeanError(nil, truth, lo, hi)
 	oblique := [9]float64{0.8, -0.6, 0, 0.6, 0.8, 0, 0, 0, 1}
 	for _, c := range []struct {
 		name   string
@@ -51,39 +52,42 @@ func TestAlong(t *testing.T) {
 		{"first axis, oblique", [3]int{1, 0, 2}, [3]bool{}, true, "i", 0, func(o *Options) { o.Search = "on" }},
 		{"descriptors", [3]int{0, 1, 2}, [3]bool{}, false, "j", 1, func(o *Options) { o.Similarity = "mind" }},
 	} {
-		f, m := testpair.Reordered(fixed, c.perm, c.flip), testpair.Reordered(moving, c.perm, c.flip)
-		if c.turned {
-			for _, v := range []*volume.Volume{f, m} {
-				turn := volume.Affine{M: oblique}
-				v.Direction = turn.After(volume.Affine{M: v.Direction}).M
-				v.Origin = turn.Apply(v.Origin)
+		t.Run(c.name, func(t *testing.T) {
+			f, m := testkit.Reordered(fixed, c.perm, c.flip), testkit.Reordered(moving, c.perm, c.flip)
+			if c.turned {
+				for _, v := range []*volume.Volume{f, m} {
+					turn := volume.Affine{M: oblique}
+					v.Direction = turn.After(volume.Affine{M: v.Direction}).M
+					v.Origin = turn.Apply(v.Origin)
+				}
 			}
-		}
-		r := register(t, open(t, Config{}), Pair{Fixed: f, Moving: m}, with(func(o *Options) {
-			o.Refine, o.Search, o.Preset, o.Along, o.Similarity = -1, "auto", "fast", c.along, "ncc"
-			if c.change != nil {
-				c.change(o)
+			r := register(t, open(t, Config{}), Pair{Fixed: f, Moving: m}, with(func(o *Options) {
+				o.Refine, o.Search, o.Preset, o.Along, o.Similarity = -1, "auto", "fast", c.along, "ncc"
+				if c.change != nil {
+					c.change(o)
+				}
+			}))
+			for a, most := range moves(r) {
+				if a != c.axis && most != 0 {
+					t.Errorf("%g voxels along a locked axis", most)
+				}
+				if a == c.axis && most < 3 {
+					t.Errorf("%g voxels at most along the free axis", most)
+				}
 			}
-		}))
-		for a, most := range moves(r) {
-			if a != c.axis && most != 0 {
-				t.Errorf("%s: %g voxels along a locked axis", c.name, most)
+			if !c.turned { // testkit measures in the phantom's own space
+				if after := testkit.MeanError(r.Field, truth, lo, hi); after > 0.25*before {
+					t.Errorf("mean error %.2f of %.2f mm left", after, before)
+				}
 			}
-			if a == c.axis && most < 3 {
-				t.Errorf("%s: %g voxels at most along the free axis", c.name, most)
-			}
-		}
-		if !c.turned { // testpair measures in the phantom's own space
-			if after := testpair.MeanError(r.Field, truth, lo, hi); after > 0.25*before {
-				t.Errorf("%s: mean error %.2f of %.2f mm left", c.name, after, before)
-			}
-		}
+		})
 	}
 }
 
 // In plane: two axes are free.
 func TestAlongTwoAxes(t *testing.T) {
-	fixed, moving, _ := testpair.Phantom(40, 4, false)
+	t.Parallel()
+	fixed, moving, _ := testkit.Phantom(40, 4, false)
 	r := register(t, open(t, Config{}), Pair{Fixed: fixed, Moving: moving}, with(func(o *Options) { o.Refine, o.Search, o.Along = 30, "on", "ij" }))
 	if most := moves(r); most[2] != 0 || most[0] < 1 || most[1] < 1 {
 		t.Errorf("the largest components are %v; want none along z", most)
@@ -92,7 +96,8 @@ func TestAlongTwoAxes(t *testing.T) {
 
 // Where nothing can lie beside an axis, the uncertainty is that along it.
 func TestUncertaintyAlong(t *testing.T) {
-	fixed, moving, _ := testpair.Moved(40, alongY(40, 3))
+	t.Parallel()
+	fixed, moving, _ := testkit.Moved(40, alongY(40, 3))
 	of := func(along string) float64 {
 		r := register(t, open(t, Config{}), Pair{Fixed: fixed, Moving: moving}, with(func(o *Options) { o.Refine, o.Along, o.Uncertainty = 30, along, "on" }))
 		return r.Metrics.Uncertainty.MeanMM
@@ -104,7 +109,8 @@ func TestUncertaintyAlong(t *testing.T) {
 
 // Behind an initial transform the deformation keeps to the axes, to rounding; the initial transform does not.
 func TestAlongBehindAnInitialTransform(t *testing.T) {
-	fixed, moving, _ := testpair.Moved(40, alongY(40, 4))
+	t.Parallel()
+	fixed, moving, _ := testkit.Moved(40, alongY(40, 4))
 	shift := volume.IdentityAffine()
 	shift.T = [3]float64{3, 0, -2}
 	moving.Origin = shift.T
@@ -123,7 +129,7 @@ func TestAlongBehindAnInitialTransform(t *testing.T) {
 }
 
 func TestAlongIsRefused(t *testing.T) {
-	fixed, moving, _ := testpair.Phantom(24, 1, false)
+	fixed, moving, _ := testkit.Phantom(24, 1, false)
 	e := open(t, Config{})
 	for _, c := range []struct {
 		say    string
@@ -133,10 +139,12 @@ func TestAlongIsRefused(t *testing.T) {
 		{`along is "ji"`, func(o *Options) { o.Along = "ji" }},
 		{"a network's displacement keeps to no axis", func(o *Options) { o.Model, o.Along = tiny, "j" }},
 	} {
-		_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving}, with(c.change), nil)
-		if fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), c.say) {
-			t.Errorf("want %q, got %v", c.say, err)
-		}
+		t.Run(c.say, func(t *testing.T) {
+			_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving}, with(c.change), nil)
+			if fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), c.say) {
+				t.Errorf("want %q, got %v", c.say, err)
+			}
+		})
 	}
 }
 
@@ -147,7 +155,8 @@ func ball(x, y, z float64, at [3]float64, radius float64) float64 {
 	return t * t * (3 - 2*t)
 }
 
-// withBodies is a pair in which two balls move each as one body, one turned and both shifted, and the rest deforms; and the balls' labels.
+// withBodies is a pair in which two balls move each as one body, one turned and both shifted, and the rest deforms; and
+// the balls' labels.
 func withBodies(n int) (p Pair, truth func(x, y, z float64) [3]float64, motions map[float32]volume.Affine) {
 	centres := [2][3]float64{{0.35 * float64(n), 0.45 * float64(n), 0.5 * float64(n)}, {0.68 * float64(n), 0.6 * float64(n), 0.45 * float64(n)}}
 	const radius = 7
@@ -173,7 +182,7 @@ func withBodies(n int) (p Pair, truth func(x, y, z float64) [3]float64, motions 
 		}
 		return u
 	}
-	p.Fixed, p.Moving, _ = testpair.Moved(n, truth)
+	p.Fixed, p.Moving, _ = testkit.Moved(n, truth)
 	grain := func(x, y, z float64) float32 { // structure everywhere
 		return float32(9 * (math.Sin(0.61*x+0.32*y) + math.Sin(0.57*y-0.41*z+1) + math.Sin(0.66*z+0.37*x+2)))
 	}
@@ -192,8 +201,8 @@ func withBodies(n int) (p Pair, truth func(x, y, z float64) [3]float64, motions 
 	return p, truth, motions
 }
 
-// strain is the largest entry of J'J - I over the voxels of a label whose neighbours are of it, J being the Jacobian of the whole map in space,
-// and how far the region's points are from where a motion takes them, mm: the mean.
+// strain is the largest entry of J'J - I over the voxels of a label whose neighbours are of it, J being the Jacobian of
+// the whole map in space, and how far the region's points are from where a motion takes them, mm: the mean.
 func strainOf(r *Result, labels *volume.Volume, label float32, motion volume.Affine) (strain, apart float64) {
 	g := r.Field.Geometry
 	toMM, n := g.IndexToPhysical(), g.Size
@@ -254,10 +263,11 @@ func errorOf(r *Result, truth func(x, y, z float64) [3]float64, labels *volume.V
 	return sum / count
 }
 
-// Two bodies keep their shape to the last digit of a float32, by whatever stages, also behind an initial transform that scales; their motion is
-// found, and the rest of the image matches about as well as without them.
+// Two bodies keep their shape to the last digit of a float32, by whatever stages, also behind an initial transform that
+// scales; their motion is found, and the rest of the image matches about as well as without them.
 func TestRigidRegions(t *testing.T) {
 	long(t)
+	t.Parallel()
 	p, truth, motions := withBodies(56)
 	free := p
 	free.Rigid = nil
@@ -277,33 +287,35 @@ func TestRigidRegions(t *testing.T) {
 		{"behind a scale of 5 %", &scaled, func(o *Options) { o.Search = "off" }},
 		{"a scale of 5 % alone", &scaled, func(o *Options) { o.Search, o.Refine = "off", 0 }},
 	} {
-		options := with(func(o *Options) { o.Refine, o.Similarity = -1, "ncc"; c.change(o) })
-		p.Initial, free.Initial = c.initial, c.initial
-		r, without := register(t, e, p, options), register(t, e, free, options)
-		for label, motion := range motions {
-			strain, apart := strainOf(r, p.Rigid, label, motion)
-			bent, far := strainOf(without, p.Rigid, label, motion)
-			t.Logf("%s, body %g: strain %.2g (without %.2g), %.3f mm from its motion (without %.3f)", c.name, label, strain, bent, apart, far)
-			if strain > 3e-6 {
-				t.Errorf("%s: body %g is strained by %g", c.name, label, strain)
+		t.Run(c.name, func(t *testing.T) {
+			options := with(func(o *Options) { o.Refine, o.Similarity = -1, "ncc"; c.change(o) })
+			p.Initial, free.Initial = c.initial, c.initial
+			r, without := register(t, e, p, options), register(t, e, free, options)
+			for label, motion := range motions {
+				strain, apart := strainOf(r, p.Rigid, label, motion)
+				bent, far := strainOf(without, p.Rigid, label, motion)
+				t.Logf("%s, body %g: strain %.2g (without %.2g), %.3f mm from its motion (without %.3f)", c.name, label, strain, bent, apart, far)
+				if strain > 3e-6 {
+					t.Errorf("body %g is strained by %g", label, strain)
+				}
+				if options.Refine != 0 && apart > 0.15 {
+					t.Errorf("body %g lies %.3f mm from where it moved", label, apart)
+				}
 			}
-			if options.Refine != 0 && apart > 0.15 {
-				t.Errorf("%s: body %g lies %.3f mm from where it moved", c.name, label, apart)
+			a, b := errorOf(r, truth, p.Rigid), errorOf(without, truth, p.Rigid)
+			t.Logf("the rest %.3f mm, without %.3f; Jacobian %.3f, without %.3f", a, b, r.Metrics.JacobianMin, without.Metrics.JacobianMin)
+			if a > b+0.05 {
+				t.Errorf("the rest of the image is off by %.3f mm, without the bodies by %.3f", a, b)
 			}
-		}
-		a, b := errorOf(r, truth, p.Rigid), errorOf(without, truth, p.Rigid)
-		t.Logf("%s: the rest %.3f mm, without %.3f; Jacobian %.3f, without %.3f", c.name, a, b, r.Metrics.JacobianMin, without.Metrics.JacobianMin)
-		if a > b+0.05 {
-			t.Errorf("%s: the rest of the image is off by %.3f mm, without the bodies by %.3f", c.name, a, b)
-		}
-		if r.Metrics.NJDPercent > 0 {
-			t.Errorf("%s: it folds in %g %%", c.name, r.Metrics.NJDPercent)
-		}
+			if r.Metrics.NJDPercent > 0 {
+				t.Errorf("it folds in %g %%", r.Metrics.NJDPercent)
+			}
+		})
 	}
 }
 
 func TestRigidRegionsAreRefused(t *testing.T) {
-	fixed, moving, _ := testpair.Phantom(24, 1, false)
+	fixed, moving, _ := testkit.Phantom(24, 1, false)
 	e := open(t, Config{})
 	labels := func(change func(v *volume.Volume)) *volume.Volume {
 		v := volume.Zeros(fixed.Geometry)
@@ -329,24 +341,28 @@ func TestRigidRegionsAreRefused(t *testing.T) {
 		{"leave model at none", fault.InvalidArgument, labels(func(*volume.Volume) {}), withTiny},
 		{"along at all", fault.InvalidArgument, labels(func(*volume.Volume) {}), func(o *Options) { o.Along = "j" }},
 	} {
-		_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving, Rigid: c.rigid}, with(c.change), nil)
-		if fault.CodeOf(err) != c.code || err == nil || !strings.Contains(err.Error(), c.say) {
-			t.Errorf("want %q, got %v", c.say, err)
-		}
+		t.Run(c.say, func(t *testing.T) {
+			_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving, Rigid: c.rigid}, with(c.change), nil)
+			if fault.CodeOf(err) != c.code || err == nil || !strings.Contains(err.Error(), c.say) {
+				t.Errorf("want %q, got %v", c.say, err)
+			}
+		})
 	}
 }
 
-// The order of the file's axes, threads and the cache do not change what rigid regions give; other regions are another registration.
+// The order of the file's axes, threads and the cache do not change what rigid regions give; other regions are another
+// registration.
 func TestRigidRegionsInAnotherOrder(t *testing.T) {
+	t.Parallel()
 	p, _, _ := withBodies(40)
 	e := open(t, Config{})
 	options := with(func(o *Options) { o.Refine, o.Similarity, o.Cache = 20, "ncc", t.TempDir() })
 	r := register(t, e, p, options)
 	perm, flip := [3]int{2, 0, 1}, [3]bool{true, false, true}
-	other := Pair{Fixed: testpair.Reordered(p.Fixed, perm, flip), Moving: testpair.Reordered(p.Moving, perm, flip), Rigid: testpair.Reordered(p.Rigid, perm, flip)}
+	other := Pair{Fixed: testkit.Reordered(p.Fixed, perm, flip), Moving: testkit.Reordered(p.Moving, perm, flip), Rigid: testkit.Reordered(p.Rigid, perm, flip)}
 	options.Threads = 1
 	s := register(t, e, other, options)
-	if d := testpair.MeanError(r.Field, s.Field.Resample(r.Field.Geometry, 1), [3]int{}, [3]int{40, 40, 40}); d > 1e-3 {
+	if d := testkit.MeanError(r.Field, s.Field.Resample(r.Field.Geometry, 1), [3]int{}, [3]int{40, 40, 40}); d > 1e-3 {
 		t.Errorf("another order of the axes changes the field by %g voxels", d)
 	}
 	if again := register(t, e, p, options); !again.Metrics.Cached {

@@ -9,18 +9,23 @@ import (
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
-	"github.com/morphseek/morphseek/engine/internal/testpair"
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// roundTrip returns how far points of the fixed image's middle lie, in its voxels, from where they were once both maps were applied: the mean and
-// the 95th percentile.
+// roundTrip returns how far points of the fixed image's middle lie, in its voxels, from where they were once both maps
+// were applied: the mean and the 95th percentile.
 func roundTrip(t *testing.T, forth, back *Result, margin int) (mean, p95 float64) {
 	t.Helper()
 	g := forth.Field.Geometry
 	var apart []float32
 	points := make([]float64, 3)
-	for z := margin; z < g.Size[2]-margin; z++ {
+	across := margin
+	if g.Size[2] == 1 {
+		across = 0
+	}
+	for z := across; z < g.Size[2]-across; z++ {
 		for y := margin; y < g.Size[1]-margin; y++ {
 			for x := margin; x < g.Size[0]-margin; x++ {
 				p := g.IndexToPhysical().Apply([3]float64{float64(x), float64(y), float64(z)})
@@ -42,7 +47,8 @@ func roundTrip(t *testing.T, forth, back *Result, margin int) (mean, p95 float64
 // Whichever image is called fixed, one map is the other's inverse; the points are no worse for it.
 func TestSymmetric(t *testing.T) {
 	long(t)
-	fixed, moving, truth := testpair.Phantom(40, 3, false)
+	t.Parallel()
+	fixed, moving, truth := testkit.Phantom(40, 3, false)
 	turn := volume.Affine{M: [9]float64{0.98, -0.199, 0, 0.199, 0.98, 0, 0, 0, 1}, T: [3]float64{4, -3, 2}}
 	turned := *moving
 	turned.Direction, turned.Origin = turn.M, turn.Apply(moving.Origin)
@@ -64,39 +70,86 @@ func TestSymmetric(t *testing.T) {
 		{"two grids and an alignment", &turned, func(o *Options) { o.Initial = "affine" }},
 		{"an alignment alone", &turned, func(o *Options) { o.Initial, o.Search, o.Refine = "affine", "off", 0 }},
 	} {
-		options := with(func(o *Options) {
-			o.Refine, o.Search, o.Symmetric, o.Preset = -1, "auto", "on", "fast"
-			if c.change != nil {
-				c.change(o)
+		t.Run(c.name, func(t *testing.T) {
+			options := with(func(o *Options) {
+				o.Refine, o.Search, o.Symmetric, o.Preset = -1, "auto", "on", "fast"
+				if c.change != nil {
+					c.change(o)
+				}
+			})
+			forth := register(t, e, Pair{Fixed: fixed, Moving: c.moving}, options)
+			back := register(t, e, Pair{Fixed: c.moving, Moving: fixed}, options)
+			mean, p95 := roundTrip(t, forth, back, 5)
+			s := forth.Metrics.Symmetric
+			if mean > 0.05 || p95 > 0.05 || math.IsNaN(mean) {
+				t.Errorf("there and back miss by %.3f voxels, 95 %% by %.3f (before the middle %.3f and %.3f mm)", mean, p95, s.MeanMM, s.P95MM)
+			}
+			options.Symmetric = "off"
+			one, other := register(t, e, Pair{Fixed: fixed, Moving: c.moving}, options), register(t, e, Pair{Fixed: c.moving, Moving: fixed}, options)
+			meanOne, p95One := roundTrip(t, one, other, 5)
+			t.Logf("%.4f, 95 %% %.4f voxels; each by itself %.3f, %.3f; apart %.3f, %.3f mm", mean, p95, meanOne, p95One, s.MeanMM, s.P95MM)
+			if c.moving == moving || c.moving == &noisy {
+				a, b := testkit.MeanError(forth.Field, truth, lo, hi), testkit.MeanError(one.Field, truth, lo, hi)
+				t.Logf("error %.3f, of one way %.3f", a, b)
+				if a > b+0.01 {
+					t.Errorf("mean error %.3f voxels, of one way %.3f", a, b)
+				}
+			}
+			if one.Metrics.Symmetric != nil || s == nil || forth.Metrics.NJDPercent > 0 {
+				t.Errorf("metrics %+v, of one way %+v; folding %g %%", s, one.Metrics.Symmetric, forth.Metrics.NJDPercent)
 			}
 		})
-		forth := register(t, e, Pair{Fixed: fixed, Moving: c.moving}, options)
-		back := register(t, e, Pair{Fixed: c.moving, Moving: fixed}, options)
-		mean, p95 := roundTrip(t, forth, back, 5)
-		s := forth.Metrics.Symmetric
-		if mean > 0.05 || p95 > 0.05 || math.IsNaN(mean) {
-			t.Errorf("%s: there and back miss by %.3f voxels, 95 %% by %.3f (before the middle %.3f and %.3f mm)", c.name, mean, p95, s.MeanMM, s.P95MM)
-		}
-		options.Symmetric = "off"
-		one, other := register(t, e, Pair{Fixed: fixed, Moving: c.moving}, options), register(t, e, Pair{Fixed: c.moving, Moving: fixed}, options)
-		meanOne, p95One := roundTrip(t, one, other, 5)
-		t.Logf("%s: %.4f, 95 %% %.4f voxels; each by itself %.3f, %.3f; apart %.3f, %.3f mm", c.name, mean, p95, meanOne, p95One, s.MeanMM, s.P95MM)
-		if c.moving == moving || c.moving == &noisy {
-			a, b := testpair.MeanError(forth.Field, truth, lo, hi), testpair.MeanError(one.Field, truth, lo, hi)
-			t.Logf("%s: error %.3f, of one way %.3f", c.name, a, b)
-			if a > b+0.01 {
-				t.Errorf("%s: mean error %.3f voxels, of one way %.3f", c.name, a, b)
+	}
+}
+
+// The same holds for slices, whose planes are turned against each other or tilted.
+func TestSymmetricSlices(t *testing.T) {
+	t.Parallel()
+	e, rng := open(t, Config{}), rand.New(rand.NewPCG(7, 8))
+	options := with(func(o *Options) {
+		o.Initial, o.Refine, o.Symmetric, o.Similarity, o.Smoothness = "rigid", 10, "on", "ncc", "low"
+	})
+	for _, c := range []struct {
+		name  string
+		pair  func(turned, plain *volume.Volume) (fixed, moving *volume.Volume)
+		angle float64
+		tilt  float64
+		given bool
+	}{
+		{"turned", func(turned, plain *volume.Volume) (fixed, moving *volume.Volume) { return plain, turned }, 0.25, 0, false},
+		{"turned the other way", func(turned, plain *volume.Volume) (fixed, moving *volume.Volume) { return turned, plain }, -0.2, 0, false},
+		{"tilted, from a transform", func(turned, plain *volume.Volume) (fixed, moving *volume.Volume) { return plain, turned }, 0.1, 0.2, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fixed, moving, _ := testkit.Slice(64, 3, false)
+			for i := range moving.Data {
+				moving.Data[i] += float32(3 * rng.NormFloat64())
 			}
-		}
-		if one.Metrics.Symmetric != nil || s == nil || forth.Metrics.NJDPercent > 0 {
-			t.Errorf("%s: metrics %+v, of one way %+v; folding %g %%", c.name, s, one.Metrics.Symmetric, forth.Metrics.NJDPercent)
-		}
+			sin, cos := math.Sincos(c.angle)
+			turn := volume.Affine{M: [9]float64{cos, -sin, 0, sin, cos, 0, 0, 0, 1}, T: [3]float64{2, -3, 2}}
+			sin, cos = math.Sincos(c.tilt)
+			turn = volume.Affine{M: [9]float64{1, 0, 0, 0, cos, -sin, 0, sin, cos}}.After(turn)
+			turned := *moving
+			turned.Direction, turned.Origin = turn.M, turn.Apply(moving.Origin)
+			there, back := Pair{}, Pair{}
+			there.Fixed, there.Moving = c.pair(&turned, fixed)
+			back.Fixed, back.Moving = there.Moving, there.Fixed
+			if c.given {
+				inverse, _ := turn.Inverse()
+				there.Initial, back.Initial = &turn, &inverse
+			}
+			forth, home := register(t, e, there, options), register(t, e, back, options)
+			if mean, p95 := roundTrip(t, forth, home, 6); !(mean < 0.03 && p95 < 0.1) {
+				t.Errorf("there and back miss by %.3f voxels, 95 %% by %.3f", mean, p95)
+			}
+		})
 	}
 }
 
 // From a given transform, and with masks, the exchanged pair starts from its inverse.
 func TestSymmetricFromATransform(t *testing.T) {
-	fixed, moving, _ := testpair.Phantom(40, 3, false)
+	t.Parallel()
+	fixed, moving, _ := testkit.Phantom(40, 3, false)
 	shift := volume.IdentityAffine()
 	shift.T = [3]float64{30, -20, 10}
 	moving.Origin = shift.T
@@ -114,8 +167,115 @@ func TestSymmetricFromATransform(t *testing.T) {
 	}
 }
 
+// An affine displacement field is the transform that it describes, and both ways start from it.
+func TestSymmetricFromAnAffineField(t *testing.T) {
+	t.Parallel()
+	fixed, moving, _ := testkit.Phantom(40, 2, false)
+	shift := volume.IdentityAffine()
+	shift.T = [3]float64{12, -3, 0}
+	moving.Origin = shift.T
+	e := open(t, Config{})
+	options := with(func(o *Options) { o.Refine, o.Symmetric = 20, "on" })
+	want := register(t, e, Pair{Fixed: fixed, Moving: moving, Initial: &shift}, options)
+	got := register(t, e, Pair{Fixed: fixed, Moving: moving, InitialField: field.FromAffine(fixed.Geometry, shift)}, options)
+	worst := 0.0
+	for i, x := range want.Field.Data {
+		worst = max(worst, math.Abs(float64(got.Field.Data[i]-x)))
+	}
+	if worst > 1e-3 {
+		t.Errorf("as a field the transform leads up to %.3f voxels from where it leads as a matrix", worst)
+	}
+	if m := got.Metrics.Symmetric; math.Abs(m.MeanMM-want.Metrics.Symmetric.MeanMM) > 1e-3 {
+		t.Errorf("the two ways are %.3f mm apart, from the matrix %.3f mm", m.MeanMM, want.Metrics.Symmetric.MeanMM)
+	}
+}
+
+// spine is a row of like discs under noise, 12 mm apart, that lies shifted along z.
+func spine(seed uint64, shift float64) *volume.Volume {
+	const period, sharpness, noise = 12, 2, 10
+	v := volume.Zeros(volume.Geometry{Size: [3]int{32, 32, 56}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for i := range v.Data {
+		at := v.Index(i)
+		x, y, z := float64(at[0]-16), float64(at[1]-16), float64(at[2])-shift
+		along := math.Abs(math.Mod(z+10*period, period) - period/2)
+		value := 100 / (1 + math.Exp(sharpness*max(math.Hypot(x, 1.3*y)-9, along-period/3)))
+		v.Data[i] = float32(value + float64(noise*rng.NormFloat64()))
+	}
+	return v
+}
+
+// Two ways that end at two discs have no middle: it would be a place that neither found. Whether the alignment or the
+// deformation led them there, the result is one of both, and the verdict says so.
+func TestSymmetricOfTwoPlaces(t *testing.T) {
+	t.Parallel()
+	e := open(t, Config{})
+	for _, c := range []struct {
+		name   string
+		pair   Pair
+		change func(*Options)
+	}{
+		{"alignments", Pair{Fixed: spine(4, 0), Moving: spine(5, 6)}, func(o *Options) { o.Initial = "rigid" }},
+		{"deformations", Pair{Fixed: spine(0, 0), Moving: spine(1, 6)}, func(o *Options) { o.Search, o.Refine = "on", -1 }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := register(t, e, c.pair, with(func(o *Options) { c.change(o); o.Symmetric = "on" }))
+			m := r.Metrics
+			if m.Symmetric == nil || m.Symmetric.MeanMM < 9 || m.Symmetric.MeanMM > 15 {
+				t.Fatalf("the ways end %+v apart, and the discs are 12 mm apart: choose other noise for this test", m.Symmetric)
+			}
+			one := register(t, e, c.pair, with(c.change))
+			worst := 0.0
+			for i, x := range one.Field.Data {
+				worst = max(worst, math.Abs(float64(r.Field.Data[i]-x)))
+			}
+			if worst > 0.01 {
+				t.Errorf("the result lies up to %.2f voxels from that of the forward way", worst)
+			}
+			if !slices.Contains(m.Verdict.Reasons, noMiddle) || !slices.Contains(m.Warnings, noMiddle) || m.Verdict.Grade == Good {
+				t.Errorf("warnings %q, verdict %+v", m.Warnings, m.Verdict)
+			}
+		})
+	}
+}
+
+// The uncertainty of a symmetric result is that of its own transform, not of the forward way's alignment.
+func TestSymmetricUncertainty(t *testing.T) {
+	t.Parallel()
+	fixed, moving, _ := testkit.Phantom(40, 3, false)
+	rng := rand.New(rand.NewPCG(2, 2))
+	for i := range fixed.Data {
+		fixed.Data[i] += float32(20 * rng.NormFloat64())
+		moving.Data[i] += float32(20 * rng.NormFloat64())
+	}
+	e := open(t, Config{})
+	r := register(t, e, Pair{Fixed: fixed, Moving: moving}, with(func(o *Options) {
+		o.Initial, o.Symmetric, o.Uncertainty = "affine", "on", "on"
+	}))
+	bent, err := r.Field.BehindMM(r.Initial, nil, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deform := field.FromMM(fixed.Geometry, bent, 1)
+	same := register(t, e, Pair{Fixed: fixed, Moving: moving, Initial: &r.Initial, InitialField: deform},
+		with(func(o *Options) { o.Uncertainty = "on" }))
+	worst := 0.0
+	for i, x := range same.Uncertainty.Data {
+		worst = max(worst, math.Abs(float64(r.Uncertainty.Data[i]-x)))
+	}
+	if worst > 0.05 {
+		t.Errorf("the uncertainty differs by up to %.2f mm (mean %.3f mm) from that of the same transform given by itself (%.3f mm)",
+			worst, r.Metrics.Uncertainty.MeanMM, same.Metrics.Uncertainty.MeanMM)
+	}
+	if got, want := r.Metrics.Align, same.Metrics.Align; math.Abs(got.Turn-r.Initial.Turn()) > 1e-6 || got.Overlap != want.Overlap {
+		t.Errorf("align says %.3f degrees and an overlap of %g; its matrix turns by %.3f degrees, and the images overlap by %g",
+			got.Turn, got.Overlap, r.Initial.Turn(), want.Overlap)
+	}
+}
+
 func TestSymmetricIsCancelledAndRefused(t *testing.T) {
-	fixed, moving, _ := testpair.Phantom(32, 2, false)
+	t.Parallel()
+	fixed, moving, _ := testkit.Phantom(32, 2, false)
 	e := open(t, Config{})
 	last := ""
 	options := with(func(o *Options) { o.Refine, o.Symmetric = 20, "on" })
@@ -126,15 +286,18 @@ func TestSymmetricIsCancelledAndRefused(t *testing.T) {
 	if fault.CodeOf(err) != fault.Cancelled || last != "reverse" {
 		t.Errorf("cancelled in %q: %v", last, err)
 	}
-	for _, change := range []func(*Options){withTiny, func(o *Options) { o.Along = "i" }} {
-		_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving}, with(func(o *Options) { o.Symmetric = "on"; change(o) }), nil)
-		if fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), "leave symmetric off") {
-			t.Errorf("got %v", err)
-		}
+	for name, change := range map[string]func(*Options){"network": withTiny, "one axis": func(o *Options) { o.Along = "i" }} {
+		t.Run(name, func(t *testing.T) {
+			_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving}, with(func(o *Options) { o.Symmetric = "on"; change(o) }), nil)
+			if fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), "leave symmetric off") {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }
 
-// The middles of two affine maps, taken from either side, are each other's inverse; maps that lie half a turn apart have none.
+// The middles of two affine maps, taken from either side, are each other's inverse; maps that lie half a turn apart
+// have none.
 func TestMiddleAffine(t *testing.T) {
 	turn := func(angle, shift float64) volume.Affine {
 		sin, cos := math.Sincos(angle)
@@ -162,10 +325,11 @@ func TestMiddleAffine(t *testing.T) {
 	}
 }
 
-// A shift and a turn have their halves half-way; a deformation's points are the middles of where they lie in both images; and from both sides it
-// is one space.
+// A shift and a turn have their halves half-way; a deformation's points are the middles of where they lie in both
+// images; and from both sides it is one space.
 func TestHalfway(t *testing.T) {
-	fixed, moving, _ := testpair.Phantom(32, 3, false)
+	t.Parallel()
+	fixed, moving, _ := testkit.Phantom(32, 3, false)
 	sin, cos := math.Sincos(0.2)
 	turn := volume.Affine{M: [9]float64{cos, -sin, 0, sin, cos, 0, 0, 0, 1}, T: [3]float64{20, -10, 4}}
 	e := open(t, Config{})
@@ -206,19 +370,21 @@ func TestHalfway(t *testing.T) {
 		name     string
 		one, two *Transform
 	}{{"fixed", f, f2}, {"moving", m, m2}} {
-		for _, at := range [][3]float64{{15, 15, 15}, {9, 20, 12}, {22, 11, 18}} {
-			p, q := at[:], []float64{at[0], at[1], at[2]}
-			p = append([]float64{}, p...)
-			if err := c.one.TransformPoints(p); err != nil {
-				t.Fatal(err)
+		t.Run(c.name, func(t *testing.T) {
+			for _, at := range [][3]float64{{15, 15, 15}, {9, 20, 12}, {22, 11, 18}} {
+				p, q := at[:], []float64{at[0], at[1], at[2]}
+				p = append([]float64{}, p...)
+				if err := c.one.TransformPoints(p); err != nil {
+					t.Fatal(err)
+				}
+				if err := c.two.TransformPoints(q); err != nil {
+					t.Fatal(err)
+				}
+				if d := math.Hypot(math.Hypot(p[0]-q[0], p[1]-q[1]), p[2]-q[2]); d > 0.03 {
+					t.Errorf("to the %s image from half-way: %v and, exchanged, %v", c.name, p, q)
+				}
 			}
-			if err := c.two.TransformPoints(q); err != nil {
-				t.Fatal(err)
-			}
-			if d := math.Hypot(math.Hypot(p[0]-q[0], p[1]-q[1]), p[2]-q[2]); d > 0.03 {
-				t.Errorf("to the %s image from half-way: %v and, exchanged, %v", c.name, p, q)
-			}
-		}
+		})
 	}
 	x := []float64{14, 16, 15}
 	y := append([]float64{}, x...)

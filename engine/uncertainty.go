@@ -7,67 +7,56 @@ import (
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/network"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
-	"github.com/morphseek/morphseek/engine/internal/policy"
 	"github.com/morphseek/morphseek/engine/internal/search"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// policySamples is how many trajectories of the policy the uncertainty is taken from, where the option trajectories does not ask
-// for several: the standard deviation of three components then has a standard error of about a tenth.
+// policySamples is how many trajectories of the policy the uncertainty is taken from, where the option trajectories
+// does not ask for several: the standard deviation of three components then has a standard error of about a tenth.
 const policySamples = 16
 
-// networkInput is what a network was given, kept for the uncertainty.
-type networkInput struct {
-	fixed, moving []float32
-	start         *field.Field // before the first step, on the network grid
-	steps         int
-}
-
-// uncertainty finds the standard deviation of the displacement.
-func (r *registration) uncertainty() error {
+// uncertainty finds the standard deviation of the displacement, mm, on the fixed grid.
+func (p *problem) uncertainty(e *env, st state) (*volume.Volume, error) {
 	var sd *volume.Volume
 	var err error
-	m := &UncertaintyMetrics{}
-	if r.model != nil {
-		m.Source, m.Samples = "policy", r.opt.Trajectories
+	m := &UncertaintyMetrics{Source: "search"}
+	if st.network != nil {
+		m.Source, m.Samples = "policy", p.opt.Trajectories
 		if m.Samples == 1 {
 			m.Samples = policySamples
 		}
-		sd, err = r.policySpread(m.Samples)
-		r.networkInput = nil
+		sd, err = p.policySpread(e, st, m.Samples)
 	} else {
-		m.Source = "search"
-		sd, err = search.Uncertainty(r.ctx, r.canonical, r.deform, search.Options{
-			Threads: r.opt.Threads, Locked: r.lockedCanonical(),
-			Progress: func(fraction float64) { r.report.at(fraction, "") },
+		sd, err = search.Uncertainty(e.ctx, p.under(st), st.deform, search.Options{
+			Threads: p.opt.Threads, Locked: p.lockedCanonical(), Progress: e.progress,
 		})
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r.sd = sd.Resample(r.fixed.Geometry, volume.IdentityAffine(), volume.Linear, 0, r.opt.Threads) // sd's grid covers the fixed one
-	m.MeanMM, m.P95MM = r.overBody(r.sd)
-	r.metrics.Uncertainty = m
-	return nil
+	sd = sd.Resample(p.fixed.Geometry, volume.IdentityAffine(), volume.Linear, 0, p.opt.Threads) // its grid covers the fixed one
+	m.MeanMM, m.P95MM = p.overBody(sd)
+	e.notes.metrics.Uncertainty = m
+	return sd, nil
 }
 
-// policySpread returns, on the network grid, the standard deviation of the total displacement, mm, over trajectories that each
-// draw z = mu + tau sigma epsilon in every step and go on from their own field: the root of the sum of the three components'
-// variances. (Welford's method, one trajectory at a time, so memory does not grow with their number.)
-func (r *registration) policySpread(samples int) (*volume.Volume, error) {
-	in, threads := r.networkInput, r.opt.Threads
+// policySpread returns, on the network grid, the standard deviation of the total displacement, mm, over trajectories
+// that each draw z = mu + tau sigma epsilon in every step and go on from their own field: the root of the sum of the
+// three components' variances. (Welford's method, one trajectory at a time, so memory does not grow with their number.)
+func (p *problem) policySpread(e *env, st state, samples int) (*volume.Volume, error) {
+	in, threads := st.network, p.opt.Threads
 	grid := in.start.Geometry
-	s := network.NewStep(r.model.Manifest, [3]int{grid.Size[2], grid.Size[1], grid.Size[0]}, 1)
+	s := network.NewStep(p.net.Manifest, [3]int{grid.Size[2], grid.Size[1], grid.Size[0]}, 1)
 	u, mean, sd := field.New(grid), field.New(grid), volume.Zeros(grid)
-	s.Fixed, s.Moving, s.Previous, s.Tau = in.fixed, in.moving, u.Data, float32(r.opt.Tau)
-	mm := r.initial.After(grid.IndexToPhysical()).M
+	s.Fixed, s.Moving, s.Previous, s.Tau = in.fixed, in.moving, u.Data, float32(p.opt.Tau)
+	mm := st.initial.After(grid.IndexToPhysical()).M
 	for j := range samples {
 		copy(u.Data, in.start.Data)
 		for t := range in.steps {
-			r.report.at((float64(j)+float64(t)/float64(in.steps))/float64(samples), "")
-			policy.Draw(s.Epsilon, r.opt.Seed, t, j+1)
+			e.report.at((float64(j)+float64(t)/float64(in.steps))/float64(samples), "")
+			network.Draw(s.Epsilon, p.opt.Seed, t, j+1)
 			s.First = t
-			if err := r.step(s); err != nil {
+			if err := p.step(e, s); err != nil {
 				return nil, err
 			}
 			copy(u.Data, s.U)
@@ -86,7 +75,7 @@ func (r *registration) policySpread(samples int) (*volume.Volume, error) {
 	for i, v := range sd.Data {
 		sd.Data[i] = float32(math.Sqrt(float64(v) / float64(samples-1)))
 		if !volume.IsFinite(sd.Data[i]) {
-			return nil, fault.New(fault.RuntimeFailed, "model %s gives samples that are not finite; it does not fit these images or is damaged, or tau is too large", r.model.Name)
+			return nil, fault.New(fault.RuntimeFailed, "model %s gives samples that are not finite; it does not fit these images or is damaged, or tau is too large", p.net.Name)
 		}
 	}
 	return sd, nil
@@ -97,24 +86,4 @@ func squaredLength(m *[9]float64, x, y, z float32) float32 {
 	dx, dy, dz := float64(x), float64(y), float64(z)
 	px, py, pz := float64(m[0]*dx)+float64(m[1]*dy)+float64(m[2]*dz), float64(m[3]*dx)+float64(m[4]*dy)+float64(m[5]*dz), float64(m[6]*dx)+float64(m[7]*dy)+float64(m[8]*dz)
 	return float32(float64(px*px) + float64(py*py) + float64(pz*pz))
-}
-
-// overBody returns the mean and the 95th percentile of v over the fixed mask or, without one, over the voxels where the fixed
-// image is brighter than its mean: the air around a body has no features, so its uncertainty means nothing.
-func (r *registration) overBody(v *volume.Volume) (mean, p95 float64) {
-	level := parallel.Sum(len(r.fixed.Data), 1<<16, r.opt.Threads, func(lo, hi int) float64 {
-		sum := 0.0
-		for _, x := range r.fixed.Data[lo:hi] {
-			sum += float64(x)
-		}
-		return sum
-	}) / float64(len(r.fixed.Data))
-	var inside []float32
-	for i, x := range v.Data {
-		if mask := r.pair.FixedMask; mask != nil && mask.Data[i] != 0 || mask == nil && float64(r.fixed.Data[i]) > level {
-			inside = append(inside, x)
-			mean += float64(x)
-		}
-	}
-	return mean / float64(len(inside)), volume.Percentiles(inside, 95)[0]
 }

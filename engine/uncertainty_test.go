@@ -8,16 +8,14 @@ import (
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/internal/network"
-	"github.com/morphseek/morphseek/engine/internal/policy"
-	"github.com/morphseek/morphseek/engine/internal/testort"
-	"github.com/morphseek/morphseek/engine/internal/testpair"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// The policy's uncertainty is the standard deviation of the fields that the step graph gives for the draws of policy.Sample, run
-// here all at once and measured in two passes.
+// The policy's uncertainty is the standard deviation of the fields that the step graph gives for the draws of
+// network.Sample, run here all at once and measured in two passes.
 func TestUncertaintyOfThePolicy(t *testing.T) {
-	library := testort.Library(t)
+	library := testkit.ONNXRuntime(t)
 	const samples, tau, seed = 5, 0.7, 9
 	g := volume.Geometry{Size: [3]int{16, 8, 12}, Spacing: [3]float64{1.5, 1, 2}, Direction: volume.Identity}
 	p := Pair{Fixed: &volume.Volume{Geometry: g, Data: blob(g.Size, 0).Data}, Moving: &volume.Volume{Geometry: g, Data: blob(g.Size, 2).Data}}
@@ -39,12 +37,15 @@ func TestUncertaintyOfThePolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	feed := registration{opt: Options{Threads: 1}, model: m}
+	feed := problem{opt: Options{Threads: 1}, net: &net{Model: m}}
+	input := func(v *volume.Volume) []float32 {
+		return feed.input(v, v.Percentiles(m.Intensity.Low, m.Intensity.High), m.Grid(g), volume.IdentityAffine()).Data
+	}
 	grid := m.Manifest.Grid(g)
 	s := network.NewStep(m.Manifest, [3]int{grid.Size[2], grid.Size[1], grid.Size[0]}, samples+1)
-	s.Fixed, s.Moving = feed.input(p.Fixed, p.Fixed, grid, volume.IdentityAffine()).Data, feed.input(p.Moving, p.Moving, grid, volume.IdentityAffine()).Data
+	s.Fixed, s.Moving = input(p.Fixed), input(p.Moving)
 	s.Previous, s.Tau = make([]float32, 3*grid.Voxels()), tau
-	policy.Sample(s.Epsilon, samples+1, seed, 0)
+	network.Sample(s.Epsilon, samples+1, seed, 0)
 	if err := runner.Run(context.Background(), s); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,8 @@ func TestUncertaintyOfThePolicy(t *testing.T) {
 }
 
 func TestUncertaintyOfTheSearch(t *testing.T) {
-	fixed, moving, _ := testpair.Phantom(32, 2, false)
+	t.Parallel()
+	fixed, moving, _ := testkit.Phantom(32, 2, false)
 	mask := volume.Zeros(fixed.Geometry)
 	for i := range mask.Data {
 		if i%32 >= 16 {
@@ -143,7 +145,8 @@ func TestUncertaintyOfTheSearch(t *testing.T) {
 
 // The costs tell of any result: an affine alone is surer of itself where it is right.
 func TestUncertaintyOfAnAffine(t *testing.T) {
-	fixed, moving, _ := testpair.Phantom(32, 4, false)
+	t.Parallel()
+	fixed, moving, _ := testkit.Phantom(32, 4, false)
 	mean := func(moving *volume.Volume) float64 {
 		opt := with(func(o *Options) { o.Initial, o.Search, o.Refine, o.Uncertainty = "none", "off", 0, "on" })
 		return register(t, open(t, Config{}), Pair{Fixed: fixed, Moving: moving}, opt).Metrics.Uncertainty.MeanMM

@@ -1,11 +1,12 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/internal/cpu"
-	"github.com/morphseek/morphseek/engine/internal/testpair"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 )
 
 // A registration gives the same bits on a processor without vectors.
@@ -14,18 +15,20 @@ func TestResultByVectorsMatchesLoops(t *testing.T) {
 		t.Skip("no vectors on this processor")
 	}
 	for _, otherContrast := range []bool{false, true} {
-		fixed, moving, _ := testpair.Phantom(28, 2, otherContrast)
-		run := func() *Result {
-			return register(t, open(t, Config{}), Pair{Fixed: fixed, Moving: moving}, with(func(o *Options) {
-				o.Initial, o.Search, o.Refine = "affine", "on", 20
-			}))
-		}
-		got := run()
-		restore := cpu.Disable()
-		want := run()
-		restore()
-		if got.Initial != want.Initial || !slices.Equal(got.Field.Data, want.Field.Data) || !slices.Equal(got.Warped.Data, want.Warped.Data) {
-			t.Errorf("other contrast %v: results differ", otherContrast)
-		}
+		t.Run(fmt.Sprintf("another contrast %v", otherContrast), func(t *testing.T) {
+			fixed, moving, _ := testkit.Phantom(28, 2, otherContrast)
+			run := func() *Result {
+				return register(t, open(t, Config{}), Pair{Fixed: fixed, Moving: moving}, with(func(o *Options) {
+					o.Initial, o.Search, o.Refine = "affine", "on", 20
+				}))
+			}
+			got := run()
+			restore := cpu.Disable()
+			want := run()
+			restore()
+			if got.Initial != want.Initial || !slices.Equal(got.Field.Data, want.Field.Data) || !slices.Equal(got.Warped.Data, want.Warped.Data) {
+				t.Errorf("other contrast %v: results differ", otherContrast)
+			}
+		})
 	}
 }

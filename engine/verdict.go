@@ -3,75 +3,56 @@ package engine
 import (
 	"fmt"
 	"math"
-	"slices"
-	"strings"
+
+	"github.com/morphseek/morphseek/engine/internal/align"
+	"github.com/morphseek/morphseek/engine/internal/plan"
+	"github.com/morphseek/morphseek/engine/internal/refine"
 )
-
-// warn adds a warning to the result.
-func (r *registration) warn(texts ...string) {
-	r.metrics.Warnings = append(r.metrics.Warnings, texts...)
-}
-
-// warnOfUnusedOptions tells of the options that are not at their default and do nothing beside the others.
-func (r *registration) warnOfUnusedOptions() {
-	o, network := r.opt, r.model != nil
-	ofNetworks := slices.DeleteFunc(optionsOf("network"), func(name string) bool {
-		return name == "model" || name == "device" && o.Device == "cpu" // what says that no network runs, and where everything else does
-	})
-	for _, c := range []struct {
-		is           bool
-		because, say string
-		names        []string
-	}{
-		{r.begun != nil, "The initial deformation was given", "its affine part stays", []string{"initial"}},
-		{r.begun == nil && r.pair.Initial != nil && o.Initial == "com", "The initial transform was given", "initial rigid or affine starts from it", []string{"initial"}},
-		{!network, "No network ran", "name a model", ofNetworks},
-		{network && o.Tau == 0, "With tau 0 every trajectory is the same", "leave tau at 1", []string{"trajectories"}},
-		{network && o.Tau != 0 && o.Trajectories == 1 && o.Uncertainty == "off", "A single trajectory is not sampled", "set trajectories", []string{"tau"}},
-		{len(r.pair.Landmarks) == 0, "There are no landmarks", "give some", []string{"landmark_error"}},
-		{!r.searches() && r.iterations() == 0, "Neither the search nor the refinement ran", "set refine", []string{"preset", "similarity", "smoothness", "along"}},
-	} {
-		if names := o.changed(c.names...); c.is && len(names) > 0 {
-			r.warn(c.because + ", so " + strings.Join(names, ", ") + " had no effect: " + c.say + ".")
-		}
-	}
-}
 
 // What calls for a look at the result.
 const (
 	leastOverlap    = 0.3  // of the smaller field of view
-	mostTurned      = 90   // degrees, by the alignment
+	asReversed      = 165  // degrees of a turn that a reversed axis of a file makes, too, of what is nearly its own mirror image
 	leastConfidence = 0.1  // of the alignment found
+	leastScore      = 0.34 // of an alignment of volumes: every wrong pose had less
+	surePose        = 0.8  // confidence of right ones that have less, too
 	mostFolding     = 0.5  // % of the voxels
 	leastVolume     = 0.1  // Jacobian determinant within one body
 	mostVolume      = 6    // likewise
 	rounding        = 1e-4 // of the similarity: one map, sampled in two ways
 
-	// unrelated is a normalized mutual information that no registration of two images of one body falls below (RATIONALE.md, Warnings).
+	// unrelated is a normalized mutual information that no registration of two images of one body falls below
+	// (RATIONALE.md, Warnings).
 	unrelated = 1.025
 )
 
-// startDoubts says in plain words what about the initial transform calls for a look.
-func startDoubts(a AlignMetrics) (doubts []string) {
+// startDoubts says in plain words what about the initial transform, of slices or volumes, calls for a look.
+func startDoubts(m Metrics, slices bool) (doubts []string) {
+	a := m.Align
 	if a.Overlap < leastOverlap {
 		doubts = append(doubts, fmt.Sprintf("The fields of view overlap by only %.0f %% of the smaller one: check that the images show the same part of the body.", 100*a.Overlap))
 	}
-	if searched := a.Method == "rigid" || a.Method == "affine"; searched && a.Confidence < leastConfidence {
+	searched := refines(align.Method(a.Method))
+	switch {
+	case searched && a.Confidence < leastConfidence:
 		doubts = append(doubts, "The initial alignment is not sure of itself (another position fits nearly as well): look at the result, or give an initial transform.")
+	case searched && a.Score < leastScore && a.Confidence < surePose && !slices:
+		doubts = append(doubts, fmt.Sprintf("The images agree little under the initial alignment (%.2f; pairs that match have %.2f and more), which may be of the wrong pose: look at the result, or give an initial transform.", a.Score, leastScore))
 	}
-	if a.Turn > mostTurned {
-		doubts = append(doubts, fmt.Sprintf("The alignment turned the moving image by %.0f degrees: the headers disagree about how the body lies; check left and right in both.", a.Turn))
+	if a.Turn > asReversed && m.Referee.Mirrored > maybeMirrored {
+		doubts = append(doubts, fmt.Sprintf("The alignment turned the moving image by %.0f degrees, as where a header reverses an axis, and its mirror image would match nearly as well: check left and right in both.", a.Turn))
 	}
 	return doubts
 }
 
-// doubts says in plain words what about the result calls for a look. deformed is whether there is more than the initial transform.
+// doubts says in plain words what about the result calls for a look. deformed is whether there is more than the initial
+// transform.
 func doubts(m Metrics, deformed bool) (doubts []string) {
 	before, when := m.SimilarityBefore, "before"
 	if deformed && m.SimilarityAlign > before {
 		before, when = m.SimilarityAlign, "after the initial alignment"
 	}
-	if m.SimilarityAfter < before-rounding && m.Referee.Gain < leastGain { // mutual information says less than the referee
+	if m.SimilarityAfter < before-rounding && m.Referee.Gain < plan.LeastGain { // mutual information says less than the referee
 		doubts = append(doubts, fmt.Sprintf("The images match less well after the registration (similarity %.3f) than %s (%.3f): look at the result, and try another model or initial alignment.",
 			m.SimilarityAfter, when, before))
 	}
@@ -79,10 +60,14 @@ func doubts(m Metrics, deformed bool) (doubts []string) {
 		doubts = append(doubts, fmt.Sprintf("The images have next to nothing in common where they were laid (normalized mutual information %.3f; pairs that match have 1.05 and more): check that both show the same part of the body, and look at the result.",
 			m.SimilarityAfter))
 	}
+	// Frames of one scan lie right, and noise between two of their contrasts leads a search astray (RATIONALE.md, Warnings).
+	if deformed && m.Plan.Facts["from"] > 0 && m.Plan.Search > 0 && m.Plan.Similarity == string(refine.MIND) {
+		doubts = append(doubts, "No alignment brought the images closer than they lay, and yet a search moved parts of them, between two contrasts that agree little: it may have followed noise. If both are of one body, try smoothness high and no search.")
+	}
 	if m.NJDPercent > mostFolding {
 		doubts = append(doubts, "The deformation folds over itself in more than 0.5 % of the volume: distances and volumes measured there are not reliable.")
 	}
-	if m.Plan.Agreement >= alike && deformed && (m.JacobianMin < leastVolume || m.JacobianMax > mostVolume) {
+	if plan.Alike(m.Plan.Agreement) && deformed && (m.JacobianMin < leastVolume || m.JacobianMax > mostVolume) {
 		doubts = append(doubts, fmt.Sprintf("The images agree as one body, and yet somewhere tissue shrinks to %.2g or grows to %.2g of its volume: tissue that is new or gone may have been pulled over; look there.", m.JacobianMin, m.JacobianMax))
 	}
 	return doubts
@@ -100,14 +85,15 @@ const (
 	sharp      = 0.13 // evidence below which another place would do as well
 	blunt      = 0.22 // and below which it nearly would
 	sharpEnd   = 0.36 // the same after a deformation, which fits chance, too
-	leastShare = 0.1  // of the fixed image that both show
+	leastShare = 0.1  // of the smaller image that both show
 
 	oneImage      = 0.95  // correlation from which on no mirror image is asked for
 	maybeMirrored = -0.32 // gain of one that was only moved from which on it is aligned
 	asMirrored    = 0.01  // gain of an aligned one that speaks for it
 )
 
-// evidence is what must speak for a place: that of volumes, or of slices, in which less does and a deformation fits more by chance.
+// evidence is what must speak for a place: that of volumes, or of slices, in which less does and a deformation fits
+// more by chance.
 type evidence struct{ sharp, blunt, sharpEnd float64 }
 
 var (
@@ -115,9 +101,9 @@ var (
 	ofSlices  = evidence{0.07, 0.1, 0.8}
 )
 
-// evidence returns that of the pair.
-func (r *registration) evidence() evidence {
-	if r.isFlat() {
+// evidenceFor is what must speak for a place of slices, or of volumes.
+func evidenceFor(slices bool) evidence {
+	if slices {
 		return ofSlices
 	}
 	return ofVolumes
@@ -126,13 +112,14 @@ func (r *registration) evidence() evidence {
 // isChance says whether another place would do as well.
 func (v evidence) isChance(e RefereeMetrics) bool { return e.Start < v.sharp && e.End < v.sharpEnd }
 
-// mirrored says whether the images match better with one of them mirrored. Where alignments are chance, and the deformation alone found
-// something, no two of them tell.
+// mirrored says whether the images match better with one of them mirrored. Where alignments are chance, and the
+// deformation alone found something, no two of them tell.
 func mirrored(e RefereeMetrics) bool {
 	return e.Mirrored > asMirrored && (e.Start >= sharp || e.End < sharpEnd)
 }
 
-// verdict judges by what was measured and by the doubts that it left, voxel being the fixed image's, mm: the cube of the same volume.
+// verdict judges by what was measured and by the doubts that it left, voxel being the fixed image's, mm: the cube of
+// the same volume.
 func verdict(e RefereeMetrics, by evidence, doubts []string, voxel float64) Verdict {
 	v := Verdict{Grade: Good, Reasons: []string{}}
 	doubt := func(grade, reason string) {
@@ -142,7 +129,7 @@ func verdict(e RefereeMetrics, by evidence, doubts []string, voxel float64) Verd
 		v.Reasons = append(v.Reasons, reason)
 	}
 	if e.Common < leastShare {
-		doubt(Failed, fmt.Sprintf("Where they were laid the images share only %.0f %% of what the fixed one shows.", 100*e.Common))
+		doubt(Failed, fmt.Sprintf("Where they were laid the images share only %.0f %% of what the smaller one shows.", 100*e.Common))
 	}
 	switch {
 	case by.isChance(e):
@@ -160,11 +147,23 @@ func verdict(e RefereeMetrics, by evidence, doubts []string, voxel float64) Verd
 	return v
 }
 
-// estimatedError returns the mean error of points, mm, that pairs of such voxels and such agreement had. Where nothing speaks for this place
-// it is as far as the images could be moved.
+// doubt adds what the readers of the files doubted.
+func (m *Metrics) doubt(sentences []string) {
+	if len(sentences) == 0 {
+		return
+	}
+	m.Warnings = append(m.Warnings, sentences...)
+	m.Verdict.Reasons = append(m.Verdict.Reasons, sentences...)
+	if m.Verdict.Grade == Good {
+		m.Verdict.Grade = Check
+	}
+}
+
+// estimatedError returns the mean error of points, mm, that pairs of such voxels and such agreement had. Where nothing
+// speaks for this place it is as far as the images could be moved.
 func estimatedError(e RefereeMetrics, by evidence, voxel float64) float64 {
 	if by.isChance(e) || mirrored(e) {
 		return max(e.ReachMM, voxel)
 	}
-	return 1.23 * math.Pow(voxel, 0.88) * math.Pow(1.02-min(max(e.Correlation, 0), 1), 0.35)
+	return 1.23 * voxel * math.Pow(1.02-min(max(e.Correlation, 0), 1), 0.35)
 }

@@ -10,6 +10,7 @@ itk_module(ITKMorphSeek
     ITKImageGrid
     ITKImageStatistics
   TEST_DEPENDS
+    ITKIONIFTI
     ITKTestKernel
   DESCRIPTION "${DOCUMENTATION}"
   EXCLUDE_FROM_DEFAULT

@@ -16,7 +16,7 @@ var (
 // outcome is what a handle of a result stands for.
 type outcome struct {
 	*engine.Transform
-	whole *engine.Result // nil for an inverse, which is a transform alone
+	whole *engine.Result // nil for a transform alone: an inverse, a map from half-way
 }
 
 // lastHandle counts over all tables: handles of two kinds differ, and no handle is used twice.

@@ -23,9 +23,11 @@ func TestTableRefusesWhatIsNotOpen(t *testing.T) {
 	for name, err := range map[string]error{
 		"zero": a.use(0, use), "never made": a.use(1<<63, use), "of another table": b.use(h, use), "removed from another": b.remove(h),
 	} {
-		if fault.CodeOf(err) != fault.InvalidHandle {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if fault.CodeOf(err) != fault.InvalidHandle {
+				t.Error(err)
+			}
+		})
 	}
 	if err := a.remove(h); err != nil {
 		t.Error(err)

@@ -43,12 +43,17 @@ func invalid(format string, args ...any) error {
 	return fault.New(fault.InvalidArgument, format, args...)
 }
 
-// writeJSON is the (dst, capacity, needed) protocol of the header.
+// writeJSON writes v by the (dst, capacity, needed) protocol of the header.
 func writeJSON(v any, dst *C.char, capacity C.size_t, needed *C.size_t) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
+	return writeText(string(text), dst, capacity, needed)
+}
+
+// writeText is the (dst, capacity, needed) protocol of the header.
+func writeText(text string, dst *C.char, capacity C.size_t, needed *C.size_t) error {
 	n := C.size_t(len(text) + 1)
 	if dst == nil && capacity != 0 {
 		return invalid("dst is NULL with a capacity of %d bytes", capacity)
@@ -60,7 +65,7 @@ func writeJSON(v any, dst *C.char, capacity C.size_t, needed *C.size_t) error {
 		*needed = n
 	}
 	if dst != nil {
-		copy(unsafe.Slice((*byte)(unsafe.Pointer(dst)), n), append(text, 0))
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(dst)), n), text+"\x00")
 	}
 	return nil
 }
@@ -76,6 +81,9 @@ func ms_status_name(status C.ms_status) *C.char {
 	name := fault.Code(status).String()
 	return C.shim_keep_name(bytesOf(name), C.size_t(len(name)))
 }
+
+//export ms_status_exit
+func ms_status_exit(status C.ms_status) C.int { return C.int(fault.Code(status).Exit()) }
 
 //export ms_options_json
 func ms_options_json(dst *C.char, capacity C.size_t, needed *C.size_t) C.ms_status {

@@ -9,7 +9,6 @@ import (
 	"unsafe"
 
 	"github.com/morphseek/morphseek/engine"
-	"github.com/morphseek/morphseek/engine/volume"
 )
 
 //export ms_register
@@ -39,27 +38,12 @@ func register(handle C.ms_engine, p C.ms_pair, options *C.ms_options, progress C
 		if err != nil {
 			return err
 		}
-		pair := engine.Pair{Initial: takeAffine(p.initial)}
-		for _, image := range []struct {
-			dst  **volume.Volume
-			src  *C.ms_image
-			name string
-		}{
-			{&pair.Fixed, p.fixed, "fixed"}, {&pair.FixedMask, p.fixed_mask, "fixed mask"},
-			{&pair.Moving, p.moving, "moving"}, {&pair.MovingMask, p.moving_mask, "moving mask"},
-			{&pair.Rigid, p.rigid, "rigid regions"},
-		} {
-			if *image.dst, err = takeImage(image.src, image.name); err != nil {
-				return err
-			}
-		}
-		if pair.Channels, err = takeChannels(p); err != nil {
+		given, err := takePair(p)
+		if err != nil {
 			return err
 		}
-		if pair.InitialField, err = takeField(p.initial_field); err != nil {
-			return err
-		}
-		if pair.Landmarks, err = takeLandmarks(p.landmarks, p.landmark_names, p.landmark_count); err != nil {
+		pair, err := given.Engine(opt.Threads)
+		if err != nil {
 			return err
 		}
 		r, err = e.Register(context.Background(), pair, opt, reporter(progress, user))

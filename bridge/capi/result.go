@@ -11,7 +11,7 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// withTransform runs the body of a function on a result or an inverse.
+// withTransform runs the body of a function on a result or a transform alone.
 func withTransform(handle C.ms_result, body func(*engine.Transform) error) C.ms_status {
 	return call(func() error { return results.use(uint64(handle), func(o outcome) error { return body(o.Transform) }) })
 }
@@ -36,12 +36,13 @@ func copyOut(dst *C.float, n C.size_t, src []float32) error {
 	return err
 }
 
-// withResult runs the body of a function on what an inverse does not have.
+// withResult runs the body of a function on what a transform alone does not have.
 func withResult(handle C.ms_result, body func(*engine.Result) error) C.ms_status {
 	return call(func() error {
 		return results.use(uint64(handle), func(o outcome) error {
 			if o.whole == nil {
-				return invalid("this result is an inverse: it has no warped image, no uncertainty and no metrics, and cannot be saved; use the result it was made from")
+				return invalid("this result is a transform alone, as an inverse is: it has no warped image, uncertainty, verdict " +
+					"and metrics, and cannot be saved; use the result it was made from")
 			}
 			return body(o.whole)
 		})
@@ -129,6 +130,24 @@ func ms_result_inverse(handle C.ms_result, out *C.ms_result, residual *C.double)
 	})
 }
 
+//export ms_result_halfway
+func ms_result_halfway(handle C.ms_result, toFixed, toMoving *C.ms_result) C.ms_status {
+	return call(func() error {
+		if toFixed == nil || toMoving == nil {
+			return invalid("to_fixed or to_moving is NULL")
+		}
+		*toFixed, *toMoving = 0, 0
+		return results.use(uint64(handle), func(o outcome) error {
+			fixed, moving, err := o.Halfway()
+			if err == nil {
+				*toFixed = C.ms_result(results.add(outcome{Transform: fixed}))
+				*toMoving = C.ms_result(results.add(outcome{Transform: moving}))
+			}
+			return err
+		})
+	})
+}
+
 //export ms_result_jacobian
 func ms_result_jacobian(handle C.ms_result, dst *C.float, n C.size_t) C.ms_status {
 	return withTransform(handle, func(t *engine.Transform) error {
@@ -167,7 +186,11 @@ func ms_result_apply(handle C.ms_result, image *C.ms_image, interpolation C.ms_i
 		if !ok {
 			return invalid("interpolation is %d; it must be MS_LINEAR or MS_NEAREST", interpolation)
 		}
-		v, err := takeImage(image, "input")
+		input, err := takeImage(image, "input")
+		if err != nil {
+			return err
+		}
+		v, err := input.Volume("input")
 		if err != nil {
 			return err
 		}
@@ -191,6 +214,34 @@ func ms_result_transform_points(handle C.ms_result, points *C.double, count C.si
 			return invalid("%d points cannot be mapped: give at most 2^31 - 1, and an array of them", count)
 		}
 		return t.TransformPoints(unsafe.Slice((*float64)(points), 3*count))
+	})
+}
+
+// grades are the words of a verdict as the header numbers them.
+var grades = map[string]C.ms_grade{engine.Good: C.MS_GOOD, engine.Check: C.MS_CHECK, engine.Failed: C.MS_FAILED}
+
+//export ms_result_verdict
+func ms_result_verdict(handle C.ms_result, verdict *C.ms_verdict) C.ms_status {
+	return withResult(handle, func(r *engine.Result) error {
+		if verdict == nil {
+			return invalid("verdict is NULL")
+		}
+		v := r.Metrics.Verdict
+		return putStruct(unsafe.Pointer(verdict), verdict.size, C.ms_verdict{
+			grade: grades[v.Grade], reason_count: C.size_t(len(v.Reasons)),
+			error_mm: C.double(v.ErrorMM), njd_percent: C.double(r.Metrics.NJDPercent),
+		}, oldestVerdict, "verdict")
+	})
+}
+
+//export ms_result_reason
+func ms_result_reason(handle C.ms_result, index C.size_t, dst *C.char, capacity C.size_t, needed *C.size_t) C.ms_status {
+	return withResult(handle, func(r *engine.Result) error {
+		reasons := r.Metrics.Verdict.Reasons
+		if uint64(index) >= uint64(len(reasons)) {
+			return invalid("the verdict has %d reasons, and %d is none's index; count from 0", len(reasons), index)
+		}
+		return writeText(reasons[index], dst, capacity, needed)
 	})
 }
 

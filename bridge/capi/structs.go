@@ -4,12 +4,13 @@ package main
 import "C"
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"unsafe"
 
+	"github.com/morphseek/morphseek/bridge/internal/wire"
 	"github.com/morphseek/morphseek/engine"
-	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -20,6 +21,7 @@ const (
 	oldestImage   = unsafe.Offsetof(C.ms_image{}.voxels) + unsafe.Sizeof(C.ms_image{}.voxels)
 	oldestChannel = unsafe.Offsetof(C.ms_channel{}.labels) + unsafe.Sizeof(C.ms_channel{}.labels)
 	oldestPair    = unsafe.Offsetof(C.ms_pair{}.initial) + unsafe.Sizeof(C.ms_pair{}.initial)
+	oldestVerdict = unsafe.Offsetof(C.ms_verdict{}.njd_percent) + unsafe.Sizeof(C.ms_verdict{}.njd_percent)
 
 	largestStruct = 1 << 16 // a larger size is an error; the memory behind it is not read
 )
@@ -129,116 +131,99 @@ func takeOptions(p *C.ms_options) (engine.Options, error) {
 	return opt, opt.Check()
 }
 
-// takeGrid reads and checks the geometry of the caller's image. name says which it is.
-func takeGrid(p *C.ms_image, name string) (volume.Geometry, *float32, error) {
-	var g volume.Geometry
+// takeImage reads the caller's image, whose voxels stay where they are: nil for NULL. name says which it is.
+func takeImage(p *C.ms_image, name string) (*wire.Image, error) {
+	if p == nil {
+		return nil, nil
+	}
 	c, err := takeStruct(unsafe.Pointer(p), C.ms_image{}, oldestImage, name+" image")
 	if err != nil {
-		return g, nil, err
+		return nil, err
 	}
+	i := &wire.Image{Voxels: wire.At[float32]{To: (*float32)(unsafe.Pointer(c.voxels))}}
 	for a := range 3 {
-		g.Size[a] = int(c.dims[a])
-		g.Spacing[a] = float64(c.spacing[a])
-		g.Origin[a] = float64(c.origin[a])
+		i.Size[a] = int(c.dims[a])
+		i.Spacing[a] = float64(c.spacing[a])
+		i.Origin[a] = float64(c.origin[a])
 	}
-	for i := range 9 {
-		g.Direction[i] = float64(c.direction[i])
+	for k := range 9 {
+		i.Direction[k] = float64(c.direction[k])
 	}
-	return g, (*float32)(unsafe.Pointer(c.voxels)), g.Check(name)
+	return i, nil
 }
 
-// takeImage wraps the caller's image without copying its voxels: nil for NULL.
-func takeImage(p *C.ms_image, name string) (*volume.Volume, error) {
-	if p == nil {
-		return nil, nil
-	}
-	g, voxels, err := takeGrid(p, name)
-	if err != nil {
-		return nil, err
-	}
-	v := &volume.Volume{Geometry: g}
-	if voxels != nil {
-		v.Data = unsafe.Slice(voxels, g.Voxels())
-	}
-	return v, nil
-}
-
-// takeChannels reads the caller's channels.
-func takeChannels(p C.ms_pair) (channels []engine.Channel, err error) {
-	if p.channel_count == 0 {
-		return nil, nil
-	}
-	const most = 1 << 10 // a larger count is an error
-	if p.channel_count > most {
-		return nil, invalid("channel_count is %d; the engine takes 16 at most", p.channel_count)
-	}
-	if p.channels == nil {
-		return nil, invalid("channels is NULL, where channel_count is %d", p.channel_count)
-	}
-	for k, pointer := range unsafe.Slice(p.channels, p.channel_count) {
-		name := fmt.Sprintf("channel %d", k+2)
-		if pointer == nil {
-			return nil, invalid("%s is NULL", name)
+// takePair reads the caller's structs. What they hold is checked by wire, and what it means by the engine.
+func takePair(c C.ms_pair) (p wire.Pair, err error) {
+	for _, image := range []struct {
+		dst  **wire.Image
+		src  *C.ms_image
+		name string
+	}{
+		{&p.Fixed, c.fixed, "fixed"}, {&p.FixedMask, c.fixed_mask, "fixed mask"},
+		{&p.Moving, c.moving, "moving"}, {&p.MovingMask, c.moving_mask, "moving mask"},
+		{&p.Rigid, c.rigid, "rigid regions"}, {&p.InitialField, c.initial_field, "initial field"},
+	} {
+		if *image.dst, err = takeImage(image.src, image.name); err != nil {
+			return p, err
 		}
-		c, err := takeStruct(unsafe.Pointer(pointer), C.ms_channel{}, oldestChannel, name)
+	}
+	p.Initial.To = (*[12]float64)(unsafe.Pointer(c.initial))
+	channels, err := array(c.channels, c.channel_count, "channel")
+	if err != nil {
+		return p, err
+	}
+	for k, pointer := range channels {
+		channel, err := takeChannel(pointer, fmt.Sprintf("channel %d", k+2))
 		if err != nil {
-			return nil, err
+			return p, err
 		}
-		if c.name != nil {
-			name = C.GoString(c.name)
-		}
-		channel := engine.Channel{Name: name, Weight: float64(c.weight), Labels: c.labels != 0}
-		if channel.Fixed, err = takeImage(c.fixed, name+", fixed"); err != nil {
-			return nil, err
-		}
-		if channel.Moving, err = takeImage(c.moving, name+", moving"); err != nil {
-			return nil, err
-		}
-		channels = append(channels, channel)
+		p.Channels = append(p.Channels, channel)
 	}
-	return channels, nil
+	p.Landmarks = wire.Landmarks{Count: int(c.landmark_count)}
+	p.Landmarks.At.To = (*[6]float64)(unsafe.Pointer(c.landmarks))
+	if c.landmark_names != nil {
+		if p.Landmarks.Names, err = texts(c.landmark_names, c.landmark_count, "landmark"); err != nil {
+			return p, err
+		}
+	}
+	p.Doubts, err = texts(c.doubts, c.doubt_count, "doubt")
+	return p, err
 }
 
-// takeField reads the displacements of the caller's image, LPS mm: nil for NULL.
-func takeField(p *C.ms_image) (*field.Field, error) {
+// takeChannel reads the caller's channel, which is called name where it has no name.
+func takeChannel(p *C.ms_channel, name string) (channel wire.Channel, err error) {
 	if p == nil {
-		return nil, nil
+		return channel, invalid("%s is NULL", name)
 	}
-	g, mm, err := takeGrid(p, "initial field")
+	c, err := takeStruct(unsafe.Pointer(p), C.ms_channel{}, oldestChannel, name)
 	if err != nil {
-		return nil, err
+		return channel, err
 	}
-	if mm == nil {
-		return nil, invalid("initial_field: its voxels are NULL")
+	name = cmp.Or(C.GoString(c.name), name)
+	channel = wire.Channel{Name: name, Weight: float64(c.weight), Labels: c.labels != 0}
+	if channel.Fixed, err = takeImage(c.fixed, name+", fixed"); err != nil {
+		return channel, err
 	}
-	return field.FromMM(g, unsafe.Slice(mm, 3*g.Voxels()), 0), nil
+	channel.Moving, err = takeImage(c.moving, name+", moving")
+	return channel, err
 }
 
-// mostLandmarks is more than any registration takes. A larger count is an error.
-const mostLandmarks = 1 << 20
+// array returns the caller's count elements at p, each a what. A count beyond any call's need is one that was not set.
+func array[T any](p *T, count C.size_t, what string) ([]T, error) {
+	const most = 1 << 20
+	if count > most || p == nil && count > 0 {
+		return nil, invalid("%s_count is %d; set it to how many %ss there are, and %ss to where", what, count, what, what)
+	}
+	return unsafe.Slice(p, count), nil
+}
 
-// takeLandmarks copies the caller's landmarks: none for NULL.
-func takeLandmarks(p *C.double, names **C.char, count C.size_t) ([]engine.Landmark, error) {
-	if p == nil || count == 0 {
-		if p == nil && count > 0 {
-			return nil, invalid("landmarks is NULL, and landmark_count %d", count)
-		}
-		return nil, nil
+// texts copies the caller's count strings at p, each a what; a NULL string is "".
+func texts(p **C.char, count C.size_t, what string) (copies []string, err error) {
+	pointers, err := array(p, count, what)
+	for _, text := range pointers {
+		copies = append(copies, C.GoString(text))
 	}
-	if count > mostLandmarks {
-		return nil, invalid("landmark_count is %d; set it to the number of pairs", count)
-	}
-	called := make([]string, 0, count)
-	if names != nil {
-		for _, name := range unsafe.Slice(names, count) {
-			if name == nil {
-				called = append(called, "")
-				continue
-			}
-			called = append(called, C.GoString(name))
-		}
-	}
-	return engine.LandmarksOf(unsafe.Slice((*[6]float64)(unsafe.Pointer(p)), count), called), nil
+	return copies, err
 }
 
 // putGrid writes a geometry into the caller's image struct.
@@ -253,20 +238,4 @@ func putGrid(p *C.ms_image, g volume.Geometry) error {
 		c.direction[i] = C.double(g.Direction[i])
 	}
 	return putStruct(unsafe.Pointer(p), p.size, c, oldestImage, "grid")
-}
-
-// takeAffine reads a row-major 3x4 matrix: nil for NULL.
-func takeAffine(p *C.double) *volume.Affine {
-	if p == nil {
-		return nil
-	}
-	var a volume.Affine
-	for i, v := range unsafe.Slice((*float64)(unsafe.Pointer(p)), 12) {
-		if row, col := i/4, i%4; col < 3 {
-			a.M[3*row+col] = v
-		} else {
-			a.T[row] = v
-		}
-	}
-	return &a
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"unsafe"
 
+	"github.com/morphseek/morphseek/bridge/internal/wire"
 	"github.com/morphseek/morphseek/engine"
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
@@ -104,7 +105,7 @@ func TransformPoints(u, uGrid, last, points uint64, n int) (err error) {
 	if err != nil {
 		return err
 	}
-	e.TransformPoints(unsafe.Slice(at[float64](points), 3*n))
+	e.TransformPoints(unsafe.Slice(wire.Address[float64](points), 3*n))
 	return nil
 }
 
@@ -138,7 +139,7 @@ func Halfway(u, uGrid, last uint64, threads int, outGrid, toFixed, fixedLast, to
 	if err != nil {
 		return err
 	}
-	g, numbers := fixed.Field.Geometry, at[[18]float64](outGrid)
+	g, numbers := fixed.Field.Geometry, wire.Address[[18]float64](outGrid)
 	for a := range 3 {
 		numbers[a], numbers[3+a], numbers[6+a] = float64(g.Size[a]), g.Spacing[a], g.Origin[a]
 	}
@@ -148,7 +149,7 @@ func Halfway(u, uGrid, last uint64, threads int, outGrid, toFixed, fixedLast, to
 		field, last uint64
 	}{{fixed, toFixed, fixedLast}, {moving, toMoving, movingLast}} {
 		copy(floats(out.field, len(out.t.Field.Data)), out.t.Field.Data)
-		m := at[[12]float64](out.last)
+		m := wire.Address[[12]float64](out.last)
 		copy(m[:9], out.t.Initial.M[:])
 		copy(m[9:], out.t.Initial.T[:])
 	}
@@ -205,7 +206,7 @@ func Margin(u, uGrid, last, out uint64) (err error) {
 	if err != nil {
 		return err
 	}
-	*at[[3][2]int](out) = e.Margin()
+	*wire.Address[[3][2]int](out) = e.Margin()
 	return nil
 }
 
@@ -291,11 +292,11 @@ func ScoreLabels(u, uGrid, det, fixed, moving, movingGrid, carried uint64, threa
 	if err != nil {
 		return "", err
 	}
-	here := engine.LabelMap{Geometry: f.Geometry, Data: unsafe.Slice(at[int32](fixed), f.Voxels())}
-	there := engine.LabelMap{Geometry: g, Data: unsafe.Slice(at[int32](moving), g.Voxels())}
+	here := engine.LabelMap{Geometry: f.Geometry, Data: unsafe.Slice(wire.Address[int32](fixed), f.Voxels())}
+	there := engine.LabelMap{Geometry: g, Data: unsafe.Slice(wire.Address[int32](moving), g.Voxels())}
 	var after []int32
 	if carried != 0 {
-		after = unsafe.Slice(at[int32](carried), f.Voxels())
+		after = unsafe.Slice(wire.Address[int32](carried), f.Voxels())
 	}
 	found, err := engine.ScoreLabels(f, floats(det, f.Voxels()), here, there, after, threads)
 	if err != nil {

@@ -8,8 +8,9 @@
 // origin along x, y, z, then the row-major direction. Voxels are float32 with x fastest. A field is 3 planes of float32 in
 // the layout of field.Field, in voxels of its grid. Address 0 stands for "not given".
 //
-// Tables and metrics go out as JSON, options come in as JSON. An error's text is "code|message"; the Python side raises the
-// class that FaultTable gives for the code. No panic leaves the package: it becomes an error with code 1.
+// Tables and metrics go out as JSON. Options come in as JSON, and so does the call of Register, whose arrays are addresses.
+// An error's text is "code|message"; the Python side raises the class that FaultTable gives for the code. No panic leaves
+// the package: it becomes an error with code 1.
 package gopy
 
 import (
@@ -17,6 +18,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"github.com/morphseek/morphseek/bridge/internal/wire"
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -32,47 +34,30 @@ func guard(err *error) {
 	}
 }
 
-// at returns the address as a pointer. The memory is numpy's, so Go's garbage collector does not move or free it.
-func at[T any](address uint64) *T {
-	return *(**T)(unsafe.Pointer(&address))
-}
-
 // floats returns n float32 at address without copying them.
 func floats(address uint64, n int) []float32 {
-	return unsafe.Slice(at[float32](address), n)
-}
-
-// geometry reads 18 float64 as a geometry, without checks.
-func geometry(v *[18]float64) volume.Geometry {
-	return volume.Geometry{
-		Size:      [3]int{int(v[0]), int(v[1]), int(v[2])},
-		Spacing:   [3]float64(v[3:6]),
-		Origin:    [3]float64(v[6:9]),
-		Direction: [9]float64(v[9:18]),
-	}
+	return unsafe.Slice(wire.Address[float32](address), n)
 }
 
 // grid reads a geometry from 18 float64 at address and checks it. name says which input it is, for the message.
 func grid(address uint64, name string) (volume.Geometry, error) {
-	v := at[[18]float64](address)
+	v := wire.Address[[18]float64](address)
 	if v == nil {
 		return volume.Geometry{}, fault.New(fault.EmptyVolume, "%s volume is missing", name)
 	}
-	g := geometry(v)
+	g := wire.GeometryOf(v)
 	return g, g.Check(name)
 }
 
 // SameGrid reports whether two grids are one to the engine.
 func SameGrid(one, other uint64) (same bool, err error) {
 	defer guard(&err)
-	return geometry(at[[18]float64](one)).SameGrid(geometry(at[[18]float64](other))), nil
+	a, b := wire.Address[[18]float64](one), wire.Address[[18]float64](other)
+	return wire.GeometryOf(a).SameGrid(wire.GeometryOf(b)), nil
 }
 
-// image returns the volume at address on the grid at gridAddress; nil, without an error, for address 0.
+// image returns the volume at address on the grid at gridAddress. name says which input it is, for the message.
 func image(address, gridAddress uint64, name string) (*volume.Volume, error) {
-	if address == 0 {
-		return nil, nil
-	}
 	g, err := grid(gridAddress, name)
 	if err != nil {
 		return nil, err
@@ -82,7 +67,7 @@ func image(address, gridAddress uint64, name string) (*volume.Volume, error) {
 
 // affine reads a map from 12 float64 at address: the row-major matrix, then the translation; nil for address 0.
 func affine(address uint64) *volume.Affine {
-	v := at[[12]float64](address)
+	v := wire.Address[[12]float64](address)
 	if v == nil {
 		return nil
 	}

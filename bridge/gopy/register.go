@@ -2,13 +2,11 @@ package gopy
 
 import (
 	"context"
-	"encoding/json"
 	"sync/atomic"
-	"unsafe"
 
+	"github.com/morphseek/morphseek/bridge/internal/wire"
 	"github.com/morphseek/morphseek/engine"
 	"github.com/morphseek/morphseek/engine/fault"
-	"github.com/morphseek/morphseek/engine/field"
 )
 
 // The process has one engine, because ONNX Runtime's environment is the process's too.
@@ -63,50 +61,16 @@ func CheckOptions(options string) (read string, err error) {
 // Result is a finished registration, to be copied out by its methods and then dropped.
 type Result struct{ r *engine.Result }
 
-// Register runs one registration. fixed, moving, the masks and the labels of rigid regions are volumes with their grids, initial is 12 float64
-// (fixed -> moving LPS mm), mm the displacements before it on mmGrid (LPS mm, x, y, z interleaved; 0: none). landmarks are 6 float64 each, fixed
-// then moving, names a JSON list of what they are called. channels is a JSON array of objects {"name", "weight", "labels", "images": addresses of
-// the fixed voxels, their grid, the moving voxels, their grid}, options a JSON object. progress is called on this goroutine, as callbacks into Python
-// must be, at every change and at least every 100 ms; false cancels.
-func Register(fixed, fixedGrid, moving, movingGrid, fixedMask, fixedMaskGrid, movingMask, movingMaskGrid, rigid, rigidGrid, initial, mm, mmGrid, landmarks uint64,
-	names, channels, options string, progress func(stage string, fraction float64, message string) bool) (result *Result, err error) {
+// Register runs one registration: call is what wire.Parse reads. progress is called on this goroutine, as callbacks into
+// Python must be, at every change and at least every 100 ms; false cancels.
+func Register(
+	call string, progress func(stage string, fraction float64, message string) bool,
+) (result *Result, err error) {
 	defer guard(&err)
-	opt, err := engine.ParseOptions(options)
+	pair, opt, err := wire.Parse(call)
 	if err != nil {
 		return nil, err
 	}
-	var pair engine.Pair
-	if pair.Fixed, err = image(fixed, fixedGrid, "fixed"); err != nil {
-		return nil, err
-	}
-	if pair.Moving, err = image(moving, movingGrid, "moving"); err != nil {
-		return nil, err
-	}
-	if pair.FixedMask, err = image(fixedMask, fixedMaskGrid, "fixed mask"); err != nil {
-		return nil, err
-	}
-	if pair.MovingMask, err = image(movingMask, movingMaskGrid, "moving mask"); err != nil {
-		return nil, err
-	}
-	if pair.Rigid, err = image(rigid, rigidGrid, "rigid regions"); err != nil {
-		return nil, err
-	}
-	pair.Initial = affine(initial)
-	if mm != 0 {
-		g, err := grid(mmGrid, "initial field")
-		if err != nil {
-			return nil, err
-		}
-		pair.InitialField = field.FromMM(g, floats(mm, 3*g.Voxels()), 0)
-	}
-	if pair.Channels, err = channelsOf(channels); err != nil {
-		return nil, err
-	}
-	var called []string
-	if err := json.Unmarshal([]byte(names), &called); err != nil {
-		return nil, fault.Wrap(fault.InvalidArgument, err, "the landmarks' names are no JSON list")
-	}
-	pair.Landmarks = engine.LandmarksOf(unsafe.Slice(at[[6]float64](landmarks), len(called)), called)
 	e, err := current()
 	if err != nil {
 		return nil, err
@@ -118,30 +82,6 @@ func Register(fixed, fixedGrid, moving, movingGrid, fixedMask, fixedMaskGrid, mo
 		return nil, err
 	}
 	return &Result{r}, nil
-}
-
-// channelsOf reads the channels of Register.
-func channelsOf(text string) (channels []engine.Channel, err error) {
-	var given []struct {
-		Name   string    `json:"name"`
-		Weight float64   `json:"weight"`
-		Labels bool      `json:"labels"`
-		Images [4]uint64 `json:"images"`
-	}
-	if err := json.Unmarshal([]byte(text), &given); err != nil {
-		return nil, fault.Wrap(fault.InvalidArgument, err, "the channels cannot be read")
-	}
-	for _, g := range given {
-		c := engine.Channel{Name: g.Name, Weight: g.Weight, Labels: g.Labels}
-		if c.Fixed, err = image(g.Images[0], g.Images[1], g.Name+", fixed"); err != nil {
-			return nil, err
-		}
-		if c.Moving, err = image(g.Images[2], g.Images[3], g.Name+", moving"); err != nil {
-			return nil, err
-		}
-		channels = append(channels, c)
-	}
-	return channels, nil
 }
 
 // Metrics returns engine.Metrics as JSON.
@@ -156,7 +96,7 @@ func (r *Result) Copy(field, warped, initial uint64) (err error) {
 	defer guard(&err)
 	copy(floats(field, len(r.r.Field.Data)), r.r.Field.Data)
 	copy(floats(warped, len(r.r.Warped.Data)), r.r.Warped.Data)
-	m := at[[12]float64](initial)
+	m := wire.Address[[12]float64](initial)
 	copy(m[:9], r.r.Initial.M[:])
 	copy(m[9:], r.r.Initial.T[:])
 	r.r.Field, r.r.Warped = nil, nil

@@ -463,7 +463,17 @@ def check_aarch64(args: argparse.Namespace) -> None:
 
 
 # Where arithmetic is, and so where processors may differ; the rest is the same code above it.
-ARM_PACKAGES = ("align", "filter", "interp", "refine", "search", "referee")
+ARM_PACKAGES = (
+    "align",
+    "blocks",
+    "filter",
+    "interp",
+    "mind",
+    "moments",
+    "refine",
+    "search",
+    "referee",
+)
 
 
 # Fused products would draw other images on ARM.

@@ -23,7 +23,7 @@ const (
 	EmptyVolume       Code = 10 // no voxels, or fewer voxels than the size says
 	NonFiniteVolume   Code = 11 // nothing but NaN or Inf
 	ConstantVolume    Code = 12 // every voxel has the same value
-	ThinVolume        Code = 13 // an axis is one voxel thick
+	ThinVolume        Code = 13 // too few voxels along an axis, or a slice and a volume
 	InvalidSpacing    Code = 14 // zero, negative or non-finite spacing or origin
 	InvalidDirection  Code = 15 // singular direction matrix
 	EmptyMask         Code = 16 // a mask that selects nothing
@@ -74,11 +74,11 @@ var Table = []Info{
 	{EmptyVolume, "empty_volume", "EmptyVolumeError", exitInput, "no voxels"},
 	{NonFiniteVolume, "non_finite_volume", "NonFiniteVolumeError", exitInput, "nothing but NaN or Inf"},
 	{ConstantVolume, "constant_volume", "ConstantVolumeError", exitInput, "every voxel has the same value"},
-	{ThinVolume, "thin_volume", "ThinVolumeError", exitInput, "an axis is one voxel thick"},
+	{ThinVolume, "thin_volume", "ThinVolumeError", exitInput, "too few voxels along an axis, or a slice and a volume"},
 	{InvalidSpacing, "invalid_spacing", "InvalidSpacingError", exitInput, "zero, negative or non-finite spacing, or a non-finite origin"},
 	{InvalidDirection, "invalid_direction", "InvalidDirectionError", exitInput, "a singular direction matrix"},
 	{EmptyMask, "empty_mask", "EmptyMaskError", exitInput, "a mask that selects nothing"},
-	{GridMismatch, "grid_mismatch", "GridMismatchError", exitInput, "a mask on another grid than its image"},
+	{GridMismatch, "grid_mismatch", "GridMismatchError", exitInput, "a mask, label map or field on another grid than its image"},
 	{NoOverlap, "no_overlap", "NoOverlapError", exitInput, "the volumes do not overlap after the initial transform"},
 	{SingularTransform, "singular_transform", "SingularTransformError", exitInput, "an initial transform that cannot be inverted"},
 	{ModelNotFound, "model_not_found", "ModelNotFoundError", exitModel, "no model of that name or path"},
@@ -130,6 +130,13 @@ func Defect(recovered any) *Error {
 	return New(Internal, "defect in morphseek, please report it: %v\n%s", recovered, debug.Stack())
 }
 
+// Recovered turns a panic into an Internal error. Use: defer fault.Recovered(&err).
+func Recovered(err *error) {
+	if r := recover(); r != nil {
+		*err = Defect(r)
+	}
+}
+
 // CodeOf returns the code that err carries: OK for nil, Internal for an error of unknown origin.
 func CodeOf(err error) Code {
 	if err == nil {
@@ -154,10 +161,29 @@ func (c Code) String() string {
 	if c == OK {
 		return "ok"
 	}
-	for _, info := range Table {
-		if info.Code == c {
-			return info.Name
-		}
+	if info := c.info(); info != nil {
+		return info.Name
 	}
 	return fmt.Sprintf("code_%d", int32(c))
+}
+
+// Exit returns the exit code of a program that ends with c: that of Internal for a code that the table does not have.
+func (c Code) Exit() int {
+	if c == OK {
+		return 0
+	}
+	if info := c.info(); info != nil {
+		return info.Exit
+	}
+	return exitInternal
+}
+
+// info returns the row of the table: nil for OK, and for a code without one.
+func (c Code) info() *Info {
+	for i := range Table {
+		if Table[i].Code == c {
+			return &Table[i]
+		}
+	}
+	return nil
 }

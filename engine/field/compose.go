@@ -6,8 +6,9 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// Compose writes prev o phi to dst and returns it: u(x) = phi(x) + prev(x + phi(x)), with prev read trilinearly and clamped
-// to its border. All are on one grid. A nil dst is allocated; dst may be phi, but must not share memory with prev.
+// Compose writes prev o phi to dst and returns it: u(x) = phi(x) + prev(x + phi(x)), with prev read trilinearly and
+// clamped to its border. All are on one grid. A nil dst is allocated; dst may be phi, but must not share memory with
+// prev.
 func Compose(dst, prev, phi *Field, threads int) *Field {
 	if dst == nil {
 		dst = New(phi.Geometry)
@@ -27,34 +28,13 @@ func Compose(dst, prev, phi *Field, threads int) *Field {
 	return dst
 }
 
-// Exp returns the exponential of a stationary velocity field, in voxels, by scaling and squaring: velocity/2^squarings
-// composed with itself squarings times (Arsigny et al., MICCAI 2006).
-func Exp(velocity *Field, squarings, threads int) *Field {
-	u, spare := New(velocity.Geometry), New(velocity.Geometry)
-	scale := float32(1)
-	for range squarings {
-		scale /= 2
-	}
-	parallel.For(len(u.Data), 1<<16, threads, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			u.Data[i] = scale * velocity.Data[i]
-		}
-	})
-	for range squarings {
-		u, spare = Compose(spare, u, u, threads), u
-	}
-	return u
-}
-
 // FromAffine returns the affine a, a map between LPS points in mm, as a field on g.
 func FromAffine(g volume.Geometry, a volume.Affine) *Field { return Total(a, nil, g, 1) }
 
-// Resample returns the field on grid g: the displacement in mm stays the same at every point of space, read trilinearly and
-// clamped to the border of f's grid.
+// Resample returns the field on grid g: the displacement in mm stays the same at every point of space, read trilinearly
+// and clamped to the border of f's grid.
 func (f *Field) Resample(g volume.Geometry, threads int) *Field {
-	toF := f.PhysicalToIndex().After(g.IndexToPhysical())
-	toG := g.PhysicalToIndex().After(f.IndexToPhysical())
-	return f.resample(g, toF, toG, volume.Affine{}, threads)
+	return f.resample(g, g.To(f.Geometry), f.To(g), volume.Affine{}, threads)
 }
 
 // Total returns a registration's total transform on the fixed grid: p -> initial(p + d(p)) in LPS mm, where d is the
@@ -67,7 +47,9 @@ func Total(initial volume.Affine, deform *Field, fixed volume.Geometry, threads 
 		base.M[4*a]--
 	}
 	if deform == nil {
-		deform = New(volume.Geometry{Size: [3]int{1, 1, 1}, Spacing: fixed.Spacing, Origin: fixed.Origin, Direction: fixed.Direction})
+		one := fixed
+		one.Size = [3]int{1, 1, 1}
+		deform = New(one)
 	}
 	return deform.resample(fixed, deform.PhysicalToIndex().After(toPhysical),
 		toFixed.After(initial).After(deform.IndexToPhysical()), base, threads)

@@ -8,11 +8,11 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// Endless is a field that goes on where its grid ends: the displacement d of the border before an affine map, Phi(p) = last(p + d(p)),
-// fades linearly to none within a margin of whole voxels, and beyond it that map alone remains.
+// Endless is a field that goes on where its grid ends: the displacement d of the border before an affine map, Phi(p) =
+// last(p + d(p)), fades linearly to none within a margin of whole voxels, and beyond it that map alone remains.
 //
-// A grid larger by that margin, whose nodes hold the faded displacements, is the same map for everybody who reads it trilinearly: ITK, which
-// has no displacement beyond a grid, and VTK, which repeats the last one.
+// A grid larger by that margin, whose nodes hold the faded displacements, is the same map for everybody who reads it
+// trilinearly: ITK, which has no displacement beyond a grid, and VTK, which repeats the last one.
 type Endless struct {
 	*Field
 
@@ -39,9 +39,9 @@ func (f *Field) Endless(last volume.Affine) (*Endless, error) {
 // Last returns the affine map, LPS mm, that it ends with.
 func (e *Endless) Last() volume.Affine { return e.lastMM }
 
-// Margin returns how many voxels the margin has below and above the grid along x, y and z. On each side it is as wide as the border's largest
-// displacement, and twice as wide as its largest outward one, so that the fading does not fold; but no wider than a sixteenth of the grid or,
-// if that is more, 8 voxels. A side that does not move has none.
+// Margin returns how many voxels the margin has below and above the grid along x, y and z. On each side it is as wide
+// as the border's largest displacement, and twice as wide as its largest outward one, so that the fading does not fold;
+// but no wider than a sixteenth of the grid or, if that is more, 8 voxels. A side that does not move has none.
 func (e *Endless) Margin() [3][2]int {
 	e.measured.Do(e.measure)
 	return e.margin
@@ -84,14 +84,16 @@ func (e *Endless) measure() {
 // Grid returns the field's grid with the margin.
 func (e *Endless) Grid() volume.Geometry {
 	g, margin := e.Geometry, e.Margin()
-	g.Origin = e.IndexToPhysical().Apply([3]float64{-float64(margin[0][0]), -float64(margin[1][0]), -float64(margin[2][0])})
+	first := [3]float64{-float64(margin[0][0]), -float64(margin[1][0]), -float64(margin[2][0])}
+	g.Origin = e.IndexToPhysical().Apply(first)
 	for a := range g.Size {
 		g.Size[a] += margin[a][0] + margin[a][1]
 	}
 	return g
 }
 
-// weight returns the share of the border's displacement that is left at index x along axis a, and its slope. It needs the margin measured.
+// weight returns the share of the border's displacement that is left at index x along axis a, and its slope. It needs
+// the margin measured.
 func (e *Endless) weight(a int, x float64) (w, slope float64) {
 	if e.Size[a] == 1 { // a slice is as thick as its voxel
 		if math.Abs(x) <= 0.5 {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
-	"github.com/morphseek/morphseek/engine/internal/golden"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -32,13 +32,15 @@ func TestMargin(t *testing.T) {
 		"along z, before a rotation and a scale": {scale, [3]float64{0, 0, -2.5}, [3][2]int{{3, 3}, {2, 2}, {2, 1}}},
 		"no wider than a sixteenth or 8 voxels":  {scale, [3]float64{-90, 0, 0}, [3][2]int{{20, 20}, {8, 8}, {4, 4}}},
 	} {
-		e, err := shifted(g, c.last, c.mm).Endless(c.last)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := e.Margin(); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			e, err := shifted(g, c.last, c.mm).Endless(c.last)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := e.Margin(); got != c.want {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+		})
 	}
 	if _, err := field.New(g).Endless(volume.Affine{}); fault.CodeOf(err) != fault.SingularTransform {
 		t.Errorf("a map that cannot be undone: %v", err)
@@ -69,13 +71,13 @@ func TestBeyondTheGrid(t *testing.T) {
 		want[a] = far[a] + (moved[a]-without[a])/2
 	}
 	got := phi(here)
-	golden.Close(t, "half way", got[:], want, 1e-5)
+	testkit.Close(t, "half way", got[:], want, 1e-5)
 	if d := math.Hypot(moved[0]-without[0], moved[1]-without[1]); d < 0.3 {
 		t.Errorf("the border hardly moves: %g mm", d)
 	}
 	for _, p := range [][3]float64{at(23+wide, 7, 5), at(-200, 7, 5), at(5, 5, 400), at(90, -90, 90)} {
 		got, want := phi(p), last.Apply(p)
-		golden.Close(t, "beyond the margin", got[:], want[:], 1e-9)
+		testkit.Close(t, "beyond the margin", got[:], want[:], 1e-9)
 	}
 	inside, same := at(7.3, 8.1, 6.2), at(7.3, 8.1, 6.2)
 	f.TransformPoints(same[:])
@@ -85,6 +87,7 @@ func TestBeyondTheGrid(t *testing.T) {
 }
 
 func TestInverseBeyondTheGrid(t *testing.T) {
+	t.Parallel()
 	f, last := bent()
 	e, err := f.Endless(last)
 	if err != nil {
@@ -106,5 +109,5 @@ func TestInverseBeyondTheGrid(t *testing.T) {
 		got, want = append(got, p[:]...), append(want, y[:]...)
 	}
 	e.TransformPoints(got)
-	golden.Close(t, "there and back", got, want, 2e-3)
+	testkit.Close(t, "there and back", got, want, 2e-3)
 }

@@ -1,10 +1,11 @@
-// Package field is the algebra of displacement fields on a voxel grid: warp, compose, invert, exponentiate, and measure.
+// Package field is the algebra of displacement fields on a voxel grid: warp, compose, invert, exponentiate, and
+// measure.
 //
 // # Conventions
 //
 // A field maps a point x of its grid to Phi(x) = x + u(x), both in continuous voxel indices of that grid: the pull-back
-// direction, so that warped = moving o Phi. The zero field is the identity. Composition is Phi_t = Phi_{t-1} o phi, i.e.
-// u_t(x) = phi(x) + u_{t-1}(x + phi(x)).
+// direction, so that warped = moving o Phi. The zero field is the identity. Composition is Phi_t = Phi_{t-1} o phi,
+// i.e. u_t(x) = phi(x) + u_{t-1}(x + phi(x)).
 package field
 
 import (
@@ -14,9 +15,9 @@ import (
 
 // Field is a displacement field in voxels of its own grid.
 //
-// The three planes lie one behind the other in Data in the order of the ARRAY axes (z, y, x), each plane with x fastest: so
-// Data is a numpy array of shape (3, nz, ny, nx) whose component i runs along array axis i (the Learn2Reg convention), and
-// the same bytes are the network's tensor. X, Y and Z name the planes; they alias Data.
+// The three planes lie one behind the other in Data in the order of the ARRAY axes (z, y, x), each plane with x
+// fastest: so Data is a numpy array of shape (3, nz, ny, nx) whose component i runs along array axis i (the Learn2Reg
+// convention), and the same bytes are the network's tensor. X, Y and Z name the planes; they alias Data.
 type Field struct {
 	volume.Geometry
 	Data    []float32
@@ -42,7 +43,8 @@ func (f *Field) Row(y, z int) [3][]float32 {
 	return [3][]float32{f.X[lo:hi], f.Y[lo:hi], f.Z[lo:hi]}
 }
 
-// Lock sets the components along the locked axes (x, y, z) to zero: a sum of products that ought to be none may be a rounding error.
+// Lock sets the components along the locked axes (x, y, z) to zero: a sum of products that ought to be none may be a
+// rounding error.
 func (f *Field) Lock(locked [3]bool) {
 	for a, plane := range [3][]float32{f.X, f.Y, f.Z} {
 		if locked[a] {

@@ -1,7 +1,6 @@
 package field
 
 import (
-	"math"
 	"slices"
 
 	"gonum.org/v1/gonum/mat"
@@ -12,18 +11,18 @@ import (
 
 // InverseOptions bounds the work of Inverse. The zero value takes the defaults.
 type InverseOptions struct {
-	ToleranceMM float64 // a voxel is done when |Phi(x) - y| is below this; 0 means 0.001, or less where voxels are below 0.25 mm
+	ToleranceMM float64 // a voxel is done when |Phi(x) - y| is below this; 0 means a thousandth of a voxel
 	Iterations  int     // Newton steps a voxel; 0 means 30
 	Threads     int     // 0 means all
 }
 
-// Inverse returns the inverse map on grid g, typically the moving image's, and the largest |Phi(Inverse(y)) - y| in mm over
-// the voxels y whose preimage lies inside f's grid. Where the field folds there is no inverse: the nearest preimage found
-// stands, and the residual tells.
+// Inverse returns the inverse map on grid g, typically the moving image's, and the largest |Phi(Inverse(y)) - y| in mm
+// over the voxels y whose preimage lies inside f's grid. Where the field folds there is no inverse: the nearest
+// preimage found stands, and the residual tells.
 //
-// Every voxel is solved by damped Newton steps on the trilinear field, from its neighbour's solution and, where that fails,
-// from the best affine fit. Beyond its grid the map continues with the linear part of that fit, so that rotations and scales
-// need not be small.
+// Every voxel is solved by damped Newton steps on the trilinear field, from its neighbour's solution and, where that
+// fails, from the best affine fit. Beyond its grid the map continues with the linear part of that fit, so that
+// rotations and scales need not be small.
 func (f *Field) Inverse(g volume.Geometry, opt InverseOptions) (inverse *Field, maxResidualMM float64) {
 	return f.inverse(g, opt, nil)
 }
@@ -33,7 +32,9 @@ func (e *Endless) Inverse(g volume.Geometry, opt InverseOptions) (inverse *Field
 	return e.inverse(g, opt, e)
 }
 
-func (f *Field) inverse(g volume.Geometry, opt InverseOptions, endless *Endless) (inverse *Field, maxResidualMM float64) {
+func (f *Field) inverse(
+	g volume.Geometry, opt InverseOptions, endless *Endless,
+) (inverse *Field, maxResidualMM float64) {
 	if opt.ToleranceMM <= 0 {
 		opt.ToleranceMM = tolerance(f.Geometry, g)
 	}
@@ -94,13 +95,14 @@ func (f *Field) inverse(g volume.Geometry, opt InverseOptions, endless *Endless)
 		}
 		return worst
 	}
-	maxResidualMM = parallel.Reduce(ny*g.Size[2], parallel.Rows(nx), opt.Threads, part, func(a, b float64) float64 { return max(a, b) })
+	worse := func(a, b float64) float64 { return max(a, b) }
+	maxResidualMM = parallel.Reduce(ny*g.Size[2], parallel.Rows(nx), opt.Threads, part, worse)
 	return inverse, maxResidualMM
 }
 
-// tolerance returns a thousandth of a millimetre, but never more than 1/250 of a voxel of the two grids: microscopes' are finer.
+// tolerance returns a thousandth of the shortest side of a voxel of two grids, mm.
 func tolerance(a, b volume.Geometry) float64 {
-	return min(1e-3, slices.Min(append(a.Spacing[:], b.Spacing[:]...))/250)
+	return slices.Min(append(a.Spacing[:], b.Spacing[:]...)) / 1000
 }
 
 // contains reports whether the index x lies between the centres of the outermost voxels.
@@ -205,12 +207,11 @@ func (s *solver) solve(start, y [3]float64) (x [3]float64, residual float64) {
 }
 
 func (s *solver) norm(e [3]float64) float64 {
-	v := s.toMM.Apply(e)
-	return math.Sqrt(float64(v[0]*v[0]) + float64(v[1]*v[1]) + float64(v[2]*v[2]))
+	return volume.Norm(s.toMM.Apply(e))
 }
 
-// mismatch returns Phi(x) - y and the Jacobian of Phi at x. Outside the grid Phi(x) = Phi(c) + linear (x - c), c being the
-// nearest point of the grid.
+// mismatch returns Phi(x) - y and the Jacobian of Phi at x. Outside the grid Phi(x) = Phi(c) + linear (x - c), c being
+// the nearest point of the grid.
 func (s *solver) mismatch(x, y [3]float64) (e [3]float64, jacobian [9]float64) {
 	var base [3]int
 	var c, frac [3]float64
@@ -243,7 +244,8 @@ func (s *solver) mismatch(x, y [3]float64) (e [3]float64, jacobian [9]float64) {
 	return e, jacobian
 }
 
-// jet returns u and its gradient (du_r/dx_a at 3r+a) inside the cell whose lowest voxel is base, at frac of a voxel from it.
+// jet returns u and its gradient (du_r/dx_a at 3r+a) inside the cell whose lowest voxel is base, at frac of a voxel
+// from it.
 func (f *Field) jet(base [3]int, frac [3]float64) (u [3]float64, gradient [9]float64) {
 	stride := [3]int{1, f.Size[0], f.Size[0] * f.Size[1]}
 	o := base[0] + stride[1]*base[1] + stride[2]*base[2]

@@ -17,10 +17,10 @@ type Stats struct {
 	DisplacementMaxMM  float64
 }
 
-// JacobianDeterminant returns det(I + grad u), u and x in voxels: central differences inside, one-sided at the border. In
-// voxels the determinant is that of the map in space, whatever the grid's direction. SimpleITK's
-// DisplacementFieldJacobianDeterminant agrees only where the direction is the identity, which it takes it for (most NIfTI are
-// flipped), and inside: it halves the derivative at the border.
+// JacobianDeterminant returns det(I + grad u), u and x in voxels: central differences inside, one-sided at the border.
+// In voxels the determinant is that of the map in space, whatever the grid's direction. SimpleITK's
+// DisplacementFieldJacobianDeterminant agrees only where the direction is the identity, which it takes it for (most
+// NIfTI are flipped), and inside: it halves the derivative at the border.
 func (f *Field) JacobianDeterminant(threads int) *volume.Volume {
 	out := volume.Zeros(f.Geometry)
 	nx := f.Size[0]
@@ -58,7 +58,9 @@ func (f *Field) Stats(threads int) Stats {
 
 				o := r*nx + i
 				x, y, z := float64(f.X[o]), float64(f.Y[o]), float64(f.Z[o])
-				dx, dy, dz := float64(m[0]*x)+float64(m[1]*y)+float64(m[2]*z), float64(m[3]*x)+float64(m[4]*y)+float64(m[5]*z), float64(m[6]*x)+float64(m[7]*y)+float64(m[8]*z)
+				dx := float64(m[0]*x) + float64(m[1]*y) + float64(m[2]*z)
+				dy := float64(m[3]*x) + float64(m[4]*y) + float64(m[5]*z)
+				dz := float64(m[6]*x) + float64(m[7]*y) + float64(m[8]*z)
 				d := math.Sqrt(float64(dx*dx) + float64(dy*dy) + float64(dz*dz))
 				s.distance += d
 				s.maxDist = max(s.maxDist, d)
@@ -105,12 +107,14 @@ func (f *Field) jacobianRow(dst []float32, r int) {
 		xz := sz * (f.X[o+zb] - f.X[o+za])
 		yz := sz * (f.Y[o+zb] - f.Y[o+za])
 		zz := 1 + float32(sz*(f.Z[o+zb]-f.Z[o+za]))
-		dst[i] = float32(xx*(float32(yy*zz)-float32(yz*zy))) - float32(xy*(float32(yx*zz)-float32(yz*zx))) + float32(xz*(float32(yx*zy)-float32(yy*zx)))
+		dst[i] = float32(xx*(float32(yy*zz)-float32(yz*zy))) -
+			float32(xy*(float32(yx*zz)-float32(yz*zx))) +
+			float32(xz*(float32(yx*zy)-float32(yy*zx)))
 	}
 }
 
-// neighbours returns the offsets from voxel i of an axis of n voxels, stride apart, to the voxels whose difference is its
-// derivative, and 1 over their distance.
+// neighbours returns the offsets from voxel i of an axis of n voxels, stride apart, to the voxels whose difference is
+// its derivative, and 1 over their distance.
 func neighbours(i, n, stride int) (before, after int, scale float32) {
 	if i > 0 {
 		before = -stride

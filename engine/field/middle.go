@@ -16,7 +16,8 @@ func (e *Endless) After(inner *Field, threads int) *Field {
 		for r := lo; r < hi; r++ {
 			from := inner.Row(r%ny, r/ny)
 			for i := range nx {
-				p := toMM.Apply([3]float64{float64(i) + float64(from[0][i]), float64(r%ny) + float64(from[1][i]), float64(r/ny) + float64(from[2][i])})
+				x, y, z := float64(i)+float64(from[0][i]), float64(r%ny)+float64(from[1][i]), float64(r/ny)+float64(from[2][i])
+				p := toMM.Apply([3]float64{x, y, z})
 				copy(points[3*i:], p[:])
 			}
 			e.TransformPoints(points)
@@ -30,8 +31,8 @@ func (e *Endless) After(inner *Field, threads int) *Field {
 	return out
 }
 
-// Root returns the map that gives f when it is applied twice, f being not far from the identity: s <- s + (f - s o s) / 2. Where f is far from it,
-// or rough, the root is what that comes to.
+// Root returns the map that gives f when it is applied twice, for f near the identity: s <- s + (f - s o s)/2.
+// Where f is far from it, or rough, the root is what that comes to.
 func (f *Field) Root(threads int) *Field {
 	const rounds, enough = 24, 1e-4 // voxels
 	root, twice := New(f.Geometry), New(f.Geometry)

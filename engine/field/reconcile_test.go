@@ -8,7 +8,8 @@ import (
 	"github.com/morphseek/morphseek/engine/field"
 )
 
-// bump returns a smooth displacement of amplitude voxels along x and half as much along z, zero at the border of a cube of n.
+// bump returns a smooth displacement of amplitude voxels along x and half as much along z, zero at the border of a cube
+// of n.
 func bump(n int, amplitude float64) *field.Field {
 	f := field.New(cube(n))
 	wave := func(i int) float64 { return math.Sin(math.Pi * float64(i) / float64(n-1)) }
@@ -29,6 +30,7 @@ func farthest(f *field.Field) float64 {
 }
 
 func TestReconcile(t *testing.T) {
+	t.Parallel()
 	const n = 33 // an odd size: the grid of half the resolution reaches beyond the border
 	u := bump(n, 6)
 	inverse, _ := u.Inverse(u.Geometry, field.InverseOptions{})

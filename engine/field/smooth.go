@@ -1,15 +1,15 @@
 package field
 
 import (
+	"github.com/morphseek/morphseek/engine/volume"
 	"math"
 
-	"github.com/morphseek/morphseek/engine/internal/box"
 	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 )
 
-// Smoothed writes f convolved with a Gaussian of sigma voxels to dst and returns it. A nil dst is allocated; dst must not share
-// memory with f.
+// Smoothed writes f convolved with a Gaussian of sigma voxels to dst and returns it. A nil dst is allocated; dst must
+// not share memory with f.
 func (f *Field) Smoothed(dst *Field, sigma float64, threads int) *Field {
 	if dst == nil {
 		dst = New(f.Geometry)
@@ -18,8 +18,8 @@ func (f *Field) Smoothed(dst *Field, sigma float64, threads int) *Field {
 	return dst
 }
 
-// Unfold smooths f in place, each time by one voxel and only around voxels whose Jacobian determinant is below minJacobian, until
-// none is. It reports how many voxels were below at first.
+// Unfold smooths f in place, each time by one voxel and only around voxels whose Jacobian determinant is below
+// minJacobian, until none is. It reports how many voxels were below at first.
 func (f *Field) Unfold(minJacobian float32, threads int) (folded int) {
 	return f.unfold(nil, 100, minJacobian, threads) // far more rounds than any finite field took
 }
@@ -32,7 +32,7 @@ func (f *Field) UnfoldWhere(free []float32, minJacobian float32, threads int) (f
 func (f *Field) unfold(free []float32, rounds int, minJacobian float32, threads int) (folded int) {
 	const spread = 2 // voxels that the smoothing reaches around a fold
 	mask := make([]float32, f.Voxels())
-	suspects := box.Box{Hi: f.Size}
+	suspects := volume.Box{Hi: f.Size}
 	for round := range rounds {
 		below, folds := f.markFolds(mask, suspects, minJacobian, threads)
 		if round == 0 {
@@ -70,16 +70,16 @@ func (f *Field) unfold(free []float32, rounds int, minJacobian float32, threads 
 	return folded
 }
 
-// markFolds sets mask to 1 where the Jacobian determinant is below minJacobian, else to 0, in the rows of b, which hold all such voxels;
-// it returns their number and the box around them.
-func (f *Field) markFolds(mask []float32, b box.Box, minJacobian float32, threads int) (below int, folds box.Box) {
+// markFolds sets mask to 1 where the Jacobian determinant is below minJacobian, else to 0, in the rows of b, which hold
+// all such voxels; it returns their number and the box around them.
+func (f *Field) markFolds(mask []float32, b volume.Box, minJacobian float32, threads int) (below int, folds volume.Box) {
 	type found struct {
 		count int
-		box   box.Box
+		box   volume.Box
 	}
 	nx, ny := f.Size[0], b.Hi[1]-b.Lo[1]
 	t := parallel.Reduce(ny*(b.Hi[2]-b.Lo[2]), parallel.Rows(nx), threads, func(lo, hi int) found {
-		in := found{0, box.None(f.Size)}
+		in := found{0, volume.EmptyBox(f.Size)}
 		for r := lo; r < hi; r++ {
 			y, z := b.Lo[1]+r%ny, b.Lo[2]+r/ny
 			at := z*f.Size[1] + y

@@ -5,12 +5,12 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// Warp returns moving o Phi on the field's grid: moving is read at the physical point of x + u(x), and may lie on any grid.
-// Points outside moving get background.
+// Warp returns moving o Phi on the field's grid: moving is read at the physical point of x + u(x), and may lie on any
+// grid. Points outside moving get background.
 func (f *Field) Warp(moving *volume.Volume, interp volume.Interpolation, background float32, threads int) *volume.Volume {
 	out := volume.Zeros(f.Geometry)
 	s := moving.Sampler(interp, background)
-	m := moving.PhysicalToIndex().After(f.IndexToPhysical())
+	m := f.To(moving.Geometry)
 	nx, ny := f.Size[0], f.Size[1]
 	parallel.For(ny*f.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
 		x, y, z := make([]float64, nx), make([]float64, nx), make([]float64, nx)
@@ -29,8 +29,9 @@ func (f *Field) Warp(moving *volume.Volume, interp volume.Interpolation, backgro
 	return out
 }
 
-// TransformPoints maps points, LPS mm with x, y, z interleaved, from fixed to moving space in place: p -> p + d(p), with
-// the displacement read trilinearly. Outside the grid the border's displacement holds; a transform's points go by Endless.
+// TransformPoints maps points, LPS mm with x, y, z interleaved, from fixed to moving space in place: p -> p + d(p),
+// with the displacement read trilinearly. Outside the grid the border's displacement holds; a transform's points go by
+// Endless.
 func (f *Field) TransformPoints(points []float64) {
 	toIndex, toPhysical := f.PhysicalToIndex(), f.IndexToPhysical()
 	for ; len(points) >= 3; points = points[3:] {
@@ -41,8 +42,8 @@ func (f *Field) TransformPoints(points []float64) {
 	}
 }
 
-// MM writes the displacements in LPS mm to dst, x, y, z interleaved per voxel (the buffer of an ITK vector image, a numpy
-// array of shape (nz, ny, nx, 3)), and returns it. A nil dst is allocated.
+// MM writes the displacements in LPS mm to dst, x, y, z interleaved per voxel (the buffer of an ITK vector image, a
+// numpy array of shape (nz, ny, nx, 3)), and returns it. A nil dst is allocated.
 func (f *Field) MM(dst []float32, threads int) []float32 {
 	if dst == nil {
 		dst = make([]float32, len(f.Data))
@@ -62,8 +63,8 @@ func (f *Field) MM(dst []float32, threads int) []float32 {
 	return dst
 }
 
-// BehindMM writes to dst, as MM does, the displacements d behind an affine map that f ends with: Phi(p) = last(p + d(p)) for a voxel at p, in
-// LPS mm. A nil dst is allocated.
+// BehindMM writes to dst, as MM does, the displacements d behind an affine map that f ends with: Phi(p) = last(p +
+// d(p)) for a voxel at p, in LPS mm. A nil dst is allocated.
 func (f *Field) BehindMM(last volume.Affine, dst []float32, threads int) ([]float32, error) {
 	row, err := f.behind(last)
 	if err != nil {

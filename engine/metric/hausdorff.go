@@ -9,15 +9,17 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// Agreement is how well a label of two maps agrees. Dice is 2|A&B| / (|A|+|B|). HD95 is the 95 % Hausdorff distance in mm: the greater
-// of the two directed 95th percentiles of the distances between surface voxels, as MONAI has it. Surface voxels have a face neighbour
-// outside their label; the border of the volume counts as outside. HD95 of a label that only one map holds is +Inf.
+// Agreement is how well a label of two maps agrees. Dice is 2|A&B| / (|A|+|B|). HD95 is the 95 % Hausdorff distance in
+// mm: the greater of the two directed 95th percentiles of the distances between surface voxels, as MONAI has it.
+// Surface voxels have a face neighbour outside their label; the border of the volume counts as outside. HD95 of a label
+// that only one map holds is +Inf.
 type Agreement struct {
 	Label      int
 	Dice, HD95 float64
 }
 
-// Compare returns the agreement of every label but 0 that occurs in a or b, in ascending order. The maps must lie on one grid.
+// Compare returns the agreement of every label but 0 that occurs in a or b, in ascending order. The maps must lie on
+// one grid.
 func Compare(a, b *volume.Volume, threads int) []Agreement {
 	return numbers(a, threads).Compare(numbers(b, threads), a.Spacing, threads)
 }
@@ -53,7 +55,8 @@ type shell struct {
 // around is how many voxels along an axis the shells reach.
 const around = 2
 
-// shellsOf returns the distances from a voxel to others, the least first, as far as the shells surely hold all that are no farther.
+// shellsOf returns the distances from a voxel to others, the least first, as far as the shells surely hold all that are
+// no farther.
 func shellsOf(spacing [3]float64) (shells []shell) {
 	beyond := (around + 1) * min(spacing[0], spacing[1], spacing[2])
 	for z := int32(-around); z <= around; z++ {
@@ -83,8 +86,9 @@ func shellsOf(spacing [3]float64) (shells []shell) {
 	return shells
 }
 
-// percentile95 returns the 95th percentile of the distances in mm from the voxels of s to t, by numpy's linear rule. Shell after shell
-// takes from s the voxels that have one of t at its distance; those that are farther than all shells are measured one by one.
+// percentile95 returns the 95th percentile of the distances in mm from the voxels of s to t, by numpy's linear rule.
+// Shell after shell takes from s the voxels that have one of t at its distance; those that are farther than all shells
+// are measured one by one.
 func (t *target) percentile95(s *target, near []shell) float64 {
 	n := s.surface.count
 	pos := float64(0.95 * float64(n-1))

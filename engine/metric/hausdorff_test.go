@@ -57,6 +57,7 @@ func slowHD95(a, b *volume.Volume, l int) float64 {
 }
 
 func TestHD95EqualsEveryPairOfVoxels(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, c := range []struct {
 		name    string
@@ -72,17 +73,19 @@ func TestHD95EqualsEveryPairOfVoxels(t *testing.T) {
 		{"between", [3]int{90, 18, 16}, [3]float64{1, 1, 1}, 4},
 		{"one slice", [3]int{50, 40, 1}, [3]float64{1, 1, 5}, 3},
 	} {
-		g := volume.Geometry{Size: c.size, Spacing: c.spacing, Direction: volume.Identity}
-		a, b := blobs(g, r, 0), blobs(g, r, c.shift)
-		got := Compare(a, b, 2)
-		if len(got) != 3 {
-			t.Fatalf("%s: %v", c.name, got)
-		}
-		for _, s := range got {
-			if want := slowHD95(a, b, s.Label); !(math.Abs(s.HD95-want) <= 1e-9) {
-				t.Errorf("%s: label %d has %.12g, want %.12g", c.name, s.Label, s.HD95, want)
+		t.Run(c.name, func(t *testing.T) {
+			g := volume.Geometry{Size: c.size, Spacing: c.spacing, Direction: volume.Identity}
+			a, b := blobs(g, r, 0), blobs(g, r, c.shift)
+			got := Compare(a, b, 2)
+			if len(got) != 3 {
+				t.Fatal(got)
 			}
-		}
+			for _, s := range got {
+				if want := slowHD95(a, b, s.Label); !(math.Abs(s.HD95-want) <= 1e-9) {
+					t.Errorf("label %d has %.12g, want %.12g", s.Label, s.HD95, want)
+				}
+			}
+		})
 	}
 }
 

@@ -110,8 +110,8 @@ func (w *windows) slice(dst, rows, row []float64, z int) {
 	windowSums(dst, rows, ny, wide, w.radius)
 }
 
-// windowSums writes to dst the running sums of src over windows of 2*radius+1 items cut off at the ends; an item is width floats,
-// and there are n.
+// windowSums writes to dst the running sums of src over windows of 2*radius+1 items cut off at the ends; an item is
+// width floats, and there are n.
 func windowSums(dst, src []float64, n, width, radius int) {
 	first := dst[:width]
 	clear(first)

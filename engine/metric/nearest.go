@@ -17,7 +17,8 @@ func squared(p, q point, spacing [3]float64) float64 {
 	return float64(x*x) + float64(y*y) + float64(z*z)
 }
 
-// target is a surface, ready to be asked for its voxel nearest to others: a tree over its bricks, which grows when it is needed.
+// target is a surface, ready to be asked for its voxel nearest to others: a tree over its bricks, which grows when it
+// is needed.
 type target struct {
 	surface *mask
 	spacing [3]float64
@@ -129,9 +130,9 @@ func (t *target) beyond(i int32, p point) float64 {
 	return squared(p, point{min(max(p[0], n.lo[0]), n.hi[0]), min(max(p[1], n.lo[1]), n.hi[1]), min(max(p[2], n.lo[2]), n.hi[2])}, t.spacing)
 }
 
-// farthestOf returns the greatest of the squared distances, mm, from what is left of s to t: the most of them that are asked for.
-// Only they are measured: of the parts of s the one that may be farthest is looked into first, until none can hold a voxel farther than
-// all of these.
+// farthestOf returns the greatest of the squared distances, mm, from what is left of s to t: the most of them that are
+// asked for. Only they are measured: of the parts of s the one that may be farthest is looked into first, until none
+// can hold a voxel farther than all of these.
 func (t *target) farthestOf(s *target, left *rest, most int) *greatest {
 	if 2*left.count < s.surface.count { // else the tree of all serves the other way, too
 		s = newTarget(left.mask(), s.spacing)

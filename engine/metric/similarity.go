@@ -1,5 +1,6 @@
-// Package metric measures how well two images or label maps agree. Images are compared voxel by voxel and must lie on one
-// grid; masks may be nil (all voxels) and select where they are not zero. No figure depends on the number of threads.
+// Package metric measures how well two images or label maps agree. Images are compared voxel by voxel and must lie on
+// one grid; masks may be nil (all voxels) and select where they are not zero. No figure depends on the number of
+// threads.
 package metric
 
 import (
@@ -12,63 +13,12 @@ import (
 // grain is the chunk length, in voxels, of the reductions here.
 const grain = 1 << 16
 
-// sums are moments of voxel pairs.
-type sums struct {
-	n                int
-	a, b, aa, bb, ab float64
-}
-
-func (s sums) plus(o sums) sums {
-	return sums{s.n + o.n, s.a + o.a, s.b + o.b, s.aa + o.aa, s.bb + o.bb, s.ab + o.ab}
-}
-
 func selected(mask *volume.Volume, i int) bool { return mask == nil || mask.Data[i] != 0 }
 
-// MSE returns the mean squared difference; NaN where the mask selects nothing.
-func MSE(a, b, mask *volume.Volume, threads int) float64 {
-	s := parallel.Reduce(len(a.Data), grain, threads, func(lo, hi int) (s sums) {
-		for i := lo; i < hi; i++ {
-			if selected(mask, i) {
-				d := float64(a.Data[i]) - float64(b.Data[i])
-				s.n++
-				s.aa += float64(d * d)
-			}
-		}
-		return s
-	}, sums.plus)
-	return s.aa / float64(s.n)
-}
-
-// NCC returns the normalised cross-correlation (Pearson's) over the mask, -1..1; 0 where an image is constant there.
-func NCC(a, b, mask *volume.Volume, threads int) float64 {
-	a0, b0 := float64(a.Data[0]), float64(b.Data[0]) // shifts: without them large offsets would cancel
-	s := parallel.Reduce(len(a.Data), grain, threads, func(lo, hi int) (s sums) {
-		for i := lo; i < hi; i++ {
-			if !selected(mask, i) {
-				continue
-			}
-			x, y := float64(a.Data[i])-a0, float64(b.Data[i])-b0
-			s.n++
-			s.a += x
-			s.b += y
-			s.aa += float64(x * x)
-			s.bb += float64(y * y)
-			s.ab += float64(x * y)
-		}
-		return s
-	}, sums.plus)
-	n := float64(s.n)
-	va, vb := s.aa-s.a*s.a/n, s.bb-s.b*s.b/n
-	if !(va > 0 && vb > 0) {
-		return 0
-	}
-	return (s.ab - s.a*s.b/n) / math.Sqrt(va*vb)
-}
-
-// MutualInformation returns the mutual information in nats and Studholme's normalised form (H(A)+H(B))/H(A,B), from the
-// joint histogram over the mask with bins equal bins between each image's least and greatest selected voxel (numpy's
-// histogram2d). It is 0 and 1 for independent images.
-func MutualInformation(a, b, mask *volume.Volume, bins, threads int) (nats, normalized float64) {
+// NormalizedMutualInformation returns Studholme's (H(A)+H(B))/H(A,B), from the joint histogram over the mask with bins
+// equal bins between each image's least and greatest selected voxel (numpy's histogram2d). It is 1 for independent
+// images.
+func NormalizedMutualInformation(a, b, mask *volume.Volume, bins, threads int) float64 {
 	type span struct{ loA, hiA, loB, hiB float32 }
 	inf := float32(math.Inf(1))
 	empty := span{inf, -inf, inf, -inf}
@@ -85,7 +35,7 @@ func MutualInformation(a, b, mask *volume.Volume, bins, threads int) (nats, norm
 		return span{min(s.loA, t.loA), max(s.hiA, t.hiA), min(s.loB, t.loB), max(s.hiB, t.hiB)}
 	})
 	if !(r.loA < r.hiA && r.loB < r.hiB) {
-		return 0, 1 // a constant image tells nothing
+		return 1 // a constant image tells nothing
 	}
 	bin := func(x, lo, hi float32) int {
 		return min(int((float64(x)-float64(lo))/(float64(hi)-float64(lo))*float64(bins)), bins-1)
@@ -112,7 +62,7 @@ func MutualInformation(a, b, mask *volume.Volume, bins, threads int) (nats, norm
 		inB[i%bins] += n
 	}
 	hA, hB, hAB := entropy(inA, total), entropy(inB, total), entropy(joint, total)
-	return hA + hB - hAB, (hA + hB) / hAB
+	return (hA + hB) / hAB
 }
 
 // entropy is in nats, of a histogram whose counts add up to total.

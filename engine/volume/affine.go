@@ -8,8 +8,8 @@ import (
 	"github.com/morphseek/morphseek/engine/fault"
 )
 
-// Affine is the map p -> M p + T between two 3-D spaces, float64. A registration's initial transform is an Affine from fixed
-// to moving LPS mm (the pull-back direction, ITK's).
+// Affine is the map p -> M p + T between two 3-D spaces, float64. A registration's initial transform is an Affine from
+// fixed to moving LPS mm (the pull-back direction, ITK's).
 type Affine struct {
 	M [9]float64 // row-major
 	T [3]float64
@@ -29,18 +29,11 @@ func (a Affine) Apply(p [3]float64) [3]float64 {
 
 // After returns the map "b first, then a": (a.After(b)).Apply(p) == a.Apply(b.Apply(p)).
 func (a Affine) After(b Affine) Affine {
-	var c Affine
-	for r := range 3 {
-		for k := range 3 {
-			c.M[3*r+k] = float64(a.M[3*r]*b.M[k]) + float64(a.M[3*r+1]*b.M[3+k]) + float64(a.M[3*r+2]*b.M[6+k])
-		}
-	}
-	c.T = a.Apply(b.T)
-	return c
+	return Affine{M: Product(a.M, b.M), T: a.Apply(b.T)}
 }
 
-// Root returns the principal square root, the map that gives a when it is applied twice, by the iteration of Denman and Beavers (Appl. Math.
-// Comput. 1976). A map that turns by 180 degrees, or mirrors, has none: SingularTransform.
+// Root returns the principal square root, the map that gives a when it is applied twice, by the iteration of Denman and
+// Beavers (Appl. Math. Comput. 1976). A map that turns by 180 degrees, or mirrors, has none: SingularTransform.
 func (a Affine) Root() (Affine, error) {
 	const rounds = 30
 	mean := func(p, q Affine) (m Affine) {
@@ -87,7 +80,7 @@ func (a Affine) Det() float64 { return det3(a.M) }
 // Scales returns the lengths of the linear part's columns: how far a step of 1 along each axis leads.
 func (a Affine) Scales() (lengths [3]float64) {
 	for c := range lengths {
-		lengths[c] = math.Sqrt(float64(a.M[c]*a.M[c]) + float64(a.M[3+c]*a.M[3+c]) + float64(a.M[6+c]*a.M[6+c]))
+		lengths[c] = Norm([3]float64{a.M[c], a.M[3+c], a.M[6+c]})
 	}
 	return lengths
 }
@@ -113,9 +106,15 @@ func (a Affine) Inverse() (Affine, error) {
 	}
 	m := a.M
 	inv := Affine{M: [9]float64{
-		(float64(m[4]*m[8]) - float64(m[5]*m[7])) / d, (float64(m[2]*m[7]) - float64(m[1]*m[8])) / d, (float64(m[1]*m[5]) - float64(m[2]*m[4])) / d,
-		(float64(m[5]*m[6]) - float64(m[3]*m[8])) / d, (float64(m[0]*m[8]) - float64(m[2]*m[6])) / d, (float64(m[2]*m[3]) - float64(m[0]*m[5])) / d,
-		(float64(m[3]*m[7]) - float64(m[4]*m[6])) / d, (float64(m[1]*m[6]) - float64(m[0]*m[7])) / d, (float64(m[0]*m[4]) - float64(m[1]*m[3])) / d,
+		(float64(m[4]*m[8]) - float64(m[5]*m[7])) / d,
+		(float64(m[2]*m[7]) - float64(m[1]*m[8])) / d,
+		(float64(m[1]*m[5]) - float64(m[2]*m[4])) / d,
+		(float64(m[5]*m[6]) - float64(m[3]*m[8])) / d,
+		(float64(m[0]*m[8]) - float64(m[2]*m[6])) / d,
+		(float64(m[2]*m[3]) - float64(m[0]*m[5])) / d,
+		(float64(m[3]*m[7]) - float64(m[4]*m[6])) / d,
+		(float64(m[1]*m[6]) - float64(m[0]*m[7])) / d,
+		(float64(m[0]*m[4]) - float64(m[1]*m[3])) / d,
 	}}
 	t := inv.Apply(a.T)
 	inv.T = [3]float64{-t[0], -t[1], -t[2]}
@@ -123,7 +122,9 @@ func (a Affine) Inverse() (Affine, error) {
 }
 
 func det3(m [9]float64) float64 {
-	return float64(m[0]*(float64(m[4]*m[8])-float64(m[5]*m[7]))) - float64(m[1]*(float64(m[3]*m[8])-float64(m[5]*m[6]))) + float64(m[2]*(float64(m[3]*m[7])-float64(m[4]*m[6])))
+	return float64(m[0]*(float64(m[4]*m[8])-float64(m[5]*m[7]))) -
+		float64(m[1]*(float64(m[3]*m[8])-float64(m[5]*m[6]))) +
+		float64(m[2]*(float64(m[3]*m[7])-float64(m[4]*m[6])))
 }
 
 // NearestRotation returns the rotation nearest to m, by its polar decomposition. A reflection in m is left out.

@@ -2,8 +2,8 @@
 //
 // # Conventions
 //
-// Physical space is LPS in millimetres, as ITK's. Sizes, spacings and indices are in ITK's order (x, y, z); voxel data are
-// contiguous with x fastest, so the same buffer is a numpy array of shape (z, y, x).
+// Physical space is LPS in millimetres, as ITK's. Sizes, spacings and indices are in ITK's order (x, y, z); voxel data
+// are contiguous with x fastest, so the same buffer is a numpy array of shape (z, y, x).
 package volume
 
 import (
@@ -28,7 +28,8 @@ var Identity = [9]float64{1, 0, 0, 0, 1, 0, 0, 0, 1}
 // Voxels returns the number of voxels.
 func (g Geometry) Voxels() int { return g.Size[0] * g.Size[1] * g.Size[2] }
 
-// Flat reports whether g is a slice with its thickness along the last axis, which is how the stages read one. It stays in its plane.
+// Flat reports whether g is a slice with its thickness along the last axis, which is how the stages read one. It stays
+// in its plane.
 func (g Geometry) Flat() bool { return g.Size[2] == 1 }
 
 // Axes returns along how many axes, from the first, g extends: two for a slice, three for a volume.
@@ -61,7 +62,8 @@ func (g Geometry) Check(name string) error {
 	voxels := 1
 	for a, n := range g.Size {
 		if n <= 0 {
-			return fault.New(fault.EmptyVolume, "%s volume is empty: size %v has no voxels along axis %d; load an image with voxels", name, g.Size, a)
+			return fault.New(fault.EmptyVolume,
+				"%s volume is empty: size %v has no voxels along axis %d; load an image with voxels", name, g.Size, a)
 		}
 		if n > maxVoxels/voxels {
 			return fault.New(fault.InvalidArgument, "%s volume: size %v is beyond what this library handles", name, g.Size)
@@ -75,19 +77,27 @@ func (g Geometry) Check(name string) error {
 		}
 	}
 	if thin > 1 {
-		return fault.New(fault.ThinVolume, "%s volume has more than one voxel along one axis alone (size %v): give a volume, or a slice of one voxel's thickness", name, g.Size)
+		return fault.New(fault.ThinVolume,
+			"%s volume has more than one voxel along one axis alone (size %v): give a volume, or a slice of one "+
+				"voxel's thickness", name, g.Size)
 	}
 	for a := range 3 {
 		if s := g.Spacing[a]; !(s >= leastSpacing && s <= mostSpacing) {
-			return fault.New(fault.InvalidSpacing, "%s volume: spacing %v must be positive millimetres, from %g to %g; correct the image header", name, g.Spacing, leastSpacing, mostSpacing)
+			return fault.New(fault.InvalidSpacing,
+				"%s volume: spacing %v must be positive millimetres, from %g to %g; correct the image header",
+				name, g.Spacing, leastSpacing, mostSpacing)
 		}
 		if o := g.Origin[a]; !(math.Abs(o) <= farthest) {
-			return fault.New(fault.InvalidSpacing, "%s volume: origin %v must be millimetres, at most %g from 0; correct the image header", name, g.Origin, farthest)
+			return fault.New(fault.InvalidSpacing,
+				"%s volume: origin %v must be millimetres, at most %g from 0; correct the image header", name, g.Origin, farthest)
 		}
 	}
-	// Grids of isotropic voxels follow from a volume; a header with metres or micrometres in one place would make them enormous.
+	// Grids of isotropic voxels follow from a volume; a header with metres or micrometres in one place would make them
+	// enormous.
 	if s := g.Spacing; max(s[0], s[1], s[2]) > 1000*min(s[0], s[1], s[2]) {
-		return fault.New(fault.InvalidSpacing, "%s volume: the spacing %v mm differs between the axes by more than a factor of 1000; correct the image header", name, s)
+		return fault.New(fault.InvalidSpacing,
+			"%s volume: the spacing %v mm differs between the axes by more than a factor of 1000; correct the "+
+				"image header", name, s)
 	}
 	direction, singular := g.Direction, false
 	for c, length := range (Affine{M: direction}).Scales() {
@@ -96,19 +106,23 @@ func (g Geometry) Check(name string) error {
 			break
 		}
 		if !(math.Abs(length-1) <= unitLength) {
-			return fault.New(fault.InvalidDirection, "%s volume: column %d of the direction matrix %v has the length %.6g where a direction has 1; correct the image header (scales belong to the spacing)", name, c, g.Direction, length)
+			return fault.New(fault.InvalidDirection,
+				"%s volume: column %d of the direction matrix %v has the length %.6g where a direction has 1; correct "+
+					"the image header (scales belong to the spacing)", name, c, g.Direction, length)
 		}
 		for r := range 3 {
 			direction[3*r+c] /= length
 		}
 	}
 	if d := math.Abs(det3(direction)); singular || !(d >= leastAngles) {
-		return fault.New(fault.InvalidDirection, "%s volume: direction matrix %v is singular, or nearly; correct the image header", name, g.Direction)
+		return fault.New(fault.InvalidDirection,
+			"%s volume: direction matrix %v is singular, or nearly; correct the image header", name, g.Direction)
 	}
 	return nil
 }
 
-// What a header may hold: more than any image does, and no more than double precision carries through every product of them.
+// What a header may hold: more than any image does, and no more than double precision carries through every product of
+// them.
 const (
 	leastSpacing, mostSpacing = 1e-6, 1e6 // mm
 	farthest                  = 1e9       // of an origin from 0, mm
@@ -135,6 +149,14 @@ func (g Geometry) PhysicalToIndex() Affine {
 		panic("volume: PhysicalToIndex of an unchecked geometry")
 	}
 	return inv
+}
+
+// To returns the map from continuous index to that of another grid: exactly the identity for g itself.
+func (g Geometry) To(o Geometry) Affine {
+	if g == o {
+		return IdentityAffine()
+	}
+	return o.PhysicalToIndex().After(g.IndexToPhysical())
 }
 
 // Index returns the index (x, y, z) of the i-th voxel in memory.
@@ -187,8 +209,8 @@ func (g Geometry) Center() [3]float64 {
 	return g.IndexToPhysical().Apply(c)
 }
 
-// sameGrid is how far apart, voxels, the corners of two grids may lie that count as one: headers round to six digits, and
-// quaternions to fewer.
+// sameGrid is how far apart, voxels, the corners of two grids may lie that count as one: headers round to six digits,
+// and quaternions to fewer.
 const sameGrid = 0.01
 
 // SameGrid reports whether two grids coincide, to within a hundredth of a voxel at every corner.
@@ -196,7 +218,8 @@ func (g Geometry) SameGrid(o Geometry) bool {
 	return g.Size == o.Size && g.cornerDistance(o) <= sameGrid
 }
 
-// cornerDistance returns the greatest distance along an axis of g, voxels, between the corners of two grids of one size.
+// cornerDistance returns the greatest distance along an axis of g, voxels, between the corners of two grids of one
+// size.
 func (g Geometry) cornerDistance(o Geometry) (most float64) {
 	toIndex, toPhys := g.PhysicalToIndex(), o.IndexToPhysical()
 	for corner := range 8 {

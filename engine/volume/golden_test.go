@@ -3,22 +3,22 @@ package volume_test
 import (
 	"testing"
 
-	"github.com/morphseek/morphseek/engine/internal/golden"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
 type goldenData struct {
 	Resample []struct {
-		Image         golden.Image
+		Image         testkit.Image
 		Affine        volume.Affine
 		Interpolation string
 		Background    float32
-		Want          golden.Image
+		Want          testkit.Image
 	}
 	Spline []struct {
-		Image  golden.Image
+		Image  testkit.Image
 		Affine volume.Affine
-		Want   golden.Image
+		Want   testkit.Image
 	}
 	Orient []struct{ Grid, Want volume.Geometry }
 	Points []struct {
@@ -26,13 +26,13 @@ type goldenData struct {
 		Index, Point [3]float64
 	}
 	Percentiles []struct {
-		Values   golden.Floats
+		Values   testkit.Floats
 		Ps, Want []float64
 	}
 }
 
 func readGolden(t *testing.T) (d goldenData) {
-	golden.Read(t, "testdata/golden.json", &d)
+	testkit.Read(t, "testdata/golden.json", &d)
 	return d
 }
 
@@ -43,14 +43,14 @@ func TestResampleEqualsSimpleITK(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := c.Image.Volume().Resample(c.Want.Grid, c.Affine, interp, c.Background, 2)
-		golden.Close(t, c.Interpolation, got.Data, c.Want.Data, 3e-5)
+		testkit.Close(t, c.Interpolation, got.Data, c.Want.Data, 3e-5)
 	}
 }
 
 func TestResampleSplineEqualsSimpleITK(t *testing.T) {
 	for _, c := range readGolden(t).Spline {
 		got := c.Image.Volume().ResampleSpline(c.Want.Grid, c.Affine, 2)
-		golden.Close(t, "spline", got.Data, c.Want.Data, 3e-4)
+		testkit.Close(t, "spline", got.Data, c.Want.Data, 3e-4)
 	}
 }
 
@@ -60,9 +60,9 @@ func TestCanonicalEqualsDICOMOrient(t *testing.T) {
 		if got.Size != c.Want.Size {
 			t.Errorf("size %v, want %v", got.Size, c.Want.Size)
 		}
-		golden.Close(t, "spacing", got.Spacing[:], c.Want.Spacing[:], 1e-12)
-		golden.Close(t, "origin", got.Origin[:], c.Want.Origin[:], 1e-9)
-		golden.Close(t, "direction", got.Direction[:], c.Want.Direction[:], 1e-9)
+		testkit.Close(t, "spacing", got.Spacing[:], c.Want.Spacing[:], 1e-12)
+		testkit.Close(t, "origin", got.Origin[:], c.Want.Origin[:], 1e-9)
+		testkit.Close(t, "direction", got.Direction[:], c.Want.Direction[:], 1e-9)
 
 		// perm and flip must say the same as the geometry: walk one voxel of each grid to its point.
 		var index, source [3]float64
@@ -74,16 +74,16 @@ func TestCanonicalEqualsDICOMOrient(t *testing.T) {
 			}
 		}
 		p, q := got.IndexToPhysical().Apply(index), c.Grid.IndexToPhysical().Apply(source)
-		golden.Close(t, "voxel", p[:], q[:], 1e-9)
+		testkit.Close(t, "voxel", p[:], q[:], 1e-9)
 	}
 }
 
 func TestIndexToPhysicalEqualsSimpleITK(t *testing.T) {
 	for _, c := range readGolden(t).Points {
 		p := c.Grid.IndexToPhysical().Apply(c.Index)
-		golden.Close(t, "point", p[:], c.Point[:], 1e-9)
+		testkit.Close(t, "point", p[:], c.Point[:], 1e-9)
 		x := c.Grid.PhysicalToIndex().Apply(c.Point)
-		golden.Close(t, "index", x[:], c.Index[:], 1e-9)
+		testkit.Close(t, "index", x[:], c.Index[:], 1e-9)
 	}
 }
 

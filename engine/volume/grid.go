@@ -2,8 +2,8 @@ package volume
 
 import "math"
 
-// Canonical returns the same grid of points with its axes permuted and flipped so that they run as nearly as can be along
-// L, P and S (SimpleITK's DICOMOrient "LPS"): axis a of the result is axis perm[a] of g, reversed where flip[a].
+// Canonical returns the same grid of points with its axes permuted and flipped so that they run as nearly as can be
+// along L, P and S (SimpleITK's DICOMOrient "LPS"): axis a of the result is axis perm[a] of g, reversed where flip[a].
 func (g Geometry) Canonical() (canonical Geometry, perm [3]int, flip [3]bool) {
 	perm = [3]int{-1, -1, -1}
 	var taken [3]bool
@@ -36,15 +36,16 @@ func (g Geometry) Canonical() (canonical Geometry, perm [3]int, flip [3]bool) {
 	return canonical, perm, flip
 }
 
-// Canonical returns the volume with its voxels in the order of Geometry.Canonical: two volumes that differ in nothing but how their axes
-// are stored become one and the same, to the last bit. It is v's own data where that is in order already; nil (no mask) stays nil.
+// Canonical returns the volume with its voxels in the order of Geometry.Canonical: two volumes that differ in nothing
+// but how their axes are stored become one and the same, to the last bit. It is v's own data where that is in order
+// already; nil (no mask) stays nil.
 func (v *Volume) Canonical() *Volume {
 	if v == nil {
 		return nil
 	}
 	g, perm, flip := v.Geometry.Canonical()
-	for a := range 3 {
-		g.Origin[a] = math.RoundToEven(g.Origin[a]*originUnits) / originUnits
+	for a, spacing := range g.Spacing {
+		g.Origin[a] = math.RoundToEven(g.Origin[a]/spacing*originSteps) / originSteps * spacing
 	}
 	if perm == [3]int{0, 1, 2} && flip == [3]bool{} {
 		return &Volume{g, v.Data}
@@ -70,13 +71,13 @@ func (v *Volume) Canonical() *Volume {
 	return out
 }
 
-// originUnits are the steps of a canonical volume's origin a mm, about a nanometre: the corner that another order of the axes begins at
+// originSteps are the steps of a canonical volume's origin a voxel: the corner that another order of the axes begins at
 // comes out of rounded sums.
-const originUnits = 1 << 20
+const originSteps = 1 << 20
 
-// NetworkGrid returns a grid for a network: along the canonical axes of g, with the same centre and the given spacing in mm
-// (0 keeps that of g's axis), large enough to hold g and at least minSize (x, y, z), every size a multiple of multiple. A
-// spacing far too fine for g's extent gives a grid that Check refuses.
+// NetworkGrid returns a grid for a network: along the canonical axes of g, with the same centre and the given spacing
+// in mm (0 keeps that of g's axis), large enough to hold g and at least minSize (x, y, z), every size a multiple of
+// multiple. A spacing far too fine for g's extent gives a grid that Check refuses.
 func (g Geometry) NetworkGrid(spacing [3]float64, minSize [3]int, multiple int) Geometry {
 	multiple = max(multiple, 1)
 	n, _, _ := g.Canonical()

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// largest is the greatest magnitude that counts as an intensity. Programs mark missing voxels by the greatest float32 there is,
-// of which no differences can be formed.
+// largest is the greatest magnitude that counts as an intensity. Programs mark missing voxels by the greatest float32
+// there is, of which no differences can be formed.
 const largest = 1e37
 
 // IsFinite reports whether x is an intensity: neither NaN nor an infinity, nor near to one.
@@ -44,21 +44,29 @@ func (v *Volume) Finite(replacement float32) *Volume {
 	return &Volume{Geometry: v.Geometry, Data: data}
 }
 
+// Filled returns the volume with its least finite voxel in place of those that are NaN or infinite; v itself where
+// there are none.
+func (v *Volume) Filled() *Volume {
+	lo, _ := v.MinMax()
+	return v.Finite(lo)
+}
+
 const (
-	// far is how far beyond the 0.5th and the 99.5th percentile intensities still tell of what was imaged, in distances between these
-	// two. Farther out lie failed fits of parameter maps and dead pixels (RATIONALE.md, Voxels that tell nothing).
+	// far is how far beyond the 0.5th and the 99.5th percentile intensities still tell of what was imaged, in distances
+	// between these two. Farther out lie failed fits of parameter maps and dead pixels (RATIONALE.md, Voxels that tell
+	// nothing).
 	far = 3
 
-	// CT scanners fill what they did not reconstruct with a value below that of any tissue: -2000, -3024, -32768. Air is -1000 HU, and its
-	// noise is cut off at -1024.
+	// CT scanners fill what they did not reconstruct with a value below that of any tissue: -2000, -3024, -32768. Air is
+	// -1000 HU, and its noise is cut off at -1024.
 	noTissue, air = -1100, -1024
 	padding       = 1e-3 // share of the voxels that have that value exactly
 )
 
-// Plausible returns the volume without the voxels that tell nothing of what was imaged: v itself where there are none, else a copy in
-// which those far beyond the others have the value of the percentile on their side, and a CT scanner's padding that of air. Voxels
-// that are not finite stay. Measures that compare images by squares, or in bins from the least value to the greatest, see little else
-// where there are such voxels.
+// Plausible returns the volume without the voxels that tell nothing of what was imaged: v itself where there are none,
+// else a copy in which those far beyond the others have the value of the percentile on their side, and a CT scanner's
+// padding that of air. Voxels that are not finite stay. Measures that compare images by squares, or in bins from the
+// least value to the greatest, see little else where there are such voxels.
 func (v *Volume) Plausible() *Volume {
 	p := v.Percentiles(0.5, 99.5)
 	low, high := float32(p[0]), float32(p[1])
@@ -86,8 +94,8 @@ func (v *Volume) Plausible() *Volume {
 	return &Volume{Geometry: v.Geometry, Data: data}
 }
 
-// Hounsfield reports whether v is a body in Hounsfield units: air near -1000, soft tissue near 0, next to nothing beyond what the
-// scale reaches. It goes by some hundred thousand voxels; a scanner's padding does not count.
+// Hounsfield reports whether v is a body in Hounsfield units: air near -1000, soft tissue near 0, next to nothing
+// beyond what the scale reaches. It goes by some hundred thousand voxels; a scanner's padding does not count.
 func (v *Volume) Hounsfield() bool {
 	const (
 		sample                     = 1 << 17
@@ -128,9 +136,9 @@ func (v *Volume) share(x float32) float64 {
 // Percentiles returns the ps-th percentiles (0..100) of the finite voxels.
 func (v *Volume) Percentiles(ps ...float64) []float64 { return Percentiles(v.Data, ps...) }
 
-// Percentiles returns the ps-th percentiles (0..100) of the finite values, exactly as numpy.percentile does with its linear
-// rule; NaN where no value is finite. Two counting passes over 16-bit digits of the values' bits select the order
-// statistics, so the cost is linear in the number of values.
+// Percentiles returns the ps-th percentiles (0..100) of the finite values, exactly as numpy.percentile does with its
+// linear rule; NaN where no value is finite. Two counting passes over 16-bit digits of the values' bits select the
+// order statistics, so the cost is linear in the number of values.
 func Percentiles(values []float32, ps ...float64) []float64 {
 	const digits = 1 << 16
 	high := make([]int, digits)

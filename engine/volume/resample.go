@@ -1,6 +1,8 @@
 package volume
 
 import (
+	"math"
+
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 )
@@ -33,15 +35,15 @@ func (i Interpolation) String() string {
 	return "linear"
 }
 
-// Resample reads v at a.Apply(p) for the centre p of every voxel of g, in LPS mm, and returns the values on g. Points outside
-// v get background. The result equals that of itk::ResampleImageFilter.
+// Resample reads v at a.Apply(p) for the centre p of every voxel of g, in LPS mm, and returns the values on g. Points
+// outside v get background. The result equals that of itk::ResampleImageFilter.
 func (v *Volume) Resample(g Geometry, a Affine, interp Interpolation, background float32, threads int) *Volume {
 	return v.resample(g, a, threads, v.Sampler(interp, background).Row)
 }
 
-// ResampleClosed is Resample, linear, with both faces of v belonging to it along each axis: ITK's rule has points half a voxel before the
-// first centre inside and those half a voxel after the last one outside, which a grid of another parity meets in a whole slice.
-// It is how the training reads its volumes.
+// ResampleClosed is Resample, linear, with both faces of v belonging to it along each axis: ITK's rule has points half
+// a voxel before the first centre inside and those half a voxel after the last one outside, which a grid of another
+// parity meets in a whole slice. It is how the training reads its volumes.
 func (v *Volume) ResampleClosed(g Geometry, a Affine, background float32, threads int) *Volume {
 	const tolerance = 1e-4 // voxels; positions are rounded
 	s := v.Sampler(Linear, background)
@@ -85,7 +87,8 @@ func (v *Volume) resample(g Geometry, a Affine, threads int, read func(dst []flo
 			p := m.Apply([3]float64{0, float64(r % ny), float64(r / ny)})
 			for i := range nx {
 				t := float64(i)
-				x[i], y[i], z[i] = p[0]+float64(m.M[0]*t), p[1]+float64(m.M[3]*t), p[2]+float64(m.M[6]*t)
+				x[i], y[i] = snapped(p[0]+float64(m.M[0]*t)), snapped(p[1]+float64(m.M[3]*t))
+				z[i] = snapped(p[2] + float64(m.M[6]*t))
 			}
 			read(out.Data[r*nx:(r+1)*nx], x, y, z)
 		}
@@ -93,8 +96,8 @@ func (v *Volume) resample(g Geometry, a Affine, threads int, read func(dst []flo
 	return out
 }
 
-// Sampler reads a volume at continuous indices of its own grid, by ITK's rule: inside is [-0.5, n-0.5) along each axis, the
-// outer half voxel repeats the border, and the rest (NaN too) is background. It is safe for concurrent use.
+// Sampler reads a volume at continuous indices of its own grid, by ITK's rule: inside is [-0.5, n-0.5) along each axis,
+// the outer half voxel repeats the border, and the rest (NaN too) is background. It is safe for concurrent use.
 type Sampler struct {
 	v          *Volume
 	interp     Interpolation
@@ -104,6 +107,18 @@ type Sampler struct {
 // Sampler returns a reader of v.
 func (v *Volume) Sampler(interp Interpolation, background float32) Sampler {
 	return Sampler{v, interp, background}
+}
+
+// rounded is by how many voxels rounding errors may put a position off. Many grids lie whole or half voxels apart.
+const rounded = 1e-9
+
+// snapped returns the index of the voxel whose centre a continuous index misses by rounding errors, and others as they
+// are: to interpolate there would round the value once more.
+func snapped(c float64) float64 {
+	if whole := math.RoundToEven(c); math.Abs(c-whole) < rounded {
+		return whole
+	}
+	return c
 }
 
 // Row writes to dst[i] the sample at (x[i], y[i], z[i]). The three must be as long as dst.
@@ -118,10 +133,11 @@ func (s Sampler) Row(dst []float32, x, y, z []float64) {
 func (s Sampler) linear(dst []float32, xs, ys, zs []float64) {
 	data, nx, nxy := s.v.Data, s.v.Size[0], s.v.Size[0]*s.v.Size[1]
 	lastX, lastY, lastZ := float64(s.v.Size[0]-1), float64(s.v.Size[1]-1), float64(s.v.Size[2]-1)
+	const low, high = -0.5 - rounded, 0.5 - rounded
 	xs, ys, zs = xs[:len(dst)], ys[:len(dst)], zs[:len(dst)]
 	for i := range dst {
 		x, y, z := xs[i], ys[i], zs[i]
-		if !(x >= -0.5 && x < lastX+0.5 && y >= -0.5 && y < lastY+0.5 && z >= -0.5 && z < lastZ+0.5) {
+		if !(x >= low && x < lastX+high && y >= low && y < lastY+high && z >= low && z < lastZ+high) {
 			dst[i] = s.background
 			continue
 		}
@@ -156,7 +172,7 @@ func (s Sampler) nearest(dst []float32, xs, ys, zs []float64) {
 	endX, endY, endZ := float64(s.v.Size[0]), float64(s.v.Size[1]), float64(s.v.Size[2])
 	xs, ys, zs = xs[:len(dst)], ys[:len(dst)], zs[:len(dst)]
 	for i := range dst {
-		x, y, z := xs[i]+0.5, ys[i]+0.5, zs[i]+0.5
+		x, y, z := xs[i]+(0.5+rounded), ys[i]+(0.5+rounded), zs[i]+(0.5+rounded)
 		if !(x >= 0 && x < endX && y >= 0 && y < endY && z >= 0 && z < endZ) {
 			dst[i] = s.background
 			continue
@@ -165,8 +181,9 @@ func (s Sampler) nearest(dst []float32, xs, ys, zs []float64) {
 	}
 }
 
-// Cell returns the voxel at or below the coordinate c along an axis whose last index is last, and how far beyond it c lies
-// in units of a voxel: c is clamped to the axis, so 0 <= i+f <= last, and f > 0 only where voxel i+1 exists. NaN gives 0.
+// Cell returns the voxel at or below the coordinate c along an axis whose last index is last, and how far beyond it c
+// lies in units of a voxel: c is clamped to the axis, so 0 <= i+f <= last, and f > 0 only where voxel i+1 exists. NaN
+// gives 0.
 func Cell(c, last float64) (i int, f float32) {
 	if !(c > 0) {
 		return 0, 0

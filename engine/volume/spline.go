@@ -6,9 +6,10 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 )
 
-// ResampleSpline reads v at a.Apply(p) for the centre p of every voxel of g, in LPS mm, by the cubic B-spline that runs through v's voxels
-// (Unser, IEEE Signal Process. Mag. 1999), mirrored at its ends; points outside v get the value at the nearest point of its border. Between
-// voxels it keeps more of the edges than linear interpolation, and it may go beyond the range of v's values by a little.
+// ResampleSpline reads v at a.Apply(p) for the centre p of every voxel of g, in LPS mm, by the cubic B-spline that runs
+// through v's voxels (Unser, IEEE Signal Process. Mag. 1999), mirrored at its ends; points outside v get the value at
+// the nearest point of its border. Between voxels it keeps more of the edges than linear interpolation, and it may go
+// beyond the range of v's values by a little.
 func (v *Volume) ResampleSpline(g Geometry, a Affine, threads int) *Volume {
 	c := v.splineCoefficients(threads)
 	return v.resample(g, a, threads, func(dst []float32, xs, ys, zs []float64) {
@@ -18,7 +19,9 @@ func (v *Volume) ResampleSpline(g Geometry, a Affine, threads int) *Volume {
 			for k, wz := range z.weight {
 				for j, wy := range y.weight {
 					row, w := c[(z.from[k]*v.Size[1]+y.from[j])*v.Size[0]:][:v.Size[0]], wz*wy
-					sum += float32(w * (float32(x.weight[0]*row[x.from[0]]) + float32(x.weight[1]*row[x.from[1]]) + float32(x.weight[2]*row[x.from[2]]) + float32(x.weight[3]*row[x.from[3]])))
+					along := float32(x.weight[0]*row[x.from[0]]) + float32(x.weight[1]*row[x.from[1]]) +
+						float32(x.weight[2]*row[x.from[2]]) + float32(x.weight[3]*row[x.from[3]])
+					sum += float32(w * along)
 				}
 			}
 			dst[i] = sum
@@ -73,15 +76,16 @@ func (v *Volume) splineCoefficients(threads int) []float32 {
 	return c
 }
 
-// throughValues replaces a line's values by the coefficients of the cubic B-spline through them, mirrored at both ends: a recursion forth
-// and one back.
+// throughValues replaces a line's values by the coefficients of the cubic B-spline through them, mirrored at both ends:
+// a recursion forth and one back.
 func throughValues(c []float64) {
 	const pole, horizon = -0.26794919243112270647, 32 // sqrt(3) - 2, of which the 32nd power is nothing
 	n := len(c)
 	if n == 1 {
 		return
 	}
-	// The forth recursion begins with the sum over the line and its mirror images, of which there are several on a short one.
+	// The forth recursion begins with the sum over the line and its mirror images, of which there are several on a short
+	// one.
 	power, first := 1.0, 0.0
 	for k := range horizon {
 		m := k % (2*n - 2)

@@ -6,7 +6,8 @@ import (
 	"github.com/morphseek/morphseek/engine/fault"
 )
 
-// Volume is a scalar image. It does not own Data: a front end may pass its caller's buffer, which the engine only reads.
+// Volume is a scalar image. It does not own Data: a front end may pass its caller's buffer, which the engine only
+// reads.
 type Volume struct {
 	Geometry
 	Data []float32 // len == Voxels(), x fastest
@@ -23,13 +24,18 @@ func (v *Volume) Check(name string) error {
 	}
 	lo, hi := v.MinMax()
 	if lo > hi {
-		return fault.New(fault.NonFiniteVolume, "%s volume holds nothing but NaN or infinite voxels; check how it was made", name)
+		return fault.New(fault.NonFiniteVolume,
+			"%s volume holds nothing but NaN or infinite voxels; check how it was made", name)
 	}
 	if lo == hi {
-		return fault.New(fault.ConstantVolume, "%s volume is constant (every voxel is %g in single precision): there is nothing to align; check the file", name, lo)
+		return fault.New(fault.ConstantVolume,
+			"%s volume is constant (every voxel is %g in single precision): there is nothing to align; check the "+
+				"file", name, lo)
 	}
 	if hi-lo < leastRange {
-		return fault.New(fault.ConstantVolume, "%s volume is as good as constant (from %g to %g): there is nothing to align in single precision; check the file, or multiply it", name, lo, hi)
+		return fault.New(fault.ConstantVolume,
+			"%s volume is as good as constant (from %g to %g): there is nothing to align in single precision; "+
+				"check the file, or multiply it", name, lo, hi)
 	}
 	return nil
 }
@@ -46,13 +52,14 @@ func (v *Volume) CheckShape(name string) error {
 		return err
 	}
 	if len(v.Data) != v.Voxels() {
-		return fault.New(fault.EmptyVolume, "%s volume has %d voxels where its size %v needs %d", name, len(v.Data), v.Size, v.Voxels())
+		return fault.New(fault.EmptyVolume,
+			"%s volume has %d voxels where its size %v needs %d", name, len(v.Data), v.Size, v.Voxels())
 	}
 	return nil
 }
 
-// CheckMask reports the first fault of mask, finite and not zero where it selects, as a mask of v: shape, then grid, then whether it
-// selects anything. name says which input v is; v must have passed CheckShape.
+// CheckMask reports the first fault of mask, finite and not zero where it selects, as a mask of v: shape, then grid,
+// then whether it selects anything. name says which input v is; v must have passed CheckShape.
 func (v *Volume) CheckMask(name string, mask *Volume) error {
 	if err := mask.CheckShape(name + " mask"); err != nil {
 		return err
@@ -65,7 +72,8 @@ func (v *Volume) CheckMask(name string, mask *Volume) error {
 			return nil
 		}
 	}
-	return fault.New(fault.EmptyMask, "%s mask selects nothing: every voxel is 0 or no number; correct it or leave it out", name)
+	return fault.New(fault.EmptyMask,
+		"%s mask selects nothing: every voxel is 0 or no number; correct it or leave it out", name)
 }
 
 // CheckGrid reports a map that does not lie on v's grid; name says which input v is, and what that the map is.
@@ -75,7 +83,9 @@ func (v *Volume) CheckGrid(name, what string, mask *Volume) error {
 		if mask.Size == v.Size {
 			how = fmt.Sprintf("lies up to %.3g voxels away: origin, spacing or direction differ", v.cornerDistance(mask.Geometry))
 		}
-		return fault.New(fault.GridMismatch, "%s is not on the grid of the %s volume (it %s); resample it onto that grid, with nearest neighbours", what, name, how)
+		return fault.New(fault.GridMismatch,
+			"%s is not on the grid of the %s volume (it %s); resample it onto that grid, with nearest neighbours",
+			what, name, how)
 	}
 	return nil
 }

@@ -1,14 +1,14 @@
 package volume_test
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
-	"github.com/morphseek/morphseek/engine/internal/golden"
-	"github.com/morphseek/morphseek/engine/internal/testpair"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -65,15 +65,17 @@ func TestCheckNamesTheFault(t *testing.T) {
 			}
 		}, fault.NonFiniteVolume},
 	} {
-		v := good()
-		c.spoil(v)
-		err := v.Check("fixed")
-		if fault.CodeOf(err) != c.want {
-			t.Errorf("%s: %v, want code %v", c.name, err, c.want)
-		}
-		if err != nil && !strings.Contains(err.Error(), "fixed") {
-			t.Errorf("%s: message %q does not name the input", c.name, err)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			v := good()
+			c.spoil(v)
+			err := v.Check("fixed")
+			if fault.CodeOf(err) != c.want {
+				t.Errorf("%v, want code %v", err, c.want)
+			}
+			if err != nil && !strings.Contains(err.Error(), "fixed") {
+				t.Errorf("message %q does not name the input", err)
+			}
+		})
 	}
 	var missing *volume.Volume
 	if err := missing.Check("moving"); fault.CodeOf(err) != fault.EmptyVolume {
@@ -90,7 +92,7 @@ func TestFiniteAndMinMax(t *testing.T) {
 	if lo, hi := dirty.MinMax(); lo != -2 || hi != 3 {
 		t.Errorf("MinMax %v %v, want -2 3", lo, hi)
 	}
-	golden.Close(t, "Finite", dirty.Finite(9).Data, []float32{9, 3, 9, -2, 9}, 0)
+	testkit.Close(t, "Finite", dirty.Finite(9).Data, []float32{9, 3, 9, -2, 9}, 0)
 	if dirty.Data[4] != -inf {
 		t.Error("Finite wrote to its input")
 	}
@@ -128,18 +130,20 @@ func TestNetworkGrid(t *testing.T) {
 		{"a rounding error is not a voxel", [3]int{3, 3, 3}, [3]float64{0.1, 0.1, 0.1}, [3]float64{0.1, 0.3, 0.1}, [3]int{}, 1, [3]int{3, 1, 3}},
 		{"least size", [3]int{10, 10, 10}, [3]float64{1, 1, 1}, [3]float64{}, [3]int{16, 8, 17}, 8, [3]int{16, 16, 24}},
 	} {
-		g := volume.Geometry{Size: c.size, Spacing: c.own, Origin: [3]float64{5, -7, 9}, Direction: volume.Identity}
-		n := g.NetworkGrid(c.spacing, c.minSize, c.multiple)
-		if n.Size != c.want {
-			t.Errorf("%s: size %v, want %v", c.name, n.Size, c.want)
-		}
-		got, want := n.Center(), g.Center()
-		golden.Close(t, c.name+" centre", got[:], want[:], 1e-9)
-		for a := range 3 {
-			if s := c.spacing[a]; s > 0 && n.Spacing[a] != s || s == 0 && n.Spacing[a] != c.own[a] {
-				t.Errorf("%s: spacing %v", c.name, n.Spacing)
+		t.Run(c.name, func(t *testing.T) {
+			g := volume.Geometry{Size: c.size, Spacing: c.own, Origin: [3]float64{5, -7, 9}, Direction: volume.Identity}
+			n := g.NetworkGrid(c.spacing, c.minSize, c.multiple)
+			if n.Size != c.want {
+				t.Errorf("size %v, want %v", n.Size, c.want)
 			}
-		}
+			got, want := n.Center(), g.Center()
+			testkit.Close(t, c.name+" centre", got[:], want[:], 1e-9)
+			for a := range 3 {
+				if s := c.spacing[a]; s > 0 && n.Spacing[a] != s || s == 0 && n.Spacing[a] != c.own[a] {
+					t.Errorf("spacing %v", n.Spacing)
+				}
+			}
+		})
 	}
 
 	huge := cube(500, 1e6).NetworkGrid([3]float64{1e-3, 1e-3, 1e-3}, [3]int{}, 16)
@@ -159,22 +163,24 @@ func TestNetworkGrid(t *testing.T) {
 func TestCanonicalIsOneWhateverTheOrder(t *testing.T) {
 	c, s := math.Cos(0.3), math.Sin(0.3)
 	for _, direction := range [][9]float64{volume.Identity, {c, -s, 0, s, c, 0, 0, 0, 1}} {
-		v := volume.Zeros(volume.Geometry{Size: [3]int{5, 4, 3}, Spacing: [3]float64{0.7, 1.1, 2.3}, Origin: [3]float64{-81.3, 40.1, 1e3 / 3}, Direction: direction})
-		for i := range v.Data {
-			v.Data[i] = float32(i)
-		}
-		want := v.Canonical()
-		if !slices.Equal(want.Data, v.Data) || !want.SameGrid(v.Geometry) {
-			t.Fatalf("a canonical volume became %v", want)
-		}
-		for _, perm := range [][3]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
-			for bits := range 8 {
-				flip := [3]bool{bits&1 != 0, bits&2 != 0, bits&4 != 0}
-				if got := testpair.Reordered(v, perm, flip).Canonical(); got.Geometry != want.Geometry || !slices.Equal(got.Data, want.Data) {
-					t.Errorf("axes %v, reversed %v: %v %v, want %v %v", perm, flip, got.Geometry, got.Data, want.Geometry, want.Data)
+		t.Run(fmt.Sprint(direction), func(t *testing.T) {
+			v := volume.Zeros(volume.Geometry{Size: [3]int{5, 4, 3}, Spacing: [3]float64{0.7, 1.1, 2.3}, Origin: [3]float64{-81.3, 40.1, 1e3 / 3}, Direction: direction})
+			for i := range v.Data {
+				v.Data[i] = float32(i)
+			}
+			want := v.Canonical()
+			if !slices.Equal(want.Data, v.Data) || !want.SameGrid(v.Geometry) {
+				t.Fatalf("a canonical volume became %v", want)
+			}
+			for _, perm := range [][3]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
+				for bits := range 8 {
+					flip := [3]bool{bits&1 != 0, bits&2 != 0, bits&4 != 0}
+					if got := testkit.Reordered(v, perm, flip).Canonical(); got.Geometry != want.Geometry || !slices.Equal(got.Data, want.Data) {
+						t.Errorf("axes %v, reversed %v: %v %v, want %v %v", perm, flip, got.Geometry, got.Data, want.Geometry, want.Data)
+					}
 				}
 			}
-		}
+		})
 	}
 }
 
@@ -199,17 +205,20 @@ func TestHounsfield(t *testing.T) {
 		"wide values":        {func(x float32) float32 { return x + max(0, x-600)*100 }, false},
 		"nothing":            {func(float32) float32 { return float32(math.NaN()) }, false},
 	} {
-		v := volume.Zeros(volume.Geometry{Size: [3]int{len(torso), 20, 20}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
-		for i := range v.Data {
-			v.Data[i] = c.of(torso[i%len(torso)])
-		}
-		if got := v.Hounsfield(); got != c.want {
-			t.Errorf("%s: %v", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			v := volume.Zeros(volume.Geometry{Size: [3]int{len(torso), 20, 20}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+			for i := range v.Data {
+				v.Data[i] = c.of(torso[i%len(torso)])
+			}
+			if got := v.Hounsfield(); got != c.want {
+				t.Error(got)
+			}
+		})
 	}
 }
 
-// What is far beyond the other voxels, and a CT scanner's padding, tell nothing; bright vessels and a black background do.
+// What is far beyond the other voxels, and a CT scanner's padding, tell nothing; bright vessels and a black background
+// do.
 func TestPlausible(t *testing.T) {
 	const n = 20000
 	for name, c := range map[string]struct {
@@ -252,22 +261,24 @@ func TestPlausible(t *testing.T) {
 		}, -1000, 939},
 		"not a number": {func(d []float32) { d[0] = float32(math.NaN()) }, -1000, 1000},
 	} {
-		v := &volume.Volume{Data: make([]float32, n+1)}
-		for i := range v.Data {
-			v.Data[i] = float32(-1000 + 2000*(i*7919%(n+1))/n)
-		}
-		c.change(v.Data)
-		got := v.Plausible()
-		lo, hi := got.MinMax()
-		if math.Abs(float64(lo)-c.lo) > 15 || math.Abs(float64(hi)-c.hi) > 15 {
-			t.Errorf("%s: %g to %g, want %g to %g", name, lo, hi, c.lo, c.hi)
-		}
-		if least, most := v.MinMax(); (got == v) != (lo == least && hi == most) {
-			t.Errorf("%s: copied for nothing, or not at all", name)
-		}
-		if name == "not a number" && got.Data[0] == got.Data[0] {
-			t.Error("NaN was replaced")
-		}
+		t.Run(name, func(t *testing.T) {
+			v := &volume.Volume{Data: make([]float32, n+1)}
+			for i := range v.Data {
+				v.Data[i] = float32(-1000 + 2000*(i*7919%(n+1))/n)
+			}
+			c.change(v.Data)
+			got := v.Plausible()
+			lo, hi := got.MinMax()
+			if math.Abs(float64(lo)-c.lo) > 15 || math.Abs(float64(hi)-c.hi) > 15 {
+				t.Errorf("%g to %g, want %g to %g", lo, hi, c.lo, c.hi)
+			}
+			if least, most := v.MinMax(); (got == v) != (lo == least && hi == most) {
+				t.Error("copied for nothing, or not at all")
+			}
+			if name == "not a number" && got.Data[0] == got.Data[0] {
+				t.Error("NaN was replaced")
+			}
+		})
 	}
 }
 
@@ -282,9 +293,11 @@ func TestSameGrid(t *testing.T) {
 		o    volume.Geometry
 		want bool
 	}{{"itself", g, true}, {"rounding", near, true}, {"shifted", far, false}, {"size", size, false}} {
-		if g.SameGrid(c.o) != c.want {
-			t.Errorf("%s: SameGrid is %v", c.name, !c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			if g.SameGrid(c.o) != c.want {
+				t.Errorf("SameGrid is %v", !c.want)
+			}
+		})
 	}
 }
 
@@ -305,9 +318,11 @@ func TestResampleAtTheFaces(t *testing.T) {
 		"closed":     {v.ResampleClosed(g, volume.IdentityAffine(), -9, 1), []float32{-9, 1, 1.5, 2.5, 3.5, 4.5, 5, -9}},
 		"repeated":   {v.ResampleRepeated(g, volume.IdentityAffine(), 1), []float32{1, 1, 1.5, 2.5, 3.5, 4.5, 5, 5}},
 	} {
-		if !slices.Equal(c.got.Data, c.want) {
-			t.Errorf("%s: %v, want %v", name, c.got.Data, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if !slices.Equal(c.got.Data, c.want) {
+				t.Errorf("%v, want %v", c.got.Data, c.want)
+			}
+		})
 	}
 }
 
@@ -315,12 +330,12 @@ func TestResampleAtTheFaces(t *testing.T) {
 func TestResampleSplineAtTheFaces(t *testing.T) {
 	v := volume.Zeros(volume.Geometry{Size: [3]int{4, 1, 2}, Spacing: [3]float64{2, 3, 5}, Origin: [3]float64{7, 8, 9}, Direction: volume.Identity})
 	copy(v.Data, []float32{3, -1, 4, 1, 5, 9, -2, 6})
-	golden.Close(t, "its own grid", v.ResampleSpline(v.Geometry, volume.IdentityAffine(), 1).Data, v.Data, 1e-5)
+	testkit.Close(t, "its own grid", v.ResampleSpline(v.Geometry, volume.IdentityAffine(), 1).Data, v.Data, 1e-5)
 	wide := v.Geometry
 	wide.Size, wide.Origin = [3]int{6, 3, 2}, [3]float64{5, 5, 9}
 	row := func(x ...float32) []float32 { return slices.Concat(x, x, x) }
 	want := slices.Concat(row(3, 3, -1, 4, 1, 1), row(5, 5, 9, -2, 6, 6))
-	golden.Close(t, "a voxel beyond", v.ResampleSpline(wide, volume.IdentityAffine(), 1).Data, want, 1e-5)
+	testkit.Close(t, "a voxel beyond", v.ResampleSpline(wide, volume.IdentityAffine(), 1).Data, want, 1e-5)
 }
 
 func TestAffineInverse(t *testing.T) {
@@ -331,7 +346,7 @@ func TestAffineInverse(t *testing.T) {
 	}
 	p := [3]float64{7, -8, 9}
 	got := inv.After(a).Apply(p)
-	golden.Close(t, "there and back", got[:], p[:], 1e-12)
+	testkit.Close(t, "there and back", got[:], p[:], 1e-12)
 	small := volume.Affine{M: [9]float64{1e-6, 0, 0, 0, 0, -2e-6, 0, 1e-6, 0}}
 	if inv, err := small.Inverse(); err != nil || math.Abs(inv.M[7]+0.5e6) > 1e-6 {
 		t.Errorf("a matrix of small numbers: %v, %v", inv, err)
@@ -358,9 +373,11 @@ func TestTurn(t *testing.T) {
 		"a quarter":         {[9]float64{1, 0, 0, 0, 0, -1, 0, 1, 0}, 90},
 		"a half":            {[9]float64{-1, 0, 0, 0, -1, 0, 0, 0, 1}, 180},
 	} {
-		if got := (volume.Affine{M: c.m}).Turn(); math.Abs(got-c.want) > 1e-6 {
-			t.Errorf("%s: %g degrees, want %g", name, got, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := (volume.Affine{M: c.m}).Turn(); math.Abs(got-c.want) > 1e-6 {
+				t.Errorf("%g degrees, want %g", got, c.want)
+			}
+		})
 	}
 }
 
@@ -372,7 +389,7 @@ func TestResampleThreadsAgree(t *testing.T) {
 	a := volume.Affine{M: [9]float64{1, 0.1, 0, -0.1, 1, 0.2, 0, 0, 0.9}, T: [3]float64{1.3, 2.7, -0.4}}
 	one := v.Resample(cube(50, 0.8), a, volume.Linear, -1, 1)
 	many := v.Resample(cube(50, 0.8), a, volume.Linear, -1, 7)
-	golden.Close(t, "threads", many.Data, one.Data, 0)
+	testkit.Close(t, "threads", many.Data, one.Data, 0)
 }
 
 func bench(b *testing.B) *volume.Volume {

@@ -1,5 +1,5 @@
-// Checks image files before ITK reads them, as morphseek/images/headers.py does: ITK's readers abort the process on some headers, never
-// return on others, allocate whatever size a header claims, and ignore the checksum of a compressed .mha or .nrrd.
+// Checks image files for what ITK's readers pass over in silence: voxels that are cut short, checksums of compressed ones,
+// nonsense in text headers. What its readers refuse, or end the process over, is left to them, in a child process.
 #ifndef MorphSeekImageFile_h
 #define MorphSeekImageFile_h
 
@@ -9,14 +9,16 @@
 #include <cctype>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iomanip>
 #include <limits>
 #include <map>
+#include <new>
 #include <regex>
-#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -36,29 +38,18 @@ struct Unsound : std::runtime_error
 inline void
 RequireRegular(const fs::path & path)
 {
-  std::error_code unknown;
-  switch (fs::status(path, unknown).type())
+  static const std::map<fs::file_type, std::string> kinds = { { fs::file_type::fifo, "pipe" },
+                                                              { fs::file_type::socket, "socket" },
+                                                              { fs::file_type::block, "device" },
+                                                              { fs::file_type::character, "device" } };
+  std::error_code                                   unknown;
+  const auto                                        found = kinds.find(fs::status(path, unknown).type());
+  if (found != kinds.end())
   {
-    case fs::file_type::fifo:
-      throw Unsound(path.string() + " is a pipe, and no regular file; save what it gives to a file first");
-    case fs::file_type::socket:
-      throw Unsound(path.string() + " is a socket, and no regular file; save what it gives to a file first");
-    case fs::file_type::block:
-    case fs::file_type::character:
-      throw Unsound(path.string() + " is a device, and no regular file; save what it gives to a file first");
-    default:
-      return;
+    throw Unsound(path.string() + " is a " + found->second +
+                  ", and no regular file; save what it gives to a file first");
   }
 }
-
-// Where the voxels of a file are, and how many bytes they have.
-struct Stored
-{
-  fs::path      file;
-  std::uint64_t offset = 0;
-  double        size = 0; // exact up to 2^53; as double, so that no header's claim overflows it
-  bool          packed = false;
-};
 
 inline std::string
 Lower(std::string text)
@@ -81,490 +72,280 @@ Quoted(const std::string & text)
   return "'" + (text.size() <= 30 ? text : text.substr(0, 30) + "...") + "'";
 }
 
-inline std::vector<std::string>
-Words(const std::string & text)
+inline bool
+Ends(const fs::path & path, const std::vector<std::string> & suffixes)
 {
-  std::istringstream       stream(text);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;)
-  {
-    words.push_back(word);
-  }
-  return words;
+  const std::string name = Lower(path.filename().string());
+  return std::any_of(suffixes.begin(), suffixes.end(), [&](const std::string & suffix) {
+    return name.size() > suffix.size() && name.compare(name.size() - suffix.size(), suffix.size(), suffix) == 0;
+  });
 }
 
-inline std::int64_t
-Integer(const std::string & field, const std::string & text, std::int64_t least, std::int64_t most)
+// The text header of a MetaImage or an NRRD.
+struct Header
 {
-  const size_t sign = !text.empty() && (text[0] == '+' || text[0] == '-');
-  const bool   plain = text.size() > sign && text.size() < sign + 19 &&
-                       std::all_of(text.begin() + sign, text.end(), [](unsigned char c) { return std::isdigit(c); });
-  const std::int64_t value = plain ? std::strtoll(text.c_str(), nullptr, 10) : 0;
-  if (!plain || value < least || value > most)
-  {
-    throw Unsound(field + " is " + Quoted(text) + "; it must be a whole number, " + std::to_string(least) + " to " +
-                  std::to_string(most));
-  }
-  return value;
-}
+  bool                               isMeta = false, isNrrd = false;
+  std::map<std::string, std::string> fields; // NRRD's in lower case
+  std::vector<std::string>           listed; // the lines behind LIST
+  std::uint64_t                      end = 0;
 
-// ITK never returns if products of a grid's numbers become infinite.
-constexpr double mostNumber = 1e15;
-
-inline void
-Numbers(const std::string & field, const std::string & text, size_t count, bool unknown = false)
-{
-  const auto words = Words(text);
-  if (words.size() != count)
+  std::string
+  operator[](const std::string & field) const
   {
-    throw Unsound(field + " has " + std::to_string(words.size()) + " numbers; it needs " + std::to_string(count));
+    const auto found = fields.find(field);
+    return found == fields.end() ? "" : found->second;
   }
-  for (const std::string & word : words)
+
+  bool
+  Says(const std::string & field) const
   {
-    char *       end = nullptr;
-    const double value = std::strtod(word.c_str(), &end);
-    const bool   plain = word.find_first_not_of("0123456789+-.eE") == std::string::npos;
-    if (!(plain && *end == 0 && std::abs(value) <= mostNumber) &&
-        !(unknown && Lower(word).find("nan") != std::string::npos))
+    const std::string said = Lower((*this)[field]);
+    if (!said.empty() && said != "true" && said != "false" && said != "1" && said != "0")
     {
-      throw Unsound(field + " has " + Quoted(word) + ", which is no number of a grid");
+      throw Unsound(field + " is " + Quoted((*this)[field]) + "; it must be True or False");
     }
+    return said == "true" || said == "1";
   }
-}
 
-inline double
-Voxels(const std::string & field, const std::string & text, size_t count)
-{
-  const auto words = Words(text);
-  if (words.size() != count)
+  // What says where the voxels are.
+  std::string
+  DataFile() const
   {
-    throw Unsound(field + " has " + std::to_string(words.size()) + " numbers; it needs " + std::to_string(count));
+    return (*this)[isMeta ? "ElementDataFile" : "data file"] + (isNrrd ? (*this)["datafile"] : "");
   }
-  double voxels = 1;
-  for (const std::string & word : words)
-  {
-    voxels *= static_cast<double>(Integer(field, word, 1, std::numeric_limits<std::int32_t>::max()));
-  }
-  return voxels;
-}
 
-// A header's lines up to the one that ends it; bytes becomes their number of bytes.
-template <typename TEnds>
-std::vector<std::string>
-Lines(const fs::path & path, std::uint64_t & bytes, const TEnds & ends)
-{
-  const std::uint64_t      most = 1 << 24;
-  std::ifstream            stream(path, std::ios::binary);
-  std::vector<std::string> lines;
-  std::string              line;
-  bytes = 0;
-  for (int c = stream.get(); c != EOF; c = stream.get())
+  // Whether ITK takes voxels of 1 mm because it says nothing of their size.
+  bool
+  LacksSpacing() const
   {
-    ++bytes;
-    if (c == 0 || bytes > most || (lines.empty() && line.size() > (1 << 16)))
+    const std::string spacings = Lower((*this)["spacings"]);
+    const bool        isSaid = !spacings.empty() && spacings.find("nan") == std::string::npos;
+    return (isMeta && fields.count("ElementSpacing") + fields.count("ElementSize") == 0) ||
+           (isNrrd && fields.count("space directions") + fields.count("axis mins") + fields.count("axismins") == 0 &&
+            !isSaid);
+  }
+};
+
+// Reads the text header of a file; that of another format is empty.
+inline Header
+ReadHeader(const fs::path & path)
+{
+  Header header;
+  header.isMeta = Ends(path, { ".mha", ".mhd" });
+  header.isNrrd = Ends(path, { ".nrrd", ".nhdr" });
+  std::error_code unknown;
+  if ((!header.isMeta && !header.isNrrd) || !fs::is_regular_file(path, unknown))
+  {
+    return header;
+  }
+  std::string   text(1 << 22, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(&text[0], static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  bool isList = false;
+  for (size_t at = 0, next = 0; at < text.size(); at = next)
+  {
+    next = std::min(text.find('\n', at), text.size() - 1) + 1;
+    const std::string line = Trim(text.substr(at, next - at));
+    if (isList && !line.empty())
     {
-      throw Unsound(c == 0 ? "its header is no text" : "its header does not end");
+      header.listed.push_back(line);
     }
-    if (c != '\n')
+    if (isList)
     {
-      line.push_back(static_cast<char>(c));
       continue;
     }
-    if (!line.empty() && line.back() == '\r')
-    {
-      line.pop_back();
-    }
-    lines.push_back(line);
-    if (ends(line))
+    header.end = next;
+    const size_t sign = std::min(line.find(header.isMeta ? '=' : ':'), line.size());
+    if (line.empty() && header.isNrrd)
     {
       break;
     }
-    line.clear();
-  }
-  return lines;
-}
-
-inline void
-Require(const std::map<std::string, std::string> & fields, const std::vector<std::string> & names)
-{
-  for (const std::string & name : names)
-  {
-    const auto found = fields.find(name);
-    if (found == fields.end() || found->second.empty())
-    {
-      throw Unsound("its header lacks " + name);
-    }
-  }
-}
-
-inline std::string
-Value(const std::map<std::string, std::string> & fields, const std::string & name, const std::string & otherwise)
-{
-  const auto found = fields.find(name);
-  return found == fields.end() ? otherwise : found->second;
-}
-
-// A file that a header names; empty for a list or a pattern of several, which ITK finds.
-inline fs::path
-Named(const fs::path & header, const std::string & text)
-{
-  const bool several = Words(text).empty() || Words(text)[0] == "LIST" || text.find('%') != std::string::npos;
-  return several ? fs::path() : header.parent_path() / text;
-}
-
-inline Stored
-Meta(const fs::path & path)
-{
-  static const std::vector<std::string>   vectors = { "ElementSpacing", "ElementSize", "Offset",
-                                                      "Origin",         "Position",    "CenterOfRotation" };
-  static const std::vector<std::string>   matrices = { "TransformMatrix", "Rotation", "Orientation" };
-  static const std::map<std::string, int> types = {
-    { "MET_CHAR", 1 },      { "MET_UCHAR", 1 }, { "MET_SHORT", 2 },      { "MET_USHORT", 2 },
-    { "MET_INT", 4 },       { "MET_UINT", 4 },  { "MET_LONG", 4 },       { "MET_ULONG", 4 },
-    { "MET_LONG_LONG", 8 }, { "MET_FLOAT", 4 }, { "MET_ULONG_LONG", 8 }, { "MET_DOUBLE", 8 }
-  };
-  std::set<std::string> sized(vectors.begin(), vectors.end());
-  sized.insert(matrices.begin(), matrices.end());
-  sized.insert("DimSize");
-  std::uint64_t                      offset;
-  std::map<std::string, std::string> fields;
-  for (const std::string & line :
-       Lines(path, offset, [](const std::string & l) { return l.compare(0, 15, "ElementDataFile") == 0; }))
-  {
-    if (Trim(line).empty())
+    if (line.empty() || (header.isNrrd && (at == 0 || line[0] == '#' || line.compare(sign, 2, ":=") == 0)))
     {
       continue;
     }
-    const size_t      equals = line.find('=');
-    const std::string field = Trim(line.substr(0, equals));
-    if (equals == std::string::npos || field.empty())
+    if (line.find('\0') != std::string::npos)
+    {
+      throw Unsound("its header is no text");
+    }
+    std::string field = Trim(line.substr(0, sign));
+    if (sign == line.size() || field.empty())
     {
       throw Unsound("its header has the line " + Quoted(line) + ", which sets no field");
     }
-    if (fields.count(field) != 0)
+    field = header.isNrrd ? Lower(field) : field;
+    if (!header.fields.emplace(field, Trim(line.substr(sign + 1))).second)
     {
       throw Unsound("its header has " + Quoted(field) + " twice");
     }
-    if (fields.count("NDims") == 0 && sized.count(field) != 0)
-    {
-      throw Unsound("its header has " + field + " before NDims");
-    }
-    fields[field] = Trim(line.substr(equals + 1));
-  }
-  Require(fields, { "NDims", "DimSize", "ElementType", "ElementDataFile" });
-  const auto axes = static_cast<size_t>(Integer("NDims", fields["NDims"], 1, 5));
-  double     size = Voxels("DimSize", fields["DimSize"], axes);
-  for (const std::string & field : sized)
-  {
-    if (field != "DimSize" && fields.count(field) != 0)
-    {
-      const bool matrix = std::find(matrices.begin(), matrices.end(), field) != matrices.end();
-      Numbers(field, fields[field], matrix ? axes * axes : axes);
-    }
-  }
-  for (const char * field : { "BinaryData", "BinaryDataByteOrderMSB", "ElementByteOrderMSB", "CompressedData" })
-  {
-    const std::string said = Lower(Value(fields, field, "0"));
-    if (said != "true" && said != "false" && said != "1" && said != "0")
-    {
-      throw Unsound(std::string(field) + " is " + Quoted(fields[field]) + "; it must be True or False");
-    }
-  }
-  const auto yes = [&](const char * field, const char * otherwise) {
-    const std::string said = Lower(Value(fields, field, otherwise));
-    return said == "true" || said == "1";
-  };
-  const auto type = types.find(fields["ElementType"]);
-  if (type == types.end())
-  {
-    throw Unsound("ElementType is " + Quoted(fields["ElementType"]) + ", which is no type of voxels");
-  }
-  size *=
-    static_cast<double>(Integer("ElementNumberOfChannels", Value(fields, "ElementNumberOfChannels", "1"), 1, 1 << 16));
-  const std::int64_t most = std::int64_t{ 1 } << 62;
-  const std::int64_t skip = Integer("HeaderSize", Value(fields, "HeaderSize", "0"), -1, most);
-  const std::int64_t told = Integer("CompressedDataSize", Value(fields, "CompressedDataSize", "0"), 0, most);
-  const bool         local = Lower(fields["ElementDataFile"]) == "local";
-  if (yes("CompressedData", "false") && local && told == 0) // without it ITK would decompress the header, too
-  {
-    throw Unsound("its header lacks CompressedDataSize");
-  }
-  Stored stored;
-  stored.file = local ? path : Named(path, fields["ElementDataFile"]);
-  stored.offset = local ? offset : static_cast<std::uint64_t>(std::max<std::int64_t>(skip, 0));
-  stored.size = size * (yes("BinaryData", "true") ? type->second : 1); // text: at least one byte a number
-  stored.packed = yes("CompressedData", "false");
-  return stored;
-}
-
-// Checks that a grid has the right number of vectors, each of the right length.
-inline void
-CheckSpace(std::map<std::string, std::string> & fields, size_t axes)
-{
-  const std::string space = Lower(Value(fields, "space", ""));
-  size_t            length = 3;
-  if (fields.count("space dimension") != 0)
-  {
-    length = static_cast<size_t>(Integer("space dimension", fields["space dimension"], 1, 5));
-  }
-  else if (space.size() == 4 || (space.size() > 5 && space.compare(space.size() - 5, 5, "-time") == 0))
-  {
-    length = 4;
-  }
-  const std::regex                    vector("\\([^()]*\\)|[^\\s()]+");
-  const std::map<std::string, size_t> counts = { { "space directions", axes },
-                                                 { "space origin", 1 },
-                                                 { "measurement frame", length } };
-  for (const auto & [field, count] : counts)
-  {
-    if (fields.count(field) == 0)
-    {
-      continue;
-    }
-    const std::string &      text = fields[field];
-    std::vector<std::string> found;
-    for (auto at = std::sregex_iterator(text.begin(), text.end(), vector); at != std::sregex_iterator(); ++at)
-    {
-      found.push_back(at->str());
-    }
-    if (found.size() != count)
-    {
-      throw Unsound("'" + field + "' has " + std::to_string(found.size()) + " vectors; it needs " +
-                    std::to_string(count));
-    }
-    for (std::string one : found)
-    {
-      if (one[0] == '(')
-      {
-        std::replace(one.begin(), one.end(), ',', ' ');
-        Numbers(field, one.substr(1, one.size() - 2), length);
-      }
-      else if (Lower(one) != "none" || count == 1)
-      {
-        throw Unsound("'" + field + "' has " + Quoted(one) + ", which is no vector");
-      }
-    }
-  }
-}
-
-inline int
-NrrdBytes(const std::string & type)
-{
-  static const std::vector<std::pair<int, std::set<std::string>>> types = {
-    { 1, { "signed char", "int8", "int8_t", "uchar", "unsigned char", "uint8", "uint8_t" } },
-    { 2,
-      { "short", "short int", "signed short", "signed short int", "int16", "int16_t", "ushort", "unsigned short",
-        "unsigned short int", "uint16", "uint16_t" } },
-    { 4, { "int", "signed int", "int32", "int32_t", "uint", "unsigned int", "uint32", "uint32_t", "float" } },
-    { 8,
-      { "longlong", "long long", "long long int", "signed long long", "signed long long int", "int64", "int64_t",
-        "ulonglong", "unsigned long long", "unsigned long long int", "uint64", "uint64_t", "double" } }
-  };
-  for (const auto & [bytes, names] : types)
-  {
-    if (names.count(Lower(type)) != 0)
-    {
-      return bytes;
-    }
-  }
-  throw Unsound("its type is " + Quoted(type) + ", which is no type of voxels");
-}
-
-inline Stored
-Nrrd(const fs::path & path)
-{
-  static const std::map<std::string, std::string> same = {
-    { "axismins", "axis mins" },      { "axismaxs", "axis maxs" }, { "centerings", "centers" },
-    { "lineskip", "line skip" },      { "byteskip", "byte skip" }, { "datafile", "data file" },
-    { "blocksize", "block size" },    { "oldmin", "old min" },     { "oldmax", "old max" },
-    { "sampleunits", "sample units" }
-  };
-  static const std::set<std::string> numbers = { "spacings", "thicknesses", "axis mins", "axis maxs" };
-  static const std::set<std::string> words = { "centers", "kinds" };
-  static const std::set<std::string> inSpace = { "space directions", "space origin", "measurement frame" };
-  static const std::set<std::string> others = {
-    "content",     "number",   "min",    "max",       "old min",    "old max",   "sample units",
-    "space units", "labels",   "units",  "type",      "block size", "dimension", "sizes",
-    "space",       "encoding", "endian", "line skip", "byte skip",  "data file", "space dimension"
-  };
-  std::uint64_t                      offset;
-  const auto                         lines = Lines(path, offset, [](const std::string & l) { return l.empty(); });
-  std::map<std::string, std::string> fields;
-  if (lines.empty() || lines[0].size() != 8 || lines[0].compare(0, 7, "NRRD000") != 0 || lines[0][7] < '1' ||
-      lines[0][7] > '5')
-  {
-    throw Unsound("it does not begin as NRRD");
-  }
-  for (size_t i = 1; i < lines.size(); ++i)
-  {
-    const std::string & line = lines[i];
-    const size_t        colon = line.find(':');
-    if (line.empty() || line[0] == '#' || (colon != std::string::npos && line.compare(colon, 2, ":=") == 0))
-    {
-      continue;
-    }
-    std::string field = Lower(Trim(line.substr(0, colon)));
-    const auto  known = same.find(field);
-    field = known == same.end() ? field : known->second;
-    if (colon == std::string::npos || line.compare(colon, 2, ": ") != 0 ||
-        numbers.count(field) + words.count(field) + inSpace.count(field) + others.count(field) == 0)
-    {
-      throw Unsound("its header has the line " + Quoted(line) + ", which sets no field of NRRD");
-    }
-    if (fields.count(field) != 0)
-    {
-      throw Unsound("its header has '" + field + "' twice");
-    }
-    if (fields.count("dimension") == 0 && (field == "sizes" || numbers.count(field) + words.count(field) != 0))
-    {
-      throw Unsound("its header has '" + field + "' before 'dimension'");
-    }
-    if (inSpace.count(field) != 0 && fields.count("space") + fields.count("space dimension") == 0)
-    {
-      throw Unsound("its header has '" + field + "' before 'space'");
-    }
-    fields[field] = Trim(line.substr(colon + 1));
-    if (field == "data file" && fields[field].compare(0, 4, "LIST") == 0)
+    isList = header.DataFile().compare(0, 4, "LIST") == 0;
+    if (field == "ElementDataFile" && !isList)
     {
       break;
     }
   }
-  Require(fields, { "type", "dimension", "sizes", "encoding" });
-  const auto   axes = static_cast<size_t>(Integer("dimension", fields["dimension"], 1, 5));
-  const double voxels = Voxels("sizes", fields["sizes"], axes);
-  for (const std::string & field : numbers)
-  {
-    if (fields.count(field) != 0)
-    {
-      Numbers(field, fields[field], axes, true);
-    }
-  }
-  for (const std::string & field : words)
-  {
-    if (fields.count(field) != 0 && Words(fields[field]).size() != axes)
-    {
-      throw Unsound("'" + field + "' has " + std::to_string(Words(fields[field]).size()) + " words; it needs " +
-                    std::to_string(axes));
-    }
-  }
-  CheckSpace(fields, axes);
-  int                bytes = NrrdBytes(fields["type"]);
-  const std::string  encoding = Lower(fields["encoding"]), endian = Lower(Value(fields, "endian", ""));
-  const std::int64_t linesSkipped = Integer("line skip", Value(fields, "line skip", "0"), 0, 1u << 31);
-  const std::int64_t skip = Integer("byte skip", Value(fields, "byte skip", "0"), -1, std::int64_t{ 1 } << 62);
-  const bool         packed = encoding == "gzip" || encoding == "gz";
-  if (encoding != "raw" && !packed)
-  {
-    bytes = 1;
-    if (encoding != "txt" && encoding != "text" && encoding != "ascii" && encoding != "hex")
-    {
-      throw Unsound("its encoding is " + Quoted(encoding) + "; write it anew as raw or gzip");
-    }
-  }
-  else if (bytes > 1 && endian != "little" && endian != "big")
-  {
-    throw Unsound("its header does not say 'endian', little or big");
-  }
-  if (packed && (skip != 0 || linesSkipped != 0))
-  {
-    throw Unsound("its header skips a part of a compressed stream; write it anew without");
-  }
-  const bool attached = fields.count("data file") == 0;
-  Stored     stored;
-  stored.file = attached ? path : Named(path, fields["data file"]);
-  stored.offset = (attached ? offset : 0) + static_cast<std::uint64_t>(std::max<std::int64_t>(skip, 0));
-  stored.size = voxels * bytes;
-  stored.packed = packed;
-  return stored;
+  return header;
 }
 
-// Reads only the claimed size and the grid of a NIfTI header; ITK checks the rest.
-inline Stored
-Nifti(const fs::path & path)
+// The files that a text header names: one; a pattern with the first and last number, maybe with a step; or a list.
+inline std::vector<fs::path>
+DataFiles(const fs::path & path, const Header & header)
 {
-  Stored        stored;
-  const gzFile  file = gzopen(path.c_str(), "rb"); // reads uncompressed files, too
-  unsigned char data[540] = {};
-  const int     count = file ? gzread(file, data, sizeof data) : 0;
-  stored.packed = file && gzdirect(file) == 0;
-  gzclose(file);
-  const auto number = [&](size_t at, size_t width, bool swapped) {
-    std::uint64_t value = 0;
-    for (size_t i = 0; i < width; ++i)
-    {
-      value |= static_cast<std::uint64_t>(data[at + (swapped ? width - 1 - i : i)]) << (8 * i);
-    }
-    return width == 8 ? static_cast<std::int64_t>(value)
-                      : static_cast<std::int64_t>(static_cast<std::int32_t>(
-                          width == 2 ? static_cast<std::int16_t>(value) : static_cast<std::int32_t>(value)));
-  };
-  for (const bool swapped : { false, true })
+  static const std::regex numbered(
+    R"(([^%]*%0?\d{0,3}d[^\s%]*)\s+(-?\d{1,9})\s+(-?\d{1,9})(?:\s+(-?\d{1,9}))?(?:\s+\d+)?)");
+  const std::string        named = header.DataFile();
+  std::vector<std::string> names = header.listed;
+  std::smatch              match;
+  if (named.size() <= 4096 && std::regex_match(named, match, numbered)) // no path is longer
   {
-    const std::int64_t length = number(0, 4, swapped);
-    if ((length != 348 && length != 540) || count < length)
+    const int last = std::stoi(match[3]), given = match[4].matched ? std::stoi(match[4]) : 1;
+    const int step = given == 0 ? 1 : given;
+    for (std::int64_t number = std::stoi(match[2]); step > 0 ? number <= last : number >= last; number += step)
     {
-      continue;
-    }
-    const size_t       width = length == 540 ? 8 : 2, first = length == 540 ? 16 : 40;
-    const std::int64_t axes = number(first, width, swapped), bits = number(length == 540 ? 14 : 72, 2, swapped);
-    if (axes < 1 || axes > 7 || bits < 1)
-    {
-      return stored;
-    }
-    // The numbers of the grid must be finite; only the forms that the header uses are checked.
-    const auto real = [&](size_t at) {
-      unsigned char bytes[8] = {};
-      const size_t  width_ = length == 540 ? 8 : 4;
-      for (size_t i = 0; i < width_; ++i)
+      std::vector<char> name(6000);
+      std::snprintf(name.data(), name.size(), match.str(1).c_str(), static_cast<int>(number));
+      names.emplace_back(name.data());
+      if (!fs::exists(path.parent_path() / names.back())) // ITK reads nothing if one is missing
       {
-        bytes[i] = data[at + (swapped ? width_ - 1 - i : i)];
+        break;
       }
-      float  single = 0;
-      double value = 0;
-      std::memcpy(&single, bytes, sizeof single);
-      std::memcpy(&value, bytes, sizeof value);
-      return length == 540 ? value : static_cast<double>(single);
-    };
-    const bool   second = length == 540;
-    const size_t step = second ? 8 : 4;
-    const auto   check = [&](const char * field, size_t at, std::int64_t numbers) {
-      for (std::int64_t i = 0; i < numbers; ++i)
-      {
-        const double value = real(at + step * static_cast<size_t>(i));
-        if (!(std::abs(value) <= mostNumber))
-        {
-          throw Unsound(std::string(field) + " has " + std::to_string(value) + ", which is no number of a grid");
-        }
-      }
-    };
-    check("pixdim", second ? 104 : 76, 1 + std::min<std::int64_t>(axes, 3));
-    if (number(second ? 344 : 252, second ? 4 : 2, swapped) > 0)
-    {
-      check("quatern", second ? 352 : 256, 6);
     }
-    if (number(second ? 348 : 254, second ? 4 : 2, swapped) > 0)
-    {
-      check("srow", second ? 400 : 280, 12);
-    }
-    double size = static_cast<double>(bits) / 8;
-    for (std::int64_t i = 1; i <= axes; ++i)
-    {
-      size *= std::max(0.0, static_cast<double>(number(first + width * static_cast<size_t>(i), width, swapped)));
-    }
-    stored.file = path;
-    stored.size = size;
-    return stored;
   }
-  return stored;
+  else if (!named.empty() && names.empty() && Lower(named) != "local")
+  {
+    names.push_back(named);
+  }
+  std::vector<fs::path> files;
+  for (const std::string & name : names)
+  {
+    files.push_back(path.parent_path() / name);
+  }
+  return files;
 }
 
-// Decompresses the voxels in blocks and checks their checksums; a gzip stream may have several members.
-// alone: the stream holds only voxels, as in .mha and .nrrd; a NIfTI's holds its header, too.
+// The files that an image is in: its own, and those of a header and its voxels that are there.
+inline std::vector<fs::path>
+Parts(const fs::path & path)
+{
+  static const std::regex paired(R"((.*\.)(?:(hdr|img)(?:\.gz)?|spr|sdt))", std::regex::icase);
+  std::vector<fs::path>   files = { path };
+  std::error_code         unknown;
+  std::smatch             own, other;
+  const std::string       name = path.filename().string();
+  if (std::regex_match(name, own, paired))
+  {
+    const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
+    for (fs::directory_iterator file(folder, unknown), end; !unknown && file != end; file.increment(unknown))
+    {
+      const std::string there = file->path().filename().string();
+      if (there != name && std::regex_match(there, other, paired) && other.str(1) == own.str(1) &&
+          other[2].matched == own[2].matched)
+      {
+        files.push_back(path.parent_path() / there);
+      }
+    }
+  }
+  try
+  {
+    const auto named = DataFiles(path, ReadHeader(path));
+    files.insert(files.end(), named.begin(), named.end());
+  }
+  catch (const Unsound &) // its reader refuses it
+  {}
+  files.erase(std::remove_if(files.begin() + 1, files.end(),
+                             [&](const fs::path & file) { return !fs::is_regular_file(file, unknown); }),
+              files.end());
+  return files;
+}
+
+// Refuses what ITK's readers take of a text header without a word, and numbers over which they do not come to an end.
 inline void
-CheckStream(const Stored & stored, bool alone)
+CheckHeader(const fs::path & path, const Header & header)
 {
-  std::ifstream file(stored.file, std::ios::binary);
-  file.seekg(static_cast<std::streamoff>(stored.offset));
+  for (const fs::path & file : DataFiles(path, header))
+  {
+    RequireRegular(file);
+    if (!fs::is_regular_file(file))
+    {
+      throw Unsound("its voxels are in " + file.filename().string() + ", which is not there");
+    }
+  }
+  const auto check = [&](const std::string & field, const std::regex & sound, const char * verb, const char * demand) {
+    std::string text = header[field];
+    const auto  isBracket = [](char c) { return c == '(' || c == ')' || c == ','; };
+    std::replace_if(text.begin(), header.isNrrd ? text.end() : text.begin(), isBracket, ' ');
+    std::istringstream words(text);
+    for (std::string word; words >> word;)
+    {
+      if (word.size() > 64 || !std::regex_match(word, sound) || std::abs(std::atof(word.c_str())) > 1e15)
+      {
+        throw Unsound(field + verb + Quoted(word) + demand);
+      }
+    }
+  };
+  const std::string       digits = R"([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,4})?)";
+  static const std::regex whole(R"(0*[1-9]\d{0,9})"), number(digits),
+    numberOrNone(digits + "|none|[-+]?nan", std::regex::icase),
+    type("MET_(U?(CHAR|SHORT|INT|LONG|LONG_LONG)|FLOAT|DOUBLE|ULONG_LONG)");
+  for (const char * field : { "NDims", "DimSize" })
+  {
+    check(field, whole, " is ", "; it must be a whole number above 0");
+  }
+  check("ElementType", type, " is ", ", which is no type of voxels");
+  for (const char * field : { "ElementSpacing", "ElementSize", "Offset", "Origin", "Position", "CenterOfRotation",
+                              "TransformMatrix", "Rotation", "Orientation" })
+  {
+    check(field, number, " has ", ", which is no number of a grid");
+  }
+  for (const char * field : { "space directions", "space origin", "measurement frame", "spacings" })
+  {
+    check(field, numberOrNone, " has ", ", which is no number of a grid");
+  }
+  for (const char * field : { "BinaryData", "BinaryDataByteOrderMSB", "ElementByteOrderMSB", "CompressedData" })
+  {
+    header.Says(field);
+  }
+  // without it ITK would decompress the header, too
+  if (header.Says("CompressedData") && std::atoll(header["CompressedDataSize"].c_str()) <= 0 &&
+      Lower(header["ElementDataFile"]) == "local")
+  {
+    throw Unsound("its header lacks CompressedDataSize");
+  }
+}
+
+// Whether a DICOM file has all bytes of its pixels, if they are not compressed: GDCM makes up the others.
+inline bool
+HasPixels(const fs::path & path, double bytes)
+{
+  std::ifstream      file(path, std::ios::binary);
+  std::ostringstream all;
+  all << file.rdbuf();
+  const std::string data = all.str(), tag("\xE0\x7F\x10\x00", 4);
+  bool              isThere = false;
+  for (size_t at = data.find(tag); at != std::string::npos && at + 12 <= data.size(); at = data.find(tag, at + 1))
+  {
+    isThere = true;
+    const size_t  first = data[at + 4] == 'O' && (data[at + 5] == 'W' || data[at + 5] == 'B') ? at + 12 : at + 8;
+    std::uint32_t length = 0; // little-endian, as the computers are
+    std::memcpy(&length, &data[first - 4], sizeof length);
+    const bool isPacked =
+      length == 0xFFFFFFFF && data.find(std::string("\xFE\xFF\xDD\xE0", 4), first) != std::string::npos;
+    if (isPacked || (length >= bytes && first + length <= data.size()))
+    {
+      return true;
+    }
+  }
+  return !isThere; // deflated as a whole, or in the other order of bytes
+}
+
+// Decompresses a file from a byte on, checks its checksums, and returns how many bytes come out, or more than most. A gzip
+// stream may have several members.
+inline double
+Unpack(const fs::path & path, std::uint64_t offset, double most)
+{
+  std::ifstream file(path, std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(offset));
   std::vector<unsigned char> in(1 << 18), out(1 << 20);
   z_stream                   stream = {};
   if (inflateInit2(&stream, 47) != Z_OK)
@@ -573,7 +354,7 @@ CheckStream(const Stored & stored, bool alone)
   }
   double found = 0;
   int    state = Z_OK;
-  while (state >= 0)
+  while (state >= 0 && found <= most)
   {
     if (stream.avail_in == 0)
     {
@@ -598,65 +379,19 @@ CheckStream(const Stored & stored, bool alone)
     state = inflate(&stream, Z_NO_FLUSH);
     found += static_cast<double>(out.size() - stream.avail_out);
     state = state == Z_BUF_ERROR ? Z_OK : state;
-    if (alone && found > stored.size)
-    {
-      break;
-    }
   }
   inflateEnd(&stream);
-  if (alone && found > stored.size)
-  {
-    throw Unsound("it is damaged: more voxels are compressed than its header says; copy it again");
-  }
-  if (state != Z_STREAM_END || found < stored.size)
+  if (found <= most && state != Z_STREAM_END)
   {
     throw Unsound(state < 0 ? "it is damaged: its compressed voxels do not match their checksum; copy it again"
                             : "it is damaged: its compressed voxels are cut short; copy it again");
   }
+  return found;
 }
 
-// Checks that a header is sound, that the file can hold what it claims, and that compressed voxels match their checksum. Other formats
-// are left to ITK.
-inline void
-Check(const fs::path & path)
+inline double
+Limit()
 {
-  RequireRegular(path);
-  const std::string name = Lower(path.filename().string());
-  const auto        ends = [&](const std::string & suffix) {
-    return name.size() >= suffix.size() && name.compare(name.size() - suffix.size(), suffix.size(), suffix) == 0;
-  };
-  const bool meta = ends(".mha") || ends(".mhd"), nrrd = ends(".nrrd") || ends(".nhdr");
-  if (!meta && !nrrd && !ends(".nii") && !ends(".nii.gz"))
-  {
-    return;
-  }
-  const Stored stored = meta ? Meta(path) : nrrd ? Nrrd(path) : Nifti(path);
-  if (stored.file.empty())
-  {
-    return;
-  }
-  std::error_code unknown;
-  if (!fs::exists(stored.file, unknown) || fs::is_directory(stored.file, unknown))
-  {
-    throw Unsound("its voxels are in " + stored.file.filename().string() + ", which is not there");
-  }
-  RequireRegular(stored.file);
-  const double       held = static_cast<double>(fs::file_size(stored.file)) - static_cast<double>(stored.offset);
-  std::ostringstream said;
-  said.precision(17);
-  if (stored.packed && stored.size > 1032 * (held + 1))
-  {
-    said << "its header claims " << stored.size << " bytes of voxels, more than the " << held
-         << " compressed ones can hold; copy it again";
-    throw Unsound(said.str());
-  }
-  if (!stored.packed && held < stored.size)
-  {
-    const double offset = static_cast<double>(stored.offset);
-    said << "it is cut short: " << std::max(0.0, held) + offset << " of " << stored.size + offset
-         << " bytes are there; copy it again";
-    throw Unsound(said.str());
-  }
   const char * const set = std::getenv("MORPHSEEK_INPUT_LIMIT_GB");
   char *             end = nullptr;
   const double       limit = set && *set ? std::strtod(set, &end) : 64;
@@ -664,15 +399,81 @@ Check(const fs::path & path)
   {
     throw Unsound(std::string("MORPHSEEK_INPUT_LIMIT_GB is ") + Quoted(set) + "; it must be a number of GiB");
   }
-  if (stored.size > limit * (1 << 30))
+  return limit;
+}
+
+// Checks that the files of an image can hold the voxels that ITK found in its header, and the checksums of compressed ones.
+inline void
+CheckVoxels(const fs::path & path, const Header & header, double count, double bytes)
+{
+  std::vector<fs::path> files = DataFiles(path, header);
+  std::uint64_t         offset = 0;
+  const bool            isText = header.isMeta || header.isNrrd, isAttached = files.empty();
+  bool                  isPacked = !isText, isStream = false; // other formats may be compressed
+  if (isText)
   {
-    said << "its header claims " << stored.size / (1 << 30) << " GiB of voxels, more than " << limit
+    offset =
+      isAttached ? header.end : static_cast<std::uint64_t>(std::max(0LL, std::atoll(header["HeaderSize"].c_str())));
+    const std::string encoding = Lower(header["encoding"]);
+    isPacked = isStream = header.isMeta ? header.Says("CompressedData") : encoding == "gzip" || encoding == "gz";
+    const bool isBinary = header.isMeta ? header["BinaryData"].empty() || header.Says("BinaryData") : encoding == "raw";
+    bytes = isPacked || isBinary ? bytes : count; // text: at least one byte a number
+  }
+  if (isAttached)
+  {
+    files = Parts(path);
+    const bool isPlain = !isText && Ends(path, { ".gipl", ".gipl.gz", ".mrc", ".spr", ".vtk" });
+    const bool isNifti = Ends(path, { ".nii", ".nii.gz", ".hdr", ".img", ".hdr.gz", ".img.gz" });
+    if (isNifti)
+    {
+      const auto voxels = std::find_if(files.begin(), files.end(),
+                                       [](const fs::path & file) { return Ends(file, { ".img", ".img.gz" }); });
+      files = { voxels == files.end() ? path : *voxels };
+      bytes += Ends(path, { ".nii", ".nii.gz" }) ? 352 : 0; // the header, at least
+    }
+    if (isNifti || isPlain)
+    {
+      std::string start(256, '\0');
+      std::ifstream(files[0], std::ios::binary).read(&start[0], 256);
+      isPacked = isStream = start[0] == 0x1f;
+      bytes = Ends(path, { ".vtk" }) && start.find("ASCII") != std::string::npos ? count : bytes;
+    }
+  }
+  double held = -static_cast<double>(offset);
+  for (const fs::path & file : files)
+  {
+    held += static_cast<double>(fs::file_size(file));
+  }
+  std::ostringstream said;
+  said << std::setprecision(17);
+  if (isPacked && bytes > 1032 * (held + 1)) // deflate packs no denser
+  {
+    said << "its header claims " << bytes << " bytes of voxels, more than the " << held
+         << " compressed ones can hold; copy it again";
+  }
+  else if (!isPacked && held < bytes)
+  {
+    said << files.front().string() << " is cut short: " << std::max(0.0, held) + static_cast<double>(offset) << " of "
+         << bytes + static_cast<double>(offset) << " bytes are there; copy it again";
+  }
+  else if (const double limit = Limit(); bytes > limit * (1 << 30))
+  {
+    said << std::setprecision(6) << "its header claims " << bytes / (1 << 30) << " GiB of voxels, more than " << limit
          << " GiB; set MORPHSEEK_INPUT_LIMIT_GB to read more";
+  }
+  if (!said.str().empty())
+  {
     throw Unsound(said.str());
   }
-  if (stored.packed)
+  double found = 0;
+  for (size_t i = 0; isStream && i < files.size(); ++i)
   {
-    CheckStream(stored, meta || nrrd);
+    found += Unpack(files[i], i == 0 ? offset : 0, isText ? bytes - found : std::numeric_limits<double>::max());
+  }
+  if (isStream && (found < bytes || (isText && found > bytes)))
+  {
+    throw Unsound(std::string("it is damaged: ") + (found < bytes ? "fewer" : "more") +
+                  " voxels are compressed than its header says; copy it again");
   }
 }
 } // namespace imagefile

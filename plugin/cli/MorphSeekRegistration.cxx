@@ -13,11 +13,11 @@
 #include "itkImageIOFactory.h"
 #include "itkImageSeriesReader.h"
 #include "itkMetaDataObject.h"
+#include "itkMorphSeekNiftiDoubts.h"
 #include "itkMorphSeekRegistrationFilter.h"
 #include "itkMorphSeekWarpFilter.h"
 #include "itkTransformFileReader.h"
 #include "itkTransformFileWriter.h"
-#include "itk_zlib.h"
 
 #include <algorithm>
 #include <atomic>
@@ -47,7 +47,7 @@
 #  include <cerrno>
 #  include <fcntl.h>
 #  include <malloc.h>
-#  include <spawn.h>
+#  include <sys/prctl.h>
 #  include <sys/resource.h>
 #  include <sys/wait.h>
 #  include <unistd.h>
@@ -62,8 +62,6 @@ using MaskType = itk::Image<unsigned char, 3>;
 using LabelType = itk::Image<double, 3>; // ITK's nearest-neighbour interpolation computes in double anyway
 using FilterType = itk::MorphSeekRegistrationFilter<VolumeType>;
 
-const char * const tryTransform = "--try-transform"; // the flag with which this program starts itself, see TryTransform
-
 // A failure with its status code and a sentence for the user.
 struct Failure
 {
@@ -71,14 +69,19 @@ struct Failure
   std::string message;
 };
 
-// The description of an ITK exception, without the object and the address that ITK puts before it.
+[[noreturn]] void
+Refuse(const std::string & message)
+{
+  throw Failure{ MS_ERR_INPUT_UNREADABLE, message };
+}
+
+// The description of an ITK exception without the object, its address, and an error number of another call.
 std::string
 Reason(const itk::ExceptionObject & error)
 {
-  std::string       text = error.GetDescription();
-  const std::string mark = "ITK ERROR: ";
-  const size_t      at = text.rfind(mark);
-  return at == std::string::npos ? text : text.substr(at + mark.size());
+  static const std::regex object(
+    R"((ITK ERROR: |itk::ERROR: )?\w{1,80}\(0x[0-9a-f]+\): |\s+Reason: No such file or directory)");
+  return std::regex_replace(std::string(error.GetDescription()).substr(0, 4096), object, "");
 }
 
 // ------------------------------------------------------------------------------------------------------------ Command line
@@ -214,7 +217,6 @@ struct Ending
   std::mutex         lock;
   std::set<fs::path> folders;           // temporary folders to remove
   bool               finished{ false }; // the outputs are in their places
-  std::atomic<long>  child{ 0 };        // the child process of TryTransform, or 0
 };
 
 Ending &
@@ -239,12 +241,6 @@ EndBySignal(int number)
       std::this_thread::sleep_for(std::chrono::hours(1));
     }
   }
-#ifndef _WIN32
-  if (ending.child > 0)
-  {
-    kill(static_cast<pid_t>(ending.child), SIGKILL);
-  }
-#endif
   for (const fs::path & folder : ending.folders)
   {
     std::error_code error;
@@ -288,71 +284,143 @@ StopOnSignals()
   }).detach();
 }
 
+// -------------------------------------------------------------------------------------------------------- A child process
+
+#ifdef __linux__
+void
+SetLimit(int what, double most)
+{
+  const struct rlimit set = { static_cast<rlim_t>(most), RLIM_INFINITY };
+  setrlimit(static_cast<__rlimit_resource_t>(what), &set);
+}
+
+// Keeps a child process within what files of some bytes may take, silent, and no longer alive than its parent.
+void
+Confine(double bytes)
+{
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  for (int number = 1; number < NSIG; ++number)
+  {
+    struct sigaction action = {};
+    if (sigaction(number, nullptr, &action) == 0 && action.sa_handler != SIG_IGN)
+    {
+      std::signal(number, SIG_DFL); // Go's handlers need its threads, which are not here
+    }
+  }
+  const int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC); // the libraries below ITK print
+  dup2(nothing, 1);
+  dup2(nothing, 2);
+  std::ifstream statm("/proc/self/statm"); // counts of pages; the sixth is data and stack
+  double        pages = 0;
+  for (int i = 0; i < 6; ++i)
+  {
+    statm >> pages;
+  }
+  mallopt(M_ARENA_MAX, 1); // memory that threads reserve would count against the limit
+  itk::MultiThreaderBase::SetGlobalDefaultNumberOfThreads(1);
+  SetLimit(RLIMIT_CORE, 0);
+  SetLimit(RLIMIT_CPU, 3 + bytes / 1e6);
+  // RLIMIT_DATA, not RLIMIT_AS: Go reserves more address space than it uses. Deflate makes at most 1032 bytes of one.
+  SetLimit(RLIMIT_DATA, pages * static_cast<double>(sysconf(_SC_PAGESIZE)) + (1 << 28) + 8 * 1032 * bytes);
+}
+
+// Lets a child process work on a file, and take read what it wrote: on damaged files ITK's readers abort the process,
+// never return, or allocate whatever the file claims. start begins the message about a child that fails so.
+template <typename TWork, typename TTake>
+void
+Apart(const std::string & start, const fs::path & path, const TWork & work, const TTake & take)
+{
+  double          bytes = 0;
+  std::error_code unknown;
+  const auto      add = [&](const fs::path & file) {
+    const auto size = fs::file_size(file, unknown);
+    bytes += 1e4 + (unknown ? 0 : static_cast<double>(size)); // an empty file takes time, too
+  };
+  for (const fs::path & file : imagefile::Parts(path))
+  {
+    add(file);
+  }
+  for (fs::directory_iterator file(path, unknown), end; !unknown && file != end; file.increment(unknown))
+  {
+    add(file->path());
+  }
+  int         ends[2] = {};
+  const pid_t child = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
+  if (child < 0)
+  {
+    throw Failure{ MS_ERR_OUT_OF_MEMORY, start + "no further process can be started; close other programs" };
+  }
+  std::FILE * const out = fdopen(ends[1], "wb");
+  if (child == 0)
+  {
+    close(ends[0]);
+    Confine(bytes);
+    Failure failure{ MS_OK, "" };
+    try
+    {
+      work(out, bytes);
+    }
+    catch (const Failure & said)
+    {
+      failure = said;
+    }
+    catch (const std::bad_alloc &)
+    {
+      failure = { MS_ERR_INPUT_UNREADABLE, start + "its header claims more than it can hold; copy it again" };
+    }
+    catch (const std::exception & error)
+    {
+      failure = { MS_ERR_INPUT_UNREADABLE, start + error.what() };
+    }
+    std::fwrite(&failure.code, sizeof failure.code, failure.code != MS_OK, out);
+    std::fwrite(failure.message.data(), 1, failure.message.size(), out);
+    std::fflush(out);
+    std::_Exit(0); // no destructors: a damaged file may have corrupted the memory
+  }
+  std::fclose(out);
+  std::FILE * const in = fdopen(ends[0], "rb");
+  Failure           failure{ MS_OK, "" };
+  const bool        isWhole =
+    std::fread(&failure.code, sizeof failure.code, 1, in) == 1 && (failure.code != MS_OK || take(in));
+  for (int c = 0; failure.code != MS_OK && (c = std::fgetc(in)) != EOF;)
+  {
+    failure.message += static_cast<char>(c);
+  }
+  std::fclose(in);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+  {
+  }
+  if (failure.code != MS_OK)
+  {
+    throw failure;
+  }
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+  {
+    throw Failure{ MS_ERR_OUT_OF_MEMORY, start + "the system ended its reader; close other programs" };
+  }
+  if (!isWhole)
+  {
+    Refuse(start + "its reader does not come to an end over it; it is damaged, or of another kind");
+  }
+}
+#endif
+
 // ------------------------------------------------------------------------------------------------------------------ Inputs
 
-// The one DICOM series in a folder.
-std::vector<std::string>
-SeriesFiles(const std::string & folder, const std::string & name)
-{
-  auto names = itk::GDCMSeriesFileNames::New();
-  names->SetDirectory(folder);
-  const auto & series = names->GetSeriesUIDs();
-  if (series.size() != 1)
-  {
-    throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": the folder " + folder + " holds " +
-                                              std::to_string(series.size()) +
-                                              " DICOM series; give a folder with one, or a file" };
-  }
-  return names->GetFileNames(series.front());
-}
+using Doubts = std::vector<std::string>; // sentences about headers that contradict themselves
 
-// Whether a compressed file is complete and matches its checksum: ITK reads zeros where a NIfTI is cut off. True for uncompressed files.
-bool
-IsWhole(const std::string & path)
+// An image with what its file says beside it.
+template <typename TImage>
+struct Volume
 {
-  const gzFile      file = gzopen(path.c_str(), "rb");
-  std::vector<char> buffer(1 << 20);
-  int               count;
-  do
-  {
-    count = gzread(file, buffer.data(), static_cast<unsigned int>(buffer.size()));
-  } while (count > 0);
-  return gzclose(file) == Z_OK && count == 0;
-}
+  typename TImage::Pointer image;
+  itk::IOComponentEnum     component{};      // on disk
+  bool                     isScaled = false; // whole numbers, as float
+  Doubts                   doubts;
+};
 
-// Checks that an uncompressed NIfTI or Analyze file has all its voxels: ITK silently reads the missing ones as zeros.
-void
-CheckLength(const std::string & path, const std::string & name, const itk::ImageIOBase & io)
-{
-  fs::path       voxels = path;
-  std::uintmax_t header = 0;
-  if (voxels.extension() == ".nii")
-  {
-    header = 352; // at least
-  }
-  else if (voxels.extension() == ".hdr" || voxels.extension() == ".img")
-  {
-    voxels.replace_extension(".img");
-  }
-  else
-  {
-    return;
-  }
-  std::string          bits; // bits per stored number; with a slope, ITK reports the size of a float instead
-  const std::uintmax_t bytes = itk::ExposeMetaData(io.GetMetaDataDictionary(), "bitpix", bits)
-                                 ? io.GetImageSizeInPixels() * static_cast<std::uintmax_t>(std::atoi(bits.c_str())) / 8
-                                 : static_cast<std::uintmax_t>(io.GetImageSizeInBytes());
-  const std::uintmax_t needed = header + bytes;
-  std::error_code      unknown; // if the voxels are elsewhere, ITK finds them
-  const std::uintmax_t found = fs::file_size(voxels, unknown);
-  if (!unknown && found < needed)
-  {
-    throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": " + voxels.string() + " is cut short: " + std::to_string(found) +
-                                              " of " + std::to_string(needed) + " bytes are there; copy it again" };
-  }
-}
-
-// A number of millimetres for a message.
+// A number of millimetres for a message, with a digit behind the point.
 std::string
 Tenths(double x)
 {
@@ -380,119 +448,346 @@ Digits(double x, bool isFloat)
   return text;
 }
 
-// Checks that every slice of a series lies where its header says: ITK assumes a straight, even stack from the first to the last.
-template <typename TImage>
-void
-CheckStack(const itk::ImageSeriesReader<TImage> & reader,
-           const TImage &                         image,
-           const std::string &                    folder,
-           const std::string &                    name)
+// A slice of a DICOM series, or a DICOM file alone.
+class Slice
 {
-  using Vector = itk::Vector<double, 3>;
-  const auto &        slices = *reader.GetMetaDataDictionaryArray();
-  std::vector<Vector> corners;
-  for (const auto * slice : slices)
+public:
+  Slice(const itk::MetaDataDictionary & elements, const fs::path & file)
+    : file(file)
+    , m_Elements(elements)
+  {
+    position = this->Numbers("0020|0032", 3);
+    cosines = this->Numbers("0020|0037", 6);
+    pixel = this->Pixel("0028|0030");
+    const auto dot = [&](size_t a, size_t b) {
+      return cosines[a] * cosines[b] + cosines[a + 1] * cosines[b + 1] + cosines[a + 2] * cosines[b + 2];
+    };
+    if (!cosines.empty() && // cosines of two digits lean by so little
+        std::max({ std::abs(dot(0, 0) - 1), std::abs(dot(3, 3) - 1), std::abs(dot(0, 3)) }) > 0.02)
+    {
+      cosines.clear();
+    }
+  }
+
+  std::string
+  Text(const std::string & tag) const
   {
     std::string text;
-    Vector      corner;
-    if (!itk::ExposeMetaData(*slice, "0020|0032", text) ||
-        std::sscanf(text.c_str(), "%lf\\%lf\\%lf", &corner[0], &corner[1], &corner[2]) != 3)
+    itk::ExposeMetaData(m_Elements, tag, text);
+    text.erase(std::find(text.begin(), text.end(), '\0'), text.end());
+    return imagefile::Trim(text);
+  }
+
+  // The numbers of an element; none where it has others.
+  std::vector<double>
+  Numbers(const std::string & tag, size_t count) const
+  {
+    std::string text = this->Text(tag);
+    std::replace(text.begin(), text.end(), '\\', ' ');
+    std::istringstream  stream(text);
+    std::vector<double> numbers;
+    for (double number = 0; stream >> number;)
     {
-      return; // a slice without a position cannot be checked
+      numbers.push_back(number);
     }
-    corners.push_back(corner);
+    return stream.eof() && numbers.size() == count ? numbers : std::vector<double>();
   }
-  if (corners.size() < 2 || corners.size() != image.GetLargestPossibleRegion().GetSize(2))
+
+  // The size of a row and of a column; nothing where it is not sound.
+  std::vector<double>
+  Pixel(const std::string & tag) const
   {
-    return;
+    const auto sizes = this->Numbers(tag, 2);
+    return !sizes.empty() && std::min(sizes[0], sizes[1]) > 0 ? sizes : std::vector<double>();
   }
-  Vector normal;
-  for (unsigned int row = 0; row < 3; ++row)
+
+  // Says what makes it no slice that GDCM reads rightly, and what to do; nothing of others.
+  std::string
+  Refusal() const
   {
-    normal[row] = image.GetDirection()[row][2];
+    // enhanced MR, CT and PET, those converted from others, and X-ray
+    static const std::set<std::string> inSequences = { "2.1",    "2.2",    "4.1",   "4.3", "4.4",
+                                                       "13.1.1", "13.1.3", "128.1", "130" };
+    static const std::string           storage = "1.2.840.10008.5.1.4.1.1.";
+    const std::string                  kind = this->Text("0008|0016"), frames = this->Text("0028|0008");
+    const std::string                  nifti = "; convert it to NIfTI first, for instance by dcm2niix";
+    const bool                         isEnhanced =
+      kind.compare(0, storage.size(), storage) == 0 && inSequences.count(kind.substr(storage.size())) != 0;
+    if (std::atoi(frames.c_str()) > 1 || isEnhanced)
+    {
+      return "has " + (frames.empty() ? "1" : frames) +
+             " frames, whose places in its sequences this program does not read" + nifti;
+    }
+    if (this->IsMosaic())
+    {
+      return "is a mosaic, the slices of a volume as the tiles of one picture" + nifti;
+    }
+    if (std::atoi(this->Text("0028|0002").c_str()) > 1)
+    {
+      return "is a picture in colours, " + this->Text("0028|0002") + " numbers a pixel; give a scalar image";
+    }
+    if (this->Text("0028|0100") == "1" || kind == storage + "481.2")
+    {
+      return "has values that this program does not read, of one bit or a dose" + nifti;
+    }
+    const auto size = [this](const char * tag) { return std::max(1.0, std::atof(this->Text(tag).c_str())); };
+    if (!imagefile::HasPixels(file, size("0028|0010") * size("0028|0011") * size("0028|0100") / 8))
+    {
+      return "cannot be read as DICOM: it is cut short or damaged; copy it again";
+    }
+    return "";
   }
-  std::vector<double> gaps;
-  for (std::size_t i = 1; i < corners.size(); ++i)
+
+  fs::path            file;
+  std::vector<double> position, cosines, pixel; // empty where there are no sound ones
+
+private:
+  // Whether its kind says so, or the number of tiles among the private elements of Siemens or UIH.
+  bool
+  IsMosaic() const
   {
-    gaps.push_back((corners[i] - corners[i - 1]) * normal);
+    static const std::set<std::string> one = { "", "0", "1", "AQA=", "AAA=", "AQ==" }; // bytes are in base 64
+    const auto                         has = [this](const char * creator, const char * name, const char * tiles) {
+      return this->Text(creator) == name && one.count(this->Text(tiles)) == 0;
+    };
+    return ("\\" + this->Text("0008|0008") + "\\").find("\\MOSAIC\\") != std::string::npos ||
+           has("0019|0010", "SIEMENS MR HEADER", "0019|100a") || has("0065|0010", "Image Private Header", "0065|1050");
+  }
+
+  const itk::MetaDataDictionary & m_Elements;
+};
+
+// Gives a DICOM file alone the size of pixels that it says: GDCM takes another one of some kinds.
+void
+PlaceLone(const Slice & slice, itk::ImageBase<3> & image, const std::string & start, Doubts & doubts)
+{
+  std::string doubt;
+  auto        pixel = slice.pixel;
+  for (const std::string key : { "0018|1164 ImagerPixelSpacing", "0018|2010 NominalScannedPixelSpacing" })
+  {
+    if (pixel.empty() && !(pixel = slice.Pixel(key.substr(0, 9))).empty())
+    {
+      doubt = "it has no PixelSpacing: " + key.substr(10) + ", which nobody measured in the patient, is taken";
+    }
+  }
+  if (pixel.empty())
+  {
+    pixel = { 1, 1 };
+    doubt = "it does not say how large its pixels are: 1 mm is taken";
+  }
+  auto spacing = image.GetSpacing();
+  spacing[0] = pixel[1];
+  spacing[1] = pixel[0];
+  image.SetSpacing(spacing);
+  if (!doubt.empty())
+  {
+    doubts.push_back(start + ": " + doubt + ".");
+  }
+  static const std::set<std::string> tomography = { "CT", "MR", "PT", "NM" };
+  if ((slice.position.empty() || slice.cosines.empty()) && tomography.count(slice.Text("0008|0060")) != 0)
+  {
+    doubts.push_back(start + ": it does not say where its slice lies: the patient's axes and 0 are taken.");
+  }
+}
+
+// Checks that every slice of a series lies where its header says: ITK assumes a straight, even stack, and takes the order
+// of the files where there are no positions.
+void
+CheckStack(const std::vector<Slice> & slices,
+           const itk::ImageBase<3> &  image,
+           const std::string &        folder,
+           const std::string &        name,
+           Doubts &                   doubts)
+{
+  const auto                      refuse = [&](const std::string & text) { Refuse(name + ": " + text); };
+  const std::string               apart = "; give one volume, the others in folders of their own";
+  std::map<std::string, fs::path> instances;
+  for (const Slice & slice : slices)
+  {
+    if (slice.position.empty() || slice.cosines.empty() || slice.pixel.empty())
+    {
+      refuse(
+        slice.file.string() + " has no sound " +
+        (slice.position.empty()  ? "ImagePositionPatient"
+         : slice.cosines.empty() ? "ImageOrientationPatient"
+                                 : "PixelSpacing") +
+        ", so that nobody knows where its slice lies; give the series as the scanner wrote it, or convert it to NIfTI"
+        " with its geometry");
+    }
+    const auto same = instances.emplace(slice.Text("0008|0018"), slice.file.filename());
+    if (!same.second && !same.first->first.empty())
+    {
+      refuse(folder + " holds an image twice (" + same.first->second.string() + " and " +
+             slice.file.filename().string() + " are the same); remove the copies");
+    }
+    double turn = 0, scale = 0;
+    for (size_t i = 0; i < 6; ++i)
+    {
+      turn = std::max(turn, std::abs(slice.cosines[i] - slices[0].cosines[i]));
+    }
+    for (unsigned int i = 0; i < 2; ++i)
+    {
+      scale = std::max(scale, std::abs(std::log(slice.pixel[1 - i] / image.GetSpacing()[i])));
+    }
+    if (turn > 5e-3 || scale > 0.02)
+    {
+      refuse("the slices in " + folder + " are not alike: " + slice.file.filename().string() +
+             (turn > 5e-3 ? " is turned otherwise (a localizer?)" : " is of another pixel size") + apart);
+    }
+  }
+  std::vector<itk::Vector<double, 3>> corners;
+  std::vector<double>                 depths, gaps;
+  for (const Slice & slice : slices)
+  {
+    corners.emplace_back(slice.position.data());
+    depths.push_back(0);
+    for (unsigned int row = 0; row < 3; ++row)
+    {
+      depths.back() += corners.back()[row] * image.GetDirection()[row][2];
+    }
+    if (depths.size() > 1)
+    {
+      gaps.push_back(depths.back() - depths[depths.size() - 2]);
+    }
+  }
+  const double near = 0.02 * std::min(image.GetSpacing()[0], image.GetSpacing()[1]);
+  std::sort(depths.begin(), depths.end());
+  if (depths.back() - depths.front() < near)
+  {
+    refuse(std::to_string(corners.size()) + " slices in " + folder +
+           " are all at one position; give one volume, each slice at its own place");
+  }
+  if (std::adjacent_find(depths.begin(), depths.end(), [&](double a, double b) { return b - a < near; }) !=
+      depths.end())
+  {
+    refuse("the slices in " + folder + " lie at one place more than once" + apart);
   }
   std::sort(gaps.begin(), gaps.end());
   const double step = std::abs((gaps[(gaps.size() - 1) / 2] + gaps[gaps.size() / 2]) / 2);
-  if (step < 1e-3 * std::min(image.GetSpacing()[0], image.GetSpacing()[1]))
-  {
-    throw Failure{ MS_ERR_INPUT_UNREADABLE,
-                   name + ": " + std::to_string(corners.size()) + " slices in " + folder +
-                     " are all at one position; give one volume, each slice at its own place" };
-  }
   if (gaps.back() - gaps.front() > 0.1 * step)
   {
-    throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": the slices in " + folder + " are " + Tenths(gaps.front()) +
-                                              " to " + Tenths(gaps.back()) +
-                                              " mm apart; complete the series, or resample it evenly" };
+    refuse("the slices in " + folder + " are " + Tenths(gaps.front()) + " to " + Tenths(gaps.back()) +
+           " mm apart; complete the series, or resample it evenly");
   }
-  double off = 0;
+  double off = 0, wrong = step;
   for (std::size_t i = 0; i < corners.size(); ++i)
   {
-    typename TImage::IndexType index{ { 0, 0, static_cast<itk::IndexValueType>(i) } };
-    typename TImage::PointType point;
-    image.TransformIndexToPhysicalPoint(index, point);
+    itk::Point<double, 3> point;
+    image.TransformIndexToPhysicalPoint(itk::Index<3>{ { 0, 0, static_cast<itk::IndexValueType>(i) } }, point);
     off = std::max(off, (corners[i] - point.GetVectorFromOrigin()).GetNorm());
+    const auto said = slices[i].Numbers("0018|0088", 1);
+    wrong = !said.empty() && std::abs(std::abs(said[0]) - step) > std::abs(wrong - step) ? std::abs(said[0]) : wrong;
   }
   // direction cosines may have only three digits, hence the 0.005
   if (off > 0.1 * step + 0.005 * step * static_cast<double>(corners.size()))
   {
-    throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": the slices in " + folder +
-                                              " are no straight stack (a tilted gantry?): read as one, some would be " +
-                                              Tenths(off) +
-                                              " mm off; resample the series first, for instance by dcm2niix" };
+    refuse("the slices in " + folder + " are no straight stack (a tilted gantry?): read as one, some would be " +
+           Tenths(off) + " mm off; resample the series first, for instance by dcm2niix");
+  }
+  if (std::abs(wrong - step) > 0.02 * step)
+  {
+    std::ostringstream doubt;
+    doubt << std::setprecision(4) << name << ": " << folder << ": its slices lie " << step
+          << " mm apart, and its SpacingBetweenSlices is " << wrong << " mm: their positions are taken.";
+    doubts.push_back(doubt.str());
   }
 }
 
-// Reads one scalar volume. component, if given, becomes the pixel type on disk.
+// Reads the one DICOM series in a folder.
 template <typename TImage>
-typename TImage::Pointer
-ReadVolume(const std::string & path, const std::string & name, itk::IOComponentEnum * component = nullptr)
+void
+ReadSeries(const std::string & path, const std::string & name, Volume<TImage> & volume)
 {
-  if (!fs::exists(path))
+  size_t count = 0;
+  for (const auto & entry : fs::directory_iterator(path)) // GDCM opens every file of the folder
   {
-    throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": " + path + " does not exist; check the path" };
+    imagefile::RequireRegular(entry.path());
+    if (++count > 20000) // a series has a few thousand
+    {
+      Refuse(name + ": the folder " + path +
+             " holds more than 20000 files; give a folder with the slices of one series");
+    }
   }
+  auto names = itk::GDCMSeriesFileNames::New();
+  names->SetDirectory(path);
+  const auto & series = names->GetSeriesUIDs();
+  if (series.size() != 1)
+  {
+    Refuse(name + ": the folder " + path + " holds " + std::to_string(series.size()) +
+           " DICOM series; give a folder with one, or a file");
+  }
+  auto io = itk::GDCMImageIO::New();
+  io->LoadPrivateTagsOn();
+  auto reader = itk::ImageSeriesReader<TImage>::New();
+  reader->SetImageIO(io);
+  reader->SetFileNames(names->GetFileNames(series.front()));
+  reader->Update();
+  volume.image = reader->GetOutput();
+  volume.component = io->GetComponentType();
+  std::vector<Slice> slices;
+  for (const auto * elements : *reader->GetMetaDataDictionaryArray())
+  {
+    slices.emplace_back(*elements, reader->GetFileNames().at(slices.size()));
+    if (const std::string refusal = slices.back().Refusal(); !refusal.empty())
+    {
+      Refuse(name + ": " + slices.back().file.string() + " " + refusal);
+    }
+  }
+  if (slices.size() == 1)
+  {
+    PlaceLone(slices[0], *volume.image, name + ": " + path, volume.doubts);
+    return;
+  }
+  CheckStack(slices, *volume.image, path, name, volume.doubts);
+}
+
+// Reads an image in this process. raise is called with the bytes that the image claims.
+template <typename TImage>
+Volume<TImage>
+ReadHere(const std::string & path, const std::string & name, const std::function<void(double)> & raise)
+{
+  const auto     refuse = [&](const std::string & text) { Refuse(name + ": " + path + text); };
+  Volume<TImage> volume;
   try
   {
-    imagefile::Check(path);
+    imagefile::RequireRegular(path);
     if (fs::is_directory(path))
     {
-      size_t count = 0;
-      for (const auto & entry : fs::directory_iterator(path)) // GDCM opens every file of the folder
-      {
-        imagefile::RequireRegular(entry.path());
-        if (++count > 20000) // a series has a few thousand
-        {
-          throw Failure{ MS_ERR_INPUT_UNREADABLE,
-                         name + ": the folder " + path +
-                           " holds more than 20000 files; give a folder with the slices of one series" };
-        }
-      }
-      auto reader = itk::ImageSeriesReader<TImage>::New();
-      reader->SetImageIO(itk::GDCMImageIO::New());
-      reader->SetFileNames(SeriesFiles(path, name));
-      reader->Update();
-      CheckStack(*reader, *reader->GetOutput(), path, name);
-      return reader->GetOutput();
+      ReadSeries(path, name, volume);
+      return volume;
     }
+    const auto header = imagefile::ReadHeader(path);
+    imagefile::CheckHeader(path, header);
     auto io = itk::ImageIOFactory::CreateImageIO(path.c_str(), itk::ImageIOFactory::IOFileModeEnum::ReadMode);
     if (!io)
     {
-      throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": " + path + " is in no image format that ITK reads" };
+      refuse(" is in no image format that ITK reads");
     }
-    if (fs::path(path).extension() == ".gz" && !IsWhole(path))
+    auto * gdcm = dynamic_cast<itk::GDCMImageIO *>(io.GetPointer());
+    if (gdcm)
     {
-      throw Failure{ MS_ERR_INPUT_UNREADABLE,
-                     name + ": " + path + " cannot be read as an image: the file is cut off or damaged" };
+      gdcm->LoadPrivateTagsOn();
     }
     io->SetFileName(path);
     io->ReadImageInformation();
-    CheckLength(path, name, *io);
+    const auto & elements = io->GetMetaDataDictionary();
+    if (gdcm)
+    {
+      if (const std::string refusal = Slice(elements, path).Refusal(); !refusal.empty())
+      {
+        refuse(" " + refusal);
+      }
+    }
+    std::string bits, stored; // bits per stored number; with a slope, ITK reports the size of a float instead
+    const auto  count = static_cast<double>(io->GetImageSizeInComponents());
+    const auto  bytes = itk::ExposeMetaData(elements, "bitpix", bits) ? count * std::atof(bits.c_str()) / 8
+                                                                      : static_cast<double>(io->GetImageSizeInBytes());
+    if (count == 0)
+    {
+      refuse(" cannot be read as an image: it has no voxels");
+    }
+    raise(bytes);
+    imagefile::CheckVoxels(path, header, count, bytes);
     if (io->GetNumberOfDimensions() < 3)
     {
       throw Failure{ MS_ERR_THIN_VOLUME,
@@ -503,40 +798,143 @@ ReadVolume(const std::string & path, const std::string & name, itk::IOComponentE
     {
       if (io->GetDimensions(axis) != 1)
       {
-        throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": " + path + " holds a series of volumes; give one of them" };
+        refuse(" holds a series of volumes; give one of them");
       }
     }
     if (io->GetNumberOfComponents() != 1)
     {
-      throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": " + path + " has " +
-                                                std::to_string(io->GetNumberOfComponents()) +
-                                                " components a voxel; give a scalar volume" };
+      refuse(" has " + std::to_string(io->GetNumberOfComponents()) + " components a voxel; give a scalar volume");
     }
-    if (component != nullptr)
-    {
-      *component = io->GetComponentType();
-    }
+    volume.component = io->GetComponentType();
+    // ITK scales whole numbers of a NIfTI (scl_slope, scl_inter) in float, which rounds beyond 2^24.
+    volume.isScaled = volume.component == itk::IOComponentEnum::FLOAT &&
+                      itk::ExposeMetaData(elements, "datatype", stored) && stored != "16"; // NIfTI's code of float
     auto reader = itk::ImageFileReader<TImage>::New();
     reader->SetImageIO(io);
     reader->SetFileName(path);
     reader->Update();
-    return reader->GetOutput();
+    volume.image = reader->GetOutput();
+    if (gdcm)
+    {
+      PlaceLone(Slice(gdcm->GetMetaDataDictionary(), path), *volume.image, name + ": " + path, volume.doubts);
+    }
+    // other formats keep the fields of a NIfTI of images that were moved since
+    if (std::string(io->GetNameOfClass()) == "NiftiImageIO")
+    {
+      const auto & image = *volume.image;
+      volume.doubts = itk::MorphSeekNiftiDoubts(image.GetMetaDataDictionary(), &image, name + ": " + path);
+    }
+    if (header.LacksSpacing())
+    {
+      volume.doubts.push_back(name + ": " + path +
+                              ": its header does not say how large its voxels are; 1 mm is taken.");
+    }
+    return volume;
+  }
+  catch (const itk::MemoryAllocationError &)
+  {
+    throw std::bad_alloc();
   }
   catch (const imagefile::Unsound & error)
   {
-    throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": " + path + " cannot be read as an image: " + error.what() };
+    refuse(std::string(" cannot be read as an image: ") + error.what());
   }
   catch (const itk::ExceptionObject & error)
   {
-    throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": " + path + " cannot be read as an image: " + Reason(error) };
+    refuse(" cannot be read as an image: " + Reason(error) + "; copy it again, or save it anew");
   }
+  return volume;
+}
+
+#ifdef __linux__
+// What goes through the pipe before the sentences and the voxels of an image.
+struct Parcel
+{
+  itk::ImageBase<3>::SizeType      size;
+  itk::ImageBase<3>::PointType     origin;
+  itk::ImageBase<3>::SpacingType   spacing;
+  itk::ImageBase<3>::DirectionType direction;
+  itk::IOComponentEnum             component;
+  bool                             isScaled;
+  size_t                           letters;
+};
+#endif
+
+// Reads one scalar volume, in a process of its own where there is one, and adds its doubts.
+template <typename TImage>
+Volume<TImage>
+ReadVolume(const std::string & path, const std::string & name, Doubts & doubts)
+{
+  const std::string start = name + ": " + path;
+  if (!fs::exists(path))
+  {
+    Refuse(start + " does not exist; check the path");
+  }
+  Volume<TImage> volume;
+#ifdef __linux__
+  Apart(
+    start + " cannot be read as an image: ", path,
+    [&](std::FILE * out, double held) {
+      const auto read =
+        ReadHere<TImage>(path, name, [&](double bytes) { SetLimit(RLIMIT_CPU, 3 + held / 1e6 + bytes / 2e7); });
+      const auto & image = *read.image;
+      std::string  said;
+      for (const std::string & doubt : read.doubts)
+      {
+        said += doubt + '\0';
+      }
+      const Parcel    parcel = { image.GetLargestPossibleRegion().GetSize(),
+                                 image.GetOrigin(),
+                                 image.GetSpacing(),
+                                 image.GetDirection(),
+                                 read.component,
+                                 read.isScaled,
+                                 said.size() };
+      const ms_status done = MS_OK;
+      std::fwrite(&done, sizeof done, 1, out);
+      std::fwrite(&parcel, sizeof parcel, 1, out);
+      std::fwrite(said.data(), 1, said.size(), out);
+      std::fwrite(image.GetBufferPointer(), sizeof(typename TImage::PixelType),
+                  image.GetLargestPossibleRegion().GetNumberOfPixels(), out);
+    },
+    [&](std::FILE * in) {
+      Parcel parcel;
+      if (std::fread(&parcel, sizeof parcel, 1, in) != 1)
+      {
+        return false;
+      }
+      std::string said(parcel.letters, '\0');
+      volume.image = TImage::New();
+      volume.image->SetRegions(parcel.size);
+      volume.image->SetOrigin(parcel.origin);
+      volume.image->SetSpacing(parcel.spacing);
+      volume.image->SetDirection(parcel.direction);
+      volume.image->Allocate();
+      volume.component = parcel.component;
+      volume.isScaled = parcel.isScaled;
+      const size_t voxels = volume.image->GetLargestPossibleRegion().GetNumberOfPixels();
+      const bool   isWhole =
+        std::fread(&said[0], 1, said.size(), in) == said.size() &&
+        std::fread(volume.image->GetBufferPointer(), sizeof(typename TImage::PixelType), voxels, in) == voxels;
+      std::istringstream doubtful(said);
+      for (std::string doubt; std::getline(doubtful, doubt, '\0');)
+      {
+        volume.doubts.push_back(doubt);
+      }
+      return isWhole;
+    });
+#else
+  volume = ReadHere<TImage>(path, name, [](double) {});
+#endif
+  doubts.insert(doubts.end(), volume.doubts.begin(), volume.doubts.end());
+  return volume;
 }
 
 // Reads a mask: 1 where the file is not zero. It is read as float, so that neither a probability nor a large label becomes zero.
 MaskType::Pointer
-ReadMask(const std::string & path, const std::string & name)
+ReadMask(const std::string & path, const std::string & name, Doubts & doubts)
 {
-  auto volume = ReadVolume<VolumeType>(path, name);
+  auto volume = ReadVolume<VolumeType>(path, name, doubts).image;
   auto mask = MaskType::New();
   mask->CopyInformation(volume);
   mask->SetRegions(volume->GetBufferedRegion());
@@ -550,14 +948,12 @@ ReadMask(const std::string & path, const std::string & name)
 // Reads labels and checks that double holds each of them as a whole number: ITK would silently change others. component becomes the
 // pixel type to write them with: the file's, or the first of int, unsigned int and long long that holds them all.
 LabelType::Pointer
-ReadLabels(const std::string & path, const std::string & name, itk::IOComponentEnum & component)
+ReadLabels(const std::string & path, const std::string & name, Doubts & doubts, itk::IOComponentEnum & component)
 {
-  auto labels = ReadVolume<LabelType>(path, name, &component);
-  // ITK scales whole numbers of a NIfTI (scl_slope, scl_inter) in float, which rounds beyond 2^24.
-  std::string    stored;
-  const bool     isFloat = component == itk::IOComponentEnum::FLOAT;
-  const bool     scaled = isFloat && itk::ExposeMetaData(labels->GetMetaDataDictionary(), "datatype", stored) &&
-                          stored != "16";                   // NIfTI's code of float
+  const auto read = ReadVolume<LabelType>(path, name, doubts);
+  auto       labels = read.image;
+  component = read.component;
+  const bool     isFloat = component == itk::IOComponentEnum::FLOAT, scaled = read.isScaled;
   const double   limit = std::ldexp(1.0, scaled ? 24 : 53); // refused too: the next number may have been rounded to it
   double         least = 0, greatest = 0;
   const double * voxels = labels->GetBufferPointer();
@@ -566,16 +962,15 @@ ReadLabels(const std::string & path, const std::string & name, itk::IOComponentE
     const double value = voxels[i];
     if (!std::isfinite(value) || value != std::floor(value))
     {
-      throw Failure{ MS_ERR_INPUT_UNREADABLE, name + ": " + path + " has the value " + Digits(value, isFloat) +
-                                                "; labels must be whole numbers, give a label map or round it first" };
+      Refuse(name + ": " + path + " has the value " + Digits(value, isFloat) +
+             "; labels must be whole numbers, give a label map or round it first");
     }
     if (std::abs(value) >= limit)
     {
       const std::string remedy =
         scaled ? "labels scaled in their file must be smaller than 2^24, renumber them or store them without scl_slope"
                : "labels must be smaller than 2^53, renumber them";
-      throw Failure{ MS_ERR_INPUT_UNREADABLE,
-                     name + ": " + path + " has a value of about " + Digits(value, isFloat) + "; " + remedy };
+      Refuse(name + ": " + path + " has a value of about " + Digits(value, isFloat) + "; " + remedy);
     }
     least = std::min(least, value);
     greatest = std::max(greatest, value);
@@ -591,116 +986,21 @@ ReadLabels(const std::string & path, const std::string & name, itk::IOComponentE
   return labels;
 }
 
-// Reads a transform's file in a child process first: on some damaged files ITK's transform readers, HDF5's above all, abort the process,
-// and on others they allocate whatever size the file claims.
-void
-TryTransform(const std::string & path)
-{
-#ifdef __linux__
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0)
-  {
-    return; // no file descriptors are left: the real reading fails with a message
-  }
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-  posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
-  std::string own = "/proc/self/exe", flag = tryTransform, file = path;
-  char *      arguments[] = { &own[0], &flag[0], &file[0], nullptr };
-  pid_t       child = 0;
-  const int   failed = posix_spawn(&child, own.c_str(), &actions, nullptr, arguments, environ);
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
-  std::string said;
-  char        buffer[4096];
-  TheEnding().child = child;
-  for (ssize_t count; failed == 0 && (count = read(ends[0], buffer, sizeof buffer)) != 0;)
-  {
-    if (count > 0)
-    {
-      said.append(buffer, static_cast<size_t>(count));
-    }
-    else if (errno != EINTR)
-    {
-      break;
-    }
-  }
-  close(ends[0]);
-  int status = 0;
-  while (failed == 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
-  {
-  }
-  TheEnding().child = 0;
-  if (failed == 0 && !(WIFEXITED(status) && WEXITSTATUS(status) == 0))
-  {
-    throw imagefile::Unsound(said.empty() ? "its reader does not come to an end over it; it is damaged, or no transform"
-                                          : said);
-  }
-#else
-  static_cast<void>(path);
-#endif
-}
-
-#ifdef __linux__
-// The child process of TryTransform: reads within limits and prints what is wrong to standard output.
-int
-ReadForAnother(const std::string & path)
-{
-  std::error_code unknown;
-  const auto      size = static_cast<double>(fs::file_size(path, unknown));
-  const auto      limit = [](int what, double most) {
-    const struct rlimit set = { static_cast<rlim_t>(most), RLIM_INFINITY };
-    setrlimit(static_cast<__rlimit_resource_t>(what), &set);
-  };
-  std::ifstream statm("/proc/self/statm"); // counts of pages; the sixth is data and stack
-  double        pages = 0;
-  for (int i = 0; i < 6; ++i)
-  {
-    statm >> pages;
-  }
-  mallopt(M_ARENA_MAX, 1); // memory that threads reserve would count against the limit
-  itk::MultiThreaderBase::SetGlobalDefaultNumberOfThreads(1);
-  limit(RLIMIT_CORE, 0);
-  limit(RLIMIT_CPU, 8 + size / 1e7);
-  // RLIMIT_DATA, not RLIMIT_AS: Go reserves more address space than it uses.
-  limit(RLIMIT_DATA, pages * static_cast<double>(sysconf(_SC_PAGESIZE)) + (1 << 29) + 8 * 1032 * size);
-  try
-  {
-    auto reader = itk::TransformFileReaderTemplate<double>::New();
-    reader->SetFileName(path);
-    reader->Update();
-    return 0;
-  }
-  catch (const itk::ExceptionObject & error)
-  {
-    std::cout << Reason(error);
-  }
-  catch (const std::exception & error)
-  {
-    std::cout << "it claims more than it can hold";
-  }
-  std::cout.flush();
-  return 3;
-}
-#endif
-
+// Reads a transform in this process.
 FilterType::InitialTransformType::ConstPointer
-ReadTransform(const std::string & path)
+ReadTransformHere(const std::string & path)
 {
+  const std::string start = "initial transform: " + path;
   try
   {
     imagefile::RequireRegular(path);
-    TryTransform(path);
     auto reader = itk::TransformFileReaderTemplate<double>::New();
     reader->SetFileName(path);
     reader->Update();
     const auto & transforms = *reader->GetTransformList(); // a composite counts as one
     if (transforms.size() > 1)                             // ITK does not say in which order they would apply
     {
-      throw Failure{ MS_ERR_INPUT_UNREADABLE, "initial transform: " + path + " holds " +
-                                                std::to_string(transforms.size()) +
-                                                " transforms; give one, or a composite" };
+      Refuse(start + " holds " + std::to_string(transforms.size()) + " transforms; give one, or a composite");
     }
     if (!transforms.empty())
     {
@@ -710,19 +1010,32 @@ ReadTransform(const std::string & path)
       }
     }
   }
-  catch (const imagefile::Unsound & error)
-  {
-    throw Failure{ MS_ERR_INPUT_UNREADABLE, "initial transform: " + path + " cannot be read: " + error.what() };
-  }
   catch (const itk::ExceptionObject & error)
   {
-    throw Failure{ MS_ERR_INPUT_UNREADABLE, "initial transform: " + path + " cannot be read: " + Reason(error) };
+    Refuse(start + " cannot be read: " + Reason(error));
   }
   catch (const std::exception & error)
   {
-    throw Failure{ MS_ERR_INPUT_UNREADABLE, "initial transform: " + path + " cannot be read: " + error.what() };
+    Refuse(start + " cannot be read: " + error.what());
   }
-  throw Failure{ MS_ERR_INPUT_UNREADABLE, "initial transform: " + path + " holds no 3-D transform" };
+  Refuse(start + " holds no 3-D transform");
+}
+
+// Reads a transform, in a process of its own first where there is one.
+FilterType::InitialTransformType::ConstPointer
+ReadTransform(const std::string & path)
+{
+#ifdef __linux__
+  Apart(
+    "initial transform: " + path + " cannot be read: ", path,
+    [&](std::FILE * out, double) {
+      ReadTransformHere(path);
+      const ms_status done = MS_OK;
+      std::fwrite(&done, sizeof done, 1, out);
+    },
+    [](std::FILE *) { return true; });
+#endif
+  return ReadTransformHere(path);
 }
 
 // ----------------------------------------------------------------------------------------------------------------- Outputs
@@ -739,115 +1052,14 @@ Canonical(const fs::path & path)
   return unreadable ? absolute.lexically_normal() : resolved;
 }
 
-// The files with the voxels that the text header of a MetaImage or NRRD names: one file; a pattern with the first and last number and
-// an optional step; or a list with one file a line.
-std::vector<fs::path>
-DataFiles(const fs::path & header)
-{
-  static const std::regex named(R"((?:ElementDataFile\s*[=:]|data ?file:)\s*(.*\S)\s*)", std::regex::icase);
-  static const std::regex listed(R"(LIST(\s+\d+)?)"),
-    numbered(R"(([^%]*)%(0?)(\d{0,3})d(\S*)\s+(-?\d{1,9})\s+(-?\d{1,9})(?:\s+(-?\d{1,9}))?(?:\s+\d+)?)");
-  std::string   text(1 << 20, '\0'); // only the start: in some files voxels follow the header
-  std::ifstream file(header, std::ios::binary);
-  file.read(&text[0], static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  std::istringstream    lines(text);
-  std::vector<fs::path> files;
-  std::smatch           match;
-  bool                  list = false;
-  for (std::string line; std::getline(lines, line);)
-  {
-    line.erase(line.find_last_not_of(" \t\r") + 1);
-    if (list && !line.empty())
-    {
-      files.push_back(header.parent_path() / line.substr(line.find_first_not_of(" \t")));
-    }
-    if (list || line.size() > 4096 || !std::regex_match(line, match, named)) // 4096: no path is longer
-    {
-      continue;
-    }
-    const std::string value = match[1];
-    if (std::regex_match(value, listed))
-    {
-      list = true;
-      continue;
-    }
-    if (std::regex_match(value, match, numbered))
-    {
-      const int first = std::stoi(match[5]), last = std::stoi(match[6]),
-                given = match[7].length() > 0 ? std::stoi(match[7]) : 1;
-      const int step = given == 0 ? 1 : given;
-      for (int number = first; step > 0 ? number <= last : number >= last; number += step)
-      {
-        std::ostringstream name;
-        name << match[1] << std::setfill(match[2].length() > 0 ? '0' : ' ') << std::internal;
-        name << std::setw(match[3].length() > 0 ? std::stoi(match[3]) : 0) << number << match[4];
-        if (!fs::exists(header.parent_path() / name.str())) // ITK reads nothing if one is missing
-        {
-          break;
-        }
-        files.push_back(header.parent_path() / name.str());
-      }
-    }
-    else
-    {
-      files.push_back(header.parent_path() / value);
-    }
-    break;
-  }
-  return files;
-}
-
-// The other files of an image that is stored as a header and its voxels.
-std::vector<fs::path>
-Companions(const fs::path & path)
-{
-  const auto lower = [](std::string text) {
-    std::transform(text.begin(), text.end(), text.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    return text;
-  };
-  const auto upper = [](std::string text) {
-    std::transform(text.begin(), text.end(), text.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-    return text;
-  };
-  const std::string name = path.filename().string(), lowerName = lower(name);
-  const auto        ends = [&](const std::string & suffix) {
-    return name.size() > suffix.size() && lowerName.compare(name.size() - suffix.size(), suffix.size(), suffix) == 0;
-  };
-  for (const std::string suffix : { ".mhd", ".mha", ".nhdr", ".nrrd" })
-  {
-    if (ends(suffix))
-    {
-      return DataFiles(path);
-    }
-  }
-  std::vector<fs::path> files;
-  for (const std::vector<std::string> & family :
-       { std::vector<std::string>{ ".hdr", ".img", ".hdr.gz", ".img.gz" }, { ".spr", ".sdt" } })
-  {
-    for (const std::string & suffix : family)
-    {
-      for (std::size_t i = 0; ends(suffix) && i < family.size(); ++i)
-      {
-        const std::string stem = name.substr(0, name.size() - suffix.size());
-        files.push_back(path.parent_path() / (stem + family[i]));
-        files.push_back(path.parent_path() / (stem + upper(family[i])));
-      }
-    }
-  }
-  return files;
-}
-
 // Refuses an output in the place of an input or of another output, and returns all paths in use. A folder stands for its files, and an
 // image in several files for all of them. Second files that an output writes are checked when it is claimed.
 Roles
 CheckPaths(const Arguments & arguments)
 {
   Roles taken;
-  for (const std::string name : { "0", "1", "fixed-mask", "moving-mask", "moving-labels", "initial-transform", "model",
-                                  "model-directory", "runtime-library" })
+  for (const std::string name : { "0", "1", "fixed-mask", "moving-mask", "rigid", "moving-labels", "initial-transform",
+                                  "model", "model-directory", "runtime-library" })
   {
     const std::string path = arguments[name];
     const std::string role = name == "0" ? "the fixed image" : name == "1" ? "the moving image" : "--" + name;
@@ -855,12 +1067,9 @@ CheckPaths(const Arguments & arguments)
     if (fs::is_regular_file(path, error))
     {
       taken.emplace(Canonical(path), role);
-      for (const fs::path & file : Companions(path))
+      for (const fs::path & file : imagefile::Parts(path))
       {
-        if (fs::is_regular_file(file, error))
-        {
-          taken.emplace(Canonical(file), "a part of " + role + " " + path);
-        }
+        taken.emplace(Canonical(file), "a part of " + role + " " + path);
       }
     }
     else if (fs::is_directory(path, error))
@@ -1200,6 +1409,7 @@ ReturnParameters(const FilterType & filter)
   {
     reasons += (reasons.empty() ? "" : " ") + reason;
   }
+  std::replace(reasons.begin(), reasons.end(), '\n', ' '); // the name of a file may have one
   return "foldingPercentage = " + std::to_string(filter.GetFoldingPercentage()) + "\nverdict = " + filter.GetVerdict() +
          "\nverdictReasons = " + reasons + "\nestimatedError = " + std::to_string(filter.GetEstimatedError()) + "\n";
 }
@@ -1214,24 +1424,30 @@ Register(const Arguments & arguments)
   }
   Outputs outputs(arguments, CheckPaths(arguments));
 
-  auto moving = ReadVolume<VolumeType>(arguments["1"], "moving");
+  Doubts doubts;
+  auto   moving = ReadVolume<VolumeType>(arguments["1"], "moving", doubts).image;
   SetOptions(arguments, FilterType::New()); // checks the values, and sets the thread count before the real filter
   auto filter = FilterType::New();
   SetOptions(arguments, filter);
-  filter->SetFixedImage(ReadVolume<VolumeType>(arguments["0"], "fixed"));
+  filter->SetFixedImage(ReadVolume<VolumeType>(arguments["0"], "fixed", doubts).image);
   filter->SetMovingImage(moving);
-  arguments.Text("fixed-mask", [&](const std::string & path) { filter->SetFixedMask(ReadMask(path, "fixed mask")); });
+  arguments.Text("fixed-mask",
+                 [&](const std::string & path) { filter->SetFixedMask(ReadMask(path, "fixed mask", doubts)); });
   arguments.Text("moving-mask",
-                 [&](const std::string & path) { filter->SetMovingMask(ReadMask(path, "moving mask")); });
+                 [&](const std::string & path) { filter->SetMovingMask(ReadMask(path, "moving mask", doubts)); });
   arguments.Text("rigid", [&](const std::string & path) {
-    filter->SetRigidRegions(ReadVolume<FilterType::RegionsImageType>(path, "rigid regions"));
+    filter->SetRigidRegions(ReadVolume<FilterType::RegionsImageType>(path, "rigid regions", doubts).image);
   });
   arguments.Text("initial-transform",
                  [&](const std::string & path) { filter->SetInitialTransform(ReadTransform(path)); });
   LabelType::Pointer   labels;
   itk::IOComponentEnum labelComponent{};
   arguments.Text("moving-labels",
-                 [&](const std::string & path) { labels = ReadLabels(path, "moving labels", labelComponent); });
+                 [&](const std::string & path) { labels = ReadLabels(path, "moving labels", doubts, labelComponent); });
+  for (const std::string & doubt : doubts)
+  {
+    filter->AddDoubt(doubt);
+  }
 
   const auto claimImage = [](const std::string & path) { WriteVolume(StandIn<VolumeType>().GetPointer(), path); };
   const auto claimText = [](const std::string & path) { WriteText("", path); };
@@ -1280,26 +1496,12 @@ Register(const Arguments & arguments)
   outputs.Publish();
 }
 
-// The exit code of a status code, from the engine's table.
-int
-ExitCode(ms_status code)
-{
-  size_t needed = 0;
-  ms_errors_json(nullptr, 0, &needed);
-  std::string table(needed, '\0');
-  ms_errors_json(&table[0], needed, nullptr);
-  const std::string exit = "\"exit\":";
-  size_t            at = table.find("\"code\":" + std::to_string(code) + ",");
-  at = at == std::string::npos ? at : table.find(exit, at);
-  return at == std::string::npos ? 1 : std::atoi(table.c_str() + at + exit.size());
-}
-
 int
 Fail(ms_status code, const std::string & message)
 {
   const std::lock_guard<std::mutex> alone(TheEnding().lock); // after a signal this never returns
   std::cerr << "MorphSeekRegistration: " << message << std::endl;
-  return ExitCode(code);
+  return ms_status_exit(code);
 }
 } // namespace
 
@@ -1325,13 +1527,6 @@ main(int argc, char ** argv)
       return 0;
     }
   }
-#ifdef __linux__
-  if (argc == 3 && std::string(argv[1]) == tryTransform)
-  {
-    const int code = ReadForAnother(argv[2]);
-    std::_Exit(code); // no destructors: a damaged file may have corrupted the memory
-  }
-#endif
   StopOnSignals();
   try
   {

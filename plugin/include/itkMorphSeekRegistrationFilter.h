@@ -9,7 +9,6 @@
 #include "itkImageToImageFilter.h"
 #include "itkMorphSeekException.h"
 #include "itkMorphSeekOptions.h"
-#include "itkMorphSeekVerdict.h"
 #include "itkPoint.h"
 
 #include <cstddef>
@@ -157,6 +156,28 @@ public:
   }
   itkGetConstReferenceMacro(MovingLandmarks, LandmarkPointContainer);
 
+  /** Adds a sentence about where a file's header contradicts itself: it becomes a warning and a reason of the verdict, which is "check" at
+   * most. MorphSeekNiftiDoubts() says such sentences:
+   *
+   * \code
+   *   registration->AddDoubt("moving: its sform and its qform say two places, up to 8.66 mm apart.");
+   * \endcode
+   */
+  virtual void
+  AddDoubt(const std::string & sentence)
+  {
+    m_Doubts.push_back(sentence);
+    this->Modified();
+  }
+
+  /** Removes all doubts, as for another pair of images: registration->ClearDoubts(). */
+  virtual void
+  ClearDoubts()
+  {
+    m_Doubts.clear();
+    this->Modified();
+  }
+
   /** Optional transform from fixed to moving points, of double or single precision; GetTransform() of another registration is one. The
    * class's description says where it enters. */
   virtual void
@@ -235,22 +256,18 @@ public:
   virtual std::string
   GetVerdict() const
   {
-    return m_Verdict.GetGrade();
+    return m_Verdict;
   }
 
   /** Why the verdict is not good, in plain words; empty where it is. */
   virtual std::vector<std::string>
   GetVerdictReasons() const
   {
-    return m_Verdict.GetReasons();
+    return m_VerdictReasons;
   }
 
   /** The verdict's estimate of the mean distance of points from where they belong, mm. */
-  virtual double
-  GetEstimatedError() const
-  {
-    return m_Verdict.GetEstimatedError();
-  }
+  itkGetConstMacro(EstimatedError, double);
 
   /** Percentage of voxels where the output displacement field folds (NJD). */
   itkGetConstMacro(FoldingPercentage, double);
@@ -341,6 +358,8 @@ private:
   std::string            m_RuntimeLibrary;
   std::string            m_ModelDirectory;
 
+  std::vector<std::string> m_Doubts;
+
   struct Channel
   {
     std::string name; // the inputs are called this plus "Fixed" and "Moving"
@@ -354,10 +373,13 @@ private:
   ms_engine          m_Engine{ 0 };
   std::exception_ptr m_ObserverException; // thrown by an observer of our progress
   std::string        m_Metrics;
-  MorphSeekVerdict   m_Verdict;
+
+  std::string              m_Verdict;
+  std::vector<std::string> m_VerdictReasons;
+  double                   m_EstimatedError{ 0 };
+  double                   m_FoldingPercentage{ 0 };
 
   typename FloatImageType::Pointer m_UncertaintyImage;
-  double                           m_FoldingPercentage{ 0 };
 };
 } // namespace itk
 

@@ -5,7 +5,6 @@
 #include "itkImageRegionIteratorWithIndex.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -443,6 +442,11 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
       landmarks.insert(landmarks.end(), m_FixedLandmarks[i].Begin(), m_FixedLandmarks[i].End());
       landmarks.insert(landmarks.end(), m_MovingLandmarks[i].Begin(), m_MovingLandmarks[i].End());
     }
+    std::vector<const char *> doubts;
+    for (const std::string & sentence : m_Doubts)
+    {
+      doubts.push_back(sentence.c_str());
+    }
     const ms_pair    pair = { sizeof pair,
                               &fixedImage,
                               &movingImage,
@@ -455,7 +459,9 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
                               channelPointers.size(),
                               landmarks.empty() ? nullptr : landmarks.data(),
                               nullptr,
-                              m_FixedLandmarks.size() };
+                              m_FixedLandmarks.size(),
+                              doubts.data(),
+                              doubts.size() };
     const ms_options options = this->MakeOptions();
     this->OpenEngine();
     const ms_status status = ms_register_pair(m_Engine, &pair, &options, &Self::OnProgress, this, &result.handle);
@@ -477,15 +483,32 @@ template <typename TFixedImage, typename TMovingImage, typename TDisplacementFie
 void
 MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::WriteOutputs(ms_result result)
 {
-  size_t needed = 0;
-  MorphSeekException::ThrowUnlessOk(ms_result_metrics(result, nullptr, 0, &needed), ITK_LOCATION);
-  m_Metrics.resize(needed);
-  MorphSeekException::ThrowUnlessOk(ms_result_metrics(result, &m_Metrics[0], needed, nullptr), ITK_LOCATION);
-  m_Metrics.pop_back(); // the NUL
-  m_Verdict = MorphSeekVerdict(m_Metrics);
-  const std::string key = "\"njd_percent\":"; // its first occurrence is the whole transform's
-  const size_t      at = m_Metrics.find(key);
-  m_FoldingPercentage = at == std::string::npos ? 0.0 : std::strtod(m_Metrics.c_str() + at + key.size(), nullptr);
+  const auto text = [](auto write) {
+    size_t needed = 0;
+    MorphSeekException::ThrowUnlessOk(write(nullptr, 0, &needed), ITK_LOCATION);
+    std::string written(needed, '\0');
+    MorphSeekException::ThrowUnlessOk(write(&written[0], needed, nullptr), ITK_LOCATION);
+    written.pop_back(); // the NUL
+    return written;
+  };
+  m_Metrics = text(
+    [=](char * dst, size_t capacity, size_t * needed) { return ms_result_metrics(result, dst, capacity, needed); });
+  ms_verdict verdict = {};
+  verdict.size = sizeof verdict;
+  MorphSeekException::ThrowUnlessOk(ms_result_verdict(result, &verdict), ITK_LOCATION);
+  m_Verdict = verdict.grade == MS_GOOD     ? "good"
+              : verdict.grade == MS_CHECK  ? "check"
+              : verdict.grade == MS_FAILED ? "failed"
+                                           : "";
+  m_VerdictReasons.clear();
+  for (size_t i = 0; i < verdict.reason_count; ++i)
+  {
+    m_VerdictReasons.push_back(text([=](char * dst, size_t capacity, size_t * needed) {
+      return ms_result_reason(result, i, dst, capacity, needed);
+    }));
+  }
+  m_EstimatedError = verdict.error_mm;
+  m_FoldingPercentage = verdict.njd_percent;
 
   this->AllocateOutputs();
   DisplacementFieldType * output = this->GetOutput();
@@ -532,15 +555,21 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Prin
   os << indent << "RuntimeLibrary: " << m_RuntimeLibrary << '\n';
   os << indent << "ModelDirectory: " << m_ModelDirectory << '\n';
   os << indent << "Channels: " << m_Channels.size() << '\n';
+  os << indent << "Doubts:";
+  for (const std::string & sentence : m_Doubts)
+  {
+    os << " [" << sentence << ']';
+  }
+  os << '\n';
   os << indent << "FoldingPercentage: " << m_FoldingPercentage << '\n';
-  os << indent << "Verdict: " << m_Verdict.GetGrade() << '\n';
+  os << indent << "Verdict: " << m_Verdict << '\n';
   os << indent << "VerdictReasons:";
-  for (const std::string & reason : m_Verdict.GetReasons())
+  for (const std::string & reason : m_VerdictReasons)
   {
     os << " [" << reason << ']';
   }
   os << '\n';
-  os << indent << "EstimatedError: " << m_Verdict.GetEstimatedError() << '\n';
+  os << indent << "EstimatedError: " << m_EstimatedError << '\n';
   os << indent << "Metrics: " << m_Metrics << '\n';
   itkPrintSelfObjectMacro(UncertaintyImage);
 }

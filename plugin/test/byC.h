@@ -71,6 +71,8 @@ RegisterByC(const itk::Image<float, 3> * fixed,
                           0,
                           nullptr,
                           nullptr,
+                          0,
+                          nullptr,
                           0 };
   ms_engine      engine = 0;
   ms_result      result = 0;

@@ -6,9 +6,13 @@
 #include "itkCompositeTransform.h"
 #include "itkImageRegionConstIterator.h"
 #include "itkImageRegionIterator.h"
+#include "itkImageFileReader.h"
 #include "itkImageRegionIteratorWithIndex.h"
+#include "itkMetaDataObject.h"
+#include "itkMorphSeekNiftiDoubts.h"
 #include "itkMorphSeekRegistrationFilter.h"
 #include "itkMorphSeekWarpFilter.h"
+#include "itkNiftiImageIO.h"
 #include "itkResampleImageFilter.h"
 #include "itkStreamingImageFilter.h"
 #include "itkTranslationTransform.h"
@@ -16,11 +20,19 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <clocale>
 #include <cmath>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
 #include <iostream>
 #include <limits>
+#include <locale>
 #include <map>
+#include <random>
 #include <sstream>
 #include <thread>
 #include <vector>
@@ -300,45 +312,10 @@ TestDefaults()
                              "Verdict: ",
                              "VerdictReasons:",
                              "EstimatedError: ",
+                             "Doubts:",
                              "Metrics: " })
   {
     EXPECT(text.str().find(name) != std::string::npos);
-  }
-}
-
-// The verdict is read from complete, older and damaged metrics.
-void
-TestVerdictInMetrics()
-{
-  const struct
-  {
-    const char *             metrics, *grade;
-    std::vector<std::string> reasons;
-    double                   error;
-  } cases[] = {
-    { "", "", {}, 0 },
-    { R"({"njd_percent":0.5})", "", {}, 0 }, // from an older library
-    { R"({"verdict":{"grade":"","reasons":null,"error_mm":0},"warnings":[]})", "", {}, 0 },
-    { R"({"a":1,"verdict":{"grade":"good","reasons":[],"error_mm":0.42},"warnings":["x"]})", "good", {}, 0.42 },
-    { R"({"verdict":{"grade":"check","reasons":["One, two.","A \u003c B \"or\" \\ %."],"error_mm":3.14}})",
-      "check",
-      { "One, two.", "A < B \"or\" \\ %." },
-      3.14 },
-    { R"({"verdict":{"error_mm":21,"more":{"x":1}}})", "", {}, 21 },
-    { R"({"verdict":{"error_mm":1e2,"reasons":["\u00e4\u2028."],"grade":"failed"}})",
-      "failed",
-      { "\xC3\xA4\xE2\x80\xA8." },
-      100 },
-    { R"({"warnings":["\"verdict\":{\"grade\":\"good\"}"]})", "", {}, 0 },
-    { R"({"verdict":{"grade":"che)", "che", {}, 0 }, // cut off
-    { R"({"verdict":{"reasons":["a",)", "", { "a" }, 0 },
-  };
-  for (const auto & c : cases)
-  {
-    const itk::MorphSeekVerdict verdict{ std::string(c.metrics) };
-    EXPECT(verdict.GetGrade() == c.grade);
-    EXPECT(verdict.GetReasons() == c.reasons);
-    EXPECT(verdict.GetEstimatedError() == c.error);
   }
 }
 
@@ -346,14 +323,16 @@ TestVerdictInMetrics()
 void
 TestVerdict()
 {
-  TestVerdictInMetrics();
   const auto fixed = Phantom(0), moving = Phantom(3);
   auto       filter = Filter(fixed.GetPointer(), moving.GetPointer());
   EXPECT(filter->GetVerdict().empty() && filter->GetVerdictReasons().empty() && filter->GetEstimatedError() == 0);
   filter->Update();
   const auto quoted = [&] { return "\"verdict\":{\"grade\":\"" + filter->GetVerdict() + '"'; };
   EXPECT(!filter->GetVerdict().empty() && filter->GetMetrics().find(quoted()) != std::string::npos);
-  EXPECT(filter->GetEstimatedError() > 0);
+  const std::string key = "\"error_mm\":";
+  const size_t      at = filter->GetMetrics().find(key);
+  EXPECT(at != std::string::npos && filter->GetEstimatedError() > 0 &&
+         filter->GetEstimatedError() == std::strtod(filter->GetMetrics().c_str() + at + key.size(), nullptr));
   EXPECT((filter->GetVerdict() == "good") == filter->GetVerdictReasons().empty());
 
   unsigned int state = 1;
@@ -373,6 +352,39 @@ TestVerdict()
   filter->Print(text);
   EXPECT(text.str().find("Verdict: " + filter->GetVerdict()) != std::string::npos &&
          text.str().find(filter->GetVerdictReasons().front()) != std::string::npos);
+}
+
+// A program may set a locale with a decimal comma, as Qt does. The numbers of the metrics stay the same.
+void
+TestLocale()
+{
+#ifdef __linux__
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::temp_directory_path() / ("morphseek-" + std::to_string(std::random_device{}()));
+  fs::create_directory(folder);
+  const std::string make = "localedef -i de_DE -f UTF-8 " + (folder / "de_DE.UTF-8").string() + " 2>/dev/null";
+  const int         made = std::system(make.c_str());
+  setenv("LOCPATH", folder.c_str(), 1);
+  const auto fixed = Phantom(0), moving = Phantom(3);
+  auto       filter = Filter(fixed.GetPointer(), moving.GetPointer());
+  filter->Update();
+  const double error = filter->GetEstimatedError();
+  EXPECT(error > 0 && error != std::floor(error));
+  if (std::setlocale(LC_ALL, "de_DE.UTF-8") != nullptr)
+  {
+    EXPECT(std::strtod("0.5", nullptr) == 0);
+    filter->Modified();
+    filter->Update();
+    EXPECT(filter->GetEstimatedError() == error);
+    std::setlocale(LC_ALL, "C");
+  }
+  else
+  {
+    std::cout << "SKIPPED: localedef makes no locale with a decimal comma (status " << made << ")\n";
+  }
+  unsetenv("LOCPATH");
+  fs::remove_all(folder);
+#endif
 }
 
 // On every pair of grids the field and the warped image are the C interface's, and the transform shares the field's buffer.
@@ -810,6 +822,233 @@ TestErrors()
   EXPECT(CodeOf(filter.GetPointer()) == MS_OK);
 }
 
+// A doubt becomes a warning and a reason, makes a good verdict "check" and changes nothing else.
+void
+TestDoubts()
+{
+  const std::string doubt = "moving: its sform and its qform say two places.";
+  const auto        fixed = Phantom(0);
+  auto              filter = Filter(fixed.GetPointer(), fixed.GetPointer());
+  filter->Update();
+  EXPECT(filter->GetVerdict() == "good" && filter->GetMetrics().find(doubt) == std::string::npos);
+  using Field = itk::Image<itk::Vector<float, 3>, 3>;
+  const Field::ConstPointer plain = filter->GetTransform()->GetDisplacementField();
+  filter->AddDoubt(doubt);
+  filter->AddDoubt("fixed: another.");
+  filter->Update();
+  EXPECT(filter->GetVerdict() == "check");
+  EXPECT((filter->GetVerdictReasons() == std::vector<std::string>{ doubt, "fixed: another." }));
+  EXPECT(filter->GetMetrics().find("\"warnings\":[\"" + doubt + "\",\"fixed: another.\"]") != std::string::npos);
+  EXPECT(MaxDifference<Field>(filter->GetOutput(), plain) == 0);
+  std::ostringstream text;
+  filter->Print(text);
+  EXPECT(text.str().find("Doubts: [" + doubt + "] [fixed: another.]") != std::string::npos);
+  filter->ClearDoubts();
+  filter->Update();
+  EXPECT(filter->GetVerdict() == "good" && filter->GetMetrics().find(doubt) == std::string::npos);
+}
+
+// The fields of a NIfTI-1 header that lay an image of 21 x 31 x 11 voxels of 1 x 2 x 3 mm.
+struct NiftiHeader
+{
+  std::int16_t size[3]{ 21, 31, 11 };
+  std::int16_t sformCode{ 1 }, qformCode{ 1 };
+  char         units{ 2 }; // mm
+  float        pixdim[4]{ 1, 1, 2, 3 };
+  float        quatern[3]{ 0, 0, 0 };
+  float        qoffset[3]{ -10, -20, 30 };
+  float        srow[3][4]{ { 1, 0, 0, -10 }, { 0, 2, 0, -20 }, { 0, 0, 3, 30 } };
+};
+
+// Writes a file of these fields, in the processor's byte order, and lets ITK read it.
+FloatImage::Pointer
+ReadNifti(const NiftiHeader & h)
+{
+  const std::int16_t dim[8] = { 3, h.size[0], h.size[1], h.size[2], 1, 1, 1, 1 };
+  std::vector<char>  bytes(352 + size_t{ 1 } * h.size[0] * h.size[1] * h.size[2], 0);
+  const auto         put = [&](size_t at, const auto & value) { std::memcpy(&bytes[at], &value, sizeof value); };
+  put(0, std::int32_t{ 348 });
+  put(40, dim);
+  put(70, std::int16_t{ 2 }); // unsigned char
+  put(72, std::int16_t{ 8 });
+  put(76, h.pixdim);
+  put(108, 352.0f);
+  put(123, h.units);
+  put(252, h.qformCode);
+  put(254, h.sformCode);
+  put(256, h.quatern);
+  put(268, h.qoffset);
+  put(280, h.srow);
+  put(344, "n+1");
+  const auto path =
+    std::filesystem::temp_directory_path() / ("morphseek-" + std::to_string(std::random_device{}()) + ".nii");
+  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  auto reader = itk::ImageFileReader<FloatImage>::New();
+  reader->SetImageIO(itk::NiftiImageIO::New());
+  reader->SetFileName(path.string());
+  reader->Update();
+  std::filesystem::remove(path);
+  return reader->GetOutput();
+}
+
+// The doubts of headers whose places, from which the distances were worked out by hand, are at right angles or known turns.
+void
+TestNiftiDoubts()
+{
+  const double pi = 3.14159265358979323846;
+  const struct
+  {
+    const char *                       name;
+    std::function<void(NiftiHeader &)> change;
+    std::vector<std::string>           doubts;
+  } cases[] = {
+    { "both forms", [](NiftiHeader &) {}, {} },
+    { "sform", [](NiftiHeader & h) { h.qformCode = 0, h.qoffset[0] = 500; }, {} },
+    { "qform", [](NiftiHeader & h) { h.sformCode = 0, h.srow[0][3] = 500; }, {} },
+    { "neither", [](NiftiHeader & h) { h.sformCode = h.qformCode = 0, h.srow[0][3] = 500; }, {} },
+    { "other codes", [](NiftiHeader & h) { h.sformCode = 4, h.qformCode = 2; }, {} },
+    { "seconds, too", [](NiftiHeader & h) { h.units = 2 | 8; }, {} },
+    { "turned about x by an angle of cosine 0.28, and mirrored along z",
+      [](NiftiHeader & h) {
+        h.pixdim[0] = -1;
+        h.quatern[0] = 0.6f;
+        const float rows[3][4] = { { 1, 0, 0, -10 }, { 0, 0.56f, 2.88f, -20 }, { 0, 1.92f, -0.84f, 30 } };
+        std::memcpy(h.srow, rows, sizeof rows);
+      },
+      {} },
+    { "the axes in another order",
+      [](NiftiHeader & h) {
+        h.quatern[0] = h.quatern[1] = h.quatern[2] = 0.5f;
+        const float rows[3][4] = { { 0, 0, 3, -10 }, { 1, 0, 0, -20 }, { 0, 2, 0, 30 } };
+        std::memcpy(h.srow, rows, sizeof rows);
+      },
+      {} },
+    { "almost half a turn about x, of which six digits of the quaternion say nothing",
+      [pi](NiftiHeader & h) {
+        const double t = 0.0005, c = std::cos(pi - 2 * t), s = std::sin(pi - 2 * t);
+        h.size[1] = 400, h.size[2] = 2;
+        h.quatern[0] = static_cast<float>(std::cos(t));
+        h.srow[1][1] = static_cast<float>(2 * c), h.srow[1][2] = static_cast<float>(-3 * s);
+        h.srow[2][1] = static_cast<float>(2 * s), h.srow[2][2] = static_cast<float>(3 * c);
+      },
+      {} },
+    { "a sform of three digits", [](NiftiHeader & h) { h.srow[1][1] = 1.999f, h.srow[2][2] = 3.001f; }, {} },
+    { "0.09 voxels apart", [](NiftiHeader & h) { h.qoffset[0] += 0.09f; }, {} },
+    { "0.11 voxels apart",
+      [](NiftiHeader & h) { h.qoffset[0] += 0.11f; },
+      { "its sform and its qform say two places, up to 0.11 mm apart; the sform is taken" } },
+    { "two places, of which ITK takes the sform",
+      [](NiftiHeader & h) { h.qoffset[0] += 3, h.qoffset[1] -= 4; },
+      { "its sform and its qform say two places, up to 5 mm apart; the sform is taken" } },
+    { "two places, of which ITK takes the qform",
+      [](NiftiHeader & h) { h.qoffset[0] += 3, h.qoffset[1] -= 4, h.sformCode = 2; },
+      { "its sform and its qform say two places, up to 5 mm apart; the qform is taken" } },
+    { "a qform mirrored along y: 60 mm become -60 mm",
+      [](NiftiHeader & h) { h.quatern[0] = 1, h.pixdim[0] = -1, h.sformCode = 2; },
+      { "its sform and its qform say two places, up to 120 mm apart; the qform is taken" } },
+    { "a sheared sform: 12 mm along x at 60 mm along y",
+      [](NiftiHeader & h) { h.srow[0][1] = 0.4f; },
+      { "its sform and its qform say two places, up to 12 mm apart; the qform is taken",
+        "its pixdim says voxels of 1 x 2 x 3 mm and its sform of 1 x 2.04 x 3 mm" } },
+    { "another pixdim: (160, 210, 60) mm further",
+      [](NiftiHeader & h) { h.pixdim[1] = h.pixdim[2] = h.pixdim[3] = 9, h.sformCode = 2; },
+      { "its sform and its qform say two places, up to 271 mm apart; the qform is taken",
+        "its pixdim says voxels of 9 x 9 x 9 mm and its sform of 1 x 2 x 3 mm" } },
+    { "a negative pixdim: 20 mm become -20 mm",
+      [](NiftiHeader & h) { h.pixdim[1] = -1, h.sformCode = 2; },
+      { "its sform and ITK's reader say two places, up to 40 mm apart; the reader's is taken",
+        "its pixdim has a negative size, which some programs read as a mirrored image" } },
+  };
+  for (const auto & c : cases)
+  {
+    std::cout << c.name << '\n';
+    NiftiHeader header;
+    c.change(header);
+    const auto               image = ReadNifti(header);
+    std::vector<std::string> wanted;
+    for (const std::string & doubt : c.doubts)
+    {
+      wanted.push_back("moving: a.nii: " + doubt + '.');
+    }
+    const auto said = itk::MorphSeekNiftiDoubts(image->GetMetaDataDictionary(), image, "moving: a.nii");
+    for (const std::string & doubt : said)
+    {
+      std::cout << "  " << doubt << '\n';
+    }
+    EXPECT(said == wanted);
+  }
+
+  // ITK writes the dictionary in the locale of C++.
+  struct Comma : std::numpunct<char>
+  {
+    char
+    do_decimal_point() const override
+    {
+      return ',';
+    }
+  };
+  std::locale::global(std::locale(std::locale::classic(), new Comma));
+  NiftiHeader fractional;
+  fractional.qoffset[0] += 0.25f;
+  const auto read = ReadNifti(fractional);
+  EXPECT(
+    itk::MorphSeekNiftiDoubts(read->GetMetaDataDictionary(), read, "a") ==
+    std::vector<std::string>{ "a: its sform and its qform say two places, up to 0.25 mm apart; the sform is taken." });
+  std::locale::global(std::locale::classic());
+
+  // ITK 5.2 reads sizes in micrometres, and the origin as if it were in mm.
+  NiftiHeader micrometres;
+  micrometres.units = 3;
+  const auto small = ReadNifti(micrometres);
+  const bool isRight = std::abs(small->GetOrigin()[2] - 0.03) < 1e-6;
+  const auto said = itk::MorphSeekNiftiDoubts(small->GetMetaDataDictionary(), small, "fixed");
+  EXPECT(isRight ? said.empty()
+                 : (said == std::vector<std::string>{ "fixed: its sform and ITK's reader say two places, up to 37.4 mm "
+                                                      "apart; the reader's is taken." }));
+
+  // What other versions of ITK read or keep, written into the dictionary.
+  const auto image = ReadNifti({});
+  const struct
+  {
+    std::map<std::string, std::string> fields;
+    std::string                        doubt;
+  } others[] = {
+    { { { "qform_code", "0" }, { "pixdim[2]", "-2" } },
+      "its pixdim has a negative size, which some programs read as a mirrored image" },
+    { { { "qform_code", "0" }, { "pixdim[2]", "2.5" } },
+      "its pixdim says voxels of 1 x 2.5 x 3 mm and its sform of 1 x 2 x 3 mm" },
+    { { { "qform_code", "0" }, { "pixdim[2]", "0" } }, "" },
+    { { { "qform_code", "0" }, { "pixdim[2]", "nan" } }, "" },
+    { { { "qform_code", "0" }, { "srow_x", "1 0 0 -15" } },
+      "its sform and ITK's reader say two places, up to 5 mm apart; the reader's is taken" },
+    { { { "sform_code", "0" }, { "qoffset_x", "-15" } },
+      "its qform and ITK's reader say two places, up to 5 mm apart; the reader's is taken" },
+    { { { "nifti_type", "0" }, { "srow_x", "1 0 0 -15" } }, "" }, // Analyze
+    { { { "srow_x", "1 0 0" } }, "" },
+    { { { "srow_x", "no numbers" }, { "sform_code", "" } }, "" },
+  };
+  for (const auto & c : others)
+  {
+    auto dictionary = image->GetMetaDataDictionary();
+    for (const auto & field : c.fields)
+    {
+      itk::EncapsulateMetaData(dictionary, field.first, field.second);
+    }
+    const auto doubts = itk::MorphSeekNiftiDoubts(dictionary, image, "a");
+    EXPECT(doubts ==
+           (c.doubt.empty() ? std::vector<std::string>{} : std::vector<std::string>{ "a: " + c.doubt + '.' }));
+  }
+  EXPECT(itk::MorphSeekNiftiDoubts({}, image, "a").empty());
+  for (const float sign : { 1.0f, -1.0f }) // of the third axis, which ITK keeps from 5.3 on: 30 mm become -30 mm
+  {
+    auto dictionary = image->GetMetaDataDictionary();
+    itk::EncapsulateMetaData(dictionary, "qfac", sign);
+    const std::string doubt = "a: its sform and its qform say two places, up to 60 mm apart; the sform is taken.";
+    EXPECT(itk::MorphSeekNiftiDoubts(dictionary, image, "a") ==
+           (sign > 0 ? std::vector<std::string>{} : std::vector<std::string>{ doubt }));
+  }
+}
+
 struct Stop : itk::Command
 {
   using Pointer = itk::SmartPointer<Stop>;
@@ -955,11 +1194,14 @@ main(int argc, char ** argv)
     { "initial-transform", TestInitialTransform },
     { "initial-transform-of-part", TestInitialTransformOfPart },
     { "labels", TestLabels },
+    { "locale", TestLocale },
     { "landmarks", TestLandmarks },
     { "uncertainty", TestUncertainty },
     { "background", TestBackground },
     { "channels", TestChannels },
     { "non-finite", TestNonFinite },
+    { "doubts", TestDoubts },
+    { "nifti-doubts", TestNiftiDoubts },
     { "verdict", TestVerdict },
   };
   itk::MultiThreaderBase::SetGlobalDefaultNumberOfThreads(2);

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 import morphseek
+from morphseek._streams import open_streams
 from morphseek.scoring import signed_rank_p
 
 Row = dict[str, Any]
@@ -646,4 +647,5 @@ def main(
 
 
 if __name__ == "__main__":
+    open_streams()
     typer.run(main)

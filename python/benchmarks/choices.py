@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 import morphseek
+from morphseek._streams import open_streams
 from morphseek.errors import MorphSeekError
 from morphseek.scoring import signed_rank_p
 
@@ -604,4 +605,5 @@ TRAINED = [1, 2, 3]
 
 
 if __name__ == "__main__":
+    open_streams()
     typer.run(main)

@@ -17,6 +17,7 @@ import typer
 from scipy.ndimage import gaussian_filter, map_coordinates
 
 import morphseek
+from morphseek._streams import open_streams
 
 SMOOTH, NOISE = 8, 0.01  # voxels; standard deviation, of the brightest
 
@@ -68,4 +69,5 @@ def main(
 
 
 if __name__ == "__main__":
+    open_streams()
     typer.run(main)

@@ -18,6 +18,8 @@ import peers as peer_runs
 import typer
 import zoo
 
+from morphseek._streams import open_streams
+
 ANATOMIES = {
     "brain": ("brain", "brain, two people"),
     "hippocampus": ("hippocampus", "hippocampus, two people"),
@@ -224,4 +226,5 @@ def main(
 
 
 if __name__ == "__main__":
+    open_streams()
     typer.run(main)

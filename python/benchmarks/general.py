@@ -29,6 +29,7 @@ from intervals import DRAWS, interval
 from numpy.typing import NDArray
 
 import morphseek
+from morphseek._streams import open_streams
 from morphseek.errors import MorphSeekError
 from morphseek.scoring import signed_rank_p
 
@@ -618,4 +619,5 @@ def main(
 
 
 if __name__ == "__main__":
+    open_streams()
     typer.run(main)

@@ -25,6 +25,7 @@ import summary
 import typer
 from methods import METHODS, Job, Method
 
+from morphseek._streams import open_streams
 from morphseek.errors import MorphSeekError
 
 HERE = Path(__file__).parent
@@ -285,4 +286,5 @@ def main(
 
 
 if __name__ == "__main__":
+    open_streams()
     typer.run(main)

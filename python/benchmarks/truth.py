@@ -5,8 +5,8 @@ There are three sources of truth: made-up bodies, whose anatomy is a formula (:f
 :func:`synthetic`); one image under a known map (:func:`moved`); one image twice with different
 noise (:func:`aligned_torso`, or :func:`moved` by a :class:`Motion` of 0). A disturbance
 (:data:`DISTURBANCES`) may then change the images, but not the truth; points that it removes do not
-count. Images are SimpleITK's, points are (n, 3) LPS mm from fixed to moving space, and a seed
-always gives the same pair.
+count, and points turn with a header. Images are SimpleITK's, points are (n, 3) LPS mm from fixed
+to moving space, and a seed always gives the same pair.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import SimpleITK as sitk
+from scipy.spatial.transform import Rotation
 
 from morphseek import phantoms
 
@@ -245,6 +246,92 @@ def synthetic(body: str, size: int, seed: int, two: bool, regrid: bool, name: st
     there = other_grid(moving, rng) if regrid else moving
     pair = Pair(name or f"seed {seed}", fixed, there, two, points, answers, *labels)
     return pair.at(inside(there, answers))
+
+
+# ----------------------------------------------------- A thorax after an inversion of magnetisation
+
+INVERSION_TIMES = (180.0, 260.0, 1000.0, 2800.0)
+"""ms, as of a T1 mapping; between the second and the third most tissue changes its sign."""
+
+_THORAX = (  # centre x, y, half axes x, y (of half the image), turn, T1 ms, proton density
+    (0, 0, 0.92, 0.66, 0, 300, 1.0),  # fat
+    (0, 0, 0.84, 0.58, 0, 1000, 0.8),  # muscle
+    (-0.45, 0, 0.34, 0.44, 0, 1200, 0.08),  # lungs
+    (0.45, 0, 0.34, 0.44, 0, 1200, 0.08),
+    (0, 0.38, 0.12, 0.12, 0, 500, 0.7),  # spine and its canal
+    (0, 0.38, 0.04, 0.04, 0, 3000, 1.0),
+    (0.14, 0.2, 0.06, 0.06, 0, 1550, 0.95),  # aorta
+    (-0.5, 0.25, 0.26, 0.22, 0, 600, 0.8),  # liver
+    (0.1, -0.08, 0.34, 0.27, 0.5, 1000, 0.75),  # heart: right and left, wall and blood
+    (0, -0.14, 0.2, 0.14, 0.6, 1550, 0.95),
+    (0.2, -0.04, 0.2, 0.2, 0, 980, 0.8),
+    (0.2, -0.04, 0.12, 0.12, 0, 1560, 0.95),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+    """One frame of a series, and points (n, 3) LPS mm: where they are in the first frame, which
+    does not move, and in this one.
+    """
+
+    image: sitk.Image
+    first: np.ndarray
+    here: np.ndarray
+
+
+def inversion_recovery(
+    size: int, seed: int, times: tuple[float, ...] = INVERSION_TIMES, noise: float = 0.06
+) -> list[Frame]:
+    """Return a thorax of eight slices at several times after an inversion: magnitudes of
+    density (1 - 2 exp(-t / T1)), so that tissues change their sign one after another.
+
+    Each frame after the first moves by up to a voxel and bends by less than two, within the slices.
+    Noise is complex and as smooth as of scanners that interpolate: over a voxel.
+    """
+    rng = np.random.default_rng(seed)
+    grid = sitk.Image(size, size, 8, sitk.sitkFloat32)
+    grid.SetSpacing((360 / size, 360 / size, 8.0))
+    voxel, shape = grid.GetSpacing()[0], (8, size, size)
+    y, x = np.meshgrid(np.linspace(-1, 1, size), np.linspace(-1, 1, size), indexing="ij")
+    t1, density = np.full(shape, 300.0), np.zeros(shape)
+    for cx, cy, a, b, turn, time, share in _THORAX:
+        u = np.cos(turn) * (x - cx) + np.sin(turn) * (y - cy)
+        v = np.cos(turn) * (y - cy) - np.sin(turn) * (x - cx)
+        for k in range(8):  # narrower by a tenth from slice to slice
+            within = (u / a) ** 2 + (v / b) ** 2 < (1.1 - 0.2 * k / 7) ** 2
+            t1[k][within], density[k][within] = time, share
+    t1 *= 1 + 0.05 * _unit(smooth(grid, 1, 2 * voxel, rng, 1)[..., 0])
+    density *= (1.2 - 0.5 * y) * (1 + 0.04 * _unit(smooth(grid, 1, 1.5 * voxel, rng, 1)[..., 0]))
+    tissue = density > 0.3
+    tissue[:, : size // 20] = tissue[:, -size // 20 :] = False
+    at = np.argwhere(tissue)[:, ::-1]
+    here = at[rng.permutation(len(at))[:POINTS]]
+    frames = []
+    for number, time in enumerate(times):
+        u = smooth(grid, 1, 18 * voxel, rng)
+        u *= 1.8 * rng.uniform(0.6, 1) * voxel / np.abs(u[..., :2]).max()
+        u = (u + rng.uniform(-voxel, voxel, 3)) * [1, 1, 0] * (number > 0)
+        field = sitk.GetImageFromArray(u.astype(np.float64), isVector=True)
+        field.CopyInformation(grid)
+        signal = image_of(density * (1 - 2 * np.exp(-time / t1)), grid)
+        to = sitk.DisplacementFieldTransform(field)
+        seen = array_of(sitk.Resample(signal, signal, to, sitk.sitkBSpline, 0.0))
+        whites = [image_of(white, grid) for white in rng.standard_normal((2, *shape))]
+        real, imaginary = (
+            noise
+            * _unit(array_of(sitk.DiscreteGaussian(white, [1, 1, 0.01], useImageSpacing=False)))
+            for white in whites
+        )
+        shift = u[here[:, 2], here[:, 1], here[:, 0]]
+        points = here * grid.GetSpacing()
+        image = image_of(1000 * np.hypot(seen + real, imaginary), grid)
+        frames.append(Frame(image, points + shift, points))
+    return frames
+
+
+def _unit(array: np.ndarray) -> np.ndarray:
+    return array / array.std()
 
 
 # --------------------------------------------------------------- One image seen through a known map
@@ -559,6 +646,32 @@ def sliding(pair: Pair, rng: np.random.Generator, mm: float = 12.0) -> Pair:
     )
 
 
+def any_pose(pair: Pair, rng: np.random.Generator) -> Pair:
+    """Turn the moving image about its centre by a rotation drawn evenly from all. Its header turns,
+    and with it the points and labels; its voxels stay.
+    """
+    quaternion = rng.normal(size=4)
+    turn = Rotation.from_quat(quaternion / np.linalg.norm(quaternion)).as_matrix()
+    middle = [(n - 1) / 2 for n in pair.moving.GetSize()]
+    centre = np.array(pair.moving.TransformContinuousIndexToPhysicalPoint(middle))
+
+    def turned(image: sitk.Image | None) -> sitk.Image | None:
+        if image is None:
+            return None
+        image = sitk.Image(image)
+        axes = np.reshape(image.GetDirection(), (3, 3))
+        image.SetOrigin(list(centre + turn @ (np.array(image.GetOrigin()) - centre)))
+        image.SetDirection((turn @ axes).ravel().tolist())
+        return image
+
+    return dataclasses.replace(
+        pair,
+        moving=turned(pair.moving),
+        moving_labels=turned(pair.moving_labels),
+        moving_points=centre + (pair.moving_points - centre) @ turn.T,
+    )
+
+
 def undisturbed(pair: Pair, rng: np.random.Generator) -> Pair:
     return pair
 
@@ -576,5 +689,6 @@ DISTURBANCES: dict[str, Disturbance] = {
     "partial view": partial_view,
     "resection": resection,
     "sliding": sliding,
+    "any pose": any_pose,
 }
 """The disturbances by name, the part after the comma in a kind's name."""

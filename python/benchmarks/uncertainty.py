@@ -20,6 +20,7 @@ from scipy.stats import spearmanr
 
 import morphseek
 from morphseek import images, phantoms
+from morphseek._streams import open_streams
 
 CURVE, NOISE = 0.7, 0.03  # exponent of the contrast curve; standard deviation, of the brightest
 FIFTHS = 5
@@ -120,4 +121,5 @@ def main(
 
 
 if __name__ == "__main__":
+    open_streams()
     typer.run(main)

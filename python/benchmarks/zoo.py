@@ -108,6 +108,8 @@ _TORSOS = [  # name, contrasts, disturbance
     ("torso MR <- CT", _BOTH, "resection"),
     ("torso CT", _CT, "sliding"),
     ("torso MR <- CT", _BOTH, "sliding"),
+    ("torso CT", _CT, "any pose"),
+    ("torso MR <- CT", _BOTH, "any pose"),
     ("torso CT", _CT, "aligned"),
     ("torso MR <- CT", _BOTH, "aligned"),
 ]
@@ -124,7 +126,12 @@ HIPPOCAMPUS = truth.Motion((1.5, 8), (0.5, 4), 0.10, 2, 0.03)
 
 # Their order is part of a pair's seed. Body: folder, prefix of the images, motion, disturbances.
 _BODIES = {
-    "brain": ("brain", "", _HEAD, ("", "two contrasts", "slices of 5 mm", "resection", "aligned")),
+    "brain": (
+        "brain",
+        "",
+        _HEAD,
+        ("", "two contrasts", "slices of 5 mm", "resection", "aligned", "any pose"),
+    ),
     "abdomen CT": (
         "abdomen",
         "ct",
@@ -132,7 +139,12 @@ _BODIES = {
         ("", "two contrasts", "cropped", "partial view", "aligned"),
     ),
     "abdomen MR": ("abdomen", "mr", _ABDOMEN_MR, ("", "two contrasts", "bias")),
-    "hippocampus": ("hippocampus", "", HIPPOCAMPUS, ("", "two contrasts", "noise", "aligned")),
+    "hippocampus": (
+        "hippocampus",
+        "",
+        HIPPOCAMPUS,
+        ("", "two contrasts", "noise", "aligned", "any pose"),
+    ),
 }
 _TEMPLATE = ("", "two contrasts", "noise", "slices of 5 mm", "resection", "aligned")
 
@@ -148,6 +160,7 @@ def kinds(settings: Settings) -> dict[str, Kind]:
     """Return every kind by its name, also those that lack their data."""
     made = [_torso_kind(settings, *row) for row in _TORSOS]
     made += [_synthetic_kind(settings, body, two) for body in _SYNTHETIC for two in (False, True)]
+    made.append(_recovery_kind(settings))
     made += [_template_kind(settings, disturbance) for disturbance in _TEMPLATE]
     for number, (body, (folder, prefix, motion, disturbances)) in enumerate(_BODIES.items()):
         made += [
@@ -201,6 +214,20 @@ def _synthetic_kind(settings: Settings, body: str, two: bool) -> Kind:
         make,
         "" if importlib.util.find_spec("torch") else "PyTorch (pip install 'morphseek[training]')",
     )
+
+
+def _recovery_kind(settings: Settings) -> Kind:
+    """Make a kind of frames of one scan whose contrast changes: each onto the first."""
+
+    def make(seed: int) -> Iterator[truth.Pair]:
+        for k in range(settings.n):
+            first, *others = truth.inversion_recovery(2 * settings.size, 1000 * seed + k)
+            frame = others[k % len(others)]
+            yield truth.Pair(
+                f"seed {1000 * seed + k}", first.image, frame.image, False, frame.first, frame.here
+            )
+
+    return Kind("thorax, inversion recovery", make)
 
 
 _Images = Callable[[np.random.Generator], Iterator[tuple[str, sitk.Image, sitk.Image | None]]]

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,49 @@ from pace import limit
 BUNDLES = Path(__file__).parents[2] / "engine" / "internal" / "network" / "testdata"
 # options of the cheapest registration
 QUICK = {"model": "none", "refine": 0, "search": "off", "initial": "com"}
+
+
+class _Tensor:
+    """What all tensors have."""
+
+    def __init__(self, array: np.ndarray):
+        self._array, self.shape = array, array.shape
+
+    def __iter__(self) -> Iterator[Any]:
+        return (type(self)(part) for part in self._array)
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+
+class ArrayTensor(_Tensor):
+    """A tensor that numpy reads, as JAX's."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self._array if dtype is None else self._array.astype(dtype)
+
+
+class GradientTensor(ArrayTensor):
+    """One that numpy reads once it is detached, as PyTorch's with a gradient."""
+
+    def detach(self) -> ArrayTensor:
+        return ArrayTensor(self._array)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad.")
+
+
+class DLPackTensor(_Tensor):
+    """One that hands over its memory by DLPack alone."""
+
+    def __dlpack__(self, **how: Any) -> Any:
+        return self._array.__dlpack__(**how)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._array.__dlpack_device__()
+
+
+TENSORS = (ArrayTensor, GradientTensor, DLPackTensor)
 
 
 def oblique(array: np.ndarray) -> Image:

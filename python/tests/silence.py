@@ -40,7 +40,8 @@ for name in ("fixed", "moving"):
 ENGINE = """
 import sys, morphseek
 assert morphseek.devices()["version"]
-result = morphseek.register("fixed.nii.gz", "moving.nii.gz", model="hippocampus", device="cpu")
+alone = {"model": "hippocampus", "search": "off", "refine": 0}
+result = morphseek.register("fixed.nii.gz", "moving.nii.gz", device="cpu", **alone)
 assert result.metrics["steps"]
 result.save("out")
 """

@@ -277,18 +277,26 @@ def test_headers_and_slices(header: str, tmp_path: Path):
     "text, says",
     [
         ("", "header"),
-        ("fixed,moving\n", "header"),
+        ("fixed,moving\n", "there is no pair"),
         ("fixed,label\na,b\n", "header"),
         ("fixed,moving,fixed_label\na,b,c\n", "fixed_labels"),
         ("fixed,moving,moving\na,b,c\n", "twice"),
-        ("fixed,moving\na,\n", "row 1"),
-        ("fixed,moving\na,b\na,b,c\n", "row 2"),
-        ("fixed,moving,\na,b,\na,b,c\n", "row 2"),
+        ("fixed,moving\na,\n", "line 2 has no moving"),
+        ("fixed,moving\n\na,n/a\n", "line 3 has no moving"),
+        ("fixed,moving\na,b\na,b,c\n", "line 3: the cell 'c' stands below no column"),
+        ("fixed,moving,\na,b,\na,b,c\n", "line 3: the cell 'c' stands below no column"),
+        ('fixed,moving\n"a\na",b\na,b,c\n', "line 4: the cell 'c'"),
+        (",fixed,moving\nx,a,b\n", "the column with 'x' has no name"),
+        (",,fixed,moving\n0,x,a,b\n", "the column with 'x' has no name"),
         ("fixed|moving\na|b\n", "header"),
         ("fixed,moving,id\na,b,x\na,c,X\n", "twice"),
         ("fixed,moving,id\na,b,../x\n", "folder"),
         ("fixed,moving,id\na,b,.\n", "folder"),
         ("fixed,moving,id\na,b,summary.csv\n", "folder"),
+        ("fixed,moving,id\na,b,x.\n", "ends with a dot"),
+        ("fixed,moving,id\na,b,COM1\n", "Windows has a device"),
+        ("fixed,moving,id\na,b,-01\n", "begins with '-', as a formula"),
+        (f"fixed,moving,id\na,b,{'x' * 256}\n", "256 bytes"),
     ],
 )
 def test_lists_refused(text: str, says: str, tmp_path: Path):
@@ -311,6 +319,9 @@ def test_lists_refused(text: str, says: str, tmp_path: Path):
         "\ufefffixed;moving;id\na;b;x\nc;d;\n;;\n",
         "fixed\tmoving\tid\ra\tb\tx\rc\td\t\r",
         'fixed;moving;id\n"a" ; b;x\nc;d;\n',
+        ",fixed,moving,id\n0,a,b,x\n1,c,d,nan\n",  # pandas, with its index
+        "Unnamed: 0.1,Unnamed: 0,fixed,moving,id\n0,0,a,b,x\n3,1,c,d,<NA>\n",
+        '"","fixed","moving","id"\n"1","a","b","x"\n"2","c","d",NA\n',  # R
     ],
 )
 def test_lists_that_spreadsheets_leave(text: str, tmp_path: Path):
@@ -321,6 +332,120 @@ def test_lists_that_spreadsheets_leave(text: str, tmp_path: Path):
         ("002-d-to-c", {"fixed": "c", "moving": "d"}),
     ]
     assert morphseek.cohort.read_pairs(tmp_path / "pairs.csv") == [("a", "b"), ("c", "d")]
+
+
+def frames() -> dict[str, Any]:
+    """Return one list of two pairs, the second without labels, as people have it in Python."""
+    pd = pytest.importorskip("pandas")
+    rows = [{"fixed": "f", "moving": Path("m"), "fixed_labels": "l", "id": 1},
+            {"fixed": "f", "moving": Path("n"), "id": 2}]  # fmt: skip
+    frame = pd.DataFrame(rows)
+    given = {
+        "a frame": frame,
+        "without an order": frame[["id", "fixed_labels", "moving", "fixed"]],
+        "with capitals": frame.rename(columns=str.upper),
+        "ids in the index": frame.set_index("id"),
+        "strings": frame.astype("string"),
+        "strings of NumPy": frame.astype(str).replace("nan", np.str_("")),
+        "records": frame.to_dict("records"),
+        "named tuples": list(frame.itertuples(index=False)),
+        "rows": [row for _, row in frame.iterrows()],
+        "read again": frame.reset_index().rename(columns={"index": "Unnamed: 0"}),
+    }
+    for name, nothing in {"None": None, "NaN": np.nan, "NA": pd.NA, "NaT": pd.NaT}.items():
+        given[name] = [rows[0], {**rows[1], "fixed_labels": nothing, "initial_transform": nothing}]
+    return given
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a frame", "without an order", "with capitals", "ids in the index", "strings",
+     "strings of NumPy", "records", "named tuples", "rows", "read again", "None", "NaN", "NA",
+     "NaT"],
+)  # fmt: skip
+def test_lists_of_data_frames(name: str):
+    found = [(pair.id, pair.files) for pair in cohort.read_list(frames()[name])]
+    assert found == [
+        ("1", {"fixed": "f", "moving": "m", "fixed_labels": "l"}),
+        ("2", {"fixed": "f", "moving": "n"}),
+    ]
+    assert {type(text) for _, files in found for text in files.values()} == {str}
+    assert cohort.read_pairs(frames()["a frame"]) == [("f", "m"), ("f", "n")]
+
+
+def test_data_frames_without_names():
+    """Columns without names are in the order of (fixed, moving); by name, no order counts."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"moving": ["m"], "fixed": ["f"]})
+    for given in (
+        frame[["fixed", "moving"]].values,
+        list(frame.itertuples(index=False)),
+        [pd.Series(["f", "m"])],
+        zip(frame.fixed, frame.moving),
+    ):
+        (pair,) = cohort.read_list(given)
+        assert pair.files == {"fixed": "f", "moving": "m"}
+
+
+def test_data_frames_refused(tmp_path: Path):
+    pd = pytest.importorskip("pandas")
+    row = {"fixed": ["a"], "moving": ["b"]}
+    for given, says in (
+        (pd.DataFrame({"fixed": ["a"]}), "pairs needs a header with the columns fixed and moving"),
+        (pd.DataFrame({**row, "age": [3]}), "and no others. Its header: fixed, moving, age"),
+        (pd.DataFrame({"fixed": ["a", "b"], "moving": ["b", None]}), "row 2 has no moving"),
+        (pd.DataFrame([["a", "b", "c"]], columns=["fixed", "moving", "moving"]), "moving twice"),
+        (pd.DataFrame({**row, "rigid": [np.zeros(3)]}), "row 1: rigid is given as ndarray"),
+        (pd.DataFrame(row, index=pd.Index(["x"], name="fixed")), "fixed"),
+        ([("a", "b", "c")], "and no others; it has 3"),
+        ([(b"a", b"b")], "fixed is given as bytes"),
+    ):
+        with pytest.raises(errors.InvalidArgumentError, match=says):
+            register_cohort(given, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_lists_of_data_frames(tmp_path: Path):
+    pd = pytest.importorskip("pandas")
+    scans = cohort.read_scans(pd.DataFrame({"image": ["a.nii"], "labels": [None], "subject": [7]}))
+    assert [(s.id, s.labels, s.subject) for s in scans] == [("a", None, "7")]
+    frame = pd.DataFrame({"transform": [tmp_path / "missing.h5"], "id": ["x"]})
+    with pytest.raises(errors.InputUnreadableError, match=r"missing\.h5"):
+        cohort.morphometry(frame)
+    with pytest.raises(errors.MorphSeekError, match=r"a\.nii"):
+        morphseek.template(pd.DataFrame({"image": ["a.nii", "b.nii"]}), tmp_path / "out")
+
+
+def test_pairs_of_an_earlier_call_keep_their_rows(study: Path, tmp_path: Path):
+    """As a BIDS App does that is called for each person."""
+    out = tmp_path / "out"
+    lines = study.read_text(encoding="utf-8").splitlines()
+
+    def run(*rows: int) -> list[tuple[str, str]]:
+        study.write_text("\n".join([lines[0], *(lines[n] for n in rows)]) + "\n")
+        register_cohort(study, out, **QUICK)
+        told = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+        with open(out / "summary.csv", newline="", encoding="utf-8") as file:
+            assert [r["id"] for r in csv.DictReader(file)] == [p["id"] for p in told["pairs"]]
+        assert told["summary"]["pairs"] == len(told["pairs"])
+        return [(p["id"], p["status"]) for p in told["pairs"]]
+
+    assert run(1, 4) == [("full", "done"), ("broken", "failed")]
+    assert run(2) == [("plain", "done"), ("full", "done")]  # what failed lies nowhere
+    assert run(1) == [("full", "skipped"), ("plain", "done")]
+    found = cohort.morphometry(out, fwhm=0)
+    assert found.ids == ["full", "plain"]
+    shutil.rmtree(out / "full")
+    assert run(2) == [("plain", "skipped")]
+    told = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    for change in ({"id": "../plain"}, {"error_mm": "x"}, {"reasons": [1]}, {"warnings": 5}):
+        bad = {**told, "pairs": [{**told["pairs"][0], "id": "other", **change}]}
+        (out / "other").mkdir(exist_ok=True)
+        shutil.copy(out / "plain" / "pair.json", out / "other" / "pair.json")
+        (out / "summary.json").write_text(json.dumps(bad))
+        assert run(2) == [("plain", "skipped")], change
+    (out / "summary.json").write_text("{")
+    assert run(2) == [("plain", "skipped")]
 
 
 def test_lists_without_a_file(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

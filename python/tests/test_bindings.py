@@ -24,7 +24,7 @@ def register(mask: Any = None, initial: Any = None, landmarks: Any = None, chann
     """Register an image with itself."""
     one = (IMAGE, GRID)
     bindings.register(
-        one, one, mask, None, None, initial, None, landmarks, channels, {}, lambda *_: True
+        one, one, mask, None, None, initial, None, landmarks, channels, (), {}, lambda *_: True
     )
 
 

@@ -6,17 +6,21 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import SimpleITK as sitk
+from click.testing import CliRunner
 
 from helpers import QUICK, Command, blob
 from morphseek import cohort, errors, images, load, register_cohort
-from morphseek.cohort import Scan, fuse_labels
+from morphseek.cli import app
+from morphseek.cohort import Scan, fuse_labels, propagation
 from morphseek.report import CohortRow, write_index
+from pace import limit
 
 FLAGS = [f"--{name}={value}" for name, value in QUICK.items()]
 
@@ -123,10 +127,12 @@ def test_scans_of_folders_and_tables(tmp_path: Path):
 @pytest.mark.parametrize(
     "text, says",
     [
-        ("", "needs the column image"),
+        ("", "needs a header with the column image or moving"),
         ("image\n", "there is no image"),
         ("image,label\na,b\n", "labels, mask"),
-        ("image,labels\n,b\n", "row 1: there must be an image"),
+        ("image,labels\n,b\n", "line 2 has no image"),
+        ("image,moving\na,b\n", "has the columns image and moving; leave out"),
+        ("image,id\na,x.\n", "'x.', which is no name for a folder"),
         ("image,id\na,x\nb,X\n", "X is there twice: .*a and .*b"),
     ],
 )
@@ -392,6 +398,8 @@ def test_bids_app(people: Path, tmp_path: Path, command: Command):
         (["participant"], "--to TEMPLATE is missing", 2),
         (["participant", "--to", "t.nii", "--space", "a-b"], "letters and digits", 2),
         (["participant", "--to", "t.nii", "--participant-label", "9"], "no image", 3),
+        (["participant", "--to", "t.nii", "--space", "x" * 300], "255 are the most", 2),
+        (["participant", "--to", f"{'x' * 250}.nii"], "makes no name of a file", 2),
         (["group"], "run the level participant first", 3),
     ],
 )
@@ -400,6 +408,76 @@ def test_bids_app_refused(
 ):
     failed = command("bids", people, tmp_path / "out", *words, expect=code)
     assert says in failed and not (tmp_path / "out").exists()
+
+
+def test_participants_at_the_same_time(people: Path, tmp_path: Path, command: Command):
+    """As a scheduler runs a BIDS App: each writes to the one folder, none loses another's rows."""
+    out, template = tmp_path / "out", people / "sub-1" / "ses-1" / "anat" / "sub-1_ses-1_T1w.nii.gz"
+    jobs = [
+        command.start("bids", people, out, "participant", "--to", template, "--participant-label",
+                      label, "--quiet", *FLAGS)
+        for label in "23"
+    ]  # fmt: skip
+    for job in jobs:
+        said = job.communicate(timeout=limit(120))
+        assert job.returncode == 0, said
+    told = json.loads((out / "work" / "summary.json").read_text(encoding="utf-8"))
+    assert {row["id"] for row in told["pairs"]} == {"sub-2_ses-1", "sub-3_ses-1"}
+    assert cohort.write_group(out).read_text(encoding="utf-8").count("_from-T1w_to-") == 2
+    study = cohort.morphometry(out / "work", fwhm=0)
+    assert set(study.ids) == {"sub-2_ses-1", "sub-3_ses-1"}
+
+
+TOLD = {
+    "Verdict": "good", "EstimatedError": 0.4, "Reasons": ["a"], "FoldedVoxelsPercent": 0.0,
+    "DiceBefore": None, "DiceAfter": 0.9,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        (json.dumps(TOLD)[:-2], "is no JSON"),
+        ("[]", "is no JSON object"),
+        ("\xff", "cannot be read"),
+        ("[" * 100_000, "is no JSON"),
+        *(
+            (json.dumps({**TOLD, **change}), "is no description of a transform")
+            for change in (
+                {"Verdict": 5}, {"Reasons": 5}, {"Reasons": [5]}, {"Reasons": None},
+                {"EstimatedError": "0.4"}, {"DiceAfter": True}, {"FoldedVoxelsPercent": []},
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_a_description_that_is_damaged(text: str, says: str, tmp_path: Path):
+    folder = tmp_path / "sub-1" / "anat"
+    folder.mkdir(parents=True)
+    (folder / "sub-1_from-T1w_to-X_mode-image_xfm.json").write_text(json.dumps(TOLD))
+    (folder / "sub-1_from-T2w_to-X_mode-image_xfm.json").write_text(text, encoding="latin-1")
+    with pytest.raises(errors.InputUnreadableError, match=says) as raised:
+        cohort.write_group(str(tmp_path))
+    assert "sub-1_from-T2w_to-X_mode-image_xfm.json" in str(raised.value)
+    found = CliRunner().invoke(app, ["bids", ".", str(tmp_path), "group"])
+    assert found.exit_code == 3 and found.output.startswith("morphseek: "), found.output
+
+
+@pytest.mark.parametrize("name", ["x.", "volumes.csv", "Labels.json", "registrations", "COM1",
+                                  "a/b", "a:b", "x" * 256, "", " x"])  # fmt: skip
+def test_targets_whose_ids_make_no_names(name: str, tmp_path: Path, monkeypatch: Any):
+    monkeypatch.setattr(
+        propagation, "register_cohort", lambda *a, **k: pytest.fail("was registered")
+    )
+    targets = cohort.Scans([Scan(name, tmp_path / "t.nii.gz")])
+    with pytest.raises(errors.InvalidArgumentError, match="no name for a folder"):
+        cohort.propagate_labels(targets, [("a.nii", "l.nii")], tmp_path / "out")
+    if name.strip() == name != "":  # the cells of a table are stripped
+        table = tmp_path / "t.csv"
+        table.write_text(f'image,id\nt.nii.gz,"{name}"\n')
+        words = ["label", str(table), "--atlas", "a.nii", "l.nii", "--out", str(tmp_path / "out")]
+        found = CliRunner().invoke(app, words)
+        assert "no name for a folder" in found.output, found.output
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -458,6 +536,15 @@ def test_labels_by_atlases(people: Path, tmp_path: Path):
     other = cohort.propagate_labels(targets, atlases, out, fusion="joint", **QUICK).targets
     assert [t.status for t in other] == ["done"] * 2 and other[0].dice > 0.9
 
+    # a target of an earlier call keeps its rows as long as its folder is there
+    for left in ({first.id, second.id}, {second.id}):
+        cohort.propagate_labels(targets[1:], atlases, out, fusion="joint", **QUICK)
+        with open(out / "volumes.csv", newline="") as file:
+            assert {row["id"] for row in csv.DictReader(file)} == left
+        content = json.loads((out / "labels.json").read_text(encoding="utf-8"))
+        assert {target["id"] for target in content["targets"]} == left
+        shutil.rmtree(out / first.id, ignore_errors=True)
+
     alone = cohort.propagate_labels(targets[:1], atlases[-1:], tmp_path / "none", **QUICK)
     assert alone.targets[0].status == "failed" and alone.exit_code == 3
     assert not (tmp_path / "none" / first.id).exists()
@@ -466,8 +553,6 @@ def test_labels_by_atlases(people: Path, tmp_path: Path):
 def test_a_failed_verdict_does_not_vote(
     people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    from morphseek.cohort import propagation
-
     real = propagation.register_cohort
 
     def judged(*given: Any, **more: Any) -> cohort.Cohort:

@@ -53,7 +53,7 @@ def write_series(
         made.ImagePositionPatient = [f"{v:.10g}" for v in corner]
         made.ImageOrientationPatient = [f"{v:.10g}" for v in axes.T[:2].ravel()]
         made.PixelSpacing = [image.spacing[1], image.spacing[0]]
-        made.SliceThickness = image.spacing[2]
+        made.SliceThickness = made.SpacingBetweenSlices = image.spacing[2]
         for key, value in more.items():
             if value is None:
                 if key in made:
@@ -286,6 +286,25 @@ def test_without_a_name(tmp_path: Path):
     assert len(found.ReferencedSeriesSequence) == 1
     (other,) = found.StudiesContainingOtherReferencedInstancesSequence
     assert other.StudyInstanceUID == uids["study"]
+
+
+def test_no_text_of_the_moving_study_travels(case: Case, tmp_path: Path):
+    """An object is the fixed patient's; of the moving images it has the UIDs alone."""
+    secret = "QUXMANN"
+    texts = dict.fromkeys(
+        ("StudyDescription", "SeriesDescription", "ReferringPhysicianName", "InstitutionName",
+         "PatientName", "OperatorsName", "AccessionNumber", "StudyID", "ProtocolName"), secret,
+    )  # fmt: skip
+    write_series(tmp_path / "moving", case.moving, PatientID=None, StudyDate="19770707", **texts)
+    for path in (tmp_path / "moving").iterdir():
+        found = pydicom.dcmread(path)
+        found.private_block(0x3287, secret, create=True).add_new(0x01, "LO", secret)
+        found.save_as(path)
+    for bends in (True, False):
+        out = tmp_path / "t.dcm"
+        case.transform(bends).save(out, None, case.folder / "fixed", tmp_path / "moving")
+        written = out.read_bytes()
+        assert secret.encode() not in written and b"19770707" not in written
 
 
 def test_command(case: Case, tmp_path: Path):

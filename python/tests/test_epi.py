@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import SimpleITK as sitk
+from click.testing import CliRunner
 
 import morphseek
 from helpers import Command
 from morphseek import errors, images, phantoms
+from morphseek.cli import app
 
 
 def shown(body: np.ndarray, shift: np.ndarray, axis: int) -> np.ndarray:
@@ -132,6 +134,32 @@ def test_bad_input(given: dict, error: type[Exception], says: str):
     pair = {"first": SMALL, "second": SMALL + 1, **given}
     with pytest.raises(error, match=says):
         morphseek.correct_epi(pair.pop("first"), pair.pop("second"), **pair)
+
+
+@pytest.mark.parametrize(
+    "told, says",
+    [
+        ('{"PhaseEncodingDirection": "j"', "is no JSON"),
+        ('["j"]', "is no JSON object"),
+        ('{"PhaseEncodingDirection": ["j"]}', r"the PhaseEncodingDirection \['j'\]"),
+        ('{"PhaseEncodingDirection": "j", "TotalReadoutTime": true}', "the readout time is True"),
+        ('{"PhaseEncodingDirection": "j", "TotalReadoutTime": "x"}', "the readout time is 'x'"),
+        ('{"PhaseEncodingDirection": "j", "TotalReadoutTime": NaN}', "the readout time is nan"),
+        ("\xff", "first.json cannot be read"),
+    ],
+)
+def test_a_bids_file_that_is_damaged(told: str, says: str, tmp_path: Path):
+    for name in ("first", "second"):
+        images.write(tmp_path / f"{name}.nii.gz", images.Image(SMALL))
+    (tmp_path / "first.json").write_text(told, encoding="latin-1")
+    with pytest.raises(errors.MorphSeekError, match=says):
+        morphseek.correct_epi(tmp_path / "first.nii.gz", tmp_path / "second.nii.gz")
+    found = CliRunner().invoke(
+        app, ["epi", *(str(tmp_path / f"{n}.nii.gz") for n in ("first", "second")), "-o",
+              str(tmp_path / "out")],
+    )  # fmt: skip
+    assert found.exit_code in (2, 3) and found.output.startswith("morphseek: "), found.output
+    assert not (tmp_path / "out").exists()
 
 
 def test_it_is_cancelled():

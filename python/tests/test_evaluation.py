@@ -14,7 +14,7 @@ import SimpleITK as sitk
 
 import morphseek
 from helpers import QUICK, Command, blob
-from morphseek import errors, images
+from morphseek import cohort, errors, images
 from morphseek.cohort import evaluate, evaluation, find_list, read_pairs
 from morphseek.scoring import inverse_dice, mean_dice, score_labels
 
@@ -230,9 +230,14 @@ def test_merging(data: Path, tmp_path: Path):
     # as Excel writes it where the decimal separator is a comma
     table.write_text("sep=;\n ID ; Name;\n5;core;\n;;\n")
     assert morphseek.cohort.read_labels_csv(table) == ({5: 5}, {5: "core"})
+    # as pandas writes it where a number was missing
+    table.write_text(",id,name\n0,5.0,NA\n")
+    assert morphseek.cohort.read_labels_csv(table) == ({5: 5}, {5: "NA"})
     for text, says in (
         ("number\n5\n", "columns"),
-        ("", "no labels"),
+        ("", "the columns id and name"),
+        ("id,name\n5.5,core\n", "line 2 has the id '5.5', which is no label"),
+        ("id,name\n1,a\n,core\n", "line 3 has the id '', which is no label"),
         ("id, name\n", "no labels"),
         ("id,name\n5,core\n5,shell\n", "the id 5 twice"),
     ):
@@ -294,6 +299,10 @@ def test_a_failing_pair_does_not_stop_the_others(
     [
         ("p.csv", "fixed,moving\na,b\nc, d\n", [("a", "b"), ("c", "d")]),
         ("p.csv", "a,b\n", [("a", "b")]),
+        ("p.csv", "\ufeffa;b\r\nc;d\r\n", [("a", "b"), ("c", "d")]),
+        ("p.csv", "a\tb\tnote\n", [("a", "b")]),
+        ("p.csv", ",fixed,moving\n0,a,b\n", [("a", "b")]),
+        ("p.json", '\ufeff[["a", "b"]]', [("a", "b")]),
         ("p.csv", "\ufeffid,Moving,Fixed,note\n1,b,a,\n\n2, d,c ,x\n", [("a", "b"), ("c", "d")]),
         ("p.json", '[["a", "b"]]', [("a", "b")]),
         (
@@ -305,7 +314,7 @@ def test_a_failing_pair_does_not_stop_the_others(
 )
 def test_pair_lists(name: str, text: str, expected: list, tmp_path: Path):
     path = tmp_path / name
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     assert read_pairs(path) == expected
 
 
@@ -326,9 +335,16 @@ def test_pair_lists_refused(text: str, error: type, tmp_path: Path):
         read_pairs(tmp_path / "p.json")
     with pytest.raises(errors.InputUnreadableError, match="missing.csv cannot be read: No such"):
         read_pairs(tmp_path / "missing.csv")
-    for text in ("", "a;b\n", "fixed,moving\na\n"):
+    for text, says in (
+        ("", "no pair"),
+        ("a\n", "not a pair"),
+        ("fixed,moving\na\n", "line 2 has no moving"),
+        ("fixed,moving\na,b,c\n", "line 2: the cell 'c' stands below no column"),
+        ("fixed,source\na,b\n", "the columns fixed and moving"),
+        ("a,b;c,d\n", "may be separated by ',' or ';'"),
+    ):
         (tmp_path / "p.csv").write_text(text)
-        with pytest.raises(errors.InputUnreadableError, match="no pair|not a pair"):
+        with pytest.raises(errors.InputUnreadableError, match=says):
             read_pairs(tmp_path / "p.csv")
 
 
@@ -338,6 +354,30 @@ def test_slashes_find_the_labels(data: Path, tmp_path: Path):
     shutil.copytree(data / "images", tmp_path / "flat")
     run = evaluate([("flat/a.nii.gz", "flat/b.nii.gz")], tmp_path, **RUN)
     assert "where its label map is" in run.pairs[0].error
+
+
+@pytest.mark.parametrize(
+    "image, labels",
+    [
+        ("imagesTr/a.nii.gz", "labelsTr/a.nii.gz"),
+        ("CT_images/imagesTr/a.nii.gz", "CT_images/labelsTr/a.nii.gz"),
+        ("CT_images/imagesTr/a.nii.gz", "CT_labels/labelsTr/a.nii.gz"),
+        ("images/CT/a.nii.gz", "labels/CT/a.nii.gz"),
+        ("images/imagesTr/a.nii.gz", "labels/imagesTr/a.nii.gz"),
+        ("imagesTr/images_a.nii.gz", "labelsTr/images_a.nii.gz"),
+        ("imagesTr/images_a.nii.gz", "labelsTr/labels_a.nii.gz"),
+        ("scans/images_a.nii.gz", "scans/labels_a.nii.gz"),
+        ("imagesTr/a.nii.gz", "labelsTr/a.mha"),
+    ],
+)
+def test_labels_lie_where_the_images_do(image: str, labels: str, tmp_path: Path):
+    """Training finds the same: tests/training/test_data.py."""
+    root = tmp_path / "images of mine"
+    for name in (image, labels):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    assert cohort.find_file(root, image, "images") == root / image
+    assert cohort.find_file(root, image, "labels") == root / labels
 
 
 def test_refused_before_the_first_pair(data: Path, tmp_path: Path):

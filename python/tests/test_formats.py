@@ -400,3 +400,61 @@ def test_elastix_own(case: Case, kinds: list[str]):
         f"elastix {' and '.join(kinds)} read",
         ours.transform_points(case.points), sitk_points(read, case.points), 1e-3,
     )  # fmt: skip
+
+
+EULER = sitk.Euler3DTransform((1.0, 2.0, 3.0), 0.05, -0.1, 0.2, (4.0, -5.0, 6.0))
+PARAMETERS = {  # of the first and of the second file, in elastix's two forms
+    ".txt": (
+        '(Transform "EulerTransform")\n(TransformParameters 0.05 -0.1 0.2 4 -5 6)\n'
+        '(CenterOfRotationPoint 1.0 2.0 3.0)\n(ComputeZYX "false")\n'
+        '({key} "NoInitialTransform")\n',
+        '(Transform "TranslationTransform")\n(TransformParameters 1 1.5 -2)\n({key} "{first}")\n',
+    ),
+    ".toml": (
+        'Transform = "EulerTransform"\nTransformParameters = [0.05, -0.1, 0.2, 4.0, -5.0, 6.0]\n'
+        "CenterOfRotationPoint = [1.0, 2.0, 3.0]\nComputeZYX = false\n"
+        '{key} = "NoInitialTransform"\n',
+        'Transform = "TranslationTransform"\nTransformParameters = [1.0, 1.5, -2.0]\n'
+        "{key} = '{first}'\n",
+    ),
+}
+NAMED = {  # how the second file names the first: as it was called where elastix ran
+    "bare": "{name}",
+    "Linux": "/home/somebody/out/{name}",
+    "Windows": r"C:\Users\me\out\{name}",
+    "Windows, slashes": "D:/data/out/{name}",
+    "a share": r"\\\\server\data\{name}",
+    "relative": "./out/{name}",
+    "relative, Windows": r".\out\{name}",
+    "a folder that is there": "sub/{name}",
+    "a folder that is there, Windows": r"sub\{name}",
+}
+
+
+@pytest.mark.parametrize("ending", PARAMETERS)
+@pytest.mark.parametrize(
+    "key", ["InitialTransformParameterFileName", "InitialTransformParametersFileName"]
+)
+@pytest.mark.parametrize("named", NAMED)
+def test_elastix_files_that_were_moved(
+    named: str, key: str, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path.parent)
+    first, second = PARAMETERS[ending]
+    folder = tmp_path / "sub" if "that is there" in named else tmp_path
+    folder.mkdir(exist_ok=True)
+    (folder / f"T.0{ending}").write_text(first.format(key=key))
+    path = tmp_path / f"T.1{ending}"
+    said = NAMED[named].format(name=f"T.0{ending}")
+    path.write_bytes(
+        b"\xef\xbb\xbf" + second.format(key=key, first=said).replace("\n", "\r\n").encode()
+    )
+    whole = sitk.CompositeTransform([sitk.TranslationTransform(3, (1.0, 1.5, -2.0)), EULER])
+    points = np.random.default_rng(0).normal(size=(9, 3)) * 20
+    found = Transform.load(path).transform_points(points)
+    np.testing.assert_allclose(found, sitk_points(whole, points), atol=1e-9)
+    (folder / f"T.0{ending}").unlink()
+    with pytest.raises(
+        errors.InputUnreadableError, match=rf"T\.1{ending}.*put T\.0{ending} beside it"
+    ):
+        Transform.load(path)

@@ -111,7 +111,8 @@ def test_on_windows_itk_gets_names_in_ascii(
     path = folder / (f"image{kind}" if kind == ".hdr" else f"日本{kind}")
     images.write(path, reference)
     np.testing.assert_array_equal(images.read(path).array, reference.array)
-    assert len(seen) == 2 and all(name.isascii() and name.endswith(kind) for name in seen)
+    by_itk = 1 if kind in (".nii.gz", ".nii", ".hdr") else 2  # NIfTI is read without it
+    assert len(seen) == by_itk and all(name.isascii() and name.endswith(kind) for name in seen)
     assert not [name for name in seen if Path(name).parent.exists()]
     assert {file.name for file in folder.iterdir()} == (
         {"image.hdr", "image.img"} if kind == ".hdr" else {path.name}
@@ -839,7 +840,7 @@ def test_output_folder_all_or_nothing(tmp_path: Path):
         raise ValueError
     assert (target / "a").read_text(encoding="utf-8") == "1"
     for name in ("b", "other"):
-        (target / name).write_text("1")
+        (target / name).write_text("{}")  # as of an older library, which listed nothing
     with _files.output_folder(target, ("a", "b"), "b") as folder:
         (folder / "b").write_text("2")
     assert sorted(p.name for p in target.iterdir()) == ["b", "other"]

@@ -12,7 +12,7 @@ import morphseek
 from helpers import QUICK, Command, blob
 from morphseek import Landmarks, errors, images
 from morphseek.cohort import register_into
-from morphseek.landmarks import check_inside, pair_landmarks
+from morphseek.landmarks import check_inside, match_landmarks, pair_landmarks
 from morphseek.scoring import score_landmarks
 
 POINTS = [[12.5, -30.25, 44.0], [-1.0, 2.0, 3.5]]
@@ -70,6 +70,11 @@ RAS = [[-x, -y, z] for x, y, z in POINTS]
         ("a.csv", table("label,r,a,s", RAS)),
         ("a.csv", "\ufeff" + table("Name;X;Y;Z", separator=";").replace("\n", "\r\n")),
         ("a.csv", 'x,y,z,t,label\n12.5,-30.25,44,0,tip\n-1,2,3.5,0,"base, left"\n'),
+        ("a.csv", ';x;y;z;name\n0;12,5;-30,25;44;tip\n1;-1,0;2;3,5;"base, left"\n'),
+        ("a.csv", 'x\ty\tz\tname\n12,5\t-30,25\t44\ttip\n-1\t2\t3,5\t"base, left"\n'),
+        ("a.csv", 'x,y,z,name\n"12,5","-30,25",44,tip\n-1,2,"3,5","base, left"\n'),
+        ("a.csv", '"","x","y","z","name"\n"1",12.5,-30.25,44,"tip"\n"2",-1,2,3.5,"base, left"\n'),
+        ("a.csv", ';x;y;z;name\n7;12,500;-30,250;44,000;tip\n9;-1,000;2,000;3,500;"base, left"\n'),
     ],
 )
 def test_one_set_of_points_by_every_file(tmp_path: Path, name: str, text: str):
@@ -78,8 +83,17 @@ def test_one_set_of_points_by_every_file(tmp_path: Path, name: str, text: str):
     assert found.points.tolist() == POINTS and list(found.names) == NAMES
 
 
-def test_a_table_of_numbers(tmp_path: Path):
-    (tmp_path / "a.txt").write_text("12.5,-30.25,44\n-1,2,3.5\n")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "12.5,-30.25,44\n-1,2,3.5\n",
+        "\ufeff12.5;-30.25;44\r\n-1;2;3.5\r\n",
+        "12,5;-30,25;44\n-1;2;3,5\n",
+        "12.5\t-30.25\t4.4e1\n-1\t2\t3.5\n",
+    ],
+)
+def test_a_table_of_numbers(text: str, tmp_path: Path):
+    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
     found = Landmarks.read(tmp_path / "a.txt")
     assert found.points.tolist() == POINTS and found.names == ()
     with pytest.raises(ValueError, match="read-only"):
@@ -97,6 +111,14 @@ def test_a_table_of_numbers(tmp_path: Path):
         ("a.csv", "name,x,y,z\ntip,1,2,\n", "the point tip lies at"),
         ("a.csv", "x,y,z\n1,2,3\n1,inf,3\n", "the point 2 lies at"),
         ("a.csv", "a\0b", "no text in UTF-8"),
+        ("a.csv", "x,y,z\n1,5,2,5,3,5\n", "line 2: the cell '5' stands below no column"),
+        ("a.csv", "x;y;z\n1,5;2.5;3\n", "comma in '1,5' may separate decimals or thousands, and"),
+        ("a.csv", 'x,y,z\n"1,500",2,3\n', "comma in '1,500' may separate decimals or thousands;"),
+        ("a.csv", "x\ty\tz\n1,500\t2\t3\n", "write all numbers with a decimal point"),
+        ("a.csv", "x,y,z,r,a,s\n1,2,3,4,5,6\n", "columns x, y and z and r, a and s; leave out"),
+        ("a.csv", "x,y,z,x\n1,2,3,4\n", "the column x twice"),
+        ("a.csv", ",x,y,z\ntip,1,2,3\n", "the column with 'tip' has no name"),
+        ("a.csv", "name,x,y,z\ntip,1_0,2,3\n", "the point tip lies at"),
         ("a.fcsv", "", "there is no point"),
         ("a.fcsv", fcsv("IJK"), "is in IJK, not in LPS or RAS"),
         ("a.fcsv", fcsv("2"), "is in 2, not in LPS or RAS"),
@@ -166,6 +188,59 @@ def test_pairing(names: list[str], others: list[str], order: list[int]):
 def test_pairs_that_are_none(fixed, moving, said: str):
     with pytest.raises(errors.InvalidArgumentError, match=said):
         pair_landmarks(fixed, moving)
+
+
+@pytest.mark.parametrize(
+    "names, others, says",
+    [
+        ("abc", "abC", "F.csv: c has no partner of that name among the moving"),
+        ("abc", "ab", "F.csv: c has no partner of that name among the moving"),
+        ("ab", "cab", "M.csv: c has no partner of that name among the fixed"),
+    ],
+)
+def test_points_without_a_partner(names: str, others: str, says: str):
+    """A score at some of the points is none at all; a registration carries the others over."""
+    grid = images.Image(np.zeros((10, 8, 16))).grid
+    still = morphseek.DenseTransform(np.zeros((3, 10, 8, 16), np.float32), grid, grid)
+    here, there = (
+        Landmarks(np.ones((len(n), 3)), list(n), source)
+        for n, source in ((names, "F.csv"), (others, "M.csv"))
+    )
+    with pytest.raises(errors.InvalidArgumentError, match=says):
+        score_landmarks(still, here, there)
+    with pytest.raises(errors.InvalidArgumentError, match=says):
+        pair_landmarks(here, there)
+    assert len(match_landmarks(here, there).fixed) == 2
+
+
+def test_points_of_data_frames():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(POINTS, columns=["x", "y", "z"])
+    ras = pd.DataFrame(RAS, columns=["R", "A", "S"])
+    for given in (
+        frame,
+        frame[["z", "y", "x"]],
+        frame.assign(comment=["a", "b"], day=pd.Timestamp("2024-01-01")),
+        frame.astype("Float64"),
+        frame.astype(str),
+        frame.rename(columns={"x": "L", "y": "P", "z": "S"}),
+        pd.DataFrame(POINTS),
+        ras,
+    ):
+        assert Landmarks.of(given).points.tolist() == POINTS
+    named = frame.assign(name=NAMES).set_index("name")
+    assert list(Landmarks.of(named).names) == NAMES
+    grid = images.Image(np.zeros((10, 8, 16))).grid
+    still = morphseek.DenseTransform(np.zeros((3, 10, 8, 16), np.float32), grid, grid)
+    for given in (frame, frame[["z", "y", "x"]], named, pd.DataFrame(POINTS)):
+        assert still.transform_points(given).tolist() == POINTS
+    for call, says in (
+        (lambda: still.transform_points(ras), "columns r, a, s; give x, y and z"),
+        (lambda: Landmarks.of(frame[["x", "y"]]), "landmarks needs the columns x, y and z"),
+        (lambda: Landmarks.of(frame.mask(frame > 20)), "the point 1 lies at"),
+    ):
+        with pytest.raises(errors.InvalidArgumentError, match=says):
+            call()
 
 
 def test_names_are_as_many_as_points():

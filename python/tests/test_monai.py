@@ -51,6 +51,22 @@ def test_a_tensor_is_shared():
     assert np.array_equal(images.read(tensor.requires_grad_()).array, tensor.detach().numpy())
 
 
+def test_a_tensor_is_carried_from_the_moving_image(paths: dict[str, str]):
+    import morphseek
+
+    result = morphseek.register(paths["fixed"], paths["moving"], **QUICK)
+    labels = images.read(paths["labels"]).array
+    found = result.apply(torch.from_numpy(labels.copy()), interpolation="nearest")
+    expected = sitk.Resample(
+        sitk.ReadImage(paths["labels"]), sitk.ReadImage(paths["fixed"]), result.to_sitk(),
+        sitk.sitkNearestNeighbor,
+    )  # fmt: skip
+    assert type(found) is np.ndarray and (found > 0).sum() > 100
+    assert (found != sitk.GetArrayFromImage(expected)).mean() < 1e-3
+    grown = torch.from_numpy(labels.astype(np.float32)).requires_grad_()
+    np.testing.assert_array_equal(result.apply(grown), result.apply(labels.astype(np.float32)))
+
+
 def test_a_tensor_elsewhere_is_refused():
     class OnGpu:
         shape = (4, 5, 6)

@@ -136,6 +136,18 @@ def test_a_batch_and_a_list(tmp_path: Path):
     assert (out / "logj_one.nii.gz").exists() and not (out / "logj_s0.nii.gz").exists()
 
 
+def test_a_large_batch(tmp_path: Path):
+    """A summary may be larger than a stranger's list."""
+    pairs = [
+        cohort.Outcome(f"sub-{k:05}", "f.nii", "m.nii", status="done", warnings=["long " * 2000])
+        for k in range(2_000)
+    ]
+    cohort.Cohort(pairs, {}).write(tmp_path)
+    assert (tmp_path / "summary.json").stat().st_size > 16 << 20
+    with pytest.raises(errors.InputUnreadableError, match="sub-00000 does not exist"):
+        cohort.morphometry(tmp_path)
+
+
 def test_bad_cohorts(tmp_path: Path):
     out = tmp_path / "out"
     several = batch_of(tmp_path / "several", ["f.nii", "g.nii"])

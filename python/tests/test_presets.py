@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import SimpleITK as sitk
 from click.testing import CliRunner, Result
 
 import morphseek
 from helpers import QUICK, blob
-from morphseek import errors
+from morphseek import errors, worker
 from morphseek.cli import app
 
 
@@ -40,6 +42,69 @@ def test_bad_files(tmp_path: Path, content, error: type[Exception], said: str):
         path.write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(error, match=rf"bad\.json.*{said}"):
         morphseek.register(blob(), blob(), preset=path)
+
+
+HARMFUL = {
+    "library": ({"device": "plugin:/opt/evil.so", "model": "hippocampus"}, "loads no library"),
+    "file": ({"model": "MODEL"}, "names no file, but one of hippocampus"),
+    "file nearby": ({"model": "nearby"}, "names no file"),
+    "cache": ({"cache": "CACHE"}, "does not decide that images are kept"),
+}
+
+
+@pytest.mark.parametrize("what", HARMFUL)
+def test_a_preset_is_data(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A colleague's file loads no library, reads no other file and keeps no images, whoever reads
+    it; ``--no-cache`` holds.
+    """
+    content, says = HARMFUL[what]
+    values = {"MODEL": str(tmp_path / "nearby"), "CACHE": str(tmp_path / "kept")}
+    content = {name: values.get(value, value) for name, value in content.items()}
+    preset = tmp_path / "study.json"
+    preset.write_text(json.dumps(content))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nearby").write_bytes(b"what a registration would read")
+    for name in "fm":
+        sitk.WriteImage(sitk.GetImageFromArray(blob()), f"{name}.nii.gz")
+    refusal = rf"study\.json: {[*content][0]} is '.*{says}.*give"
+    for call in (
+        lambda: morphseek.load_preset(preset),
+        lambda: morphseek.register(blob(), blob(), preset=preset),
+        lambda: morphseek.register_cohort([("f.nii.gz", "m.nii.gz")], "many", preset=preset),
+        lambda: morphseek.series(np.stack([blob()] * 2), preset=str(preset)),
+        lambda: morphseek.template(["f.nii.gz", "m.nii.gz"], "template", preset=preset),
+        lambda: worker_run(tmp_path / "request", {"preset": str(preset)}),
+        lambda: morphseek.save_preset(preset, **content),
+    ):
+        with pytest.raises(errors.InvalidArgumentError, match=refusal):
+            call()
+    for command in ("register", "series"):
+        done = run(command, "f.nii.gz", "m.nii.gz", "--out", "out", "--preset", preset)
+        assert done.exit_code == 2 and says in " ".join(done.output.split()), done.output
+    (name, value), *_ = content.items()
+    if name != "cache":  # the user's own word goes, and is not written to a file for others
+        done = run("register", "f.nii.gz", "m.nii.gz", "--out", "out", f"--{name}", value,
+                   "--save-preset", tmp_path / "again.json")  # fmt: skip
+        assert done.exit_code == 2 and says in " ".join(done.output.split()), done.output
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"f.nii.gz", "m.nii.gz", "nearby", "study.json", "request"}
+
+
+def worker_run(folder: Path, options: dict[str, Any]) -> None:
+    folder.mkdir(exist_ok=True)
+    np.save(folder / "image.npy", blob())
+    place = {"file": "image.npy", "spacing": [1] * 3, "origin": [0] * 3,
+             "direction": np.eye(3).ravel().tolist()}  # fmt: skip
+    request = {"fixed": place, "moving": place, "outputs": [], "options": options}
+    (folder / "request.json").write_text(json.dumps(request))
+    worker.run(folder, lambda _: True)
+
+
+def test_plain_values_and_models_that_are_built_in(tmp_path: Path):
+    kept = {"model": "hippocampus", "device": "cpu", "smoothness": "2.5", "seed": 3, "along": "ij"}
+    path = tmp_path / "ours.json"
+    morphseek.save_preset(path, **kept)
+    assert morphseek.load_preset(path) == kept
 
 
 def run(*words: object) -> Result:

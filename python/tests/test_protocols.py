@@ -428,7 +428,7 @@ FAILURES: list[tuple[str, Callable[[Path], Path], str]] = [
     ("oasis", empty, "has neither OASIS_dataset.json nor pairs_val.csv"),
     ("lumir", empty, "has no LUMIR_dataset.json"),
     ("mindboggle", empty, "give one by --pairs, with the columns subject1"),
-    ("oasis", spoil(oasis, "OASIS_dataset.json", "{"), "OASIS_dataset.json is not a list of pairs"),
+    ("oasis", spoil(oasis, "OASIS_dataset.json", "{"), "OASIS_dataset.json is no JSON"),
     ("oasis", spoil(oasis, "OASIS_dataset.json", "{}"), "no list 'registration_val'"),
     ("oasis", spoil(oasis, "OASIS_dataset.json", ENTRY), r"'\.\./a\.nii\.gz' is no Learn2Reg"),
     ("oasis", spoil(oasis, "labelsTr/OASIS_0396_0000.nii.gz", None), "0396_0000.nii.gz is missing"),

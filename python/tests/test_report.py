@@ -21,6 +21,7 @@ from helpers import QUICK, Command, blob, oblique
 from morphseek import images, phantoms
 from morphseek.phantoms import PhantomPair
 from morphseek.report import pack, picture, places, viewer_data, worst_places, write_report
+from morphseek.report.maps import Maps
 from morphseek.report.markup import join, script_data, tag
 from morphseek.report.views import Axes, Scene, plane_letters
 from morphseek.scoring import score_labels, score_landmarks
@@ -473,6 +474,19 @@ def test_planes_are_as_a_radiologist_sees_them():
     assert np.argwhere(coronal).tolist() == [[1, 2]]  # S is up
     assert np.argwhere(sagittal).tolist() == [[1, 1]]
     assert scene.sizes_mm()[0] == (18, 10)
+
+
+def test_maps_of_lengths_are_those_of_any_unit():
+    """An error of a voxel looks alike in millimetres, and in headers that hold metres."""
+    values = np.linspace(0, 1, 720).reshape(8, 9, 10)
+    shown = []
+    for unit in (1.0, 1e-3, 1e-4):
+        fixed = images.Image(blob((8, 9, 10)), (unit, unit, unit))
+        result = morphseek.register(fixed, fixed, **QUICK)
+        maps = Maps(Scene(result, fixed, fixed), unit * values)
+        shown.append((maps.volumes["error"].array, maps.scales["error"]["most"] / unit))
+    for array, most in shown:
+        assert np.array_equal(array, shown[0][0]) and most == pytest.approx(1)
 
 
 def test_oblique_grids_are_said(tmp_path: Path):

@@ -12,7 +12,7 @@ import SimpleITK as sitk
 from scipy import ndimage
 
 import morphseek
-from helpers import Command
+from helpers import Command, blob
 from morphseek import errors, images
 
 QUICK = {"model": "none", "initial": "none", "search": "off", "refine": 20, "similarity": "ncc"}
@@ -148,6 +148,44 @@ def test_a_symmetric_registration_and_the_space_half_way(tmp_path: Path, command
         want = getattr(expected, name[8:]).transform_points(at)
         got = [transform.TransformPoint(p) for p in at.tolist()]
         np.testing.assert_allclose(got, want, atol=1e-3)
+
+
+def beyond(transform: morphseek.DenseTransform, middle: images.Image, image: images.Image):
+    """Return which voxels of a grid a transform takes out of an image, by more than a voxel."""
+    index = np.indices(middle.array.shape).reshape(3, -1)[::-1]
+    m = middle.index_to_physical
+    places = transform.transform_points((m[:3, :3] @ index).T + m[:3, 3])
+    back = np.linalg.inv(image.index_to_physical)
+    at = places @ back[:3, :3].T + back[:3, 3]
+    out = (at < -1) | (at > np.array(image.array.shape[::-1]))
+    return out.any(axis=1).reshape(middle.array.shape)
+
+
+def test_half_way_each_image_has_its_own_outside():
+    """Air of a CT is no voxel of an MR; where neither image reaches, the mean of both stands."""
+    body = blob((14, 15, 16), noise=0)
+    ct = images.Image(1500 * body - 1000)
+    mr = images.Image(5 + body, origin=(8.0, 0.0, 0.0))
+    smaller = np.diag([0.4, 0.4, 0.4, 1])  # so the space half-way reaches beyond the fixed image
+    smaller[:3, 3] = 7.0, 4.2, 3.9
+    result = morphseek.register(ct, mr, initial_transform=smaller, **{**QUICK, "refine": 0})
+    middle = result.halfway()
+    no_ct, no_mr = (
+        beyond(transform, middle.image, image)
+        for transform, image in ((middle.to_fixed, ct), (middle.to_moving, mr))
+    )
+    low, lower = float(ct.array.min()), float(mr.array.min())
+    for found, where, value in (
+        (middle.fixed, no_ct, low),
+        (middle.moving, no_mr, lower),
+        (middle.image, no_ct & no_mr, (low + lower) / 2),
+    ):
+        assert where.sum() > 100
+        np.testing.assert_allclose(found.array[where], value, rtol=1e-6)
+    assert middle.moving.array.min() >= lower and middle.moving.array.max() <= mr.array.max()
+    # arrays lie where the images do
+    again = result.halfway(ct.array, mr.array)
+    np.testing.assert_array_equal(again.moving.array, middle.moving.array)
 
 
 @pytest.mark.parametrize("more", [{"along": "j"}, {"rigid": np.ones((20, 20, 20), np.uint8)}])

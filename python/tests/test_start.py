@@ -141,6 +141,27 @@ def test_itk(bent: sitk.Transform, pair: tuple[Image, Image]):
     np.testing.assert_allclose(result.displacement_mm, on_grid(bent, pair[0]), atol=2e-3)
 
 
+@pytest.mark.parametrize(
+    "name", ["QuaternionRigidTransform", "ScaleLogarithmicTransform", "CenteredAffineTransform"]
+)
+def test_itks_linear_classes(name: str, pair: tuple[Image, Image]):
+    itk = pytest.importorskip("itk")
+    kind = getattr(itk, name)
+    one = kind[(itk.D, 3) if (itk.D, 3) in kind.keys() else itk.D].New()
+    numbers = itk.OptimizerParameters[itk.D](one.GetNumberOfParameters())
+    for i, number in enumerate(one.GetParameters()):
+        numbers[i] = number + 0.03 * (i + 1)
+    one.SetParameters(numbers)
+    whole = itk.CompositeTransform[itk.D, 3].New()
+    whole.AddTransform(one)
+    points = np.random.default_rng(0).normal(size=(9, 3)) * 20
+    want = [list(one.TransformPoint(p)) for p in points.tolist()]
+    for given in (one, whole):
+        np.testing.assert_allclose(Transform(given).transform_points(points), want, atol=1e-9)
+    result = morphseek.register(*pair, initial_transform=one, **{**ALONE, "initial": "none"})
+    np.testing.assert_allclose(result.transform_points(points), want, atol=1e-3)
+
+
 def test_an_affine_that_acts_first(pair: tuple[Image, Image]):
     whole = sitk.CompositeTransform([bend_of(pair[0]), A])
     result = morphseek.register(*pair, initial_transform=whole, **ALONE)

@@ -163,7 +163,7 @@ def test_spheres(case: Case, tmp_path: Path):
     assert np.linalg.norm(np.array(points[6].ContourData, float) - middle) < 0.05
     assert {r.ROIName for r in found.StructureSetROISequence} == {*RADII, "point", "far", "none"}
     assert found.ROIContourSequence[0].ROIDisplayColor == [255, 3, 0]
-    assert found.ApprovalStatus == "UNAPPROVED" and found.StructureSetLabel == "PLAN"
+    assert found.ApprovalStatus == "UNAPPROVED"
     assert str(found.PatientName) == "Müller^Ä"
     assert found.RTROIObservationsSequence[0].RTROIInterpretedType == "CTV"
     assert found.RTROIObservationsSequence[0].ROIInterpreter == ""
@@ -171,6 +171,52 @@ def test_spheres(case: Case, tmp_path: Path):
         found.ReferencedFrameOfReferenceSequence[0].FrameOfReferenceUID
         == (case.uids["fixed"]["frame"])
     )
+
+
+TEXTS = (
+    "StructureSetLabel", "StructureSetName", "StructureSetDescription", "SeriesDescription",
+    "StudyDescription", "OperatorsName", "ReferringPhysicianName", "ReviewerName",
+    "InstitutionName", "StationName", "PatientComments", "ManufacturerModelName",
+    "ROIDescription", "ROIGenerationDescription", "ROIInterpreter", "ROIObservationLabel",
+    "ROIObservationDescription", "RTROIInterpretedType", "MaterialID",
+)  # fmt: skip
+TOLD, DATE, UID = "QUXMANN", "19770707", "1.2.826.0.1.3680043.2.1125.777"
+
+
+def told(item: Dataset) -> None:
+    """Put a text into all that may have one, into dates and into private elements."""
+    for key in TEXTS:
+        setattr(item, key, TOLD)
+    item.StudyDate = item.SeriesDate = item.StructureSetDate = item.PatientBirthDate = DATE
+    item.private_block(0x3287, TOLD, create=True).add_new(0x01, "LO", TOLD)
+    for element in list(item):
+        if element.VR == "SQ":
+            for each in element.value:
+                told(each)
+
+
+def test_no_text_of_the_moving_study_travels(case: Case, tmp_path: Path):
+    """The object is the fixed patient's: the moving one's may be a person without an identifier."""
+    path = write_structures(tmp_path / "rs.dcm", case)
+    found = pydicom.dcmread(path)
+    told(found)
+    found.PatientName, found.StudyInstanceUID = TOLD, UID
+    found.RTROIObservationsSequence.append(
+        item(ObservationNumber=2, ReferencedROINumber=5, RTROIInterpretedType="ORGAN")
+    )
+    del found.PatientID
+    found.save_as(path)
+    assert len(found.RTROIObservationsSequence[0]) > 10 and path.read_bytes().count(b"QUX") > 100
+    structures.carry(path, tmp_path / "out.dcm", case.transform(), case.folder / "fixed")
+    written = (tmp_path / "out.dcm").read_bytes()
+    for secret in (TOLD, DATE, UID, "Nobody"):
+        assert secret.encode() not in written, secret
+    made = pydicom.dcmread(tmp_path / "out.dcm")
+    assert [r.ROIName for r in made.StructureSetROISequence][:2] == ["shell", "ball"]
+    kinds = {
+        int(o.ReferencedROINumber): o.RTROIInterpretedType for o in made.RTROIObservationsSequence
+    }
+    assert kinds == {3: "", 5: "ORGAN"}
 
 
 def test_there_and_back(case: Case, tmp_path: Path):

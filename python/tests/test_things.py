@@ -163,6 +163,67 @@ def test_the_type_stays(bent: sitk.Transform, fixed: Image, how: str):
     np.testing.assert_allclose(as_float.array, floats, atol=2e-3)
 
 
+@pytest.mark.parametrize("how", ["linear", "nearest", "cubic", "sinc"])
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64", "longdouble", ">f4"])
+def test_floats_are_simpleitks(bent: sitk.Transform, fixed: Image, how: str, kind: str):
+    """They are resampled in their own width, and equal what SimpleITK gives for them."""
+    image = fixed.like((1000 * fixed.array).astype(kind))
+    same = image.to_sitk()
+    expected = sitk.GetArrayFromImage(sitk.Resample(same, fixed.to_sitk(), bent, HOW[how], -5))
+    found = Transform(bent).apply(image, fixed, how, -5)
+    assert found.array.dtype == np.dtype(kind)
+    if kind == "float16":
+        expected = expected.astype(kind)
+    np.testing.assert_array_equal(found.array, expected)
+
+
+def test_a_resampling_takes_no_more_memory_than_the_image(
+    bent: sitk.Transform, fixed: Image, monkeypatch: pytest.MonkeyPatch
+):
+    given = []
+    resample = sitk.Resample
+    monkeypatch.setattr(sitk, "Resample", lambda i, *how: given.append(i) or resample(i, *how))
+    for kind in ("float32", "int16", "uint16", "float64", "int32"):
+        Transform(bent).apply(fixed.like(fixed.array.astype(kind)), fixed)
+    names = [image.GetPixelIDTypeAsString() for image in given]
+    assert names == [f"{bits}-bit float" for bits in (32, 32, 32, 64, 64)]
+
+
+NIBABEL = {
+    "nifti": (
+        nibabel.Nifti1Image,
+        {"bool": "uint8", "float16": "float32", "longdouble": "float64"},
+    ),
+    "mgh": (nibabel.MGHImage, {"bool": "uint8", "float16": "float32", "int16": "int16"}),
+}
+
+
+@pytest.mark.parametrize("format", NIBABEL)
+def test_nibabel_images_of_any_type(format: str, bent: sitk.Transform, fixed: Image):
+    """A type that the format does not hold becomes the one that SimpleITK's image has, or is
+    refused by name.
+    """
+    make, kinds = NIBABEL[format]
+    ras = np.diag([-1, -1, 1, 1]) @ fixed.index_to_physical
+    source = make(np.asarray(100 * fixed.array.T, np.float32), ras)
+    for kind, expected in kinds.items():
+        found = Transform(bent).apply(source, fixed, dtype=kind)
+        same = Transform(bent).apply(fixed.like(100 * fixed.array).to_sitk(), fixed, dtype=kind)
+        assert type(found) is make and np.asarray(found.dataobj).dtype == expected
+        np.testing.assert_allclose(
+            np.asarray(found.dataobj).T, sitk.GetArrayFromImage(same), atol=1e-3
+        )
+    if format == "mgh":
+        for kind in ("uint32", "float64"):
+            with pytest.raises(errors.InvalidArgumentError, match=f"MGHImage holds no.*{kind}"):
+                Transform(bent).apply(source, fixed, dtype=kind)
+        return
+    frames = make(np.stack([100 * fixed.array.T] * 2, axis=-1).astype(np.float32), ras)
+    for kind, expected in kinds.items():
+        found = Transform(bent).apply(frames, fixed, dtype=kind)
+        assert found.shape[3] == 2 and found.get_data_dtype() == expected
+
+
 def test_no_value_wraps(fixed: Image):
     """Cubic interpolation overshoots at an edge; values are clamped, not wrapped."""
     array = np.zeros(fixed.array.shape, np.uint8)

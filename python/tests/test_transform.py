@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,15 @@ import pytest
 import SimpleITK as sitk
 
 import morphseek
-from helpers import blob, oblique
+from helpers import QUICK, TENSORS, blob, oblique
 from morphseek import DenseTransform, errors, images
+from morphseek._engine import bindings
+
+SITK_HOW = {
+    "linear": sitk.sitkLinear,
+    "nearest": sitk.sitkNearestNeighbor,
+    "cubic": sitk.sitkBSpline,
+}
 
 
 @pytest.fixture(scope="module")
@@ -213,6 +222,98 @@ def test_apply_keeps_kind_and_dtype(transform: DenseTransform, moving: images.Im
     )
 
 
+@pytest.mark.parametrize("kind", TENSORS)
+@pytest.mark.parametrize("how", ["linear", "nearest", "cubic"])
+def test_a_tensor_is_an_array(
+    kind: type, how: str, transform: DenseTransform, fixed: images.Image, moving: images.Image
+):
+    """It lies on the moving grid, where an array lies, and comes back as one."""
+    expected = sitk.GetArrayFromImage(
+        sitk.Resample(moving.to_sitk(), fixed.to_sitk(), transform.to_sitk(), SITK_HOW[how], -3.0)
+    )
+    found = transform.apply(kind(moving.array), interpolation=how, background=-3.0)
+    assert type(found) is np.ndarray and found.dtype == np.float32
+    np.testing.assert_array_equal(
+        found, transform.apply(moving.array, interpolation=how, background=-3.0)
+    )
+    assert (np.abs(found - expected) > 1e-3).mean() < 2e-3
+    with pytest.raises(errors.GridMismatchError, match=r"moving: the array has shape \(30"):
+        transform.apply(kind(np.swapaxes(moving.array, 0, 2).copy()))
+    with pytest.raises(errors.InvalidArgumentError) as as_array:
+        transform.transform.apply(moving.array)
+    with pytest.raises(errors.InvalidArgumentError, match="does not say where") as as_tensor:
+        transform.transform.apply(kind(moving.array))
+    assert str(as_tensor.value) == str(as_array.value)
+
+
+@pytest.mark.parametrize("kind", TENSORS)
+def test_tensors_are_arrays_everywhere(kind: type, tmp_path: Path):
+    """Wherever an array is taken, a tensor gives the same."""
+
+    def as_it_is(array: np.ndarray) -> np.ndarray:
+        return array
+
+    fixed, moving = (oblique(blob((12, 13, 14), shift)) for shift in (0.0, 0.1))
+    mask, other = ((image.array > 0.3).astype(np.uint8) for image in (fixed, moving))
+    matrix = np.array([[1.0, 0, 0, 2], [0, 1, 0, -1], [0, 0, 1, 3], [0, 0, 0, 1]])
+    field = np.full((3, *fixed.array.shape), 0.5, np.float32)
+
+    def results(of: Callable[[np.ndarray], Any]) -> list[np.ndarray]:
+        found = [
+            morphseek.register(fixed, moving, **{name: of(array)}, **QUICK).displacement
+            for name, array in (
+                ("fixed_mask", mask), ("rigid", mask), ("initial_transform", matrix),
+                ("initial_transform", field), ("initial_transform", np.moveaxis(field, 0, -1)),
+            )
+        ]  # fmt: skip
+        channel = morphseek.Channel(of(fixed.array), of(moving.array))
+        result = morphseek.register(fixed, moving, channels=[channel], **QUICK)
+        scores = result.score(of(mask), of(other))
+        middle = result.halfway(of(fixed.array), of(moving.array))
+        points = of(np.array([[1.0, 2.0, 3.0]]))
+        copy = DenseTransform(of(result.displacement), result.grid, result.moving_grid)
+        frames = np.stack([fixed.array, fixed.array])
+        series = morphseek.series(of(frames), reference=0)
+        return [
+            *found,
+            result.displacement,
+            np.array([(score.label, score.dice_after) for score in scores]),
+            middle.image.array,
+            middle.moving.grid,
+            result.transform_points(points),
+            result.transform.transform_points(points),
+            copy.displacement,
+            DenseTransform.from_mm(
+                of(result.displacement_mm), result.grid, result.moving_grid
+            ).displacement,
+            morphseek.Transform(of(matrix)).transform_points(points),
+            morphseek.Landmarks.of(of(np.eye(3))).points,
+            images.Image(of(fixed.array)).float32(),
+            series.corrected[1].array,
+        ]
+
+    for as_array, as_tensor in zip(results(as_it_is), results(kind)):
+        np.testing.assert_array_equal(as_tensor, as_array)
+    for volume in (fixed.array, kind(fixed.array)):
+        with pytest.raises(errors.InvalidArgumentError, match=r"a series has \(time, z, y, x\)"):
+            morphseek.series(volume)
+        with pytest.raises(errors.InvalidArgumentError, match="is one image; give a list"):
+            morphseek.template(volume, tmp_path / "template")
+
+
+def test_what_has_a_place_is_no_array(fixed: images.Image):
+    """An image of itk is as ``__array__`` has it, and lies where it says."""
+    itk = pytest.importorskip("itk")
+    elsewhere = dataclasses.replace(fixed, spacing=(2.0, 2.0, 2.0))
+    here = itk.image_from_array(elsewhere.array)
+    here.SetSpacing((2.0, 2.0, 2.0))
+    here.SetOrigin(elsewhere.origin)
+    here.SetDirection(itk.matrix_from_array(np.array(elsewhere.direction).reshape(3, 3)))
+    np.testing.assert_allclose(images.read_on(here, fixed.grid, "mask").grid, elsewhere.grid)
+    nib = nibabel.Nifti1Image(fixed.array.T, np.diag([2.0, 2, 2, 1]))
+    assert images.read_on(nib, fixed.grid, "mask").spacing == (2, 2, 2)
+
+
 def test_apply_in_threads():
     """Each thread has another grid: while the engine reads one geometry, it must not become
     another thread's.
@@ -316,6 +417,59 @@ def test_errors(transform: DenseTransform, moving: images.Image):
             transform.transform_points(points)
     with pytest.raises(errors.GridMismatchError):
         DenseTransform(transform.displacement[:, 1:], transform.grid, transform.moving_grid)
+
+
+@pytest.mark.parametrize(
+    "initial, error, says",
+    [
+        (np.eye(3), errors.InvalidArgumentError, r"initial is an array of shape \(3, 3\)"),
+        (np.ones(16), errors.InvalidArgumentError, r"shape \(16,\)"),
+        ("rigid", errors.InvalidArgumentError, "initial is given as str"),
+        ([[1, 2], [3]], errors.InvalidArgumentError, "initial is given as list"),
+        (np.full((4, 4), np.nan), errors.InvalidArgumentError, "finite numbers"),
+        (np.ones((4, 4)), errors.InvalidArgumentError, "last row 0 0 0 1"),
+        (np.diag([1, 0, 1, 1]), errors.SingularTransformError, "initial has the matrix.*inverted"),
+    ],
+)
+def test_a_bad_initial_is_refused_at_once(
+    initial: Any, error: type, says: str, transform: DenseTransform
+):
+    u, grid, moving_grid = transform.displacement, transform.grid, transform.moving_grid
+    for make in (
+        lambda: DenseTransform(u, grid, moving_grid, initial),
+        lambda: DenseTransform.from_mm(transform.displacement_mm, grid, moving_grid, initial),
+    ):
+        with pytest.raises(error, match=says):
+            make()
+    if not isinstance(initial, str):
+        says = says.replace("initial", "the transform")
+        with pytest.raises(error, match=says):
+            morphseek.Transform(initial)
+        with pytest.raises(error, match=says):
+            image = images.Image(blob())
+            morphseek.register(image, image, initial_transform=initial, **QUICK)
+
+
+def test_a_bad_grid_is_refused_at_once(transform: DenseTransform):
+    short = np.zeros(3)
+    for make in (
+        lambda: DenseTransform(transform.displacement, transform.grid, short),
+        lambda: DenseTransform(transform.displacement, short, transform.grid),
+        lambda: morphseek.Transform(np.eye(4), short),
+        lambda: morphseek.Transform(np.eye(4), transform.grid, short),
+    ):
+        with pytest.raises(errors.GridMismatchError, match=r"grid has shape \(3,\)"):
+            make()
+
+
+def test_a_name_costs_nothing(transform: DenseTransform, result: morphseek.RegistrationResult,
+                              monkeypatch: pytest.MonkeyPatch):  # fmt: skip
+    """``repr`` does not run the engine, for a debugger calls it at every step."""
+    largest = result.regularity()["displacement_max_mm"]
+    for function in ("regularity", "jacobian", "to_mm", "behind_mm"):
+        monkeypatch.delattr(bindings, function)
+    assert repr(transform) == "DenseTransform(fixed 21 x 18 x 15, moving 30 x 17 x 22)"
+    assert f"displacement up to {largest:.2f} mm" in repr(result)
 
 
 def test_pickle(transform: DenseTransform, moving: images.Image):

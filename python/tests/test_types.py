@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import os
 import pickle
 import subprocess
 import sys
+import typing
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from test_api import MODULES
 
+import morphseek
 from morphseek import errors
 from morphseek._engine import core
 from morphseek._engine.generated import Options
@@ -36,11 +43,52 @@ def test_errors_are_what_a_caller_would_catch():
         assert pickle.loads(pickle.dumps(found("why"))).args == ("why",)
 
 
+def public() -> dict[str, Any]:
+    """Return everything public that has annotations: functions, classes and what these define."""
+    rooms = [morphseek, *(importlib.import_module(f"morphseek.{name}") for name in MODULES)]
+    found: dict[str, Any] = {}
+    for room in [*rooms, morphseek.errors]:
+        found |= {f"{room.__name__}.{name}": getattr(room, name) for name in room.__all__}
+    for name, thing in list(found.items()):
+        if inspect.isclass(thing):
+            for member, value in vars(thing).items():
+                inner = (getattr(value, name, None) for name in ("fget", "func", "__func__"))
+                found[f"{name}.{member}"] = next((one for one in inner if one), value)
+    return {n: v for n, v in found.items() if inspect.isclass(v) or inspect.isfunction(v)}
+
+
+def test_the_types_are_there_while_a_program_runs():
+    """Checkers at run time (beartype), documentation and GUIs made of functions ask for them."""
+    hints, missing = {}, {}
+    for name, thing in public().items():
+        try:
+            hints[name] = typing.get_type_hints(thing)
+        except NameError as error:
+            missing[name] = str(error)
+    assert missing == {} and len(hints) > 200
+    register = hints["morphseek.register"]
+    assert register["return"] is morphseek.RegistrationResult
+    assert np.ndarray in typing.get_args(register["fixed_mask"])
+    if sys.version_info >= (3, 11):
+        assert typing.get_args(register["options"]) == (Options,)
+
+
 def test_every_module_is_checked():
     tomllib = pytest.importorskip("tomllib")
     settings = tomllib.loads((PYTHON / "pyproject.toml").read_text(encoding="utf-8"))
     for override in settings["tool"]["mypy"]["overrides"]:
         assert "ignore_errors" not in override, override["module"]
+
+
+TENSOR = """
+import numpy
+
+class Tensor:
+    shape = (1, 2, 3)
+
+    def __array__(self, dtype: object = None) -> numpy.ndarray:
+        return numpy.zeros(self.shape)
+"""
 
 
 @pytest.mark.parametrize(
@@ -63,6 +111,12 @@ def test_every_module_is_checked():
             '"Image" has no attribute',
         ),
         ('register(1, "b")', "int"),
+        ('register("a", "b", preset="ours.json")', ""),
+        ('register("a", "b", preset=pathlib.Path("ours.json"))', ""),
+        ('register("a", "b", preset=1)', "preset"),
+        ('register_cohort("a", "b", preset=pathlib.Path("ours.json"))', ""),
+        ('save_preset("a.json", preset="fast")', ""),
+        ("register(numpy.zeros(3), ours.Tensor()).apply(ours.Tensor()).dtype", ""),
         ("NoSuchName", "NoSuchName"),
         ("errors.NoOverlapError.exit_code", ""),
         ("errors.NoOverlapErorr", "NoOverlapErorr"),
@@ -71,7 +125,8 @@ def test_every_module_is_checked():
 def test_mypy_finds_mistakes(call: str, complaint: str, tmp_path: Path):
     pytest.importorskip("mypy", reason="needs the extra: pip install morphseek[lint]")
     script = tmp_path / "script.py"
-    script.write_text(f"import morphseek\nmorphseek.{call}\n")
+    (tmp_path / "ours.py").write_text(TENSOR)
+    script.write_text(f"import pathlib, numpy, ours, morphseek\nmorphseek.{call}\n")
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--config-file=", "script.py"],
         cwd=tmp_path,

@@ -199,6 +199,8 @@ def test_vectors_on_a_coarser_grid(images: tuple[Image, Image]):
         ({"options": {"refine": "many"}}, errors.InvalidArgumentError),
         ({"options": {"model": "/nowhere/net.onnx"}}, errors.ModelNotFoundError),
         ({"initial_transform": np.zeros((4, 4)).tolist()}, errors.InvalidArgumentError),
+        ({"initial_transform": [[1, 2], [3]]}, errors.InputUnreadableError),
+        ({"initial_transform": np.eye(3).tolist()}, errors.InvalidArgumentError),
         ({"fixed": {"file": "absent.npy"}}, errors.InputUnreadableError),
     ],
 )

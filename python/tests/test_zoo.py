@@ -164,6 +164,23 @@ def test_synthetic_bodies_have_the_same_tissue_at_both_ends(body: str):
     )
 
 
+def test_a_thorax_after_an_inversion():
+    """Two frames without noise show one body, moved, and its tissues change their sign in time."""
+    first, second = truth.inversion_recovery(64, 2, (1e6, 1e6), noise=1e-6)
+    shift = np.linalg.norm(first.first - first.here, axis=1)
+    assert not shift.any() and first.image.GetSize() == (64, 64, 8)
+    moved = np.linalg.norm(second.first - second.here, axis=1) / first.image.GetSpacing()[0]
+    assert 0.2 < moved.mean() and moved.max() < 2.7
+    kept = truth.inside(first.image, second.first)
+    here = values_at(second.image, second.here[kept])
+    there, before = (values_at(first.image, points[kept]) for points in (second.first, second.here))
+    assert np.abs(here - there).mean() < 0.4 * np.abs(here - before).mean()
+    # between two times, some tissue grows brighter and some darker
+    early, late = truth.inversion_recovery(64, 2, (180.0, 1000.0))
+    change = truth.array_of(late.image) - truth.array_of(early.image)
+    assert (change > 100).mean() > 0.05 and (change < -100).mean() > 0.05
+
+
 TORSO = truth.torso(40, 3, ("CT", "CT"))
 
 
@@ -181,9 +198,8 @@ def test_disturbances_keep_the_truth(name: str):
         and truth.inside(pair.moving, pair.moving_points).all()
     )
     of_fixed = pair.fixed_labels if name == "sliding" else TORSO.fixed_labels
-    same = labels_at(of_fixed, pair.fixed_points) == labels_at(
-        TORSO.moving_labels, pair.moving_points
-    )
+    of_moving = pair.moving_labels if name == "any pose" else TORSO.moving_labels
+    same = labels_at(of_fixed, pair.fixed_points) == labels_at(of_moving, pair.moving_points)
     # the others lie within a voxel of a border
     assert same.mean() > (0.85 if name == "sliding" else 0.9)
     np.testing.assert_array_equal(truth.array_of(pair.fixed), truth.array_of(again.fixed))
@@ -272,6 +288,22 @@ def _changed(pair: truth.Pair, side: str) -> np.ndarray:
         (
             "sliding",
             lambda p: {12.0} == set(np.round(np.abs(p.fixed_points[:, 2] - _base(p)), 6)) - {0.0},
+        ),
+        (
+            "any pose",
+            lambda p: (
+                not _changed(p, "moving").any()
+                and np.abs(p.moving_points - TORSO.moving_points).mean() > 10
+                and all(
+                    np.allclose(
+                        p.moving.TransformPhysicalPointToContinuousIndex(turned.tolist()),
+                        TORSO.moving.TransformPhysicalPointToContinuousIndex(point.tolist()),
+                    )
+                    for turned, point in zip(
+                        p.moving_points[:5], TORSO.moving_points[:5], strict=True
+                    )
+                )
+            ),
         ),
     ],
 )
@@ -728,6 +760,7 @@ BOUNDS: dict[str, tuple[int, float, float, float | None]] = {
     "torso MR <- CT, sliding": (1, 8.5, 18.2, 0.84),  # 6.57, 14.0, 0.870
     "torso CT, aligned": (1, 0.01, 0.01, None),  # as they lie
     "torso MR <- CT, aligned": (1, 0.01, 0.01, None),  # as they lie
+    "torso CT, any pose": (3, 1.5, 3.5, 0.88),
     "made-up head": (2, 1.4, 3.5, 0.83),  # 1.09, 2.7, 0.856
     "made-up medley, two contrasts": (1, 2.1, 4.4, 0.66),  # 1.59, 3.4, 0.694
 }

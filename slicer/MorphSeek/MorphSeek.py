@@ -242,8 +242,9 @@ class MorphSeekLogic(ScriptedLoadableModuleLogic):
             moving_labels=p.moving_labels if p.fixed_labels is not None else None,
         )
 
-    def loadPreset(self, path, parameters: MorphSeekParameterNode, table: list[dict[str, Any]]):
+    def loadPreset(self, path, parameters: MorphSeekParameterNode, package: dict[str, Any]):
         """Take the options of a preset's file; options that it does not name get their default.
+        `package` is what :meth:`package` returns.
 
         Raises
         ------
@@ -255,7 +256,7 @@ class MorphSeekLogic(ScriptedLoadableModuleLogic):
         fields = {
             "initial": None, "search": None, "device": "auto", "smoothness": "", "model": "",
             "steps": 0, "trajectories": 1, "refine": -1, "threads": 0, "uncertainty": False,
-            **presets.load(path, table),
+            **presets.load(path, package),
         }  # fmt: skip
         for name, words in (("initial", INITIAL), ("search", SEARCH), ("device", DEVICE)):
             shown = {value: word for word, value in words.items()}
@@ -999,14 +1000,14 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
             path = path if path.lower().endswith(".json") else f"{path}.json"
             with slicer.util.tryWithErrorDisplay("The preset could not be saved."):
                 request = self.logic.request(self._parameters)
-                presets.save(path, request, self._package["options"])
+                presets.save(path, request, self._package)
                 self._log(f"saved the preset {path}")
 
     def onLoadPreset(self):
         path = qt.QFileDialog.getOpenFileName(None, "Preset", "", "Presets (*.json)")
         if path:
             with slicer.util.tryWithErrorDisplay("The preset could not be loaded."):
-                self.logic.loadPreset(path, self._parameters, self._package["options"])
+                self.logic.loadPreset(path, self._parameters, self._package)
                 self._log(f"loaded the preset {path}")
 
 

@@ -1606,6 +1606,7 @@ def test_batch_reads_the_verdict(metrics: dict, columns: dict):
         ("a,b\n1,2\n", "columns fixed and moving"),
         ("name,fixed,moving\na,1,2\na,3,4\n", "more than once"),
         ("name,fixed,moving\n../a,1,2\n", "no name for files"),
+        ("name,fixed,moving\n-a,1,2\n", "no name for files"),
         ("name,fixed,moving\na,1,2\na-jacobian,3,4\n", "would both write a-jacobian.nii.gz"),
     ],
 )

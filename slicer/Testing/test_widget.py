@@ -437,7 +437,12 @@ def test_a_preset_is_saved_and_loaded(
         ('{"steps": 17}', "steps cannot be 17"),
         ('{"steps": true}', "steps cannot be True"),
         ('{"smoothness": "stiff"}', "smoothness cannot be 'stiff'"),
-        ('{"device": "plugin:/a.so"}', "cannot show device"),
+        ('{"device": "plugin:/a.so"}', "device is 'plugin:/a.so'; a preset loads no library"),
+        ('{"model": "/tmp/a.onnx"}', "a preset names no file, but one of hippocampus"),
+        ('{"model": "nearby"}', "a preset names no file"),
+        ('{"cache": "/tmp"}', "a preset does not decide that images are kept"),
+        ("[" * 100_000, "it is not JSON"),
+        (" " * (2 << 20), "too large"),
     ],
 )
 def test_a_bad_preset_changes_nothing(
@@ -451,6 +456,18 @@ def test_a_bad_preset_changes_nothing(
     panel.ui.loadPresetButton.click()
     assert message in panel.said.errors[-1]
     assert vars(panel.widget.logic.request(panel.parameters)) == expected
+
+
+def test_a_preset_that_would_be_refused_is_not_saved(
+    panel: Panel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    panel.widget._package = describe()
+    panel.widget.updatePanel()
+    panel.parameters.model = "/models/knee.onnx"
+    monkeypatch.setattr(stand_ins.QFileDialog, "answer", str(tmp_path / "ours.json"))
+    panel.ui.savePresetButton.click()
+    assert "a preset names no file" in panel.said.errors[-1]
+    assert not list(tmp_path.iterdir())
 
 
 # ------------------------------------------------------------------------------------ while it runs

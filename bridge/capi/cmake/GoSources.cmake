@@ -8,7 +8,7 @@ if(NOT version_line MATCHES "\"([0-9]+\\.[0-9]+\\.[0-9]+)")
 endif()
 set(MORPHSEEK_VERSION ${CMAKE_MATCH_1})
 
-# All files of engine/, because Go embeds some; tests and their data are no sources.
-file(GLOB_RECURSE MORPHSEEK_GO_SOURCES CONFIGURE_DEPENDS ${MORPHSEEK_ROOT}/engine/*)
+# All files of engine/, because Go embeds some, and what both bridges share; tests and their data are no sources.
+file(GLOB_RECURSE MORPHSEEK_GO_SOURCES CONFIGURE_DEPENDS ${MORPHSEEK_ROOT}/engine/* ${MORPHSEEK_ROOT}/bridge/internal/*)
 list(FILTER MORPHSEEK_GO_SOURCES EXCLUDE REGEX "_test\\.go$|/testdata/")
 list(APPEND MORPHSEEK_GO_SOURCES ${MORPHSEEK_ROOT}/go.mod ${MORPHSEEK_ROOT}/go.sum)

@@ -2,7 +2,6 @@
 #include <math.h>
 #include <morphseek.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { N = 32 };
 
@@ -29,22 +28,24 @@ int main(void) {
   ms_options options;
   ms_engine engine = 0;
   ms_result result = 0;
-  char metrics[1 << 16];
-  const char *verdict;
+  ms_verdict verdict = {.size = sizeof verdict};
+  char reason[1000];
 
   ms_options_init(&options, sizeof options);
   options.initial = "rigid";
   options.model = "none"; /* no network: the alignment, the search and the refinement need no weights */
   if (ms_engine_create(NULL, &engine) || ms_register(engine, &fixed, &moving, &options, on_progress, NULL, &result) ||
       ms_result_warped(result, warped, N * N * N) || ms_result_transform_points(result, centre, 1) ||
-      ms_result_metrics(result, metrics, sizeof metrics, NULL)) {
+      ms_result_verdict(result, &verdict)) {
     fprintf(stderr, "%s\n", ms_last_error());
     return 1;
   }
   printf("\nThe centre of the fixed sphere is at (%.1f, %.1f, %.1f) in the moving image.\n", centre[0], centre[1],
          centre[2]);
-  verdict = strstr(metrics, "\"verdict\":");
-  printf("%.*s}\n", (int)strcspn(verdict, "}"), verdict);
+  printf("%s, estimated error %.1f mm\n", verdict.grade == MS_GOOD ? "Good" : "Look before use", verdict.error_mm);
+  for (size_t i = 0; i < verdict.reason_count; i++) {
+    if (ms_result_reason(result, i, reason, sizeof reason, NULL) == MS_OK) printf("%s\n", reason);
+  }
   ms_result_destroy(result);
   ms_engine_destroy(engine);
   return fabs(centre[0] - 18) > 0.5;

@@ -80,11 +80,11 @@ enum {
   MS_ERR_EMPTY_VOLUME = 10,       /* no voxels */
   MS_ERR_NON_FINITE_VOLUME = 11,  /* nothing but NaN or Inf */
   MS_ERR_CONSTANT_VOLUME = 12,    /* every voxel has the same value */
-  MS_ERR_THIN_VOLUME = 13,        /* an axis is one voxel thick */
+  MS_ERR_THIN_VOLUME = 13,        /* too few voxels along an axis, or a slice and a volume */
   MS_ERR_INVALID_SPACING = 14,    /* zero, negative or non-finite spacing, or a non-finite origin */
   MS_ERR_INVALID_DIRECTION = 15,  /* a singular direction matrix */
   MS_ERR_EMPTY_MASK = 16,         /* a mask that selects nothing */
-  MS_ERR_GRID_MISMATCH = 17,      /* a mask on another grid than its image */
+  MS_ERR_GRID_MISMATCH = 17,      /* a mask, label map or field on another grid than its image */
   MS_ERR_NO_OVERLAP = 18,         /* the volumes do not overlap after the initial transform */
   MS_ERR_SINGULAR_TRANSFORM = 19, /* an initial transform that cannot be inverted */
   MS_ERR_MODEL_NOT_FOUND = 30,    /* no model of that name or path */
@@ -145,7 +145,7 @@ typedef struct ms_options {
 /* A scalar volume and where it lies: the centre of voxel (i, j, k) is at origin + direction * (spacing .* (i, j, k)). */
 typedef struct ms_image {
   size_t size;
-  int64_t dims[3];     /* voxels along x, y, z; at least 2 each */
+  int64_t dims[3];     /* voxels along x, y, z; 1 along one axis alone makes a slice, which goes with slices */
   double spacing[3];   /* mm, positive */
   double origin[3];    /* mm, LPS */
   double direction[9]; /* row-major; column c is the unit vector of index axis c */
@@ -187,13 +187,36 @@ typedef struct ms_pair {
                                     options.landmark_error says, which must be set. NULL: none */
   const char *const *landmark_names; /* what messages call them, one a pair; NULL, or a NULL name: their numbers */
   size_t landmark_count;             /* pairs */
+  const char *const *doubts; /* sentences of whoever read the files, where a header contradicts itself about the place
+                                of the voxels: each becomes a warning and a reason of the verdict, which is "check" at
+                                most. NULL: none */
+  size_t doubt_count;
 } ms_pair;
+
+/* Whether a registration can be trusted, as far as its images tell. A newer library may have further grades. */
+typedef int32_t ms_grade;
+
+enum {
+  MS_UNGRADED = 0, /* an older library saved the result */
+  MS_GOOD = 1,     /* nothing that was measured speaks against it */
+  MS_CHECK = 2,    /* look before use */
+  MS_FAILED = 3    /* do not use */
+};
+
+/* What ms_result_verdict tells. */
+typedef struct ms_verdict {
+  size_t size;
+  ms_grade grade;
+  size_t reason_count; /* how many ms_result_reason has; 0 where the grade is MS_GOOD */
+  double error_mm;     /* estimated mean distance of points from where they belong */
+  double njd_percent;  /* share of the voxels where the transform folds (det(I + grad u) < 0), % */
+} ms_verdict;
 
 /* A report on a running registration. The strings live until the callback returns. */
 typedef struct ms_progress {
   size_t size;
-  const char *stage;   /* "align", "search", "network", "refine", "landmarks", "reverse", "uncertainty",
-                          "finish" */
+  const char *stage;   /* "align", "look", "search", "network", "refine", "landmarks", "reverse",
+                          "uncertainty", "finish" */
   double fraction;     /* of the whole registration, 0 to 1, never decreasing */
   const char *message; /* for a log; may be "" */
 } ms_progress;
@@ -228,6 +251,9 @@ const char *ms_last_error(void);
 /* The name of a code, such as "empty_volume"; "code_N" for one that this library does not know. The text is valid until the next
  * call on this thread. Never fails. */
 const char *ms_status_name(ms_status status);
+
+/* The exit code of MorphSeek's programs for a status: 0 for MS_OK, 1 for one that the library does not know. Never fails. */
+int ms_status_exit(ms_status status);
 
 /* Writes a JSON array of the options, in ms_options' order: [{"name", "label", "type", "default", "choices", "min", "max",
  * "stage", "help"}, ...]; a "prefix" beside the choices says that what begins with it is taken, too, a "number" that a
@@ -287,10 +313,18 @@ ms_status ms_register(ms_engine engine, const ms_image *fixed, const ms_image *m
                       ms_progress_fn progress, void *user, ms_result *out);
 
 /*
- * Registers a pair with masks or a given initial transform; otherwise as ms_register, with its failures and
- *   MS_ERR_EMPTY_MASK, MS_ERR_GRID_MISMATCH   a mask that selects nothing, or lies on another grid than its image; a field that
- *                                             covers less than half of the fixed image
- *   MS_ERR_SINGULAR_TRANSFORM                 pair->initial cannot be inverted, or pair->initial_field has no numbers
+ * Registers a pair with any of masks, an initial transform or field, rigid regions, channels, landmarks and doubts;
+ * otherwise as ms_register, with its failures, which a channel's images may have, too, and
+ *   MS_ERR_EMPTY_MASK          a mask that selects nothing; rigid regions without a label
+ *   MS_ERR_GRID_MISMATCH       a mask or rigid regions on another grid than their image; a field that covers less than half of
+ *                              the fixed image
+ *   MS_ERR_SINGULAR_TRANSFORM  pair->initial cannot be inverted; pair->initial_field has numbers that are not finite
+ *   MS_ERR_NO_OVERLAP          a channel lies outside the first image of its side
+ *   MS_ERR_INVALID_ARGUMENT    a label map, of rigid regions or of a channel, with values that are no labels; two label maps of a
+ *                              channel without a label in common; a weight, or a count of channels, rigid regions or landmarks,
+ *                              outside its range; landmarks without options->landmark_error, far outside their image, or whose
+ *                              sides are exchanged; rigid regions, landmarks or a field with an option that goes without
+ *                              them; an empty doubt; a count without an array
  */
 ms_status ms_register_pair(ms_engine engine, const ms_pair *pair, const ms_options *options, ms_progress_fn progress,
                            void *user, ms_result *out);
@@ -299,6 +333,9 @@ ms_status ms_register_pair(ms_engine engine, const ms_pair *pair, const ms_optio
  *
  * n is how many numbers dst has room for, and must be exactly what the function writes (V is the number of voxels of the fixed
  * grid): MS_ERR_INVALID_ARGUMENT otherwise.
+ *
+ * What ms_result_inverse and ms_result_halfway make is a transform alone: it has no warped image, uncertainty, verdict,
+ * reasons and metrics, and cannot be saved (MS_ERR_INVALID_ARGUMENT).
  */
 
 /* Writes the fixed grid to *grid, whose voxels become NULL. Set grid->size before. */
@@ -317,12 +354,19 @@ ms_status ms_result_field(ms_result result, float *dst, size_t n);
 ms_status ms_result_field_mm(ms_result result, float *dst, size_t n);
 
 /*
- * Makes the inverse transform a result of its own: the moving image's grid is its fixed grid, and ms_result_apply brings images of
- * the fixed space onto it. It has no warped image and no metrics, and cannot be saved (MS_ERR_INVALID_ARGUMENT). *residual_mm,
- * which may be NULL, becomes the largest distance by which the inverse misses inside the fixed grid: where the field folds there
- * is no inverse. Destroy *out with ms_result_destroy.
+ * Makes the inverse transform a result of its own: the moving image's grid is its fixed grid, and ms_result_apply brings
+ * images of the fixed space onto it. *residual_mm, which may be NULL, becomes the largest distance by which the inverse misses
+ * inside the fixed grid: where the field folds there is no inverse. Destroy *out with ms_result_destroy.
  */
 ms_status ms_result_inverse(ms_result result, ms_result *out, double *residual_mm);
+
+/*
+ * Makes the maps from the space half-way between the images to the fixed and to the moving space results of their own, both
+ * on one grid of as many voxels as the fixed image's: ms_result_apply brings the fixed image there by *to_fixed and the
+ * moving one by *to_moving, so that neither is resampled more often than the other. Destroy both with ms_result_destroy.
+ *   MS_ERR_SINGULAR_TRANSFORM   the initial transform turns by half a turn, or mirrors: no place is half-way
+ */
+ms_status ms_result_halfway(ms_result result, ms_result *to_fixed, ms_result *to_moving);
 
 /* Writes the Jacobian determinant of the total transform, n = V; negative where it folds. */
 ms_status ms_result_jacobian(ms_result result, float *dst, size_t n);
@@ -332,7 +376,7 @@ ms_status ms_result_warped(ms_result result, float *dst, size_t n);
 
 /*
  * Writes the standard deviation of the displacement in mm, n = V: the root of the sum of the variances of its three components
- * (MS_ERR_INVALID_ARGUMENT where options.uncertainty was not "on", or the result is an inverse).
+ * (MS_ERR_INVALID_ARGUMENT where options.uncertainty was not "on").
  */
 ms_status ms_result_uncertainty(ms_result result, float *dst, size_t n);
 
@@ -350,6 +394,12 @@ ms_status ms_result_apply(ms_result result, const ms_image *image, ms_interpolat
  */
 ms_status ms_result_transform_points(ms_result result, double *points, size_t count);
 
+/* Writes whether the result can be trusted. Set verdict->size before. */
+ms_status ms_result_verdict(ms_result result, ms_verdict *verdict);
+
+/* Writes one reason of the verdict, in plain words; MS_ERR_INVALID_ARGUMENT unless index < ms_verdict.reason_count. */
+ms_status ms_result_reason(ms_result result, size_t index, char *dst, size_t capacity, size_t *needed);
+
 /*
  * Writes a JSON object of the metrics: what report.json holds of them. A later version may add members.
  * metrics: written by go generate from engine/metrics.go
@@ -364,18 +414,20 @@ ms_status ms_result_transform_points(ms_result result, double *points, size_t co
  *     "start": by what share they differ more when the initial transform is moved a little: how sharply they fit
  *     "end": the same of the result; 0 where start is large enough
  *     "reach_mm": how far it was moved
- *     "common": share of the fixed image that both images show
+ *     "common": share of what the smaller of both images shows that the other one shows, too
  *     "mirrored": how much closer the images would be with one of them mirrored; 0 where they match too well to ask
  *     "axis": along which it was mirrored: "left and right", "front and back" or "head and foot"
  *   "plan": what was chosen for the pair, and why
  *     "start": the alignment from which the deformable stages start: as align's method, or "header" or "given" where that
  *              was no better, "landmarks" where what fits these is taken, or "deformation" where one was given
- *     "similarity": "ncc", "mse" or "mind"
+ *     "similarity": as the option of this name
+ *     "regime": the kind of pair by which the refinement was regularised; "" where it did not run
  *     "search": share of the search's displacement that counts, 0..1; 0 where it did not run
  *     "agreement": squared local correlation at half the resolution after a smooth fit, 0..1: below 0.8 as two people's,
  *                  above 0.9 as one body's; 0 where intensities were not compared
  *     "smoothness_mm": over which distance tissue moves together
  *     "reasons": plain words, for the user
+ *     "facts": the numbers that the choices follow from, by name; those that are 0 are left out
  *   "warnings": plain words, for the user; what is among the verdict's reasons need not be shown twice
  *   "similarity": which measure the three values are of
  *   "similarity_before": under the identity in physical space
@@ -404,7 +456,7 @@ ms_status ms_result_transform_points(ms_result result, double *points, size_t co
  *     "njd_percent": voxels where the network's cumulative field folds, %
  *     "seconds": an equal share each of steps that a GPU took in one run
  *   "refine": how the refinement went
- *     "similarity": "ncc", "mse" or "mind"
+ *     "similarity": as the option of this name
  *     "levels": coarse to fine
  *       "spacing_mm": of the grid
  *       "similarity": before each iteration
@@ -419,7 +471,7 @@ ms_status ms_result_transform_points(ms_result result, double *points, size_t co
  *   "channels": beside the first; null where there are none
  *     "name": as it was given, or its number
  *     "weight": beside the 1 of the first
- *     "similarity": "ncc", "mse" or "mind" of images; "labels"
+ *     "similarity": of images, as the option of this name; "labels"
  *     "labels": that both maps have; 0 of images
  *     "before": after the initial transform: mean squared local correlation of images, mean Jaccard index of labels
  *     "after": the same of the result

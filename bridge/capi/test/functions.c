@@ -44,6 +44,7 @@ static void test_tables(void) {
   CHECK(strcmp(ms_status_name(MS_OK), "ok") == 0);
   CHECK(strcmp(ms_status_name(MS_ERR_THIN_VOLUME), "thin_volume") == 0);
   CHECK(strcmp(ms_status_name(12345), "code_12345") == 0);
+  CHECK(ms_status_exit(MS_OK) == 0 && ms_status_exit(MS_ERR_THIN_VOLUME) == 3 && ms_status_exit(12345) == 1);
   TEXT(ms_options_json(dst, capacity, &needed));
   CHECK(strstr(text, "\"name\":\"trajectories\"") != NULL);
   TEXT(ms_errors_json(dst, capacity, &needed));
@@ -317,6 +318,114 @@ static void test_channels(ms_engine engine, const ms_image *fixed, const ms_imag
   free((void *)there.voxels);
 }
 
+/* A sentence of whoever read the files becomes a warning and a reason, and a verdict that was good is check. */
+static void test_doubts(ms_engine engine, const ms_image *fixed) {
+  const char *sentences[] = {"fixed: a.nii says two places.", "moving: b.nii says two places."};
+  const char *const torn[] = {"fixed: a.nii says two places.", NULL};
+  const ms_options options = quick();
+  const struct {
+    size_t size, count;
+    const char *const *doubts;
+    ms_status code;
+    const char *grade;
+  } cases[] = {
+      {sizeof(ms_pair), 2, sentences, MS_OK, "check"},
+      {sizeof(ms_pair), 0, sentences, MS_OK, "good"},
+      {sizeof(ms_pair), 0, NULL, MS_OK, "good"},
+      {offsetof(ms_pair, doubts), 2, NULL, MS_OK, "good"}, /* a caller that knows no doubts */
+      {sizeof(ms_pair), 1, NULL, MS_ERR_INVALID_ARGUMENT, NULL},
+      {sizeof(ms_pair), (size_t)-1, sentences, MS_ERR_INVALID_ARGUMENT, NULL},
+      {sizeof(ms_pair), 2, torn, MS_ERR_INVALID_ARGUMENT, NULL},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const ms_pair pair = {.size = cases[i].size,
+                          .fixed = fixed,
+                          .moving = fixed,
+                          .doubts = cases[i].doubts,
+                          .doubt_count = cases[i].count};
+    ms_result result = 99;
+    EXPECT(cases[i].code, ms_register_pair(engine, &pair, &options, NULL, NULL, &result));
+    if (cases[i].code != MS_OK) {
+      CHECK(result == 0 && strstr(ms_last_error(), "doubt") != NULL);
+      continue;
+    }
+    TEXT(ms_result_metrics(result, dst, capacity, &needed));
+    char grade[32];
+    snprintf(grade, sizeof grade, "\"grade\":\"%s\"", cases[i].grade);
+    CHECK(strstr(text, grade) != NULL);
+    for (size_t k = 0; k < 2; k++) {
+      int times = 0;
+      for (const char *at = text; (at = strstr(at, sentences[k])) != NULL; at++) times++;
+      CHECK(times == (i == 0 ? 2 : 0)); /* a warning and a reason */
+    }
+    EXPECT(MS_OK, ms_result_destroy(result));
+  }
+}
+
+/* The verdict of the metrics, typed: of a pair that fits and is doubted, as it is and as an older caller knows it. */
+static void test_verdict(ms_engine engine, const ms_image *fixed) {
+  const char *const doubts[] = {"fixed: \"a.nii\" says <two> places.", "moving: b.nii says two places."};
+  const ms_options options = quick();
+  for (size_t count = 0; count <= 2; count += 2) {
+    const ms_pair pair = {sizeof pair, fixed, fixed, .doubts = doubts, .doubt_count = count};
+    ms_result result = 99;
+    EXPECT(MS_OK, ms_register_pair(engine, &pair, &options, NULL, NULL, &result));
+    struct {
+      ms_verdict known;
+      double later;
+    } newer = {.known.size = sizeof newer, .later = 7};
+    EXPECT(MS_OK, ms_result_verdict(result, &newer.known));
+    const ms_verdict verdict = newer.known;
+    CHECK(verdict.size == sizeof newer && newer.later == 0);
+    CHECK(verdict.grade == (count > 0 ? MS_CHECK : MS_GOOD) && verdict.reason_count == count);
+    CHECK(verdict.error_mm > 0 && verdict.error_mm < 10 && verdict.njd_percent == 0);
+    TEXT(ms_result_metrics(result, dst, capacity, &needed));
+    const char *error = strstr(text, "\"error_mm\":");
+    CHECK(error != NULL && strtod(strchr(error, ':') + 1, NULL) == verdict.error_mm);
+    for (size_t i = 0; i < count; i++) {
+      TEXT(ms_result_reason(result, i, dst, capacity, &needed));
+      CHECK(strcmp(text, doubts[i]) == 0);
+    }
+    size_t needed = 99;
+    EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_reason(result, count, NULL, 0, &needed));
+    EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_reason(result, (size_t)-1, NULL, 0, &needed));
+    EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_verdict(result, NULL));
+    newer.known.size = offsetof(ms_verdict, njd_percent);
+    EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_verdict(result, &newer.known));
+    CHECK(needed == 99 && newer.known.grade == verdict.grade);
+    EXPECT(MS_OK, ms_result_destroy(result));
+  }
+}
+
+/* Half-way, each image is moved by half of the 3 mm between them. */
+static void check_halfway(ms_result result, const ms_image *fixed, const ms_image *moving, double apart) {
+  ms_result to_fixed = 99, to_moving = 99;
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_halfway(result, NULL, &to_moving));
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_halfway(result, &to_fixed, NULL));
+  EXPECT(MS_OK, ms_result_halfway(result, &to_fixed, &to_moving));
+  ms_image grid = {.size = sizeof grid}, other = {.size = sizeof other};
+  EXPECT(MS_OK, ms_result_geometry(to_fixed, &grid));
+  EXPECT(MS_OK, ms_result_geometry(to_moving, &other));
+  CHECK(memcmp(&grid, &other, sizeof grid) == 0 && memcmp(grid.dims, fixed->dims, sizeof grid.dims) == 0);
+  double here[3] = {1, 2, 3}, there[3] = {1, 2, 3};
+  EXPECT(MS_OK, ms_result_transform_points(to_fixed, here, 1));
+  EXPECT(MS_OK, ms_result_transform_points(to_moving, there, 1));
+  CHECK(fabs(here[0] - 1 + apart / 2) < 1e-3 && fabs(there[0] - 1 - apart / 2) < 1e-3);
+  const size_t n = voxel_count(&grid);
+  float *one = malloc(n * sizeof *one), *two = malloc(n * sizeof *two);
+  EXPECT(MS_OK, ms_result_apply(to_fixed, fixed, MS_LINEAR, 0, one, n));
+  EXPECT(MS_OK, ms_result_apply(to_moving, moving, MS_LINEAR, 0, two, n));
+  double differ = 0, most = 0;
+  for (size_t i = 0; i < n; i++) differ += fabs(one[i] - two[i]), most += fabs(one[i]);
+  CHECK(differ < 0.2 * most);
+  ms_verdict verdict = {.size = sizeof verdict};
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_verdict(to_moving, &verdict));
+  EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_reason(to_moving, 0, NULL, 0, NULL));
+  EXPECT(MS_OK, ms_result_destroy(to_fixed));
+  EXPECT(MS_OK, ms_result_destroy(to_moving));
+  free(one), free(two);
+}
+
 /* A result's whole field, given back with nothing left to do, is the result. */
 static void test_initial_field(ms_engine engine, const ms_image *fixed, const ms_image *moving) {
   const size_t n = 3 * voxel_count(fixed);
@@ -475,6 +584,8 @@ static void test_result(ms_result result, const ms_image *fixed, const ms_image 
   EXPECT(MS_ERR_INVALID_ARGUMENT, ms_result_save(inverse, "inverse"));
   EXPECT(MS_OK, ms_result_destroy(inverse));
 
+  check_halfway(result, fixed, moving, m[3]);
+
   /* applying the transform to the moving image is the warped image */
   EXPECT(MS_OK, ms_result_warped(result, warped, n));
   double before = 0, after = 0;
@@ -574,6 +685,8 @@ int main(int argc, char **argv) {
   test_progress(engine, &fixed, &moving);
   test_initial_field(engine, &fixed, &moving);
   test_channels(engine, &fixed, &moving);
+  test_doubts(engine, &fixed);
+  test_verdict(engine, &fixed);
   test_models(engine, argv[1]);
   EXPECT(MS_OK, ms_engine_destroy(engine)); /* results outlive their engine */
   test_result(result, &fixed, &moving, argv[1]);

@@ -58,6 +58,8 @@ int main(void) {
   MEMBER(ms_pair, landmarks);
   MEMBER(ms_pair, landmark_names);
   MEMBER(ms_pair, landmark_count);
+  MEMBER(ms_pair, doubts);
+  MEMBER(ms_pair, doubt_count);
 
   SIZE(ms_channel);
   MEMBER(ms_channel, size);
@@ -66,6 +68,13 @@ int main(void) {
   MEMBER(ms_channel, moving);
   MEMBER(ms_channel, weight);
   MEMBER(ms_channel, labels);
+
+  SIZE(ms_verdict);
+  MEMBER(ms_verdict, size);
+  MEMBER(ms_verdict, grade);
+  MEMBER(ms_verdict, reason_count);
+  MEMBER(ms_verdict, error_mm);
+  MEMBER(ms_verdict, njd_percent);
 
   SIZE(ms_progress);
   MEMBER(ms_progress, size);
@@ -76,6 +85,7 @@ int main(void) {
   SIZE(ms_engine);
   SIZE(ms_result);
   SIZE(ms_status);
+  SIZE(ms_grade);
   SIZE(ms_interpolation);
   return 0;
 }

@@ -1,10 +1,11 @@
-// Package align finds the initial transform between two volumes that may share neither position, extent, orientation nor
-// modality: a global search over translations and scales (over rotations too, where that finds nothing or a half turn fits far
-// better), then refinement of several starts by gradient; for two modalities, then a fit to matches of the body's blocks.
+// Package align finds the initial transform between two volumes that may share neither position, extent, orientation
+// nor modality: a global search over translations and scales (over rotations too, where that finds no likely pose or a
+// half turn fits far better), then refinement of several starts by gradient; for two modalities, then a fit to matches of
+// the body's blocks.
 //
-// One score serves throughout: the normalised agreement of MIND-SSC features (Heinrich et al., MICCAI 2013), which compare
-// within and across modalities, times a power of the overlap of the two bodies. What lies outside a field of view or a mask
-// is unknown, never air.
+// One score serves throughout: the normalised agreement of MIND-SSC features (Heinrich et al., MICCAI 2013), which
+// compare within and across modalities, times a power of the overlap of the two bodies. What lies outside a field of
+// view or a mask is unknown, never air.
 package align
 
 import (
@@ -46,22 +47,25 @@ type Options struct {
 type Result struct {
 	Transform volume.Affine // fixed -> moving, LPS mm
 	Score     float64       // of the features under Transform, 0..1
-	// Confidence, 0..1, is strength times margin. Strength is the geometric mean of the score and of the score at its start, scaled from chance
-	// to certain. Margin is how far below the second-best position scores (less strain), in tenths of the score; 1 where all starts led to one.
-	// A low margin says that several positions fit alike, not that this one is wrong.
+	// Confidence, 0..1, is strength times margin. Strength is the geometric mean of the score and of the score at its
+	// start, scaled from chance to certain. Margin is how far below the second-best position scores (less strain), in
+	// tenths of the score; 1 where all starts led to one. A low margin says that several positions fit alike, not that
+	// this one is wrong.
 	Confidence   float64
 	Overlap      float64 // fraction of the smaller field of view that overlaps
 	SameModality bool    // the intensities of the two images correspond, so they are compared too
 
-	// Rigid comes with an affine alignment of two modalities: the best rigid transform near it, with the same confidence. Otherwise it is nil.
+	// Rigid comes with an affine alignment of two modalities: the best rigid transform near it, with the same confidence.
+	// Otherwise it is nil.
 	Rigid *Result
 }
 
 // RATIONALE.md (The initial alignment) has the figures behind the thresholds.
 const (
 	chance, certain = 0.15, 0.25 // strength of evidence at confidence 0 and 1
-	poor            = 0.165      // strength below which rotations are searched
+	poor            = 0.165      // strength below which rotations are searched, in volumes also below a likely score
 	poorSlice       = 0.5        // the same for slices
+	better          = 0.05       // gain in score for which another orientation is taken where the strength is not poor
 	sameAbove       = 0.25       // correlation of intensities less the distance of their distributions: one modality
 	starts          = 8          // peaks of the search that are refined: in a small crop the right one may not be among the first
 
@@ -78,13 +82,13 @@ var scales = []float64{0.85, 1, 1.17}
 
 // Align finds the transform of the fixed image's space into the moving image's.
 //
-// Errors: InvalidArgument for an unknown method; those of volume.Check, ThinVolume also where one volume is tiny beside the other;
-// GridMismatch and EmptyMask for masks;
-// SingularTransform for Options.Initial; NoOverlap where the caller's transform, or with None the identity, leaves the fields
-// of view apart; Cancelled.
+// Errors: InvalidArgument for an unknown method; those of volume.Check, ThinVolume also where one volume is tiny beside
+// the other; GridMismatch and EmptyMask for masks; SingularTransform for Options.Initial; NoOverlap where the caller's
+// transform, or with None the identity, leaves the fields of view apart; Cancelled.
 func Align(ctx context.Context, fixed, moving *volume.Volume, opt Options) (*Result, error) {
 	if !slices.Contains([]Method{None, COM, Rigid, Affine}, opt.Method) {
-		return nil, fault.New(fault.InvalidArgument, "initial alignment %q is unknown; choose none, com, rigid or affine", opt.Method)
+		return nil, fault.New(fault.InvalidArgument,
+			"initial alignment %q is unknown; choose none, com, rigid or affine", opt.Method)
 	}
 	if err := checkInput("fixed", fixed, opt.FixedMask); err != nil {
 		return nil, err
@@ -101,7 +105,10 @@ func Align(ctx context.Context, fixed, moving *volume.Volume, opt Options) (*Res
 	}
 	if opt.Initial != nil || opt.Method == None {
 		if gap := separation(fixed.Geometry, moving.Geometry, start); gap > 0 {
-			return nil, fault.New(fault.NoOverlap, "the volumes do not overlap: under the initial transform the fixed field of view misses the moving one by %.1f mm; check the headers, or let the alignment search (initial affine or rigid, without an initial transform)", gap)
+			return nil, fault.New(fault.NoOverlap,
+				"the volumes do not overlap: under the initial transform the fixed field of view misses the moving "+
+					"one by %.1f mm; check the headers, or let the alignment search (initial affine or rigid, without an "+
+					"initial transform)", gap)
 		}
 	}
 	a := &aligner{ctx: ctx, opt: opt, fixed: fixed, moving: moving}
@@ -121,8 +128,8 @@ func Align(ctx context.Context, fixed, moving *volume.Volume, opt Options) (*Res
 	return r, nil
 }
 
-// alignWithOneMask aligns the whole images first and then again within the mask, which it also resamples into the other image. Within one small
-// mask alone many positions fit.
+// alignWithOneMask aligns the whole images first and then again within the mask, which it also resamples into the other
+// image. Within one small mask alone many positions fit.
 func (a *aligner) alignWithOneMask() (*Result, error) {
 	const whole = 0.7 // of the time
 	part := func(from, share float64) *aligner {
@@ -161,8 +168,9 @@ func (a *aligner) alignWithOneMask() (*Result, error) {
 // roundedStrain is the strain up to which a matrix counts as a rotation: its digits may be rounded.
 const roundedStrain = 1e-9
 
-// transformedBy returns v with the inverse of start in its geometry, and so in the fixed image's space. There the scales of the caller's transform
-// count as none: neither the voxel size of the comparison nor the penalty of strain works against them.
+// transformedBy returns v with the inverse of start in its geometry, and so in the fixed image's space. There the
+// scales of the caller's transform count as none: neither the voxel size of the comparison nor the penalty of strain
+// works against them.
 func transformedBy(v *volume.Volume, start volume.Affine) *volume.Volume {
 	inverse, _ := start.Inverse() // checked
 	m := inverse.After(v.IndexToPhysical())
@@ -171,13 +179,10 @@ func transformedBy(v *volume.Volume, start volume.Affine) *volume.Volume {
 	if g.Flat() {
 		g.Spacing[2] = math.Sqrt(g.Spacing[0] * g.Spacing[1])
 	}
-	for c := range 3 {
+	for c := range g.Axes() {
 		for r := range 3 {
 			g.Direction[3*r+c] = m.M[3*r+c] / g.Spacing[c]
 		}
-	}
-	if g.Flat() {
-		g.Direction[8] = 1
 	}
 	return &volume.Volume{Geometry: g, Data: v.Data}
 }
@@ -198,7 +203,8 @@ func checkInput(name string, v, mask *volume.Volume) error {
 			return nil
 		}
 	}
-	return fault.New(fault.EmptyMask, "%s mask selects no voxel with a finite value; check that it belongs to this volume", name)
+	return fault.New(fault.EmptyMask,
+		"%s mask selects no voxel with a finite value; check that it belongs to this volume", name)
 }
 
 // aligner is one alignment under way.
@@ -226,7 +232,8 @@ func (a *aligner) cancelled() error {
 	return nil
 }
 
-// views are the features of the two images, by the same components. The moving image's grid may have other axes than LPS (its frame).
+// views are the features of the two images, by the same components. The moving image's grid may have other axes than
+// LPS (its frame).
 type views struct {
 	fixed, moving  features
 	coarse         samples        // without intensities
@@ -236,8 +243,9 @@ type views struct {
 	bothHounsfield func() bool    // whether both are in Hounsfield units; likewise
 }
 
-// describe computes the features of both images on voxels of h mm, or larger ones where memory demands it, the moving image's axes along the
-// columns of frame. It fails, and names the input, where an image has no voxel left at that size.
+// describe computes the features of both images on voxels of h mm, or larger ones where memory demands it, the moving
+// image's axes along the columns of frame. It fails, and names the input, where an image has no voxel left at that
+// size.
 func (a *aligner) describe(h float64, frame [9]float64) (views, error) {
 	threads := a.opt.Threads
 	h = affordable(h, a.fixed.Geometry, a.moving.Geometry, frame)
@@ -247,9 +255,12 @@ func (a *aligner) describe(h float64, frame [9]float64) (views, error) {
 		case w.bodyCount > 0:
 			return describe(w, threads), nil
 		case mask != nil:
-			return features{}, fault.New(fault.EmptyMask, "the %s mask selects less than one voxel of %.3g mm, at which the volumes are compared; enlarge it", name, h)
+			return features{}, fault.New(fault.EmptyMask,
+				"the %s mask selects less than one voxel of %.3g mm, at which the volumes are compared; enlarge it", name, h)
 		}
-		return features{}, fault.New(fault.ThinVolume, "the %s volume, %.3g mm at its thinnest, is less than one voxel of %.3g mm, at which the volumes are compared; crop or resample the other volume to about its size", name, thinnest(v.Geometry), h)
+		return features{}, fault.New(fault.ThinVolume,
+			"the %s volume, %.3g mm at its thinnest, is less than one voxel of %.3g mm, at which the volumes are "+
+				"compared; crop or resample the other volume to about its size", name, thinnest(v.Geometry), h)
 	}
 	f, err := view("fixed", a.fixed, a.opt.FixedMask, volume.Identity)
 	if err != nil {
@@ -302,7 +313,8 @@ func (a *aligner) run(start volume.Affine) (*Result, error) {
 	return result, a.checkpoint(1)
 }
 
-// start returns the transform that was given, or the translation between the centres of mass, with the features on voxels of h mm.
+// start returns the transform that was given, or the translation between the centres of mass, with the features on
+// voxels of h mm.
 func (a *aligner) start(given volume.Affine, h float64) (outcome, views, error) {
 	if err := a.checkpoint(0); err != nil {
 		return outcome{}, views{}, err
@@ -322,7 +334,8 @@ func (a *aligner) start(given volume.Affine, h float64) (outcome, views, error) 
 	return outcome{transform: given, score: score, start: score}, v, nil
 }
 
-// refineStarts refines the best places of a search over translations. It refines the start alone where that was given or the search finds nothing.
+// refineStarts refines the best places of a search over translations. It refines the start alone where that was given
+// or the search finds nothing.
 func (a *aligner) refineStarts(start outcome, v views) (outcome, error) {
 	var candidates []peak
 	if a.opt.Initial == nil {
@@ -337,12 +350,16 @@ func (a *aligner) refineStarts(start outcome, v views) (outcome, error) {
 	return a.refineAll(v, candidates)
 }
 
-// rotate searches all orientations where the best so far fits poorly, or where two modalities fit far better with axes flipped. It returns the
-// better of what it was given and what it found.
+// rotate searches all orientations where the best so far fits poorly, or where two modalities fit far better with axes
+// flipped. It returns the better of what it was given and what it found.
 func (a *aligner) rotate(best outcome, v views, h float64) (outcome, views, error) {
 	weak, least := best.evidence() < poor, 0.0
-	if a.fixed.Flat() && !weak { // slices also match by chance, and to search their rotations costs little
+	switch {
+	case weak:
+	case a.fixed.Flat(): // slices also match by chance, and to search their rotations costs little
 		weak, least = best.evidence() < poorSlice, farBetter
+	default:
+		weak, least = best.score < likely(min(v.fixed.bodyCount, v.moving.bodyCount)), better
 	}
 	if a.opt.Initial != nil || !weak && best.same {
 		return best, v, nil
@@ -351,21 +368,30 @@ func (a *aligner) rotate(best outcome, v views, h float64) (outcome, views, erro
 	if !ok || !weak && !rotations.axisFlipped() {
 		return best, v, nil
 	}
-	turned, tv, err := a.searchRotations(rotations, h)
+	found, err := a.searchRotations(rotations, best, h)
 	if err != nil {
 		return outcome{}, views{}, err
 	}
-	if tv.plain != nil && turned.score > best.score+least {
-		best, v = turned, tv
+	if found.views.plain != nil && found.turned.score > best.score+least {
+		best, v = found.turned, found.views
+	} else {
+		best.margin = min(best.margin, found.upright)
 	}
 	return best, v, nil
+}
+
+// likely is the score of two bodies, the smaller one of so many voxels, from which on they lie in the right pose: few
+// voxels, as of a crop that one organ fills, match better by chance in a wrong one.
+func likely(voxels float64) float64 {
+	const many, least, most = 110e3, 0.36, 0.6
+	return min(max(least*many/max(voxels, 1), least), most)
 }
 
 // result makes an outcome a Result.
 func (a *aligner) result(o outcome, same bool) *Result {
 	return &Result{
 		Transform: o.transform, Score: min(max(o.score, 0), 1), Confidence: o.confidence(),
-		Overlap: overlap(a.fixed.Geometry, a.moving.Geometry, o.transform), SameModality: same,
+		Overlap: Overlap(a.fixed.Geometry, a.moving.Geometry, o.transform), SameModality: same,
 	}
 }
 
@@ -390,7 +416,8 @@ func (a *aligner) manyPoints(v views) int {
 	return int(min(max(v.fixed.bodyCount/fineShare, coarsePoints), finePoints))
 }
 
-// polish refines with more points than the starts had. An affine between two modalities is then fitted to block matches.
+// polish refines with more points than the starts had. An affine between two modalities is then fitted to block
+// matches.
 func (a *aligner) polish(best outcome, v views, same bool) (outcome, error) {
 	compared := v.coarse
 	if same {

@@ -3,6 +3,7 @@ package align
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -96,11 +97,12 @@ func worst(a, b volume.Affine) float64 {
 }
 
 func TestAlignFindsKnownTransforms(t *testing.T) {
+	t.Parallel()
 	p := newPhantom()
 	tilt, _ := rotation([3]float64{0.15, -0.1, 0.2})
 	turned, _ := rotation([3]float64{0, 0, 40 * math.Pi / 180})
 	flipped := [9]float64{-1, 0, 0, 0, 0, 1, 0, -1, 0}
-	stretched := multiply(tilt, [9]float64{1.12, 0.03, 0, 0, 0.93, 0.04, 0, 0, 1.05})
+	stretched := volume.Product(tilt, [9]float64{1.12, 0.03, 0, 0, 0.93, 0.04, 0, 0, 1.05})
 	for _, c := range []struct {
 		name      string
 		method    Method
@@ -148,6 +150,7 @@ func TestAlignFindsKnownTransforms(t *testing.T) {
 }
 
 func TestSearchRotationsFindsQuarterTurn(t *testing.T) {
+	t.Parallel()
 	p := newPhantom()
 	quarter, _ := rotation([3]float64{0, 0, math.Pi / 2})
 	truth := about(quarter, [3]float64{15, 0, -10})
@@ -159,16 +162,55 @@ func TestSearchRotationsFindsQuarterTurn(t *testing.T) {
 	}
 	h := comparisonSpacing(a.fixed.Geometry, a.moving.Geometry)
 	rotationSearch, _ := a.newRotationSearch(h)
-	found, v, err := a.searchRotations(rotationSearch, h)
+	result, err := a.searchRotations(rotationSearch, outcome{transform: volume.IdentityAffine()}, h)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found, _, err = a.reframe(found, v, 3); err != nil || worst(found.transform, truth) > 3 {
+	found, _, err := a.reframe(result.turned, result.views, 3)
+	if err != nil || worst(found.transform, truth) > 3 {
 		t.Errorf("off by %.1f mm (score %.3f): %v", worst(found.transform, truth), found.score, err)
 	}
 }
 
+// A body lies in any pose: the alignment finds it, in one contrast and in two, and is sure of it.
+func TestPoses(t *testing.T) {
+	t.Parallel()
+	p := newPhantom()
+	fixed := p.image(fixedGrid(), volume.IdentityAffine(), nil)
+	for _, c := range []struct {
+		name string
+		turn [3]float64 // radians about x, y, z
+	}{
+		{"on its side", [3]float64{0, 0, math.Pi / 2}},
+		{"face down and the other way round", [3]float64{0, 2 * math.Pi / 3, 0}},
+		{"askew", [3]float64{1.1, -0.8, 1.4}},
+	} {
+		for kind, level := range map[string]func(float64) float64{"one contrast": nil, "two contrasts": otherContrast} {
+			t.Run(c.name+", "+kind, func(t *testing.T) {
+				turn, _ := rotation(c.turn)
+				truth := about(turn, [3]float64{15, 0, -10})
+				back, _ := truth.Inverse()
+				moving := p.image(fixedGrid().CenteredAt(truth.T), back, level)
+				r, err := Align(t.Context(), fixed, moving, Options{Method: Rigid})
+				if err != nil || worst(r.Transform, truth) > 3 || r.Confidence < 0.5 {
+					t.Errorf("off by %.1f mm, confidence %.2f: %v", worst(r.Transform, truth), r.Confidence, err)
+				}
+			})
+		}
+	}
+}
+
+// Few voxels match better by chance.
+func TestLikely(t *testing.T) {
+	for voxels, want := range map[float64]float64{5e5: 0.36, 110e3: 0.36, 88e3: 0.45, 66e3: 0.6, 1e3: 0.6, 0: 0.6} {
+		if got := likely(voxels); math.Abs(got-want) > 1e-9 {
+			t.Errorf("of %g voxels %g, want %g", voxels, got, want)
+		}
+	}
+}
+
 func TestAxisFlipped(t *testing.T) {
+	t.Parallel()
 	p := newPhantom()
 	tilt, _ := rotation([3]float64{0.15, -0.1, 0.2})
 	half := [9]float64{-1, 0, 0, 0, -1, 0, 0, 0, 1}
@@ -180,7 +222,7 @@ func TestAxisFlipped(t *testing.T) {
 		{"as it is", volume.Identity, false},
 		{"tilted", tilt, false},
 		{"half turn", half, true},
-		{"half turn and tilted", multiply(tilt, half), true},
+		{"half turn and tilted", volume.Product(tilt, half), true},
 	} {
 		for kind, level := range map[string]func(float64) float64{"one contrast": nil, "two contrasts": otherContrast} {
 			t.Run(c.name+", "+kind, func(t *testing.T) {
@@ -201,6 +243,7 @@ func TestAxisFlipped(t *testing.T) {
 }
 
 func TestAlignIsReproducible(t *testing.T) {
+	t.Parallel()
 	p := newPhantom()
 	fixed := p.image(fixedGrid(), volume.IdentityAffine(), nil)
 	moving := p.image(fixedGrid(), about(volume.Identity, [3]float64{6, -4, 9}), otherContrast)
@@ -219,6 +262,7 @@ func TestAlignIsReproducible(t *testing.T) {
 }
 
 func TestAlignWithoutSearch(t *testing.T) {
+	t.Parallel()
 	p := newPhantom()
 	fixed := p.image(fixedGrid(), volume.IdentityAffine(), nil)
 	truth := about(volume.Identity, [3]float64{50, 0, -20})
@@ -295,6 +339,7 @@ func TestAlignOfLittle(t *testing.T) {
 
 // One voxel that differs from a constant image is little to go by, and no defect of ours.
 func TestAlignOfOneVoxel(t *testing.T) {
+	t.Parallel()
 	g := grid([3]int{32, 32, 32}, [3]float64{1, 1, 1}, volume.Identity, [3]float64{})
 	one := volume.Zeros(g)
 	for i := range one.Data {
@@ -331,9 +376,11 @@ func TestComparisonSpacing(t *testing.T) {
 		{"heads", head(1), head(1), math.Cbrt(8e6 / 500e3)},
 		{"fixed head coarser", head(4), head(1), 4},
 	} {
-		if got := comparisonSpacing(c.fixed, c.moving); math.Abs(got-c.want) > 1e-9 {
-			t.Errorf("%s: %g mm, want %g", c.name, got, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			if got := comparisonSpacing(c.fixed, c.moving); math.Abs(got-c.want) > 1e-9 {
+				t.Errorf("%g mm, want %g", got, c.want)
+			}
+		})
 	}
 }
 
@@ -379,37 +426,40 @@ func TestWorkingGridsAreBounded(t *testing.T) {
 
 // The scales of a caller's transform are where the alignment starts, not a strain to undo.
 func TestScaledInitialIsKept(t *testing.T) {
+	t.Parallel()
 	p := newPhantom()
 	truth := about([9]float64{1, 0, 0, 0, 1, 0, 0, 0, 1}, [3]float64{3, -2, 1})
 	fixed := p.image(fixedGrid(), volume.IdentityAffine(), nil)
 	for _, scale := range []float64{0.02, 0.5, 4} {
-		// A point x of the phantom lies at scale x in the moving image.
-		g := fixedGrid()
-		for a := range 3 {
-			g.Spacing[a] *= scale
-			g.Origin[a] *= scale
-		}
-		moving := p.image(g, about([9]float64{1 / scale, 0, 0, 0, 1 / scale, 0, 0, 0, 1 / scale}, [3]float64{-3, 2, -1}), nil)
-		initial := about([9]float64{scale, 0, 0, 0, scale, 0, 0, 0, scale}, [3]float64{})
-		for _, method := range []Method{None, Rigid, Affine} {
-			r, err := Align(context.Background(), fixed, moving, Options{Method: method, Initial: &initial})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if method == None {
-				if r.Transform != initial {
-					t.Errorf("scale %g, none: %v", scale, r.Transform)
-				}
-				continue
-			}
-			back := about(initial.M, [3]float64{})
+		t.Run(fmt.Sprintf("times %g", scale), func(t *testing.T) {
+			// A point x of the phantom lies at scale x in the moving image.
+			g := fixedGrid()
 			for a := range 3 {
-				back.M[4*a] = 1 / scale
+				g.Spacing[a] *= scale
+				g.Origin[a] *= scale
 			}
-			if w := worst(back.After(r.Transform), truth); w > 1 || !r.SameModality {
-				t.Errorf("scale %g, %s: %g mm off, same modality %v", scale, method, w, r.SameModality)
+			moving := p.image(g, about([9]float64{1 / scale, 0, 0, 0, 1 / scale, 0, 0, 0, 1 / scale}, [3]float64{-3, 2, -1}), nil)
+			initial := about([9]float64{scale, 0, 0, 0, scale, 0, 0, 0, scale}, [3]float64{})
+			for _, method := range []Method{None, Rigid, Affine} {
+				r, err := Align(context.Background(), fixed, moving, Options{Method: method, Initial: &initial})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if method == None {
+					if r.Transform != initial {
+						t.Errorf("scale %g, none: %v", scale, r.Transform)
+					}
+					continue
+				}
+				back := about(initial.M, [3]float64{})
+				for a := range 3 {
+					back.M[4*a] = 1 / scale
+				}
+				if w := worst(back.After(r.Transform), truth); w > 1 || !r.SameModality {
+					t.Errorf("scale %g, %s: %g mm off, same modality %v", scale, method, w, r.SameModality)
+				}
 			}
-		}
+		})
 	}
 }
 
@@ -501,8 +551,10 @@ func TestSumsByVectorsMatchesLoop(t *testing.T) {
 	}
 }
 
-// TestImageOnItselfStays: neither the soft rim of a body nor the end of a field of view may pull an image away from itself.
+// TestImageOnItselfStays: neither the soft rim of a body nor the end of a field of view may pull an image away from
+// itself.
 func TestImageOnItselfStays(t *testing.T) {
+	t.Parallel()
 	p := newPhantom()
 	for name, g := range map[string]volume.Geometry{
 		"whole body":  fixedGrid(),
@@ -524,6 +576,7 @@ func TestImageOnItselfStays(t *testing.T) {
 
 // TestMaskOfOneImage: to what a mask of a small structure selects, the other image is full of places that fit alike.
 func TestMaskOfOneImage(t *testing.T) {
+	t.Parallel()
 	const n, shift = 40, 3.0
 	g := grid([3]int{n, n, n}, [3]float64{1, 1, 1}, volume.Identity, [3]float64{})
 	common, own := noise(g, 1), noise(g, 2)
@@ -557,7 +610,7 @@ func TestMaskOfOneImage(t *testing.T) {
 				t.Fatal(err)
 			}
 			center := [3]float64{}
-			if d := distance(r.Transform.Apply(center), truth.Apply(center)); d > 2 {
+			if d := volume.Distance(r.Transform.Apply(center), truth.Apply(center)); d > 2 {
 				t.Errorf("the middle of the mask is %.1f mm off", d)
 			}
 		})
@@ -566,6 +619,7 @@ func TestMaskOfOneImage(t *testing.T) {
 
 // TestScansOnOneScale: two CT are of one modality, however differently their values are distributed.
 func TestScansOnOneScale(t *testing.T) {
+	t.Parallel()
 	p := newPhantom()
 	scan := func(air float64) func(float64) float64 { // which blobs are lung or gas
 		return func(v float64) float64 {
@@ -590,13 +644,15 @@ func TestScansOnOneScale(t *testing.T) {
 		by   float64
 		same bool
 	}{{"Hounsfield units", 0, true}, {"some other scale", 2000, false}} {
-		r, err := Align(context.Background(), shifted(scan(0), c.by), shifted(scan(160), c.by), Options{Method: Affine})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.SameModality != c.same {
-			t.Errorf("%s: one modality %v", c.name, r.SameModality)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			r, err := Align(context.Background(), shifted(scan(0), c.by), shifted(scan(160), c.by), Options{Method: Affine})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.SameModality != c.same {
+				t.Errorf("one modality %v", r.SameModality)
+			}
+		})
 	}
 }
 
@@ -647,8 +703,8 @@ func TestStrain(t *testing.T) {
 		"identity":          {volume.Identity, 0},
 		"rotation":          {r, 0},
 		"stretch":           {stretch, 2 * log2},
-		"rotated stretch":   {multiply(r, stretch), 2 * log2},
-		"stretch elsewhere": {multiply(stretch, r), 2 * log2},
+		"rotated stretch":   {volume.Product(r, stretch), 2 * log2},
+		"stretch elsewhere": {volume.Product(stretch, r), 2 * log2},
 		"mirror":            {[9]float64{-1, 0, 0, 0, 1, 0, 0, 0, 1}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,20 +1,17 @@
 package align
 
-// foreground returns 1 on the body and 0 in the background around it: thresholded, opened, the largest piece, its holes in
-// each slice filled. Where an image has no background (a crop within the body), all that is valid is body.
+// foreground returns 1 on the body and 0 in the background around it: thresholded, opened, the largest piece, its holes
+// in each slice filled. Where an image has no background (a crop within the body), all that is valid is body.
 func foreground(w *resampled) []float32 {
 	n := w.grid.Size
-	threshold, ok := backgroundThreshold(w)
+	near := faces(n)[:2*w.image.Axes()]
+	threshold, ok := backgroundThreshold(w, near)
 	if !ok {
 		return append([]float32(nil), w.valid...)
 	}
 	above := make([]bool, len(w.valid))
 	for i, v := range w.valid {
 		above[i] = v > 0 && w.intensity[i] > threshold
-	}
-	near := faces(n)
-	if w.flat {
-		near = near[:4]
 	}
 	core := largestComponent(erode(above, near), near)
 	count := 0
@@ -31,9 +28,10 @@ func foreground(w *resampled) []float32 {
 	return body
 }
 
-// backgroundThreshold finds the intensity that ends the background: the first valley of the histogram above a peak in its
-// lowest quarter. It reports false where there is no such peak or the border of the field of view is not part of it.
-func backgroundThreshold(w *resampled) (float32, bool) {
+// backgroundThreshold finds the intensity that ends the background: the first valley of the histogram above a peak in
+// its lowest quarter. It reports false where there is no such peak or the border of the field of view is not part of
+// it.
+func backgroundThreshold(w *resampled, near []int) (float32, bool) {
 	const bins = 256
 	lo, hi := robustRange(w)
 	if !(hi > lo) {
@@ -72,7 +70,7 @@ func backgroundThreshold(w *resampled) (float32, bool) {
 	}
 	var border, dark float64
 	for i := range w.intensity {
-		if w.valid[i] > 0 && onBorder(w, i) {
+		if w.valid[i] > 0 && onBorder(w.valid, i, near) {
 			border++
 			if w.intensity[i] <= threshold {
 				dark++
@@ -116,7 +114,8 @@ func robustRange(w *resampled) (lo, hi float32) {
 				break
 			}
 		}
-		if hi >= float32(top*0.5)+float32(lo*0.5) || !(hi > lo) { // one voxel stands out by more than float32 resolves the others
+		// Not greater: one voxel stands out by more than float32 resolves the others.
+		if hi >= float32(top*0.5)+float32(lo*0.5) || !(hi > lo) {
 			break
 		}
 		top = hi
@@ -125,13 +124,17 @@ func robustRange(w *resampled) (lo, hi float32) {
 }
 
 // onBorder reports whether a face neighbour of voxel i is not valid. The outermost voxels never are.
-func onBorder(w *resampled, i int) bool {
-	nx, nxy := w.grid.Size[0], w.grid.Size[0]*w.grid.Size[1]
-	v := w.valid
-	return v[i-1] == 0 || v[i+1] == 0 || v[i-nx] == 0 || v[i+nx] == 0 || !w.flat && (v[i-nxy] == 0 || v[i+nxy] == 0)
+func onBorder(valid []float32, i int, near []int) bool {
+	for _, d := range near {
+		if valid[i+d] == 0 {
+			return true
+		}
+	}
+	return false
 }
 
-// faces are the offsets of the face neighbours of a voxel that is not one of the outermost. Those are never part of a body.
+// faces are the offsets of the face neighbours of a voxel that is not one of the outermost. Those are never part of a
+// body.
 func faces(n [3]int) []int {
 	nx, nxy := n[0], n[0]*n[1]
 	return []int{-1, 1, -nx, nx, -nxy, nxy}
@@ -200,8 +203,8 @@ func largestComponent(in []bool, near []int) []bool {
 	return out
 }
 
-// fillSlices fills the holes of every z slice: what the slice's edge does not reach. Lungs are dark and, where the field of
-// view cuts them, open above or below, but closed within a slice.
+// fillSlices fills the holes of every z slice: what the slice's edge does not reach. Lungs are dark and, where the
+// field of view cuts them, open above or below, but closed within a slice.
 func fillSlices(in []bool, n [3]int) []bool {
 	out := make([]bool, len(in))
 	area := n[0] * n[1]

@@ -9,6 +9,7 @@ import (
 )
 
 func TestForeground(t *testing.T) {
+	t.Parallel()
 	p := newPhantom()
 	inside := 4.0 / 3 * math.Pi * 45 * 38 * 55 // mm^3
 	rng := rand.New(rand.NewPCG(5, 6))

@@ -23,7 +23,7 @@ func (a *aligner) search(v views) ([]peak, error) {
 	s := newSearcher(f, largest, a.opt.Threads)
 	var all []peak
 	along := factors
-	if f.flat {
+	if f.image.Flat() {
 		along = []float64{1}
 	}
 	for i, axial := range along {
@@ -73,7 +73,8 @@ func (o outcome) confidence() float64 {
 	return min(max(strength, 0), 1) * min(max(o.margin/0.1, 0), 1)
 }
 
-// refineAll refines every candidate and returns the best. It compares features, and intensities too if these correspond under any candidate.
+// refineAll refines every candidate and returns the best. It compares features, and intensities too if these correspond
+// under any candidate.
 func (a *aligner) refineAll(v views, candidates []peak) (outcome, error) {
 	compared, o := v.coarse, v.plain
 	same := slices.ContainsFunc(candidates, func(c peak) bool { return v.sameModality(c.transform, a.opt.Threads) })
@@ -129,7 +130,8 @@ func (a *aligner) refineOne(o *objective, from peak, iterations int) (end, error
 	return end{t, score - float64(strainWeight*penalty), score, from.score}, nil
 }
 
-// cluster refines every candidate a little. Of those that end at one position it returns the best, with the best score of their starts.
+// cluster refines every candidate a little. Of those that end at one position it returns the best, with the best score
+// of their starts.
 func (a *aligner) cluster(v views, s samples, candidates []peak) ([]peak, error) {
 	if len(candidates) < 2 {
 		return candidates, nil
@@ -149,7 +151,9 @@ func (a *aligner) cluster(v views, s samples, candidates []peak) ([]peak, error)
 	corners := o.corners()
 	var places []peak
 	for _, e := range ends {
-		k := slices.IndexFunc(places, func(p peak) bool { return meanDistance(corners, p.transform, e.transform) <= o.clusterRadius() })
+		k := slices.IndexFunc(places, func(p peak) bool {
+			return meanDistance(corners, p.transform, e.transform) <= o.clusterRadius()
+		})
 		if k < 0 {
 			places = append(places, peak{e.start, e.transform})
 		} else {
@@ -171,7 +175,7 @@ func (a *aligner) failed(err error) error {
 func meanDistance(points [][3]float64, a, b volume.Affine) float64 {
 	total := 0.0
 	for _, p := range points {
-		total += distance(a.Apply(p), b.Apply(p))
+		total += volume.Distance(a.Apply(p), b.Apply(p))
 	}
 	return total / float64(len(points))
 }

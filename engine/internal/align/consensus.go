@@ -1,12 +1,11 @@
 package align
 
 import (
-	"math"
 	"slices"
 
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
-	"github.com/morphseek/morphseek/engine/internal/search"
+	"github.com/morphseek/morphseek/engine/internal/blocks"
 	"github.com/morphseek/morphseek/engine/volume"
 	"gonum.org/v1/gonum/mat"
 )
@@ -22,10 +21,11 @@ type match struct {
 	weight float64 // the square of the depth in the body
 }
 
-// consensus fits t to block matches in both directions. Between modalities the score of the whole can be higher where walls and spines agree and
-// the organs lie centimetres off. A block inside the body, which moves by itself, finds its organ.
+// consensus fits t to block matches in both directions. Between modalities the score of the whole can be higher where
+// walls and spines agree and the organs lie centimetres off. A block inside the body, which moves by itself, finds its
+// organ.
 func (a *aligner) consensus(v views, t volume.Affine) (volume.Affine, error) {
-	for round := range search.MatchRounds {
+	for round := range blocks.Rounds {
 		if err := a.checkpoint(0.9 + float64(0.05*float64(round))); err != nil {
 			return t, err
 		}
@@ -33,10 +33,14 @@ func (a *aligner) consensus(v views, t volume.Affine) (volume.Affine, error) {
 		if err != nil {
 			return t, nil // nothing to match
 		}
-		forward := aligned.Pair{Fixed: a.fixed, Moving: a.moving, FixedMask: a.opt.FixedMask, MovingMask: a.opt.MovingMask, Initial: t}
-		matches := sampleMatches(v.fixed, v.moving, t, search.MatchBlocks(forward, round, a.opt.Threads))
-		backward := aligned.Pair{Fixed: a.moving, Moving: a.fixed, FixedMask: a.opt.MovingMask, MovingMask: a.opt.FixedMask, Initial: inverse}
-		for _, w := range sampleMatches(v.moving, v.fixed, inverse, search.MatchBlocks(backward, round, a.opt.Threads)) {
+		forward := aligned.Pair{
+			Fixed: a.fixed, Moving: a.moving, FixedMask: a.opt.FixedMask, MovingMask: a.opt.MovingMask, Initial: t,
+		}
+		matches := sampleMatches(v.fixed, v.moving, t, blocks.Match(forward, round, a.opt.Threads))
+		backward := aligned.Pair{
+			Fixed: a.moving, Moving: a.fixed, FixedMask: a.opt.MovingMask, MovingMask: a.opt.FixedMask, Initial: inverse,
+		}
+		for _, w := range sampleMatches(v.moving, v.fixed, inverse, blocks.Match(backward, round, a.opt.Threads)) {
 			matches = append(matches, match{at: inverse.Apply(w.to), to: inverse.Apply(w.at), weight: w.weight})
 		}
 		if len(matches) > 0 {
@@ -46,8 +50,8 @@ func (a *aligner) consensus(v views, t volume.Affine) (volume.Affine, error) {
 	return t, nil
 }
 
-// sampleMatches reads f (nil: no block matches) at every third voxel, along each axis, of the fixed body that t carries into the moving field of
-// view.
+// sampleMatches reads f (nil: no block matches) at every third voxel, along each axis, of the fixed body that t carries
+// into the moving field of view.
 func sampleMatches(fixed, moving features, t volume.Affine, f *field.Field) []match {
 	if f == nil {
 		return nil
@@ -65,8 +69,9 @@ func sampleMatches(fixed, moving features, t volume.Affine, f *field.Field) []ma
 				}
 				p := toPhysical.Apply([3]float64{float64(x), float64(y), float64(z)})
 				inside := true
-				for a, c := range toMoving.Apply(p) {
-					inside = inside && (c >= 1 && c <= float64(m[a]-2) || a == 2 && moving.flat)
+				at := toMoving.Apply(p)
+				for a := range moving.image.Axes() {
+					inside = inside && at[a] >= 1 && at[a] <= float64(m[a]-2)
 				}
 				if inside {
 					points = append(points, p[:]...)
@@ -82,8 +87,8 @@ func sampleMatches(fixed, moving features, t volume.Affine, f *field.Field) []ma
 	return matches
 }
 
-// trimmedFit returns the affine at -> to by least trimmed squares (Rousseeuw, J. Am. Stat. Assoc. 1984), its linear part drawn
-// towards the identity by ridge regression; the identity where the matches do not determine one.
+// trimmedFit returns the affine at -> to by least trimmed squares (Rousseeuw, J. Am. Stat. Assoc. 1984), its linear
+// part drawn towards the identity by ridge regression; the identity where the matches do not determine one.
 func trimmedFit(matches []match) volume.Affine {
 	fit := volume.IdentityAffine()
 	residuals := make([]float64, len(matches))
@@ -94,7 +99,7 @@ func trimmedFit(matches []match) volume.Affine {
 			return volume.IdentityAffine()
 		}
 		for i, w := range matches {
-			residuals[i] = distance(fit.Apply(w.at), w.to)
+			residuals[i] = volume.Distance(fit.Apply(w.at), w.to)
 		}
 		sorted := slices.Sorted(slices.Values(residuals))
 		limit := sorted[int(kept*float64(len(sorted)-1))]
@@ -155,8 +160,4 @@ func ridgeFit(matches []match) (fit volume.Affine, ok bool) {
 		fit.T[a] = at[a] + move[a] - centre[a]
 	}
 	return fit, true
-}
-
-func distance(a, b [3]float64) float64 {
-	return math.Hypot(math.Hypot(a[0]-b[0], a[1]-b[1]), a[2]-b[2])
 }

@@ -30,7 +30,7 @@ func TestRidgeFitMatchesClosedForm(t *testing.T) {
 			t.Errorf("linear part %d: %v, want %v", i, got.M[i], want)
 		}
 	}
-	if c := [3]float64{50, 50, 50}; distance(got.Apply(c), truth.Apply(c)) > 1e-9 {
+	if c := [3]float64{50, 50, 50}; volume.Distance(got.Apply(c), truth.Apply(c)) > 1e-9 {
 		t.Errorf("the centre goes to %v, want %v", got.Apply(c), truth.Apply(c))
 	}
 }
@@ -45,7 +45,7 @@ func TestTrimmedFit(t *testing.T) {
 		return moved(p)
 	}))
 	for _, p := range [][3]float64{{}, {100, 0, 0}, {0, 100, 0}, {0, 0, 100}} {
-		if d := distance(got.Apply(p), moved(p)); d > 1e-6 {
+		if d := volume.Distance(got.Apply(p), moved(p)); d > 1e-6 {
 			t.Errorf("%v is off by %v mm", p, d)
 		}
 	}
@@ -54,13 +54,16 @@ func TestTrimmedFit(t *testing.T) {
 		"one place":  {{to: shift, weight: 1}, {to: shift, weight: 1}},
 		"no weight":  {{to: shift}, {at: shift}},
 	} {
-		if got := trimmedFit(matches); got != volume.IdentityAffine() {
-			t.Errorf("%s: %v, want the identity", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := trimmedFit(matches); got != volume.IdentityAffine() {
+				t.Errorf("%v, want the identity", got)
+			}
+		})
 	}
 }
 
 func TestConsensusFindsTheWayBack(t *testing.T) {
+	t.Parallel()
 	p := newPhantom()
 	g := grid([3]int{70, 66, 76}, [3]float64{1.6, 1.6, 1.6}, volume.Identity, [3]float64{})
 	truth := about(volume.Identity, [3]float64{20, 0, -10})

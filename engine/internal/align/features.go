@@ -5,19 +5,20 @@ import (
 	"slices"
 
 	"github.com/morphseek/morphseek/engine/internal/filter"
+	"github.com/morphseek/morphseek/engine/internal/mind"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
-	"github.com/morphseek/morphseek/engine/metric"
 	"github.com/morphseek/morphseek/engine/volume"
 	"gonum.org/v1/gonum/blas/blas32"
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
 )
 
-// What is compared at each voxel: MIND-SSC, centred in the body and reduced to its principal components, and the body itself.
+// What is compared at each voxel: MIND-SSC, centred in the body and reduced to its principal components, and the body
+// itself.
 const (
 	mindRadius      = 1
 	mindDilation    = 2
-	components      = metric.MINDChannels
+	components      = mind.Channels
 	bodyWeight      = 0.04 // of the body channel, where a voxel's MIND components have RMS norm 1
 	intensityWeight = 0.3  // of the standardised intensity, for one modality
 	depthSigma      = 0.2  // of the blur that tells depth, in cube roots of the body's volume
@@ -33,10 +34,10 @@ type features struct {
 // describe returns the centred and scaled MIND-SSC of the body: zero mean a channel, unit mean squared norm a voxel.
 func describe(w *resampled, threads int) features {
 	n := len(w.intensity)
-	all := metric.MINDSSC(w.intensity, nil, w.grid.Size, mindRadius, mindDilation, threads)
-	f := features{w, make([][]float32, metric.MINDChannels), depthWeights(w, threads)}
-	energy := make([]float64, metric.MINDChannels)
-	parallel.For(metric.MINDChannels, 1, threads, func(lo, hi int) {
+	all := mind.Describe(w.intensity, nil, w.grid.Size, mindRadius, mindDilation, threads)
+	f := features{w, make([][]float32, mind.Channels), depthWeights(w, threads)}
+	energy := make([]float64, mind.Channels)
+	parallel.For(mind.Channels, 1, threads, func(lo, hi int) {
 		for c := lo; c < hi; c++ {
 			plane := all[c*n : (c+1)*n]
 			f.planes[c] = plane
@@ -55,7 +56,7 @@ func describe(w *resampled, threads int) features {
 	if total > 0 {
 		scale = float32(1 / math.Sqrt(total/w.bodyCount))
 	}
-	parallel.For(metric.MINDChannels, 1, threads, func(lo, hi int) {
+	parallel.For(mind.Channels, 1, threads, func(lo, hi int) {
 		for c := lo; c < hi; c++ {
 			for i := range f.planes[c] {
 				f.planes[c][i] *= scale
@@ -65,10 +66,11 @@ func describe(w *resampled, threads int) features {
 	return f
 }
 
-// depthWeights rises from 0 on the surface of the body to 1 inside, for outlines depend on habitus and skull stripping more than on anatomy. The
-// blur is over the field of view alone, so that a cut through the body is no surface. It is wide, so a grid of half the resolution will do.
+// depthWeights rises from 0 on the surface of the body to 1 inside, for outlines depend on habitus and skull stripping
+// more than on anatomy. The blur is over the field of view alone, so that a cut through the body is no surface. It is
+// wide, so a grid of half the resolution will do.
 func depthWeights(w *resampled, threads int) []float32 {
-	sigma := depthSigma * w.side() / 2
+	sigma := depthSigma * w.image.Root(w.bodyCount) / 2
 	s := [3]float64{sigma, sigma, sigma}
 	depth, known := volume.Zeros(halved(w.grid)), volume.Zeros(halved(w.grid))
 	body, valid := halve(w.body, w.grid.Size, depth.Size), halve(w.valid, w.grid.Size, depth.Size)
@@ -83,18 +85,10 @@ func depthWeights(w *resampled, threads int) []float32 {
 	return weights
 }
 
-// side is the length, voxels, of a cube or square with as many voxels as the body.
-func (w *resampled) side() float64 {
-	if w.flat { // whose grid has three layers
-		return math.Sqrt(w.bodyCount)
-	}
-	return math.Cbrt(w.bodyCount)
-}
-
 // principal returns the leading principal directions of the described features of two images, pooled; the rows are unit
 // vectors over MIND's channels.
 func principal(a, b features, threads int) *mat.Dense {
-	const n = metric.MINDChannels
+	const n = mind.Channels
 	covariance := mat.NewSymDense(n, nil)
 	type cell struct{ r, c int }
 	var cells []cell
@@ -129,8 +123,8 @@ func principal(a, b features, threads int) *mat.Dense {
 	return basis
 }
 
-// intoComponents overwrites the planes of f with their components along the rows of basis, so that the two are never in memory together. f must not
-// be used again.
+// intoComponents overwrites the planes of f with their components along the rows of basis, so that the two are never in
+// memory together. f must not be used again.
 func (f features) intoComponents(basis *mat.Dense, threads int) features {
 	const held = 1 << 12 // so many voxels' channels stay in the cache
 	rows, channels := basis.Dims()
@@ -161,11 +155,11 @@ func (f features) leading(count int) features {
 	return f
 }
 
-// halved averages the leading count components over blocks of two voxels a side; blocks over the edge count what is beyond
-// as zero.
+// halved averages the leading count components over blocks of two voxels a side; blocks over the edge count what is
+// beyond as zero.
 func (f features) halved(count, threads int) features {
 	f = f.leading(count)
-	w := &resampled{grid: halved(f.grid), flat: f.flat}
+	w := &resampled{grid: halved(f.grid), image: f.image}
 	half := func(in []float32) []float32 { return halve(in, f.grid.Size, w.grid.Size) }
 	w.valid, w.body = half(f.valid), half(f.body)
 	w.bodyCount = f.bodyCount / 8
@@ -227,9 +221,9 @@ func (f features) added(without []float32, sigma float64, threads int) []float32
 func (f features) interleave(out []float32, planes [][]float32, at []int, sigma float64, threads int) {
 	const together = 7 // planes: what the filter holds of them stays in the cache
 	nx, ny, nz := f.grid.Size[0], f.grid.Size[1], f.grid.Size[2]
-	sigmas := [3]float64{sigma, sigma, sigma}
-	if f.flat {
-		sigmas[2] = 0
+	var sigmas [3]float64
+	for a := range f.image.Axes() {
+		sigmas[a] = sigma
 	}
 	for len(planes) > 0 {
 		n := min(together, len(planes))
@@ -266,8 +260,9 @@ func (v views) withIntensity() views {
 	return views{fixed: v.fixed.withIntensity(), moving: v.moving.withIntensity()}
 }
 
-// sameModality reports whether the intensities of the two images correspond under t: they correlate and are distributed alike, or both are in
-// Hounsfield units. Two CT scans of a torso may be distributed differently, by how much air and lung each shows.
+// sameModality reports whether the intensities of the two images correspond under t: they correlate and are distributed
+// alike, or both are in Hounsfield units. Two CT scans of a torso may be distributed differently, by how much air and
+// lung each shows.
 func (v views) sameModality(t volume.Affine, threads int) bool {
 	return v.bothHounsfield() || correlation(v.fixed.resampled, v.moving.resampled, t, threads)-v.distance() > sameAbove
 }
@@ -283,9 +278,9 @@ func (w *resampled) bodyIntensities(step int) []float64 {
 	return values
 }
 
-// distributionDistance returns the mean absolute difference of the standardised intensities at the quantiles of two bodies,
-// 2 % to 98 %: the earth mover's distance of the distributions, in standard deviations. Dark voxels (lungs, bowel gas, what a
-// skull stripper left) are no tissue and do not count.
+// distributionDistance returns the mean absolute difference of the standardised intensities at the quantiles of two
+// bodies, 2 % to 98 %: the earth mover's distance of the distributions, in standard deviations. Dark voxels (lungs,
+// bowel gas, what a skull stripper left) are no tissue and do not count.
 func distributionDistance(a, b *resampled) float64 {
 	const (
 		from, to = 2, 98
@@ -293,14 +288,16 @@ func distributionDistance(a, b *resampled) float64 {
 	)
 	quantiles := func(w *resampled) (q [to + 1 - from]float64) {
 		lo, hi := robustRange(w)
-		tissue := slices.DeleteFunc(w.bodyIntensities(int(w.bodyCount/enough)+1), func(x float64) bool { return x <= float64(lo+float32(0.08*(hi-lo))) })
+		dark := float64(lo + float32(0.08*(hi-lo)))
+		tissue := slices.DeleteFunc(w.bodyIntensities(int(w.bodyCount/enough)+1), func(x float64) bool { return x <= dark })
 		slices.Sort(tissue)
 		if len(tissue) == 0 {
 			return q
 		}
 		for i := range q {
 			share := float64(from+i) / 100
-			q[i] = tissue[max(int(math.Ceil(share*float64(len(tissue)))), 1)-1] // stat.Quantile goes through them all, thrice, for each
+			// stat.Quantile goes through them all, thrice, for each.
+			q[i] = tissue[max(int(math.Ceil(share*float64(len(tissue)))), 1)-1]
 		}
 		mean, deviation := stat.MeanStdDev(q[:], nil)
 		for i := range q {
@@ -316,19 +313,21 @@ func distributionDistance(a, b *resampled) float64 {
 	return total / float64(len(p))
 }
 
-// correlation returns Pearson's coefficient of the intensities where the two bodies overlap under t, at every second voxel of
-// each axis; 0 where they do not.
+// correlation returns Pearson's coefficient of the intensities where the two bodies overlap under t, at every second
+// voxel of each axis; 0 where they do not.
 func correlation(fixed, moving *resampled, t volume.Affine, threads int) float64 {
 	n, lattice, first := fixed.grid.Size, fixed.grid, 0
-	if fixed.flat { // its layers beside the middle know nothing
+	if fixed.image.Flat() { // its layers beside the middle know nothing
 		lattice, first = middleOf(lattice), 1
 	}
 	for a := range 3 {
 		lattice.Size[a] = (lattice.Size[a] + 1) / 2
 		lattice.Spacing[a] *= 2
 	}
-	intensity := (&volume.Volume{Geometry: moving.grid, Data: moving.intensity}).Resample(lattice, t, volume.Linear, 0, threads)
-	body := (&volume.Volume{Geometry: moving.grid, Data: moving.body}).Resample(lattice, t, volume.Nearest, 0, threads)
+	there := func(plane []float32, by volume.Interpolation) *volume.Volume {
+		return (&volume.Volume{Geometry: moving.grid, Data: plane}).Resample(lattice, t, by, 0, threads)
+	}
+	intensity, body := there(moving.intensity, volume.Linear), there(moving.body, volume.Nearest)
 	var f, m []float64
 	k := 0
 	for z := first; z < first+2*lattice.Size[2]; z += 2 {

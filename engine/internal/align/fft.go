@@ -8,11 +8,11 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 )
 
-// This file is a three-dimensional discrete Fourier transform of real data in float32. gonum's works in float64 on single
-// lines; a search over translations needs hundreds of transforms of a million voxels, most of them zero padding.
+// This file is a three-dimensional discrete Fourier transform of real data in float32. gonum's works in float64 on
+// single lines; a search over translations needs hundreds of transforms of a million voxels, most of them zero padding.
 
-// fft3 transforms real arrays of size n (x, y, z; x fastest) to half spectra and back. Sizes must be 5-smooth (fastSize) and
-// n[0] even. It is safe for concurrent use.
+// fft3 transforms real arrays of size n (x, y, z; x fastest) to half spectra and back. Sizes must be 5-smooth
+// (fastSize) and n[0] even. It is safe for concurrent use.
 type fft3 struct {
 	n       [3]int
 	lines   [3]fftLine
@@ -47,8 +47,8 @@ func (f *fft3) forward(dst []complex64, src []float32, m [3]int) {
 	nx, ny, nz := f.n[0], f.n[1], f.n[2]
 	half := nz/2 + 1
 	clear(dst)
-	// Along z two columns of real data, neighbours in x, are one complex column: A + iB. Its spectrum is then taken apart by
-	// A[k] = (Z[k] + conj Z[n-k]) / 2 and B[k] = (Z[k] - conj Z[n-k]) / 2i.
+	// Along z two columns of real data, neighbours in x, are one complex column: A + iB. Its spectrum is then taken apart
+	// by A[k] = (Z[k] + conj Z[n-k]) / 2 and B[k] = (Z[k] - conj Z[n-k]) / 2i.
 	f.work(m[1], 1, func(lo, hi int, in, out []complex64) {
 		for y := lo; y < hi; y++ {
 			for x0 := 0; x0 < m[0]; x0 += 2 * batch {
@@ -157,8 +157,8 @@ func (f *fft3) alongX(data []complex64, inverse bool) {
 	})
 }
 
-// fftLine is the mixed-radix transform of one line length, after Stockham: every pass sorts as it goes, so that there is no
-// bit reversal.
+// fftLine is the mixed-radix transform of one line length, after Stockham: every pass sorts as it goes, so that there
+// is no bit reversal.
 type fftLine struct {
 	n       int
 	radices []int
@@ -181,8 +181,8 @@ func newFFTLine(n int) fftLine {
 	return l
 }
 
-// transform returns the unscaled transform of width interleaved lines (element k of line j at k*width+j), in a or in b, which
-// are both overwritten.
+// transform returns the unscaled transform of width interleaved lines (element k of line j at k*width+j), in a or in b,
+// which are both overwritten.
 func (l *fftLine) transform(a, b []complex64, width int, inverse bool) []complex64 {
 	m, stride := l.n, width
 	for _, r := range l.radices {
@@ -205,8 +205,8 @@ func (l *fftLine) transform(a, b []complex64, width int, inverse bool) []complex
 	return a
 }
 
-// factors are the factors of a butterfly in the order in which the assembly reads them: for every output its twiddle's real part, its imaginary part
-// negated, and that as it is; then the constants of the radix.
+// factors are the factors of a butterfly in the order in which the assembly reads them: for every output its twiddle's
+// real part, its imaginary part negated, and that as it is; then the constants of the radix.
 type factors [18]float32
 
 func newFactors(r int, inverse bool) (f factors) {
@@ -316,7 +316,8 @@ func (f *factors) radix5(y, x [5][]complex64) {
 		p2, m2 := x[2][q]+x[3][q], x[2][q]-x[3][q]
 		e1 := a + complex(float32(c1*real(p1))+float32(c2*real(p2)), float32(c1*imag(p1))+float32(c2*imag(p2)))
 		e2 := a + complex(float32(c2*real(p1))+float32(c1*real(p2)), float32(c2*imag(p1))+float32(c1*imag(p2)))
-		o1 := complex(float32(s1*imag(m1))+float32(s2*imag(m2)), float32(-s1*real(m1))-float32(s2*real(m2))) // -i (s1 m1 + s2 m2)
+		// -i (s1 m1 + s2 m2)
+		o1 := complex(float32(s1*imag(m1))+float32(s2*imag(m2)), float32(-s1*real(m1))-float32(s2*real(m2)))
 		o2 := complex(float32(s2*imag(m1))-float32(s1*imag(m2)), float32(-s2*real(m1))+float32(s1*real(m2)))
 		y[0][q] = a + p1 + p2
 		y[1][q] = times(e1+o1, w1)

@@ -111,43 +111,47 @@ func TestVectorsMatchLoops(t *testing.T) {
 		return got, run()
 	}
 	for _, n := range []int{1, 4, 5, 7, 8, 11, 32, 50} {
-		for _, r := range []int{2, 3, 4, 5} {
-			for _, inverse := range []bool{false, true} {
-				step := n + 3
-				x := random(r * step)
-				f := newFactors(r, inverse)
-				for i, w := range random(r) {
-					if i > 0 {
-						f.turn(i, w)
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			for _, r := range []int{2, 3, 4, 5} {
+				for _, inverse := range []bool{false, true} {
+					step := n + 3
+					x := random(r * step)
+					f := newFactors(r, inverse)
+					for i, w := range random(r) {
+						if i > 0 {
+							f.turn(i, w)
+						}
+					}
+					got, want := both(func() []complex64 {
+						y := guard.Slice(t, make([]complex64, r*n))
+						f.butterfly(r, y, x, n, step)
+						return y
+					})
+					if !slices.Equal(got, want) {
+						t.Errorf("radix %d, %d columns, inverse %v: %v, want %v", r, n, inverse, got, want)
 					}
 				}
-				got, want := both(func() []complex64 {
-					y := guard.Slice(t, make([]complex64, r*n))
-					f.butterfly(r, y, x, n, step)
-					return y
-				})
-				if !slices.Equal(got, want) {
-					t.Errorf("radix %d, %d columns, inverse %v: %v, want %v", r, n, inverse, got, want)
-				}
 			}
-		}
-		a, b, dst := random(n), random(n), random(n)
-		got, want := both(func() []complex64 {
-			out := guard.Slice(t, dst)
-			addProduct(out, a, b, 0.3)
-			return out
+			a, b, dst := random(n), random(n), random(n)
+			got, want := both(func() []complex64 {
+				out := guard.Slice(t, dst)
+				addProduct(out, a, b, 0.3)
+				return out
+			})
+			if !slices.Equal(got, want) {
+				t.Errorf("%d products: %v, want %v", n, got, want)
+			}
 		})
-		if !slices.Equal(got, want) {
-			t.Errorf("%d products: %v, want %v", n, got, want)
-		}
 	}
 }
 
 func TestFastSize(t *testing.T) {
 	for _, c := range []struct{ n, step, want int }{{0, 2, 2}, {2, 2, 2}, {7, 2, 8}, {11, 2, 12}, {13, 1, 15}, {13, 2, 16}, {81, 1, 81}, {81, 2, 90}, {101, 2, 108}} {
-		if got := fastSize(c.n, c.step); got != c.want {
-			t.Errorf("fastSize(%d, %d) = %d, want %d", c.n, c.step, got, c.want)
-		}
+		t.Run(fmt.Sprintf("%d by %d", c.n, c.step), func(t *testing.T) {
+			if got := fastSize(c.n, c.step); got != c.want {
+				t.Errorf("fastSize(%d, %d) = %d, want %d", c.n, c.step, got, c.want)
+			}
+		})
 	}
 }
 

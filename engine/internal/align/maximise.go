@@ -9,12 +9,13 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// motion moves a transform by parameters in millimetres at the body's rim: linear ones are divided by its radius. Zeros leave it as it is.
+// motion moves a transform by parameters in units of the objective, in which the optimiser's first step is one long, at
+// the body's rim: linear ones are divided by its radius. Zeros leave it as it is.
 type motion interface {
 	parameters() int
 	at(x []float64) volume.Affine
-	// slope writes the derivative of the cost by x, where the score has the derivatives m and t by the transform c; it returns what
-	// the motion adds to the cost.
+	// slope writes the derivative of the cost by x, where the score has the derivatives m and t by the transform c; it
+	// returns what the motion adds to the cost.
 	slope(dst, x []float64, c volume.Affine, m [9]float64, t [3]float64) float64
 }
 
@@ -33,7 +34,7 @@ func (r rigidMotion) rotation(x []float64) ([9]float64, [3][9]float64) {
 func (r rigidMotion) at(x []float64) volume.Affine {
 	c := r.from
 	turn, _ := r.rotation(x)
-	c.M = multiply(turn, r.from.M)
+	c.M = volume.Product(turn, r.from.M)
 	for i := range 3 {
 		c.T[i] += x[3+i]
 	}
@@ -44,7 +45,7 @@ func (r rigidMotion) slope(dst, x []float64, _ volume.Affine, m [9]float64, t [3
 	_, d := r.rotation(x)
 	for axis := range 3 {
 		dst[axis] = 0
-		for i, dm := range multiply(d[axis], r.from.M) {
+		for i, dm := range volume.Product(d[axis], r.from.M) {
 			dst[axis] -= m[i] * dm / r.radius
 		}
 	}
@@ -133,18 +134,18 @@ func (e *evaluation) move(x []float64) {
 	e.cost = -score + e.slope(e.gradient, x, c, m, t)
 }
 
-// maximise finds the transform near start with the highest score less the penalty of strain, and returns it with its score. If rigid is set it
-// adds a rotation and a translation to start; otherwise all twelve parameters are free.
-func (o *objective) maximise(ctx context.Context, start volume.Affine, rigid bool, iterations int) (volume.Affine, float64, error) {
+// maximise finds the transform near start with the highest score less the penalty of strain, and returns it with its
+// score. If rigid is set it adds a rotation and a translation to start; otherwise all twelve parameters are free.
+func (o *objective) maximise(
+	ctx context.Context, start volume.Affine, rigid bool, iterations int,
+) (volume.Affine, float64, error) {
 	var along motion = affineMotion{o.centred(start), o.radius()}
+	free := planarAffine
 	if rigid {
-		along = rigidMotion{o.centred(start), o.radius()}
+		along, free = rigidMotion{o.centred(start), o.radius()}, planarRigid
 	}
-	switch {
-	case o.flat && rigid:
-		along = planar{along, planarRigid}
-	case o.flat:
-		along = planar{along, planarAffine}
+	if o.flat {
+		along = planar{along, free}
 	}
 	here := evaluation{objective: o, motion: along, gradient: make([]float64, along.parameters())}
 	problem := optimize.Problem{

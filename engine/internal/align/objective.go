@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/volume"
 	"gonum.org/v1/gonum/mat"
@@ -19,7 +20,8 @@ const leastKnown = 1e-6
 
 // objective is the score of a transform and its gradient, over a fixed sample of the fixed image's voxels.
 type objective struct {
-	points     [][3]float32 // mm, relative to center
+	unit       float64      // mm: the fixed image's voxel, in which the optimiser steps
+	points     [][3]float32 // units, relative to center
 	features   []float32    // lanes a point: the components, the last two zero
 	body       []float32
 	known      []float32 // validity
@@ -30,16 +32,22 @@ type objective struct {
 	movingSelf float64
 	grid       volume.Geometry // of the moving features
 	flat       bool            // the images are slices
-	toIndex    volume.Affine
-	moving     []float32 // interleaved
+	toIndex    volume.Affine   // from units
+	moving     []float32       // interleaved
 	threads    int
 }
 
 // newObjective samples count voxels of fixed, three in four of them in its body. fixedFeatures and movingFeatures are
 // interleaved over the grids.
-func newObjective(fixed *resampled, fixedFeatures []float32, moving *resampled, movingFeatures []float32, count int, seed uint64, threads int) *objective {
+func newObjective(
+	fixed *resampled, fixedFeatures []float32, moving *resampled, movingFeatures []float32, count int, seed uint64, threads int,
+) *objective {
 	o := &objective{
-		center: centroid(fixed), grid: moving.grid, flat: fixed.flat, toIndex: moving.grid.PhysicalToIndex(), moving: movingFeatures, threads: threads,
+		unit: aligned.Spacing(fixed.image), center: centroid(fixed), grid: moving.grid, flat: fixed.image.Flat(),
+		toIndex: moving.grid.PhysicalToIndex(), moving: movingFeatures, threads: threads,
+	}
+	for i := range o.toIndex.M {
+		o.toIndex.M[i] *= o.unit
 	}
 	for i := bodyLane; i < len(movingFeatures); i += lanes {
 		b := float64(movingFeatures[i])
@@ -69,7 +77,10 @@ func newObjective(fixed *resampled, fixedFeatures []float32, moving *resampled, 
 		for _, voxel := range voxels[:count] {
 			i := int(voxel)
 			p := toPhysical.Apply(fixed.grid.Point(i))
-			o.points = append(o.points, [3]float32{float32(p[0] - o.center[0]), float32(p[1] - o.center[1]), float32(p[2] - o.center[2])})
+			for a := range p {
+				p[a] = (p[a] - o.center[a]) / o.unit
+			}
+			o.points = append(o.points, [3]float32{float32(p[0]), float32(p[1]), float32(p[2])})
 			f := fixedFeatures[i*lanes : (i+1)*lanes]
 			o.features = append(append(o.features, f[:bodyLane]...), 0, 0)
 			b := f[bodyLane]
@@ -102,7 +113,7 @@ const (
 	inOverlap
 )
 
-// sums evaluates points lo..hi-1 under index = m (x, 1), x in mm about the centre.
+// sums evaluates points lo..hi-1 under index = m (x, 1), x in units about the centre.
 func (o *objective) sums(m *[12]float32, lo, hi int) sums {
 	var t sums
 	nx, ny, nz := o.grid.Size[0], o.grid.Size[1], o.grid.Size[2]
@@ -125,14 +136,15 @@ func (o *objective) sums(m *[12]float32, lo, hi int) sums {
 			r.loop(cell, dx, dy, dz, [3]float32{fx, fy, fz}, fixed)
 		}
 		b, e, w := o.body[p], o.energy[p], o.weight[p]
-		// Smoothed features are a share k of the true ones, k being the smoothed validity: f = kf F and m = km M. The terms of the score are
-		// kf km F M, which is f m, and kf km (F F + M M) = km f f / kf + kf m m / km.
+		// Smoothed features are a share k of the true ones, k being the smoothed validity: f = kf F and m = km M. The terms
+		// of the score are kf km F M, which is f m, and kf km (F F + M M) = km f f / kf + kf m m / km.
 		body, known := r.last[0][2], max(r.last[0][3], leastKnown)
 		energy, share := r.energy[0]+float32(bodyWeight*body*body), o.known[p]/known
 		var part [3][4]float32
 		for i := range 4 {
 			part[inProduct][i] = w * (r.product[i] + float32(bodyWeight*b*r.last[i][2]))
-			part[inEnergy][i] = w * (float32(share*(float32(2*(r.energy[i]+float32(bodyWeight*body*r.last[i][2])))-float32(energy/known*r.last[i][3]))) + float32(e*r.last[i][3]))
+			rise := float32(2*(r.energy[i]+float32(bodyWeight*body*r.last[i][2]))) - float32(energy/known*r.last[i][3])
+			part[inEnergy][i] = w * (float32(share*rise) + float32(e*r.last[i][3]))
 			part[inOverlap][i] = w * b * r.last[i][2]
 		}
 		part[inEnergy][0] = w * (float32(share*energy) + float32(e*r.last[0][3]))
@@ -217,13 +229,20 @@ func (t sums) plus(o sums) sums {
 	return t
 }
 
-// centred is an affine about the objective's centre: x (mm from the centre) -> M x + T, moving mm.
+// centred is an affine about the objective's centre, in units: x (from the centre) -> M x + T.
 func (o *objective) centred(a volume.Affine) volume.Affine {
-	return volume.Affine{M: a.M, T: a.Apply(o.center)}
+	c := volume.Affine{M: a.M, T: a.Apply(o.center)}
+	for i := range c.T {
+		c.T[i] /= o.unit
+	}
+	return c
 }
 
 // absolute undoes centred.
 func (o *objective) absolute(c volume.Affine) volume.Affine {
+	for i := range c.T {
+		c.T[i] *= o.unit
+	}
 	return c.After(volume.Affine{M: volume.Identity, T: [3]float64{-o.center[0], -o.center[1], -o.center[2]}})
 }
 
@@ -240,8 +259,9 @@ func (o *objective) score(c volume.Affine) (score float64, gradM [9]float64, gra
 	const grain = 1 << 10
 	t := parallel.Reduce(len(o.points), grain, o.threads, func(lo, hi int) sums { return o.sums(&m, lo, hi) }, sums.plus)
 
-	// S = 2 P / E * min(B / min(FF, MM/|det M|), 1)^0.3; dS is a combination of dP, dE, dB and d det. FF and MM are B of each body with itself, less
-	// than its volume, for B is smoothed. If B were divided by volumes, an image compared with itself would gain by being stretched.
+	// S = 2 P / E * min(B / min(FF, MM/|det M|), 1)^0.3; dS is a combination of dP, dE, dB and d det. FF and MM are B of
+	// each body with itself, less than its volume, for B is smoothed. If B were divided by volumes, an image compared with
+	// itself would gain by being stretched.
 	p, e, b := t.value[inProduct], t.value[inEnergy], t.value[inOverlap]
 	det := c.Det()
 	smaller, shrinks := o.fixedSelf, false
@@ -283,8 +303,8 @@ func (o *objective) score(c volume.Affine) (score float64, gradM [9]float64, gra
 	return score, gradM, gradT
 }
 
-// strain returns how far the linear map m is from a rotation, and its gradient by m: the squared norm of the Hencky strain,
-// the logarithms of m's singular values. Halving and doubling cost the same.
+// strain returns how far the linear map m is from a rotation, and its gradient by m: the squared norm of the Hencky
+// strain, the logarithms of m's singular values. Halving and doubling cost the same.
 func strain(m [9]float64) (value float64, grad [9]float64) {
 	var svd mat.SVD
 	if !svd.Factorize(mat.NewDense(3, 3, m[:]), mat.SVDFull) {
@@ -308,7 +328,7 @@ func strain(m [9]float64) (value float64, grad [9]float64) {
 
 // rotation is exp([w]x) (Rodrigues) with its derivatives by the three components of w.
 func rotation(w [3]float64) (r [9]float64, d [3][9]float64) {
-	theta2 := float64(w[0]*w[0]) + float64(w[1]*w[1]) + float64(w[2]*w[2])
+	theta2 := volume.Dot(w, w)
 	theta := math.Sqrt(theta2)
 	// R = I + a [w] + b [w]^2; a and b are even functions of theta, and a' / theta, b' / theta are da and db.
 	var a, b, da, db float64
@@ -322,7 +342,7 @@ func rotation(w [3]float64) (r [9]float64, d [3][9]float64) {
 		db = (a - 2*b) / theta2
 	}
 	k := [9]float64{0, -w[2], w[1], w[2], 0, -w[0], -w[1], w[0], 0}
-	kk := multiply(k, k)
+	kk := volume.Product(k, k)
 	generators := [3][9]float64{{0, 0, 0, 0, 0, -1, 0, 1, 0}, {0, 0, 1, 0, 0, 0, -1, 0, 0}, {0, -1, 0, 1, 0, 0, 0, 0, 0}}
 	for i := range r {
 		r[i] = float64(a*k[i]) + float64(b*kk[i])
@@ -331,7 +351,7 @@ func rotation(w [3]float64) (r [9]float64, d [3][9]float64) {
 		r[4*i]++
 	}
 	for axis, g := range generators {
-		gk, kg := multiply(g, k), multiply(k, g)
+		gk, kg := volume.Product(g, k), volume.Product(k, g)
 		for i := range r {
 			d[axis][i] = float64(w[axis]*(float64(da*k[i])+float64(db*kk[i]))) + float64(a*g[i]) + float64(b*(gk[i]+kg[i]))
 		}
@@ -339,16 +359,7 @@ func rotation(w [3]float64) (r [9]float64, d [3][9]float64) {
 	return r, d
 }
 
-func multiply(a, b [9]float64) (c [9]float64) {
-	for r := range 3 {
-		for k := range 3 {
-			c[3*r+k] = float64(a[3*r]*b[k]) + float64(a[3*r+1]*b[3+k]) + float64(a[3*r+2]*b[6+k])
-		}
-	}
-	return c
-}
-
-// radius is the root mean square distance of the body's points from the centre, mm.
+// radius is the root mean square distance of the body's points from the centre, units.
 func (o *objective) radius() float64 {
 	total, n := 0.0, 0.0
 	for i, p := range o.points {
@@ -360,7 +371,7 @@ func (o *objective) radius() float64 {
 }
 
 // clusterRadius is the mean distance over the corners, mm, up to which two transforms count as one position.
-func (o *objective) clusterRadius() float64 { return o.radius() / 4 }
+func (o *objective) clusterRadius() float64 { return o.radius() / 4 * o.unit }
 
 // corners are those of the box around the sample, LPS mm.
 func (o *objective) corners() [][3]float64 {
@@ -373,9 +384,9 @@ func (o *objective) corners() [][3]float64 {
 	corners := make([][3]float64, 8)
 	for c := range corners {
 		for a := range 3 {
-			corners[c][a] = float64(lo[a]) + o.center[a]
+			corners[c][a] = float64(float64(lo[a])*o.unit) + o.center[a]
 			if c>>a&1 == 1 {
-				corners[c][a] = float64(hi[a]) + o.center[a]
+				corners[c][a] = float64(float64(hi[a])*o.unit) + o.center[a]
 			}
 		}
 	}

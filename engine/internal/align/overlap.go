@@ -3,6 +3,7 @@ package align
 import (
 	"math"
 
+	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -23,38 +24,38 @@ func boxCorners(g volume.Geometry, margin float64) [][3]float64 {
 	return corners
 }
 
-// separation returns the distance in mm, in moving space, between the fixed field of view mapped by t and the moving one: 0
-// where they touch. It is the norm of the shortest vector between two convex hulls, found by Gilbert's method.
+// separation returns the distance in mm, in moving space, between the fixed field of view mapped by t and the moving
+// one: 0 where they touch. It is the norm of the shortest vector between two convex hulls, found by Gilbert's method.
 func separation(fixed, moving volume.Geometry, t volume.Affine) float64 {
 	f, m := boxCorners(fixed, 0.5), boxCorners(moving, 0.5)
+	touching := 1e-6 * aligned.Spacing(moving)
 	for i := range f {
 		f[i] = t.Apply(f[i])
 	}
 	difference := func(i, j int) [3]float64 {
 		return [3]float64{m[j][0] - f[i][0], m[j][1] - f[i][1], m[j][2] - f[i][2]}
 	}
-	dot := func(a, b [3]float64) float64 { return float64(a[0]*b[0]) + float64(a[1]*b[1]) + float64(a[2]*b[2]) }
 	x := difference(0, 0)
 	for range 200 {
 		support, least := x, math.Inf(1)
 		for i := range f {
 			for j := range m {
-				if d := difference(i, j); dot(d, x) < least {
-					support, least = d, dot(d, x)
+				if d := difference(i, j); volume.Dot(d, x) < least {
+					support, least = d, volume.Dot(d, x)
 				}
 			}
 		}
-		norm2 := dot(x, x)
+		norm2 := volume.Dot(x, x)
 		if least > 0 && norm2-least <= 1e-3*norm2 {
 			return math.Sqrt(norm2)
 		}
 		// The point of the segment from x to support nearest to the origin.
 		step := [3]float64{support[0] - x[0], support[1] - x[1], support[2] - x[2]}
-		length := dot(step, step)
-		if length == 0 || norm2 < 1e-12 {
+		length := volume.Dot(step, step)
+		if length == 0 || norm2 < touching*touching {
 			return 0
 		}
-		s := min(max(-dot(x, step)/length, 0), 1)
+		s := min(max(-volume.Dot(x, step)/length, 0), 1)
 		for a := range 3 {
 			x[a] += float64(s * step[a])
 		}
@@ -62,8 +63,9 @@ func separation(fixed, moving volume.Geometry, t volume.Affine) float64 {
 	return 0
 }
 
-// overlap returns the share of the smaller field of view, in moving space, that both cover under t, from a lattice of points.
-func overlap(fixed, moving volume.Geometry, t volume.Affine) float64 {
+// Overlap returns the share of the smaller field of view, in moving space, that both cover under t, from a lattice of
+// points.
+func Overlap(fixed, moving volume.Geometry, t volume.Affine) float64 {
 	const n = 32
 	toIndex := moving.PhysicalToIndex().After(t).After(fixed.IndexToPhysical())
 	if fixed.Flat() { // both as thick
@@ -73,11 +75,8 @@ func overlap(fixed, moving volume.Geometry, t volume.Affine) float64 {
 	for k := range n * n * n {
 		cell := [3]int{k % n, k / n % n, k / (n * n)}
 		var index [3]float64
-		for a := range 3 {
+		for a := range fixed.Axes() { // a slice is in its plane, however thick it is
 			index[a] = float64((float64(cell[a])+0.5)/n*float64(fixed.Size[a])) - 0.5
-		}
-		if fixed.Flat() { // a slice and its plane, whatever it is thick
-			index[2] = 0
 		}
 		p := toIndex.Apply(index)
 		in := true

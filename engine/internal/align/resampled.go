@@ -4,40 +4,45 @@ import (
 	"math"
 	"slices"
 
+	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// resampled is one image as the alignment sees it: resampled to isotropic voxels along a frame of axes, with one voxel of
-// unknown around its field of view, so that what is interpolated from it falls off smoothly.
+// resampled is one image as the alignment sees it: resampled to isotropic voxels along a frame of axes, with one voxel
+// of unknown around its field of view, so that what is interpolated from it falls off smoothly.
 type resampled struct {
 	grid      volume.Geometry // of a slice, three voxels thick: the first and the last are the border
-	flat      bool            // it is a slice, which is in the middle
+	image     volume.Geometry // the image's own; a slice is in the middle layer
 	intensity []float32
 	valid     []float32 // 1 inside the field of view and the mask, else 0: unknown, not air
 	body      []float32 // 1 on the foreground
 	bodyCount float64
 }
 
-// comparisonSpacing returns the voxel size, mm, at which two images are compared: the coarser image's. It is larger where the smaller field of
-// view would have over 500k voxels or the larger 1.5M, and smaller, if the other image is finer, where the smaller would have under 50k: fewer
-// voxels lower the score, and whether a pair counts as well aligned must not depend on its sampling.
+// comparisonSpacing returns the voxel size, mm, at which two images are compared: the coarser image's. It is larger
+// where the smaller field of view would have more than comparedVoxels or the larger thrice that, and smaller, if the
+// other image is finer, where the smaller would have under 50k: fewer voxels lower the score, and whether a pair counts
+// as well aligned must not depend on its sampling.
 func comparisonSpacing(fixed, moving volume.Geometry) float64 {
 	const fewest = 50e3
 	voxel := func(g volume.Geometry) float64 { return extent(g) / float64(g.Voxels()) }
 	small, large := min(extent(fixed), extent(moving)), max(extent(fixed), extent(moving))
 	finer, coarser := min(voxel(fixed), voxel(moving)), max(voxel(fixed), voxel(moving))
-	if fixed.Flat() {
-		return math.Sqrt(max(min(coarser, max(finer, small/fewest)), small/sliceVoxels, large/(3*sliceVoxels)))
+	most := comparedVoxels[fixed.Axes()]
+	h := fixed.Root(max(min(coarser, max(finer, small/fewest)), small/most, large/(3*most)))
+	if pixel := fixed.Root(coarser); fixed.Flat() && h >= 2*pixel {
+		// Halved as often as need be: between blocks of pixels, interpolation would blur both images in one pattern.
+		h = math.Ldexp(pixel, int(math.Ceil(math.Log2(h/pixel)-1e-6)))
 	}
-	return math.Cbrt(max(min(coarser, max(finer, small/fewest)), small/500e3, large/1.5e6))
+	return h
 }
 
-// sliceVoxels bounds the voxels of the smaller of two slices in the comparison.
-const sliceVoxels = 250e3
+// comparedVoxels bounds the voxels of the smaller of two images in the comparison, by the axes along which they extend.
+var comparedVoxels = [4]float64{2: aligned.SlicePixels, 3: 500e3}
 
-// mostVoxels bounds every grid of the alignment. comparisonSpacing goes by the volume of the images, and the box around a thin or long image that
-// lies obliquely is far larger.
+// mostVoxels bounds every grid of the alignment. comparisonSpacing goes by the volume of the images, and the box around
+// a thin or long image that lies obliquely is far larger.
 const mostVoxels = 6 << 20
 
 // spacing returns the voxel size in mm at which a's images are compared.
@@ -49,8 +54,10 @@ func (a *aligner) spacing() float64 {
 // Bytes is about how much memory an alignment of images on two grids takes.
 func Bytes(fixed, moving volume.Geometry) int64 {
 	const (
-		live   = 4 * (4 + components + 2*lanes + 4) // a voxel: the image, its features, two ways of smoothing them, what one is made from
-		search = 4 * (3*4 + 3)                      // a value of the transforms: spectra of an image and a product, at half the size, and scores
+		// A voxel: the image, its features, two ways of smoothing them, what one is made from.
+		live = 4 * (4 + components + 2*lanes + 4)
+		// A value of the transforms: spectra of an image and a product, at half the size, and scores.
+		search = 4 * (3*4 + 3)
 	)
 	a := &aligner{fixed: &volume.Volume{Geometry: fixed}, moving: &volume.Volume{Geometry: moving}}
 	h := a.spacing()
@@ -62,8 +69,8 @@ func Bytes(fixed, moving volume.Geometry) int64 {
 	return live*int64(f.Voxels()+m.Voxels()) + search*transform
 }
 
-// within returns h, or less where an image is so thin that a grid of h mm voxels may have none inside it: every ball of sqrt(3) h across
-// holds a point of the grid.
+// within returns h, or less where an image is so thin that a grid of h mm voxels may have none inside it: every ball of
+// sqrt(3) h across holds a point of the grid.
 func (a *aligner) within(h float64) float64 {
 	return min(h, min(thinnest(a.fixed.Geometry), thinnest(a.moving.Geometry))/math.Sqrt(3))
 }
@@ -77,19 +84,19 @@ func thinnest(g volume.Geometry) float64 {
 	return mm
 }
 
-// affordable returns h, enlarged until each grid has at most mostVoxels: those around the two images, the moving one's along frame, and that of
-// the search over translations.
+// affordable returns h, enlarged until each grid has at most mostVoxels: those around the two images, the moving one's
+// along frame, and that of the search over translations.
 func affordable(h float64, fixed, moving volume.Geometry, frame [9]float64) float64 {
 	fLo, fHi := bounds(fixed, volume.Identity)
 	mLo, mHi := bounds(moving, frame)
 	for {
 		f, m, both := 1.0, 1.0, 1.0
-		for a := range 3 {
-			nf, nm := math.Ceil((fHi[a]-fLo[a])/h)+2, math.Ceil((mHi[a]-mLo[a])/h)+2
-			if a == 2 && fixed.Flat() {
-				nf, nm = 3, 3
-			}
-			f, m, both = f*nf, m*nm, both*(nf+nm/scales[0])/2
+		add := func(nf, nm float64) { f, m, both = f*nf, m*nm, both*(nf+nm/scales[0])/2 }
+		for a := range fixed.Axes() {
+			add(math.Ceil((fHi[a]-fLo[a])/h)+2, math.Ceil((mHi[a]-mLo[a])/h)+2)
+		}
+		for range 3 - fixed.Axes() {
+			add(3, 3)
 		}
 		n := max(f, m, both)
 		if n <= mostVoxels {
@@ -101,26 +108,19 @@ func affordable(h float64, fixed, moving volume.Geometry, frame [9]float64) floa
 
 // extent returns the volume of a field of view, mm^3; of a slice the area, mm^2.
 func extent(g volume.Geometry) float64 {
-	if g.Flat() {
-		return math.Abs(g.IndexToPhysical().Det()) / g.Spacing[2] * float64(g.Voxels())
+	voxel := math.Abs(g.IndexToPhysical().Det())
+	for _, thickness := range g.Spacing[g.Axes():] {
+		voxel /= thickness
 	}
-	return math.Abs(g.IndexToPhysical().Det()) * float64(g.Voxels())
+	return voxel * float64(g.Voxels())
 }
 
 // newResampled resamples what downsample made of an image to voxels of h mm along the columns of frame, a rotation.
 func newResampled(image downsampled, h float64, frame [9]float64, threads int) *resampled {
-	w := &resampled{grid: boundingGrid(image.extent, h, frame), flat: image.extent.Flat()}
-	mean, known := image.mean, image.known
-	lowest, _ := mean.MinMax()
-	read := w.grid
-	if w.flat {
-		read = middleOf(w.grid)
-	}
-	w.intensity = scaled(mean.Resample(read, volume.IdentityAffine(), volume.Linear, lowest, threads).Data)
-	w.valid = known.Resample(read, volume.IdentityAffine(), volume.Linear, 0, threads).Data
-	if w.flat { // the three layers are the same
-		w.intensity, w.valid = slices.Repeat(w.intensity, 3), slices.Repeat(w.valid, 3)
-	}
+	w := &resampled{grid: boundingGrid(image.extent, h, frame), image: image.extent}
+	lowest, _ := image.mean.MinMax()
+	w.intensity = scaled(w.read(image.mean, lowest, threads))
+	w.valid = w.read(image.known, 0, threads)
 	n := w.grid.Size
 	half := min(0.5, slices.Max(w.valid)/2) // less than 0.5 where a mask selects but parts of a voxel
 	for i, x := range w.valid {
@@ -137,8 +137,17 @@ func newResampled(image downsampled, h float64, frame [9]float64, threads int) *
 	return w
 }
 
-// scaled divides values in place by a power of two, which is exact, so that they reach about 1: squared differences must neither overflow nor
-// vanish.
+// read returns v on w's grid: of a slice three layers that are the same.
+func (w *resampled) read(v *volume.Volume, outside float32, threads int) []float32 {
+	identity := volume.IdentityAffine()
+	if w.image.Flat() {
+		return slices.Repeat(v.Resample(middleOf(w.grid), identity, volume.Linear, outside, threads).Data, 3)
+	}
+	return v.Resample(w.grid, identity, volume.Linear, outside, threads).Data
+}
+
+// scaled divides values in place by a power of two, which is exact, so that they reach about 1: squared differences
+// must neither overflow nor vanish.
 func scaled(values []float32) []float32 {
 	most := float32(0)
 	for _, x := range values {
@@ -158,14 +167,13 @@ func scaled(values []float32) []float32 {
 func boundingGrid(g volume.Geometry, h float64, frame [9]float64) volume.Geometry {
 	lo, hi := bounds(g, frame)
 	out := volume.Geometry{Spacing: [3]float64{h, h, h}, Direction: frame}
-	var first [3]float64
-	for a := range 3 {
-		inner := max(1, int(math.Ceil((hi[a]-lo[a])/h-1e-6)))
-		if a == 2 && g.Flat() {
-			inner = 1
-		}
-		out.Size[a] = inner + 2
-		first[a] = float64((lo[a]+hi[a])/2) - float64(float64(inner+1)/2*h)
+	inner, first := [3]int{1, 1, 1}, [3]float64{}
+	for a := range g.Axes() {
+		inner[a] = max(1, int(math.Ceil((hi[a]-lo[a])/h-1e-6)))
+	}
+	for a, n := range inner {
+		out.Size[a] = n + 2
+		first[a] = float64((lo[a]+hi[a])/2) - float64(float64(n+1)/2*h)
 	}
 	out.Origin = volume.Affine{M: frame}.Apply(first)
 	return out
@@ -198,8 +206,8 @@ type downsampled struct {
 	known  *volume.Volume  // their fraction of the block
 }
 
-// downsample averages blocks of voxels that lie within h mm, so that resampling at h does not alias. v must have a finite voxel
-// inside the mask (nil: everywhere).
+// downsample averages blocks of voxels that lie within h mm, so that resampling at h does not alias. v must have a
+// finite voxel inside the mask (nil: everywhere).
 func downsample(v, mask *volume.Volume, h float64, threads int) downsampled {
 	var f [3]int
 	for a := range 3 {

@@ -10,13 +10,16 @@ import (
 )
 
 const (
-	rotations = 100 // about 45 degrees apart
-	// planarRotations are those of a slice.
-	planarRotations = 24
-	rotationTries   = 4   // of the best, that are refined
-	turnSpacing     = 4   // voxel size of the search over rotations, in voxels of the comparison
-	farBetter       = 0.1 // gain in score without which the orientation stays; RATIONALE.md, The initial alignment
+	planarRotations = 24   // of a slice
+	farAhead        = 0.12 // of the best pose over all others, in score, with which a sweep ends
+	comparedPoses   = 5    // the best, which are refined on finer voxels
+	turnSpacing     = 4    // voxel size of the search over rotations, in voxels of the comparison
+	farBetter       = 0.1  // gain in score without which the orientation stays; RATIONALE.md, The initial alignment
 )
+
+// turnedVoxels is about how many voxels the larger image has where orientations are refined, by the axes along which it
+// extends.
+var turnedVoxels = [4]float64{2: 125e3, 3: 200e3}
 
 // rotationSearch looks for the moving image in one orientation after another, by FFT at a coarse grid.
 type rotationSearch struct {
@@ -26,8 +29,8 @@ type rotationSearch struct {
 	spacing  float64
 }
 
-// newRotationSearch prepares a search on voxels of turnSpacing times h mm, or smaller ones where an image is thin. It reports false where the
-// fixed image has no body at that size.
+// newRotationSearch prepares a search on voxels of turnSpacing times h mm, or smaller ones where an image is thin. It
+// reports false where the fixed image has no body at that size.
 func (a *aligner) newRotationSearch(h float64) (rotationSearch, bool) {
 	threads := a.opt.Threads
 	spacing, longest := a.rotationGrid(h)
@@ -37,13 +40,18 @@ func (a *aligner) newRotationSearch(h float64) (rotationSearch, bool) {
 	}
 	f := describe(w, threads)
 	basis := principal(f, f, threads)
+	most := [3]int{3, 3, 3} // voxels of the moving image
+	for k := range a.moving.Axes() {
+		most[k] = longest
+	}
 	return rotationSearch{
-		searcher: newSearcher(f.intoComponents(basis, threads).leading(searchComponents), a.longestAlong(longest), threads),
+		searcher: newSearcher(f.intoComponents(basis, threads).leading(searchComponents), most, threads),
 		moving:   downsample(a.moving, a.opt.MovingMask, spacing, threads), basis: basis, spacing: spacing,
 	}, true
 }
 
-// rotationGrid returns the voxel of the search over rotations, mm, and the most that the moving image has of them along any axis in any frame.
+// rotationGrid returns the voxel of the search over rotations, mm, and the most that the moving image has of them along
+// any axis in any frame.
 func (a *aligner) rotationGrid(h float64) (spacing float64, longest int) {
 	diagonal := 0.0
 	for i := range 3 {
@@ -67,19 +75,15 @@ func (a *aligner) rotationGrid(h float64) (spacing float64, longest int) {
 	}
 }
 
-// longestAlong returns the most voxels that the moving image has along each axis, longest being the most along any.
-func (a *aligner) longestAlong(longest int) [3]int {
-	if a.moving.Flat() {
-		return [3]int{longest, longest, 3}
-	}
-	return [3]int{longest, longest, longest}
-}
+// sweeps are the searches over the rotations of a volume, one after the other as long as no pose is far ahead: how many
+// rotations, about 45 and 30 degrees apart, how many of the best are refined at least, and at most.
+var sweeps = []struct{ rotations, least, most int }{{100, 4, 12}, {300, 4, 44}}
 
-// orientations returns the rotations that are tried.
-func (a *aligner) orientations() (all [][9]float64) {
+// orientations returns the rotations of a sweep.
+func (a *aligner) orientations(count int) (all [][9]float64) {
 	if !a.fixed.Flat() {
-		for i := range rotations {
-			all = append(all, superFibonacci(i, rotations))
+		for i := range count {
+			all = append(all, superFibonacci(i, count))
 		}
 		return all
 	}
@@ -90,8 +94,8 @@ func (a *aligner) orientations() (all [][9]float64) {
 	return all
 }
 
-// best returns the best translation of the moving image turned by frame, a rotation; its score is 0 where there is none. MIND
-// compares along the axes of a grid, so the moving image is described anew in every frame.
+// best returns the best translation of the moving image turned by frame, a rotation; its score is 0 where there is
+// none. MIND compares along the axes of a grid, so the moving image is described anew in every frame.
 func (t rotationSearch) best(frame [9]float64) peak {
 	threads := t.searcher.threads
 	w := newResampled(t.moving, t.spacing, frame, threads)
@@ -105,12 +109,12 @@ func (t rotationSearch) best(frame [9]float64) peak {
 	return peak{}
 }
 
-// axisFlipped reports whether the moving image fits far better after a half turn about one of the axes, as it does where a header has wrong
-// directions.
+// axisFlipped reports whether the moving image fits far better after a half turn about one of the axes, as it does
+// where a header has wrong directions.
 func (t rotationSearch) axisFlipped() bool {
 	upright := t.best(volume.Identity).score
 	for axis := range 3 {
-		if axis < 2 && t.searcher.fixed.flat { // a slice is not turned over
+		if axis < 2 && t.searcher.fixed.image.Flat() { // a slice is not turned over
 			continue
 		}
 		half := [9]float64{-1, 0, 0, 0, -1, 0, 0, 0, -1}
@@ -122,70 +126,147 @@ func (t rotationSearch) axisFlipped() bool {
 	return false
 }
 
-// searchRotations looks for the moving image in every orientation: translations at a coarse grid for each of a set of
-// rotations, rigid refinement of the best, and then the whole comparison, at voxels of h mm, in the frame that they found.
-func (a *aligner) searchRotations(t rotationSearch, h float64) (outcome, views, error) {
-	var all []peak
-	for _, frame := range a.orientations() {
-		if p := t.best(frame); p.score > 0 {
-			all = append(all, p)
-		}
-		if err := a.checkpoint(0.6); err != nil {
-			return outcome{}, views{}, err
-		}
-	}
-	slices.SortStableFunc(all, func(p, q peak) int { return cmp.Compare(q.score, p.score) })
+// turnedResult is what a search over rotations came to.
+type turnedResult struct {
+	turned  outcome // the best; its margin is over all other poses
+	views   views   // in its frame; without objective where there is none
+	upright float64 // margin of the pose that was there before
+}
 
+// searchRotations looks for the moving image in every orientation: translations at a coarse grid for each of a set of
+// rotations, rigid refinement of the best, and then the whole comparison, at voxels of h mm, in the frame that they
+// found. It compares them with the upright pose.
+func (a *aligner) searchRotations(t rotationSearch, upright outcome, h float64) (turnedResult, error) {
 	largest := max(extent(a.fixed.Geometry), extent(a.moving.Geometry))
-	enough := math.Cbrt(largest / 200e3)
-	if a.fixed.Flat() {
-		enough = math.Sqrt(largest / sliceVoxels * 2)
-	}
-	middle := max(h, a.within(max(2*h, enough)))
-	// Each step computes the moving features anew in the frame where the last step ended, for MIND depends on the axes. An orientation in which the
-	// moving image has no body keeps its score.
-	improve := func(p peak, steps int) (outcome, error) {
-		o := outcome{transform: p.transform, start: p.score}
-		for range steps {
-			v, err := a.describe(middle, o.transform.M)
-			if err != nil {
-				return o, nil
-			}
-			t, score, err := v.plain.maximise(a.ctx, o.transform, true, coarseIterations)
-			if err != nil {
-				return o, a.failed(err)
-			}
-			o.transform, o.score = t, score
-			if err := a.checkpoint(0.7); err != nil {
-				return o, err
-			}
-		}
-		return o, nil
-	}
-	var best outcome
-	for _, c := range all[:min(rotationTries, len(all))] {
-		o, err := improve(c, 2)
-		if err != nil {
-			return outcome{}, views{}, err
-		}
-		if o.score > best.score {
-			best = o
-		}
-	}
-	if best.score <= 0 {
-		return outcome{}, views{}, nil
-	}
-	best, err := improve(peak{best.start, best.transform}, 2)
+	fine := max(h, a.within(a.fixed.Root(largest/turnedVoxels[a.fixed.Axes()])))
+	middle := max(fine, a.within(2*h))
+	there, err := a.improve(peak{upright.start, upright.transform}, middle, 1)
 	if err != nil {
-		return outcome{}, views{}, err
+		return turnedResult{}, err
 	}
+	poses := []outcome{there} // of different places, the best first
+	for _, sweep := range sweeps {
+		peaks, err := a.sweep(t, sweep.rotations)
+		if err != nil {
+			return turnedResult{}, err
+		}
+		for k, p := range peaks[:min(sweep.most, len(peaks))] {
+			if k >= sweep.least && ahead(poses) > farAhead {
+				break
+			}
+			o, err := a.improve(p, middle, 2)
+			if err != nil {
+				return turnedResult{}, err
+			}
+			poses = a.withPose(poses, o)
+		}
+		if a.fixed.Flat() || ahead(poses) > farAhead {
+			break
+		}
+	}
+	var result turnedResult
+	var compared []outcome
+	for _, o := range poses[:min(comparedPoses, len(poses))] {
+		o, err := a.improve(peak{o.start, o.transform}, fine, 2)
+		if err != nil {
+			return turnedResult{}, err
+		}
+		compared = a.withPose(compared, o)
+	}
+	if there, err = a.improve(peak{upright.start, upright.transform}, fine, 1); err != nil {
+		return turnedResult{}, err
+	}
+	result.upright = 1 // margin over the poses of other places
+	for _, o := range compared {
+		if !a.onePose(o, there) {
+			result.upright = min(result.upright, (there.score-o.score)/max(there.score, 1e-6))
+		}
+	}
+	if compared[0].score <= there.score {
+		return result, nil
+	}
+	best := compared[0]
 	v, err := a.describe(h, best.transform.M)
 	if err != nil {
-		return outcome{}, views{}, nil
+		return result, nil
 	}
 	// The best of many tries on a coarse grid proves nothing by itself, so the score of its start counts as chance.
-	turned, err := a.refineAll(v, []peak{{chance, best.transform}})
-	return turned, v, err
+	if result.turned, err = a.refineAll(v, []peak{{chance, best.transform}}); err != nil {
+		return result, err
+	}
+	if !a.fixed.Flat() {
+		result.turned.margin = min(result.turned.margin, ahead(a.withPose(compared, there))/best.score)
+	}
+	result.views = v
+	return result, nil
+}
+
+// sweep returns the best translation for each of a count of rotations, the best first.
+func (a *aligner) sweep(t rotationSearch, count int) ([]peak, error) {
+	var peaks []peak
+	for _, frame := range a.orientations(count) {
+		if p := t.best(frame); p.score > 0 {
+			peaks = append(peaks, p)
+		}
+		if err := a.checkpoint(0.6); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(peaks, func(p, q peak) int { return cmp.Compare(q.score, p.score) })
+	return peaks, nil
+}
+
+// improve refines a pose rigidly on voxels of h mm. Each step computes the moving features anew in the frame where the
+// last one ended, for MIND depends on the axes. A pose in which the moving image has no body keeps its score.
+func (a *aligner) improve(p peak, h float64, steps int) (outcome, error) {
+	o := outcome{transform: p.transform, start: p.score}
+	for range steps {
+		v, err := a.describe(h, a.rotationOf(o.transform))
+		if err != nil {
+			return o, nil
+		}
+		t, score, err := v.plain.maximise(a.ctx, o.transform, true, coarseIterations)
+		if err != nil {
+			return o, a.failed(err)
+		}
+		o.transform, o.score = t, score
+		if err := a.checkpoint(0.7); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+// ahead is by how much the first of some poses scores more than the second.
+func ahead(poses []outcome) float64 {
+	switch len(poses) {
+	case 0:
+		return 0
+	case 1:
+		return poses[0].score
+	}
+	return poses[0].score - poses[1].score
+}
+
+// onePose says whether two transforms carry the fixed image to about the same place, as where one turns it by less than
+// 17 degrees.
+func (a *aligner) onePose(p, q outcome) bool {
+	const near = 0.15 // of the diagonal
+	corners := boxCorners(a.fixed.Geometry, 0)
+	return meanDistance(corners, p.transform, q.transform) <= near*volume.Distance(corners[0], corners[7])
+}
+
+// withPose adds a pose to others of different places, the best first.
+func (a *aligner) withPose(poses []outcome, o outcome) []outcome {
+	at := slices.IndexFunc(poses, func(p outcome) bool { return a.onePose(p, o) })
+	switch {
+	case at < 0:
+		poses = append(poses, o)
+	case poses[at].score < o.score:
+		poses[at] = o
+	}
+	slices.SortStableFunc(poses, func(p, q outcome) int { return cmp.Compare(q.score, p.score) })
+	return poses
 }
 
 // rotationOf returns the rotation nearest to a transform; of a slice, one in its plane.
@@ -194,7 +275,8 @@ func (a *aligner) rotationOf(t volume.Affine) [9]float64 {
 	return a.withinPlane(volume.Affine{M: frame}).M
 }
 
-// withinPlane returns a slice's transform without the rounding errors that lead out of the plane, and a volume's as it is.
+// withinPlane returns a slice's transform without the rounding errors that lead out of the plane, and a volume's as it
+// is.
 func (a *aligner) withinPlane(t volume.Affine) volume.Affine {
 	if a.fixed.Flat() {
 		return t.WithinPlane()
@@ -205,7 +287,8 @@ func (a *aligner) withinPlane(t volume.Affine) volume.Affine {
 // turnLimit is how far, in radians, the moving image may turn against the frame that it is described in.
 const turnLimit = 0.2
 
-// reframe computes the moving features anew in the frame that the alignment has found and refines again, until the frame no longer turns.
+// reframe computes the moving features anew in the frame that the alignment has found and refines again, until the
+// frame no longer turns.
 func (a *aligner) reframe(best outcome, v views, h float64) (outcome, views, error) {
 	for range 3 {
 		frame := a.rotationOf(best.transform)

@@ -80,7 +80,8 @@ func (s *searcher) channels(f features) [][]float32 {
 // search returns the best peaks over all translations of moving, whose content is first scaled by the factors along its
 // grid's axes: fixed index i falls on moving index scale*(i + offset + 0.5) - 0.5.
 //
-// The score of a translation is 2 sum(F M) / (sum(v_M F^2) + sum(v_F M^2)) * (overlap of the bodies / smaller body)^0.3.
+// The score of a translation is 2 sum(F M) / (sum(v_M F^2) + sum(v_F M^2)) * (overlap of the bodies / smaller
+// body)^0.3.
 func (s *searcher) search(moving features, scale [3]float64) []peak {
 	m := rescaled(moving, scale, s.threads)
 	planes := s.channels(m)
@@ -155,7 +156,7 @@ func (s *searcher) peaks(score []float32, m, moving features, scale [3]float64) 
 		for y := range n[1] {
 			for x := range n[0] {
 				v := score[(z*n[1]+y)*n[0]+x]
-				if v <= 0 || m.flat && z > 0 || !isMaximum(score, n, x, y, z) {
+				if v <= 0 || m.image.Flat() && z > 0 || !isMaximum(score, n, x, y, z) {
 					continue
 				}
 				offset := [3]int{x, y, z}
@@ -231,7 +232,7 @@ func rescaled(f features, scale [3]float64, threads int) features {
 	if scale == [3]float64{1, 1, 1} {
 		return f
 	}
-	w := &resampled{grid: f.grid, flat: f.flat}
+	w := &resampled{grid: f.grid, image: f.image}
 	var shift [3]float64
 	for a := range 3 {
 		w.grid.Size[a] = int(math.Ceil(float64(f.grid.Size[a]) / scale[a]))

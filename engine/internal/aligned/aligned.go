@@ -1,4 +1,5 @@
-// Package aligned resamples a pair of volumes to one grid under the initial transform. The search and the refinement work on that.
+// Package aligned resamples a pair of volumes to one grid under the initial transform. The search and the refinement
+// work on that.
 package aligned
 
 import (
@@ -12,6 +13,10 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
+// SlicePixels are the most pixels of a slice that tell where it lies: what is finer in a section of tissue has no
+// counterpart in the next one.
+const SlicePixels = 1 << 16
+
 // Pair is a pair after its initial alignment. Masks may be nil; non-zero selects.
 type Pair struct {
 	Fixed, Moving         *volume.Volume
@@ -21,8 +26,9 @@ type Pair struct {
 	Channels              []Channel      // further images and label maps; may be nil
 }
 
-// Images are a pair at one resolution, with intensities in 0..1: the fixed image on a grid, and the moving one, under the initial transform, on
-// that grid grown by a margin, so that a displacement may reach beyond the fixed field of view.
+// Images are a pair at one resolution, with intensities in 0..1: the fixed image on a grid, and the moving one, under
+// the initial transform, on that grid grown by a margin, so that a displacement may reach beyond the fixed field of
+// view.
 type Images struct {
 	Fixed, Moving           *volume.Volume
 	FixedValid, MovingValid *volume.Volume // 1 inside the field of view and the mask, else 0: unknown, not air
@@ -31,8 +37,8 @@ type Images struct {
 // minSize is the least number of voxels of a grid along an axis.
 const minSize = 8
 
-// Grid returns the grid of isotropic voxels of spacing mm over the fixed volume. The voxels are larger where the volume is so thin that the least
-// size of a grid would multiply their number.
+// Grid returns the grid of isotropic voxels of spacing mm over the fixed volume. The voxels are larger where the volume
+// is so thin that the least size of a grid would multiply their number.
 func (p Pair) Grid(spacing float64) volume.Geometry {
 	const maxVoxels = 1 << 20
 	volumeMM := math.Abs(p.Fixed.IndexToPhysical().Det()) * float64(p.Fixed.Voxels())
@@ -53,8 +59,8 @@ func (p Pair) Grid(spacing float64) volume.Geometry {
 // nearlyCubes is how much longer the longest side of a voxel may be than the shortest where it counts as a cube.
 const nearlyCubes = 1.15
 
-// GridOfFixed returns the grid of the fixed volume's own voxels where these are cubes, or nearly, and enough along every axis; otherwise Grid. On
-// its own voxels the fixed image is read without the blur of an interpolation.
+// GridOfFixed returns the grid of the fixed volume's own voxels where these are cubes, or nearly, and enough along
+// every axis; otherwise Grid. On its own voxels the fixed image is read without the blur of an interpolation.
 func (p Pair) GridOfFixed(spacing float64) volume.Geometry {
 	g, _, _ := p.Fixed.Geometry.Canonical()
 	if slices.Max(g.Spacing[:]) <= nearlyCubes*slices.Min(g.Spacing[:]) && slices.Min(g.Size[:g.Axes()]) >= minSize {
@@ -75,9 +81,11 @@ func Spacing(g volume.Geometry) float64 {
 type Edge int
 
 const (
-	// ZeroEdge has zeros there. So the end of a field of view shows as an edge, which helps the search and the block matches.
+	// ZeroEdge has zeros there. So the end of a field of view shows as an edge, which helps the search and the block
+	// matches.
 	ZeroEdge Edge = iota
-	// RepeatedEdge repeats the border. So no filter finds an edge that is not in the body, and that a refinement would move.
+	// RepeatedEdge repeats the border. So no filter finds an edge that is not in the body, and that a refinement would
+	// move.
 	RepeatedEdge
 )
 
@@ -89,8 +97,8 @@ func (p Pair) At(g volume.Geometry, margin int, e Edge, threads int) Images {
 	return im
 }
 
-// BothDirections returns the images as At does, and those with the roles exchanged, in which the moving image under the initial transform is the
-// fixed one.
+// BothDirections returns the images as At does, and those with the roles exchanged, in which the moving image under the
+// initial transform is the fixed one.
 func (p Pair) BothDirections(g volume.Geometry, margin, threads int) (forward, backward Images) {
 	grown := Grow(g, margin)
 	forward.Moving, forward.MovingValid = p.movingOn(grown, ZeroEdge, threads)
@@ -131,17 +139,24 @@ func Grow(g volume.Geometry, margin int) volume.Geometry {
 	return grown.CenteredAt(g.Center())
 }
 
-// prepare maps the 0.5th and the 99.5th percentile of v to 0 and 1, clamps to these, and resamples v to g under a, smoothed first where g is
-// coarser. Where g is finer, v is read by cubic B-splines for the refinement (RepeatedEdge): linear interpolation would blur away what g gains.
+// prepare maps the 0.5th and the 99.5th percentile of v to 0 and 1, clamps to these, and resamples v to g under a,
+// smoothed first where g is coarser. Where g is finer, v is read by cubic B-splines for the refinement (RepeatedEdge):
+// linear interpolation would blur away what g gains.
 func prepare(v *volume.Volume, g volume.Geometry, a volume.Affine, e Edge, threads int) *volume.Volume {
+	return resampled(v.Geometry, g, a, e, threads, Unit(v))
+}
+
+// Unit reads v with intensities in 0..1: the 0.5th and the 99.5th percentile are 0 and 1, and what lies beyond is
+// clamped to these.
+func Unit(v *volume.Volume) filter.Rows {
 	lo, hi := Range(v)
 	v = v.Finite(lo)
 	scale := 1 / (hi - lo)
-	return resampled(v.Geometry, g, a, e, threads, func(y, z int, rows [][]float32) {
+	return func(y, z int, rows [][]float32) {
 		for i, x := range v.Data[(z*v.Size[1]+y)*v.Size[0]:][:v.Size[0]] {
 			rows[0][i] = min(max((x-lo)*scale, 0), 1)
 		}
-	})
+	}
 }
 
 // resampled is the resampling of prepare. read gives the rows of the image, which lies on v.
@@ -169,8 +184,8 @@ func resampled(v, g volume.Geometry, a volume.Affine, e Edge, threads int, read 
 // finer is the ratio of a grid's voxel to an image's below which the grid counts as finer: just below 1, for rounding.
 const finer = 0.99
 
-// coarser returns how many voxels of v, along each of its axes, a voxel of g covers under a. Scales up to maxStretch, which an alignment may find,
-// do not count. Larger ones are a caller's, who bridges two units or growth.
+// coarser returns how many voxels of v, along each of its axes, a voxel of g covers under a. Scales up to maxStretch,
+// which an alignment may find, do not count. Larger ones are a caller's, who bridges two units or growth.
 func coarser(v, g volume.Geometry, a volume.Affine) (r [3]float64) {
 	if a == volume.IdentityAffine() && v.SameGrid(g) { // GridOfFixed
 		return [3]float64{1, 1, 1}
@@ -179,7 +194,7 @@ func coarser(v, g volume.Geometry, a volume.Affine) (r [3]float64) {
 	m := v.PhysicalToIndex().After(a).M
 	for k := range r {
 		r[k] = Spacing(g) / v.Spacing[k]
-		row := math.Sqrt(float64(m[3*k]*m[3*k]) + float64(m[3*k+1]*m[3*k+1]) + float64(m[3*k+2]*m[3*k+2]))
+		row := volume.Norm([3]float64(m[3*k:]))
 		if stretch := row * v.Spacing[k]; stretch > maxStretch || stretch < 1/maxStretch {
 			r[k] = row * Spacing(g)
 		}
@@ -187,8 +202,9 @@ func coarser(v, g volume.Geometry, a volume.Affine) (r [3]float64) {
 	return r
 }
 
-// blur returns how an axis of n voxels is smoothed for a grid whose voxels are r times as large: block voxels are averaged, and a Gaussian of
-// standard deviation sigma, in blocks, follows. Blocks are larger than 1 only for extreme ratios, for which the Gaussian alone would cost too much.
+// blur returns how an axis of n voxels is smoothed for a grid whose voxels are r times as large: block voxels are
+// averaged, and a Gaussian of standard deviation sigma, in blocks, follows. Blocks are larger than 1 only for extreme
+// ratios, for which the Gaussian alone would cost too much.
 func blur(r float64, n int) (block int, sigma float64) {
 	const widest, left = 32, 8 // the largest r without blocks, and r in blocks
 	switch {
@@ -242,7 +258,8 @@ func inside(v, mask *volume.Volume, g volume.Geometry, a volume.Affine, threads 
 	return valid.Resample(g, a, volume.Nearest, 0, threads)
 }
 
-// Sharpened returns the images with their difference from a Gaussian blur of sigma voxels added, times amount (unsharp masking).
+// Sharpened returns the images with their difference from a Gaussian blur of sigma voxels added, times amount (unsharp
+// masking).
 func (im Images) Sharpened(sigma float64, amount float32, threads int) Images {
 	sharpen := func(v *volume.Volume) *volume.Volume {
 		out, nx := volume.Zeros(v.Geometry), v.Size[0]
@@ -259,7 +276,8 @@ func (im Images) Sharpened(sigma float64, amount float32, threads int) Images {
 	return im
 }
 
-// Through returns the images with the moving one resampled through u, which may lie on another grid; nil is the identity.
+// Through returns the images with the moving one resampled through u, which may lie on another grid; nil is the
+// identity.
 func (im Images) Through(u *field.Field, threads int) Images {
 	if u == nil {
 		return im
@@ -270,7 +288,8 @@ func (im Images) Through(u *field.Field, threads int) Images {
 	return im
 }
 
-// Warp writes to dst the moving image at x + u(x) for every voxel x of the fixed one, trilinear and clamped to the moving grid.
+// Warp writes to dst the moving image at x + u(x) for every voxel x of the fixed one, trilinear and clamped to the
+// moving grid.
 func (im Images) Warp(dst []float32, u *field.Field, threads int) {
 	im.read(im.Moving.Data, dst, u, threads)
 }
@@ -278,7 +297,7 @@ func (im Images) Warp(dst []float32, u *field.Field, threads int) {
 // Valid writes to valid 1 where both images are valid under u, else 0.
 func (im Images) Valid(valid []float32, u *field.Field, threads int) {
 	im.read(im.MovingValid.Data, valid, u, threads)
-	nx, ny, margin, across := u.Size[0], u.Size[1], im.margin(), im.across()
+	nx, ny, margin, across := u.Size[0], u.Size[1], im.Margin(), im.Across()
 	parallel.For(ny*u.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
 		within := func(p float32, axis int) bool { return p >= 0 && p <= float32(im.Moving.Size[axis]-1) }
 		for r := lo; r < hi; r++ {
@@ -294,15 +313,15 @@ func (im Images) Valid(valid []float32, u *field.Field, threads int) {
 	})
 }
 
-// margin is how many voxels of the moving grid lie before the fixed one.
-func (im Images) margin() int { return (im.Moving.Size[0] - im.Fixed.Size[0]) / 2 }
+// Margin is how many voxels of the moving grid lie before the fixed one.
+func (im Images) Margin() int { return (im.Moving.Size[0] - im.Fixed.Size[0]) / 2 }
 
-// across is the margin along z: 0 for slices.
-func (im Images) across() int { return (im.Moving.Size[2] - im.Fixed.Size[2]) / 2 }
+// Across is the margin along z: 0 for slices.
+func (im Images) Across() int { return (im.Moving.Size[2] - im.Fixed.Size[2]) / 2 }
 
 // read writes data, of the moving grid, at x + u(x) to dst.
 func (im Images) read(data, dst []float32, u *field.Field, threads int) {
-	nx, ny, margin, across := u.Size[0], u.Size[1], im.margin(), im.across()
+	nx, ny, margin, across := u.Size[0], u.Size[1], im.Margin(), im.Across()
 	planes := interp.Planes{Size: im.Moving.Size, Data: [][]float32{data}}
 	parallel.For(ny*u.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
 		for r := lo; r < hi; r++ {

@@ -1,6 +1,7 @@
 package aligned
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -32,14 +33,16 @@ func TestBlur(t *testing.T) {
 		{0.5, 100, 1, true}, {1, 100, 1, true}, {4, 100, 1, false}, {32, 1000, 1, false}, {33, 1000, 4, false}, {1000, 1 << 20, 125, false},
 		{1000, 64, 64, true}, {1e9, 64, 64, true},
 	} {
-		block, sigma := blur(c.r, c.n)
-		if block != c.block || (sigma == 0) != c.unblurred || sigma > 16 {
-			t.Errorf("%g voxels of %d: blocks of %d, sigma %g; want blocks of %d", c.r, c.n, block, sigma, c.block)
-		}
-		f := float64(block)
-		if got, want := f*f*sigma*sigma+(f*f-1)/12, (c.r*c.r-1)/4; sigma > 0 && math.Abs(got/want-1) > 1e-9 {
-			t.Errorf("%g voxels: variance %g, want %g", c.r, got, want)
-		}
+		t.Run(fmt.Sprintf("%g of %d in %d", c.r, c.n, c.block), func(t *testing.T) {
+			block, sigma := blur(c.r, c.n)
+			if block != c.block || (sigma == 0) != c.unblurred || sigma > 16 {
+				t.Errorf("%g voxels of %d: blocks of %d, sigma %g; want blocks of %d", c.r, c.n, block, sigma, c.block)
+			}
+			f := float64(block)
+			if got, want := f*f*sigma*sigma+(f*f-1)/12, (c.r*c.r-1)/4; sigma > 0 && math.Abs(got/want-1) > 1e-9 {
+				t.Errorf("%g voxels: variance %g, want %g", c.r, got, want)
+			}
+		})
 	}
 }
 
@@ -64,6 +67,7 @@ func TestBlocksLieWhereTheirVoxelsDo(t *testing.T) {
 
 // A transform that scales decides how coarse the grid is for the moving image.
 func TestScalingDecidesTheBlur(t *testing.T) {
+	t.Parallel()
 	g := cube(16, 1)
 	moving := wave(cube(160, 0.1), 0.8)
 	scaled := volume.IdentityAffine()
@@ -95,10 +99,12 @@ func TestGridOfASheetIsBounded(t *testing.T) {
 		{"few slices", volume.Geometry{Size: [3]int{512, 512, 2}, Spacing: [3]float64{0.4, 0.4, 2}, Direction: volume.Identity}, 0.7, true},
 		{"sheet", volume.Geometry{Size: [3]int{300, 300, 10}, Spacing: [3]float64{1, 1, 0.02}, Direction: volume.Identity}, 0.27, false},
 	} {
-		p := Pair{Fixed: &volume.Volume{Geometry: c.g}}
-		if got := p.Grid(c.spacing); (got.Spacing[0] == c.spacing) != c.same || got.Voxels() > 10<<20 {
-			t.Errorf("%s: %v voxels of %v mm", c.name, got.Size, got.Spacing)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			p := Pair{Fixed: &volume.Volume{Geometry: c.g}}
+			if got := p.Grid(c.spacing); (got.Spacing[0] == c.spacing) != c.same || got.Voxels() > 10<<20 {
+				t.Errorf("%v voxels of %v mm", got.Size, got.Spacing)
+			}
+		})
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// Channel is a further image, or label map, of both sides of a pair. Each lies on a grid of its own, in the space of its side, and so do its masks.
-// Its initial transform is not read: Under gives it that of the pair it belongs to.
+// Channel is a further image, or label map, of both sides of a pair. Each lies on a grid of its own, in the space of
+// its side, and so do its masks. Its initial transform is not read: Under gives it that of the pair it belongs to.
 type Channel struct {
 	Pair
 	Weight      float64 // the pair's own images have 1
@@ -26,8 +26,8 @@ func (c Channel) Under(initial volume.Affine) Pair {
 // Planes is the number of values that stand for a label where label maps are compared as images.
 const Planes = 12
 
-// directions returns a unit vector for every label. Up to Planes labels have orthogonal ones. Of more, each has that of 64 random ones which
-// is most nearly orthogonal to those before. The first, of the background, is zero.
+// directions returns a unit vector for every label. Up to Planes labels have orthogonal ones. Of more, each has that of
+// 64 random ones which is most nearly orthogonal to those before. The first, of the background, is zero.
 func directions(labels int) [][Planes]float32 {
 	const tries = 64
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -67,8 +67,9 @@ func directions(labels int) [][Planes]float32 {
 	return out
 }
 
-// LabelsAt returns label maps on grid g as At does images: for either side an image for each component of directions, in which a voxel that several
-// labels share has their mean. moving is resampled through u, which may be nil. The images of im are those of the first component.
+// LabelsAt returns label maps on grid g as At does images: for either side an image for each component of directions,
+// in which a voxel that several labels share has their mean. moving is resampled through u, which may be nil. The
+// images of im are those of the first component.
 func (p Pair) LabelsAt(g volume.Geometry, margin, labels int, u *field.Field, threads int) (im Images, fixed, moving [][]float32) {
 	grown := Grow(g, margin)
 	im.FixedValid = inside(p.Fixed, p.FixedMask, g, volume.IdentityAffine(), threads)
@@ -101,8 +102,10 @@ func (p Pair) LabelsAt(g volume.Geometry, margin, labels int, u *field.Field, th
 // LabelsBothDirections returns label maps as BothDirections does images, by nearest neighbour.
 func (p Pair) LabelsBothDirections(g volume.Geometry, margin, threads int) (forward, backward Images) {
 	grown, identity := Grow(g, margin), volume.IdentityAffine()
-	forward.Moving, forward.MovingValid = p.Moving.Resample(grown, p.Initial, volume.Nearest, 0, threads), inside(p.Moving, p.MovingMask, grown, p.Initial, threads)
-	backward.Moving, backward.MovingValid = p.Fixed.Resample(grown, identity, volume.Nearest, 0, threads), inside(p.Fixed, p.FixedMask, grown, identity, threads)
+	forward.Moving = p.Moving.Resample(grown, p.Initial, volume.Nearest, 0, threads)
+	forward.MovingValid = inside(p.Moving, p.MovingMask, grown, p.Initial, threads)
+	backward.Moving = p.Fixed.Resample(grown, identity, volume.Nearest, 0, threads)
+	backward.MovingValid = inside(p.Fixed, p.FixedMask, grown, identity, threads)
 	forward.Fixed, forward.FixedValid = inner(backward.Moving, g, margin), inner(backward.MovingValid, g, margin)
 	backward.Fixed, backward.FixedValid = inner(forward.Moving, g, margin), inner(forward.MovingValid, g, margin)
 	return forward, backward

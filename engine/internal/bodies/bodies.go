@@ -1,4 +1,5 @@
-// Package bodies makes regions of a deformation rigid: each moves as one body, and within a rim around it tissue follows.
+// Package bodies makes regions of a deformation rigid: each moves as one body, and within a rim around it tissue
+// follows.
 package bodies
 
 import (
@@ -6,16 +7,17 @@ import (
 	"slices"
 
 	"github.com/morphseek/morphseek/engine/field"
-	"github.com/morphseek/morphseek/engine/internal/box"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// rim is how wide, in voxels, the tissue around a body follows it, less with distance. In a narrower rim it folds where the body moves by itself.
+// rim is how wide, in voxels, the tissue around a body follows it, less with distance. In a narrower rim it folds where
+// the body moves by itself.
 const rim = 4
 
 // Bodies are the regions of a label map on a grid.
 type Bodies struct {
 	grid   volume.Geometry
+	voxel  float64 // of the label map, mm
 	parts  []part
 	inside []float32 // 0 in a body, else 1: where a fold may be opened
 }
@@ -51,19 +53,21 @@ func Labels(v *volume.Volume) []float32 {
 	return labels
 }
 
-// On returns the bodies of a label map, in which 0 is none, on a grid; nil for nil. A body too small for any voxel of a coarse grid is left out.
+// On returns the bodies of a label map, in which 0 is none, on a grid; nil for nil. A body too small for any voxel of a
+// coarse grid is left out.
 func On(g volume.Geometry, labels *volume.Volume, threads int) *Bodies {
 	if labels == nil {
 		return nil
 	}
+	voxel := math.Cbrt(labels.Spacing[0] * labels.Spacing[1] * labels.Spacing[2])
 	if !labels.SameGrid(g) {
 		labels = labels.Resample(g, volume.IdentityAffine(), volume.Nearest, 0, threads)
 	}
-	b := &Bodies{grid: g, inside: make([]float32, g.Voxels())}
+	b := &Bodies{grid: g, voxel: voxel, inside: make([]float32, g.Voxels())}
 	names := Labels(labels)
-	boxes := make([]box.Box, len(names))
+	boxes := make([]volume.Box, len(names))
 	for i := range names {
-		boxes[i] = box.None(g.Size)
+		boxes[i] = volume.EmptyBox(g.Size)
 		b.parts = append(b.parts, part{label: names[i]})
 	}
 	for i, label := range labels.Data {
@@ -96,8 +100,9 @@ func On(g volume.Geometry, labels *volume.Volume, threads int) *Bodies {
 	return b
 }
 
-// around returns the free voxels within width mm of a body and the body's share of each: 1 at its border, 0 at the width, and smooth in between.
-func around(g volume.Geometry, inside []int32, of box.Box, width float64, free []float32) (shares []share) {
+// around returns the free voxels within width mm of a body and the body's share of each: 1 at its border, 0 at the
+// width, and smooth in between.
+func around(g volume.Geometry, inside []int32, of volume.Box, width float64, free []float32) (shares []share) {
 	const most = 0.999 // a weight of 1 would leave nothing to share
 	reach := 0
 	var steps [3]int
@@ -151,9 +156,10 @@ func around(g volume.Geometry, inside []int32, of box.Box, width float64, free [
 	return shares
 }
 
-// Make makes each body rigid under p -> initial(start(p + v(p))), LPS mm, by the rigid motion nearest to its present one. It changes v; start and v
-// are fields on the bodies' grid, and a nil start is the identity. Without a start the result is exact; with one every call brings v closer to it.
-// The whole map is rigid: where the initial transform scales, v undoes that. Nil bodies change nothing.
+// Make makes each body rigid under p -> initial(start(p + v(p))), LPS mm, by the rigid motion nearest to its present
+// one. It changes v; start and v are fields on the bodies' grid, and a nil start is the identity. Without a start the
+// result is exact; with one every call brings v closer to it. The whole map is rigid: where the initial transform
+// scales, v undoes that. Nil bodies change nothing.
 func (b *Bodies) Make(v, start *field.Field, initial volume.Affine) {
 	if b == nil {
 		return
@@ -176,7 +182,7 @@ func (b *Bodies) Make(v, start *field.Field, initial volume.Affine) {
 		return from, to
 	}
 	for _, p := range b.parts {
-		motion := rigid(initial, func(yield func(from, to [3]float64)) {
+		motion := rigid(initial, b.voxel, func(yield func(from, to [3]float64)) {
 			for _, i := range p.inside {
 				from, to := leads(i)
 				yield(toMM.Apply(from), initial.Apply(toMM.Apply(to)))
@@ -203,7 +209,8 @@ func (b *Bodies) Make(v, start *field.Field, initial volume.Affine) {
 	}
 }
 
-// Unfold opens folds outside the bodies, as field.Unfold does everywhere. Between bodies that touch and move apart some may stay.
+// Unfold opens folds outside the bodies, as field.Unfold does everywhere. Between bodies that touch and move apart some
+// may stay.
 func (b *Bodies) Unfold(v *field.Field, minJacobian float32, threads int) {
 	if b == nil {
 		v.Unfold(minJacobian, threads)
@@ -212,9 +219,9 @@ func (b *Bodies) Unfold(v *field.Field, minJacobian float32, threads int) {
 	v.UnfoldWhere(b.inside, minJacobian, threads)
 }
 
-// rigid returns the least-squares rigid motion of pairs of points (Kabsch, Acta Cryst. A 1976). What a single point or points on a line do not
-// determine is taken from like.
-func rigid(like volume.Affine, pairs func(yield func(from, to [3]float64))) volume.Affine {
+// rigid returns the least-squares rigid motion of pairs of points (Kabsch, Acta Cryst. A 1976). What a single point or
+// points on a line do not determine is taken from like, as by points a voxel apart.
+func rigid(like volume.Affine, voxel float64, pairs func(yield func(from, to [3]float64))) volume.Affine {
 	var n float64
 	var p, q [3]float64
 	pairs(func(from, to [3]float64) {
@@ -244,7 +251,7 @@ func rigid(like volume.Affine, pairs func(yield func(from, to [3]float64))) volu
 	const slight = 1e-9
 	turn := volume.NearestRotation(like.M)
 	for i := range m {
-		m[i] += float64(slight * (spread + 1) * turn[i])
+		m[i] += float64(slight * (spread + float64(voxel*voxel)) * turn[i])
 	}
 	motion := volume.Affine{M: volume.NearestRotation(m)}
 	at := motion.Apply(p)

@@ -31,7 +31,8 @@ func turned(angle float64) volume.Affine {
 	return volume.Affine{M: [9]float64{cos, -sin, 0, sin, cos, 0, 0, 0, 1}, T: [3]float64{1, -2, 0.5}}
 }
 
-// A body that moves rigidly already stays to the last digits of a float32, whatever the tissue around it does; the rim goes over to that.
+// A body that moves rigidly already stays to the last digits of a float32, whatever the tissue around it does; the rim
+// goes over to that.
 func TestARigidMotionStays(t *testing.T) {
 	v := field.FromAffine(grid, turned(0.1))
 	before := field.FromAffine(grid, turned(0.1))
@@ -102,7 +103,8 @@ func TestTheWholeMapIsRigid(t *testing.T) {
 	}
 }
 
-// Bodies of one voxel or one row, and two that touch, make no numbers that are none; a body that a coarse grid misses is left out.
+// Bodies of one voxel or one row, and two that touch, make no numbers that are none; a body that a coarse grid misses
+// is left out.
 func TestSmallBodies(t *testing.T) {
 	labels := labelled(grid, func(x, y, z int) float32 {
 		switch {

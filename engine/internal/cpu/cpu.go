@@ -1,19 +1,21 @@
 // Package cpu says what the processor offers to the assembly of this module, and lets tests do without.
 //
-// Assembly gives the bits of the Go loop that it stands for, so no result depends on the processor. For that a product is rounded
-// before it is added: float32(x*y) + z. Without the conversion Go fuses the two on arm64, and on amd64 from GOAMD64=v3 on.
+// Assembly gives the bits of the Go loop that it stands for, so no result depends on the processor. For that a product
+// is rounded before it is added: float32(x*y) + z. Without the conversion Go fuses the two on arm64, and on amd64 from
+// GOAMD64=v3 on.
 //
-// Each package has its assembly in files *_amd64.go and *_amd64.s, and one file noasm.go for other processors and the build tag noasm:
+// Each package has its assembly in files *_amd64.go and *_amd64.s, and one file noasm.go for other processors and the
+// build tag noasm:
 //
 //	internal/align   butterflies, products of spectra, features at a point, sums of the score    AVX
+//	internal/blocks  lower envelopes                                                             AVX
+//	                 block costs                                                                 AVX512Popcount
 //	internal/filter  symmetric kernels                                                           AVX
 //	internal/interp  rows of trilinear samples                                                   AVX2
+//	internal/mind    MIND-SSC: contrast, exponentials                                            AVX2
 //	internal/refine  local NCC: moments, correlation, longest step                               AVX
 //	                 local NCC: gradient                                                         AVX2
 //	                 MIND-SSC: force, warp                                                       AVX
-//	internal/search  lower envelopes                                                             AVX
-//	                 block costs                                                                 AVX512Popcount
-//	metric           MIND-SSC: contrast, exponentials                                            AVX2
 package cpu
 
 import "runtime"
@@ -46,7 +48,8 @@ func Features() []Feature {
 	return []Feature{{"AVX", has.avx}, {"AVX2", has.avx2}, {"AVX512Popcount", has.avx512Popcount}}
 }
 
-// Disable hides every feature, so that the Go loops run, until restore is called. It is for tests that do not run in parallel.
+// Disable hides every feature, so that the Go loops run, until restore is called. It is for tests that do not run in
+// parallel.
 func Disable() (restore func()) {
 	before := has
 	has = features{}

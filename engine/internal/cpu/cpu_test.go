@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"fmt"
 	"runtime"
 	"testing"
 )
@@ -25,17 +26,19 @@ func TestFeatures(t *testing.T) {
 	}
 	want := map[string]func() bool{"AVX": AVX, "AVX2": AVX2, "AVX512Popcount": AVX512Popcount}
 	for _, hidden := range []bool{false, true} {
-		if hidden {
-			defer Disable()()
-		}
-		found := Features()
-		if len(found) != len(want) {
-			t.Errorf("%d features, want %d", len(found), len(want))
-		}
-		for _, f := range found {
-			if used := want[f.Name]; used == nil || f.Used != used() {
-				t.Errorf("%+v, hidden: %v", f, hidden)
+		t.Run(fmt.Sprintf("hidden %v", hidden), func(t *testing.T) {
+			if hidden {
+				defer Disable()()
 			}
-		}
+			found := Features()
+			if len(found) != len(want) {
+				t.Errorf("%d features, want %d", len(found), len(want))
+			}
+			for _, f := range found {
+				if used := want[f.Name]; used == nil || f.Used != used() {
+					t.Errorf("%+v, hidden: %v", f, hidden)
+				}
+			}
+		})
 	}
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 )
 
-// Rows reads or writes one row along x, at y and z, of each image that is filtered together. A filter calls one to fill the rows and another to take
-// the result, both from several goroutines at once. It may ask for a row more than once, and the rows are valid only during the call.
+// Rows reads or writes one row along x, at y and z, of each image that is filtered together. A filter calls one to fill
+// the rows and another to take the result, both from several goroutines at once. It may ask for a row more than once,
+// and the rows are valid only during the call.
 type Rows func(y, z int, rows [][]float32)
 
 // From fills rows from images of the given size (x, y, z), x fastest.
@@ -30,21 +31,22 @@ func To(size [3]int, images ...[]float32) Rows {
 	}
 }
 
-// Box sums images over the window of 2*radius+1 voxels a side around each voxel; what lies outside the grid counts as zero, so the
-// filter is its own adjoint.
+// Box sums images over the window of 2*radius+1 voxels a side around each voxel; what lies outside the grid counts as
+// zero, so the filter is its own adjoint.
 func Box(size [3]int, radius, images, threads int, read, write Rows) {
 	w := flat(radius, 1)
 	separable(size, [3][]float32{w, w, w}, false, images, threads, read, write)
 }
 
-// Mean takes the mean of images over the window of 2*radius+1 voxels a side around each voxel; outside the grid the border repeats.
+// Mean takes the mean of images over the window of 2*radius+1 voxels a side around each voxel; outside the grid the
+// border repeats.
 func Mean(size [3]int, radius, images, threads int, read, write Rows) {
 	w := flat(radius, 1/float32(2*radius+1))
 	separable(size, [3][]float32{w, w, w}, true, images, threads, read, write)
 }
 
-// Gaussian convolves images with a normalised Gaussian of the given standard deviation in voxels of each axis (x, y, z), cut at
-// three of them; 0 leaves an axis alone. Outside the grid the border repeats.
+// Gaussian convolves images with a normalised Gaussian of the given standard deviation in voxels of each axis (x, y,
+// z), cut at three of them; 0 leaves an axis alone. Outside the grid the border repeats.
 func Gaussian(size [3]int, sigma [3]float64, images, threads int, read, write Rows) {
 	separable(size, [3][]float32{half(sigma[0]), half(sigma[1]), half(sigma[2])}, true, images, threads, read, write)
 }
@@ -80,8 +82,8 @@ func half(sigma float64) []float32 {
 
 // separable applies a symmetric kernel, given by its weights at distances 0, 1, ..., along x, y and z.
 //
-// A goroutine takes a tile of rows and walks along z. It holds the tile's last slices, filtered along x and y, which stay in the processor's cache, so
-// that an image is read from memory once and written once.
+// A goroutine takes a tile of rows and walks along z. It holds the tile's last slices, filtered along x and y, which
+// stay in the processor's cache, so that an image is read from memory once and written once.
 func separable(size [3]int, w [3][]float32, repeat bool, images, threads int, read, write Rows) {
 	const held = 1 << 13 // voxels of a tile's slice
 	nx, ny, nz := size[0], size[1], size[2]
@@ -101,7 +103,8 @@ func separable(size [3]int, w [3][]float32, repeat bool, images, threads int, re
 	parallel.For(tiles*segments, 1, threads, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			t, s := i%tiles, i/tiles
-			walk(size, [2]int{t * ny / tiles, (t + 1) * ny / tiles}, [2]int{s * nz / segments, (s + 1) * nz / segments}, w, repeat, images, read, write)
+			y, z := [2]int{t * ny / tiles, (t + 1) * ny / tiles}, [2]int{s * nz / segments, (s + 1) * nz / segments}
+			walk(size, y, z, w, repeat, images, read, write)
 		}
 	})
 }
@@ -119,14 +122,15 @@ func across(w []float32, repeat bool) []float32 {
 
 // walk filters the rows y[0], ..., y[1]-1 of the slices z[0], ..., z[1]-1.
 //
-// Rows lie in the buffers with room for the border at both ends, so that one call filters all of a slice along any axis. Values in that room are
-// not used.
+// Rows lie in the buffers with room for the border at both ends, so that one call filters all of a slice along any
+// axis. Values in that room are not used.
 func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, read, write Rows) {
 	nx, ny, nz := size[0], size[1], size[2]
 	rx, ry, rz := len(w[0])-1, len(w[1])-1, len(w[2])-1
 	stride, height := nx+2*rx, y[1]-y[0]
 	area, tall := height*stride, (height+2*ry)*stride
-	in, slots, out, rows := make([][]float32, images), make([][]float32, images*(2*rz+1)), make([][]float32, images), make([][]float32, images)
+	in, out, rows := make([][]float32, images), make([][]float32, images), make([][]float32, images)
+	slots := make([][]float32, images*(2*rz+1))
 	memory := buffer(area*(1+len(slots)+images) + tall*(1+images))
 	defer pool.Put(memory)
 	rest := *memory
@@ -199,7 +203,8 @@ func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, rea
 	}
 }
 
-// pool keeps the buffers of walk, of which a registration needs thousands: as garbage they would grow to a share of the heap.
+// pool keeps the buffers of walk, of which a registration needs thousands: as garbage they would grow to a share of the
+// heap.
 var pool = sync.Pool{New: func() any { return new([]float32) }}
 
 // buffer returns n values from pool, of any content.
@@ -212,8 +217,8 @@ func buffer(n int) *[]float32 {
 	return p
 }
 
-// border fills the room around the rows y[0], ..., y[1]-1 of p with the border: rx voxels at their ends, and those of the ry rows before and behind
-// that lie outside the grid of ny rows.
+// border fills the room around the rows y[0], ..., y[1]-1 of p with the border: rx voxels at their ends, and those of
+// the ry rows before and behind that lie outside the grid of ny rows.
 func border(p []float32, stride, rx, ry int, y [2]int, ny int, repeat bool) {
 	if !repeat {
 		return // p was cleared and only rows within the grid are written

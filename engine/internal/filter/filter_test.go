@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -60,6 +61,7 @@ func box(dst, src []float32, size [3]int, radius, threads int) {
 }
 
 func TestFilters(t *testing.T) {
+	t.Parallel()
 	gauss := func(sigma float64) []float64 {
 		w, sum := []float64{1}, 1.0
 		for d := 1; sigma > 0 && float64(d) < 3*sigma+1; d++ {
@@ -72,37 +74,41 @@ func TestFilters(t *testing.T) {
 		return w
 	}
 	for _, size := range [][3]int{{37, 6, 5}, {16, 3, 9}, {15, 20, 2}, {48, 1, 1}, {1, 40, 3}, {33, 300, 2}, {70, 260, 40}} {
-		r := rand.New(rand.NewPCG(1, uint64(size[0])))
-		src := make([]float32, size[0]*size[1]*size[2])
-		for i := range src {
-			src[i] = r.Float32()
-		}
-		for _, c := range []struct {
-			name   string
-			run    func(dst, src []float32, threads int)
-			w      [3][]float64
-			repeat bool
-		}{
-			{"box", func(dst, src []float32, threads int) { box(dst, src, size, 2, threads) }, [3][]float64{{1, 1, 1}, {1, 1, 1}, {1, 1, 1}}, false},
-			{"mean", func(dst, src []float32, threads int) { Mean(size, 1, 1, threads, From(size, src), To(size, dst)) },
-				[3][]float64{{1. / 3, 1. / 3}, {1. / 3, 1. / 3}, {1. / 3, 1. / 3}}, true},
-			{"Gaussian", func(dst, src []float32, threads int) {
-				Gaussian(size, [3]float64{1.75, 0, 0.4}, 1, threads, From(size, src), To(size, dst))
-			},
-				[3][]float64{gauss(1.75), gauss(0), gauss(0.4)}, true},
-		} {
-			got, threaded := make([]float32, len(src)), make([]float32, len(src))
-			c.run(got, src, 1)
-			c.run(threaded, src, 30)
-			for i, want := range direct(src, size, c.w, c.repeat) {
-				if math.Abs(float64(got[i])-want) > 1e-5*max(1, want) {
-					t.Fatalf("%s of size %v: voxel %d is %g, want %g", c.name, size, i, got[i], want)
-				}
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(1, uint64(size[0])))
+			src := make([]float32, size[0]*size[1]*size[2])
+			for i := range src {
+				src[i] = r.Float32()
 			}
-			if !slices.Equal(got, threaded) {
-				t.Errorf("%s of size %v depends on the number of threads", c.name, size)
+			for _, c := range []struct {
+				name   string
+				run    func(dst, src []float32, threads int)
+				w      [3][]float64
+				repeat bool
+			}{
+				{"box", func(dst, src []float32, threads int) { box(dst, src, size, 2, threads) }, [3][]float64{{1, 1, 1}, {1, 1, 1}, {1, 1, 1}}, false},
+				{"mean", func(dst, src []float32, threads int) { Mean(size, 1, 1, threads, From(size, src), To(size, dst)) },
+					[3][]float64{{1. / 3, 1. / 3}, {1. / 3, 1. / 3}, {1. / 3, 1. / 3}}, true},
+				{"Gaussian", func(dst, src []float32, threads int) {
+					Gaussian(size, [3]float64{1.75, 0, 0.4}, 1, threads, From(size, src), To(size, dst))
+				},
+					[3][]float64{gauss(1.75), gauss(0), gauss(0.4)}, true},
+			} {
+				t.Run(c.name, func(t *testing.T) {
+					got, threaded := make([]float32, len(src)), make([]float32, len(src))
+					c.run(got, src, 1)
+					c.run(threaded, src, 30)
+					for i, want := range direct(src, size, c.w, c.repeat) {
+						if math.Abs(float64(got[i])-want) > 1e-5*max(1, want) {
+							t.Fatalf("%s of size %v: voxel %d is %g, want %g", c.name, size, i, got[i], want)
+						}
+					}
+					if !slices.Equal(got, threaded) {
+						t.Errorf("%s of size %v depends on the number of threads", c.name, size)
+					}
+				})
 			}
-		}
+		})
 	}
 }
 
@@ -113,24 +119,26 @@ func TestVectorsGiveTheSameBits(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(2, 2))
 	for _, n := range []int{1, 31, 32, 33, 45, 64, 95} {
-		rows := make([][]float32, 5)
-		for i := range rows {
-			rows[i] = make([]float32, n)
-			for j := range rows[i] {
-				rows[i][j] = float32(r.NormFloat64())
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			rows := make([][]float32, 5)
+			for i := range rows {
+				rows[i] = make([]float32, n)
+				for j := range rows[i] {
+					rows[i][j] = float32(r.NormFloat64())
+				}
 			}
-		}
-		run := func() []float32 {
-			out := guard.Slice(t, make([]float32, n))
-			symmetric(out, rows[0], []pair{{rows[1], rows[2]}, {rows[3], rows[4]}}, []float32{0.5, 0.3, -0.2})
-			return out
-		}
-		got := run()
-		restore := cpu.Disable()
-		want := run()
-		restore()
-		if !slices.Equal(got, want) {
-			t.Errorf("%d voxels: %v, by the loop %v", n, got, want)
-		}
+			run := func() []float32 {
+				out := guard.Slice(t, make([]float32, n))
+				symmetric(out, rows[0], []pair{{rows[1], rows[2]}, {rows[3], rows[4]}}, []float32{0.5, 0.3, -0.2})
+				return out
+			}
+			got := run()
+			restore := cpu.Disable()
+			want := run()
+			restore()
+			if !slices.Equal(got, want) {
+				t.Errorf("%d voxels: %v, by the loop %v", n, got, want)
+			}
+		})
 	}
 }

@@ -11,8 +11,8 @@ import (
 // words stand on either side of a guarded slice: more than the widest vector writes at once.
 const words = 64
 
-// Slice returns a copy of values, without room to grow, between words that must be unchanged when the test ends. T must not hold pointers, for which
-// the words would be taken.
+// Slice returns a copy of values, without room to grow, between words that must be unchanged when the test ends. T must
+// not hold pointers, for which the words would be taken.
 func Slice[T any](t testing.TB, values []T) []T {
 	t.Helper()
 	all := make([]T, len(values)+2*words)

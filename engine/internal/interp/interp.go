@@ -1,5 +1,5 @@
-// Package interp reads planes of voxels at the points of a displaced grid, the inner loop of compositions of fields and of warps on one grid. It is
-// trilinear, in float32, and gives the same bits with and without the processor's vectors.
+// Package interp reads planes of voxels at the points of a displaced grid, the inner loop of compositions of fields and
+// of warps on one grid. It is trilinear, in float32, and gives the same bits with and without the processor's vectors.
 package interp
 
 // Planes are up to three scalar images on one grid, size being (x, y, z), x fastest.
@@ -8,8 +8,8 @@ type Planes struct {
 	Data [][]float32
 }
 
-// Row reads every plane k at the points (x+i, y, z) + u(i), i = 0, 1, ..., in voxels, clamped to the grid, and writes the values to
-// dst[k]. A displacement that is not a number counts as reaching the grid's first voxel.
+// Row reads every plane k at the points (x+i, y, z) + u(i), i = 0, 1, ..., in voxels, clamped to the grid, and writes
+// the values to dst[k]. A displacement that is not a number counts as reaching the grid's first voxel.
 func (p Planes) Row(dst [][]float32, x, y, z int, u [3][]float32) { p.row(dst, false, x, y, z, 1, u) }
 
 // Compose is Row where the planes are a field's three components and the points are displaced by scale*u, and adds that
@@ -37,8 +37,8 @@ func (p Planes) row(dst [][]float32, add bool, x, y, z int, scale float32, u [3]
 	}
 }
 
-// cell returns the voxel at or below base+u along an axis of n voxels, the step to the next one, and how far beyond it the point
-// lies, 0..1. The last cell holds the border.
+// cell returns the voxel at or below base+u along an axis of n voxels, the step to the next one, and how far beyond it
+// the point lies, 0..1. The last cell holds the border.
 func cell(base, n int, u float32) (i, step int, f float32) {
 	if n == 1 {
 		return 0, 0, 0

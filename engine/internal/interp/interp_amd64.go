@@ -22,8 +22,8 @@ type row struct {
 //go:noescape
 func rowAVX2(r *row)
 
-// vectors does row, if it is long enough for the processor's vectors and there are any, and returns how many points it did: all or
-// none.
+// vectors does row, if it is long enough for the processor's vectors and there are any, and returns how many points it
+// did: all or none.
 func (p Planes) vectors(dst [][]float32, add bool, x, y, z int, scale float32, u [3][]float32) int {
 	const lanes = 8
 	const most = 1 << 24 // positions and offsets are exact: in float32, and in int32

@@ -1,6 +1,7 @@
 package interp
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -45,75 +46,79 @@ func TestRow(t *testing.T) {
 	inf := float32(math.Inf(1))
 	odd := []float32{0, -0.25, 7, -30, 1e9, -1e9, inf, -inf, float32(math.NaN()), 2, 0.5, -1}
 	for _, size := range [][3]int{{29, 7, 5}, {16, 2, 2}, {40, 1, 6}, {3, 5, 4}, {1, 1, 1}} {
-		r := rand.New(rand.NewPCG(1, uint64(size[0])))
-		voxels := size[0] * size[1] * size[2]
-		p := Planes{Size: size}
-		for range 3 {
-			plane := make([]float32, voxels)
-			for i := range plane {
-				plane[i] = r.Float32()
-			}
-			p.Data = append(p.Data, plane)
-		}
-		n := size[0] + 2 // the grid of the points is another one
-		u, dst := [3][]float32{}, make([][]float32, 3)
-		for a := range u {
-			u[a], dst[a] = make([]float32, n), guard.Slice(t, make([]float32, n))
-			for i := range u[a] {
-				u[a][i] = 3 * float32(r.NormFloat64())
-				if r.IntN(3) == 0 {
-					u[a][i] = odd[r.IntN(len(odd))]
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(1, uint64(size[0])))
+			voxels := size[0] * size[1] * size[2]
+			p := Planes{Size: size}
+			for range 3 {
+				plane := make([]float32, voxels)
+				for i := range plane {
+					plane[i] = r.Float32()
 				}
+				p.Data = append(p.Data, plane)
 			}
-		}
-		x, y, z := -1, size[1]/2, size[2]-1
-		for _, c := range []struct {
-			name  string
-			scale float64
-			add   bool
-			run   func(dst [][]float32, x int, u [3][]float32)
-		}{
-			{"row", 1, false, func(dst [][]float32, x int, u [3][]float32) { p.Row(dst, x, y, z, u) }},
-			{"compose", 0.75, true, func(dst [][]float32, x int, u [3][]float32) { p.Compose(dst, x, y, z, 0.75, u) }},
-		} {
-			c.run(dst, x, u)
-			for i := range n {
-				d := [3]float64{c.scale * float64(u[0][i]), c.scale * float64(u[1][i]), c.scale * float64(u[2][i])}
-				at := [3]float64{float64(x+i) + d[0], float64(y) + d[1], float64(z) + d[2]}
-				for k, plane := range p.Data {
-					want, got, tolerance := reference(plane, size, at), float64(dst[k][i]), 2e-5
-					if c.add {
-						want += d[k]
-						tolerance *= max(1, math.Abs(d[k]))
-					}
-					if math.IsNaN(want) && math.IsNaN(got) || want == got {
-						continue
-					}
-					if !(math.Abs(got-want) <= tolerance) {
-						t.Errorf("%s, size %v, point %d %v: plane %d gives %g, want %g", c.name, size, i, at, k, got, want)
+			n := size[0] + 2 // the grid of the points is another one
+			u, dst := [3][]float32{}, make([][]float32, 3)
+			for a := range u {
+				u[a], dst[a] = make([]float32, n), guard.Slice(t, make([]float32, n))
+				for i := range u[a] {
+					u[a][i] = 3 * float32(r.NormFloat64())
+					if r.IntN(3) == 0 {
+						u[a][i] = odd[r.IntN(len(odd))]
 					}
 				}
 			}
+			x, y, z := -1, size[1]/2, size[2]-1
+			for _, c := range []struct {
+				name  string
+				scale float64
+				add   bool
+				run   func(dst [][]float32, x int, u [3][]float32)
+			}{
+				{"row", 1, false, func(dst [][]float32, x int, u [3][]float32) { p.Row(dst, x, y, z, u) }},
+				{"compose", 0.75, true, func(dst [][]float32, x int, u [3][]float32) { p.Compose(dst, x, y, z, 0.75, u) }},
+			} {
+				t.Run(c.name, func(t *testing.T) {
+					c.run(dst, x, u)
+					for i := range n {
+						d := [3]float64{c.scale * float64(u[0][i]), c.scale * float64(u[1][i]), c.scale * float64(u[2][i])}
+						at := [3]float64{float64(x+i) + d[0], float64(y) + d[1], float64(z) + d[2]}
+						for k, plane := range p.Data {
+							want, got, tolerance := reference(plane, size, at), float64(dst[k][i]), 2e-5
+							if c.add {
+								want += d[k]
+								tolerance *= max(1, math.Abs(d[k]))
+							}
+							if math.IsNaN(want) && math.IsNaN(got) || want == got {
+								continue
+							}
+							if !(math.Abs(got-want) <= tolerance) {
+								t.Errorf("%s, size %v, point %d %v: plane %d gives %g, want %g", c.name, size, i, at, k, got, want)
+							}
+						}
+					}
 
-			// The plain loop gives the same bits. So does a result in place.
-			same := func(how string, i int, got [][]float32) {
-				for k := range got {
-					if math.Float32bits(got[k][i]) != math.Float32bits(dst[k][i]) && !(got[k][i] != got[k][i] && dst[k][i] != dst[k][i]) {
-						t.Errorf("%s, size %v, point %d: plane %d gives %v, %s %v", c.name, size, i, k, dst[k][i], how, got[k][i])
+					// The plain loop gives the same bits. So does a result in place.
+					same := func(how string, i int, got [][]float32) {
+						for k := range got {
+							if math.Float32bits(got[k][i]) != math.Float32bits(dst[k][i]) && !(got[k][i] != got[k][i] && dst[k][i] != dst[k][i]) {
+								t.Errorf("%s, size %v, point %d: plane %d gives %v, %s %v", c.name, size, i, k, dst[k][i], how, got[k][i])
+							}
+						}
 					}
-				}
+					inPlace := [3][]float32{slices.Clone(u[0]), slices.Clone(u[1]), slices.Clone(u[2])}
+					c.run(inPlace[:], x, inPlace)
+					loop := [][]float32{make([]float32, n), make([]float32, n), make([]float32, n)}
+					restore := cpu.Disable()
+					c.run(loop, x, u)
+					restore()
+					for i := range n {
+						same("by the loop", i, loop)
+						same("in place", i, inPlace[:])
+					}
+				})
 			}
-			inPlace := [3][]float32{slices.Clone(u[0]), slices.Clone(u[1]), slices.Clone(u[2])}
-			c.run(inPlace[:], x, inPlace)
-			loop := [][]float32{make([]float32, n), make([]float32, n), make([]float32, n)}
-			restore := cpu.Disable()
-			c.run(loop, x, u)
-			restore()
-			for i := range n {
-				same("by the loop", i, loop)
-				same("in place", i, inPlace[:])
-			}
-		}
+		})
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package landmark turns corresponding points into transforms: the linear one that fits them, and the smooth displacement that brings a
-// registration to them. It finds pairs that contradict the rest.
+// Package landmark turns corresponding points into transforms: the linear one that fits them, and the smooth
+// displacement that brings a registration to them. It finds pairs that contradict the rest.
 package landmark
 
 import (
@@ -15,7 +15,7 @@ type Pair struct{ Fixed, Moving [3]float64 }
 
 // Distance is how far from its moving point a transform carries the fixed one, mm.
 func (p Pair) Distance(t volume.Affine) float64 {
-	return length(difference(t.Apply(p.Fixed), p.Moving))
+	return volume.Distance(t.Apply(p.Fixed), p.Moving)
 }
 
 // RMS is the root mean square of the distances.
@@ -37,8 +37,8 @@ const (
 	enoughToTell = 5   // least number of pairs among which a wrong one can be found
 )
 
-// Fit returns the least-squares transform, fixed -> moving: an affine one if that is asked for and the points determine it, a rigid one for three
-// points or more that lie on no line, and otherwise a translation.
+// Fit returns the least-squares transform, fixed -> moving: an affine one if that is asked for and the points determine
+// it, a rigid one for three points or more that lie on no line, and otherwise a translation.
 func Fit(pairs []Pair, affine bool) volume.Affine {
 	from, to := middles(pairs)
 	extents, linear := spread(pairs, from), volume.IdentityAffine()
@@ -55,8 +55,8 @@ func Fit(pairs []Pair, affine bool) volume.Affine {
 	return linear
 }
 
-// Contradictory returns the indices, ascending, of pairs that contradict the rest. Such a pair lies many times farther from a rigid fit of the
-// others than the others do, and than err, the error of points in mm.
+// Contradictory returns the indices, ascending, of pairs that contradict the rest. Such a pair lies many times farther
+// from a rigid fit of the others than the others do, and than err, the error of points in mm.
 func Contradictory(pairs []Pair, err float64) (wrong []int) {
 	for {
 		left := make([]int, 0, len(pairs))
@@ -91,6 +91,43 @@ func Contradictory(pairs []Pair, err float64) (wrong []int) {
 	}
 	slices.Sort(wrong)
 	return wrong
+}
+
+// Mirrored says whether the fixed points fit the moving ones clearly better as their mirror image than as they are, err
+// being the error of points in mm. Each is fitted rigidly, up to a scale; flat points within their plane, z = 0. Few
+// points, or points of space in one plane, tell nothing.
+func Mirrored(pairs []Pair, flat bool, err float64) bool {
+	const far, better = 3, 2
+	axes := 3
+	if flat {
+		axes = 2
+	}
+	if len(pairs) < enoughToTell {
+		return false
+	}
+	from, to := middles(pairs)
+	var svd mat.SVD
+	if !svd.Factorize(crossCovariance(pairs, from, to).Slice(0, axes, 0, axes), mat.SVDFull) {
+		return false
+	}
+	var u, v mat.Dense
+	svd.UTo(&u)
+	svd.VTo(&v)
+	values, fixed, moving := svd.Values(nil), 0.0, 0.0
+	for _, p := range pairs {
+		a, b := volume.Distance(p.Fixed, from), volume.Distance(p.Moving, to)
+		fixed += float64(a * a)
+		moving += float64(b * b)
+	}
+	sum, last := 0.0, float64(values[axes-1]*math.Copysign(1, mat.Det(&u)*mat.Det(&v)))
+	for _, x := range values[:axes-1] {
+		sum += x
+	}
+	left := func(trace float64) float64 {
+		return math.Sqrt(max(moving-float64(trace*trace)/fixed, 0) / float64(len(pairs)))
+	}
+	asIs, mirrored := left(sum+last), left(sum-last)
+	return asIs > far*err && asIs > better*mirrored
 }
 
 // except returns the pairs of the indices but one.
@@ -155,8 +192,9 @@ func leastSquares(pairs []Pair, from, to [3]float64) (m [9]float64) {
 	return m
 }
 
-// rotation returns the matrix of the rigid fit about the middles (Kabsch, Acta Crystallogr. A 1976).
-func rotation(pairs []Pair, from, to [3]float64) (m [9]float64) {
+// crossCovariance returns the sums of the products of the fixed points' coordinates with the moving ones', about the
+// middles.
+func crossCovariance(pairs []Pair, from, to [3]float64) *mat.Dense {
 	h := mat.NewDense(3, 3, nil)
 	for _, p := range pairs {
 		for row := range 3 {
@@ -165,23 +203,14 @@ func rotation(pairs []Pair, from, to [3]float64) (m [9]float64) {
 			}
 		}
 	}
-	var svd mat.SVD
-	if !svd.Factorize(h, mat.SVDFull) {
-		return volume.Identity
-	}
-	var u, v, r mat.Dense
-	svd.UTo(&u)
-	svd.VTo(&v)
-	flip := mat.NewDiagDense(3, []float64{1, 1, math.Copysign(1, mat.Det(&u)*mat.Det(&v))})
-	r.Product(&v, flip, u.T())
-	for row := range 3 {
-		for column := range 3 {
-			m[3*row+column] = r.At(row, column)
-		}
+	return h
+}
+
+// rotation returns the matrix of the rigid fit about the middles (Kabsch, Acta Crystallogr. A 1976).
+func rotation(pairs []Pair, from, to [3]float64) (m [9]float64) {
+	back := volume.NearestRotation([9]float64(crossCovariance(pairs, from, to).RawMatrix().Data))
+	for i := range m {
+		m[i] = back[i%3*3+i/3]
 	}
 	return m
 }
-
-func difference(a, b [3]float64) [3]float64 { return [3]float64{a[0] - b[0], a[1] - b[1], a[2] - b[2]} }
-
-func length(v [3]float64) float64 { return math.Hypot(math.Hypot(v[0], v[1]), v[2]) }

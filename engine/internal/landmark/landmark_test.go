@@ -66,10 +66,54 @@ func TestFitOfFewPoints(t *testing.T) {
 		pairs      []Pair
 		translates bool
 	}{{"one", line[:1], true}, {"two", line[:2], true}, {"a line", line, true}, {"a plane", plane, false}} {
-		m := Fit(c.pairs, true)
-		if translates := m.M == volume.Identity; translates != c.translates || math.Abs(m.Det()-1) > 1e-9 {
-			t.Errorf("%s: %v", c.name, m)
+		t.Run(c.name, func(t *testing.T) {
+			m := Fit(c.pairs, true)
+			if translates := m.M == volume.Identity; translates != c.translates || math.Abs(m.Det()-1) > 1e-9 {
+				t.Error(m)
+			}
+		})
+	}
+}
+
+// Exchanged sides are told from a turn, a stretch and an error of the points; few points and points in a plane are
+// taken as they are.
+func TestMirrored(t *testing.T) {
+	turn := Fit(pairs(10), false)
+	of := func(points [][3]float64, side, thick, noise float64) (out []Pair) {
+		rng := rand.New(rand.NewPCG(3, 4))
+		for _, p := range points {
+			p[2] *= thick
+			to := turn.Apply([3]float64{1.1 * side * p[0], p[1], 0.95 * p[2]})
+			if thick == 0 {
+				to = [3]float64{side*p[0] + 5, p[1] - 2, 0}
+			}
+			for a := range to {
+				to[a] += noise * rng.NormFloat64()
+			}
+			out = append(out, Pair{p, to})
 		}
+		return out
+	}
+	for _, c := range []struct {
+		name  string
+		pairs []Pair
+		flat  bool
+		want  bool
+	}{
+		{"as they are", of(fixed, 1, 1, 3), false, false},
+		{"mirrored", of(fixed, -1, 1, 3), false, true},
+		{"four, mirrored", of(fixed[:4], -1, 1, 0), false, false},
+		{"in a plane of space, which a half turn lays over its mirror image", of(fixed, -1, 0, 0), false, false},
+		{"nearly in a plane", of(fixed, 1, 0.02, 3), false, false},
+		{"in a slice, as they are", of(fixed, 1, 0, 1), true, false},
+		{"in a slice, mirrored", of(fixed, -1, 0, 1), true, true},
+		{"all at one point", make([]Pair, 8), false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := Mirrored(c.pairs, c.flat, 1); got != c.want {
+				t.Errorf("mirrored %t", got)
+			}
+		})
 	}
 }
 
@@ -97,14 +141,14 @@ func TestContradictory(t *testing.T) {
 	}
 }
 
-// The displacement is that of scikit-learn's GaussianProcessRegressor with a Matern kernel (nu 1.5), of the likeliest length and variance among
-// the same.
+// The displacement is that of scikit-learn's GaussianProcessRegressor with a Matern kernel (nu 1.5), of the likeliest
+// length and variance among the same.
 func TestPull(t *testing.T) {
 	d := [][3]float64{
 		{-1.88, 1.98, -2.5}, {1.9, 0.67, 0.01}, {-1.8, 1.99, 2.41}, {0.73, 1.97, -2.36}, {0.94, 1.86, 2.24},
 		{3.97, 0.27, -1.66}, {-0.98, 1.58, 0.98}, {-1.94, 1.92, 0.16}, {3.59, 0.39, 0.0}, {-2.48, 1.67, 3.18},
 	}
-	p, _ := NewPull(fixed, d, 1, 160)
+	p, _ := NewPull(fixed, d, 1, 160, 1)
 	if p == nil || p.Reach() != 160 {
 		t.Fatalf("%+v", p)
 	}
@@ -134,7 +178,7 @@ func TestPullOfNoise(t *testing.T) {
 				d[i][a] = rng.NormFloat64() / math.Sqrt(3)
 			}
 		}
-		if p, _ := NewPull(fixed, d, 1, 160); p != nil {
+		if p, _ := NewPull(fixed, d, 1, 160, 1); p != nil {
 			pulled++
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Pull is a smooth displacement that goes through given ones, as nearly as their error allows: the mean of a Gaussian process (Kriging), whose
-// covariance is Matern's of order 3/2.
+// Pull is a smooth displacement that goes through given ones, as nearly as their error allows: the mean of a Gaussian
+// process (Kriging), whose covariance is Matern's of order 3/2.
 type Pull struct {
 	at        [][3]float64
 	weights   [][3]float64 // times the variance
@@ -28,17 +28,20 @@ const (
 	nearby       = 8   // with fewer points the reach is at most this part of the extent
 )
 
-// NewPull returns the most likely smooth displacement for the displacements, LPS mm, measured at points with a known error (root mean square length,
-// mm). Its reach is at most extent, the image's longest side. It is nil where the error alone explains the displacements, or might and no point
-// is foretold by the others. The second value is the log-likelihood, for comparing displacements of the same points.
-func NewPull(at, displacements [][3]float64, err, extent float64) (*Pull, float64) {
+// NewPull returns the most likely smooth displacement for the displacements, LPS mm, measured at points with a known
+// error (root mean square length, mm). Its reach is at most extent, the image's longest side; voxel is the image's,
+// both mm.
+//
+// It is nil where the error alone explains the displacements, or might and no point is foretold by the others. The
+// second value is the log-likelihood, for comparing displacements of the same points.
+func NewPull(at, displacements [][3]float64, err, extent, voxel float64) (*Pull, float64) {
 	n := len(at)
-	noise := max(err*err/3, 1e-6) // of a component
+	noise := max(err*err/3, 1e-6*voxel*voxel) // of a component
 	r := mat.NewDense(n, 3, nil)
 	square, most := 0.0, 0.0
 	for i, d := range displacements {
 		r.SetRow(i, d[:])
-		d := length(d)
+		d := volume.Distance(d, [3]float64{})
 		square += float64(d * d)
 		most = max(most, d)
 	}
@@ -49,11 +52,11 @@ func NewPull(at, displacements [][3]float64, err, extent float64) (*Pull, float6
 	}
 	var found *Pull
 	for reach := longest; reach > longest/40; reach /= 2 {
-		for size := 32.0; size >= 0.25; size /= 2 { // standard deviation of a component, mm
+		for size := 32 * voxel; size >= 0.25*voxel; size /= 2 { // standard deviation of a component, mm
 			k := mat.NewSymDense(n, nil)
 			for i := range n {
 				for j := i; j < n; j++ {
-					k.SetSym(i, j, size*size*covariance(length(difference(at[i], at[j]))/reach))
+					k.SetSym(i, j, size*size*covariance(volume.Distance(at[i], at[j])/reach))
 				}
 				k.SetSym(i, i, k.At(i, i)+noise)
 			}
@@ -73,7 +76,10 @@ func NewPull(at, displacements [][3]float64, err, extent float64) (*Pull, float6
 				continue
 			}
 			likeliest = l
-			found = &Pull{at: at, reach: reach, cross: leftOut(&cholesky, &w), rms: math.Sqrt(square / float64(n)), most: most, weights: make([][3]float64, n)}
+			found = &Pull{
+				at: at, reach: reach, cross: leftOut(&cholesky, &w), rms: math.Sqrt(square / float64(n)), most: most,
+				weights: make([][3]float64, n),
+			}
 			for i := range n {
 				for a := range 3 {
 					found.weights[i][a] = size * size * w.At(i, a)
@@ -87,8 +93,8 @@ func NewPull(at, displacements [][3]float64, err, extent float64) (*Pull, float6
 	return found, likeliest - improbable
 }
 
-// leftOut returns the root mean square error of predicting each point's displacement from all others (leave-one-out), computed from the covariances
-// and the solution w (Dubrule, Math. Geol. 1983).
+// leftOut returns the root mean square error of predicting each point's displacement from all others (leave-one-out),
+// computed from the covariances and the solution w (Dubrule, Math. Geol. 1983).
 func leftOut(cholesky *mat.Cholesky, w *mat.Dense) float64 {
 	n, _ := w.Dims()
 	var inverse mat.SymDense
@@ -114,7 +120,7 @@ func covariance(distance float64) float64 {
 // At returns the displacement at a point, LPS mm.
 func (p *Pull) At(x [3]float64) (d [3]float64) {
 	for i, at := range p.at {
-		k := covariance(length(difference(x, at)) / p.reach)
+		k := covariance(volume.Distance(x, at) / p.reach)
 		for a := range 3 {
 			d[a] += float64(k * p.weights[i][a])
 		}

@@ -8,8 +8,8 @@ package network
 #include <stdlib.h>
 #include <string.h>
 
-// What onnxruntime_go does not wrap of ONNX Runtime's C interface. That is a table of functions, to which new ones are only ever
-// appended; these are the places of those called here (onnxruntime_c_api.h).
+// What onnxruntime_go does not wrap of ONNX Runtime's C interface. That is a table of functions, to which new ones are
+// only ever appended; these are the places of those called here (onnxruntime_c_api.h).
 enum {
 	GET_ERROR_MESSAGE = 2,
 	CREATE_ENV = 3,
@@ -185,7 +185,8 @@ func (a api) register(path string) (pluginDevice, error) {
 	return pluginDevice{}, fmt.Errorf("the provider library %s finds no device on this machine", path)
 }
 
-// append lets a session run on the device. onnxruntime_go keeps the C pointer of its options to itself, as their only member.
+// append lets a session run on the device. onnxruntime_go keeps the C pointer of its options to itself, as their only
+// member.
 func (a api) append(options *ort.SessionOptions, device pluginDevice) error {
 	handle := reflect.ValueOf(options).Elem().Field(0).UnsafePointer()
 	return failed(C.append_device(a.table, handle, a.env, device.handle))

@@ -98,10 +98,12 @@ func (s *Sessions) probe(device string) error {
 // unavailable is the error for a device that was asked for by name.
 func unavailable(device, library string, cause error) error {
 	cause = concise(cause)
-	return fault.Wrap(fault.DeviceUnavailable, cause, "device %s is not available; %s, or use device auto or cpu", device, remedy(device, library, cause))
+	return fault.Wrap(fault.DeviceUnavailable, cause,
+		"device %s is not available; %s, or use device auto or cpu", device, remedy(device, library, cause))
 }
 
-// fallback says why "auto" took the CPU. A runtime for the CPU on a machine without a GPU is no surprise, and needs no words.
+// fallback says why "auto" took the CPU. A runtime for the CPU on a machine without a GPU is no surprise, and needs no
+// words.
 func fallback(library string, cause error, cards []GPU) string {
 	if strings.Contains(cause.Error(), cpuBuild) && len(cards) == 0 {
 		return ""
@@ -111,7 +113,8 @@ func fallback(library string, cause error, cards []GPU) string {
 
 var essence = regexp.MustCompile(`(Failed to load library|CU[A-Z]+ failure)[^;\n]*`)
 
-// concise returns the message of the CUDA libraries or the loader without the C++ signatures that ONNX Runtime puts around it.
+// concise returns the message of the CUDA libraries or the loader without the C++ signatures that ONNX Runtime puts
+// around it.
 func concise(err error) error {
 	if text := essence.FindString(err.Error()); text != "" {
 		return errors.New(strings.TrimSpace(text))
@@ -147,8 +150,8 @@ func remedy(device, library string, cause error) string {
 // cpuBuild is in ONNX Runtime's error for a provider that it was built without.
 const cpuBuild = "not enabled in this build"
 
-// providerLibraries returns ONNX Runtime's libraries for NVIDIA GPUs, which lie beside it; none for an ONNX Runtime that the system's
-// loader found by its bare name.
+// providerLibraries returns ONNX Runtime's libraries for NVIDIA GPUs, which lie beside it; none for an ONNX Runtime
+// that the system's loader found by its bare name.
 func providerLibraries(library string) []string {
 	if !filepath.IsAbs(library) {
 		return nil
@@ -156,9 +159,10 @@ func providerLibraries(library string) []string {
 	return append(glob(filepath.Dir(library), "libonnxruntime_providers_cuda.so"), glob(filepath.Dir(library), "libonnxruntime_providers_tensorrt.so")...)
 }
 
-// cudaLibraries lists the libraries that ONNX Runtime's GPU providers link to and that lie in the `nvidia-*` and TensorRT wheels beside the ONNX
-// Runtime wheel, each after those it needs itself. Once they are loaded in this order by path, the loader finds them by name (SONAME) when it
-// resolves the provider, without LD_LIBRARY_PATH. Only Linux needs this.
+// cudaLibraries lists the libraries that ONNX Runtime's GPU providers link to and that lie in the `nvidia-*` and
+// TensorRT wheels beside the ONNX Runtime wheel, each after those it needs itself. Once they are loaded in this order
+// by path, the loader finds them by name (SONAME) when it resolves the provider, without LD_LIBRARY_PATH. Only Linux
+// needs this.
 func cudaLibraries(library string) []string {
 	sitePackages := filepath.Join(filepath.Dir(library), "..", "..")
 	dirs := append(glob(sitePackages, "nvidia", "*", "lib"), glob(sitePackages, "tensorrt_libs")...)

@@ -4,6 +4,7 @@ package network
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,11 +15,11 @@ import (
 
 	"github.com/morphseek/morphseek/engine/fault"
 	processor "github.com/morphseek/morphseek/engine/internal/cpu"
-	"github.com/morphseek/morphseek/engine/internal/testort"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 )
 
-// What ONNX Runtime 1.31.1 writes: the build for the CPU; that for the GPU without the CUDA libraries, without a driver, without a
-// card, without TensorRT.
+// What ONNX Runtime 1.31.1 writes: the build for the CPU; that for the GPU without the CUDA libraries, without a
+// driver, without a card, without TensorRT.
 const (
 	noBuild  = "CUDA execution provider is not enabled in this build."
 	bridge   = "/onnxruntime_src/onnxruntime/core/session/provider_bridge_ort.cc:2043 onnxruntime::Provider& onnxruntime::ProviderLibrary::Get() [ONNXRuntimeError] : 1 : FAIL : "
@@ -41,11 +42,13 @@ func TestUnavailable(t *testing.T) {
 		{plugin + "/p.so", "/x/libonnxruntime.so.1", "Failed to load library /p.so with error: /p.so: invalid ELF header", "invalid ELF header", "give the path"},
 		{plugin + "/p.so", "/x/libonnxruntime.so.1", "Error creating C session: GridSample is only supported for 4D input tensors.", "4D input tensors.", "another one"},
 	} {
-		err := unavailable(c.device, c.library, errors.New(c.cause))
-		text := err.Error()
-		if fault.CodeOf(err) != fault.DeviceUnavailable || !strings.HasSuffix(text, c.says) || !strings.Contains(text, c.remedy) || !strings.Contains(text, "device "+c.device) || strings.Contains(text, "onnxruntime_src") {
-			t.Errorf("%q became %q", c.cause, text)
-		}
+		t.Run(c.remedy, func(t *testing.T) {
+			err := unavailable(c.device, c.library, errors.New(c.cause))
+			text := err.Error()
+			if fault.CodeOf(err) != fault.DeviceUnavailable || !strings.HasSuffix(text, c.says) || !strings.Contains(text, c.remedy) || !strings.Contains(text, "device "+c.device) || strings.Contains(text, "onnxruntime_src") {
+				t.Errorf("%q became %q", c.cause, text)
+			}
+		})
 	}
 }
 
@@ -61,20 +64,22 @@ func TestFallbackSaysWhy(t *testing.T) {
 		{bridge + noDriver, nil, []string{"libcuda.so.1", "ran on the CPU", "NVIDIA driver"}},
 		{noCard, nil, []string{"no CUDA-capable device", "ran on the CPU"}},
 	} {
-		got := fallback("/x/libonnxruntime.so.1", errors.New(c.cause), c.cards)
-		if (got == "") != (c.says == nil) {
-			t.Errorf("%q with %d cards: %q", c.cause, len(c.cards), got)
-		}
-		for _, words := range c.says {
-			if !strings.Contains(got, words) {
-				t.Errorf("%q is missing in %q", words, got)
+		t.Run(fmt.Sprintf("%d cards, %.20s", len(c.cards), c.cause), func(t *testing.T) {
+			got := fallback("/x/libonnxruntime.so.1", errors.New(c.cause), c.cards)
+			if (got == "") != (c.says == nil) {
+				t.Errorf("%q with %d cards: %q", c.cause, len(c.cards), got)
 			}
-		}
+			for _, words := range c.says {
+				if !strings.Contains(got, words) {
+					t.Errorf("%q is missing in %q", words, got)
+				}
+			}
+		})
 	}
 }
 
 func TestInventory(t *testing.T) {
-	library := testort.Library(t)
+	library := testkit.ONNXRuntime(t)
 	sessions := NewSessions(library)
 	defer sessions.Close()
 	found := sessions.Inventory()
@@ -99,10 +104,10 @@ func TestInventory(t *testing.T) {
 	}
 }
 
-// MORPHSEEK_PLUGIN_PROVIDER may name a real provider; that of onnxruntime-ep-openvino 1.8.1 loads, and then refuses the step graph, whose
-// GridSample has 5 dimensions.
+// MORPHSEEK_PLUGIN_PROVIDER may name a real provider; that of onnxruntime-ep-openvino 1.8.1 loads, and then refuses the
+// step graph, whose GridSample has 5 dimensions.
 func TestPlugin(t *testing.T) {
-	sessions := NewSessions(testort.Library(t))
+	sessions := NewSessions(testkit.ONNXRuntime(t))
 	defer sessions.Close()
 	m := tinyModel(t)
 	folder := t.TempDir()
@@ -117,10 +122,12 @@ func TestPlugin(t *testing.T) {
 		text:                               "text.so",
 		foreign:                            "CreateEpFactories",
 	} {
-		_, _, err := sessions.Get(m, plugin+path, 1)
-		if fault.CodeOf(err) != fault.DeviceUnavailable || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), plugin+path) {
-			t.Errorf("plugin %q: %v", path, err)
-		}
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			_, _, err := sessions.Get(m, plugin+path, 1)
+			if fault.CodeOf(err) != fault.DeviceUnavailable || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), plugin+path) {
+				t.Errorf("plugin %q: %v", path, err)
+			}
+		})
 	}
 	runner, _, err := sessions.Get(m, cpu, 1)
 	if err != nil {
@@ -142,8 +149,8 @@ func TestPlugin(t *testing.T) {
 	}
 }
 
-// The `nvidia-*` wheels as pip lays them out, with libraries that only link to each other as the real ones do: the loader takes
-// the provider after cudaLibraries' files, in their order, and not before.
+// The `nvidia-*` wheels as pip lays them out, with libraries that only link to each other as the real ones do: the
+// loader takes the provider after cudaLibraries' files, in their order, and not before.
 func TestCUDALibraries(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux's wheels are searched")
@@ -185,9 +192,11 @@ func TestCUDALibraries(t *testing.T) {
 	}
 
 	for _, name := range []string{"libonnxruntime.so.1", filepath.Join(t.TempDir(), "onnxruntime", "capi", "libonnxruntime.so.1")} {
-		if got := cudaLibraries(name); got != nil {
-			t.Errorf("beside %s: %v", name, got)
-		}
+		t.Run(fmt.Sprintf("absolute %v", filepath.IsAbs(name)), func(t *testing.T) {
+			if got := cudaLibraries(name); got != nil {
+				t.Errorf("beside %s: %v", name, got)
+			}
+		})
 	}
 }
 

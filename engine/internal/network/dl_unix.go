@@ -14,8 +14,8 @@ import (
 	"unsafe"
 )
 
-// openLibrary loads a shared library for the life of the process, with local symbols: libraries that link to it find it by its SONAME, and another
-// CUDA in this process (PyTorch's, say) is not mixed up with it.
+// openLibrary loads a shared library for the life of the process, with local symbols: libraries that link to it find it
+// by its SONAME, and another CUDA in this process (PyTorch's, say) is not mixed up with it.
 func openLibrary(path string) (unsafe.Pointer, error) {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))

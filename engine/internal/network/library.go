@@ -23,16 +23,19 @@ func libraryPatterns() []string {
 	return []string{"libonnxruntime.so.1*", "libonnxruntime.so"}
 }
 
-// libraryCandidates lists the ONNX Runtime libraries to try, in order: the explicit path, or else MORPHSEEK_ORT_LIBRARY (either
-// stands alone: what was asked for by name is not replaced by something else); beside our own library and the program; the
-// `onnxruntime` wheel of the Python environment that our library or the program lives in, or that is active; the system's.
+// libraryCandidates lists the ONNX Runtime libraries to try, in order: the explicit path, or else MORPHSEEK_ORT_LIBRARY
+// (either stands alone: what was asked for by name is not replaced by something else); beside our own library and the
+// program; the `onnxruntime` wheel of the Python environment that our library or the program lives in, or that is
+// active; the system's.
 func libraryCandidates(explicit string) ([]string, error) {
 	if explicit == "" {
 		explicit = os.Getenv(LibraryVariable)
 	}
 	if explicit != "" {
 		if !exists(explicit) {
-			return nil, fault.New(fault.RuntimeMissing, "the ONNX Runtime library %s does not exist; correct the path (runtime library option or %s), or leave it out to have it looked for", explicit, LibraryVariable)
+			return nil, fault.New(fault.RuntimeMissing,
+				"the ONNX Runtime library %s does not exist; correct the path (runtime library option or %s), or "+
+					"leave it out to have it looked for", explicit, LibraryVariable)
 		}
 		return []string{explicit}, nil
 	}

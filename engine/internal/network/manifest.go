@@ -47,8 +47,8 @@ type Latent struct {
 	Stride   int `json:"stride"`
 }
 
-// Intensity says how voxels become the network's input: the Low and High percentiles of the original image's finite voxels go
-// to Out[0] and Out[1], linearly, clipped; outside the image is Background.
+// Intensity says how voxels become the network's input: the Low and High percentiles of the original image's finite
+// voxels go to Out[0] and Out[1], linearly, clipped; outside the image is Background.
 type Intensity struct {
 	Method     string     `json:"method"` // "percentile"
 	Low        float64    `json:"low"`
@@ -83,7 +83,8 @@ func parseManifest(text string) (m Manifest, err error) {
 	return m, m.check()
 }
 
-// unique reports a key that an object of a JSON value has twice, in any case: readers differ in which they take, and encoding/json ignores case.
+// unique reports a key that an object of a JSON value has twice, in any case: readers differ in which they take, and
+// encoding/json ignores case.
 func unique(in *json.Decoder) error {
 	first, err := in.Token()
 	if err != nil {
@@ -144,7 +145,8 @@ func (m Manifest) check() error {
 	return nil
 }
 
-// Lengths returns what the network is made for along x, y, z, mm: its only grid, or else its least; 0 where the manifest does not say.
+// Lengths returns what the network is made for along x, y, z, mm: its only grid, or else its least; 0 where the
+// manifest does not say.
 func (m Manifest) Lengths() (mm [3]float64) {
 	size := m.MinSize
 	if m.Size != nil {
@@ -158,7 +160,8 @@ func (m Manifest) Lengths() (mm [3]float64) {
 	return mm
 }
 
-// Grid returns the network grid for a fixed image. Where the model runs on one size and the image is larger, its voxels are so, too.
+// Grid returns the network grid for a fixed image. Where the model runs on one size and the image is larger, its voxels
+// are so, too.
 func (m Manifest) Grid(fixed volume.Geometry) volume.Geometry {
 	var spacing [3]float64
 	for a, s := range m.SpacingMM {

@@ -1,15 +1,16 @@
-// Package network runs trained registration networks. A model bundle is one .onnx file whose metadata carry a manifest; it is
-// read and verified here without ONNX Runtime, which is loaded when the first network runs.
+// Package network runs trained registration networks. A model bundle is one .onnx file whose metadata carry a manifest;
+// it is read and verified here without ONNX Runtime, which is loaded when the first network runs.
 //
 // # The step graph
 //
-// One run is one registration step: (fixed, moving, u_prev, epsilon, tau) -> (u, warped, reward, mu, log_sigma). The graph
-// warps the original moving image by u_prev, encodes, forms z = mu + tau*sigma*epsilon for J trajectories, decodes phi,
-// composes u = u_prev o phi, and scores without labels. Step gives the shapes.
+// One run is one registration step: (fixed, moving, u_prev, epsilon, tau) -> (u, warped, reward, mu, log_sigma). The
+// graph warps the original moving image by u_prev, encodes, forms z = mu + tau*sigma*epsilon for J trajectories,
+// decodes phi, composes u = u_prev o phi, and scores without labels. Step gives the shapes.
 //
-// A model that loops has one more input, steps, and one more output, njd: a run takes that many steps and keeps the trajectory of
-// the greatest reward in between, so that a GPU sees one upload and one download. Without steps it takes one. It may have the input
-// first, too, the number of steps taken before the run: such a network sees the pair a little displaced from step to step.
+// A model that loops has one more input, steps, and one more output, njd: a run takes that many steps and keeps the
+// trajectory of the greatest reward in between, so that a GPU sees one upload and one download. Without steps it takes
+// one. It may have the input first, too, the number of steps taken before the run: such a network sees the pair a
+// little displaced from step to step.
 package network
 
 import (
@@ -89,8 +90,8 @@ type Entry struct {
 	Err      error
 }
 
-// Parse verifies a bundle held in memory; name is what messages call it. It returns ModelCorrupt, ModelVersion, ModelExternal
-// or ModelTampered. The model aliases data.
+// Parse verifies a bundle held in memory; name is what messages call it. It returns ModelCorrupt, ModelVersion,
+// ModelExternal or ModelTampered. The model aliases data.
 func Parse(data []byte, name string) (*Model, error) {
 	file, err := scanONNX(data)
 	if err != nil {
@@ -98,23 +99,31 @@ func Parse(data []byte, name string) (*Model, error) {
 	}
 	text, ok := file.metadata[manifestKey]
 	if !ok {
-		return nil, fault.New(fault.ModelCorrupt, "model %s is an ONNX file but not a MorphSeek bundle: it has no manifest; export it with `morphseek train export`", name)
+		return nil, fault.New(fault.ModelCorrupt,
+			"model %s is an ONNX file but not a MorphSeek bundle: it has no manifest; export it with `morphseek "+
+				"train export`", name)
 	}
 	manifest, err := parseManifest(text)
 	if err != nil {
 		return nil, fault.Wrap(fault.ModelCorrupt, err, "model %s has a faulty manifest; export it again", name)
 	}
 	if manifest.Format != Format {
-		return nil, fault.New(fault.ModelVersion, "model %s has bundle format %d, and this library reads format %d; update the older of the two", name, manifest.Format, Format)
+		return nil, fault.New(fault.ModelVersion,
+			"model %s has bundle format %d, and this library reads format %d; update the older of the two",
+			name, manifest.Format, Format)
 	}
 	if file.external != "" {
-		return nil, fault.New(fault.ModelExternal, "model %s keeps %s outside the file, which is not allowed; export it with the weights inside", name, file.external)
+		return nil, fault.New(fault.ModelExternal,
+			"model %s keeps %s outside the file, which is not allowed; export it with the weights inside", name, file.external)
 	}
 	if sum := sha256.Sum256(file.graph); hex.EncodeToString(sum[:]) != strings.ToLower(manifest.SHA256) {
-		return nil, fault.New(fault.ModelTampered, "model %s is not what its maker signed off: the sha256 of its graph is %x, its manifest says %s; fetch it again from a source that you trust", name, sum, manifest.SHA256)
+		return nil, fault.New(fault.ModelTampered,
+			"model %s is not what its maker signed off: the sha256 of its graph is %x, its manifest says %s; fetch "+
+				"it again from a source that you trust", name, sum, manifest.SHA256)
 	}
 	if file.opset < 20 { // 5-D GridSample
-		return nil, fault.New(fault.ModelCorrupt, "model %s uses ONNX opset %d; at least 20 is needed; export it again", name, file.opset)
+		return nil, fault.New(fault.ModelCorrupt,
+			"model %s uses ONNX opset %d; at least 20 is needed; export it again", name, file.opset)
 	}
 	for _, in := range inputNames {
 		if !file.inputs[in] {
@@ -152,13 +161,16 @@ type loaded struct {
 
 func stem(path string) string { return strings.TrimSuffix(filepath.Base(path), extension) }
 
-// Load verifies and returns the bundle called name: a built-in one, one in dir (which may be empty), or a path to a .onnx.
+// Load verifies and returns the bundle called name: a built-in one, one in dir (which may be empty), or a path to a
+// .onnx.
 func Load(name, dir string) (*Model, error) {
 	if b, ok := builtins()[name]; ok {
 		return b.model, b.err
 	}
 	if name == "none" {
-		return nil, fault.New(fault.ModelNotFound, "\"none\" stands for no network: there is no such bundle; it must be one of %s, or the path of a .onnx bundle", strings.Join(Names(dir), ", "))
+		return nil, fault.New(fault.ModelNotFound,
+			"\"none\" stands for no network: there is no such bundle; it must be one of %s, or the path of a .onnx "+
+				"bundle", strings.Join(Names(dir), ", "))
 	}
 	path := name
 	if dir != "" && !strings.ContainsAny(name, `/\`) {
@@ -169,11 +181,14 @@ func Load(name, dir string) (*Model, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), err == nil && info.IsDir():
-		return nil, fault.New(fault.ModelNotFound, "there is no model %q; it must be one of %s, or the path of a .onnx bundle", name, strings.Join(append(Names(dir), "none"), ", "))
+		return nil, fault.New(fault.ModelNotFound,
+			"there is no model %q; it must be one of %s, or the path of a .onnx bundle",
+			name, strings.Join(append(Names(dir), "none"), ", "))
 	case err != nil:
 		return nil, fault.Wrap(fault.ModelNotFound, err, "model %s cannot be opened", path)
 	case !info.Mode().IsRegular(): // a pipe that nobody writes to would be waited for without end
-		return nil, fault.New(fault.ModelNotFound, "model %s is a pipe, a socket or a device, and no regular file; save what it gives to a file first", path)
+		return nil, fault.New(fault.ModelNotFound,
+			"model %s is a pipe, a socket or a device, and no regular file; save what it gives to a file first", path)
 	case info.Size() > maxBundle:
 		return nil, fault.New(fault.ModelCorrupt, "model %s has %d bytes, more than an ONNX file can have", path, info.Size())
 	}

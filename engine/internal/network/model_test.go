@@ -131,9 +131,11 @@ func TestLoad(t *testing.T) {
 		{dir, "", fault.ModelNotFound},
 		{filepath.Join(dir, "good.onnx", "x"), "", fault.ModelNotFound},
 	} {
-		if _, err := Load(c.name, c.dir); fault.CodeOf(err) != c.want {
-			t.Errorf("Load(%q, %q): %v, want %v", c.name, c.dir, err, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := Load(c.name, c.dir); fault.CodeOf(err) != c.want {
+				t.Errorf("Load(%q, %q): %v, want %v", c.name, c.dir, err, c.want)
+			}
+		})
 	}
 	builtin := len(List(""))
 	entries := List(dir)[builtin:]

@@ -24,8 +24,8 @@ const (
 	maxOpset      = 1000 // likewise 26
 )
 
-// message lists the fields that a message of onnx.proto may have. Any other field is refused, and so is a second value of a field with one value:
-// readers treat these differently.
+// message lists the fields that a message of onnx.proto may have. Any other field is refused, and so is a second value
+// of a field with one value: readers treat these differently.
 type message struct {
 	name   string
 	fields map[uint64]fieldOf
@@ -112,8 +112,8 @@ type wireField struct {
 
 var errWire = errors.New("the file is cut short or is not ONNX")
 
-// fields calls visit for every field of a protobuf message, in order. Nothing is copied, and no length is trusted. A tag of more than 32
-// bits is refused: other readers cut it, and would find a field there that this one does not.
+// fields calls visit for every field of a protobuf message, in order. Nothing is copied, and no length is trusted. A
+// tag of more than 32 bits is refused: other readers cut it, and would find a field there that this one does not.
 func fields(message []byte, visit func(wireField) error) error {
 	for b := message; len(b) > 0; {
 		tag, n := binary.Uvarint(b)
@@ -156,8 +156,8 @@ func fields(message []byte, visit func(wireField) error) error {
 	return nil
 }
 
-// scanONNX reads the parts of a ModelProto that a bundle is judged by. It fails on anything that is not well formed or not in the tables
-// above.
+// scanONNX reads the parts of a ModelProto that a bundle is judged by. It fails on anything that is not well formed or
+// not in the tables above.
 func scanONNX(data []byte) (*onnxFile, error) {
 	o := &onnxFile{metadata: map[string]string{}, inputs: map[string]bool{}, outputs: map[string]bool{}}
 	if err := o.look(data, modelMessage, 0); err != nil {
@@ -290,8 +290,8 @@ func pair(message []byte) (a, b []byte, err error) {
 	return a, b, err
 }
 
-// runnable returns the ModelProto that ONNX Runtime is given: the graph that was hashed, the operator version that was checked, and nothing else. We
-// write its first bytes, so that it cannot be taken for another format.
+// runnable returns the ModelProto that ONNX Runtime is given: the graph that was hashed, the operator version that was
+// checked, and nothing else. We write its first bytes, so that it cannot be taken for another format.
 func (m *Model) runnable() []byte {
 	var opset []byte
 	opset = binary.AppendUvarint(append(opset, 2<<3), m.opset)

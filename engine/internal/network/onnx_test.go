@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
-	"github.com/morphseek/morphseek/engine/internal/testort"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -125,21 +125,23 @@ func TestParseIsStrict(t *testing.T) {
 // What ONNX Runtime is given holds the graph that was hashed, and passes as the same bundle but for its manifest.
 func TestRunnableHoldsWhatWasHashed(t *testing.T) {
 	for _, name := range []string{"tiny.onnx", "loop.onnx"} {
-		m := model(t, name)
-		given := m.runnable()
-		o, err := scanONNX(given)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(o.graph, m.graph) || o.ir != m.ir || o.opset != m.opset || len(o.metadata) != 0 {
-			t.Errorf("%s: another model is run", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			m := model(t, name)
+			given := m.runnable()
+			o, err := scanONNX(given)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(o.graph, m.graph) || o.ir != m.ir || o.opset != m.opset || len(o.metadata) != 0 {
+				t.Error("another model is run")
+			}
+		})
 	}
 }
 
 // A file that begins as ONNX Runtime's own format runs the network that was verified.
 func TestRunsWhatWasVerified(t *testing.T) {
-	sessions := NewSessions(testort.Library(t))
+	sessions := NewSessions(testkit.ONNXRuntime(t))
 	defer sessions.Close()
 	m, err := Parse(slices.Concat(text(6, "  ORTM  "), read(t, "tiny.onnx")), "like a flatbuffer")
 	if err != nil {

@@ -22,8 +22,8 @@ var (
 	library string // where it was loaded from
 )
 
-// loadRuntime loads ONNX Runtime once, and reports an explicit path that is not where it was loaded from. A failure is not kept: the
-// next call tries again.
+// loadRuntime loads ONNX Runtime once, and reports an explicit path that is not where it was loaded from. A failure is
+// not kept: the next call tries again.
 func loadRuntime(explicit string) error {
 	loading.Lock()
 	defer loading.Unlock()
@@ -41,8 +41,8 @@ func loadRuntime(explicit string) error {
 		return fault.New(fault.InvalidArgument,
 			"the ONNX Runtime library %s is asked for, but this process has loaded %s and can hold one: give that path or none, or start another process", explicit, library)
 	}
-	// ONNX Runtime reads this once, as it loads (with cgo, Setenv reaches C's getenv). Its own call for this comes too late: by then a device id is
-	// written to disk and an event is sent.
+	// ONNX Runtime reads this once, as it loads (with cgo, Setenv reaches C's getenv). Its own call for this comes too
+	// late: by then a device id is written to disk and an event is sent.
 	if err := os.Setenv("ORT_DISABLE_TELEMETRY", "1"); err != nil {
 		return fault.Wrap(fault.Internal, err, "ONNX Runtime's telemetry could not be switched off")
 	}
@@ -77,7 +77,8 @@ type ortRunner struct {
 	session *ort.DynamicAdvancedSession
 }
 
-// runtimeInfo returns where ONNX Runtime was loaded from, its version, and the execution providers that it was built with.
+// runtimeInfo returns where ONNX Runtime was loaded from, its version, and the execution providers that it was built
+// with.
 func runtimeInfo(explicit string) (path, version string, providers []string) {
 	if loadRuntime(explicit) != nil {
 		return "", "", []string{}
@@ -130,7 +131,8 @@ func newORTRunner(m *Model, device string, threads int) (Runner, error) {
 		options.SetCpuMemArena(false),
 		// Idle threads must not spin: the engine's own loops run between the steps.
 		options.AddSessionConfigEntry("session.intra_op.allow_spinning", "0"),
-		// Otherwise ONNX Runtime guesses the format from the bytes, and could read another model than the one that was verified.
+		// Otherwise ONNX Runtime guesses the format from the bytes, and could read another model than the one that was
+		// verified.
 		options.AddSessionConfigEntry("session.load_model_format", "ONNX"),
 	}
 	if err := errors.Join(settings...); err != nil {
@@ -148,16 +150,16 @@ func newORTRunner(m *Model, device string, threads int) (Runner, error) {
 	return &ortRunner{m, name, s}, nil
 }
 
-// preload loads the CUDA libraries of the Python wheels before the first session on a GPU. What fails here is reported by ONNX Runtime when it
-// loads its provider.
+// preload loads the CUDA libraries of the Python wheels before the first session on a GPU. What fails here is reported
+// by ONNX Runtime when it loads its provider.
 var preload = sync.OnceFunc(func() {
 	for _, path := range cudaLibraries(library) {
 		openLibrary(path)
 	}
 })
 
-// appendProviders lets a session run on a device and returns what to call it. ONNX Runtime's CPU provider takes the operators that
-// the others have no kernels for.
+// appendProviders lets a session run on a device and returns what to call it. ONNX Runtime's CPU provider takes the
+// operators that the others have no kernels for.
 func appendProviders(options *ort.SessionOptions, device string) (name string, err error) {
 	if path, ok := strings.CutPrefix(device, plugin); ok {
 		a, err := connect(library)
@@ -244,7 +246,8 @@ func (r *ortRunner) Run(ctx context.Context, s *Step) (err error) {
 	}
 	for _, t := range tensors {
 		if int64(len(t.data)) != t.shape.FlattenedSize() || len(t.data) == 0 {
-			return fault.New(fault.Internal, "network: %s has %d values where the shape %v needs %d", t.name, len(t.data), t.shape, t.shape.FlattenedSize())
+			return fault.New(fault.Internal,
+				"network: %s has %d values where the shape %v needs %d", t.name, len(t.data), t.shape, t.shape.FlattenedSize())
 		}
 		pinner.Pin(&t.data[0])
 		v, err := ort.NewTensor(t.shape, t.data)

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
-	"github.com/morphseek/morphseek/engine/internal/testort"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 )
 
 // ONNX Runtime is loaded once a process, so what happens without one is seen in a fresh process.
@@ -32,24 +32,26 @@ func TestRuntimeMissing(t *testing.T) {
 	}
 	m := tinyModel(t)
 	for _, path := range []string{filepath.Join(t.TempDir(), "absent.so"), notLibrary} {
-		for _, viaVariable := range []bool{false, true} {
-			explicit := path
-			t.Setenv(LibraryVariable, "")
-			if viaVariable {
-				t.Setenv(LibraryVariable, path)
-				explicit = ""
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			for _, viaVariable := range []bool{false, true} {
+				explicit := path
+				t.Setenv(LibraryVariable, "")
+				if viaVariable {
+					t.Setenv(LibraryVariable, path)
+					explicit = ""
+				}
+				_, _, err := NewSessions(explicit).Get(m, "auto", 1)
+				if fault.CodeOf(err) != fault.RuntimeMissing || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), LibraryVariable) {
+					t.Errorf("runtime %s (by variable: %v): %v", path, viaVariable, err)
+				}
 			}
-			_, _, err := NewSessions(explicit).Get(m, "auto", 1)
-			if fault.CodeOf(err) != fault.RuntimeMissing || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), LibraryVariable) {
-				t.Errorf("runtime %s (by variable: %v): %v", path, viaVariable, err)
-			}
-		}
+		})
 	}
 }
 
 // A process holds one ONNX Runtime: whoever asks for another one is told.
 func TestRuntimeFromElsewhere(t *testing.T) {
-	loaded := testort.Library(t)
+	loaded := testkit.ONNXRuntime(t)
 	m := tinyModel(t)
 	first := NewSessions(loaded)
 	defer first.Close()
@@ -73,12 +75,14 @@ func TestRuntimeFromElsewhere(t *testing.T) {
 		{other, fault.InvalidArgument},
 		{filepath.Join(dir, "absent.so"), fault.RuntimeMissing},
 	} {
-		sessions := NewSessions(c.path)
-		_, _, err := sessions.Get(m, "cpu", 1)
-		sessions.Close()
-		if fault.CodeOf(err) != c.want || err != nil && !strings.Contains(err.Error(), c.path) {
-			t.Errorf("asked for %q: %v", c.path, err)
-		}
+		t.Run(filepath.Base(c.path), func(t *testing.T) {
+			sessions := NewSessions(c.path)
+			_, _, err := sessions.Get(m, "cpu", 1)
+			sessions.Close()
+			if fault.CodeOf(err) != c.want || err != nil && !strings.Contains(err.Error(), c.path) {
+				t.Errorf("asked for %q: %v", c.path, err)
+			}
+		})
 	}
 }
 

@@ -8,9 +8,10 @@ import (
 	"github.com/morphseek/morphseek/engine/fault"
 )
 
-// Step is one run of the step graph on a grid of Size = (D, H, W) voxels along z, y, x with J trajectories and a latent grid of
-// C*d*h*w values. Where the model loops, a run may take T steps, of which each but the last hands its best trajectory on. All
-// slices belong to the caller, who may reuse them once Run has returned; outputs are written in place.
+// Step is one run of the step graph on a grid of Size = (D, H, W) voxels along z, y, x with J trajectories and a latent
+// grid of C*d*h*w values. Where the model loops, a run may take T steps, of which each but the last hands its best
+// trajectory on. All slices belong to the caller, who may reuse them once Run has returned; outputs are written in
+// place.
 type Step struct {
 	Size   [3]int
 	Latent [4]int // C, d, h, w
@@ -57,7 +58,8 @@ type Runner interface {
 	Close()
 }
 
-// Sessions holds the open runners of an engine, one for each model, device and thread count. It is safe for concurrent use.
+// Sessions holds the open runners of an engine, one for each model, device and thread count. It is safe for concurrent
+// use.
 type Sessions struct {
 	library string // explicit path of ONNX Runtime; may be empty
 
@@ -84,9 +86,10 @@ func NewSessions(library string) *Sessions {
 	return &Sessions{library: library, open: map[sessionKey]*session{}}
 }
 
-// Get returns the runner of m on device ("auto", "cpu", "cuda", "tensorrt" or "plugin:PATH"), opening it the first time. A note says
-// why "auto" fell back to the CPU where there is a GPU or a runtime for one; else it is empty. Errors: RuntimeMissing, RuntimeFailed, DeviceUnavailable,
-// OutOfMemory; InvalidArgument where the process has loaded ONNX Runtime from elsewhere than asked for.
+// Get returns the runner of m on device ("auto", "cpu", "cuda", "tensorrt" or "plugin:PATH"), opening it the first
+// time. A note says why "auto" fell back to the CPU where there is a GPU or a runtime for one; else it is empty.
+// Errors: RuntimeMissing, RuntimeFailed, DeviceUnavailable, OutOfMemory; InvalidArgument where the process has loaded
+// ONNX Runtime from elsewhere than asked for.
 func (s *Sessions) Get(m *Model, device string, threads int) (runner Runner, note string, err error) {
 	key := sessionKey{m.SHA256, m.ir, m.opset, device, threads}
 	s.mu.Lock()
@@ -124,7 +127,8 @@ func runtimeError(err error, doing string, m *Model) error {
 	text := strings.ToLower(err.Error())
 	for _, sign := range []string{"failed to allocate", "bad_alloc", "out of memory", "alloc_failed", "available memory of"} {
 		if strings.Contains(text, sign) {
-			return fault.Wrap(fault.OutOfMemory, err, "too little memory while %s model %s; use a smaller image, fewer trajectories, or device cpu", doing, m.Name)
+			return fault.Wrap(fault.OutOfMemory, err,
+				"too little memory while %s model %s; use a smaller image, fewer trajectories, or device cpu", doing, m.Name)
 		}
 	}
 	return fault.Wrap(fault.RuntimeFailed, err, "ONNX Runtime failed while %s model %s", doing, m.Name)

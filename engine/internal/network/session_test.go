@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
@@ -16,7 +17,7 @@ import (
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
-	"github.com/morphseek/morphseek/engine/internal/testort"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -74,21 +75,23 @@ func chain(t *testing.T, runner Runner, m *Model) {
 }
 
 func TestChainedStepsAgreeWithPython(t *testing.T) {
-	sessions := NewSessions(testort.Library(t))
+	sessions := NewSessions(testkit.ONNXRuntime(t))
 	defer sessions.Close()
 	m := tinyModel(t)
 	for _, threads := range []int{1, 2} {
-		runner, _, err := sessions.Get(m, "cpu", threads)
-		if err != nil {
-			t.Fatal(err)
-		}
-		chain(t, runner, m)
+		t.Run(fmt.Sprintf("%d threads", threads), func(t *testing.T) {
+			runner, _, err := sessions.Get(m, "cpu", threads)
+			if err != nil {
+				t.Fatal(err)
+			}
+			chain(t, runner, m)
+		})
 	}
 }
 
 // A model that loops takes one step where it is asked for one, and three in one run with the same result.
 func TestLoopAgreesWithChain(t *testing.T) {
-	sessions := NewSessions(testort.Library(t))
+	sessions := NewSessions(testkit.ONNXRuntime(t))
 	defer sessions.Close()
 	if tinyModel(t).Loops {
 		t.Error("a single step is taken for a loop")
@@ -167,7 +170,7 @@ func loopAgreesWithChain(t *testing.T, runner Runner, m *Model) {
 }
 
 func TestSessionsShared(t *testing.T) {
-	sessions := NewSessions(testort.Library(t))
+	sessions := NewSessions(testkit.ONNXRuntime(t))
 	defer sessions.Close()
 	m := tinyModel(t)
 	var wg sync.WaitGroup
@@ -191,7 +194,7 @@ func TestSessionsShared(t *testing.T) {
 }
 
 func TestRunCancelled(t *testing.T) {
-	sessions := NewSessions(testort.Library(t))
+	sessions := NewSessions(testkit.ONNXRuntime(t))
 	defer sessions.Close()
 	m := model(t, "loop.onnx")
 	runner, _, err := sessions.Get(m, "cpu", 1)
@@ -208,19 +211,22 @@ func TestRunCancelled(t *testing.T) {
 		"during":              func(cancel func()) { time.AfterFunc(100*time.Millisecond, cancel) },
 		"later during":        func(cancel func()) { time.AfterFunc(300*time.Millisecond, cancel) },
 	} {
-		ctx, cancel := context.WithCancel(context.Background())
-		begin(cancel)
-		if err := runner.Run(ctx, s); fault.CodeOf(err) != fault.Cancelled {
-			t.Errorf("cancelled %s the run: %v", name, err)
-		}
-		cancel()
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(context.Background())
+			begin(cancel)
+			if err := runner.Run(ctx, s); fault.CodeOf(err) != fault.Cancelled {
+				t.Errorf("cancelled %s the run: %v", name, err)
+			}
+			cancel()
+		})
 	}
 	chain(t, runner, m) // the session has survived
 }
 
-// A run that is cancelled is no error to ONNX Runtime's log, which goes to standard error: another process's, to be read.
+// A run that is cancelled is no error to ONNX Runtime's log, which goes to standard error: another process's, to be
+// read.
 func TestCancellingPrintsNothing(t *testing.T) {
-	library := testort.Library(t)
+	library := testkit.ONNXRuntime(t)
 	again := exec.Command(os.Args[0], "-test.run=^TestRunCancelled$", "-test.count=1")
 	again.Env = append(os.Environ(), LibraryVariable+"="+library)
 	var printed bytes.Buffer
@@ -230,10 +236,10 @@ func TestCancellingPrintsNothing(t *testing.T) {
 	}
 }
 
-// ONNX Runtime's telemetry leaves a device id in HOME as soon as it loads, unless it was switched off before: seen in another process, whose
-// environment does not silence it by saying CI.
+// ONNX Runtime's telemetry leaves a device id in HOME as soon as it loads, unless it was switched off before: seen in
+// another process, whose environment does not silence it by saying CI.
 func TestLoadingLeavesNothing(t *testing.T) {
-	library, home := testort.Library(t), t.TempDir()
+	library, home := testkit.ONNXRuntime(t), t.TempDir()
 	again := exec.Command(os.Args[0], "-test.run=^TestRunCancelled$", "-test.count=1")
 	again.Env = []string{LibraryVariable + "=" + library, "PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home}
 	if out, err := again.CombinedOutput(); err != nil {
@@ -251,7 +257,7 @@ func TestLoadingLeavesNothing(t *testing.T) {
 }
 
 func TestRunWrongLength(t *testing.T) {
-	sessions := NewSessions(testort.Library(t))
+	sessions := NewSessions(testkit.ONNXRuntime(t))
 	defer sessions.Close()
 	m := tinyModel(t)
 	runner, _, err := sessions.Get(m, "cpu", 1)
@@ -271,7 +277,7 @@ func TestRunWrongLength(t *testing.T) {
 }
 
 func TestDevices(t *testing.T) {
-	sessions := NewSessions(testort.Library(t))
+	sessions := NewSessions(testkit.ONNXRuntime(t))
 	defer sessions.Close()
 	m := tinyModel(t)
 	auto, _, err := sessions.Get(m, "auto", 1)

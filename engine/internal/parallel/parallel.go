@@ -1,5 +1,5 @@
-// Package parallel splits voxel loops over goroutines. Work is cut into fixed chunks that do not depend on the number of
-// threads, so that reductions summed chunk by chunk give the same bits whatever the machine.
+// Package parallel splits voxel loops over goroutines. Work is cut into fixed chunks that do not depend on the number
+// of threads, so that reductions summed chunk by chunk give the same bits whatever the machine.
 package parallel
 
 import (
@@ -18,9 +18,9 @@ func Threads(n int) int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// For calls body(lo, hi) over consecutive ranges that cover [0, n), each at most grain long, on at most threads goroutines.
-// Ranges are handed out in order; body must be safe to call concurrently on disjoint ranges. A panic in body reaches the
-// caller of For as a *Panic, so that the recover at the engine's border sees it.
+// For calls body(lo, hi) over consecutive ranges that cover [0, n), each at most grain long, on at most threads
+// goroutines. Ranges are handed out in order; body must be safe to call concurrently on disjoint ranges. A panic in
+// body reaches the caller of For as a *Panic, so that the recover at the engine's border sees it.
 func For(n, grain, threads int, body func(lo, hi int)) {
 	if n <= 0 {
 		return
@@ -84,8 +84,8 @@ func caught(recovered any) *Panic {
 
 func (p *Panic) String() string { return fmt.Sprintf("%v\n\nin a loop at\n%s", p.Value, p.Stack) }
 
-// Rows returns the grain, in rows of nx voxels, at which For hands out about 16k voxels at a time: coarse enough to hide the
-// hand-out, fine enough to balance uneven rows.
+// Rows returns the grain, in rows of nx voxels, at which For hands out about 16k voxels at a time: coarse enough to
+// hide the hand-out, fine enough to balance uneven rows.
 func Rows(nx int) int { return max(1, 1<<14/max(nx, 1)) }
 
 // Reduce folds part(lo, hi) over the chunks of [0, n) with merge, in order: the same bits for any number of threads. It

@@ -42,7 +42,7 @@ func (r *Referee) lookAt(initial volume.Affine, deform *field.Field) (out []seen
 			out = append(out, seen{images: c.images.Look(initial, deform)})
 			continue
 		}
-		grid := thinned(c.fixed.Geometry, most)
+		grid := thinned(c.fixed.Geometry, most[c.fixed.Axes()])
 		ours := c.fixed.Resample(grid, volume.IdentityAffine(), volume.Nearest, 0, r.threads).Data
 		theirs := field.Total(initial, deform, grid, r.threads).Warp(c.moving, volume.Nearest, 0, r.threads).Data
 		out = append(out, seen{apart: apart(ours, theirs, c.labels)})
@@ -92,8 +92,8 @@ func (r *Referee) withChannels(m Margin, a, b State) Margin {
 	return m
 }
 
-// Channel returns how well a candidate matches in the k-th channel: images by their mean squared local correlation, label maps by the mean of
-// the labels' Jaccard indices.
+// Channel returns how well a candidate matches in the k-th channel: images by their mean squared local correlation,
+// label maps by the mean of the labels' Jaccard indices.
 func (r *Referee) Channel(k int, s State) float64 {
 	if c := r.channels[k]; c.images != nil {
 		return c.images.Compare(s.channels[k].images, s.channels[k].images).To

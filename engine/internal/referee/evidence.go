@@ -8,14 +8,28 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// Evidence is the relative growth of the descriptors' mean distance when the candidate p -> initial(p + d(p)) is moved by three to eight voxels of a
-// coarse grid: the mean over both directions along three orthogonal axes (two for a slice). If it does not grow, nothing in the images supports
-// this position. reach is the longest of the moves, mm.
+// The moves by which Evidence shakes a candidate, in voxels of a grid of so many.
+const shakenVoxels, nearest, farthest = 30_000, 3, 8
+
+// Nearest is the shortest move of Evidence, mm: what lies farther apart are two places.
+func (r *Referee) Nearest() float64 { return nearest * voxel(thinned(r.grid, shakenVoxels)) }
+
+// voxel is the side of a cube as large as a voxel of g, mm; of a slice that of a square: its thickness is as it was where
+// its plane was thinned.
+func voxel(g volume.Geometry) float64 {
+	if g.Flat() {
+		return math.Sqrt(g.Spacing[0] * g.Spacing[1])
+	}
+	return math.Cbrt(g.Spacing[0] * g.Spacing[1] * g.Spacing[2])
+}
+
+// Evidence is the relative growth of the descriptors' mean distance when the candidate p -> initial(p + d(p)) is moved
+// by three to eight voxels of a coarse grid: the mean over both directions along three orthogonal axes (two for a
+// slice). If it does not grow, nothing in the images supports this position. reach is the longest of the moves, mm.
 func (r *Referee) Evidence(initial volume.Affine, deform *field.Field) (growth, reach float64) {
-	const voxels, nearest, farthest = 30_000, 3, 8
-	coarse := r.coarse(voxels)
+	coarse := r.coarse(shakenVoxels)
 	here := coarse.Look(initial, deform)
-	spacing := math.Cbrt(coarse.grid.Spacing[0] * coarse.grid.Spacing[1] * coarse.grid.Spacing[2])
+	spacing := voxel(coarse.grid)
 	rng := rand.New(rand.NewPCG(1, 2))
 	sum, looks := 0.0, 0
 	for _, axis := range axes(rng, coarse.grid.Flat()) {
@@ -51,12 +65,12 @@ func axes(rng *rand.Rand, flat bool) [][3]float64 {
 			v[2] = 0
 		}
 		for _, before := range out[:k] {
-			along := float64(v[0]*before[0]) + float64(v[1]*before[1]) + float64(v[2]*before[2])
+			along := volume.Dot(v, before)
 			for a := range v {
 				v[a] -= float64(along * before[a])
 			}
 		}
-		length := math.Sqrt(float64(v[0]*v[0]) + float64(v[1]*v[1]) + float64(v[2]*v[2]))
+		length := volume.Norm(v)
 		for a := range v {
 			out[k][a] = v[a] / length
 		}

@@ -4,16 +4,17 @@ import (
 	"math"
 
 	"github.com/morphseek/morphseek/engine/field"
-	"github.com/morphseek/morphseek/engine/metric"
+	"github.com/morphseek/morphseek/engine/internal/mind"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
 // beyond is how many coarse voxels the moving image reaches beyond the fixed one, so that it can be shifted.
 const beyond = 6
 
-// Reflection finds the mirror image of the moving image under initial that comes closest to the fixed one. It is mirrored along an axis of the fixed
-// grid, about the middle of its intensities, and shifted by whole voxels of a coarse grid to where it fits best. gain is the fall of the logarithm
-// of the descriptors' mean distance against the image as it is, which is shifted likewise. at is the reflection of the fixed image's space, LPS mm.
+// Reflection finds the mirror image of the moving image under initial that comes closest to the fixed one. It is
+// mirrored along an axis of the fixed grid, about the middle of its intensities, and shifted by whole voxels of a
+// coarse grid to where it fits best. gain is the fall of the logarithm of the descriptors' mean distance against the
+// image as it is, which is shifted likewise. at is the reflection of the fixed image's space, LPS mm.
 func (r *Referee) Reflection(initial volume.Affine) (gain float64, axis int, at volume.Affine) {
 	const voxels = 12_000
 	coarse := r.coarse(voxels)
@@ -28,7 +29,7 @@ func (r *Referee) Reflection(initial volume.Affine) (gain float64, axis int, at 
 	ours := interleaved(coarse.descriptors)
 	least := func(data, known []float32, from [3]int) (float64, [3]int) {
 		s := shifting{coarse: coarse, ours: ours, size: wide.Size, known: known,
-			theirs: interleaved(metric.MINDSSC(data, known, wide.Size, radius, dilation, r.threads))}
+			theirs: interleaved(mind.Describe(data, known, wide.Size, radius, dilation, r.threads))}
 		return s.least(from)
 	}
 	plain, _ := least(image.Data, known.Data, [3]int{})
@@ -47,8 +48,8 @@ func (r *Referee) Reflection(initial volume.Affine) (gain float64, axis int, at 
 	return gain, axis, at
 }
 
-// AcrossScales compares the candidate a of this pair with the candidate b of another one, which has the same fixed image, on the referee's
-// own grid and on coarser ones: what tells the two sides of a body apart is large.
+// AcrossScales compares the candidate a of this pair with the candidate b of another one, which has the same fixed
+// image, on the referee's own grid and on coarser ones: what tells the two sides of a body apart is large.
 func (r *Referee) AcrossScales(other *Referee, a, b volume.Affine) (margins []Margin) {
 	margins = append(margins, r.Compare(r.Look(a, nil), other.Look(b, nil)))
 	for _, voxels := range []int{60_000, 15_000, 4_000} {
@@ -58,7 +59,8 @@ func (r *Referee) AcrossScales(other *Referee, a, b volume.Affine) (margins []Ma
 	return margins
 }
 
-// reflection maps the points of an image on g that was reversed along an axis, and then shifted by voxels, to where they came from.
+// reflection maps the points of an image on g that was reversed along an axis, and then shifted by voxels, to where
+// they came from.
 func reflection(g volume.Geometry, axis int, moved [3]int) volume.Affine {
 	m := volume.IdentityAffine()
 	for a := range 3 {
@@ -70,10 +72,10 @@ func reflection(g volume.Geometry, axis int, moved [3]int) volume.Affine {
 }
 
 // interleaved returns descriptors voxel by voxel.
-func interleaved(descriptors []float32) [][metric.MINDChannels]float32 {
-	n := len(descriptors) / metric.MINDChannels
-	out := make([][metric.MINDChannels]float32, n)
-	for c := range metric.MINDChannels {
+func interleaved(descriptors []float32) [][mind.Channels]float32 {
+	n := len(descriptors) / mind.Channels
+	out := make([][mind.Channels]float32, n)
+	for c := range mind.Channels {
 		for i, d := range descriptors[c*n : (c+1)*n] {
 			out[i][c] = d
 		}
@@ -101,12 +103,13 @@ func middle(v, known *volume.Volume, axis int) float64 {
 	return sum / weight
 }
 
-// shifting compares the fixed image with another one under shifts by whole voxels. The other has beyond voxels more on every side.
+// shifting compares the fixed image with another one under shifts by whole voxels. The other has beyond voxels more on
+// every side.
 type shifting struct {
 	coarse       *Referee
 	size         [3]int // of the other image
 	known        []float32
-	ours, theirs [][metric.MINDChannels]float32
+	ours, theirs [][mind.Channels]float32
 }
 
 // least returns the least distance that steps of two voxels, then of one, find from the shift at on, and its shift.
@@ -130,8 +133,8 @@ func (s *shifting) least(at [3]int) (least float64, place [3]int) {
 	return least, at
 }
 
-// distance is the descriptors' mean distance where both images show something, weighted by the fixed one's structure. It is infinite where they
-// share less than half of that weight.
+// distance is the descriptors' mean distance where both images show something, weighted by the fixed one's structure.
+// It is infinite where they share less than half of that weight.
 func (s *shifting) distance(at [3]int) float64 {
 	sum, weight, all := 0.0, 0.0, 0.0
 	size := s.coarse.grid.Size

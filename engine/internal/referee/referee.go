@@ -1,6 +1,6 @@
-// Package referee compares candidate transforms of one pair. It measures all of them alike: on the same voxels, by descriptors that hold
-// across contrasts, with both images smoothed to one grid, so that a transform gains nothing from the blur that it causes. No stage optimises
-// its measure in this form, and it knows no stage.
+// Package referee compares candidate transforms of one pair. It measures all of them alike: on the same voxels, by
+// descriptors that hold across contrasts, with both images smoothed to one grid, so that a transform gains nothing from
+// the blur that it causes. No stage optimises its measure in this form, and it knows no stage.
 package referee
 
 import (
@@ -9,16 +9,19 @@ import (
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/filter"
+	"github.com/morphseek/morphseek/engine/internal/mind"
+	"github.com/morphseek/morphseek/engine/internal/moments"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
-	"github.com/morphseek/morphseek/engine/metric"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// most bounds the voxels that are compared: every k-th of the fixed image's own along each axis. They are not resampled to cubes, because thick
-// slices would be interpolated, and an interpolation looks like a misfit.
-const most = 250_000
+// most bounds the voxels that are compared, by the axes along which the image extends: every k-th of the fixed image's
+// own along each axis. They are not resampled to cubes, because thick slices would be interpolated, and an interpolation
+// looks like a misfit.
+var most = [4]int{2: aligned.SlicePixels, 3: 250_000}
 
-// radius is that of the descriptors' patches, and window that of the local correlation, in voxels of the referee's grid.
+// radius is that of the descriptors' patches, and window that of the local correlation, in voxels of the referee's
+// grid.
 const (
 	radius   = 1
 	dilation = 1
@@ -28,7 +31,8 @@ const (
 // blurred is the least standard deviation, voxels, of the Gaussian on both images.
 const blurred = 0.8
 
-// same is the least mean squared difference of descriptors that counts: an image and itself differ by zero, or by rounding.
+// same is the least mean squared difference of descriptors that counts: an image and itself differ by zero, or by
+// rounding.
 const same = 1e-6
 
 // flat is the variance, of intensities in 0..1, below which a window has no structure.
@@ -60,7 +64,7 @@ func (s State) Unknown() bool { return s.known == nil }
 
 // New returns the referee of a pair. It does not read the pair's initial transform: every candidate has its own.
 func New(pair aligned.Pair, threads int) *Referee {
-	grid := thinned(pair.Fixed.Geometry, most)
+	grid := thinned(pair.Fixed.Geometry, most[pair.Fixed.Axes()])
 	r := on(grid, threads,
 		smoothed(pair.Fixed, grid.Spacing, threads), shown(pair.Fixed, pair.FixedMask),
 		smoothed(pair.Moving, across(grid.Spacing, grid, pair.Moving.Geometry), threads), shown(pair.Moving, pair.MovingMask))
@@ -74,7 +78,7 @@ func on(grid volume.Geometry, threads int, fixed, fixedKnown, moving, movingKnow
 	r := &Referee{grid: grid, moving: moving, movingKnown: movingKnown, threads: threads}
 	r.fixed = fixed.Resample(grid, identity, volume.Linear, 0, threads).Data
 	r.known = fixedKnown.Resample(grid, identity, volume.Nearest, 0, threads).Data
-	r.descriptors = metric.MINDSSC(r.fixed, r.known, grid.Size, radius, dilation, threads)
+	r.descriptors = mind.Describe(r.fixed, r.known, grid.Size, radius, dilation, threads)
 	r.structure = r.weigh()
 	return r
 }
@@ -88,23 +92,40 @@ func (r *Referee) Look(initial volume.Affine, deform *field.Field) State {
 	}
 	warped := repeated(total, r.moving, r.threads)
 	s.correlation = r.correlate(warped, s.known)
-	theirs := metric.MINDSSC(warped, s.known, r.grid.Size, radius, dilation, r.threads)
+	theirs := mind.Describe(warped, s.known, r.grid.Size, radius, dilation, r.threads)
 	n := len(warped)
 	s.distance = make([]float32, n)
 	parallel.For(n, 1<<14, r.threads, func(lo, hi int) {
-		for c := range metric.MINDChannels {
+		for c := range mind.Channels {
 			ours, theirs := r.descriptors[c*n:(c+1)*n], theirs[c*n:(c+1)*n]
 			for i := lo; i < hi; i++ {
 				d := ours[i] - theirs[i]
-				s.distance[i] += float32(d*d) / metric.MINDChannels
+				s.distance[i] += float32(d*d) / mind.Channels
 			}
 		}
 	})
 	return s
 }
 
-// Margin is by how much one candidate is better than another, over the voxels that both of them show, weighted by the fixed image's
-// structure.
+// Covered is the share of what the fixed image shows that the moving one, under an affine map into its space, can cover
+// at most: less than 1 where it is the smaller one.
+func (r *Referee) Covered(by volume.Affine) float64 {
+	shows := func(known []float32, g volume.Geometry) (mm3 float64) {
+		for _, k := range known {
+			mm3 += float64(k)
+		}
+		return mm3 * math.Abs(g.IndexToPhysical().Det())
+	}
+	fixed := shows(r.known, r.grid)
+	moving := shows(r.movingKnown.Data, r.movingKnown.Geometry) / math.Abs(by.Det())
+	if moving >= fixed { // which may be 0
+		return 1
+	}
+	return moving / fixed
+}
+
+// Margin is by how much one candidate is better than another, over the voxels that both of them show, weighted by the
+// fixed image's structure.
 type Margin struct {
 	Distance    float64 // fall of the logarithm of the descriptors' mean distance
 	Correlation float64 // rise of the mean squared local correlation
@@ -169,7 +190,10 @@ func (r *Referee) Compare(a, b State) Margin {
 		}
 	}
 	floor := same * t.weight
-	m := Margin{Distance: math.Log(max(t.a, floor) / max(t.b, floor)), Correlation: (t.cb - t.ca) / t.weight, Common: t.common / t.known, From: t.ca / t.weight, To: t.cb / t.weight}
+	m := Margin{
+		Distance: math.Log(max(t.a, floor) / max(t.b, floor)), Correlation: (t.cb - t.ca) / t.weight,
+		Common: t.common / t.known, From: t.ca / t.weight, To: t.cb / t.weight,
+	}
 	if square > 0 {
 		m.T = mean * t.weight / math.Sqrt(square*n/(n-1))
 	}
@@ -179,7 +203,8 @@ func (r *Referee) Compare(a, b State) Margin {
 	return m
 }
 
-// thinned returns every k-th voxel of g along each axis, at most most of them, the k chosen so that voxels are as nearly cubes as possible.
+// thinned returns every k-th voxel of g along each axis, at most most of them, the k chosen so that voxels are as
+// nearly cubes as possible.
 func thinned(g volume.Geometry, most int) volume.Geometry {
 	k := [3]int{1, 1, 1}
 	for {
@@ -213,28 +238,25 @@ func across(spacing [3]float64, grid, g volume.Geometry) (out [3]float64) {
 	return out
 }
 
-// smoothed returns v with intensities in 0..1, blurred to voxels of the given spacing along its axes, and by blurred voxels at least: beside that the
-// blur of an interpolation between two voxels is small.
+// smoothed returns v with intensities in 0..1, blurred to voxels of the given spacing along its axes, and by blurred
+// voxels at least: beside that the blur of an interpolation between two voxels is small.
 func smoothed(v *volume.Volume, spacing [3]float64, threads int) *volume.Volume {
-	lo, hi := aligned.Range(v)
-	v = v.Finite(lo)
-	scale := 1 / (hi - lo)
 	var sigma [3]float64
 	for a := range 3 {
 		ratio := max(spacing[a]/v.Spacing[a], 1)
 		sigma[a] = max(0.5*math.Sqrt(float64(ratio*ratio)-1), blurred)
+		if v.Flat() && ratio >= 2 { // what is finer than a section's grid has no counterpart in the next section
+			sigma[a] = blurred * ratio
+		}
 	}
 	out := volume.Zeros(v.Geometry)
-	filter.Gaussian(v.Size, sigma, 1, threads, func(y, z int, rows [][]float32) {
-		for i, x := range v.Data[(z*v.Size[1]+y)*v.Size[0]:][:v.Size[0]] {
-			rows[0][i] = min(max((x-lo)*scale, 0), 1)
-		}
-	}, filter.To(v.Size, out.Data))
+	filter.Gaussian(v.Size, sigma, 1, threads, aligned.Unit(v), filter.To(v.Size, out.Data))
 	return out
 }
 
-// shown is 1 where v shows something: inside its mask, and not in a border of one constant value, which a scanner or a program put
-// there. A border counts where it takes a fiftieth of the image or more, and its edge, which is in no body, counts with it.
+// shown is 1 where v shows something: inside its mask, and not in a border of one constant value, which a scanner or a
+// program put there. A border counts where it takes a fiftieth of the image or more, and its edge, which is in no body,
+// counts with it.
 func shown(v *volume.Volume, mask *volume.Volume) *volume.Volume {
 	out := volume.Zeros(v.Geometry)
 	lo, _ := v.MinMax()
@@ -287,18 +309,20 @@ func shown(v *volume.Volume, mask *volume.Volume) *volume.Volume {
 	return out
 }
 
-// repeated reads v at x + u(x), with its border repeated, so that descriptors have no edge at the end of the field of view.
+// repeated reads v at x + u(x), with its border repeated, so that descriptors have no edge at the end of the field of
+// view.
 func repeated(u *field.Field, v *volume.Volume, threads int) []float32 {
 	out := make([]float32, u.Voxels())
 	s := v.Sampler(volume.Linear, 0)
-	m := v.PhysicalToIndex().After(u.IndexToPhysical())
+	m := u.To(v.Geometry)
 	nx, ny := u.Size[0], u.Size[1]
 	parallel.For(ny*u.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
 		x, y, z := make([]float64, nx), make([]float64, nx), make([]float64, nx)
 		for r := lo; r < hi; r++ {
 			for i := range nx {
 				o := r*nx + i
-				p := m.Apply([3]float64{float64(i) + float64(u.X[o]), float64(r%ny) + float64(u.Y[o]), float64(r/ny) + float64(u.Z[o])})
+				p := [3]float64{float64(i) + float64(u.X[o]), float64(r%ny) + float64(u.Y[o]), float64(r/ny) + float64(u.Z[o])}
+				p = m.Apply(p)
 				for a, at := range [3][]float64{x, y, z} {
 					at[i] = min(max(p[a], 0), float64(v.Size[a]-1))
 				}
@@ -312,9 +336,9 @@ func repeated(u *field.Field, v *volume.Volume, threads int) []float32 {
 // weigh returns the weights of the fixed image's voxels: the local variance over its mean, at most 1.
 func (r *Referee) weigh() []float32 {
 	out := make([]float32, len(r.fixed))
-	r.moments(nil, r.known, func(i int, count, f, _, ff, _, _ float32) {
-		f /= count
-		out[i] = max(ff/count-float32(f*f), 0)
+	moments.Windows(r.grid.Size, window, r.fixed, nil, r.known, r.threads, func(i int, s moments.Sums) {
+		f := s.F / s.N
+		out[i] = max(s.FF/s.N-float32(f*f), 0)
 	})
 	sum, n := 0.0, 0.0
 	for i, x := range out {
@@ -336,44 +360,10 @@ func (r *Referee) weigh() []float32 {
 // correlate returns the local correlation of the fixed and another image where both are known.
 func (r *Referee) correlate(other, known []float32) []float32 {
 	out := make([]float32, len(other))
-	r.moments(other, known, func(i int, count, f, m, ff, mm, fm float32) {
-		f, m = f/count, m/count
-		b, c := max(ff/count-float32(f*f), 0), max(mm/count-float32(m*m), 0)
-		out[i] = (fm/count - float32(f*m)) / float32(math.Sqrt(float64((b+flat)*(c+flat))))
+	moments.Windows(r.grid.Size, window, r.fixed, other, known, r.threads, func(i int, s moments.Sums) {
+		f, m := s.F/s.N, s.M/s.N
+		b, c := max(s.FF/s.N-float32(f*f), 0), max(s.MM/s.N-float32(m*m), 0)
+		out[i] = (s.FM/s.N - float32(f*m)) / float32(math.Sqrt(float64((b+flat)*(c+flat))))
 	})
 	return out
-}
-
-// moments hands the sums over the known voxels of every known voxel's window to put: how many, and those of the fixed and another image,
-// their squares and their product. Where other is nil its sums are zero.
-func (r *Referee) moments(other, known []float32, put func(i int, count, f, m, ff, mm, fm float32)) {
-	size := r.grid.Size
-	images := 6
-	if other == nil {
-		images = 3
-	}
-	filter.Box(size, window, images, r.threads, func(y, z int, rows [][]float32) {
-		from := (z*size[1] + y) * size[0]
-		for x := range size[0] {
-			w := known[from+x]
-			f := r.fixed[from+x] * w
-			rows[0][x], rows[1][x], rows[2][x] = w, f, f*f
-			if other != nil {
-				m := other[from+x] * w
-				rows[3][x], rows[4][x], rows[5][x] = m, m*m, f*m
-			}
-		}
-	}, func(y, z int, rows [][]float32) {
-		from := (z*size[1] + y) * size[0]
-		for x, count := range rows[0] {
-			if known[from+x] == 0 {
-				continue
-			}
-			if other == nil {
-				put(from+x, count, rows[1][x], 0, rows[2][x], 0, 0)
-			} else {
-				put(from+x, count, rows[1][x], rows[3][x], rows[2][x], rows[4][x], rows[5][x])
-			}
-		}
-	})
 }

@@ -1,13 +1,15 @@
 package referee
 
 import (
+	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
-	"github.com/morphseek/morphseek/engine/internal/testpair"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -28,6 +30,7 @@ func shifted(mm float64) volume.Affine {
 
 // Candidates are ordered as the truth orders them, whatever the contrasts and the slices.
 func TestOrdersAsTheTruth(t *testing.T) {
+	t.Parallel()
 	every3rd := func(v *volume.Volume) *volume.Volume {
 		return v.Resample(v.Blocks([3]int{1, 1, 3}), volume.IdentityAffine(), volume.Linear, 0, 1)
 	}
@@ -36,29 +39,32 @@ func TestOrdersAsTheTruth(t *testing.T) {
 		other bool
 		thick bool
 	}{{"one contrast", false, false}, {"two contrasts", true, false}, {"thick slices", false, true}} {
-		fixed, moving, truth := testpair.Phantom(48, 4, c.other)
-		if c.thick {
-			fixed, moving = every3rd(fixed), every3rd(moving)
-		}
-		r := New(aligned.Pair{Fixed: fixed, Moving: moving}, 0)
-		identity := volume.IdentityAffine()
-		states := []State{r.Look(identity, truth), r.Look(identity, scaled(truth, 0.5)), r.Look(identity, nil), r.Look(shifted(-5), nil)}
-		for i := range states[:3] {
-			m := r.Compare(states[i+1], states[i])
-			if m.Distance <= 0 || m.Correlation <= 0 || m.T <= 0 {
-				t.Errorf("%s: state %d is no better than the one after it: %+v", c.name, i, m)
+		t.Run(c.name, func(t *testing.T) {
+			fixed, moving, truth := testkit.Phantom(48, 4, c.other)
+			if c.thick {
+				fixed, moving = every3rd(fixed), every3rd(moving)
 			}
-			back := r.Compare(states[i], states[i+1])
-			if d := m.Distance + back.Distance; d > 1e-9 || d < -1e-9 {
-				t.Errorf("%s: %g the one way and %g the other", c.name, m.Distance, back.Distance)
+			r := New(aligned.Pair{Fixed: fixed, Moving: moving}, 0)
+			identity := volume.IdentityAffine()
+			states := []State{r.Look(identity, truth), r.Look(identity, scaled(truth, 0.5)), r.Look(identity, nil), r.Look(shifted(-5), nil)}
+			for i := range states[:3] {
+				m := r.Compare(states[i+1], states[i])
+				if m.Distance <= 0 || m.Correlation <= 0 || m.T <= 0 {
+					t.Errorf("state %d is no better than the one after it: %+v", i, m)
+				}
+				back := r.Compare(states[i], states[i+1])
+				if d := m.Distance + back.Distance; d > 1e-9 || d < -1e-9 {
+					t.Errorf("%g the one way and %g the other", m.Distance, back.Distance)
+				}
 			}
-		}
+		})
 	}
 }
 
 // Noise that half a voxel's interpolation would smooth away is no reason to move.
 func TestBlurIsNoGain(t *testing.T) {
-	fixed, moving, _ := testpair.Phantom(40, 0, false)
+	t.Parallel()
+	fixed, moving, _ := testkit.Phantom(40, 0, false)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, v := range []*volume.Volume{fixed, moving} {
 		for i := range v.Data {
@@ -74,8 +80,9 @@ func TestBlurIsNoGain(t *testing.T) {
 
 // A border of one value is in no body: its edge must not hold images together that belong elsewhere.
 func TestConstantBorderIsUnknown(t *testing.T) {
+	t.Parallel()
 	const n = 48
-	fixed, moving, _ := testpair.Phantom(n, 0, false)
+	fixed, moving, _ := testkit.Phantom(n, 0, false)
 	sector := func(v *volume.Volume) { // what a probe sees
 		for i := range v.Data {
 			x, y := i%n-n/2, i/n%n
@@ -95,7 +102,8 @@ func TestConstantBorderIsUnknown(t *testing.T) {
 }
 
 func TestSameBitsForAnyThreads(t *testing.T) {
-	fixed, moving, truth := testpair.Phantom(40, 3, true)
+	t.Parallel()
+	fixed, moving, truth := testkit.Phantom(40, 3, true)
 	look := func(threads int) (State, Margin) {
 		r := New(aligned.Pair{Fixed: fixed, Moving: moving}, threads)
 		a, b := r.Look(volume.IdentityAffine(), nil), r.Look(volume.IdentityAffine(), truth)
@@ -110,7 +118,8 @@ func TestSameBitsForAnyThreads(t *testing.T) {
 
 // Apart, two images have nothing to be compared by.
 func TestNothingInCommon(t *testing.T) {
-	fixed, moving, _ := testpair.Phantom(24, 0, false)
+	t.Parallel()
+	fixed, moving, _ := testkit.Phantom(24, 0, false)
 	r := New(aligned.Pair{Fixed: fixed, Moving: moving}, 0)
 	if m := r.Compare(r.Look(volume.IdentityAffine(), nil), r.Look(shifted(500), nil)); m.Common != 0 || m.Distance != 0 {
 		t.Errorf("%+v", m)
@@ -123,19 +132,20 @@ func TestNothingInCommon(t *testing.T) {
 // The grid is thinned to voxels as nearly cubes as they can be, about the fixed image's centre.
 func TestThinned(t *testing.T) {
 	g := volume.Geometry{Size: [3]int{256, 256, 20}, Spacing: [3]float64{1, 1, 8}, Direction: volume.Identity}
-	got := thinned(g, most)
-	if got.Voxels() > most || got.Size[2] != 20 || got.Spacing[0] > 2*got.Spacing[1] || got.Spacing[1] > 2*got.Spacing[0] {
+	got := thinned(g, most[3])
+	if got.Voxels() > most[3] || got.Size[2] != 20 || got.Spacing[0] > 2*got.Spacing[1] || got.Spacing[1] > 2*got.Spacing[0] {
 		t.Errorf("%v voxels of %v mm", got.Size, got.Spacing)
 	}
 	small := volume.Geometry{Size: [3]int{30, 30, 30}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
-	if thinned(small, most) != small {
-		t.Errorf("a small grid became %+v", thinned(small, most))
+	if thinned(small, most[3]) != small {
+		t.Errorf("a small grid became %+v", thinned(small, most[3]))
 	}
 }
 
 // Evidence: large where the images fit sharply, none where they have nothing to do with each other.
 func TestEvidence(t *testing.T) {
-	fixed, moving, truth := testpair.Phantom(48, 4, true)
+	t.Parallel()
+	fixed, moving, truth := testkit.Phantom(48, 4, true)
 	rng := rand.New(rand.NewPCG(3, 4))
 	noise := volume.Zeros(moving.Geometry)
 	for i := range noise.Data {
@@ -153,32 +163,36 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
-// A pair is closer as it is than mirrored; with one image mirrored it is the other way round, along that axis, and the reflection undoes it.
+// A pair is closer as it is than mirrored; with one image mirrored it is the other way round, along that axis, and the
+// reflection undoes it.
 func TestReflection(t *testing.T) {
+	t.Parallel()
 	for _, other := range []bool{false, true} {
-		fixed, moving, _ := testpair.Phantom(48, 4, other)
-		identity := volume.IdentityAffine()
-		if gain, axis, _ := New(aligned.Pair{Fixed: fixed, Moving: moving}, 0).Reflection(identity); gain > -0.05 {
-			t.Errorf("two contrasts %v: %+.3f along axis %d for a pair that is right", other, gain, axis)
-		}
-		for axis := range 3 {
-			mirrored := moving.Reversed(axis)
-			mirrored.Origin[axis] += 8
-			gain, found, at := New(aligned.Pair{Fixed: fixed, Moving: mirrored}, 0).Reflection(identity)
-			if gain < 0.05 || found != axis {
-				t.Errorf("two contrasts %v: %+.3f along axis %d for an image mirrored along axis %d", other, gain, found, axis)
+		t.Run(fmt.Sprintf("another contrast %v", other), func(t *testing.T) {
+			fixed, moving, _ := testkit.Phantom(48, 4, other)
+			identity := volume.IdentityAffine()
+			if gain, axis, _ := New(aligned.Pair{Fixed: fixed, Moving: moving}, 0).Reflection(identity); gain > -0.05 {
+				t.Errorf("two contrasts %v: %+.3f along axis %d for a pair that is right", other, gain, axis)
 			}
-			// Reversed about the middle of the grid and moved by 8 mm, the images lie on each other.
-			middle := fixed.IndexToPhysical().Apply([3]float64{23.5, 23.5, 23.5})
-			want := middle
-			want[axis] += 8
-			got := at.Apply(middle)
-			for a := range 3 {
-				if d := got[a] - want[a]; d > 6 || d < -6 {
-					t.Errorf("two contrasts %v, axis %d: the middle %v comes to lie at %v, want %v", other, axis, middle, got, want)
+			for axis := range 3 {
+				mirrored := moving.Reversed(axis)
+				mirrored.Origin[axis] += 8
+				gain, found, at := New(aligned.Pair{Fixed: fixed, Moving: mirrored}, 0).Reflection(identity)
+				if gain < 0.05 || found != axis {
+					t.Errorf("two contrasts %v: %+.3f along axis %d for an image mirrored along axis %d", other, gain, found, axis)
+				}
+				// Reversed about the middle of the grid and moved by 8 mm, the images lie on each other.
+				middle := fixed.IndexToPhysical().Apply([3]float64{23.5, 23.5, 23.5})
+				want := middle
+				want[axis] += 8
+				got := at.Apply(middle)
+				for a := range 3 {
+					if d := got[a] - want[a]; d > 6 || d < -6 {
+						t.Errorf("two contrasts %v, axis %d: the middle %v comes to lie at %v, want %v", other, axis, middle, got, want)
+					}
 				}
 			}
-		}
+		})
 	}
 }
 
@@ -188,5 +202,50 @@ func TestReflectionOfNothing(t *testing.T) {
 	flat := volume.Zeros(g)
 	if gain, _, _ := New(aligned.Pair{Fixed: flat, Moving: flat}, 0).Reflection(volume.IdentityAffine()); gain > -1 {
 		t.Errorf("a gain of %g", gain)
+	}
+}
+
+// What a small field of view can cover of the fixed image, however the map into its space scales.
+func TestCovered(t *testing.T) {
+	fixed, moving, _ := testkit.Phantom(40, 0, false)
+	box := volume.Geometry{Size: [3]int{20, 20, 20}, Spacing: [3]float64{1, 1, 1}, Origin: [3]float64{10, 10, 10}, Direction: volume.Identity}
+	double := volume.IdentityAffine()
+	double.M[0], double.M[4], double.M[8] = 2, 2, 2
+	for _, c := range []struct {
+		name   string
+		moving *volume.Volume
+		by     volume.Affine
+		want   float64
+	}{
+		{"the same field of view", moving, volume.IdentityAffine(), 1},
+		{"half along each axis", moving.Resample(box, volume.IdentityAffine(), volume.Linear, 0, 1), volume.IdentityAffine(), 0.125},
+		{"a moving space of twice the length", moving, double, 0.125},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := New(aligned.Pair{Fixed: fixed, Moving: c.moving}, 1)
+			if got := r.Covered(c.by); math.Abs(got-c.want) > 0.02 {
+				t.Errorf("%.3f, want %.3f", got, c.want)
+			}
+		})
+	}
+}
+
+// A section's moves are as long whether it is thinned to its grid or was averaged to it before.
+func TestVoxelOfASection(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		size [3]int
+		want float64
+	}{
+		{"a section, thinned", [3]int{1600, 1600, 1}, 6.5},
+		{"a section", [3]int{200, 200, 1}, 1},
+		{"a volume, thinned", [3]int{120, 120, 120}, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := volume.Geometry{Size: c.size, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+			if got := voxel(thinned(g, most[g.Axes()])); math.Abs(got-c.want) > 0.1 {
+				t.Errorf("%g mm, want about %g", got, c.want)
+			}
+		})
 	}
 }

@@ -5,24 +5,29 @@ import (
 
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
-	"github.com/morphseek/morphseek/engine/internal/filter"
+	"github.com/morphseek/morphseek/engine/internal/moments"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 )
 
-// Agreement is how well two images agree under a smooth deformation, at half the resolution, where noise counts less. Means are over the voxels
-// whose whole window is valid in both images, weighted by the fixed image's structure: its local variance, at most the mean of that.
+// Agreement is how well two images agree under a smooth deformation, at half the resolution, where noise counts less.
+// Means are over the voxels whose whole window is valid in both images, weighted by the fixed image's structure: its
+// local variance, at most the mean of that.
 //
-// Two scans of one body agree up to noise and up to tissue that is new or gone. Two people's do not, under any smooth deformation.
+// Two scans of one body agree up to noise and up to tissue that is new or gone. Two people's do not, under any smooth
+// deformation.
 type Agreement struct {
 	Correlation float64 `json:"correlation"` // mean of the squared local correlation, whatever its sign: 0..1
 	Negative    float64 `json:"negative"`    // share of that where the local correlation is negative
-	Detail      float64 `json:"detail"`      // share of Correlation that is left at the finest resolution; 0 where it was not asked for
-	Gain        float64 `json:"gain"`        // standard deviation of the logarithm of the local contrast of one image over the other's, weighted by the squared correlation
+	Detail      float64 `json:"detail"`      // share of Correlation that is left at the finest resolution; 0: not measured
+
+	// Gain is the standard deviation of the logarithm of one image's local contrast over the other's, weighted by the
+	// squared correlation.
+	Gain float64 `json:"gain"`
 }
 
 // agree measures the images under u.
 func agree(im aligned.Images, u *field.Field, threads int) Agreement {
-	size, n := im.Fixed.Size, len(im.Fixed.Data)
+	n := len(im.Fixed.Data)
 	warped, valid := make([]float32, n), make([]float32, n)
 	im.Warp(warped, u, threads)
 	im.Valid(valid, u, threads)
@@ -33,33 +38,17 @@ func agree(im aligned.Images, u *field.Field, threads int) Agreement {
 		windowed *= float32(2*radius + 1)
 	}
 	over := 1 / windowed
-	row := func(y, z int) (from, to int) {
-		from = (z*size[1] + y) * size[0]
-		return from, from + size[0]
-	}
-	filter.Box(size, radius, 6, threads, func(y, z int, rows [][]float32) {
-		from, to := row(y, z)
-		for i, f := range im.Fixed.Data[from:to] {
-			w := valid[from+i]
-			m := warped[from+i] * w
-			f *= w
-			rows[0][i], rows[1][i], rows[2][i], rows[3][i], rows[4][i], rows[5][i] = w, f, m, f*f, m*m, f*m
+	moments.Windows(im.Fixed.Size, radius, im.Fixed.Data, warped, valid, threads, func(i int, s moments.Sums) {
+		if s.N < windowed-0.5 {
+			return
 		}
-	}, func(y, z int, rows [][]float32) {
-		from, _ := row(y, z)
-		for x, count := range rows[0] {
-			i := from + x
-			if count < windowed-0.5 || valid[i] == 0 {
-				continue
-			}
-			whole[i] = true
-			f, m := rows[1][x]*over, rows[2][x]*over
-			b, c := max(float32(rows[3][x]*over)-float32(f*f), 0), max(float32(rows[4][x]*over)-float32(m*m), 0)
-			a := float32(rows[5][x]*over) - float32(f*m)
-			variance[i] = b
-			covariance[i] = a * float32(math.Abs(float64(a))) / ((b + varianceFloor) * (c + varianceFloor))
-			gain[i] = 0.5 * float32(math.Log(float64((b+varianceFloor)/(c+varianceFloor))))
-		}
+		whole[i] = true
+		f, m := s.F*over, s.M*over
+		b, c := max(float32(s.FF*over)-float32(f*f), 0), max(float32(s.MM*over)-float32(m*m), 0)
+		a := float32(s.FM*over) - float32(f*m)
+		variance[i] = b
+		covariance[i] = a * float32(math.Abs(float64(a))) / ((b + varianceFloor) * (c + varianceFloor))
+		gain[i] = 0.5 * float32(math.Log(float64((b+varianceFloor)/(c+varianceFloor))))
 	})
 	type sums struct{ weight, squared, negative, gain, gain2 float64 }
 	add := func(s, t sums) sums {

@@ -45,18 +45,20 @@ func TestAgreement(t *testing.T) {
 			return f / 4
 		}), 1, 0, math.Ln2, 0.16}, // windows across the border see both
 	} {
-		im := aligned.Pair{Fixed: texture, Moving: c.moving, Initial: volume.IdentityAffine()}
-		images := aligned.Images{Fixed: texture, FixedValid: ones(g)}
-		grown := aligned.Grow(g, margin)
-		images.Moving = im.Moving.Resample(grown, volume.IdentityAffine(), volume.Nearest, 0, 1)
-		images.MovingValid = ones(g).Resample(grown, volume.IdentityAffine(), volume.Nearest, 0, 1)
-		a := agree(images, field.New(g), 1)
-		if math.Abs(a.Correlation-c.c) > c.tol || math.Abs(a.Gain-c.gain) > c.tol && c.name != "unrelated" || c.c > 0.1 && math.Abs(a.Negative-c.n) > 0.01 {
-			t.Errorf("%s: %+v, want correlation %g, negative %g, gain %g", c.name, a, c.c, c.n, c.gain)
-		}
-		if b := agree(images, field.New(g), 3); a != b {
-			t.Errorf("%s: %+v by one thread, %+v by three", c.name, a, b)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			im := aligned.Pair{Fixed: texture, Moving: c.moving, Initial: volume.IdentityAffine()}
+			images := aligned.Images{Fixed: texture, FixedValid: ones(g)}
+			grown := aligned.Grow(g, margin)
+			images.Moving = im.Moving.Resample(grown, volume.IdentityAffine(), volume.Nearest, 0, 1)
+			images.MovingValid = ones(g).Resample(grown, volume.IdentityAffine(), volume.Nearest, 0, 1)
+			a := agree(images, field.New(g), 1)
+			if math.Abs(a.Correlation-c.c) > c.tol || math.Abs(a.Gain-c.gain) > c.tol && c.name != "unrelated" || c.c > 0.1 && math.Abs(a.Negative-c.n) > 0.01 {
+				t.Errorf("%+v, want correlation %g, negative %g, gain %g", a, c.c, c.n, c.gain)
+			}
+			if b := agree(images, field.New(g), 3); a != b {
+				t.Errorf("%+v by one thread, %+v by three", a, b)
+			}
+		})
 	}
 }
 

@@ -14,12 +14,14 @@ import (
 type Match struct {
 	Before    Agreement // under the field that descriptors found
 	Agreement           // after intensities have gone on from there
-	Apart     float64   // share of the fixed image's voxels, at half the resolution, at which the two fields differ by more than a voxel
+	// Apart is the share of the fixed image's voxels, at half the resolution, at which the two fields differ by more than
+	// a voxel.
+	Apart float64
 }
 
-// Matched maps the intensities of one image to the other's contrast, under the displacement that Coarse has found (the intensity correction of
-// Guimond et al., IEEE Trans. Med. Imaging 2001), and refines the last coarse resolution again. It maps that image of the two which then agrees
-// better with the other. The refinement returned compares intensities.
+// Matched maps the intensities of one image to the other's contrast, under the displacement that Coarse has found (the
+// intensity correction of Guimond et al., IEEE Trans. Med. Imaging 2001), and refines the last coarse resolution again.
+// It maps that image of the two which then agrees better with the other. The refinement returned compares intensities.
 //
 // Errors: Cancelled.
 func (r *Refinement) Matched(ctx context.Context, by Regularisation) (*Refinement, Match, error) {
@@ -38,7 +40,8 @@ func (r *Refinement) Matched(ctx context.Context, by Regularisation) (*Refinemen
 	return m, Match{before, after, apart(r.v, m.v, r.opt.Threads)}, nil
 }
 
-// inContrast returns a refinement of intensities that goes on from where r is, on a pair of one contrast, and how well that agrees.
+// inContrast returns a refinement of intensities that goes on from where r is, on a pair of one contrast, and how well
+// that agrees.
 func (r *Refinement) inContrast(pair aligned.Pair) (*Refinement, Agreement) {
 	opt := r.opt
 	opt.Similarity = NCC
@@ -91,17 +94,20 @@ func (c *curve) at(x float32) float32 {
 
 // through returns v, scaled as Images are, mapped by the curve.
 func (c *curve) through(v *volume.Volume) *volume.Volume {
-	lo, hi := aligned.Range(v)
-	scale := 1 / (hi - lo)
-	out := volume.Zeros(v.Geometry)
-	for i, x := range v.Finite(lo).Data {
-		out.Data[i] = c.at(min(max((x-lo)*scale, 0), 1))
+	out, read := volume.Zeros(v.Geometry), aligned.Unit(v)
+	for r := range v.Size[1] * v.Size[2] {
+		row := out.Data[r*v.Size[0]:][:v.Size[0]]
+		read(r%v.Size[1], r/v.Size[1], [][]float32{row})
+		for i, x := range row {
+			row[i] = c.at(x)
+		}
 	}
 	return out
 }
 
-// curves returns the mean moving intensity for each fixed one and the reverse, over the voxels that are valid in both under the displacement that
-// Coarse has found. They are read at the finest resolution. Curves of less noisy images would amplify the noise there.
+// curves returns the mean moving intensity for each fixed one and the reverse, over the voxels that are valid in both
+// under the displacement that Coarse has found. They are read at the finest resolution. Curves of less noisy images
+// would amplify the noise there.
 func (r *Refinement) curves() (there, back curve) {
 	g := r.grids[len(r.grids)-1]
 	im := r.pair.At(g, margin, aligned.RepeatedEdge, r.opt.Threads).Through(r.start, r.opt.Threads)
@@ -134,7 +140,10 @@ func regression(x, y, valid []float32, threads int) (c curve) {
 		}
 		return a
 	})
-	const width, least = 1.5, 1e-9 // standard deviation of the smoothing, in bins; the weight of distant bins, which fill an empty neighbourhood
+	const (
+		width = 1.5  // standard deviation of the smoothing, in bins
+		least = 1e-9 // weight of distant bins, which fill an empty neighbourhood
+	)
 	for k := range c {
 		n, sum := 0.0, 0.0
 		for j := range c {

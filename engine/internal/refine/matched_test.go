@@ -7,16 +7,18 @@ import (
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/internal/aligned"
-	"github.com/morphseek/morphseek/engine/internal/testpair"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// A curve that rises and falls is found again under a motion that was found in part, and lets intensities find what descriptors leave.
+// A curve that rises and falls is found again under a motion that was found in part, and lets intensities find what
+// descriptors leave.
 func TestMatched(t *testing.T) {
+	t.Parallel()
 	const n = 48
 	lo, hi := [3]int{8, 8, 8}, [3]int{40, 40, 40}
 	by := Regularisation{Fluid: 3, Elastic: 0.7, Fading: 1}
-	fixed, moving, truth := testpair.Phantom(n, 2.5, true)
+	fixed, moving, truth := testkit.Phantom(n, 2.5, true)
 	begun := func(moving *volume.Volume, threads int) (*Refinement, Agreement) {
 		r := New(aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil, Options{Similarity: MIND, Iterations: 30, Voxels: 1 << 20, Threads: threads})
 		a, err := r.Coarse(context.Background(), by, true)
@@ -29,7 +31,7 @@ func TestMatched(t *testing.T) {
 	_, back := r.curves()
 	from, to := scaled(moving), scaled(fixed)
 	for x := 50.0; x < 95; x++ { // few voxels have more
-		want := to(80 + 60*math.Cos(x/25)) // testpair's map
+		want := to(80 + 60*math.Cos(x/25)) // testkit's map
 		if got := float64(back.at(float32(from(x)))); math.Abs(got-want) > 0.15 {
 			t.Errorf("the curve leads from %g to %.2f, want %.2f", x, got, want)
 		}
@@ -47,7 +49,7 @@ func TestMatched(t *testing.T) {
 		if err != nil || len(levels) < 2 {
 			t.Fatal(levels, err)
 		}
-		errors[k] = testpair.MeanError(u, truth, lo, hi)
+		errors[k] = testkit.MeanError(u, truth, lo, hi)
 	}
 	t.Logf("mean error %.2f voxels by descriptors, %.2f by intensities", errors[0], errors[1])
 	if errors[1] > 0.9*errors[0] {

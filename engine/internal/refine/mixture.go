@@ -3,17 +3,18 @@ package refine
 import (
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/internal/mind"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
-	"github.com/morphseek/morphseek/engine/metric"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// mixture is several similarities of one pair, the first being that of the pair's own images. Each is scaled to a log-likelihood: correlations
-// window by window, differences (of descriptors, of label maps) by their mean at the start of the resolution. So a weight means the same for all of
-// them, and a channel that shows only noise hardly counts.
+// mixture is several similarities of one pair, the first being that of the pair's own images. Each is scaled to a
+// log-likelihood: correlations window by window, differences (of descriptors, of label maps) by their mean at the start
+// of the resolution. So a weight means the same for all of them, and a channel that shows only noise hardly counts.
 type mixture struct {
-	parts []part
-	g     *field.Field // of one part
+	parts   []part
+	g       *field.Field // of one part
+	threads int
 }
 
 // part is one similarity and its weight.
@@ -24,7 +25,9 @@ type part struct {
 	scale  float64 // of its values and its force; 0 before its first value
 }
 
-func mix(parts []part, g volume.Geometry) *mixture { return &mixture{parts: parts, g: field.New(g)} }
+func mix(parts []part, g volume.Geometry, threads int) *mixture {
+	return &mixture{parts: parts, g: field.New(g), threads: threads}
+}
 
 func (m *mixture) validate(u *field.Field) {
 	for _, p := range m.parts {
@@ -61,7 +64,7 @@ func (m *mixture) force(g, scratch, u *field.Field) float64 {
 		if k == 0 {
 			add = 0
 		}
-		parallel.For(len(g.Data), 1<<16, 0, func(lo, hi int) {
+		parallel.For(len(g.Data), 1<<16, m.threads, func(lo, hi int) {
 			dst, src := g.Data[lo:hi], into.Data[lo:hi]
 			for i, x := range src {
 				dst[i] = float32(add*dst[i]) + float32(scale*x)
@@ -79,11 +82,13 @@ func perValue(s similarity) float64 {
 	return 1
 }
 
-// leastLacking is how far from a perfect match a channel is taken to be at least: one that matches perfectly must not outweigh all others.
+// leastLacking is how far from a perfect match a channel is taken to be at least: one that matches perfectly must not
+// outweigh all others.
 const leastLacking = 0.02
 
-// drawn is the same for label maps, as a share of their difference from an empty map: contours are not drawn to a part of a voxel.
-const drawn = 0.2
+// leastLabelsLacking is leastLacking for label maps, as a share of their difference from an empty map: even contours
+// that match lie parts of a voxel apart.
+const leastLabelsLacking = 0.2
 
 // channels returns the similarity of the pair with its channels: s itself where there are none.
 func (r *Refinement) channels(s similarity, g volume.Geometry, by Regularisation) (similarity, error) {
@@ -106,7 +111,7 @@ func (r *Refinement) channels(s similarity, g volume.Geometry, by Regularisation
 		}
 		one := part{similarity: other, weight: weight, least: least(other)}
 		if c.Labels > 0 {
-			one.least *= drawn / leastLacking
+			one.least *= leastLabelsLacking / leastLacking
 		}
 		parts = append(parts, one)
 	}
@@ -115,7 +120,7 @@ func (r *Refinement) channels(s similarity, g volume.Geometry, by Regularisation
 			s.likely = true
 		}
 	}
-	return mix(parts, g), nil
+	return mix(parts, g, r.opt.Threads), nil
 }
 
 // of is the similarity by which a channel is compared.
@@ -151,7 +156,8 @@ func (s *ssd) content() float64 {
 	return max(square/float64(n*s.channels), 1e-9)
 }
 
-// bordering is the share of the voxels that differ from a neighbour. The other voxels of a label map say nothing about how it lies.
+// bordering is the share of the voxels that differ from a neighbour. The other voxels of a label map say nothing about
+// how it lies.
 func (s *ssd) bordering() float64 {
 	const apart = 0.05
 	size, c, n := s.Fixed.Size, s.channels, 0
@@ -177,12 +183,13 @@ func (s *ssd) bordering() float64 {
 	return float64(n) * float64(c) / float64(len(s.fixed))
 }
 
-// newLabels compares label maps by minus the mean squared difference of their planes (aligned.Planes), which are smooth across the borders.
+// newLabels compares label maps by minus the mean squared difference of their planes (aligned.Planes), which are smooth
+// across the borders.
 func newLabels(pair aligned.Pair, g volume.Geometry, labels int, start *field.Field, threads int) *ssd {
 	im, fixed, moving := pair.LabelsAt(g, margin, labels, start, threads)
-	const channels = metric.MINDChannels // the number that the assembly is written for
-	interleaved := func(planes [][]float32, beyond int) []float32 {
-		out := make([]float32, (len(planes[0])+beyond)*channels)
+	const channels = mind.Channels // the number that the assembly is written for
+	interleaved := func(planes [][]float32, padding int) []float32 {
+		out := make([]float32, (len(planes[0])+padding)*channels)
 		for c, plane := range planes {
 			for i, x := range plane {
 				out[i*channels+c] = x

@@ -2,17 +2,19 @@ package refine
 
 import (
 	"math"
+	"runtime"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/internal/aligned"
-	"github.com/morphseek/morphseek/engine/internal/testpair"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// The force of several channels is the derivative of their value, as finite differences show it, and every channel has its share in it by its
-// weight.
+// The force of several channels is the derivative of their value, as finite differences show it, and every channel has
+// its share in it by its weight.
 func TestForceOfChannels(t *testing.T) {
-	fixed, moving, _ := testpair.Phantom(32, 2, false)
+	t.Parallel()
+	fixed, moving, _ := testkit.Phantom(32, 2, false)
 	identity := volume.IdentityAffine()
 	labels := func(v *volume.Volume) *volume.Volume {
 		out, cut := volume.Zeros(v.Geometry), v.Percentiles(60, 85)
@@ -41,20 +43,57 @@ func TestForceOfChannels(t *testing.T) {
 		{"images and images", NCC, channel(images, 2), 0.12},
 		{"descriptors and images", MIND, channel(images, 0.5), 0.15},
 	} {
-		r := New(c.pair, nil, Options{Similarity: c.main, Iterations: 1, Voxels: 1 << 20, Threads: 1})
-		g := c.pair.Grid(1)
-		smooth := Regularisation{}
-		first, err := newSimilarity(c.main, r.sharpened(c.pair, g, smooth), 1)
-		if err != nil {
+		t.Run(c.name, func(t *testing.T) {
+			r := New(c.pair, nil, Options{Similarity: c.main, Iterations: 1, Voxels: 1 << 20, Threads: 1})
+			g := c.pair.Grid(1)
+			smooth := Regularisation{}
+			first, err := newSimilarity(c.main, r.sharpened(c.pair, g, smooth), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := r.channels(first, g, smooth)
+			if err != nil {
+				t.Fatal(err)
+			}
+			predicted, measured := slopes(s, g)
+			if math.Abs(predicted-measured) > c.tolerance*math.Abs(measured) {
+				t.Errorf("derivative %g, finite differences say %g", predicted, measured)
+			}
+		})
+	}
+}
+
+// Channels keep to the threads that are asked for: with one nothing runs beside the caller.
+func TestChannelsKeepToThreads(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	fixed, moving, _ := testkit.Phantom(40, 2, false)
+	pair := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
+	pair.Channels = []aligned.Channel{{Pair: pair, Weight: 1, Intensities: true}}
+	by := Regularisation{Fluid: 2, Elastic: 0.5}
+	extra := 0
+	for range 3 { // the runtime may start one of its own meanwhile
+		done, most := make(chan struct{}), make(chan int)
+		before := runtime.NumGoroutine() + 1
+		go func() {
+			n := 0
+			for {
+				select {
+				case <-done:
+					most <- n
+					return
+				default:
+					n = max(n, runtime.NumGoroutine())
+				}
+			}
+		}()
+		_, _, err := Run(t.Context(), pair, nil, by, Options{Similarity: NCC, Iterations: 20, Voxels: 1 << 20, Threads: 1, Progress: func(float64) {}})
+		close(done)
+		if extra = <-most - before; err != nil {
 			t.Fatal(err)
 		}
-		s, err := r.channels(first, g, smooth)
-		if err != nil {
-			t.Fatal(err)
-		}
-		predicted, measured := slopes(s, g)
-		if math.Abs(predicted-measured) > c.tolerance*math.Abs(measured) {
-			t.Errorf("%s: derivative %g, finite differences say %g", c.name, predicted, measured)
+		if extra <= 0 {
+			return
 		}
 	}
+	t.Errorf("%d goroutines beside those of the test", extra)
 }

@@ -11,15 +11,16 @@ import (
 // varianceFloor keeps the correlation of a flat window at zero: a standard deviation of 1 % of the intensity range.
 const varianceFloor = 1e-4
 
-// ncc is the local normalised cross-correlation, squared with its sign kept: over the valid voxels of a window,
-// A|A| / (B C) with A the covariance and B, C the variances of fixed and moving. Its mean over the valid voxels is the similarity,
-// and its derivative is exact, the windows' means included (Avants et al., Med. Image Anal. 2008, leave those out).
+// ncc is the local normalised cross-correlation, squared with its sign kept: over the valid voxels of a window, A|A| /
+// (B C) with A the covariance and B, C the variances of fixed and moving. Its mean over the valid voxels is the
+// similarity, and its derivative is exact, the windows' means included (Avants et al., Med. Image Anal. 2008, leave
+// those out).
 type ncc struct {
 	aligned.Images
 	radius  int
 	threads int
-	// likely makes the value of a voxel minus the logarithm of 1 less its correlation. So a window that matches counts more than a noisy one, which
-	// matters where several channels act on one voxel.
+	// likely makes the value of a voxel minus the logarithm of 1 less its correlation. So a window that matches counts
+	// more than a noisy one, which matters where several channels act on one voxel.
 	likely bool
 
 	overN        []float32 // 1 / valid voxels in the window of a valid voxel, else 0
@@ -32,7 +33,10 @@ type ncc struct {
 
 func newNCC(im aligned.Images, radius, threads int) *ncc {
 	n := im.Fixed.Voxels()
-	s := &ncc{Images: im, radius: radius, threads: threads, open: make([]uint8, n), sums: make([]float64, n/im.Fixed.Size[0]), counts: make([]int, n/im.Fixed.Size[0])}
+	rows := n / im.Fixed.Size[0]
+	s := &ncc{
+		Images: im, radius: radius, threads: threads, open: make([]uint8, n), sums: make([]float64, rows), counts: make([]int, rows),
+	}
 	for _, p := range []*[]float32{&s.overN, &s.meanF, &s.overB, &s.warped} {
 		*p = make([]float32, n)
 	}
@@ -81,8 +85,8 @@ func (s *ncc) voxels() (n int) {
 	return n
 }
 
-// force needs, for d(similarity)/d(m(y)), where y is valid, the sum over the windows around y, of n valid voxels each, of
-// 2|A|/(nBC) (f(y) - mean f) - 2A|A|/(nBC^2) (m(y) - mean m): three sums over windows, of what three others give.
+// force needs, for d(similarity)/d(m(y)), where y is valid, the sum over the windows around y, of n valid voxels each,
+// of 2|A|/(nBC) (f(y) - mean f) - 2A|A|/(nBC^2) (m(y) - mean m): three sums over windows, of what three others give.
 func (s *ncc) force(g, scratch, u *field.Field) float64 {
 	s.Warp(s.warped, u, s.threads)
 	size := s.Fixed.Size
@@ -113,8 +117,8 @@ func (s *ncc) moments(y, z int, rows [][]float32) {
 	}
 }
 
-// correlate writes, for a row, the three terms that the derivative sums over the windows to sums, and adds up the row's correlations. It computes
-// both from the windows' moments in rows, which it overwrites.
+// correlate writes, for a row, the three terms that the derivative sums over the windows to sums, and adds up the row's
+// correlations. It computes both from the windows' moments in rows, which it overwrites.
 func (s *ncc) correlate(sums *field.Field, y, z int, rows [][]float32) {
 	from, to := s.row(y, z)
 	first, second, both := rows[0], rows[1][:to-from], rows[2][:to-from]
@@ -148,8 +152,8 @@ func (s *ncc) correlate(sums *field.Field, y, z int, rows [][]float32) {
 	s.sums[from/len(first)] = sum
 }
 
-// gradient writes the row y, z of g from the windows' sums: the derivative by the warped image times that image's gradient, by
-// central differences; zero along an axis where a neighbour is not valid.
+// gradient writes the row y, z of g from the windows' sums: the derivative by the warped image times that image's
+// gradient, by central differences; zero along an axis where a neighbour is not valid.
 func (s *ncc) gradient(g *field.Field, y, z int, rows [][]float32) {
 	from, to := s.row(y, z)
 	if s.gradientVector(g, from, to-from, rows) {

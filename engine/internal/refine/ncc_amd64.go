@@ -19,7 +19,8 @@ func momentsAVX(first, second, both, f, m, overN *float32, n int)
 //go:noescape
 func correlateAVX(da, dc, flat, first, second, both, overN, meanF, overB *float32, n int, floor float32)
 
-// gradientAVX2 does gradient for the voxels from, ..., to-1 of a row, a multiple of 8 of them, of which all neighbours are in the image.
+// gradientAVX2 does gradient for the voxels from, ..., to-1 of a row, a multiple of 8 of them, of which all neighbours
+// are in the image.
 //
 //go:noescape
 func gradientAVX2(gx, gy, gz, da, dc, flat, f, m *float32, open *uint8, nx, slice, from, to int)
@@ -51,8 +52,8 @@ func correlateVector(da, dc, flat []float32, rows [][]float32, overN, meanF, ove
 	return n
 }
 
-// gradientVector does a row of gradient, of n voxels from i on, if there are vectors, the row fills one, and no voxel's neighbour is
-// outside the image's memory.
+// gradientVector does a row of gradient, of n voxels from i on, if there are vectors, the row fills one, and no voxel's
+// neighbour is outside the image's memory.
 func (s *ncc) gradientVector(g *field.Field, i, n int, rows [][]float32) bool {
 	nx, slice := s.Fixed.Size[0], s.Fixed.Size[0]*s.Fixed.Size[1]
 	if !cpu.AVX2() || n < 8 || i < slice || i+n+slice > len(s.warped) {

@@ -1,14 +1,14 @@
-// Package refine improves a registration on the pair at hand: gradient steps on a local similarity, coarse to fine, after
-// whatever field came before.
+// Package refine improves a registration on the pair at hand: gradient steps on a local similarity, coarse to fine,
+// after whatever field came before.
 //
 // A step composes a small smooth displacement with the refinement v so far, v <- v o (id + g), g being the similarity's
-// gradient after a Gaussian (fluid regularisation) and scaled to a fraction of a voxel; a narrower Gaussian on v follows
-// (elastic, or diffusion, regularisation). That is a flow of small diffeomorphisms in time (Christensen et al., IEEE Trans.
-// Image Process. 1996; Avants et al., Med. Image Anal. 2008). The result is start o (id + v), so the regularisation does not
-// wear away what came before.
+// gradient after a Gaussian (fluid regularisation) and scaled to a fraction of a voxel; a narrower Gaussian on v
+// follows (elastic, or diffusion, regularisation). That is a flow of small diffeomorphisms in time (Christensen et al.,
+// IEEE Trans. Image Process. 1996; Avants et al., Med. Image Anal. 2008). The result is start o (id + v), so the
+// regularisation does not wear away what came before.
 //
-// The steps are Go kernels and not a graph of the networks' runtime: on a CPU, which is what most users have, one iteration of
-// the same arithmetic takes that runtime several times as long, most of it in 5-D GridSample and pooling.
+// The steps are Go kernels and not a graph of the networks' runtime: on a CPU, which is what most users have, one
+// iteration of the same arithmetic takes that runtime several times as long, most of it in 5-D GridSample and pooling.
 package refine
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/bodies"
 	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/interp"
-	"github.com/morphseek/morphseek/engine/metric"
+	"github.com/morphseek/morphseek/engine/internal/mind"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -89,8 +89,8 @@ type similarity interface {
 	validate(u *field.Field)
 	// voxels is how many voxels the last validate found valid.
 	voxels() int
-	// force returns the sum of the valid voxels' values under u and writes its derivative by a displacement of the warped image to g, up to a
-	// factor. It may write to scratch.
+	// force returns the sum of the valid voxels' values under u and writes its derivative by a displacement of the warped
+	// image to g, times perValue. It may write to scratch.
 	force(g, scratch, u *field.Field) float64
 }
 
@@ -128,9 +128,15 @@ func (r *Refinement) cost(i int) float64 {
 // Spacing is the voxel of the finest resolution, mm.
 func (r *Refinement) Spacing() float64 { return aligned.Spacing(r.grids[len(r.grids)-1]) }
 
-// Coarse refines at all resolutions but the finest and measures how well the images agree at the last of them. If there is only one resolution it
-// measures them there, unrefined. With brief it takes a third of the iterations, which show the agreement as well. Within one body that is also as
-// good a start for Fine as all of them.
+// Shortest is how many voxels the finest resolution has along its shortest axis; of a slice, in its plane.
+func (r *Refinement) Shortest() int {
+	g := r.grids[len(r.grids)-1]
+	return slices.Min(g.Size[:g.Axes()])
+}
+
+// Coarse refines at all resolutions but the finest and measures how well the images agree at the last of them. If there
+// is only one resolution it measures them there, unrefined. With brief it takes a third of the iterations, which show
+// the agreement as well. Within one body that is also as good a start for Fine as all of them.
 //
 // Errors: InvalidArgument for an unknown similarity; Cancelled.
 func (r *Refinement) Coarse(ctx context.Context, by Regularisation, brief bool) (Agreement, error) {
@@ -147,7 +153,8 @@ func (r *Refinement) Coarse(ctx context.Context, by Regularisation, brief bool) 
 	return r.agreement(r.start, r.v), nil
 }
 
-// OfChannels returns, for every channel whose intensities are compared, what Coarse and Detail return for the pair's own images.
+// OfChannels returns, for every channel whose intensities are compared, what Coarse and Detail return for the pair's
+// own images.
 func (r *Refinement) OfChannels() (all []Agreement) {
 	for _, c := range r.pair.Channels {
 		if c.Labels > 0 || !c.Intensities {
@@ -176,8 +183,8 @@ func (r *Refinement) Agreement(u *field.Field) Agreement {
 	return agree(im, onto(im.Fixed.Geometry, u, r.opt.Threads), r.opt.Threads)
 }
 
-// Detail returns the ratio of the squared local correlation at the finest resolution to that at half of it, under the displacement that Coarse has
-// found, in the middle half of the fixed image along each axis. Noise makes it small.
+// Detail returns the ratio of the squared local correlation at the finest resolution to that at half of it, under the
+// displacement that Coarse has found, in the middle half of the fixed image along each axis. Noise makes it small.
 func (r *Refinement) Detail() float64 {
 	fine := r.grids[len(r.grids)-1].Middle(2)
 	half := r.atHalf().Fixed.Geometry.Middle(2)
@@ -199,8 +206,9 @@ func (r *Refinement) atHalf() aligned.Images {
 	return r.half
 }
 
-// Fine refines at the finest resolution, after Coarse, and returns start o (id + v) there. If the fluid Gaussian is narrower than in Coarse, the
-// coarser resolutions are refined again first: the finest one does not recover what they smoothed away.
+// Fine refines at the finest resolution, after Coarse, and returns start o (id + v) there. If the fluid Gaussian is
+// narrower than in Coarse, the coarser resolutions are refined again first: the finest one does not recover what they
+// smoothed away.
 //
 // Errors: InvalidArgument for an unknown similarity; Cancelled.
 func (r *Refinement) Fine(ctx context.Context, by Regularisation) (*field.Field, []Level, error) {
@@ -257,7 +265,8 @@ func (r *Refinement) level(ctx context.Context, by Regularisation, iterations in
 	if err != nil {
 		return err
 	}
-	if r.v = c.v; len(values) > 0 && values[len(values)-1] < values[0] {
+	r.v = c.v
+	if len(values) > 0 && values[len(values)-1] < values[0] {
 		r.v = onto(g, before, r.opt.Threads) // it began at a maximum, and steps that do not fade only led away
 	}
 	r.levels = append(r.levels, Level{aligned.Spacing(g), values})
@@ -275,8 +284,8 @@ func (r *Refinement) sharpened(pair aligned.Pair, g volume.Geometry, by Regulari
 	return im.Through(r.start, r.opt.Threads)
 }
 
-// Run refines start, a field on any grid (nil: the identity), regularised alike at all resolutions, and returns start o (id + v) on the finest
-// grid.
+// Run refines start, a field on any grid (nil: the identity), regularised alike at all resolutions, and returns start o
+// (id + v) on the finest grid.
 //
 // Errors: InvalidArgument for an unknown similarity; Cancelled.
 func Run(ctx context.Context, pair aligned.Pair, start *field.Field, by Regularisation, opt Options) (*field.Field, []Level, error) {
@@ -295,14 +304,15 @@ func onto(g volume.Geometry, v *field.Field, threads int) *field.Field {
 	return v.Resample(g, threads)
 }
 
-// nativeSpacing is an image's voxel size, mm: its spacing where that is isotropic. For thick slices it is the geometric mean of the least spacing
-// and of the isotropic voxel with the same volume.
+// nativeSpacing is an image's voxel size, mm: its spacing where that is isotropic. For thick slices it is the geometric
+// mean of the least spacing and of the isotropic voxel with the same volume.
 func nativeSpacing(v *volume.Volume) float64 {
-	return math.Sqrt(aligned.Spacing(v.Geometry) * slices.Min(v.Spacing[:])) // a single slice's third spacing is the mean of the others
+	// A single slice's third spacing is the mean of the others.
+	return math.Sqrt(aligned.Spacing(v.Geometry) * slices.Min(v.Spacing[:]))
 }
 
-// minSpacing is the least spacing of the finest grid, in voxels of the fixed image, if the moving image is finer and so would lose detail on the
-// fixed grid (RATIONALE.md, Grids).
+// minSpacing is the least spacing of the finest grid, in voxels of the fixed image, if the moving image is finer and so
+// would lose detail on the fixed grid (RATIONALE.md, Grids).
 const minSpacing = 0.8
 
 // finer is the ratio of the moving image's voxel to the fixed one's below which the moving image counts as finer.
@@ -317,8 +327,8 @@ func voxel(pair aligned.Pair) float64 {
 	return max(moving, minSpacing*fixed)
 }
 
-// Voxels is the number of voxels of a pair's finest level: more than the fixed image has where its slices are thick or the moving image is finer,
-// and about maxVoxels at most.
+// Voxels is the number of voxels of a pair's finest level: more than the fixed image has where its slices are thick or
+// the moving image is finer, and about maxVoxels at most.
 func Voxels(pair aligned.Pair, maxVoxels int) int {
 	g, _ := finest(pair, maxVoxels)
 	return g.Voxels()
@@ -341,17 +351,19 @@ func finest(pair aligned.Pair, maxVoxels int) (g volume.Geometry, spacing float6
 		return pair.Grid(spacing), spacing
 	}
 	spacing *= pair.Fixed.Root(float64(n) / float64(maxVoxels))
-	for g = pair.Grid(spacing); g.Voxels() > maxVoxels+maxVoxels/2; g = pair.Grid(spacing) { // a thin volume: along its thickness a grid keeps the least size
+	// Along its thickness a thin volume's grid keeps the least size.
+	for g = pair.Grid(spacing); g.Voxels() > maxVoxels+maxVoxels/2; g = pair.Grid(spacing) {
 		spacing *= 1.1
 	}
 	return g, spacing
 }
 
-// resolutions returns the grids, coarse to fine: up to three after the initial transform, up to two after another stage.
+// resolutions returns the grids, coarse to fine: up to three after the initial transform, up to two after another
+// stage.
 func resolutions(pair aligned.Pair, opt Options, first bool) []volume.Geometry {
 	const smallest, smallestSlice = 12, 48 // voxels along the shortest axis that still make a level
 	// Descriptors have many values a voxel: a smaller grid keeps the memory within bounds.
-	if hasChannels(opt.Similarity) || slices.ContainsFunc(pair.Channels, func(c aligned.Channel) bool { return !c.Intensities }) {
+	if opt.Similarity.Descriptors() || slices.ContainsFunc(pair.Channels, func(c aligned.Channel) bool { return !c.Intensities }) {
 		opt.Voxels = min(opt.Voxels, 2<<20)
 	}
 	fine, spacing := finest(pair, opt.Voxels)
@@ -378,13 +390,14 @@ func newSimilarity(name Similarity, im aligned.Images, threads int) (similarity,
 			return s.make(im, threads), nil
 		}
 	}
-	return nil, fault.New(fault.InvalidArgument, "similarity %q is unknown; the option's choices are the similarities", name)
+	return nil, fault.New(fault.InvalidArgument,
+		"similarity %q is unknown; the option's choices are the similarities", name)
 }
 
 // kind is a similarity that there is.
 type kind struct {
 	name     Similarity
-	channels int // values of a voxel that are compared
+	channels int // values of a voxel that are compared; not Pair.Channels, which are further images
 	make     func(im aligned.Images, threads int) similarity
 }
 
@@ -393,12 +406,12 @@ var similarities = []kind{
 		return newNCC(im, windowOf(im.Fixed.Geometry), threads)
 	}},
 	{MSE, 1, func(im aligned.Images, threads int) similarity { return newMSE(im, threads) }},
-	{MIND, metric.MINDChannels, func(im aligned.Images, threads int) similarity { return newMIND(im, threads) }},
+	{MIND, mind.Channels, func(im aligned.Images, threads int) similarity { return newMIND(im, threads) }},
 }
 
-// hasChannels says whether a similarity compares several values of a voxel.
-func hasChannels(name Similarity) bool {
-	return slices.ContainsFunc(similarities, func(k kind) bool { return k.name == name && k.channels > 1 })
+// Descriptors says whether a similarity compares several values of a voxel, which tell of its surroundings whatever the contrast.
+func (s Similarity) Descriptors() bool {
+	return slices.ContainsFunc(similarities, func(k kind) bool { return k.name == s && k.channels > 1 })
 }
 
 // openRow sets, in the row y, z of open, bit k where a voxel and both its neighbours along axis k have weight 1.
@@ -435,8 +448,9 @@ type ascent struct {
 	progress   func(fraction float64)
 }
 
-// run takes steps until the similarity stops rising, and returns its value before each. The value is a mean over the voxels that are valid at
-// first. One that leaves the other field of view counts as the first mean, so that leaving gains nothing.
+// run takes steps until the similarity stops rising, and returns its value before each. The value is a mean over the
+// voxels that are valid at first. One that leaves the other field of view counts as the first mean, so that leaving
+// gains nothing.
 func (c *ascent) run(ctx context.Context) ([]float64, error) {
 	g, spare := field.New(c.v.Geometry), field.New(c.v.Geometry)
 	step, farthest := longest, 0.0 // farthest: the longest vector of any gradient so far
@@ -478,8 +492,8 @@ func (c *ascent) run(ctx context.Context) ([]float64, error) {
 	return values, nil
 }
 
-// stalled reports, once in span iterations, whether the last span values are on average hardly above the span before: by less
-// than a hundredth of all that was gained, or a thousandth of the first value.
+// stalled reports, once in span iterations, whether the last span values are on average hardly above the span before:
+// by less than a hundredth of all that was gained, or a thousandth of the first value.
 func stalled(values []float64) bool {
 	const span = 5
 	n := len(values)

@@ -2,6 +2,7 @@ package refine
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -10,7 +11,9 @@ import (
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
-	"github.com/morphseek/morphseek/engine/internal/testpair"
+	"github.com/morphseek/morphseek/engine/internal/mind"
+	"github.com/morphseek/morphseek/engine/internal/option"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/metric"
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -56,7 +59,8 @@ func slopes(s similarity, g volume.Geometry) (predicted, measured float64) {
 // The force is the derivative of the similarity by a displacement of the warped image: along a smooth direction it must
 // predict the change that finite differences show.
 func TestForceIsTheDerivative(t *testing.T) {
-	fixed, moving, _ := testpair.Phantom(32, 2, false)
+	t.Parallel()
+	fixed, moving, _ := testkit.Phantom(32, 2, false)
 	pair := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
 	g := pair.Grid(1)
 	im := pair.At(g, margin, aligned.ZeroEdge, 1)
@@ -108,12 +112,12 @@ func TestNCCValue(t *testing.T) {
 
 // The value is minus the sum of the voxels' mean squares, whatever the descriptors are padded with.
 func TestMINDValue(t *testing.T) {
-	fixed, moving, _ := testpair.Phantom(20, 2, true)
+	fixed, moving, _ := testkit.Phantom(20, 2, true)
 	im := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}.At(fixed.Geometry, margin, aligned.ZeroEdge, 1)
 	s, u := newMIND(im, 1), field.New(fixed.Geometry)
 	s.validate(u)
 	got := s.force(field.New(fixed.Geometry), nil, u) / float64(s.voxels())
-	f, m := metric.MINDSSC(im.Fixed.Data, im.FixedValid.Data, im.Fixed.Size, 1, dilation, 1), metric.MINDSSC(im.Moving.Data, im.MovingValid.Data, im.Moving.Size, 1, dilation, 1)
+	f, m := mind.Describe(im.Fixed.Data, im.FixedValid.Data, im.Fixed.Size, 1, dilation, 1), mind.Describe(im.Moving.Data, im.MovingValid.Data, im.Moving.Size, 1, dilation, 1)
 	n, grown := im.Fixed.Size, im.Moving.Size
 	sum := 0.0
 	for i, x := range f {
@@ -130,6 +134,7 @@ func TestMINDValue(t *testing.T) {
 var gentle = Regularisation{Fluid: 1.75, Elastic: 0.5, Sharpen: 0.5}
 
 func TestRecoversDisplacement(t *testing.T) {
+	t.Parallel()
 	const n = 40
 	lo, hi := [3]int{8, 8, 8}, [3]int{32, 32, 32}
 	for _, c := range []struct {
@@ -138,7 +143,7 @@ func TestRecoversDisplacement(t *testing.T) {
 		left       float64
 	}{{NCC, false, 0.35}, {MSE, false, 0.4}, {MIND, true, 0.4}} {
 		t.Run(string(c.similarity), func(t *testing.T) {
-			fixed, moving, truth := testpair.Phantom(n, 2.5, c.other)
+			fixed, moving, truth := testkit.Phantom(n, 2.5, c.other)
 			run := func(threads int) (*field.Field, []Level) {
 				u, levels, err := Run(context.Background(), aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil,
 					gentle, Options{Similarity: c.similarity, Iterations: 20, Voxels: 1 << 20, Threads: threads})
@@ -148,7 +153,7 @@ func TestRecoversDisplacement(t *testing.T) {
 				return u, levels
 			}
 			u, levels := run(1)
-			before, after := testpair.MeanError(nil, truth, lo, hi), testpair.MeanError(u, truth, lo, hi)
+			before, after := testkit.MeanError(nil, truth, lo, hi), testkit.MeanError(u, truth, lo, hi)
 			t.Logf("mean error %.2f -> %.2f voxels", before, after)
 			if after > c.left*before {
 				t.Errorf("mean error %.2f of %.2f voxels left", after, before)
@@ -183,22 +188,25 @@ func TestVoxelOfTheFinestLevel(t *testing.T) {
 		{[3]float64{1, 1, 8}, [3]float64{1, 1, 1}, 0.8 * math.Sqrt2},
 		{[3]float64{1, 1, 8}, [3]float64{1, 1, 8}, math.Sqrt2},
 	} {
-		image := func(spacing [3]float64) *volume.Volume {
-			return volume.Zeros(volume.Geometry{Size: [3]int{20, 20, 20}, Spacing: spacing, Direction: volume.Identity})
-		}
-		pair := aligned.Pair{Fixed: image(c.fixed), Moving: image(c.moving)}
-		grids := resolutions(pair, Options{Similarity: NCC, Voxels: 1 << 20}, true)
-		if got := grids[len(grids)-1].Spacing[0]; math.Abs(got-c.finest) > 1e-9 {
-			t.Errorf("fixed %v, moving %v: finest level of %g mm", c.fixed, c.moving, got)
-		}
-		if n := Voxels(pair, 1<<20); n != grids[len(grids)-1].Voxels() {
-			t.Errorf("fixed %v, moving %v: %d voxels expected", c.fixed, c.moving, n)
-		}
+		t.Run(fmt.Sprint(c.fixed, " and ", c.moving), func(t *testing.T) {
+			image := func(spacing [3]float64) *volume.Volume {
+				return volume.Zeros(volume.Geometry{Size: [3]int{20, 20, 20}, Spacing: spacing, Direction: volume.Identity})
+			}
+			pair := aligned.Pair{Fixed: image(c.fixed), Moving: image(c.moving)}
+			grids := resolutions(pair, Options{Similarity: NCC, Voxels: 1 << 20}, true)
+			if got := grids[len(grids)-1].Spacing[0]; math.Abs(got-c.finest) > 1e-9 {
+				t.Errorf("fixed %v, moving %v: finest level of %g mm", c.fixed, c.moving, got)
+			}
+			if n := Voxels(pair, 1<<20); n != grids[len(grids)-1].Voxels() {
+				t.Errorf("fixed %v, moving %v: %d voxels expected", c.fixed, c.moving, n)
+			}
+		})
 	}
 }
 
 // An image fits itself: no step may lead away from that, neither inside nor where the field of view ends.
 func TestAnImageOntoItselfStays(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
 	texture := volume.Zeros(volume.Geometry{Size: [3]int{40, 36, 32}, Spacing: [3]float64{1.5, 1.5, 1.5}, Direction: volume.Identity})
 	for i := range texture.Data {
@@ -207,39 +215,42 @@ func TestAnImageOntoItselfStays(t *testing.T) {
 	smooth := field.New(texture.Geometry)
 	copy(smooth.X, texture.Data)
 	for _, noise := range []float32{0, 0.02} {
-		v := volume.Zeros(texture.Geometry)
-		copy(v.Data, smooth.Smoothed(nil, 2, 1).X)
-		for i := range v.Data {
-			v.Data[i] += noise * rng.Float32()
-		}
-		// Descriptors reach two voxels beyond what they describe, and so beyond the repeated border.
-		for s, most := range map[Similarity]float64{NCC: 0.001, MSE: 0.001, MIND: 0.3} {
-			by := gentle
-			if s == MIND {
-				by = Regularisation{Fluid: 3.5, Elastic: 1, Fading: 1, Sharpen: 0.5}
+		t.Run(fmt.Sprintf("noise %g", noise), func(t *testing.T) {
+			v := volume.Zeros(texture.Geometry)
+			copy(v.Data, smooth.Smoothed(nil, 2, 1).X)
+			for i := range v.Data {
+				v.Data[i] += noise * rng.Float32()
 			}
-			u, levels, err := Run(context.Background(), aligned.Pair{Fixed: v, Moving: v, Initial: volume.IdentityAffine()}, nil, by, Options{Similarity: s, Iterations: 30, Voxels: 1 << 20, Threads: 1})
-			if err != nil {
-				t.Fatal(err)
+			// Descriptors reach two voxels beyond what they describe, and so beyond the repeated border.
+			for s, most := range map[Similarity]float64{NCC: 0.001, MSE: 0.001, MIND: 0.3} {
+				by := gentle
+				if s == MIND {
+					by = Regularisation{Fluid: 3.5, Elastic: 1, Fading: 1, Sharpen: 0.5}
+				}
+				u, levels, err := Run(context.Background(), aligned.Pair{Fixed: v, Moving: v, Initial: volume.IdentityAffine()}, nil, by, Options{Similarity: s, Iterations: 30, Voxels: 1 << 20, Threads: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if far := u.Stats(1).DisplacementMaxMM; far > most*1.5 {
+					t.Errorf("%s, noise %g: %g mm away after %d levels", s, noise, far, len(levels))
+				}
 			}
-			if far := u.Stats(1).DisplacementMaxMM; far > most*1.5 {
-				t.Errorf("%s, noise %g: %g mm away after %d levels", s, noise, far, len(levels))
-			}
-		}
+		})
 	}
 }
 
-// What came before stays: from a truth of 4 voxels on average, a refinement has nothing to do but drift where the phantom is
-// flat, and ends early.
+// What came before stays: from a truth of 4 voxels on average, a refinement has nothing to do but drift where the
+// phantom is flat, and ends early.
 func TestStartsFromAField(t *testing.T) {
-	fixed, moving, truth := testpair.Phantom(40, 5, false)
+	t.Parallel()
+	fixed, moving, truth := testkit.Phantom(40, 5, false)
 	pair := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
 	u, levels, err := Run(context.Background(), pair, truth, gentle, Options{Similarity: NCC, Iterations: 100, Voxels: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
 	lo, hi := [3]int{8, 8, 8}, [3]int{32, 32, 32}
-	if e := testpair.MeanError(u, truth, lo, hi); e > 0.8 {
+	if e := testkit.MeanError(u, truth, lo, hi); e > 0.8 {
 		t.Errorf("mean error %g voxels from the truth", e)
 	}
 	for _, l := range levels {
@@ -251,7 +262,8 @@ func TestStartsFromAField(t *testing.T) {
 
 // A lesion that only one image has, behind a mask, must not move its surroundings.
 func TestMasksHideWhatDiffers(t *testing.T) {
-	fixed, _, truth := testpair.Phantom(32, 0, false)
+	t.Parallel()
+	fixed, _, truth := testkit.Phantom(32, 0, false)
 	moving := &volume.Volume{Geometry: fixed.Geometry, Data: slices.Clone(fixed.Data)}
 	mask := volume.Zeros(fixed.Geometry)
 	for i := range moving.Data {
@@ -268,7 +280,7 @@ func TestMasksHideWhatDiffers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return testpair.MeanError(u, truth, [3]int{}, [3]int{32, 32, 32})
+		return testkit.MeanError(u, truth, [3]int{}, [3]int{32, 32, 32})
 	}
 	if open, hidden := run(nil), run(mask); hidden > 0.08 || open < 3*hidden {
 		t.Errorf("mean displacement %g voxels with the mask, %g without", hidden, open)
@@ -276,7 +288,8 @@ func TestMasksHideWhatDiffers(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
-	fixed, moving, _ := testpair.Phantom(24, 2, false)
+	t.Parallel()
+	fixed, moving, _ := testkit.Phantom(24, 2, false)
 	pair := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
 	ctx, cancel := context.WithCancel(context.Background())
 	_, _, err := Run(ctx, pair, nil, gentle, Options{Similarity: NCC, Iterations: 50, Voxels: 1 << 20, Progress: func(float64) { cancel() }})
@@ -316,6 +329,7 @@ func BenchmarkIteration(b *testing.B) {
 
 // Steps that fade with the force end nearer to rest, where all that is left is noise.
 func TestFadingStepsRest(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
 	image := func() *volume.Volume {
 		v := volume.Zeros(volume.Geometry{Size: [3]int{32, 32, 32}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
@@ -343,7 +357,8 @@ func TestFadingStepsRest(t *testing.T) {
 	}
 }
 
-// A voxel that leaves the field of view counts as one that matches like the mean: neither to leave nor to stay is a gain.
+// A voxel that leaves the field of view counts as one that matches like the mean: neither to leave nor to stay is a
+// gain.
 func TestLeavingCountsAsTheMean(t *testing.T) {
 	g := volume.Geometry{Size: [3]int{16, 16, 16}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
 	s := &leaving{counts: []int{4096, 2048, 1024}, sums: []float64{2048, 1024, 512}} // 0.5 a voxel throughout
@@ -376,27 +391,43 @@ func (l *leaving) force(g, _, _ *field.Field) float64 {
 	return l.sums[l.look-1]
 }
 
-// Under noise little of the agreement at half the resolution is left at the finest; of what two images really share most is.
+// Under noise little of the agreement at half the resolution is left at the finest; of what two images really share
+// most is.
 func TestDetail(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name     string
 		noise    float64
 		from, to float64
 	}{{"no noise", 0, 0.7, 1.1}, {"noise that covers all detail", 25, 0, 0.4}} {
-		fixed, moving, _ := testpair.Phantom(64, 1, false)
-		rng := rand.New(rand.NewPCG(1, 2))
-		for _, v := range []*volume.Volume{fixed, moving} {
-			for i := range v.Data {
-				v.Data[i] += float32(c.noise * rng.NormFloat64())
+		t.Run(c.name, func(t *testing.T) {
+			fixed, moving, _ := testkit.Phantom(64, 1, false)
+			rng := rand.New(rand.NewPCG(1, 2))
+			for _, v := range []*volume.Volume{fixed, moving} {
+				for i := range v.Data {
+					v.Data[i] += float32(c.noise * rng.NormFloat64())
+				}
 			}
-		}
-		r := New(aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil, Options{Similarity: NCC, Iterations: 10, Voxels: 1 << 20})
-		a, err := r.Coarse(context.Background(), gentle, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := r.Detail(); d < c.from || d > c.to {
-			t.Errorf("%s: %.3f of %.3f is left", c.name, d, a.Correlation)
-		}
+			r := New(aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil, Options{Similarity: NCC, Iterations: 10, Voxels: 1 << 20})
+			a, err := r.Coarse(context.Background(), gentle, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := r.Detail(); d < c.from || d > c.to {
+				t.Errorf("%.3f of %.3f is left", d, a.Correlation)
+			}
+		})
+	}
+}
+
+// The choices of the option similarity are the similarities that there are.
+func TestSimilaritiesAreTheChoices(t *testing.T) {
+	row := slices.IndexFunc(option.Table, func(o option.Option) bool { return o.Name == "similarity" })
+	names := []string{"auto"}
+	for _, k := range similarities {
+		names = append(names, string(k.name))
+	}
+	if choices := option.Table[row].Choices; !slices.Equal(choices, names) {
+		t.Errorf("the option has %q, the refinement %q", choices, names)
 	}
 }

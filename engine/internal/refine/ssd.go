@@ -3,13 +3,13 @@ package refine
 import (
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/internal/mind"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
-	"github.com/morphseek/morphseek/engine/metric"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// ssd is minus the mean squared difference of one or more channels over the valid voxels: of the intensities, or of MIND-SSC
-// descriptors. Channels are interleaved, a voxel's side by side.
+// ssd is minus the mean squared difference of one or more channels over the valid voxels: of the intensities, or of
+// MIND-SSC descriptors. Channels are interleaved, a voxel's side by side; they are not Pair.Channels.
 type ssd struct {
 	aligned.Images
 	channels      int
@@ -25,24 +25,24 @@ func newMSE(im aligned.Images, threads int) *ssd {
 	return newSSD(im, 1, im.Fixed.Data, im.Moving.Data, threads)
 }
 
-// dilation is how far MIND-SSC's patches lie from the voxel. For two contrasts of one person near patches are best (RATIONALE.md, MIND at a
-// dilation of one voxel).
+// dilation is how far MIND-SSC's patches lie from the voxel. For two contrasts of one person near patches are best
+// (RATIONALE.md, MIND at a dilation of one voxel).
 const dilation = 1
 
 func newMIND(im aligned.Images, threads int) *ssd {
-	describe := func(v, valid *volume.Volume, beyond int) []float32 {
-		planes := metric.MINDSSC(v.Data, valid.Data, v.Size, 1, dilation, threads)
-		n, out := len(v.Data), make([]float32, len(planes)+beyond*metric.MINDChannels)
+	describe := func(v, valid *volume.Volume, padding int) []float32 {
+		planes := mind.Describe(v.Data, valid.Data, v.Size, 1, dilation, threads)
+		n, out := len(v.Data), make([]float32, len(planes)+padding*mind.Channels)
 		parallel.For(n, 1<<13, threads, func(lo, hi int) {
-			for c := range metric.MINDChannels {
+			for c := range mind.Channels {
 				for i, x := range planes[c*n+lo : c*n+hi] {
-					out[(lo+i)*metric.MINDChannels+c] = x
+					out[(lo+i)*mind.Channels+c] = x
 				}
 			}
 		})
 		return out
 	}
-	return newSSD(im, metric.MINDChannels, describe(im.Fixed, im.FixedValid, 0), describe(im.Moving, im.MovingValid, beyond(im.Moving.Size)), threads)
+	return newSSD(im, mind.Channels, describe(im.Fixed, im.FixedValid, 0), describe(im.Moving, im.MovingValid, beyond(im.Moving.Size)), threads)
 }
 
 func newSSD(im aligned.Images, channels int, fixed, moving []float32, threads int) *ssd {
@@ -86,7 +86,8 @@ func (s *ssd) force(g, _, u *field.Field) float64 {
 	return -total / float64(s.channels)
 }
 
-// row writes row r of the force to g and returns the sum of its squared differences. Over the channels four sums run side by side.
+// row writes row r of the force to g and returns the sum of its squared differences. Over the channels four sums run
+// side by side.
 func (s *ssd) row(g *field.Field, r int) (squares float64) {
 	nx, c := g.Size[0], s.channels
 	delta := make([]float32, c)
@@ -130,17 +131,16 @@ func (s *ssd) row(g *field.Field, r int) (squares float64) {
 func (s *ssd) warp(u *field.Field) {
 	size := s.Moving.Size
 	nx, ny := u.Size[0], u.Size[1]
-	// Both grids have the same axes and spacing: between their indices lies the margin.
-	shift := s.Moving.PhysicalToIndex().Apply(u.Origin)
+	margin, across := float64(s.Margin()), float64(s.Across())
 	lastX, lastY, lastZ := float64(size[0]-1), float64(size[1]-1), float64(size[2]-1)
 	parallel.For(ny*u.Size[2], parallel.Rows(nx), s.threads, func(lo, hi int) {
 		c := cells{make([]int, nx), make([]float32, nx), make([]float32, nx), make([]float32, nx)}
 		for r := lo; r < hi; r++ {
-			y, z := float64(r%ny)+shift[1], float64(r/ny)+shift[2]
+			y, z := float64(r%ny)+margin, float64(r/ny)+across
 			for x := range nx {
 				i := r*nx + x
 				var ix, iy, iz int
-				ix, c.x[x] = volume.Cell(float64(x)+shift[0]+float64(u.X[i]), lastX)
+				ix, c.x[x] = volume.Cell(float64(x)+margin+float64(u.X[i]), lastX)
 				iy, c.y[x] = volume.Cell(y+float64(u.Y[i]), lastY)
 				iz, c.z[x] = volume.Cell(z+float64(u.Z[i]), lastZ)
 				c.first[x] = s.channels * (ix + size[0]*(iy+size[1]*iz))
@@ -153,7 +153,8 @@ func (s *ssd) warp(u *field.Field) {
 	})
 }
 
-// cells are where a row's samples lie in the moving image: the first channel of the voxel at or below, and the fractions beyond.
+// cells are where a row's samples lie in the moving image: the first channel of the voxel at or below, and the
+// fractions beyond.
 type cells struct {
 	first   []int
 	x, y, z []float32
@@ -181,7 +182,8 @@ func (s *ssd) warpRow(row []float32, at cells) {
 		w0, w1, w2, w3 := gx*gy*gz, fx*gy*gz, gx*fy*gz, fx*fy*gz
 		v0, v1, v2, v3 := gx*gy*fz, fx*gy*fz, gx*fy*fz, fx*fy*fz
 		for k := range out {
-			out[k] = float32(w0*a0[k]) + float32(w1*a1[k]) + float32(w2*a2[k]) + float32(w3*a3[k]) + float32(v0*b0[k]) + float32(v1*b1[k]) + float32(v2*b2[k]) + float32(v3*b3[k])
+			out[k] = float32(w0*a0[k]) + float32(w1*a1[k]) + float32(w2*a2[k]) + float32(w3*a3[k]) +
+				float32(v0*b0[k]) + float32(v1*b1[k]) + float32(v2*b2[k]) + float32(v3*b3[k])
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package refine
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -18,51 +19,53 @@ func TestVectorsMatchLoops(t *testing.T) {
 		t.Skip("no vectors on this processor")
 	}
 	for _, size := range [][3]int{{21, 18, 16}, {24, 9, 10}, {7, 12, 12}} {
-		g := volume.Geometry{Size: size, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
-		fixed, moving, mask := volume.Zeros(g), volume.Zeros(g), volume.Zeros(g)
-		r := rand.New(rand.NewPCG(1, 2))
-		for i := range fixed.Data {
-			fixed.Data[i], moving.Data[i] = r.Float32(), r.Float32()
-			if r.IntN(20) > 0 {
-				mask.Data[i] = 1
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			g := volume.Geometry{Size: size, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+			fixed, moving, mask := volume.Zeros(g), volume.Zeros(g), volume.Zeros(g)
+			r := rand.New(rand.NewPCG(1, 2))
+			for i := range fixed.Data {
+				fixed.Data[i], moving.Data[i] = r.Float32(), r.Float32()
+				if r.IntN(20) > 0 {
+					mask.Data[i] = 1
+				}
 			}
-		}
-		u, step := wave(g, 2), field.New(g)
-		for i := range step.Data {
-			step.Data[i] = r.Float32() - 0.5
-		}
-		im := aligned.Pair{Fixed: fixed, Moving: moving, MovingMask: mask, Initial: volume.IdentityAffine()}.At(g, margin, aligned.ZeroEdge, 1)
-		for _, name := range []Similarity{NCC, MIND} {
-			run := func(vectors bool) (value float64, longest float32, force []float32) {
-				s, err := newSimilarity(name, im, 1)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if !vectors {
-					defer cpu.Disable()()
-				}
-				f := guarded(t, g)
-				switch s := s.(type) {
-				case *ncc:
-					s.warped = guard.Slice(t, s.warped)
-				case *ssd:
-					s.warped = guard.Slice(t, s.warped)
-				}
-				s.validate(u)
-				value = s.force(f, guarded(t, g), u)
-				for r := range size[1] * size[2] {
-					row := [][]float32{step.X[r*size[0]:][:size[0]], step.Y[r*size[0]:][:size[0]], step.Z[r*size[0]:][:size[0]]}
-					longest = max(longest, longestSquare(row))
-				}
-				return value, longest, f.Data
+			u, step := wave(g, 2), field.New(g)
+			for i := range step.Data {
+				step.Data[i] = r.Float32() - 0.5
 			}
-			value, longest, force := run(true)
-			wantValue, wantLongest, wantForce := run(false)
-			if value != wantValue || longest != wantLongest || !slices.Equal(force, wantForce) {
-				t.Errorf("%s, size %v: similarity %g, longest square %g; by loops %g, %g; forces equal: %v",
-					name, size, value, longest, wantValue, wantLongest, slices.Equal(force, wantForce))
+			im := aligned.Pair{Fixed: fixed, Moving: moving, MovingMask: mask, Initial: volume.IdentityAffine()}.At(g, margin, aligned.ZeroEdge, 1)
+			for _, name := range []Similarity{NCC, MIND} {
+				run := func(vectors bool) (value float64, longest float32, force []float32) {
+					s, err := newSimilarity(name, im, 1)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if !vectors {
+						defer cpu.Disable()()
+					}
+					f := guarded(t, g)
+					switch s := s.(type) {
+					case *ncc:
+						s.warped = guard.Slice(t, s.warped)
+					case *ssd:
+						s.warped = guard.Slice(t, s.warped)
+					}
+					s.validate(u)
+					value = s.force(f, guarded(t, g), u)
+					for r := range size[1] * size[2] {
+						row := [][]float32{step.X[r*size[0]:][:size[0]], step.Y[r*size[0]:][:size[0]], step.Z[r*size[0]:][:size[0]]}
+						longest = max(longest, longestSquare(row))
+					}
+					return value, longest, f.Data
+				}
+				value, longest, force := run(true)
+				wantValue, wantLongest, wantForce := run(false)
+				if value != wantValue || longest != wantLongest || !slices.Equal(force, wantForce) {
+					t.Errorf("%s, size %v: similarity %g, longest square %g; by loops %g, %g; forces equal: %v",
+						name, size, value, longest, wantValue, wantLongest, slices.Equal(force, wantForce))
+				}
 			}
-		}
+		})
 	}
 }
 
@@ -80,35 +83,37 @@ func TestRowsByVectorsMatchLoops(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, n := range []int{1, 7, 8, 9, 16, 23, 64, 67} {
-		random := func() []float32 {
-			x := make([]float32, n)
-			for i := range x {
-				x[i] = r.Float32()
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			random := func() []float32 {
+				x := make([]float32, n)
+				for i := range x {
+					x[i] = r.Float32()
+				}
+				return x
 			}
-			return x
-		}
-		g := volume.Geometry{Size: [3]int{n, 1, 1}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
-		fixed, warped, overN, meanF, overB, sums := random(), random(), random(), random(), random(), [][]float32{random(), random(), random()}
-		overN[n/2] = 0
-		run := func() (moments, correlation [][]float32) {
-			s := &ncc{Images: aligned.Images{Fixed: &volume.Volume{Geometry: g, Data: fixed}}, warped: warped, overN: overN, meanF: meanF, overB: overB, sums: make([]float64, 1)}
-			row := func(values []float32) []float32 { return guard.Slice(t, values) }
-			moments = [][]float32{row(sums[0]), row(sums[1]), row(sums[2])}
-			s.moments(0, 0, moments)
-			f := guarded(t, g)
-			first := row(sums[0])
-			s.correlate(f, 0, 0, [][]float32{first, sums[1], sums[2]})
-			return moments, [][]float32{f.X, f.Y, f.Z, first}
-		}
-		moments, correlation := run()
-		restore := cpu.Disable()
-		wantMoments, wantCorrelation := run()
-		restore()
-		if !slices.EqualFunc(moments, wantMoments, slices.Equal) {
-			t.Errorf("%d voxels: moments differ", n)
-		}
-		if !slices.EqualFunc(correlation, wantCorrelation, slices.Equal) {
-			t.Errorf("%d voxels: correlations differ", n)
-		}
+			g := volume.Geometry{Size: [3]int{n, 1, 1}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+			fixed, warped, overN, meanF, overB, sums := random(), random(), random(), random(), random(), [][]float32{random(), random(), random()}
+			overN[n/2] = 0
+			run := func() (moments, correlation [][]float32) {
+				s := &ncc{Images: aligned.Images{Fixed: &volume.Volume{Geometry: g, Data: fixed}}, warped: warped, overN: overN, meanF: meanF, overB: overB, sums: make([]float64, 1)}
+				row := func(values []float32) []float32 { return guard.Slice(t, values) }
+				moments = [][]float32{row(sums[0]), row(sums[1]), row(sums[2])}
+				s.moments(0, 0, moments)
+				f := guarded(t, g)
+				first := row(sums[0])
+				s.correlate(f, 0, 0, [][]float32{first, sums[1], sums[2]})
+				return moments, [][]float32{f.X, f.Y, f.Z, first}
+			}
+			moments, correlation := run()
+			restore := cpu.Disable()
+			wantMoments, wantCorrelation := run()
+			restore()
+			if !slices.EqualFunc(moments, wantMoments, slices.Equal) {
+				t.Errorf("%d voxels: moments differ", n)
+			}
+			if !slices.EqualFunc(correlation, wantCorrelation, slices.Equal) {
+				t.Errorf("%d voxels: correlations differ", n)
+			}
+		})
 	}
 }

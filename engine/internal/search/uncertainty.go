@@ -3,66 +3,74 @@ package search
 import (
 	"context"
 	"math"
+	"slices"
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/internal/blocks"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// around is the level at which Uncertainty compares displacements around the result: up to three voxels of the working grid each way.
-var around = level{4, 3, 1, 8}
+// around is the level at which Uncertainty compares displacements around the result: up to three voxels of the working
+// grid each way.
+var around = blocks.Level{Spacing: 4, Radius: 3, Quantum: 1, Stiffness: 8}
 
-// Calibrated on pairs whose true displacement is known (python/benchmarks/uncertainty.py): first the temperature and the stiffness of
-// around, so that the uncertainty ranks the errors; then the dispersion, so that it has their size (Laves et al., MIDL 2020).
+// Calibrated on pairs whose true displacement is known (python/benchmarks/uncertainty.py): first the temperature and
+// the stiffness of around, so that the uncertainty ranks the errors; then the dispersion, so that it has their size
+// (Laves et al., MIDL 2020).
 const (
 	temperature = 1    // bits a descriptor
 	dispersion  = 1.05 // factor: min-marginals in a window alone understate the errors
 )
 
-// Uncertainty returns the standard deviation of the displacement in mm, on a grid of control points that covers the fixed volume,
-// of a registration that ended in u: a field as Run's, on any grid and from any stage; nil is the identity.
+// Uncertainty returns the standard deviation of the displacement in mm, on a grid of control points that covers the
+// fixed volume, of a registration that ended in u: a field as Run's, on any grid and from any stage; nil is the
+// identity.
 //
-// It computes, for every control point, the min-marginals m of all displacements in a window around the result, as Run does. What it returns is,
-// up to one factor, the root mean square length of a displacement from the result under the Gibbs distribution exp(-m/T). So it is small where
-// any other displacement matches worse, and large along edges, in tissue without structure, and where another displacement matches as well.
+// It computes, for every control point, the min-marginals m of all displacements in a window around the result, as Run
+// does. What it returns is, up to one factor, the root mean square length of a displacement from the result under the
+// Gibbs distribution exp(-m/T). So it is small where any other displacement matches worse, and large along edges, in
+// tissue without structure, and where another displacement matches as well.
 //
 // Errors: Cancelled.
 func Uncertainty(ctx context.Context, pair aligned.Pair, u *field.Field, opt Options) (*volume.Volume, error) {
-	grid := workingGrid(pair)
+	grid := blocks.WorkingGrid(pair)
 	_, margin := levelsFor(grid)
-	margin = max(margin, around.reach())
+	margin = max(margin, around.Reach())
 	im := pair.At(grid, margin, aligned.ZeroEdge, opt.Threads).Through(u, opt.Threads)
-	s := newStep(around, im, describe(im.Fixed, im.FixedValid, nil, wide, opt.Threads), nil, wide, nil, margin, opt.Threads)
-	s.locked = opt.Locked
+	s := blocks.Between(around, im, margin, opt.Threads)
+	s.Locked = opt.Locked
 	if opt.Progress != nil {
 		opt.Progress(0.5)
 	}
 	if ctx.Err() != nil {
 		return nil, fault.Wrap(fault.Cancelled, ctx.Err(), "the uncertainty was cancelled")
 	}
-	control, marginals := s.minMarginals(1)
-	_, deep := s.labels()
-	lengths := around.squaredLengths(pair.Initial.After(grid.IndexToPhysical()).M, deep)
+	control, marginals := s.MinMarginals(1)
+	_, deep := s.Labels(grid)
+	lengths := squaredLengths(around, pair.Initial.After(grid.IndexToPhysical()).M, deep)
 	sd := volume.Zeros(control)
 	parallel.For(len(sd.Data), 64, opt.Threads, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			sd.Data[i] = dispersion * float32(math.Sqrt(expectation(marginals[i*len(lengths):(i+1)*len(lengths)], lengths, temperature)))
+			square := expectation(marginals[i*len(lengths):(i+1)*len(lengths)], lengths, temperature)
+			sd.Data[i] = dispersion * float32(math.Sqrt(square))
 		}
 	})
 	return sd, nil
 }
 
 // squaredLengths returns |m d|^2 of every label's displacement d in voxels; deep labels lie along z.
-func (l level) squaredLengths(m [9]float64, deep int) []float64 {
+func squaredLengths(l blocks.Level, m [9]float64, deep int) []float64 {
 	var lengths []float64
 	for z := -(deep / 2); z <= deep/2; z++ {
-		for y := -l.radius; y <= l.radius; y++ {
-			for x := -l.radius; x <= l.radius; x++ {
+		for y := -l.Radius; y <= l.Radius; y++ {
+			for x := -l.Radius; x <= l.Radius; x++ {
 				sum := 0.0
 				for row := range 3 {
-					c := float64(l.quantum) * (float64(m[3*row]*float64(x)) + float64(m[3*row+1]*float64(y)) + float64(m[3*row+2]*float64(z)))
+					c := float64(m[3*row]*float64(x)) + float64(m[3*row+1]*float64(y)) + float64(m[3*row+2]*float64(z))
+					c *= float64(l.Quantum)
 					sum += float64(c * c)
 				}
 				lengths = append(lengths, sum)
@@ -74,7 +82,7 @@ func (l level) squaredLengths(m [9]float64, deep int) []float64 {
 
 // expectation returns the mean of values under the Gibbs distribution of the energies at temperature t.
 func expectation(energies []float32, values []float64, t float64) float64 {
-	least := energies[argmin(energies)]
+	least := slices.Min(energies)
 	sum, total := 0.0, 0.0
 	for i, e := range energies {
 		p := math.Exp(float64(least-e) / t)

@@ -2,7 +2,6 @@ package search
 
 import (
 	"context"
-	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"math"
 	"slices"
 	"testing"
@@ -10,16 +9,18 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/morphseek/morphseek/engine/fault"
-	"github.com/morphseek/morphseek/engine/internal/testpair"
+	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/internal/blocks"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
 // Where the energy is a parabola, the Gibbs distribution is a normal one: of variance t/2a along each axis.
 func TestExpectationIsGaussian(t *testing.T) {
 	const a, temperature = 1.25, 1.5
-	l := level{radius: 5, quantum: 1}
-	lengths := l.squaredLengths([9]float64{2, 0, 0, 0, 0, -3, 0, 1, 0}, 2*l.radius+1)
-	plain := l.squaredLengths(volume.Identity, 2*l.radius+1)
+	l := blocks.Level{Radius: 5, Quantum: 1}
+	lengths := squaredLengths(l, [9]float64{2, 0, 0, 0, 0, -3, 0, 1, 0}, 2*l.Radius+1)
+	plain := squaredLengths(l, volume.Identity, 2*l.Radius+1)
 	energies := make([]float32, len(plain))
 	for i, d := range plain {
 		energies[i] = 7 + float32(a*d)
@@ -51,8 +52,9 @@ func ranks(x []float64) []float64 {
 
 // The uncertainty ranks the errors of a search, is of their size, and scales with the voxels.
 func TestUncertaintyTellsTheError(t *testing.T) {
+	t.Parallel()
 	const n = 48
-	fixed, moving, truth := testpair.Phantom(n, 6, true)
+	fixed, moving, truth := testkit.Phantom(n, 6, true)
 	pair := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
 	u, err := Run(context.Background(), pair, Options{})
 	if err != nil {
@@ -120,9 +122,11 @@ func TestUncertaintyTellsTheError(t *testing.T) {
 }
 
 func TestUncertaintyCancelled(t *testing.T) {
-	fixed, moving, _ := testpair.Phantom(40, 3, false)
+	t.Parallel()
+	fixed, moving, _ := testkit.Phantom(40, 3, false)
 	ctx, cancel := context.WithCancel(context.Background())
-	_, err := Uncertainty(ctx, aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil, Options{Progress: func(float64) { cancel() }})
+	pair := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
+	_, err := Uncertainty(ctx, pair, nil, Options{Progress: func(float64) { cancel() }})
 	if fault.CodeOf(err) != fault.Cancelled {
 		t.Errorf("error %v, want cancelled", err)
 	}

@@ -5,8 +5,9 @@
 //	warped image, float32 | uint32 CRC-32C of them
 //	uncertainty, float32 | uint32 CRC-32C of them, where the header says that there is one
 //
-// all little-endian, the header in kelindar/binary. Nothing in a file is trusted: a length is checked against the file's size
-// before anything is allocated, and a file that is cut short, changed or not ours is refused with SnapshotCorrupt.
+// all little-endian, the header in kelindar/binary. Nothing in a file is trusted: a length is checked against the
+// file's size before anything is allocated, and a file that is cut short, changed or not ours is refused with
+// SnapshotCorrupt.
 package snapshot
 
 import (
@@ -74,8 +75,8 @@ type header struct {
 // Temporary begins the name of the file that Save writes first. One that stays is of a process that was killed.
 const Temporary = ".snapshot-"
 
-// Save writes s to path: to a temporary file beside it first, which then takes its place, so that path never holds half a
-// snapshot. Errors: OutputUnwritable, DiskFull.
+// Save writes s to path: to a temporary file beside it first, which then takes its place, so that path never holds half
+// a snapshot. Errors: OutputUnwritable, DiskFull.
 func Save(path string, s *Snapshot) (err error) {
 	mode := fs.FileMode(0o666) // less the umask; os.CreateTemp would use 0o600
 	if s.Key != "" {
@@ -104,7 +105,8 @@ func writeError(err error, path string) error {
 	if errors.Is(err, syscall.ENOSPC) {
 		return fault.Wrap(fault.DiskFull, err, "the disk is full: snapshot %s was not written; free some space", path)
 	}
-	return fault.Wrap(fault.OutputUnwritable, err, "snapshot %s cannot be written; check the folder and its permissions", path)
+	return fault.Wrap(fault.OutputUnwritable, err,
+		"snapshot %s cannot be written; check the folder and its permissions", path)
 }
 
 func write(w io.Writer, s *Snapshot) error {
@@ -153,7 +155,8 @@ func writeFloats(w io.Writer, values []float32) error {
 // Load reads a snapshot. Errors: InputUnreadable where there is no file to read, SnapshotCorrupt.
 func Load(path string) (*Snapshot, error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() { // opening a pipe waits for who writes to it
-		return nil, fault.New(fault.InputUnreadable, "snapshot %s is a pipe, a socket or a device, and no regular file; save what it gives to a file first", path)
+		return nil, fault.New(fault.InputUnreadable,
+			"snapshot %s is a pipe, a socket or a device, and no regular file; save what it gives to a file first", path)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -172,7 +175,8 @@ func Load(path string) (*Snapshot, error) {
 	}
 	s, err := Read(bufio.NewReaderSize(f, 1<<16), info.Size())
 	if err != nil {
-		return nil, fault.Wrap(fault.SnapshotCorrupt, err, "%s is not a sound snapshot of this library; delete it and register again", path)
+		return nil, fault.Wrap(fault.SnapshotCorrupt, err,
+			"%s is not a sound snapshot of this library; delete it and register again", path)
 	}
 	return s, nil
 }

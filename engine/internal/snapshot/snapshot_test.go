@@ -64,22 +64,24 @@ func TestRoundTrip(t *testing.T) {
 		{4, 4, 4}:    keyed(example([3]int{4, 4, 4})),
 		{64, 33, 17}: withUncertainty(example([3]int{64, 33, 17})), // several chunks of floats
 	} {
-		path := filepath.Join(t.TempDir(), "a.morphseek")
-		for range 2 { // the second replaces the first
-			if err := Save(path, want); err != nil {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "a.morphseek")
+			for range 2 { // the second replaces the first
+				if err := Save(path, want); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, err := Load(path)
+			if err != nil {
 				t.Fatal(err)
 			}
-		}
-		got, err := Load(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("size %v: what was read differs from what was written", size)
-		}
-		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); left != nil {
-			t.Errorf("left behind: %v", left)
-		}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("size %v: what was read differs from what was written", size)
+			}
+			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); left != nil {
+				t.Errorf("left behind: %v", left)
+			}
+		})
 	}
 }
 
@@ -154,13 +156,15 @@ func TestForeign(t *testing.T) {
 		"huge grid":       encoded(t, huge),
 		"overflowing":     encoded(t, overflow),
 	} {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Load(path); fault.CodeOf(err) != fault.SnapshotCorrupt {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(dir, name)
+			if err := os.WriteFile(path, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Load(path); fault.CodeOf(err) != fault.SnapshotCorrupt {
+				t.Error(err)
+			}
+		})
 	}
 	if _, err := Load(dir); fault.CodeOf(err) != fault.InputUnreadable {
 		t.Errorf("a folder: %v", err)
@@ -197,12 +201,14 @@ func TestUnwritable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{filepath.Join(t.TempDir(), "no", "such", "folder"), filepath.Join(file, "below a file"), t.TempDir()} {
-		if err := Save(path, s); fault.CodeOf(err) != fault.OutputUnwritable {
-			t.Errorf("%s: %v", path, err)
-		}
-		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".snapshot-*")); left != nil {
-			t.Errorf("left behind: %v", left)
-		}
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			if err := Save(path, s); fault.CodeOf(err) != fault.OutputUnwritable {
+				t.Errorf("%s: %v", path, err)
+			}
+			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".snapshot-*")); left != nil {
+				t.Errorf("left behind: %v", left)
+			}
+		})
 	}
 	full := fmt.Errorf("write: %w", &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC})
 	if err := writeError(full, "x"); fault.CodeOf(err) != fault.DiskFull {

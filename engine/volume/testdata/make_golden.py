@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import SimpleITK as sitk
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "internal/golden"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "internal/testkit"))
 import golden as g
 
 rng = np.random.default_rng(1)

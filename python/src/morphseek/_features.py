@@ -28,7 +28,7 @@ FEATURES = (
     Feature("surfaces", "morphseek apply to surfaces and tracts", "surfaces"),
     Feature("x5", "transforms as .x5", "x5"),
     Feature("brainglobe", "brainglobe:NAME of atlases in OME-Zarr", "brainglobe"),
-    Feature("dicom", "DICOM registrations and structure sets", "dicom"),
+    Feature("dicom", "RT structure sets", "dicom"),
     Feature("dask", "batch on a Dask cluster: --scheduler", "dask"),
     Feature("nipype", "morphseek.nipype", "nipype"),
     Feature("monai", "morphseek.monai", "monai"),

@@ -8,7 +8,7 @@ import contextlib
 import errno
 import os
 import shutil
-import stat
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 from . import _manifest, _staging, errors
 from ._interrupts import Held
 from ._itk import itk_reason
+from ._regular import check_regular as check_regular
 
 
 def check_path(path: Path, name: str, error: type[errors.MorphSeekError]) -> None:
@@ -25,31 +26,14 @@ def check_path(path: Path, name: str, error: type[errors.MorphSeekError]) -> Non
     try:
         os.fspath(path).encode("utf-8")
     except UnicodeEncodeError:
-        raise error(
-            f"{name}: the path {os.fsencode(path)!r} is no valid UTF-8; rename it"
-        ) from None
-
-
-_KINDS = {
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
-
-
-def check_regular(path: str | os.PathLike[str], name: str) -> None:
-    """Refuse what is neither a file nor a folder before it is opened: a pipe that nobody writes to
-    would be waited for without end. What is not there passes; opening it will tell.
-    """
-    try:
-        kind = _KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
-    except (OSError, ValueError):
-        return
-    if kind:
-        raise errors.InputUnreadableError(
-            f"{name}: {path} is {kind}, and no regular file; save what it gives to a file first"
-        )
+        reason = "is no valid UTF-8; rename it"
+        with contextlib.suppress(UnicodeError):
+            os.fsencode(path).decode("utf-8")
+            reason = (
+                f"is UTF-8, and this process reads names as {sys.getfilesystemencoding()}; set"
+                " PYTHONUTF8=1, or a locale such as LC_ALL=C.UTF-8"
+            )
+        raise error(f"{name}: the path {os.fsencode(path)!r} {reason}") from None
 
 
 def stamp(paths: Iterable[Path]) -> list[tuple[str, int, int, int]]:
@@ -168,6 +152,7 @@ def output_folder(
     known: Collection[str] = (),
     seal: str = "",
     ours: Collection[str] = (),
+    patience: float = 1.0,
 ) -> Iterator[Path]:
     """Give an empty folder to write to; its files appear in ``folder`` together when the block ends
     well, or not at all. Nobody else writes there meanwhile.
@@ -184,6 +169,8 @@ def output_folder(
         first one to go. Without it nothing is known of an earlier run.
     ours : collection of str
         Files that are an earlier run's in any case.
+    patience : float
+        Seconds to wait for another call that writes there.
     """
     folder = Path(folder)
     check_path(folder, "output", errors.OutputUnwritableError)
@@ -202,7 +189,7 @@ def output_folder(
                     ) from None
                 except OSError as error:
                     raise _output_error(error, folder) from None
-                stack.enter_context(locked(folder))
+                stack.enter_context(locked(folder, patience))
                 temporary = stack.enter_context(together(folder, known, seal, ours))
             held.release()
             yield temporary
@@ -213,14 +200,24 @@ def output_folder(
                 path.rmdir()
 
 
+class _Tried(Exception):
+    pass
+
+
+def check_output(folder: str | os.PathLike[str]) -> None:
+    """Refuse a folder that cannot be written, before the work; leave nothing there."""
+    with contextlib.suppress(_Tried), output_folder(folder):
+        raise _Tried
+
+
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, patience: float = 1.0) -> Iterator[None]:
     """Hold a folder against all others that write results there, and clear up behind those that
-    were killed.
+    were killed; ``patience`` is in seconds.
     """
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(_staging.alone(folder, patience=1.0))
+            stack.enter_context(_staging.alone(folder, patience))
             _staging.tidy(folder)
         except _staging.Busy:
             raise errors.OutputUnwritableError(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import locale
 import os
 import re
 import shutil
@@ -11,6 +13,9 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
+
+import SimpleITK as sitk
 
 # ITK's HDF5 is not made for threads, and SimpleITK runs it outside Python's lock
 hdf5_lock = threading.Lock()
@@ -27,8 +32,84 @@ def itk_reason(error: Exception) -> str:
     text = re.split(r"(?:ITK|sitk::)\s?ERROR: ", str(error).strip())[-1]
     if text.startswith("Unable to determine ImageIO reader"):
         return "its format is none that ITK knows; convert it to .nii.gz, .nrrd or .mha"
-    return " ".join(text.split())
+    return " ".join(re.sub(r"\w+ ?\(0x[0-9A-Fa-f]+\):? ?", "", text).split())
 
+
+@contextlib.contextmanager
+def itk_io() -> Iterator[None]:
+    """Have ITK read and write numbers with a decimal point, and keep its warnings to itself."""
+    with _plain_numbers(), _without_warnings():
+        yield
+
+
+_busy, _shown = 0, True
+_display_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Switch ITK's warnings off, which are the process's, until the last thread is out."""
+    global _busy, _shown
+    process = sitk.ProcessObject
+    with _display_lock:
+        if _busy == 0:
+            _shown = process.GetGlobalWarningDisplay()
+            process.SetGlobalWarningDisplay(False)
+        _busy += 1
+    try:
+        yield
+    finally:
+        with _display_lock:
+            _busy -= 1
+            if _busy == 0:
+                process.SetGlobalWarningDisplay(_shown)
+
+
+@contextlib.contextmanager
+def _plain_numbers() -> Iterator[None]:
+    """Give this thread the decimal point. Hosts such as Qt, R and MATLAB set the process's locale,
+    and with a decimal comma ITK reads 1.5 as 1.
+    """
+    if locale.localeconv()["decimal_point"] == ".":
+        yield
+        return
+    with _windows_numbers() if sys.platform == "win32" else _posix_numbers():
+        yield
+
+
+@contextlib.contextmanager
+def _windows_numbers() -> Iterator[None]:
+    library: Any = ctypes.CDLL("ucrtbase")
+    library.setlocale.restype = ctypes.c_char_p
+    kind = library._configthreadlocale(_OF_THREAD)
+    own = library.setlocale(locale.LC_NUMERIC, None)
+    library.setlocale(locale.LC_NUMERIC, b"C")
+    try:
+        yield
+    finally:
+        library.setlocale(locale.LC_NUMERIC, own)
+        library._configthreadlocale(kind)
+
+
+@contextlib.contextmanager
+def _posix_numbers() -> Iterator[None]:
+    library: Any = ctypes.CDLL(None)
+    for function in (library.newlocale, library.duplocale, library.uselocale):
+        function.restype = ctypes.c_void_p
+    mask = 1 << (_MACOS_NUMBERS if sys.platform == "darwin" else locale.LC_NUMERIC)
+    own = library.duplocale(ctypes.c_void_p(_GLOBAL_LOCALE))
+    plain = library.newlocale(mask, b"C", ctypes.c_void_p(own))
+    before = library.uselocale(ctypes.c_void_p(plain))
+    try:
+        yield
+    finally:
+        library.uselocale(ctypes.c_void_p(before))
+        library.freelocale(ctypes.c_void_p(plain))
+
+
+_OF_THREAD = 1  # _ENABLE_PER_THREAD_LOCALE
+_GLOBAL_LOCALE = -1  # LC_GLOBAL_LOCALE
+_MACOS_NUMBERS = 4  # LC_NUMERIC_MASK is 1 << 4 there
 
 # which ITK gives to one library
 HDF5 = (".h5", ".hdf5", ".hdf", ".he5", ".hd5", ".hdf4", ".he2", ".he4", ".h4", ".hd4")
@@ -47,9 +128,10 @@ def to_read(path: Path, others: Sequence[Path] = ()) -> Iterator[Path]:
         What else the image is in; the file knows them by name.
     """
     if _opens(path):
-        yield path
+        with itk_io():
+            yield path
         return
-    with _plain_folder() as folder:
+    with _plain_folder() as folder, itk_io():
         copy = folder / (path.name if others else _plain(path))
         for source, target in ((path, copy), *((p, folder / p.name) for p in others)):
             try:
@@ -65,9 +147,10 @@ def to_write(path: Path) -> Iterator[Path]:
     where it belongs.
     """
     if _opens(path):
-        yield path
+        with itk_io():
+            yield path
         return
-    with _plain_folder() as folder:
+    with _plain_folder() as folder, itk_io():
         own = folder / _plain(path)
         yield own
         for made in folder.iterdir():

@@ -8,25 +8,56 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ._files import check_regular
+from . import errors
+from ._regular import check_regular
 
 MOST_BYTES = 16 << 20
-"""Of a list or table: a hundred thousand pairs, and no more than memory has for any content."""
+"""Of a list or table of a stranger: no more than memory has for any content."""
+
+MOST_RESULT_BYTES = 256 << 20
+"""Of what a run of ours tells of its results, however many."""
+
+_DEEPEST = 64
+"""Brackets in brackets. What is deeper would end a function that walks through it."""
 
 
-def read(path: str | os.PathLike[str], what: str) -> Any:
-    """Return what a small file holds.
+def read(path: str | os.PathLike[str], what: str, most: int = MOST_BYTES) -> Any:
+    """Return what a file of `most` bytes at most holds.
 
     Raises
     ------
     InputUnreadableError
-        It is no regular file.
-    OSError, ValueError
-        It cannot be read; it is no JSON.
+        It is no regular file, cannot be read, is larger, or is no JSON.
     """
     check_regular(path, what)
-    check_size(path)
-    return parse(Path(path).read_text(encoding="utf-8-sig"))
+    try:
+        check_size(path, most)
+        with open(path, "rb") as file:
+            text = file.read(most).decode("utf-8-sig")  # whatever it has become since
+    except (OSError, ValueError) as error:
+        raise errors.InputUnreadableError(
+            f"{what}: {path} cannot be read: {getattr(error, 'strerror', error)}"
+        ) from None
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise errors.InputUnreadableError(f"{what}: {path} is no JSON: {error}") from None
+
+
+def read_object(path: str | os.PathLike[str], what: str) -> dict[str, Any]:
+    """Return the object in a small file.
+
+    Raises
+    ------
+    InputUnreadableError
+        It cannot be read, or holds something else.
+    """
+    found = read(path, what)
+    if not isinstance(found, dict):
+        raise errors.InputUnreadableError(
+            f"{what}: {path} is no JSON object, {{...}}; it holds {type(found).__name__}"
+        )
+    return found
 
 
 def parse(text: str) -> Any:
@@ -35,22 +66,29 @@ def parse(text: str) -> Any:
     Raises
     ------
     ValueError
+        It is no JSON, or its brackets are nested too deeply.
     """
     try:
-        return json.loads(text)
+        found = json.loads(text)
     except RecursionError:
         raise ValueError("its brackets are nested too deeply") from None
+    level, depth = [found], 0
+    while level := [v for v in level if isinstance(v, (dict, list))]:
+        if (depth := depth + 1) > _DEEPEST:
+            raise ValueError("its brackets are nested too deeply")
+        level = [v for part in level for v in (part.values() if isinstance(part, dict) else part)]
+    return found
 
 
-def check_size(path: str | os.PathLike[str]) -> None:
+def check_size(path: str | os.PathLike[str], most: int = MOST_BYTES) -> None:
     """Refuse a file that is larger than any list.
 
     Raises
     ------
     ValueError
     """
-    if (size := Path(path).stat().st_size) > MOST_BYTES:
-        raise ValueError(f"it has {size >> 20} MiB, more than the {MOST_BYTES >> 20} of any list")
+    if (size := Path(path).stat().st_size) > most:
+        raise ValueError(f"it has {size >> 20} MiB, more than the {most >> 20} of any list")
 
 
 def without_nan(value: Any) -> Any:

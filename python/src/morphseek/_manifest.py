@@ -8,14 +8,13 @@ list beside it, too (engine/RATIONALE.md, "Results on disk").
 from __future__ import annotations
 
 import fnmatch
-import json
 import os
 import zlib
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from . import errors
+from . import _json, errors
 
 REPORT = "report.json"
 KEY = "files"
@@ -45,14 +44,17 @@ def is_same(path: Path, known: Any) -> bool:
 
 
 def of(listing: Path) -> Mapping[str, Any] | None:
-    """Return the list of files in a JSON file; None where there is none."""
-    try:
-        if not listing.is_file():
-            return None
-        found = json.loads(listing.read_text(encoding="utf-8"))[KEY]
-    except (OSError, ValueError, KeyError, TypeError):
+    """Return the list of files in a JSON file; None where there is none, as of an older library. A
+    file that cannot be read lists nothing.
+    """
+    if not listing.is_file():
         return None
-    return found if isinstance(found, dict) else None
+    try:
+        found = _json.read(listing, "list", _json.MOST_RESULT_BYTES)
+    except errors.InputUnreadableError:
+        return {}
+    listed = found.get(KEY) if isinstance(found, dict) else {}
+    return listed if isinstance(listed, dict) else None
 
 
 def owned(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import PurePath
@@ -20,17 +21,62 @@ def plain(text: str) -> str:
     return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+#: With what a text begins that a spreadsheet takes for a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
 def harmless_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of a table whose texts no spreadsheet takes for a formula; numbers stay.
 
-    >>> harmless_row({"id": "=1+1", "mm": -0.5})
-    {'id': "'=1+1", 'mm': -0.5}
+    >>> harmless_row({"said": "=1+1", "mm": -0.5})
+    {'said': "'=1+1", 'mm': -0.5}
     """
-    signs = ("=", "+", "-", "@")
     return {
-        name: f"'{cell}" if isinstance(cell, str) and cell.startswith(signs) else cell
+        name: f"'{cell}" if isinstance(cell, str) and is_formula(cell) else cell
         for name, cell in row.items()
     }
+
+
+def is_formula(text: str) -> bool:
+    """Whether a spreadsheet takes a text for a formula."""
+    return text.startswith(_FORMULA)
+
+
+def unguarded(cell: str) -> str:
+    """Return a text as it was before :func:`harmless_row`.
+
+    >>> unguarded("'=1+1"), unguarded("'a'")
+    ('=1+1', "'a'")
+    """
+    return cell[1:] if cell.startswith("'") and is_formula(cell[1:]) else cell
+
+
+#: Windows' devices, which no file there may be called, whatever ending it has.
+_DEVICES = re.compile(
+    r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9\u00b9\u00b2\u00b3])\s*(\..*)?"
+)
+_LONGEST = 255  # bytes, of a file's name
+
+
+def why_no_name(name: str, more: int = 0) -> str:
+    """Return why no file or folder of a result may have a name, on any system; empty if it may. The
+    file's own name has ``more`` bytes beside it.
+
+    >>> why_no_name("sub-01"), why_no_name("-01"), why_no_name("COM1")
+    ('', "it begins with '-', as a formula of a spreadsheet", 'Windows has a device of that name')
+    """
+    lower, length = name.lower(), len(os.fsencode(name)) + more
+    if is_formula(name):
+        return f"it begins with {name[0]!r}, as a formula of a spreadsheet"
+    if not name or lower.startswith((".", " ")) or lower.endswith((".", " ")):
+        return "it begins or ends with a dot or a space" if name else "it is empty"
+    if odd := next((c for c in name if c in '/\\:*?"<>|' or ord(c) < 32), ""):
+        return f"it has the character {odd!r}"
+    if _DEVICES.fullmatch(lower):
+        return "Windows has a device of that name"
+    if length > _LONGEST:
+        return f"the file's name has {length} bytes; {_LONGEST} are the most"
+    return ""
 
 
 def onto(moving: PurePath, fixed: PurePath) -> str:

@@ -19,6 +19,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from . import _json
+
 try:
     import fcntl
 except ImportError:  # Windows
@@ -55,7 +57,8 @@ def _lock(folder: Path, wait: bool = False) -> int | None:
     """
     if fcntl is None:
         return None
-    handle = os.open(folder, os.O_RDONLY)
+    # what others made in the place of a folder may be a pipe, which would be waited for
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError as error:
@@ -181,7 +184,7 @@ def tidy(folder: Path) -> None:
     and carry out their plans.
     """
     for found in folder.glob(f"{PREFIX}*"):
-        if found.name != _LOCK:
+        if found.name != _LOCK and found.is_dir() and not found.is_symlink():
             with contextlib.suppress(Busy, FileNotFoundError):
                 _tidy(folder, found)
 
@@ -207,14 +210,23 @@ def _tidy(folder: Path, found: Path) -> None:
         held = _lock(found)
     try:
         if planned:
-            plan = json.loads((found / _PLAN).read_text(encoding="utf-8"))
-            _carry_out(folder, found, *(_plain(plan[key]) for key in ("new", "old")))
+            plan = _read_plan(found / _PLAN)
+            if plan is None:
+                return
+            _carry_out(folder, found, *plan)
         shutil.rmtree(found, ignore_errors=True)
-    except (ValueError, KeyError, TypeError):  # not a plan that we wrote
-        return
     finally:
         if held is not None:
             os.close(held)
+
+
+def _read_plan(path: Path) -> tuple[list[str], list[str]] | None:
+    """Return the new and the old names of a plan; None of what no call of ours wrote."""
+    try:
+        plan = _json.read(path, "plan")
+        return _plain(plan["new"]), _plain(plan["old"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _plain(names: Sequence[str]) -> list[str]:

@@ -1,20 +1,69 @@
-"""Tables as spreadsheets leave them."""
+"""Tables: read as spreadsheets, statistics programs and data frames leave them, and written as CSV.
+
+One reader serves all lists. Where a table can be read in two ways, it refuses it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import csv
+import math
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from io import StringIO
+from numbers import Number
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from . import errors
 from ._files import check_regular
-from ._json import check_size
+from ._json import check_size, without_nan
+from ._plain import harmless_row
 
 _SEPARATORS = ",;\t"
+#: How pandas, R, BIDS and spreadsheets write an empty cell.
+_NOTHING = {"nan", "NaN", "NAN", "NA", "<NA>", "NaT", "None", "n/a", "N/A", "#N/A"}
+_INDEX = re.compile(r"(unnamed: \d+(\.\d+)*)?")  # how pandas calls the column of its index
+_WHOLE = re.compile(r"\d+")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
+
+
+class Row(NamedTuple):
+    """A row below the heading."""
+
+    place: str
+    """What messages call it: its line of the file, or its number in a data frame."""
+    cells: dict[str, str]
+    """Column to cell, without empty cells."""
+
+
+class Table(NamedTuple):
+    """A table as it stands, all rows of one length."""
+
+    name: str
+    """What messages call it: what it is, and its file."""
+    rows: list[list[str]]
+    places: list[str]
+    separator: str
+    """Empty for a data frame."""
+
+    def refuse(self, what: str, place: str = "") -> errors.MorphSeekError:
+        """Return the error of a table that does not say what it should."""
+        kind = errors.InputUnreadableError if self.separator else errors.InvalidArgumentError
+        return kind(f"{self.name}{place and f', {place}'}{what}")
+
+
+class Records(NamedTuple):
+    """The rows of a table by the names of its columns."""
+
+    columns: tuple[str, ...]
+    """Which of the alternatives the heading has."""
+    rows: list[Row]
+    table: Table
 
 
 def read_table(
@@ -43,7 +92,262 @@ def read_table(
     >>> cohort.read_table("pairs.csv", "pairs", {"fixed", "moving"})
     [['fixed', 'moving'], ['a.nii', 'b.nii']]
     """
-    text = "\0"
+    return _by_heading(_tables(path, what), [heading]).rows
+
+
+def read_records(
+    source: Any,
+    what: str,
+    needed: Sequence[Sequence[str]],
+    optional: Collection[str] | None = None,
+    *,
+    filled: bool = True,
+    text: Collection[str] = (),
+) -> Records:
+    """Return the rows of a CSV file or a data frame by its heading. A first column of whole numbers
+    without a name is the index that pandas and R write, and does not count.
+
+    Parameters
+    ----------
+    source : path or data frame
+    what : str
+        What error messages call it.
+    needed : sequence of sequence of str
+        Columns; where there are several such sets, the heading must have one of them.
+    optional : collection of str, optional
+        Other columns that the heading may have; by default any.
+    filled : bool
+        Whether every row must have the needed cells.
+    text : collection of str
+        Columns in which such words as NA are a text; elsewhere they are an empty cell.
+
+    Raises
+    ------
+    InputUnreadableError
+        The file cannot be read; a column is missing, unknown or there twice; or a cell is missing,
+        or stands below no heading.
+    """
+    if is_frame(source):
+        known = {*(optional or ()), *(column for columns in needed for column in columns)}
+        table = frame_table(source, what, known)
+    else:
+        table = _by_heading(_tables(source, what), needed)
+    return records_of(table, needed, optional, filled=filled, text=text)
+
+
+def read_plain(
+    path: str | os.PathLike[str],
+    what: str,
+    needed: Sequence[Sequence[str]],
+    is_row: Callable[[list[str]], bool],
+) -> Table:
+    """Return a table that may have no heading: by one of the headings, else by the separator with
+    which each row is one.
+
+    Raises
+    ------
+    InputUnreadableError
+        Two separators make rows of it.
+    """
+    tables = _tables(path, what)
+    if has_heading(found := _by_heading(tables, needed), needed):
+        return found
+    fits = [table for table in tables if table.rows and all(map(is_row, table.rows))]
+    if len(fits) > 1:
+        names = " or ".join(repr(table.separator) for table in fits)
+        raise found.refuse(
+            f": its cells may be separated by {names}; write the heading {','.join(needed[0])} in"
+            " the first line"
+        )
+    return fits[0] if fits else found
+
+
+def has_heading(table: Table, needed: Sequence[Collection[str]]) -> bool:
+    """Whether a table's first row has one of the sets of columns."""
+    return bool(table.rows) and any(set(columns) <= _heading(table) for columns in needed)
+
+
+def records_of(
+    table: Table,
+    needed: Sequence[Sequence[str]],
+    optional: Collection[str] | None = None,
+    *,
+    filled: bool = True,
+    text: Collection[str] = (),
+) -> Records:
+    """Return the rows of a table as :func:`read_records` does."""
+    heading, rows = [cell.lower() for cell in table.rows[0]] if table.rows else [], table.rows[1:]
+    start = 0
+    while start < len(heading) and _INDEX.fullmatch(heading[start]) and rows:
+        if not all(_WHOLE.fullmatch(row[start]) for row in rows):
+            break
+        start += 1
+    heading, rows = heading[start:], [row[start:] for row in rows]
+    while heading and not heading[-1]:  # cells below it are too many
+        heading.pop()
+    found = [tuple(columns) for columns in needed if set(columns) <= set(heading)]
+    strange = set(heading) - {"", *(c for columns in needed for c in columns), *(optional or ())}
+    if not found or (optional is not None and strange):
+        may = "" if optional is None else f", may have {_listed(optional)}, and no others"
+        word = "column" if all(len(columns) == 1 for columns in needed) else "columns"
+        raise table.refuse(
+            f" needs a header with the {word}"
+            f" {' or '.join(_listed(columns) for columns in needed)}{may}. Its header:"
+            f" {', '.join(heading) or 'none'}"
+        )
+    if len(found) > 1:
+        raise table.refuse(
+            f" has the columns {' and '.join(map(_listed, found))}; leave out those that do not"
+            " count"
+        )
+    if twice := next((name for name in heading if name and heading.count(name) > 1), None):
+        raise table.refuse(f" has the column {twice} twice; leave one")
+    if "" in heading:
+        unnamed = heading.index("")
+        cell = next(row[unnamed] for row in rows if row[unnamed])
+        raise table.refuse(
+            f": the column with {cell!r} has no name; write one into the header, or remove the"
+            " column"
+        )
+    listed = []
+    for place, row in zip(table.places[1:], rows):
+        if beyond := next(filter(None, row[len(heading) :]), ""):
+            raise table.refuse(
+                f": the cell {beyond!r} stands below no column; put cells that hold a separator in"
+                " quotes, or name the column",
+                place,
+            )
+        cells = {
+            name: cell for name, cell in zip(heading, row)
+            if cell and (name in text or cell not in _NOTHING)
+        }  # fmt: skip
+        missing = next((name for name in found[0] if name not in cells), None)
+        if filled and missing:
+            raise table.refuse(f" has no {missing}; give every row one", place)
+        listed.append(Row(place, cells))
+    return Records(found[0], listed, table)
+
+
+def numbers(cells: Iterable[str], table: Table) -> list[float]:
+    """Return cells of a table as numbers, with a decimal point or a decimal comma in all of them;
+    NaN for what is none.
+
+    Raises
+    ------
+    InputUnreadableError
+        Some have a comma and some a point, or commas may separate thousands.
+    """
+    texts = list(cells)
+    with_comma = [cell for cell in texts if "," in cell]
+    if with_comma:
+        point = next((cell for cell in texts if "." in cell), "")
+        if point or (table.separator != ";" and all(map(_THOUSANDS.fullmatch, with_comma))):
+            others = f", and {point!r} has a point" if point else ""
+            raise table.refuse(
+                f": the comma in {with_comma[0]!r} may separate decimals or thousands{others};"
+                " write all numbers with a decimal point"
+            )
+        texts = [cell.replace(",", ".") for cell in texts]
+    return [float(cell) if _NUMBER.fullmatch(cell) else math.nan for cell in texts]
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell is a number, with a decimal point or a decimal comma."""
+    return _NUMBER.fullmatch(cell.replace(",", ".")) is not None
+
+
+def is_frame(source: Any) -> bool:
+    """Whether something is a data frame, of pandas or of another library."""
+    return hasattr(source, "columns") and any(hasattr(source, n) for n in ("itertuples", "rows"))
+
+
+def is_nothing(value: Any) -> bool:
+    """Whether a value stands for an empty cell."""
+    return _is_missing(value) or isinstance(value, str) and value in _NOTHING
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN, or what pandas has in their place."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, Number) and bool(value != value)
+
+
+def frame_table(frame: Any, what: str, known: Collection[str]) -> Table:
+    """Return a data frame as a table of texts. An index with a name is a column.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A cell of a known column is neither a text, nor a path, nor a number.
+    """
+    if any(name is not None for name in getattr(getattr(frame, "index", None), "names", ())):
+        try:
+            frame = frame.reset_index()
+        except ValueError as error:
+            raise errors.InvalidArgumentError(f"{what}: {error}; leave one") from None
+    columns = [str(column).strip() for column in frame.columns]
+    values = (
+        frame.itertuples(index=False, name=None) if hasattr(frame, "itertuples") else frame.rows()
+    )
+    rows, places = [columns], ["row 0"]
+    for number, row in enumerate(values, 1):
+        places.append(f"row {number}")
+        rows.append([_text(cell) for cell in row])
+        for name, value in zip(columns, row):
+            if name.lower() in known and not (_is_missing(value) or isinstance(value, _PLAIN)):
+                raise errors.InvalidArgumentError(
+                    f"{what}, {places[-1]}: {name} is given as {type(value).__name__}; a table"
+                    " takes paths, texts and numbers"
+                )
+    return Table(what, rows, places, "")
+
+
+_PLAIN = (str, os.PathLike, Number)
+
+
+def _text(value: Any) -> str:
+    if _is_missing(value):
+        return ""
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    return str(value.item() if isinstance(value, np.number) else value).strip()
+
+
+def csv_text(
+    columns: Iterable[str], rows: Iterable[Mapping[str, Any]], separator: str = ","
+) -> str:
+    """Return a CSV file: a cell is empty for None and NaN, and no cell is a formula.
+
+    >>> csv_text(["id", "mm"], [{"id": "=1+1", "mm": -0.5}, {"id": "b", "mm": math.nan}])
+    "id,mm\\n'=1+1,-0.5\\nb,\\n"
+    """
+    text = StringIO()
+    table = csv.DictWriter(
+        text, list(columns), restval="", delimiter=separator, lineterminator="\n"
+    )
+    table.writeheader()
+    table.writerows(harmless_row(without_nan(row)) for row in rows)
+    return text.getvalue()
+
+
+def _listed(names: Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _heading(table: Table) -> set[str]:
+    return {cell.lower() for cell in table.rows[0]} if table.rows else set()
+
+
+def _by_heading(tables: list[Table], needed: Sequence[Collection[str]]) -> Table:
+    """Return the table whose heading has one of the sets of columns, else the first."""
+    return next((table for table in tables if has_heading(table, needed)), tables[0])
+
+
+def _tables(path: str | os.PathLike[str], what: str) -> list[Table]:
+    """Return what a file is with each separator, or with the one that it names."""
+    text, name = "\0", f"{what}: {path}"
     check_regular(path, what)
     try:
         check_size(path)
@@ -51,38 +355,36 @@ def read_table(
             text = Path(path).read_bytes().decode("utf-8-sig")  # spreadsheets add a mark
     except (OSError, ValueError) as error:  # ValueError: not a path
         raise errors.InputUnreadableError(
-            f"{what}: {path} cannot be read: {getattr(error, 'strerror', error)}"
+            f"{name} cannot be read: {getattr(error, 'strerror', error)}"
         ) from None
     if "\0" in text:
         raise errors.InputUnreadableError(
-            f'{what}: {path} is no text in UTF-8; save it anew as "CSV UTF-8"'
+            f'{name} is no text in UTF-8; save it anew as "CSV UTF-8"'
         )
-    separators = _SEPARATORS
-    if said := re.match(
+    separators, first = _SEPARATORS, 1
+    if mark := re.match(
         rf'"?sep=([{_SEPARATORS}])"?[{_SEPARATORS}]*(\r\n?|\n|$)', text, re.IGNORECASE
     ):
-        separators, text = said[1], text[said.end() :]
+        separators, text, first = mark[1], text[mark.end() :], 2
     try:
-        tables = [_rows(text, separator) for separator in separators]
+        return [_table(name, text, separator, first) for separator in separators]
     except csv.Error as error:
-        raise errors.InputUnreadableError(f"{what}: {path} is not a CSV file: {error}") from None
-    return next(
-        (rows for rows in tables if rows and set(heading) <= {cell.lower() for cell in rows[0]}),
-        tables[0],
-    )
+        raise errors.InputUnreadableError(f"{name} is not a CSV file: {error}") from None
 
 
-def _rows(text: str, separator: str) -> list[list[str]]:
-    rows = [
-        [cell.strip() for cell in row]
-        for row in csv.reader(
-            StringIO(text, newline=""), delimiter=separator, skipinitialspace=True
-        )
-    ]
-    rows = [row for row in rows if any(row)]
+def _table(name: str, text: str, separator: str, first: int) -> Table:
+    reader = csv.reader(StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
+    rows, places, line = [], [], first
+    for row in reader:
+        cells = [cell.strip() for cell in row]
+        if any(cells):
+            rows.append(cells)
+            places.append(f"line {line}")
+        line = first + reader.line_num
     used = [
         c
         for c in range(max(map(len, rows), default=0))
         if any(row[c] for row in rows if c < len(row))
     ]
-    return [[row[c] if c < len(row) else "" for c in used] for row in rows]
+    rows = [[row[c] if c < len(row) else "" for c in used] for row in rows]
+    return Table(name, rows, places, separator)

@@ -10,16 +10,12 @@ import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import _files, errors, images
+from ._engine.generated import Options, Unpack
 from .registration import register
 from .transforms import Transform
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from ._engine.generated import Options
 
 try:
     from brainles_preprocessing.registration.registrator import Registrator

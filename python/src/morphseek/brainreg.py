@@ -16,20 +16,17 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import numpy as np
 
 from . import _files, errors, images
+from ._engine.generated import Options, Unpack
 from ._engine.options import plain_options
 from ._engine.table import option_table
+from ._json import read as read_json
 from .registration import register
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from ._engine.generated import Options
 
 try:
     import nibabel
@@ -105,7 +102,7 @@ class MorphSeekRegistration(BrainRegistration):  # type: ignore[misc]
         _files.write_text(folder / REPORT, json.dumps(found.to_dict(), indent=2) + "\n")
         metadata = folder / _METADATA
         if metadata.is_file():  # the command writes it before, a program that calls it may not
-            said = json.loads(metadata.read_text(encoding="utf-8"))
+            said = read_json(metadata, "metadata")
             _files.write_text(metadata, json.dumps({**said, "backend": "morphseek"}))
 
     def segment(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 from . import _files, _manifest, errors, images
 from ._engine import bindings, core
 from ._engine.bindings import Floats
-from ._json import read as read_json
+from ._json import read_object
 from .progress import Progress, Reporter
 from .transforms.dense import DenseTransform
 
@@ -184,8 +183,7 @@ def _bids(image: images.ImageLike, name: str) -> dict[str, Any]:
     sidecar = path.with_name(f"{stem}.json")
     if stem == path.name or not sidecar.is_file():
         return {}
-    read = read_json(sidecar, f"{name}: BIDS file")
-    return read if isinstance(read, dict) else {}
+    return read_object(sidecar, f"{name}: BIDS file")
 
 
 def _encoding(given: str | None, told: list[dict[str, Any]]) -> str:
@@ -232,7 +230,8 @@ def _readout(given: float | None, told: list[dict[str, Any]]) -> float | None:
     if given is not None:
         times.insert(0, given)
     for time in times:
-        if not isinstance(time, (int, float)) or not (0 < time < 10) or not math.isfinite(time):
+        number = isinstance(time, (int, float)) and not isinstance(time, bool)
+        if not number or not 0 < time < 10:
             raise errors.InvalidArgumentError(
                 f"the readout time is {time!r}; it must be a number of seconds between 0 and 10"
             )

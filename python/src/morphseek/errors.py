@@ -41,6 +41,10 @@ class MorphSeekError(Exception):
     help: str = ""
 
 
+class GeometryWarning(UserWarning):
+    """A file contradicts itself about where its voxels lie."""
+
+
 # errors: written by go generate from engine/fault/fault.go; do not edit
 class InternalError(RuntimeError, MorphSeekError):
     """Internal (code 1, exit code 1): a defect of this library."""
@@ -115,12 +119,12 @@ class ConstantVolumeError(ValueError, MorphSeekError):
 
 
 class ThinVolumeError(ValueError, MorphSeekError):
-    """Thin volume (code 13, exit code 3): an axis is one voxel thick."""
+    """Thin volume (code 13, exit code 3): too few voxels along an axis, or a slice and a volume."""
 
     code = 13
     name = "thin_volume"
     exit_code = 3
-    help = "an axis is one voxel thick"
+    help = "too few voxels along an axis, or a slice and a volume"
 
 
 class InvalidSpacingError(ValueError, MorphSeekError):
@@ -153,12 +157,14 @@ class EmptyMaskError(ValueError, MorphSeekError):
 
 
 class GridMismatchError(ValueError, MorphSeekError):
-    """Grid mismatch (code 17, exit code 3): a mask on another grid than its image."""
+    """Grid mismatch (code 17, exit code 3): a mask, label map or field on another grid than its
+    image.
+    """
 
     code = 17
     name = "grid_mismatch"
     exit_code = 3
-    help = "a mask on another grid than its image"
+    help = "a mask, label map or field on another grid than its image"
 
 
 class NoOverlapError(ValueError, MorphSeekError):
@@ -308,6 +314,7 @@ TABLE: list[dict[str, Any]] = [
 """The failures: dicts with ``code``, ``name``, ``python`` (the class), ``exit`` and ``help``."""
 
 __all__ = [
+    "GeometryWarning",
     "MorphSeekError",
     "TABLE",
     "from_engine",

@@ -12,6 +12,7 @@ import numpy as np
 from . import images
 from ._engine import bindings
 from .transforms.dense import DenseTransform
+from .transforms.labels import minimum
 
 #: What ``morphseek register --halfway`` writes.
 HALFWAY = ("halfway.nii.gz", "halfway_to_fixed.h5", "halfway_to_moving.h5")
@@ -28,9 +29,10 @@ class Halfway:
     Attributes
     ----------
     image : morphseek.images.Image
-        The mean of both images; where one of them does not reach, the other.
+        The mean of both images; where one of them does not reach, the other; where neither does,
+        the mean of their minima.
     fixed, moving : morphseek.images.Image
-        Each by itself.
+        Each by itself; where it does not reach, its own minimum.
     to_fixed, to_moving : DenseTransform
         From there to the fixed and the moving space: ``to_fixed.apply(labels)`` brings what was
         drawn on the fixed image there, and ``to_fixed.jacobian()`` is its volume.
@@ -61,9 +63,11 @@ def halfway(whole: DenseTransform, fixed: images.Image, moving: images.Image) ->
         for t, image in ((to_fixed, fixed), (to_moving, moving))
     )
     mean = np.where(np.isnan(one), other, np.where(np.isnan(other), one, 0.5 * (one + other)))
-    least = min(float(np.nanmin(fixed.float32())), float(np.nanmin(moving.float32())))
+    low, lower = minimum(fixed.array), minimum(moving.array)
 
-    def there(array: np.ndarray) -> images.Image:
-        return images.Image.on_grid(np.nan_to_num(array, nan=least), grid)
+    def there(array: np.ndarray, outside: float) -> images.Image:
+        return images.Image.on_grid(np.nan_to_num(array, nan=outside), grid)
 
-    return Halfway(there(mean), there(one), there(other), to_fixed, to_moving)
+    return Halfway(
+        there(mean, 0.5 * (low + lower)), there(one, low), there(other, lower), to_fixed, to_moving
+    )

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 
@@ -19,13 +19,25 @@ from . import errors
 from ._engine.bindings import Doubles
 from ._files import check_path, check_regular, write_text
 from ._json import check_size, parse
-from ._tables import read_table
+from ._plain import unguarded
+from ._tables import (
+    csv_text,
+    frame_table,
+    has_heading,
+    is_frame,
+    is_number,
+    numbers,
+    read_plain,
+    records_of,
+)
 from .transforms.points import checked_points
 
-LandmarksLike = Union["Landmarks", str, "os.PathLike[str]", np.ndarray, Sequence[Any]]
-"""Landmarks, a file with some, or points: (n, 3) in LPS mm."""
-
-_SPACES = {"x y z": (1, 1, 1), "l p s": (1, 1, 1), "r a s": (-1, -1, 1)}  # columns, signs to LPS
+# columns, signs to LPS
+_SPACES: dict[tuple[str, ...], tuple[int, int, int]] = {
+    ("x", "y", "z"): (1, 1, 1),
+    ("l", "p", "s"): (1, 1, 1),
+    ("r", "a", "s"): (-1, -1, 1),
+}
 _SIGNS = {"lps": (1, 1, 1), "1": (1, 1, 1), "ras": (-1, -1, 1), "0": (-1, -1, 1)}
 _NAMES = ("name", "label", "id")
 _SCHEMA = (
@@ -85,8 +97,8 @@ class Landmarks:
 
     @classmethod
     def of(cls, source: LandmarksLike, name: str = "landmarks") -> Landmarks:
-        """Return landmarks from themselves, a file or an array; ``name`` is what messages call
-        them.
+        """Return landmarks from themselves, a file, an array or a data frame with the columns of a
+        CSV table (see :meth:`read`); ``name`` is what messages call them.
 
         Examples
         --------
@@ -98,6 +110,9 @@ class Landmarks:
         if isinstance(source, (str, os.PathLike)):
             return cls.read(source, name)
         try:
+            if is_frame(source):
+                points, names = _csv(source, name)
+                return cls(np.reshape(points, (-1, 3)), tuple(names), name)
             return cls(checked_points(source), source=name)
         except errors.InvalidArgumentError as error:
             said = str(error)
@@ -110,7 +125,7 @@ class Landmarks:
         """Read a file: 3D Slicer's ``.mrk.json`` and ``.fcsv``, whose header says whether they are
         in LPS or RAS, or a CSV table with the columns x, y, z in LPS mm (l, p, s are the same;
         r, a, s are RAS) and, if the points have names, one of name, label and id. A table of
-        numbers alone, x, y, z, needs no heading.
+        numbers alone, x, y, z, needs no heading. A decimal comma is read where it is clear.
 
         Raises
         ------
@@ -196,10 +211,16 @@ class Landmarks:
         return "\n".join(lines) + "\n" + _table(rows)
 
     def _to_csv(self) -> str:
-        rows: list[list[Any]] = [list(map(float, point)) for point in self.points]
-        if self.names:
-            rows = [[name, *row] for name, row in zip(self.names, rows)]
-        return _table([["name"] * bool(self.names) + ["x", "y", "z"], *rows])
+        rows = [dict(zip("xyz", map(float, point))) for point in self.points]
+        if not self.names:
+            return csv_text("xyz", rows)
+        return csv_text(
+            ["name", *"xyz"], [{"name": name, **row} for name, row in zip(self.names, rows)]
+        )
+
+
+LandmarksLike = Landmarks | str | os.PathLike[str] | np.ndarray | Sequence[Any]
+"""Landmarks, a file with some, or points: (n, 3) in LPS mm."""
 
 
 def _table(rows: Sequence[Sequence[Any]]) -> str:
@@ -282,8 +303,19 @@ def match_landmarks(fixed: LandmarksLike | None, moving: LandmarksLike | None) -
 def pair_landmarks(fixed: LandmarksLike, moving: LandmarksLike) -> tuple[Landmarks, Landmarks]:
     """Return the landmarks of two images that belong together at one place: see
     :func:`match_landmarks`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Only some of the names agree.
     """
     matched = match_landmarks(fixed, moving)
+    for points, other in ((matched.only_fixed, "moving"), (matched.only_moving, "fixed")):
+        if points is not None:
+            raise errors.InvalidArgumentError(
+                f"{points.source}: {_listed(set(points.names))} has no partner of that name among"
+                f" the {other} landmarks; give every point one, or leave it out"
+            )
     return matched.fixed, matched.moving
 
 
@@ -371,23 +403,37 @@ def _number(cell: Any) -> float:
         return math.nan
 
 
-def _csv(path: Path, name: str) -> tuple[list[list[float]], list[str]]:
-    rows = read_table(path, name, {"x", "y", "z"})
-    heading = [cell.lower() for cell in rows[0]] if rows else []
-    space = next((s for s in _SPACES if set(s.split()) <= set(heading)), None)
-    if space is not None:
-        places, rows = [heading.index(c) for c in space.split()], rows[1:]
-        called = next((heading.index(n) for n in _NAMES if n in heading), None)
+def _csv(source: Any, name: str) -> tuple[list[list[float]], list[str]]:
+    """Read a CSV file or a data frame."""
+    wanted = list(_SPACES)
+    table = (
+        frame_table(source, name, {*_NAMES, *(c for columns in wanted for c in columns)})
+        if is_frame(source)
+        else read_plain(source, name, wanted, _is_point)
+    )
+    if has_heading(table, wanted):
+        records = records_of(table, wanted, filled=False, text=_NAMES)
+        rows = [[row.cells.get(column, "") for column in records.columns] for row in records.rows]
+        signs = _SPACES[records.columns]
+        called = next((n for n in _NAMES if any(n in row.cells for row in records.rows)), None)
+        names = [unguarded(row.cells.get(called, "")) for row in records.rows] if called else []
     else:
-        if any(len(row) != 3 or math.isnan(_number(cell)) for row in rows for cell in row):
-            raise errors.InputUnreadableError(
-                f"{name}: {path} needs the columns x, y and z (LPS mm; or r, a and s), and may have"
-                f" name. Its heading: {', '.join(heading) or 'none'}"
+        rows, signs, names = table.rows, (1, 1, 1), []
+        if is_frame(source) and all(map(str.isdecimal, table.rows[0])):  # columns without names
+            rows = table.rows[1:]
+        if not rows or not all(map(_is_point, rows)):
+            heading = ", ".join(table.rows[0]) if table.rows else "none"
+            raise table.refuse(
+                " needs the columns x, y and z (LPS mm; or r, a and s), and may have name. Its"
+                f" heading: {heading}"
             )
-        places, called = [0, 1, 2], None
-    signs = _SPACES[space or "x y z"]
-    points = [[s * _number(row[c]) for s, c in zip(signs, places)] for row in rows]
-    return points, [] if called is None else [row[called] for row in rows]
+    values = numbers([cell for row in rows for cell in row], table)
+    points = [[s * v for s, v in zip(signs, values[k : k + 3])] for k in range(0, len(values), 3)]
+    return points, names
+
+
+def _is_point(row: list[str]) -> bool:
+    return len(row) == 3 and all(map(is_number, row))
 
 
 def _fcsv(path: Path, name: str) -> tuple[list[list[float]], list[str]]:

@@ -7,20 +7,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from . import errors, images
+from ._engine.generated import Options, Unpack
 from ._features import needed
 from ._grid import size_of
 from .registration import register
 from .result import RegistrationResult
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from ._engine.generated import Options
 
 try:
     import torch

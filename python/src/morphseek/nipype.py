@@ -8,12 +8,12 @@ a worked example.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from ._engine import core
 from ._features import needed
+from ._json import read as read_json
 from .verdict import Verdict, grade_of
 
 try:
@@ -162,7 +162,7 @@ class MorphSeekRegistration(CommandLine):  # type: ignore[misc]
         outputs: dict[str, Any] = super()._list_outputs()
         report = Path(outputs["report"])
         if report.is_file():  # it is asked before the run, too
-            metrics = json.loads(report.read_text(encoding="utf-8"))
+            metrics = read_json(report, "report")
             outputs["verdict"] = grade_of(metrics)
             if verdict := Verdict.of(metrics):
                 outputs["reasons"] = list(verdict.reasons)

@@ -144,7 +144,8 @@ class Bar:
         """Print a line above the bar."""
         line = plain(line)
         if self._bar is None:
-            print(line, file=sys.stderr)
+            if sys.stderr is not None:  # else it would go to standard output
+                print(line, file=sys.stderr)
         else:
             self._bar.console.print(line, soft_wrap=True)
 
@@ -155,8 +156,9 @@ class Bar:
 
 def _is_shown() -> bool:
     """Whether standard error is a terminal, or shall be taken for one, and no CI's."""
-    terminal = sys.stderr.isatty() or bool(os.environ.get("FORCE_COLOR"))
-    return terminal and not os.environ.get("CI")
+    if sys.stderr is None or os.environ.get("CI"):  # a program with a window may have none
+        return False
+    return sys.stderr.isatty() or bool(os.environ.get("FORCE_COLOR"))
 
 
 class TimeLeft:

@@ -11,12 +11,12 @@ and does nothing twice. The command must be on PATH, or the task's ``executable`
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 from ._engine.table import option_table
+from ._json import read as read_json
 from .verdict import Verdict, grade_of
 
 os.environ["NO_ET"] = "1"  # pydra would look for updates
@@ -95,7 +95,7 @@ def _warped_labels(out: Any) -> NiftiGz | None:
 
 
 def _metrics(out: Any) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((Path(out) / "report.json").read_text(encoding="utf-8"))
+    found: dict[str, Any] = read_json(Path(out) / "report.json", "report")
     return found
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import errors, images
 from ._engine import bindings, core
+from ._engine.generated import Options, Unpack
 from ._engine.options import plain_options
 from ._moved import moved
 from .channels import ChannelLike, first_and_others, read as read_channels
@@ -16,11 +17,6 @@ from .landmarks import LandmarksLike, match_landmarks, steering
 from .progress import Progress, Reporter
 from .result import RegistrationResult
 from .transforms.start import start_of
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from ._engine.generated import Options
 
 
 def register(
@@ -108,6 +104,8 @@ def register(
     start = start_of(initial_transform, target, source)
     regions = _mask(rigid, target, "rigid regions")
     chosen = plain_options(options)
+    used = [target, source, *masks, regions, *(image for _, pair in further for image in pair)]
+    doubts = list(dict.fromkeys(doubt for image in used if image for doubt in image.doubts))
     marks = None
     if fixed_landmarks is not None or moving_landmarks is not None:
         marks = steering(
@@ -130,6 +128,7 @@ def register(
                     (told, (one.float32(), one.grid), (other.float32(), other.grid))
                     for told, (one, other) in further
                 ],
+                doubts,
                 chosen,
                 reporter,
             )

@@ -17,6 +17,7 @@ from ._engine import bindings
 from ._engine.bindings import Floats
 from ._json import read as read_json
 from .halfway import HALFWAY, Halfway, halfway
+from .images import Image, ImageLike
 from .transforms.dense import DenseTransform, read_only
 from .transforms.saved import Transform
 from .verdict import Verdict, explain
@@ -24,9 +25,10 @@ from .verdict import Verdict, explain
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from .images import Image, ImageLike
     from .report.notebook import View
     from .scoring import LabelScore
+else:  # typing.get_type_hints asks for the names; the modules import this one, or may be missing
+    Figure = LabelScore = View = Any
 
 #: The fixed labels on the moving image, where they were asked for.
 LABELS_BACK = "fixed_labels_on_moving.nii.gz"
@@ -150,7 +152,8 @@ class RegistrationResult(DenseTransform):
         name, opening, grids = super().__repr__()[:-1].partition("(")
         verdict = f"verdict {self.verdict.headline}; " if self.verdict else ""
         return (
-            f"{name}{opening}{verdict}{grids}, model {m['model']} on {m['device']},"
+            f"{name}{opening}{verdict}{grids}, displacement up to"
+            f" {m['displacement_max_mm']:.2f} mm, model {m['model']} on {m['device']},"
             f" {m['similarity']} {m['similarity_before']:.3f} -> {m['similarity_after']:.3f}, NJD"
             f" {m['njd_percent']:.3f} %{spread}, {m['seconds']['total']:.1f} s)"
         )
@@ -240,9 +243,9 @@ class RegistrationResult(DenseTransform):
         >>> middle.fixed.array.shape == middle.moving.array.shape
         True
         """
-        given = zip(self._given(fixed, moving), ("fixed", "moving"))
-        one, other = (images.read(image, name) for image, name in given)
-        return halfway(self, one, other)
+        here, there = self._given(fixed, moving)
+        one = images.read_on(here, self.grid, "fixed")
+        return halfway(self, one, images.read_on(there, self.moving_grid, "moving"))
 
     def _given(
         self, fixed: ImageLike | None, moving: ImageLike | None

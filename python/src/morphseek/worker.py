@@ -54,6 +54,7 @@ import numpy as np
 from . import _files, _json, errors, images
 from ._engine import core
 from ._grid import axes_of, origin_of, size_of, spacing_of
+from ._streams import open_streams
 from .channels import Channel
 from .landmarks import Landmarks
 from .progress import Progress
@@ -101,6 +102,8 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
         bent = request.get("initial_field")
         if bent is not None:
             initial = _array(folder, bent, "initial field")
+        if initial is not None:
+            initial = np.array(initial, dtype=np.float64)
     except (
         OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError
     ) as error:  # fmt: skip
@@ -111,8 +114,6 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
         raise errors.InvalidArgumentError(
             f"there is no output {', '.join(sorted(unknown))}; known: {', '.join(OUTPUTS)}"
         )
-    if initial is not None:
-        initial = np.array(initial, dtype=np.float64)
     if "uncertainty" in outputs:
         options = {**options, "uncertainty": "on"}
     result = register(
@@ -265,10 +266,7 @@ def _end_with_caller(folder: Path) -> None:
         while os.read(0, 4096):
             pass
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        if (
-            json.loads((folder / "request.json").read_text(encoding="utf-8")).get("temporary")
-            is True
-        ):
+        if _json.read(folder / "request.json", "request").get("temporary") is True:
             shutil.rmtree(folder, ignore_errors=True)
     os._exit(errors.CancelledError.exit_code)
 
@@ -282,6 +280,7 @@ def _lines() -> TextIO:
 
 def main(arguments: list[str]) -> int:
     """The command; returns its exit code."""
+    open_streams()
     if len(arguments) != 1:
         print("usage: python -m morphseek.worker FOLDER | --describe", file=sys.stderr)
         return errors.InvalidArgumentError.exit_code

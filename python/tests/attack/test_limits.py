@@ -4,19 +4,24 @@ large is refused at once.
 
 from __future__ import annotations
 
+import json
 import resource
 import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import SimpleITK as sitk
 
 import morphseek
-from morphseek import errors, images
+from helpers import BUNDLES, QUICK, blob
+from morphseek import RegistrationResult, atlas, cohort, errors, images, motion, worker
+from morphseek._engine import core
 from morphseek.cohort import lists
+from morphseek.epi import EPICorrection
 from morphseek.landmarks import Landmarks
 from morphseek.transforms import h5
 
@@ -40,11 +45,111 @@ def test_a_list_of_a_million_rows(name: str, tmp_path: Path):
     refused(lambda: read.get(name, Landmarks.read)(path), f"{name}.* it has 19 MiB, more than")
 
 
-@pytest.mark.parametrize("name", ["split.json", "a.mrk.json"])
-def test_brackets_without_end(name: str, tmp_path: Path):
-    (tmp_path / name).write_bytes(b"[" * 100_000)
-    read = lists.read_pairs if name == "split.json" else Landmarks.read
-    refused(lambda: read(tmp_path / name), "nested too deeply")
+def epi_of(sidecar: Path) -> object:
+    image = images.Image(np.ones((8, 8, 8), np.float32))
+    images.write(sidecar.with_suffix(".nii"), image)
+    return morphseek.correct_epi(sidecar.with_suffix(".nii"), image)
+
+
+JSON_READERS: dict[str, Callable[[Path], object]] = {
+    "split.json": lists.read_pairs,
+    "a.mrk.json": Landmarks.read,
+    "preset.json": morphseek.load_preset,
+    "run/report.json": lambda path: morphseek.load(path.parent),
+    "template/template.json": lambda path: atlas.load(path.parent),
+    "batch/summary.json": lambda path: cohort.morphometry(path.parent),
+    "run/results.json": lambda path: morphseek.evaluate(
+        [("a", "b")], path.parent.parent, against=path.parent
+    ),
+    "work/request.json": lambda path: worker.run(path.parent, print),
+    "bids.json": epi_of,
+    "sub-1/a_mode-image_xfm.json": lambda path: cohort.write_group(path.parent.parent),
+}
+NESTED = {
+    "without end": b"[" * 200_000,
+    "deep": b'{"pairs":' * 200_000 + b"1" + b"}" * 200_000,
+    "not so deep": b"[" * 200 + b"]" * 200,  # Python reads it, and what walks through it may not
+}
+
+
+@pytest.mark.parametrize("brackets", NESTED)
+@pytest.mark.parametrize("name", JSON_READERS)
+def test_brackets_in_brackets(name: str, brackets: str, tmp_path: Path):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(NESTED[brackets])
+    refused(lambda: JSON_READERS[name](path), f"{path.name}.*nested too deeply")
+
+
+@pytest.mark.parametrize("name", JSON_READERS)
+@pytest.mark.parametrize(
+    "content", [b"{", b"\xff\xfe\x00", b"[1" * 5, b"NaN NaN", b"[" + b"1" * 5000 + b"]"]
+)
+def test_what_is_no_json(name: str, content: bytes, tmp_path: Path):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    refused(lambda: JSON_READERS[name](path), str(path))
+
+
+def test_a_manifest_of_brackets(tmp_path: Path):
+    onnx = pytest.importorskip("onnx")
+    model = onnx.load(BUNDLES / "tiny.onnx")
+    (entry,) = (one for one in model.metadata_props if one.key == "morphseek_manifest")
+    manifest = json.loads(entry.value)
+    entry.value = json.dumps({**manifest, "metrics": "HERE"}).replace(
+        '"HERE"', '{"a": ' + "[" * 5000 + "]" * 5000 + "}"
+    )
+    onnx.save(model, tmp_path / "deep.onnx")
+    with pytest.raises(errors.ModelCorruptError, match="deep.onnx.*nested too deeply"):
+        core.verify_model(str(tmp_path / "deep.onnx"))
+
+
+def small_series() -> motion.Series:
+    return morphseek.series(np.stack([blob((10, 11, 12))] * 2), reference=0)
+
+
+def small_epi() -> EPICorrection:
+    image = images.Image(blob((10, 11, 12)))
+    return morphseek.correct_epi(image, image, phase_encoding="j")
+
+
+SAVERS: dict[str, Callable[[RegistrationResult], Any]] = {
+    "report.json": lambda result: result,
+    "series.json": lambda _: small_series(),
+    "epi.json": lambda _: small_epi(),
+}
+
+
+@pytest.mark.parametrize("brackets", NESTED)
+@pytest.mark.parametrize("seal", SAVERS)
+def test_a_list_of_brackets_where_results_go(
+    seal: str, brackets: str, result: RegistrationResult, tmp_path: Path
+):
+    """It is no earlier run's list: nothing there is removed, and the results are written."""
+    made = SAVERS[seal](result)
+    (tmp_path / seal).write_bytes(NESTED[brackets])
+    (tmp_path / "fieldmap.nii.gz").write_text("mine")
+    (tmp_path / "uncertainty.nrrd").write_text("mine")
+    made.save(tmp_path)
+    assert json.loads((tmp_path / seal).read_text())["files"]
+    assert (tmp_path / "fieldmap.nii.gz").read_text() == "mine"
+    assert (tmp_path / "uncertainty.nrrd").read_text() == "mine"
+
+
+def test_a_list_of_brackets_in_a_batch(files: dict[str, Path], tmp_path: Path):
+    """Pairs, and targets of labels, whose files tell nothing are done again."""
+    out, labels = tmp_path / "out", tmp_path / "labels"
+    pair = [(files["fixed"], files["moving"])]
+    atlases = [(files["moving"], files["moving_labels"])]
+    for _ in range(2):
+        assert morphseek.register_cohort(pair, out, **QUICK).pairs[0].status == "done"
+        done = cohort.propagate_labels([files["fixed"]], atlases, labels, **QUICK)
+        assert not done.targets[0].message
+        told = [path for path in tmp_path.rglob("*.json") if "cache" not in path.parts]
+        assert {path.name for path in told} >= {"pair.json", "report.json", "labels.json"}
+        for path in told:
+            path.write_bytes(NESTED["without end"])
 
 
 def test_a_folder_of_many_files(tmp_path: Path):

@@ -5,15 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+import SimpleITK as sitk
+from click.testing import CliRunner
 
 import morphseek
 from helpers import QUICK, Command
-from morphseek import errors, images, landmarks, transforms, worker
+from morphseek import _staging, errors, images, landmarks, transforms, worker
+from morphseek.cli import app
 from morphseek.cohort import lists
 
 if not hasattr(os, "mkfifo"):
@@ -34,6 +39,11 @@ READERS: dict[str, Callable[[Path], object]] = {
     "slices/a.dcm": lambda path: images.read(path.parent),
     "run/report.json": lambda path: morphseek.load(path.parent),
     "work/request.json": lambda path: worker.run(path.parent, print),
+    "preset.json": morphseek.load_preset,
+    "label map.nii.gz": lambda path: images.read_on(path, np.zeros(18), "labels"),
+    "time.nii.gz": morphseek.series,
+    "a.dcm": images.read,
+    "parts.mhd": images.parts,
 }
 
 
@@ -43,13 +53,14 @@ MakePipe = Callable[[Path], None]
 @pytest.fixture
 def make_pipe() -> Iterator[MakePipe]:
     """Make pipes. A reader that still blocks on one is released after a while and fails."""
-    over = threading.Event()
+    over, blocked = threading.Event(), set()
 
     def let_go(path: Path) -> None:
         over.wait(8)
         while not over.wait(0.1):  # a reader may try again
             with contextlib.suppress(OSError):  # there is no reader
                 os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+                blocked.add(path)
 
     def make(path: Path) -> None:
         os.mkfifo(path)
@@ -57,6 +68,7 @@ def make_pipe() -> Iterator[MakePipe]:
 
     yield make
     over.set()
+    assert not blocked
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -66,6 +78,19 @@ def test_a_pipe_is_refused(name: str, tmp_path: Path, make_pipe: MakePipe):
     make_pipe(path)
     with pytest.raises(errors.InputUnreadableError, match=f"{path.name} is a pipe"):
         READERS[name](path)
+
+
+@pytest.mark.parametrize(
+    "name, pipe",
+    [("a.mhd", "a.raw"), ("a.nhdr", "a.raw"), ("a.hdr", "a.img"), ("a.img", "a.hdr"),
+     ("a.hdr.gz", "a.img.gz")],
+)  # fmt: skip
+def test_the_other_file_of_an_image(name: str, pipe: str, tmp_path: Path, make_pipe: MakePipe):
+    sitk.WriteImage(sitk.Image(4, 5, 6, sitk.sitkFloat32), tmp_path / name.replace("img", "hdr"))
+    (tmp_path / pipe).unlink()
+    make_pipe(tmp_path / pipe)
+    with pytest.raises(errors.InputUnreadableError, match=f"{pipe} is a pipe"):
+        images.read(tmp_path / name)
 
 
 def test_a_device_is_refused():
@@ -94,6 +119,85 @@ def test_the_command_says_so(
     said = command("register", *pair, "--out", tmp_path / "out", *more, expect=3)
     assert f"{pipe} is a pipe" in said
     assert not (tmp_path / "out").exists()
+
+
+ENDINGS = (
+    ".nii", ".nii.gz", ".mhd", ".nrrd", ".img", ".h5", ".tfm", ".txt", ".mat", ".lta", ".x5",
+    ".dcm", ".csv", ".mrk.json", ".vtk", ".gii", ".trk", ".tif", "",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_whatever_is_applied(
+    ending: str, files: dict[str, Path], tmp_path: Path, make_pipe: MakePipe
+):
+    """An image, a reference, points, a structure set or a transform."""
+    pipe, shift, out = tmp_path / f"pipe{ending}", tmp_path / "t.tfm", tmp_path / "out.nii.gz"
+    make_pipe(pipe)
+    morphseek.Transform(np.eye(4)).save(shift)
+    for transform, image, reference in (
+        (shift, pipe, files["fixed"]),
+        (shift, files["moving"], pipe),
+        (pipe, files["moving"], files["fixed"]),
+        (f"{pipe}@inverse", files["moving"], files["fixed"]),
+        (f"{pipe}@elastix", files["moving"], files["fixed"]),
+        (f"{pipe}@fsl", files["moving"], files["fixed"]),
+    ):
+        words = ["apply", "-t", transform, "-i", image, "--reference", reference, "-o", out]
+        done = CliRunner().invoke(app, [str(word) for word in words])
+        assert done.exit_code in (2, 3) and f"{pipe} is a pipe" in done.output, done.output
+    with pytest.raises(errors.InputUnreadableError, match="is a pipe"):
+        morphseek.Transform.load(pipe)
+
+
+PLANS: dict[str, Callable[[Path], object]] = {
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "brackets": lambda path: path.write_bytes(b"[" * 200_000),
+    "large": lambda path: path.write_bytes(b" " * (17 << 20)),
+    "text": lambda path: path.write_text("{"),
+    "another": lambda path: path.write_text('{"new": ["../notes.txt"], "old": [7]}'),
+    "a folder": Path.mkdir,
+}
+
+
+@pytest.mark.parametrize("plan", ["a pipe", *PLANS])
+def test_a_plan_that_was_planted(
+    plan: str, result: morphseek.RegistrationResult, tmp_path: Path, make_pipe: MakePipe
+):
+    """A folder of results may be a stranger's, and hold what a killed call of ours would leave."""
+    folder, notes = tmp_path / "result", tmp_path / "notes.txt"
+    result.save(folder)
+    notes.write_text("mine")
+    planted = folder / f"{_staging.staging_prefix()}x"
+    planted.mkdir()
+    (make_pipe if plan == "a pipe" else PLANS[plan])(planted / ".plan")
+    (planted / "warped.nii.gz").write_text("theirs")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for words in (
+        ("check", folder / "transform.h5"),
+        ("jacobian", folder / "transform.h5", "-o", tmp_path / "jacobian.nii.gz"),
+    ):
+        done = CliRunner().invoke(app, [str(word) for word in words])
+        assert done.exit_code == 0, done.output
+    assert morphseek.load(folder).warped.shape == result.warped.shape
+    result.save(folder)
+    assert morphseek.load(folder).warped.shape == result.warped.shape
+    assert notes.read_text() == "mine" and os.path.lexists(planted / ".plan")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kB
+
+
+def test_what_is_no_staging_folder(result: morphseek.RegistrationResult, tmp_path: Path,
+                                   make_pipe: MakePipe):  # fmt: skip
+    """A pipe, or a link to another folder, under the name of one."""
+    folder, other = tmp_path / "result", tmp_path / "other"
+    result.save(folder)
+    other.mkdir()
+    (other / "notes.txt").write_text("mine")
+    make_pipe(folder / f"{_staging.staging_prefix()}pipe")
+    (folder / f"{_staging.staging_prefix()}link").symlink_to(other)
+    morphseek.load(folder)
+    result.save(folder)
+    assert (other / "notes.txt").read_text() == "mine"
 
 
 def test_a_pair_of_a_batch(files: dict[str, Path], tmp_path: Path, make_pipe: MakePipe):

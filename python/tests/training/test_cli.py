@@ -485,4 +485,4 @@ def test_what_ends_a_run_is_one_line(phantoms, tmp_path, monkeypatch):
     r = run.invoke(
         app, ["finetune", "paper", "--out", str(tmp_path / "q"), "--data", str(root), "-q", *TINY]
     )
-    assert r.exit_code == 3 and "split.json: needs an object" in r.output, r.output
+    assert r.exit_code == 3 and "split.json is no JSON object" in r.output, r.output

@@ -1,12 +1,16 @@
 """The network grid compared with SimpleITK, and the layouts of data folders."""
 
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import SimpleITK as sitk
 import torch
 
+from morphseek import cohort
 from morphseek.training import pairs as d
 from morphseek.training.config import Augmentation
 from morphseek.training.evaluate import score_pair
@@ -203,7 +207,7 @@ def test_pair_lists(phantoms, tmp_path):
     (tmp_path / "list.csv").write_text("fixed,moving\na,b\nb,c\n")
     assert d.read_pairs(tmp_path, "list.csv") == [("a", "b"), ("b", "c")]
     (tmp_path / "wrong.csv").write_text("target,source\na,b\n")
-    with pytest.raises(ValueError, match="columns 'fixed' and 'moving'"):
+    with pytest.raises(ValueError, match="columns fixed and moving"):
         d.read_pairs(tmp_path, "wrong.csv")
     with pytest.raises(FileNotFoundError, match="neither split.json nor"):
         d.read_pairs(tmp_path, "val")
@@ -241,6 +245,7 @@ def test_constant_volumes_are_refused(tmp_path):
         ("imagesTr/p0.nii.gz", "labelsTr/p0.mha"),
         ("imagesTr/images_0.nii.gz", "labelsTr/images_0.nii.gz"),
         ("imagesTr/images_0.nii.gz", "labelsTr/labels_0.nii.gz"),
+        ("CT_images/imagesTr/p0.nii.gz", "CT_images/labelsTr/p0.nii.gz"),
     ],
 )
 def test_labels_are_found_wherever_the_data_is(phantoms, tmp_path, image, labels):
@@ -287,6 +292,51 @@ def test_csv_lists_of_excel_and_empty_ones(tmp_path):
     (tmp_path / "empty.csv").write_text("fixed,moving\n")
     with pytest.raises(d.DataError, match="empty.csv: no pairs"):
         d.read_pairs(tmp_path, "empty.csv")
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("p.csv", "\ufefffixed;moving\r\na;b\r\n"),
+        ("p.csv", ",fixed,moving\n0,a,b\n"),
+        ("p.tsv", "moving\tfixed\nb\ta\n"),
+        ("p.csv", "fixed,moving\nGr\xf6\xdfe,b\n"),
+        ("split.json", '\ufeff{"pairs": {"p": [["a", "b"]]}}'),
+        ("split.json", '{"pairs": {"p": [["Gr\xf6\xdfe", "b"]]}}'),
+    ],
+)
+def test_a_list_is_the_one_that_evaluate_reads(name, text, tmp_path):
+    """Whatever the locale's encoding: a process in another one reads the same."""
+    (tmp_path / name).write_text(text, encoding="utf-8", newline="")
+    split = "p" if name == "split.json" else name
+    theirs = cohort.read_pairs(tmp_path / name, "p" if name == "split.json" else None)
+    assert d.read_pairs(tmp_path, split) == theirs
+    if theirs == [("a", "b")]:
+        return
+    script = (
+        f"from morphseek.training import pairs as d; print(ascii(d.read_pairs('.', {split!r})))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=True,
+        env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    )  # fmt: skip
+    assert done.stdout.strip() == ascii(theirs)
+
+
+@pytest.mark.parametrize(
+    "name, text, says",
+    [
+        ("p.csv", "fixed,moving\na,b,c\n", "line 2: the cell 'c' stands below no column"),
+        ("p.csv", "fixed,moving\na,\n", "line 2 has no moving"),
+        ("split.json", "{", "split.json is no JSON"),
+        ("split.json", "[]", "split.json is no JSON object"),
+        ("split.json", "\xff", "split.json cannot be read"),
+    ],
+)
+def test_lists_that_are_none(name, text, says, tmp_path):
+    (tmp_path / name).write_text(text, encoding="latin-1")
+    with pytest.raises(d.DataError, match=says):
+        d.read_pairs(tmp_path, "p" if name == "split.json" else name)
 
 
 def test_learn2reg_lists_of_images_are_people_and_no_pairs(tmp_path):
@@ -414,5 +464,5 @@ def test_learn2reg_files_and_csv_lines_that_are_none_are_named(tmp_path):
     for read in (d.read_pairs, d.read_people):
         with pytest.raises(d.DataError, match="X_dataset.json"):
             read(tmp_path, "val")
-    with pytest.raises(d.DataError, match="half.csv: pair 2"):
+    with pytest.raises(d.DataError, match="half.csv, line 3 has no moving"):
         d.read_pairs(tmp_path, "half.csv")

@@ -96,7 +96,9 @@ def run(
         (
             name
             for name in names
-            if name.startswith(".") or any(c in '/\\:*?"<>|' or ord(c) < 32 for c in name)
+            # one of a formula would be another in results.csv
+            if name.startswith((".", "=", "+", "-", "@"))
+            or any(c in '/\\:*?"<>|' or ord(c) < 32 for c in name)
         ),
         None,
     ):

@@ -33,9 +33,7 @@ class Event(NamedTuple):
     """One report of a running registration."""
 
     stage: str
-    """prepare, align, search, network, refine, reverse, uncertainty, finish or outputs;
-    :data:`STAGES` has their names for the user.
-    """
+    """One of :data:`STAGES`, which has their names for the user."""
     fraction: float
     """Fraction of the whole registration, 0 to 1, never decreasing."""
     eta: float | None
@@ -47,6 +45,7 @@ class Event(NamedTuple):
 STAGES = {
     "prepare": "Preparing",
     "align": "Initial alignment",
+    "look": "Look at the pair",
     "search": "Search for large displacements",
     "network": "Network",
     "refine": "Refinement",

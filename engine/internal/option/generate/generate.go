@@ -258,7 +258,17 @@ func pythonTypes(t tables, _ string) (string, error) {
 from __future__ import annotations
 
 import os
-from typing import Literal, TypedDict
+import sys
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+elif sys.version_info >= (3, 11):
+    from typing import Unpack
+else:  # stands for it where types are looked at while a program runs
+    from typing import Optional as Unpack
+
+__all__ = ["Options", "Unpack"]
 
 
 class Options(TypedDict, total=False):
@@ -288,6 +298,9 @@ func pythonType(o option.Option) string {
 		quoted[i] = strconv.Quote(c)
 	}
 	kind := "Literal[" + strings.Join(quoted, ", ") + "]"
+	if o.Name == "preset" { // Python takes a file of options, too: load_preset
+		kind += " | str | os.PathLike[str]"
+	}
 	if o.Number != "" {
 		kind += " | float"
 	}

@@ -57,45 +57,54 @@ def register(
     before: tuple[Floats, Grid] | None,
     landmarks: tuple[Doubles, list[str]] | None,
     channels: Sequence[tuple[dict[str, Any], tuple[Floats, Grid], tuple[Floats, Grid]]],
+    doubts: Sequence[str],
     options: dict[str, Any],
     progress: Callable[[str, float, str], bool],
 ) -> Found:
     """Register from the 4x4 matrix `initial` and the displacements `before` it: LPS mm, shape
     (z, y, x, 3). Landmarks are of shape (n, 6), fixed then moving, LPS mm, with their names.
-    Channels are what they are called, weigh and are, and the images of both sides.
+    Channels are what they are called, weigh and are, and the images of both sides. Doubts are
+    sentences about the files: warnings that make the verdict ``check`` at most.
     """
-    arrays: list[Any] = []
-    for name, volume in (
-        ("fixed", fixed),
-        ("moving", moving),
-        ("fixed mask", fixed_mask),
-        ("moving mask", moving_mask),
-        ("rigid regions", rigid),
+    buffers: list[Any] = []  # held until the engine is done with them
+
+    def address(array: Any) -> int:
+        buffers.append(array)
+        return array.ctypes.data
+
+    def image(name: str, voxels: Floats, grid: Grid) -> dict[str, int]:
+        _check_volume(name, voxels, grid)
+        return {"voxels": address(voxels), "grid": address(grid)}
+
+    told: dict[str, Any] = {"doubts": list(doubts), "options": options}
+    for key, name, volume in (
+        ("fixed", "fixed", fixed),
+        ("moving", "moving", moving),
+        ("fixed_mask", "fixed mask", fixed_mask),
+        ("moving_mask", "moving mask", moving_mask),
+        ("rigid", "rigid regions", rigid),
     ):
-        if volume is None:
-            arrays += [None, None]
-        else:
-            _check_volume(name, *volume)
-            arrays += volume
+        if volume is not None:
+            told[key] = image(name, *volume)
     if initial is not None:
         _check("initial transform", initial, np.float64, (4, 4))
-    arrays.append(None if initial is None else _affine(initial))
-    if before is None:
-        arrays += [None, None]
-    else:
+        told["initial"] = address(initial)
+    if before is not None:
         _check("initial field", before[0], np.float32, (*shape_of(before[1]), 3))
-        arrays += before
-    told = []
-    for about, *sides in channels:
-        for side, (voxels, grid) in zip(("fixed", "moving"), sides):
-            _check_volume(f"{about['name']}, {side}", voxels, grid)
-        images = [array.ctypes.data for side in sides for array in side]
-        told.append({**about, "images": images})
-    points, names = (None, list[str]()) if landmarks is None else landmarks
-    if points is not None:
-        _check("landmarks", points, np.float64, (len(names), 6))
-    texts = (json.dumps(given) for given in (names, told, options))
-    raw = call(gopy.Register, *arrays, points, *texts, progress)
+        told["initial_field"] = {"voxels": address(before[0]), "grid": address(before[1])}
+    told["channels"] = [
+        {
+            **about,
+            "fixed": image(f"{about['name']}, fixed", *one),
+            "moving": image(f"{about['name']}, moving", *other),
+        }
+        for about, one, other in channels
+    ]
+    if landmarks is not None:
+        points, names = landmarks
+        _check("landmarks", points, np.float64, (len(points), 6))
+        told["landmarks"] = {"at": address(points), "count": len(points), "names": names}
+    raw = call(gopy.Register, json.dumps(told), progress)
     shape = shape_of(fixed[1])
     displacement, warped = np.empty((3, *shape), np.float32), np.empty(shape, np.float32)
     linear = np.empty(12)

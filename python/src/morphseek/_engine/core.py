@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import errors
+from .. import _json, errors
 from .._native import gopy
 from .table import option_table as option_table
 
@@ -143,4 +143,10 @@ def devices() -> dict[str, Any]:
 def verify_model(name: str) -> dict[str, Any]:
     """Check the bundle of that name or path; return its manifest and path."""
     open_engine()
-    return json.loads(call(gopy.VerifyModel, name))
+    told = call(gopy.VerifyModel, name)
+    try:
+        return _json.parse(told)
+    except ValueError as error:  # a stranger's manifest may hold anything as metrics
+        raise errors.ModelCorruptError(
+            f"model {name}: its manifest cannot be read: {error}; export it again"
+        ) from None

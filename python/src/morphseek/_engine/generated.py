@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import os
-from typing import Literal, TypedDict
+import sys
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+elif sys.version_info >= (3, 11):
+    from typing import Unpack
+else:  # stands for it where types are looked at while a program runs
+    from typing import Optional as Unpack
+
+__all__ = ["Options", "Unpack"]
 
 
 class Options(TypedDict, total=False):
     """The options of :func:`morphseek.register`; None leaves one at its default."""
 
-    preset: Literal["fast", "default", "best"] | None
+    preset: Literal["fast", "default", "best"] | str | os.PathLike[str] | None
     """How much work to spend: fast, default or best. Options set explicitly override it."""
     model: str | os.PathLike[str] | None
     """Model bundle: a built-in name, a path to a .onnx bundle, 'default' (chosen by the library) or

@@ -95,7 +95,7 @@ class RefereeMetrics(TypedDict):
     end: float
     # how far it was moved
     reach_mm: float
-    # share of the fixed image that both images show
+    # share of what the smaller of both images shows that the other one shows, too
     common: float
     # how much closer the images would be with one of them mirrored; 0 where they match too well to
     # ask
@@ -113,8 +113,10 @@ class PlanMetrics(TypedDict):
     # "given" where that was no better, "landmarks" where what fits these is taken, or "deformation"
     # where one was given
     start: str
-    # "ncc", "mse" or "mind"
+    # as the option of this name
     similarity: str
+    # the kind of pair by which the refinement was regularised; "" where it did not run
+    regime: str
     # share of the search's displacement that counts, 0..1; 0 where it did not run
     search: float
     # squared local correlation at half the resolution after a smooth fit, 0..1: below 0.8 as two
@@ -124,6 +126,8 @@ class PlanMetrics(TypedDict):
     smoothness_mm: float
     # plain words, for the user
     reasons: list[str]
+    # the numbers that the choices follow from, by name; those that are 0 are left out
+    facts: dict[str, float]
 
 
 class AlignMetrics(TypedDict):
@@ -167,7 +171,7 @@ class StepMetrics(TypedDict):
 class RefineMetrics(TypedDict):
     """RefineMetrics is the refinement on the pair; empty where it did not run."""
 
-    # "ncc", "mse" or "mind"
+    # as the option of this name
     similarity: str
     # coarse to fine
     levels: list[LevelMetrics]
@@ -242,7 +246,7 @@ class ChannelMetrics(TypedDict):
     name: str
     # beside the 1 of the first
     weight: float
-    # "ncc", "mse" or "mind" of images; "labels"
+    # of images, as the option of this name; "labels"
     similarity: str
     # that both maps have; 0 of images
     labels: int

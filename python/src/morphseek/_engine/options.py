@@ -7,19 +7,15 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .. import _json, errors
 from .._files import write_text
 from . import bindings, core
+from .generated import Options, Unpack
 from .table import is_preset_file
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from .generated import Options
 
 #: The options that say how to deform.
 BENDING = (
@@ -80,7 +76,8 @@ def load_preset(path: str | os.PathLike[str]) -> dict[str, Any]:
     InputUnreadableError
         The file is missing, or is no JSON object.
     InvalidArgumentError
-        It has an option that the engine does not know, or not the value.
+        It has an option that the engine does not know, or not the value; or one that a file of
+        somebody else must not decide: a plugin as device, a model that is not built in, a cache.
 
     Examples
     --------
@@ -88,21 +85,42 @@ def load_preset(path: str | os.PathLike[str]) -> dict[str, Any]:
     >>> morphseek.load_preset("fine.json")
     {'refine': 80}
     """
-    try:
-        found = _json.read(path, "preset")
-    except (OSError, ValueError) as error:
-        if isinstance(error, errors.MorphSeekError):
-            raise
-        raise errors.InputUnreadableError(f"preset: {path} cannot be read: {error}") from None
-    if not isinstance(found, dict):
-        raise errors.InputUnreadableError(
-            f'preset: {path} is no JSON object; write options by name, as {{"similarity": "mind"}}'
-        )
+    found = _json.read_object(path, "preset")
     try:
         read = all_options(found)
     except errors.InvalidArgumentError as error:
         raise errors.InvalidArgumentError(f"preset: {path}: {error}") from None
-    return {name: read[name] for name, value in found.items() if value is not None}
+    options = {name: read[name] for name, value in found.items() if value is not None}
+    _check_harmless(options, path)
+    return options
+
+
+def _check_harmless(options: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+    """Refuse what a preset must not say. It comes from others as images do: it loads no library,
+    reads no other file, and does not decide that images are kept.
+    """
+    for option in core.option_table():
+        name = option["name"]
+        value = options.get(name, option["default"])
+        if value == option["default"] or value in option.get("choices", ()):
+            continue
+        if "prefix" in option:
+            why, instead = "a preset loads no library", f"give --{name} or {name}= yourself"
+        elif name == "model":
+            known = [one["manifest"]["name"] for one in core.models() if not one["path"]]
+            if value in (*known, "none"):
+                continue
+            why = f"a preset names no file, but one of {', '.join([*known, 'none', 'default'])}"
+            instead = "give --model or model= yourself"
+        elif name == "cache":
+            why = "a preset does not decide that images are kept"
+            instead = "give cache= in Python; the command has a folder of its own, and --no-cache"
+        else:
+            continue
+        raise errors.InvalidArgumentError(
+            f"preset: {path}: {name} is {str(value)[:80]!r}; {why}. Leave it out of the file;"
+            f" {instead}"
+        )
 
 
 def save_preset(path: str | os.PathLike[str], **options: Unpack[Options]) -> None:
@@ -118,7 +136,8 @@ def save_preset(path: str | os.PathLike[str], **options: Unpack[Options]) -> Non
     Raises
     ------
     InvalidArgumentError
-        The engine does not know an option, or not its value.
+        The engine does not know an option, or not its value; or :func:`load_preset` would refuse
+        it.
 
     Examples
     --------
@@ -129,7 +148,9 @@ def save_preset(path: str | os.PathLike[str], **options: Unpack[Options]) -> Non
     >>> morphseek.load_preset(file)
     {'smoothness': 'high'}
     """
-    write_text(path, json.dumps(plain_options(options), indent=2) + "\n")
+    chosen = plain_options(options)
+    _check_harmless(chosen, path)
+    write_text(path, json.dumps(chosen, indent=2) + "\n")
 
 
 def _with_file(options: Mapping[str, Any]) -> Mapping[str, Any]:

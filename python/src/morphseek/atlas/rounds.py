@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .. import _files, _manifest, errors, images
-from .._json import parse
+from .._json import read as read_json
 from ..cohort.jobs import content_of, files_of
 from .result import SEAL, Iteration
 from .sources import Source
@@ -175,7 +175,7 @@ def check_place(out: Path, plan: str, resume: bool) -> bool:
 def _parsed(path: Path) -> dict[str, Any]:
     """Return what a JSON file holds; nothing where it is missing or unsound."""
     try:
-        found = parse(path.read_text(encoding="utf-8"))
+        found = read_json(path, path.name)
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -6,21 +6,17 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .. import errors, images as volumes
+from .._engine.generated import Options, Unpack
 from .._engine.options import checked_options
 from ..progress import Progress
 from .result import Template, outputs
 from .sources import Source, looked_at, read_sources
 from .work import Settings, Work
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from .._engine.generated import Options
 
 
 def template(

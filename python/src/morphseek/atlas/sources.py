@@ -13,12 +13,12 @@ import numpy as np
 
 from .. import errors, images
 from .._engine.bindings import Doubles
-from .._tables import read_table
+from .._tables import is_frame, read_records
+from ..images import named
 from ..scoring import check_labels
 
 FEWEST = 2
 _TABLES = (".csv", ".tsv", ".txt")
-_COLUMNS = ("image", "labels", "id")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,11 +58,11 @@ def read_sources(given: Any, labels: Any) -> list[Source]:
     """
     if isinstance(given, (list, tuple)) and len(given) == 1 and _is_table(given[0]):
         given = given[0]
-    rows = _table(Path(given)) if _is_table(given) else _listed(given, labels)
+    rows = _table(given) if _is_table(given) else _listed(given, labels)
     if _is_table(given) and labels is not None:
         raise errors.InvalidArgumentError(
-            f"labels: the table {given} says where the label maps are; leave labels out, or list"
-            " the images instead"
+            "labels: the table of the images says where the label maps are; leave labels out, or"
+            " list the images instead"
         )
     if len(rows) < FEWEST:
         said = ": " + ", ".join(str(_name(row[0], k)) for k, row in enumerate(rows)) if rows else ""
@@ -83,34 +83,27 @@ def read_sources(given: Any, labels: Any) -> list[Source]:
 
 
 def _is_table(given: Any) -> bool:
-    return isinstance(given, (str, os.PathLike)) and Path(given).suffix.lower() in _TABLES
+    return is_frame(given) or (
+        isinstance(given, (str, os.PathLike)) and Path(given).suffix.lower() in _TABLES
+    )
 
 
-def _table(path: Path) -> list[tuple[Any, Any, str]]:
+def _table(source: Any) -> list[tuple[Any, Any, str]]:
     """Return image, labels and id of every row; paths are relative to the file."""
-    heading, *rows = read_table(path, "images", {"image"}) or [[]]
-    heading = [cell.lower() for cell in heading]
-    if "image" not in heading or set(heading) - {*_COLUMNS} or len(set(heading)) < len(heading):
-        raise errors.InputUnreadableError(
-            f"images: {path} needs a header with the column image, may have labels and id, and no"
-            f" others; its header: {', '.join(heading) or 'none'}"
-        )
+    table = read_records(source, "images", [("image",)], ("labels", "id"))
+    folder = Path() if is_frame(source) else Path(source).parent
+    with_labels = any("labels" in cells for _, cells in table.rows)
     found = []
-    for number, cells in enumerate(rows, 1):
-        row = dict(zip(heading, cells))
-        if not row["image"] or ("labels" in row and not row["labels"]):
-            missing = "image" if not row["image"] else "labels"
-            raise errors.InputUnreadableError(
-                f"images: {path}, row {number} has no {missing}; give every image"
-                f"{' and every label map' if 'labels' in row else ''}"
-            )
-        labels = images.named.beside(path.parent, row["labels"]) if row.get("labels") else None
-        found.append((images.named.beside(path.parent, row["image"]), labels, row.get("id", "")))
+    for place, row in table.rows:
+        if with_labels and "labels" not in row:
+            raise table.table.refuse(" has no labels; give every image one, or none", place)
+        labels = named.beside(folder, row["labels"]) if with_labels else None
+        found.append((named.beside(folder, row["image"]), labels, row.get("id", "")))
     return found
 
 
 def _listed(given: Any, labels: Any) -> list[tuple[Any, Any, str]]:
-    if isinstance(given, (str, os.PathLike, np.ndarray)) or not isinstance(given, Iterable):
+    if images.convert.is_image(given) or not isinstance(given, Iterable):
         said = given if isinstance(given, (str, os.PathLike)) else type(given).__name__
         raise errors.InvalidArgumentError(
             f"template: {said} is one image; give a list of two or more, or a table (CSV) with the"
@@ -164,7 +157,7 @@ def _stem(source: Any, number: int) -> str:
 
 def _identifier(name: str) -> str:
     """Return a name as part of a file's."""
-    return re.sub(r"[^\w-]", "_", name)[:80] or "_"
+    return re.sub(r"[^\w-]", "_", name).encode()[:80].decode(errors="ignore") or "_"
 
 
 def looked_at(id: str, name: str, source: Any, labels: Any) -> Source:

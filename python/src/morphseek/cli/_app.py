@@ -6,7 +6,9 @@ import contextlib
 import json
 import signal
 import threading
+import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import click
 
@@ -105,11 +107,13 @@ def _ended_in_order() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def reported(as_json: bool, cancelled: str = "") -> Iterator[None]:
-    """Turn a failure into its message and its exit code; ``cancelled`` says how to go on."""
+def reported(as_json: bool, cancelled: str = "") -> Iterator[list[str]]:
+    """Turn a failure into its message and its exit code; ``cancelled`` says how to go on. Print
+    what files leave in doubt, and give the list of it.
+    """
     try:
-        with _ended_in_order():
-            yield
+        with _ended_in_order(), _noted() as notes:
+            yield notes
     except (errors.MorphSeekError, KeyboardInterrupt, MemoryError) as error:
         failure = errors.from_exception(error)
         if cancelled and isinstance(failure, errors.CancelledError):
@@ -126,6 +130,26 @@ def reported(as_json: bool, cancelled: str = "") -> Iterator[None]:
         if as_json:
             print_failure(errors.from_exception(error))
         raise
+
+
+@contextlib.contextmanager
+def _noted() -> Iterator[list[str]]:
+    """Print and collect the warnings about files that contradict themselves."""
+    notes: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", errors.GeometryWarning)
+        show = warnings.showwarning
+
+        def note(message: Warning | str, category: type[Warning], *where: Any) -> None:
+            if issubclass(category, errors.GeometryWarning):
+                if str(message) not in notes:
+                    notes.append(str(message))
+                    say(f"note: {message}", "yellow", to_errors=True)
+            else:
+                show(message, category, *where)
+
+        warnings.showwarning = note  # type: ignore[assignment]
+        yield notes
 
 
 def print_failure(failure: errors.MorphSeekError) -> None:

@@ -8,12 +8,14 @@ import os
 import sys
 from typing import TextIO
 
+from .._streams import open_streams
 from ..errors import OutputUnwritableError
 from ._app import app
 
 
 def main() -> None:
     """Run the command and end the process with its exit code."""
+    open_streams()
     # NumPy's library waits for work by spinning, and gets none here (engine/RATIONALE.md)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     code = 1  # of a defect, whose traceback Python prints

@@ -75,7 +75,7 @@ def apply(
     """Carry an image, a label map, an RT structure set, points, a surface or tracts across by
     transforms.
     """
-    with reported(as_json):
+    with reported(as_json) as notes:
         from .. import images
 
         images.check_apart(
@@ -110,4 +110,6 @@ def apply(
                 image, reference, interpolation, background, dtype=dtype, modulate=modulate
             )
             images.write(out, made)
+        if notes:
+            said["warnings"] = notes
         print(json.dumps(said) if as_json else plain(str(out)))

@@ -149,6 +149,10 @@ def batch_command(
         if as_json:
             print(json.dumps(done.to_dict()))
         elif not quiet:
+            if done.earlier:
+                count = f"{len(done.earlier)} finished pairs of earlier calls"
+                say(f"note: the tables in {out} list {count}, too; who does not want one removes"
+                    " its folder", "yellow", to_errors=True)  # fmt: skip
             _print_batch(done.summary(), out)
         if done.exit_code:
             raise click.exceptions.Exit(done.exit_code)

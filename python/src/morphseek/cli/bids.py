@@ -79,6 +79,8 @@ def bids_command(
     """
     with reported(as_json, "finished registrations are kept, and the same command goes on"):
         from .. import cohort
+        from ..cohort import derivatives
+        from ..cohort.batch import run_list
 
         if level == "group":
             path = cohort.write_group(out)
@@ -91,7 +93,7 @@ def bids_command(
             raise errors.InvalidArgumentError(
                 "--to TEMPLATE is missing: give the image to register onto"
             )
-        space = _checked_space(space or cohort.space_of(template))
+        space = space or cohort.space_of(template)
         wanted = read_entities(entity, "--entity")
         for key, given in (("sub", participants), ("ses", sessions)):
             if given:
@@ -100,8 +102,9 @@ def bids_command(
         if not quiet and not as_json:
             for note in scans.notes:
                 say(f"note: {note}", "yellow", to_errors=True)
+        derivatives.check_space(space, scans)
         folder = work or out / "work"
-        done = cohort.register_cohort(
+        done = run_list(
             cohort.pairs_to(scans, template, labels=to_labels, mask=to_mask),
             folder,
             labels_back=to_labels is not None,
@@ -109,7 +112,8 @@ def bids_command(
             report=report,
             command=command_line(),
             progress=not (quiet or as_json),
-            **changed(options),
+            options=changed(options),
+            shared=True,
         )
         made = cohort.write_derivatives(scans, done, folder, out, space, str(template))
         if as_json:
@@ -119,11 +123,3 @@ def bids_command(
             print_rows([*rows, ("verdict", tally(done.summary()["verdict"]))])
         if done.exit_code:
             raise click.exceptions.Exit(done.exit_code)
-
-
-def _checked_space(space: str) -> str:
-    if not space.isascii() or not space.replace("+", "").isalnum():
-        raise errors.InvalidArgumentError(
-            f"--space {space}: names in BIDS have letters and digits alone; give such as MNI152"
-        )
-    return space

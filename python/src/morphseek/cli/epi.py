@@ -41,10 +41,11 @@ def epi(
     second.h5 for other images of the same encodings: morphseek apply --modulate.
     """
     with reported(as_json):
-        from .. import images
+        from .. import _files, images
         from ..epi import OUTPUTS, correct_epi
 
         images.check_apart(out, OUTPUTS, {"first": first, "second": second})
+        _files.check_output(out)
         found = correct_epi(first, second, phase_encoding=phase_encoding, readout_time=readout_time)
         found.save(out)
         numbers = found.to_dict()

@@ -24,6 +24,8 @@ def say(text: str, color: str | None = None, to_errors: bool = False) -> None:
     """
     text = plain(text)
     stream = sys.stderr if to_errors else sys.stdout
+    if stream is None:  # a program with a window may have none
+        return
     if color and (os.environ.get("NO_COLOR") or not (stream.isatty() or _is_forced())):
         color = None
     click.echo(click.style(text, fg=color) if color else text, file=stream, color=bool(color))

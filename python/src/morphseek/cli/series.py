@@ -81,12 +81,13 @@ def series_command(
     Example: morphseek series bold.nii.gz --out corrected
     """
     with reported(as_json):
-        from .. import images
+        from .. import _files, images
         from ..motion import outputs, series
 
         known = outputs(100_000 if out.is_dir() else 0)
         inputs = {f"frame {k}": path for k, path in enumerate(frames)}
         images.check_apart(out, known, {**inputs, "mask": mask})
+        _files.check_output(out)
         found = series(
             frames[0] if len(frames) == 1 else list(frames),
             reference=reference,

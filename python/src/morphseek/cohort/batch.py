@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from .. import _files, errors, images
+from .._engine.generated import Options, Unpack
 from .._engine.options import checked_options
 from ..progress import Progress
 from .executors import Meter, by_threads, on_cluster
@@ -19,10 +21,7 @@ from .listing import INDEX
 from .lists import read_list
 from .results import SUMMARIES, Cohort, Outcome
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from .._engine.generated import Options
+_PATIENCE = 600.0  # seconds, with calls that write the tables of a shared folder
 
 
 def register_cohort(
@@ -49,11 +48,13 @@ def register_cohort(
         fixed_mask, moving_mask, rigid, fixed_channel, moving_channel, fixed_label_channel,
         moving_label_channel, fixed_landmarks, moving_landmarks, initial_transform and id, the
         name of the pair's folder. Separated by commas, semicolons or tabs; empty rows and columns
-        do not count. Paths are relative to the file. Or a list of (fixed, moving), or of dicts with
-        those names: paths, relative to the working folder.
+        do not count. Paths are relative to the file. Or a data frame with those columns, a list of
+        (fixed, moving), or of dicts with those names: paths, relative to the working folder. A cell
+        that is empty, NaN or None gives nothing.
     out : path
         Folder; pair ID writes to ``out/ID`` what :func:`register_into` does, and pair.json.
-        summary.csv, summary.json and index.html have all pairs.
+        summary.csv, summary.json and index.html have all pairs, and those of earlier calls that
+        lie there finished.
     workers : int
         Pairs at a time; each gets its share of the cores unless `threads` is given.
     scheduler : str, optional
@@ -112,6 +113,29 @@ def register_cohort(
             "anew is deprecated; resume is its opposite", DeprecationWarning, stacklevel=2
         )
         resume = not anew
+    return run_list(
+        pairs, out, workers=workers, scheduler=scheduler, report=report, labels_back=labels_back,
+        command=command, resume=resume, progress=progress, options=options,
+    )  # fmt: skip
+
+
+def run_list(
+    pairs: str | os.PathLike[str] | Sequence[Any],
+    out: str | os.PathLike[str],
+    *,
+    workers: int,
+    report: Report,
+    labels_back: bool,
+    command: str,
+    progress: Callable[[Progress], Any] | bool | None,
+    options: Mapping[str, Any],
+    scheduler: str | None = None,
+    resume: bool = True,
+    shared: bool = False,
+) -> Cohort:
+    """Do what :func:`register_cohort` does. Other calls may work on other pairs in a ``shared``
+    folder at the same time.
+    """
     if report not in get_args(Report):
         raise errors.InvalidArgumentError(f"report is {report!r}; it must be full, small or none")
     if workers < 1:
@@ -126,7 +150,8 @@ def register_cohort(
             chosen["model"] = str(Path(found["path"]).absolute())
     if not chosen.get("threads"):
         chosen["threads"] = 1 if scheduler else max(1, _cores() // workers)
-    with _files.output_folder(out):
+    patience = _PATIENCE if shared else 1.0
+    with _files.output_folder(out, patience=patience):
         pass  # an unwritable folder, or one where another batch is at work, fails before the work
     for name in (*SUMMARIES, INDEX):
         if (Path(out) / name).is_dir():
@@ -146,7 +171,9 @@ def register_cohort(
         [Outcome(pair.id, pair.files["fixed"], pair.files["moving"]) for pair in listed], shown
     )
     meter = Meter(batch, progress)
-    with _files.locked(Path(out)):
+    with contextlib.ExitStack() as alone:
+        if not shared:
+            alone.enter_context(_files.locked(Path(out)))
         try:
             if scheduler:
                 on_cluster(jobs, scheduler, meter)
@@ -154,6 +181,8 @@ def register_cohort(
                 by_threads(jobs, workers, meter)
         finally:
             meter.close()
+            if shared:  # for the tables alone, which take over the other calls' rows
+                alone.enter_context(_files.locked(Path(out), patience))
             batch.write(out, command)
     return batch
 

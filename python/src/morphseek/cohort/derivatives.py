@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import re
@@ -14,6 +12,8 @@ from typing import Any
 
 from .. import _files, _json, _manifest, errors
 from .._engine import core
+from .._plain import why_no_name
+from .._tables import csv_text
 from ..images.named import is_name
 from ..result import LABELS_BACK, RegistrationResult, load
 from ..verdict import GRADES
@@ -27,6 +27,7 @@ _COLUMNS = (
     "dice_before", "dice_after",
 )  # fmt: skip
 _LABELS = {"warped_labels.nii.gz": "space-{space}_dseg", LABELS_BACK: "desc-{space}_dseg"}
+_TRANSFORM = "_mode-image_xfm"
 _KINDS = ("anat", "dwi", "fmap", "func", "perf", "pet")
 
 
@@ -47,8 +48,32 @@ def space_of(template: str | os.PathLike[str]) -> str:
     return found[0] if found else re.sub(r"[^0-9A-Za-z]", "", name.partition(".")[0]) or "template"
 
 
+def check_space(space: str, scans: Iterable[Scan]) -> None:
+    """Refuse the name of a space that makes no names of files.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    if not re.fullmatch(r"[0-9A-Za-z+]+", space):
+        raise errors.InvalidArgumentError(
+            f"space {space!r}: names in BIDS have letters and digits alone; give such as MNI152"
+        )
+    for name in filter(None, (BidsName.of(scan.path) for scan in scans)):
+        if reason := why_no_name(f"{_stem(name)}_from-{space}_to-{name.suffix}{_TRANSFORM}.json"):
+            raise errors.InvalidArgumentError(
+                f"space {space!r}: of {name.path.name} it makes no name of a file: {reason}; give"
+                " such as MNI152"
+            )
+
+
 def write_derivatives(
-    scans: Iterable[Scan], done: Cohort, work: Path, out: Path, space: str, template: str
+    scans: Iterable[Scan],
+    done: Cohort,
+    work: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    space: str,
+    template: str,
 ) -> list[Path]:
     """Write what a cohort onto one template gave as a BIDS derivative dataset.
 
@@ -75,24 +100,38 @@ def write_derivatives(
 
     Raises
     ------
+    InvalidArgumentError
+        The space makes no names of files.
     OutputUnwritableError
         A file cannot be written.
 
     Examples
     --------
-    >>> scans = cohort.find_bids("study")  # doctest: +SKIP
-    >>> pairs = cohort.pairs_to("T1w.nii.gz", scans)  # doctest: +SKIP
-    >>> done = morphseek.register_cohort(pairs, "work")  # doctest: +SKIP
-    >>> cohort.write_derivatives(scans, done, "work", "out", "Mine", "T1w.nii.gz")  # doctest: +SKIP
+    >>> os.makedirs("study/sub-01/anat")
+    >>> _ = Path("moving.nii.gz").rename("study/sub-01/anat/sub-01_T1w.nii.gz")
+    >>> scans = cohort.find_bids("study")
+    >>> pairs = cohort.pairs_to(scans, "fixed.nii.gz")
+    >>> done = morphseek.register_cohort(pairs, "work", refine=0, search="off")
+    >>> made = cohort.write_derivatives(scans, done, "work", "out", "Mine", "fixed.nii.gz")
+    >>> [path.name for path in made]
+    ['sub-01_from-T1w_to-Mine_mode-image_xfm.h5']
     """
+    work, out, listed = Path(work), Path(out), list(scans)
+    check_space(space, listed)
     _describe(out)
     pairs = {pair.id: pair for pair in done.pairs}
     return [
         _write_one(name, work / scan.id, out, space, template)
-        for scan in scans
+        for scan in listed
         if (pair := pairs.get(scan.id)) is not None and not pair.error
         and (name := BidsName.of(scan.path)) is not None
     ]  # fmt: skip
+
+
+def _stem(name: BidsName) -> str:
+    """Return what an image's outputs are called by."""
+    kept = {k: v for k, v in name.entities.items() if k not in ("space", "desc")}
+    return "_".join(f"{key}-{value}" for key, value in kept.items())
 
 
 def _describe(out: Path) -> None:
@@ -116,12 +155,11 @@ def _write_one(name: BidsName, pair: Path, out: Path, space: str, template: str)
     kind = kind if kind in _KINDS else "anat"
     folder = out / name.subject / name.session / kind
     folder.mkdir(parents=True, exist_ok=True)
-    kept = {k: v for k, v in name.entities.items() if k not in ("space", "desc")}
-    stem = "_".join(f"{key}-{value}" for key, value in kept.items())
-    there = f"{stem}_from-{name.suffix}_to-{space}_mode-image_xfm"
-    back = f"{stem}_from-{space}_to-{name.suffix}_mode-image_xfm"
+    stem = _stem(name)
+    there = f"{stem}_from-{name.suffix}_to-{space}{_TRANSFORM}"
+    back = f"{stem}_from-{space}_to-{name.suffix}{_TRANSFORM}"
     forward, sidecar = folder / f"{there}.h5", folder / f"{there}.json"
-    listed = _json.read(pair / _manifest.REPORT, "result").get(_manifest.KEY, {})
+    listed = _json.read_object(pair / _manifest.REPORT, "result").get(_manifest.KEY, {})
     seal = listed.get("transform.h5")
     if _sealed(sidecar) != seal or not forward.exists() or not (folder / f"{back}.h5").exists():
         found = load(pair)
@@ -141,8 +179,8 @@ def _write_one(name: BidsName, pair: Path, out: Path, space: str, template: str)
 def _sealed(sidecar: Path) -> Any:
     """Return what a sidecar says of its transform; None where it cannot be read."""
     try:
-        return _json.read(sidecar, "sidecar").get("Transform")
-    except (errors.MorphSeekError, OSError, ValueError, AttributeError):
+        return _json.read_object(sidecar, "sidecar").get("Transform")
+    except errors.InputUnreadableError:
         return None
 
 
@@ -174,7 +212,7 @@ def _put(source: Path, target: Path) -> None:
     _files.write_with(link, target)
 
 
-def write_group(out: Path) -> Path:
+def write_group(out: str | os.PathLike[str]) -> Path:
     """Write ``group_xfm.tsv``: a row for every transform onto a template in a derivative dataset,
     worst verdict first. Return its path.
 
@@ -185,41 +223,61 @@ def write_group(out: Path) -> Path:
 
     Examples
     --------
-    >>> cohort.write_group("derivatives")  # doctest: +SKIP
+    >>> told = {"Verdict": "good", "EstimatedError": 0.4, "Reasons": [], "FoldedVoxelsPercent": 0.0,
+    ...         "DiceBefore": None, "DiceAfter": None}
+    >>> os.makedirs("derivatives/sub-01/anat")
+    >>> name = "derivatives/sub-01/anat/sub-01_from-T1w_to-Mine_mode-image_xfm.json"
+    >>> _ = Path(name).write_text(json.dumps(told))
+    >>> cohort.write_group("derivatives").name
+    'group_xfm.tsv'
     """
-    rows = []
-    for path in sorted(out.glob("sub-*/**/*_mode-image_xfm.json")):
-        told = _json.read(path, "description")
-        entities = dict(part.partition("-")[::2] for part in path.stem.split("_")[:-1])
-        try:
-            rows.append({
-                "participant_id": f"sub-{entities['sub']}",
-                "session_id": f"ses-{entities['ses']}" if "ses" in entities else "n/a",
-                "image": path.stem,
-                "verdict": told["Verdict"],
-                "error_mm": told["EstimatedError"],
-                "reasons": " ".join(told["Reasons"]),
-                "njd_percent": told["FoldedVoxelsPercent"],
-                "dice_before": told["DiceBefore"],
-                "dice_after": told["DiceAfter"],
-            })  # fmt: skip
-        except (KeyError, TypeError) as error:
-            raise errors.InputUnreadableError(
-                f"{path} is no description of a transform ({error!r}); remove it, and run the"
-                " participant level again"
-            ) from None
+    out = Path(out)
+    rows = [_row(path) for path in sorted(out.glob(f"sub-*/**/*{_TRANSFORM}.json"))]
     if not rows:
         raise errors.InputUnreadableError(
             f"{out} has no transform onto a template; run the level participant first"
         )
-    table = io.StringIO()
-    writer = csv.DictWriter(table, _COLUMNS, delimiter="\t", lineterminator="\n")
-    writer.writeheader()
-    for row in sorted(rows, key=_worst_first):
-        writer.writerow({k: "n/a" if v in (None, "") else v for k, v in row.items()})
+    cells = (
+        {k: "n/a" if v in (None, "") else v for k, v in row.items()}
+        for row in sorted(rows, key=_worst_first)
+    )
     path = out / "group_xfm.tsv"
-    _files.write_text(path, table.getvalue())
+    _files.write_text(path, csv_text(_COLUMNS, cells, "\t"))
     return path
+
+
+def _row(path: Path) -> dict[str, Any]:
+    """Return what the description of a transform says, checked."""
+    told = _json.read_object(path, "description")
+    entities = dict(part.partition("-")[::2] for part in path.stem.split("_")[:-1])
+    figures = {
+        "error_mm": "EstimatedError",
+        "njd_percent": "FoldedVoxelsPercent",
+        "dice_before": "DiceBefore",
+        "dice_after": "DiceAfter",
+    }
+    try:
+        row = {
+            "participant_id": f"sub-{entities['sub']}",
+            "session_id": f"ses-{entities['ses']}" if "ses" in entities else "n/a",
+            "image": path.stem,
+            "verdict": told["Verdict"],
+            "reasons": " ".join(told["Reasons"]),
+            **{column: told[name] for column, name in figures.items()},
+        }
+        if not isinstance(row["verdict"], str):
+            raise TypeError("Verdict")
+        for column, name in figures.items():
+            if isinstance(row[column], bool) or not isinstance(
+                row[column], (int, float, type(None))
+            ):
+                raise TypeError(name)
+    except (KeyError, TypeError) as error:
+        raise errors.InputUnreadableError(
+            f"{path} is no description of a transform ({error!r}); remove it, and run the"
+            " participant level again"
+        ) from None
+    return row
 
 
 def _worst_first(row: dict[str, Any]) -> tuple[int, float]:

@@ -9,14 +9,16 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from .. import _files, errors, registration
+from .. import errors, registration
+from .._engine.generated import Options, Unpack
 from .._engine.options import checked_options
-from .._json import parse
+from .._json import MOST_RESULT_BYTES, read as read_json
 from .._log import log
+from .._plain import is_formula
 from ..images import read, read_on
 from ..progress import Bar, Progress, callback_of, says_no
 from ..scoring.labels import (
@@ -34,11 +36,6 @@ from .folders import find_file
 from .lists import find_list, read_pairs
 from .scores import FILES, Evaluation, PairScore
 from .tables import read_labels_csv
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from .._engine.generated import Options
 
 
 def evaluate(
@@ -115,6 +112,12 @@ def evaluate(
     True
     """
     listed = read_pairs(find_list(pairs, data), subset)
+    for name in (name for pair in listed for name in pair):
+        if is_formula(name):
+            raise errors.InvalidArgumentError(
+                f"pairs: {name!r} begins as a formula of a spreadsheet, and results.csv would show"
+                " it otherwise; rename the file"
+            )
     chosen, _ = checked_options(options)
     if chosen.get("uncertainty", "off") != "off":
         raise errors.InvalidArgumentError(
@@ -287,13 +290,14 @@ def run_file(folder: str | os.PathLike[str]) -> Path:
 
 def _read_run(folder: str | os.PathLike[str]) -> dict[tuple[str, str], float]:
     path = run_file(folder)
-    _files.check_regular(path, "against")
     try:
-        pairs = parse(path.read_text(encoding="utf-8"))["pairs"]
+        pairs = read_json(path, "against", MOST_RESULT_BYTES)["pairs"]
         return {
             (p["fixed"], p["moving"]): p["dice_after"] for p in pairs if p["dice_after"] is not None
         }
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except errors.InputUnreadableError:
+        raise
+    except (KeyError, TypeError) as error:
         raise errors.InputUnreadableError(
             f"against: {path} is not an evaluation's results.json: {error!r}"
         ) from None

@@ -19,20 +19,54 @@ def find_file(root: Path, name: str, kind: str) -> Path:
     >>> cohort.find_file(Path("data"), "fixed", "images").as_posix()
     'data/images/fixed.nii.gz'
     """
-    if "/" in name:
-        if kind == "labels" and "images" not in name:
+    if "/" in name and kind == "labels":
+        if (found := find_labels(root, name)) is not None:
+            return found
+        if "images" not in name:
             raise errors.InputUnreadableError(
                 f"{root / name}: where its label map is cannot be told; a path in a pair list must"
                 ' have "images" in it, which "labels" replaces'
             )
-        base = root / (name if kind == "images" else name.replace("images", "labels", 1))
+        base = root / label_names(name)[0]
     else:
-        base = root / kind / name
-    for suffix in ("", *SEARCHED):
-        path = base.with_name(base.name + suffix)
-        if path.exists():
-            return path
+        base = root / name if "/" in name else root / kind / name
+        for suffix in ("", *SEARCHED):
+            path = base.with_name(base.name + suffix)
+            if path.exists():
+                return path
     raise errors.InputUnreadableError(
         f"{base}: there is no such file, with or without {', '.join(SEARCHED)}; check the data"
         " folder and the pair list"
     )
+
+
+def find_labels(root: Path, image: str) -> Path | None:
+    """Return the label map of an image, a path below a data folder, with any ending of an image;
+    None where there is none.
+    """
+    for name in label_names(image):
+        stem = next((name.removesuffix(e) for e in SEARCHED if name.endswith(e)), name)
+        for path in (root / each for each in (name, *(stem + e for e in SEARCHED))):
+            if path.exists():
+                return path
+    return None
+
+
+def label_names(image: str) -> list[str]:
+    """Return where the label map of an image may be, the likeliest place first: "labels" replaces
+    "images" in the name of one folder, the innermost first; of all; and of the file, too.
+
+    >>> label_names("CT_images/imagesTr/a.nii")
+    ['CT_images/labelsTr/a.nii', 'CT_labels/imagesTr/a.nii', 'CT_labels/labelsTr/a.nii']
+    """
+    parts = image.split("/")
+    folders = [k for k in range(len(parts) - 1) if "images" in parts[k]]
+    choices = [*([k] for k in reversed(folders)), folders, [*folders, len(parts) - 1]]
+    found = (
+        "/".join(
+            part.replace("images", "labels") if k in chosen else part
+            for k, part in enumerate(parts)
+        )
+        for chosen in choices
+    )
+    return [name for name in dict.fromkeys(found) if name != image]

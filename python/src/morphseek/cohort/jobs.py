@@ -21,16 +21,16 @@ import numpy as np
 from .. import _files, _manifest, errors, images
 from .._engine import core
 from .._engine.options import all_options
-from .._json import parse, without_nan
+from .._json import read as read_json, without_nan
 from .._log import log
 from ..channels import Channel
 from ..progress import Progress
 from ..verdict import Verdict, grade_of
 from .into import Report, register_into
+from .listing import FINISHED
 from .lists import Pair
 from .results import Outcome
 
-FINISHED = "pair.json"
 DEFECT = "error.log"  # the traceback of an unexpected failure of a pair
 
 
@@ -267,8 +267,7 @@ def _keep_traceback(folder: Path) -> None:
 def _finished(folder: Path) -> dict[str, Any]:
     """Return what pair.json holds; nothing where it is missing or unsound."""
     try:
-        _files.check_regular(folder / FINISHED, "pair")
-        found = parse((folder / FINISHED).read_text(encoding="utf-8"))
+        found = read_json(folder / FINISHED, "pair")
         whole = {"fingerprint", "batch", "files", "result"} <= found.keys() and isinstance(
             found["files"], dict
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import errors
-from .._tables import read_table
+from .._tables import read_records
 from .lists import read_pairs
 
 Row = dict[str, Any]
@@ -91,16 +91,11 @@ def paired_mrct(folder: Path, pairs: Path | None) -> list[Row]:
 
 def _names(path: Path, columns: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return (fixed, moving) of a table that has one of the pairs of columns."""
-    heading, *rows = read_table(path, "pairs", set(columns[-1])) or [[]]
-    titles = [cell.lower() for cell in heading]
-    for pair in columns:
-        if set(pair) <= set(titles) and rows:
-            one, other = (titles.index(name) for name in pair)
-            return [(row[one], row[other]) for row in rows]
-    wanted = " or ".join(" and ".join(pair) for pair in columns)
-    raise errors.InputUnreadableError(
-        f"pairs: {path} needs a heading with the columns {wanted}, and a row for each pair"
-    )
+    table = read_records(path, "pairs", columns)
+    if not table.rows:
+        raise table.table.refuse(" needs a row for each pair below its heading")
+    return [(cells[fixed], cells[moving]) for _, cells in table.rows
+            for fixed, moving in [table.columns]]  # fmt: skip
 
 
 def oasis(folder: Path, pairs: Path | None) -> list[Row]:

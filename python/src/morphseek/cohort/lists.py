@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Any
 
 from .. import errors
 from .._json import read as read_json
-from .._tables import read_table
+from .._plain import why_no_name
+from .._tables import has_heading, is_frame, is_nothing, read_plain, read_records, records_of
 from ..images import named
 
 
@@ -42,24 +42,14 @@ def read_pairs(
     >>> read_pairs([("a", "b")])
     [('a', 'b')]
     """
+    if is_frame(source):
+        return _as_pairs([row.cells for row in read_records(source, "pairs", _PAIR).rows], "pairs")
     if not isinstance(source, (str, os.PathLike)):
         return _as_pairs(source, "pairs")
     path = Path(source)
-    if path.suffix.lower() == ".json":
-        try:
-            content = read_json(path, "pairs")
-        except errors.MorphSeekError:
-            raise
-        except OSError as error:
-            raise errors.InputUnreadableError(
-                f"pairs: {path} cannot be read: {error.strerror}"
-            ) from None
-        except ValueError as error:
-            raise errors.InputUnreadableError(
-                f"pairs: {path} is not a list of pairs: {error}"
-            ) from None
-    else:
-        content = _columns(read_table(path, "pairs", {"fixed", "moving"}))
+    if path.suffix.lower() != ".json":
+        return _as_pairs(_plain_rows(path), f"pairs: {path}")
+    content = read_json(path, "pairs")
     if isinstance(content, list):
         if subset is not None:
             raise errors.InvalidArgumentError(
@@ -89,34 +79,24 @@ def read_pairs(
     return _as_pairs(lists[subset], f"{path}, {subset}")
 
 
-def _columns(rows: list[list[str]]) -> list[list[str]]:
-    """Return the columns fixed and moving of a table: by its heading where it has one, else the
-    first two.
-    """
-    heading = [cell.lower() for cell in rows[0]] if rows else []
-    if not {"fixed", "moving"} <= set(heading):
-        return rows
-    columns = heading.index("fixed"), heading.index("moving")
-    return [[row[c] for c in columns] for row in rows[1:]]
+def _plain_rows(path: Path) -> list[Any]:
+    """Return the rows of a table: by its heading where it has one, else the first two columns."""
+    table = read_plain(path, "pairs", _PAIR, lambda row: all(row[:2]) and len(row) > 1)
+    if has_heading(table, [("fixed",), ("moving",)]):  # one alone is a heading that lacks the other
+        return [row.cells for row in records_of(table, _PAIR).rows]
+    return table.rows
 
 
 def _as_pairs(rows: Any, where: str) -> list[tuple[str, str]]:
     pairs = []
-    if not isinstance(rows, Iterable):
+    if isinstance(rows, bytes) or not isinstance(rows, Iterable):
         raise errors.InvalidArgumentError(
             f"{where} are given as {type(rows).__name__}; give a path, or a list of (fixed, moving)"
         )
     for row in rows:
-        entry: tuple[Any, ...] = (
-            (row.get("fixed"), row.get("moving"))
-            if isinstance(row, dict)
-            else tuple(row)
-            if isinstance(row, (list, tuple))
-            else ()
-        )
-        if len(entry) < 2 or not all(
-            isinstance(name, (str, os.PathLike)) and str(name) for name in entry[:2]
-        ):
+        named = _by_name(row)
+        entry = [named.get(side) for side in ("fixed", "moving")]
+        if not all(isinstance(name, (str, os.PathLike)) and str(name) for name in entry):
             raise errors.InputUnreadableError(
                 f"{where}: {row!r} is not a pair of names (fixed, moving)"
             )
@@ -124,6 +104,22 @@ def _as_pairs(rows: Any, where: str) -> list[tuple[str, str]]:
     if not pairs:
         raise errors.InputUnreadableError(f"{where} holds no pair")
     return pairs
+
+
+def _by_name(row: Any) -> Mapping[str, Any]:
+    """Return a row by its columns: a mapping, a named tuple, a row of a data frame, or a sequence
+    whose third cell and further ones have numbers; empty for anything else.
+    """
+    if isinstance(row, Mapping):
+        return row
+    for method in ("_asdict", "to_dict"):
+        if hasattr(row, method):
+            named: Mapping[str, Any] = getattr(row, method)()
+            if {"fixed", "moving"} & set(named):  # others are called by their numbers
+                return named
+    if isinstance(row, (str, bytes)) or not hasattr(row, "__getitem__"):
+        return {}
+    return dict(zip((*IMAGES[:2], *map(str, range(3, len(row) + 1))), row))
 
 
 IMAGES = (
@@ -143,6 +139,9 @@ IMAGES = (
     "initial_transform",
 )
 """The files that a pair may have."""
+
+_PAIR = [IMAGES[:2]]
+_OTHERS = (*IMAGES[2:], "id")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,17 +179,20 @@ def read_list(source: str | os.PathLike[str] | Sequence[Any]) -> list[Pair]:
     >>> [pair.id for pair in cohort.read_list([("fixed.nii.gz", "moving.nii.gz")])]
     ['001-moving-to-fixed']
     """
+    where, folder, rows = "pairs", Path(), _given(source)
     if isinstance(source, (str, os.PathLike)):
-        where, folder, rows = f"pairs: {source}", Path(source).parent, _table(Path(source))
-    else:
-        where, folder, rows = "pairs", Path(), _given(source)
+        where, folder = f"pairs: {source}", Path(source).parent
     pairs: dict[str, Pair] = {}
-    for number, row in enumerate(rows, 1):
+    for number, (place, row) in enumerate(rows, 1):
         files = {image: row[image] for image in IMAGES if row.get(image)}
         name = row.get("id") or f"{number:03d}-{_stem(files['moving'])}-to-{_stem(files['fixed'])}"
-        if not _is_name(name):
+        reason = why_no_name(name)
+        if name.lower().startswith(("summary.", "index.")):
+            reason = "the batch writes a file of that name"
+        if reason:
             raise errors.InputUnreadableError(
-                f"{where}, row {number}: the id {name!r} is no name for a folder"
+                f"{where}, {place}: the id {name!r} is no name for a folder: {reason}; give the"
+                " pair another id"
             )
         key = unicodedata.normalize("NFC", name).casefold()
         if key in pairs:
@@ -198,7 +200,7 @@ def read_list(source: str | os.PathLike[str] | Sequence[Any]) -> list[Pair]:
                 "" if pairs[key].id == name else f" (as {pairs[key].id}: some disks tell no case)"
             )
             raise errors.InputUnreadableError(
-                f"{where}, row {number}: the id {name} is there twice{same};"
+                f"{where}, {place}: the id {name} is there twice{same};"
                 " give each pair one of its own"
             )
         pairs[key] = Pair(name, str(folder.absolute()), files)
@@ -207,87 +209,47 @@ def read_list(source: str | os.PathLike[str] | Sequence[Any]) -> list[Pair]:
     return list(pairs.values())
 
 
-#: Windows' devices, which no file there may be called, whatever ending it has.
-_DEVICES = re.compile(
-    r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9\u00b9\u00b2\u00b3])\s*(\..*)?"
-)
-
-
-def _is_name(name: str) -> bool:
-    """Whether a folder can have that name on every system, and takes no other file's."""
-    lower = name.lower()
-    return not (
-        lower.startswith((".", " ", "summary.", "index."))
-        or lower.endswith((".", " "))
-        or any(c in '/\\:*?"<>|' or ord(c) < 32 for c in name)
-        or _DEVICES.fullmatch(lower)
-        or len(os.fsencode(name)) > 255
-    )
-
-
-def _table(path: Path) -> Iterator[dict[str, str]]:
-    """Return the rows of a CSV file, column to cell."""
-    heading, *rows = read_table(path, "pairs", {"fixed", "moving"}) or [[]]
-    heading = [name.lower() for name in heading]
-    while heading and not heading[-1]:  # the cells below it are too many
-        heading.pop()
-    columns = set(heading)
-    if len(columns) < len(heading):
-        raise errors.InputUnreadableError(f"pairs: {path} has a column twice: {', '.join(heading)}")
-    if not rows or not {"fixed", "moving"} <= columns or columns - {*IMAGES, "id"}:
-        raise errors.InputUnreadableError(
-            f"pairs: {path} needs a header with the columns fixed and moving, may have"
-            f" {', '.join(IMAGES[2:])} and id, and no others; and a row for each pair. Its header:"
-            f" {', '.join(heading) or 'none'}; rows below: {len(rows)}"
-        )
-    for number, cells in enumerate(rows, 1):
-        row = dict(zip(heading, cells))
-        if any(cells[len(heading) :]) or not row["fixed"] or not row["moving"]:
-            raise errors.InputUnreadableError(
-                f"pairs: {path}, row {number}: there must be a fixed and a moving image, and no"
-                " more cells than columns"
-            )
-        yield row
-
-
-def _given(pairs: Any) -> Iterator[dict[str, str]]:
-    """Return the rows of a list of pairs or of dicts, as :func:`_table` does."""
-    if not isinstance(pairs, Iterable):
+def _given(pairs: Any) -> Iterator[tuple[str, dict[str, str]]]:
+    """Return the rows of a file, a data frame, or a list of pairs or of dicts, and their places."""
+    if isinstance(pairs, (str, os.PathLike)) or is_frame(pairs):
+        for row in read_records(pairs, "pairs", _PAIR, _OTHERS).rows:
+            yield row.place, row.cells
+        return
+    if isinstance(pairs, bytes) or not isinstance(pairs, Iterable):
         raise errors.InvalidArgumentError(
-            f"pairs are given as {type(pairs).__name__}; give the path of a CSV file, or a list of"
-            " (fixed, moving)"
+            f"pairs are given as {type(pairs).__name__}; give the path of a CSV file, a data frame,"
+            " or a list of (fixed, moving)"
         )
     for number, pair in enumerate(pairs, 1):
-        row = (
-            pair
-            if isinstance(pair, Mapping)
-            else (
-                dict(zip(IMAGES, pair))
-                if isinstance(pair, (list, tuple)) and len(pair) == 2
-                else {}
-            )
+        place = f"row {number}"
+        yield place, _checked(_by_name(pair), f"pairs, {place}")
+
+
+def _checked(row: Mapping[str, Any], where: str) -> dict[str, str]:
+    """Return a row that was given in Python, without what stands for an empty cell."""
+    row = {
+        name: str(value) if name == "id" else value
+        for name, value in row.items()
+        if not is_nothing(value) and not (isinstance(value, str) and not value and name in _OTHERS)
+    }
+    strange = row.keys() - {*IMAGES, "id"}
+    if not {"fixed", "moving"} <= row.keys() or strange:
+        raise errors.InvalidArgumentError(
+            f"{where}: give (fixed, moving), or a dict with these, which may have"
+            f" {', '.join(IMAGES[2:])} and id, and no others"
+            + (f"; it has {', '.join(sorted(map(str, strange)))}" if strange else "")
         )
-        row = {
-            name: str(value) if name == "id" else value
-            for name, value in row.items()
-            if value is not None
-        }
-        if not {"fixed", "moving"} <= row.keys() or row.keys() - {*IMAGES, "id"}:
+    for name, value in row.items():
+        if not isinstance(value, (str, os.PathLike)):
             raise errors.InvalidArgumentError(
-                f"pairs, row {number}: give (fixed, moving), or a dict with these, which may have"
-                f" {', '.join(IMAGES[2:])} and id, and no others"
+                f"{where}: {name} is given as {type(value).__name__}; a batch takes paths, give"
+                " images to morphseek.register"
             )
-        for name, value in row.items():
-            if not isinstance(value, (str, os.PathLike)):
-                raise errors.InvalidArgumentError(
-                    f"pairs, row {number}: {name} is given as {type(value).__name__}; a batch takes"
-                    " paths, give images to morphseek.register"
-                )
-            if not os.fspath(value) and name != "id":
-                raise errors.InvalidArgumentError(
-                    f"pairs, row {number}: {name} is an empty path; give a path, or leave it out"
-                )
-        yield {name: os.fspath(value) for name, value in row.items()}
+        if not os.fspath(value):
+            raise errors.InvalidArgumentError(
+                f"{where}: {name} is an empty path; give a path, or leave it out"
+            )
+    return {name: str(os.fspath(value)) for name, value in row.items()}  # no numpy.str_
 
 
 def _stem(path: str) -> str:

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from io import StringIO
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .. import _files, _manifest, errors, images
 from .._engine import core
+from .._engine.generated import Options, Unpack
 from .._json import read as read_json, without_nan
-from .._plain import harmless_row
+from .._plain import why_no_name
+from .._tables import csv_text
 from ..progress import Progress
 from ..result import load
 from ..scoring import check_labels, on_fixed_grid
 from .batch import register_cohort
 from .fusion import FUSIONS, Fused, Fusion, fuse_labels
 from .into import Report
-from .jobs import FINISHED
+from .listing import FINISHED, fits
 from .results import Cohort, Outcome
 from .scans import Scan, Scans, check_alike, read_scans
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from .._engine.generated import Options
 
 #: What a target's folder has; the last one lists the others.
 FUSED = ("labels.nii.gz", "agreement.nii.gz", "fusion.json")
@@ -168,7 +163,8 @@ def propagate_labels(
     out : path
         Folder; target ID writes to ``out/ID`` labels.nii.gz, agreement.nii.gz (the share of the
         votes, 0..1) and fusion.json. volumes.csv has a row a target and label, labels.json has
-        everything, and ``out/registrations`` is a folder of :func:`register_cohort`.
+        everything, and ``out/registrations`` is a folder of :func:`register_cohort`. Targets of
+        earlier calls that lie there finished keep their rows.
     fusion : {"majority", "joint", "staple"}
         How the maps are fused: see :func:`fuse_labels`. Where an atlas is of another contrast than
         the target, "joint" compares nothing that means something: then the majority counts.
@@ -232,7 +228,8 @@ def propagate_labels(
         found.append(_target(target, of_atlas, folder, fusion, names, resume))
     study = Labelled(found, cohort, [*to.notes, *known.notes])
     with _files.output_folder(folder, TABLES, TABLES[-1]) as temporary:
-        _write(study, temporary)
+        earlier = _earlier(folder, {target.id for target in to})
+        _write(dataclasses.replace(study, targets=[*found, *earlier]), temporary)
     return study
 
 
@@ -245,10 +242,13 @@ def _check(targets: Scans, atlases: Scans) -> None:
             " labels of the same names"
         )
     for target in targets:
-        if target.id.casefold() == REGISTRATIONS:
+        reason = why_no_name(target.id)
+        if target.id.casefold() in (REGISTRATIONS, *TABLES):
+            reason = "the study writes a folder or a file of that name"
+        if reason:
             raise errors.InvalidArgumentError(
-                f"targets: {target.path} would be called {target.id}, as the folder of the"
-                " registrations; give ids in a table"
+                f"targets: {target.path} has the id {target.id!r}, which is no name for a folder:"
+                f" {reason}; give ids in a table"
             )
     check_alike([*targets, *atlases])
 
@@ -433,9 +433,27 @@ def _manifest_of(folder: Path) -> Any:
 def _before(folder: Path, of: str) -> dict[str, Any]:
     """Return what a target's folder has of an earlier run; nothing where it is of other files."""
     _files.settle(folder)
+    result = _kept(folder, of)
+    return {k: v for k, v in result.items() if k not in ("id", "image", "voters", "left_out")}
+
+
+def _earlier(folder: Path, now: Collection[str]) -> list[TargetLabels]:
+    """Return the targets of earlier calls that lie finished in a folder."""
+    found = []
+    for path in sorted(folder.glob(f"*/{FUSED[2]}")):
+        result = {} if path.parent.name in now else _kept(path.parent)
+        if result.get("id") == path.parent.name:
+            found.append(TargetLabels(**result, status="skipped"))
+    return found
+
+
+def _kept(folder: Path, of: str | None = None) -> dict[str, Any]:
+    """Return what a target's folder says of it; nothing where its files are not whole, or made of
+    other ones.
+    """
     try:
         found = read_json(folder / FUSED[2], "fusion")
-        whole = found["made_of"] == of and all(
+        whole = of in (None, found["made_of"]) and all(
             _manifest.is_same(folder / name, found[_manifest.KEY][name]) for name in FUSED[:2]
         )
         if not whole:
@@ -447,20 +465,17 @@ def _before(folder: Path, of: str) -> dict[str, Any]:
             LabelSize(**dict(row, dice=math.nan if row["dice"] is None else row["dice"]))
             for row in result["labels"]
         ]
-        TargetLabels(**result)
+        if not fits(result, TargetLabels("", "")):
+            return {}
     except (errors.MorphSeekError, OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
-    return {k: v for k, v in result.items() if k not in ("id", "image", "voters", "left_out")}
+    return result
 
 
 def _write(study: Labelled, folder: Path) -> None:
-    text = StringIO()
     columns = [field.name for field in dataclasses.fields(LabelSize)]
-    table = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-    table.writeheader()
-    for target in study.targets:
-        table.writerows(harmless_row(without_nan(dataclasses.asdict(row))) for row in target.labels)
-    _files.write_text(folder / TABLES[0], text.getvalue())
+    rows = (dataclasses.asdict(row) for target in study.targets for row in target.labels)
+    _files.write_text(folder / TABLES[0], csv_text(columns, rows))
     content = {
         **study.to_dict(), _manifest.KEY: {TABLES[0]: _manifest.entry(folder / TABLES[0])}
     }  # fmt: skip

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import json
 import math
 import os
 import re
 from collections.abc import Callable
-from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import SimpleITK as sitk
 
 from .. import _files, errors, images, scoring
 from .._engine import bindings, core
+from .._engine.generated import Options, Unpack
 from .._json import without_nan
-from .._plain import harmless_row
+from .._tables import csv_text
+from ..progress import Progress
 from ..result import RegistrationResult, load
 from .batch import register_cohort
 from .into import Report
 from .layouts import Row, stem
 from .protocols import PROTOCOLS, Protocol, protocol_pairs, write_pair_list
 from .results import Cohort, Outcome
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from .._engine.generated import Options
-    from ..progress import Progress
 
 #: What a protocol leaves in its folder, beside what :func:`register_cohort` does.
 PROTOCOL_FILES = ("protocol.csv", "protocol.json")
@@ -145,14 +139,11 @@ class ProtocolScores:
         >>> sorted(os.listdir("scores"))
         ['protocol.csv', 'protocol.json']
         """
-        text = StringIO()
         columns = [field.name for field in dataclasses.fields(ProtocolScore)]
-        table = csv.DictWriter(text, columns, lineterminator="\n")
-        table.writeheader()
         content = self.to_dict()
-        table.writerows(harmless_row(row) for row in content["pairs"])
+        text = csv_text(columns, content["pairs"])
         with _files.output_folder(folder, PROTOCOL_FILES, PROTOCOL_FILES[1]) as temporary:
-            _files.write_text(temporary / PROTOCOL_FILES[0], text.getvalue())
+            _files.write_text(temporary / PROTOCOL_FILES[0], text)
             _files.write_text(temporary / PROTOCOL_FILES[1], json.dumps(content, indent=1) + "\n")
 
 

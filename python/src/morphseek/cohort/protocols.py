@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import os
 from collections.abc import Iterable, Sequence
-from io import StringIO
 from pathlib import Path
 
 from .. import _files, errors
+from .._tables import csv_text
 from .layouts import Find, Row, learn2reg, mindboggle, oasis, paired_mrct
 
 PAIR_LIST = "pairs.csv"
@@ -237,12 +236,10 @@ def write_pair_list(rows: Sequence[Row], folder: str | os.PathLike[str]) -> Path
     'study/pairs.csv'
     """
     columns = list(dict.fromkeys(column for row in rows for column in row))
-    text = StringIO()
-    table = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-    table.writeheader()
-    table.writerows(
-        {k: v if k == "id" else Path(v).absolute() for k, v in row.items()} for row in rows
+    text = csv_text(
+        columns,
+        ({k: v if k == "id" else Path(v).absolute() for k, v in row.items()} for row in rows),
     )
     with _files.output_folder(folder, (PAIR_LIST,)) as temporary:
-        _files.write_text(temporary / PAIR_LIST, text.getvalue())
+        _files.write_text(temporary / PAIR_LIST, text)
     return Path(folder) / PAIR_LIST

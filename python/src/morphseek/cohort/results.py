@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import os
 import statistics
-from io import StringIO
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from .. import _files
+from .. import _files, errors
 from .._engine import core
-from .._plain import harmless_row
+from .._json import MOST_RESULT_BYTES, read as read_json
+from .._plain import why_no_name
+from .._tables import csv_text
 from ..verdict import counts
-from .listing import INDEX, write_listing
+from .listing import FINISHED, INDEX, fits, write_listing
 from .unlike import outliers
 
 SUMMARIES = ("summary.csv", "summary.json")
@@ -96,7 +97,7 @@ class Outcome:
 
 @dataclasses.dataclass
 class Cohort:
-    """The outcomes of a list of pairs, in its order.
+    """The outcomes of a list of pairs, in its order. The methods but ``write`` tell of these alone.
 
     Examples
     --------
@@ -107,6 +108,8 @@ class Cohort:
 
     pairs: list[Outcome]
     options: dict[str, Any]
+    earlier: list[Outcome] = dataclasses.field(default_factory=list, init=False, repr=False)
+    """Finished pairs of earlier calls in the same folder, which its tables list, too."""
 
     @property
     def exit_code(self) -> int:
@@ -176,7 +179,8 @@ class Cohort:
     def write(self, folder: str | os.PathLike[str], command: str = "") -> None:
         """Write summary.csv (one row a pair), summary.json (everything) and index.html (a table
         that opens the pairs' pages; the command that repeats the batch is on it) into an existing
-        folder: all of them or, on an error, none.
+        folder: all of them or, on an error, none. Pairs of earlier calls, which lie there finished,
+        keep their rows.
 
         Examples
         --------
@@ -185,23 +189,20 @@ class Cohort:
         >>> sorted(os.listdir("study"))
         ['index.html', 'summary.csv', 'summary.json']
         """
-        self.mark_outliers()
         folder = Path(folder)
+        self.earlier = _earlier(folder, {pair.id for pair in self.pairs})
+        whole = Cohort([*self.pairs, *self.earlier], self.options)
+        whole.mark_outliers()
         with _files.together(folder, (*SUMMARIES, INDEX), SUMMARIES[1]) as temporary:
-            self._write(temporary, folder, command)
+            whole._write(temporary, folder, command)
 
     def _write(self, temporary: Path, folder: Path, command: str) -> None:
-        text = StringIO()
-        table = csv.DictWriter(
-            text, [field.name for field in dataclasses.fields(Outcome)], lineterminator="\n"
-        )
-        table.writeheader()
         content = self.to_dict()
-        table.writerows(
-            harmless_row({**row, **{name: " | ".join(row[name]) for name in _LISTS}})
-            for row in content["pairs"]
-        )
-        _files.write_text(temporary / SUMMARIES[0], text.getvalue())
+        columns = [field.name for field in dataclasses.fields(Outcome)]
+        rows = [
+            {**row, **{name: " | ".join(row[name]) for name in _LISTS}} for row in content["pairs"]
+        ]
+        _files.write_text(temporary / SUMMARIES[0], csv_text(columns, rows))
         self._write_index(temporary / INDEX, folder, command)
         write_listing(temporary / SUMMARIES[1], content, (SUMMARIES[0], INDEX))
 
@@ -230,3 +231,32 @@ class Cohort:
                 )
             )
         write_index(path, rows, command=command, version=core.version(), pages=folder)
+
+
+def _earlier(folder: Path, now: Collection[str]) -> list[Outcome]:
+    """Return the finished pairs that the summary in a folder lists, but for those of this call and
+    those whose folders are gone. A summary that is damaged lists none.
+    """
+    try:
+        rows = read_json(folder / SUMMARIES[1], "batch", MOST_RESULT_BYTES)["pairs"]
+        found = [outcome for row in rows if (outcome := _outcome(row)) is not None]
+    except (errors.InputUnreadableError, KeyError, TypeError, AttributeError):
+        return []
+    return [
+        pair
+        for pair in found
+        if pair.id not in now and not why_no_name(pair.id)
+        and pair.status in ("done", "skipped") and (folder / pair.id / FINISHED).is_file()
+    ]  # fmt: skip
+
+
+def _outcome(row: dict[str, Any]) -> Outcome | None:
+    """Return a row of summary.json; None where one of its cells is of another type."""
+    plain = Outcome("", "", "")
+    known = {
+        field.name: row[field.name] for field in dataclasses.fields(plain) if field.name in row
+    }
+    if not fits(known, plain):
+        return None
+    words = [word for name in _LISTS for word in known.get(name, [])]
+    return Outcome(**known) if all(isinstance(word, str) for word in words) else None

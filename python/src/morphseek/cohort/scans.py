@@ -12,12 +12,12 @@ from typing import Any
 import SimpleITK as sitk
 
 from .. import errors, images
-from .._tables import read_table
+from .._plain import why_no_name
+from .._tables import is_frame, read_records
 from ..images import named
 from ..images.formats import SEARCHED
 
-_COLUMNS = ("image", "moving", "labels", "moving_labels", "mask", "moving_mask", "subject",
-            "session", "id")  # fmt: skip
+_OPTIONAL = ("labels", "moving_labels", "mask", "moving_mask", "subject", "session", "id")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,8 +64,8 @@ def read_scans(source: str | os.PathLike[str] | Iterable[Any]) -> Scans:
     source : path or iterable
         A folder of images, or one with the folders ``images`` and ``labels`` in which a label map
         has its image's name. A CSV file with the column image (or moving) and, optionally, labels,
-        mask, subject, session and id; paths are relative to it. Or a list of paths, of (image,
-        labels) or of :class:`Scan`.
+        mask, subject, session and id; paths are relative to it. A data frame with these. Or a list
+        of paths, of (image, labels) or of :class:`Scan`.
 
     Raises
     ------
@@ -80,7 +80,9 @@ def read_scans(source: str | os.PathLike[str] | Iterable[Any]) -> Scans:
     notes: list[str] = []
     if isinstance(source, Scans):
         return source
-    if isinstance(source, (str, os.PathLike)):
+    if is_frame(source):
+        scans, where = _of_table(source), "images"
+    elif isinstance(source, (str, os.PathLike)):
         path = Path(source)
         if path.is_dir():
             scans = _of_folder(path, notes)
@@ -89,6 +91,10 @@ def read_scans(source: str | os.PathLike[str] | Iterable[Any]) -> Scans:
         else:
             scans = [_of_item(path)]
         where = str(path)
+    elif isinstance(source, bytes) or not isinstance(source, Iterable):
+        raise errors.InvalidArgumentError(
+            f"images are given as {type(source).__name__}; give a folder, a table, or a list"
+        )
     else:
         scans, where = [_of_item(item) for item in source], "images"
     if not scans:
@@ -131,6 +137,11 @@ def _named(scans: list[Scan], where: str) -> list[Scan]:
                 f"{where}: {name} is there twice: {named[key].path} and {scan.path}; name each"
                 " image once, or give ids in a table"
             )
+        if reason := why_no_name(name):
+            raise errors.InputUnreadableError(
+                f"{where}: {scan.path} has the id {name!r}, which is no name for a folder:"
+                f" {reason}; give ids in a table"
+            )
         named[key] = dataclasses.replace(scan, id=name)
     return list(named.values())
 
@@ -171,35 +182,20 @@ def _of_folder(folder: Path, notes: list[str]) -> list[Scan]:
     return found
 
 
-def _of_table(path: Path) -> list[Scan]:
-    for first in ("image", "moving"):
-        heading, *rows = read_table(path, "images", {first}) or [[]]
-        columns = [cell.lower() for cell in heading]
-        if first in columns:
-            break
-    unknown = [name for name in columns if name not in _COLUMNS]
-    if not {"image", "moving"} & set(columns) or unknown or len(set(columns)) < len(columns):
-        raise errors.InputUnreadableError(
-            f"images: {path} needs the column image (or moving), may have labels, mask, subject,"
-            f" session and id, and no others. Its header: {', '.join(heading) or 'none'}"
-        )
+def _of_table(source: Any) -> list[Scan]:
+    table = read_records(source, "images", [("image",), ("moving",)], _OPTIONAL)
+    folder = Path() if is_frame(source) else Path(source).parent
     scans = []
-    for number, cells in enumerate(rows, 1):
-        row = {
-            name.removeprefix("moving_"): cell for name, cell in zip(columns, cells) if cell
-        }  # fmt: skip
-        image = row.get("image") or row.get("moving")
-        if not image or any(cells[len(columns) :]):
-            raise errors.InputUnreadableError(
-                f"images: {path}, row {number}: there must be an image, and no more cells than"
-                " columns"
-            )
-        labels, mask = (
-            named.beside(path.parent, row[k]) if k in row else None for k in ("labels", "mask")
+    for _, cells in table.rows:
+        row = {name.removeprefix("moving_"): cell for name, cell in cells.items()}
+        image, labels, mask = (
+            named.beside(folder, row[k]) if k in row else None
+            for k in (*table.columns, "labels", "mask")
         )
+        assert image is not None  # a row has one
         scans.append(
-            Scan(row.get("id", ""), named.beside(path.parent, image), labels, mask,
-                 row.get("subject", ""), row.get("session", ""))
+            Scan(row.get("id", ""), image, labels, mask, row.get("subject", ""),
+                 row.get("session", ""))
         )  # fmt: skip
     return scans
 
@@ -254,9 +250,9 @@ def pairs_to(
     """Return the pairs of :func:`register_cohort` that bring every image to one: the template is
     fixed. A pair is called as its image.
 
-    >>> rows = pairs_to([Scan("sub-01", Path("a.nii"))], "template.nii")  # doctest: +SKIP
-    >>> rows[0]["id"], str(rows[0]["fixed"]), str(rows[0]["moving"])  # doctest: +SKIP
-    ('sub-01', 'template.nii', 'a.nii')
+    >>> rows = cohort.pairs_to([Scan("sub-01", Path("moving.nii.gz"))], "fixed.nii.gz")
+    >>> rows[0]["id"], str(rows[0]["fixed"]), str(rows[0]["moving"])
+    ('sub-01', 'fixed.nii.gz', 'moving.nii.gz')
     """
     fixed = Scan(
         "template", Path(template),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import json
 import math
 import os
 from collections.abc import Sequence
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,7 @@ import numpy as np
 
 from .. import _files
 from .._engine import core
-from .._json import without_nan
-from .._plain import harmless_row
+from .._tables import csv_text
 from ..scoring.labels import LabelScore
 from ..verdict import counts
 from .listing import INDEX, write_listing
@@ -203,9 +200,7 @@ class Evaluation:
             "seconds",
             "error",
         ]
-        rows = StringIO()
-        writer = csv.DictWriter(rows, columns, restval="", lineterminator="\n")
-        writer.writeheader()
+        rows = []
         for pair in self.pairs:
             row = {
                 "fixed": pair.fixed,
@@ -223,9 +218,9 @@ class Evaluation:
                     if score is None
                     else {**dataclasses.asdict(score), "name": self.names.get(score.label, "")}
                 )
-                writer.writerow(harmless_row(without_nan({**row, **of_label})))
+                rows.append({**row, **of_label})
         folder = Path(folder)
-        _files.write_text(folder / FILES[1], rows.getvalue())
+        _files.write_text(folder / FILES[1], csv_text(columns, rows))
         self._write_index(folder)
         pages = [pair.page for pair in self.pairs if pair.page and (folder / pair.page).is_file()]
         write_listing(folder / FILES[0], self.to_dict(), (FILES[1], INDEX, *pages))

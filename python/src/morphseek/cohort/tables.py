@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 
 from .. import errors
-from .._tables import read_table
+from .._tables import numbers, read_records
+
+_MOST = 2**53  # beyond it not every whole number is a float
 
 
 def read_labels_csv(path: str | os.PathLike[str]) -> tuple[dict[int, int], dict[int, str]]:
@@ -18,14 +20,15 @@ def read_labels_csv(path: str | os.PathLike[str]) -> tuple[dict[int, int], dict[
     >>> cohort.read_labels_csv("labels.csv")
     ({17: 17, 53: 53}, {17: 'left', 53: 'right'})
     """
-    heading, *table = read_table(path, "labels", {"id", "name"}) or [[]]
-    try:
-        cells = [dict(zip(map(str.lower, heading), row)) for row in table]
-        rows = [(int(row["id"]), row["name"], row.get("structure", "")) for row in cells]
-    except (KeyError, ValueError) as error:
-        raise errors.InputUnreadableError(
-            f"labels: {path} needs the columns id and name, and may have structure: {error!r}"
-        ) from None
+    table = read_records(
+        path, "labels", [("id", "name")], filled=False, text=("name", "structure")
+    )  # fmt: skip
+    rows = []
+    for place, row in table.rows:
+        (number,) = numbers([row.get("id", "")], table.table)
+        if not number.is_integer() or abs(number) > _MOST:
+            raise table.table.refuse(f" has the id {row.get('id', '')!r}, which is no label", place)
+        rows.append((int(number), row.get("name", ""), row.get("structure", "")))
     rows = [row for row in rows if row[0] != 0]  # the background, whatever a table calls it
     ids = [row[0] for row in rows]
     if not rows:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
-from io import StringIO
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,17 @@ import SimpleITK as sitk
 from .. import _files, _manifest, errors, images
 from .._engine import bindings, core
 from .._grid import size_of
-from .._json import read as read_json, without_nan
-from .._plain import harmless_row
-from .._tables import read_table
+from .._json import MOST_RESULT_BYTES, read as read_json
+from .._plain import why_no_name
+from .._tables import csv_text, is_frame, read_records
 from ..scoring import check_labels, on_fixed_grid
 from ..transforms import DenseTransform, Transform
 from ..transforms.linear import linear_part
 from .lists import read_list
 
 #: What a study leaves in a folder; the last one lists the others.
-STUDY = ("logj_*.nii.gz", "mean_logj.nii.gz", "sd_logj.nii.gz", "volumes.csv", "morphometry.json")
+_MAP = "logj_{}.nii.gz"
+STUDY = (_MAP.format("*"), "mean_logj.nii.gz", "sd_logj.nii.gz", "volumes.csv", "morphometry.json")
 _SIGMA = 2 * math.sqrt(2 * math.log(2))  # a Gaussian's full width at half maximum
 _LEAST_VOXELS = 4  # along an axis, that SimpleITK's Gaussian takes
 _LEAST_SUBJECTS = 3  # that a correlation is of
@@ -191,9 +191,9 @@ def morphometry(
     Parameters
     ----------
     subjects : path, sequence of Subject or mapping
-        The folder of a batch; a CSV with the columns transform and, optionally, id and labels (of
-        the moving image), relative to the file; or a name to transform mapping. All transforms are
-        of one fixed image.
+        The folder of a batch; a CSV or a data frame with the columns transform and, optionally, id
+        and labels (of the moving image), relative to the file; or a name to transform mapping. All
+        transforms are of one fixed image.
     out : path, optional
         Folder for logj_ID.nii.gz, mean_logj.nii.gz, sd_logj.nii.gz, volumes.csv and
         morphometry.json: all of them or, on an error, none.
@@ -280,7 +280,7 @@ def _measure(
         known = np.isfinite(map_)
         sums += known, np.where(known, map_, 0), np.where(known, map_, 0) ** 2
         if folder is not None:
-            images.write(folder / f"logj_{subject.id}.nii.gz", images.Image.on_grid(map_, grid))
+            images.write(folder / _MAP.format(subject.id), images.Image.on_grid(map_, grid))
     count, total, square = sums
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.asarray(total / count)
@@ -392,21 +392,27 @@ def _cohort(
     if isinstance(given, (str, os.PathLike)):
         path = Path(given)
         subjects = _of_batch(path) if path.is_dir() else _of_list(path)
+    elif is_frame(given):
+        subjects = _of_list(given)
     elif isinstance(given, Mapping):
         subjects = [Subject(str(name), transform) for name, transform in given.items()]
     else:
-        subjects = list(given)
+        subjects = [*given] if isinstance(given, Iterable) else [given]
+        if other := [s for s in subjects if not isinstance(s, Subject)]:
+            raise errors.InvalidArgumentError(
+                f"a subject is given as {type(other[0]).__name__}; give the folder of a batch, a"
+                " table, or a list of Subject"
+            )
     if not subjects:
         raise errors.InvalidArgumentError(
             f"{given}: there are no results in it to measure; give the folder of a batch, or a list"
         )
-    ids = [subject.id for subject in subjects]
-    for name in ids:
-        if ids.count(name) > 1:
+    for name, count in Counter(subject.id for subject in subjects).items():
+        if count > 1:
             raise errors.InvalidArgumentError(f"the subject {name} is there twice; name each once")
-        if name != os.path.basename(name) or name in ("", ".", ".."):
+        if reason := why_no_name(name, len(_MAP.format(""))):
             raise errors.InvalidArgumentError(
-                f"the subject {name!r} is to name a file; leave out what separates folders"
+                f"the subject {name!r} is to name a file: {reason}; call it otherwise"
             )
     return [dataclasses.replace(s, labels=labels.get(s.id)) if s.labels is None else s
             for s in subjects], fixed  # fmt: skip
@@ -418,11 +424,11 @@ def _of_batch(folder: Path) -> list[Subject]:
     summary = folder / "summary.json"
     if summary.is_file():
         try:
-            rows = read_json(summary, "batch")["pairs"]
+            rows = read_json(summary, "batch", MOST_RESULT_BYTES)["pairs"]
             done = [row for row in rows if row["status"] in ("done", "skipped")]
             fixed = sorted({str(row["fixed"]) for row in done})
             ids = [str(row["id"]) for row in done]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError) as error:
             raise errors.InputUnreadableError(
                 f"batch: {summary} is not a batch's summary: {error!r}"
             ) from None
@@ -436,21 +442,14 @@ def _of_batch(folder: Path) -> list[Subject]:
     return [Subject(name, folder / name) for name in ids]
 
 
-def _of_list(path: Path) -> list[Subject]:
-    heading, *rows = read_table(path, "list", {"transform"}) or [[]]
-    columns = [cell.lower() for cell in heading]
-    if "transform" not in columns:
-        raise errors.InputUnreadableError(
-            f"list: {path} needs the column transform, and may have id and labels"
-        )
+def _of_list(source: Any) -> list[Subject]:
+    table = read_records(source, "list", [("transform",)])
+    folder = Path() if is_frame(source) else Path(source).parent
     subjects = []
-    for row in rows:
-        cells = {name: cell for name, cell in zip(columns, row) if cell}
-        if "transform" not in cells:
-            raise errors.InputUnreadableError(f"list: {path} has a row without a transform: {row}")
-        file = path.parent / cells["transform"]
+    for _, cells in table.rows:
+        file = folder / cells["transform"]
         name = cells.get("id") or (file if file.is_dir() else file.parent).name
-        own = images.named.beside(path.parent, cells["labels"]) if "labels" in cells else None
+        own = images.named.beside(folder, cells["labels"]) if "labels" in cells else None
         subjects.append(Subject(name, file, own))
     return subjects
 
@@ -458,12 +457,9 @@ def _of_list(path: Path) -> list[Subject]:
 def _write(study: Morphometry, folder: Path) -> None:
     for name, array in (("mean_logj", study.mean), ("sd_logj", study.sd)):
         images.write(folder / f"{name}.nii.gz", images.Image.on_grid(array, study.grid))
-    text = StringIO()
     columns = [field.name for field in dataclasses.fields(LabelVolume)]
-    table = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-    table.writeheader()
-    table.writerows(harmless_row(without_nan(dataclasses.asdict(v))) for v in study.volumes)
-    _files.write_text(folder / "volumes.csv", text.getvalue())
+    text = csv_text(columns, map(dataclasses.asdict, study.volumes))
+    _files.write_text(folder / "volumes.csv", text)
     listed = {path.name: _manifest.entry(path) for path in sorted(folder.iterdir())}
     content = {**study.to_dict(), _manifest.KEY: listed}
     _files.write_text(folder / STUDY[-1], json.dumps(content, indent=1) + "\n")

@@ -167,7 +167,7 @@ def _stored(
         tiff = atlas.listing.with_name(_TIFF[kind])
         if not tiff.is_file() or not tiff.stat().st_size:
             raise _not_fetched(query, tiff, name)
-        return [tiff], lambda name: sitk.GetArrayFromImage(read_path(tiff, name))
+        return [tiff], lambda name: sitk.GetArrayFromImage(read_path(tiff, name).image)
     owner = said.get("annotation_set")
     if kind == "" and isinstance(owner, dict):
         owner = owner.get("template")

@@ -6,7 +6,7 @@ import dataclasses
 import mmap
 import os
 import sys
-import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,18 @@ import SimpleITK as sitk
 
 from .. import errors
 from . import named
+from .arrays import as_array, is_array, is_placed
 from .files import read_path
 from .grid import is_sheared, sheared
-from .image import Image, ImageLike
+from .headers.fields import Unsound
+from .image import Image, ImageLike, storable
+from .nifti import Header, Place, place_of, place_of_itk
 
 _RAS_TO_LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
 
 
 def read_on(source: ImageLike, grid: np.ndarray, name: str) -> Image:
-    """Return what :func:`read` does; a numpy array, which brings no geometry, lies on `grid`
+    """Return what :func:`read` does; an array or a tensor, which brings no geometry, lies on `grid`
     (:attr:`Image.grid`).
 
     Raises
@@ -38,7 +41,7 @@ def read_on(source: ImageLike, grid: np.ndarray, name: str) -> Image:
     True
     """
     image = read(source, name)
-    if not (isinstance(source, np.ndarray) or _is_tensor(source)):
+    if not is_array(source):
         return image
     if image.array.shape != tuple(grid[2::-1]):
         raise errors.GridMismatchError(
@@ -87,16 +90,16 @@ def read(source: ImageLike, name: str = "image") -> Image:
     elif isinstance(source, sitk.Image):
         # a shallow copy: the view below takes it apart from the caller's image, from any thread
         image = _from_sitk(sitk.Image(source), name)
+        known = {key: source.GetMetaData(key) for key in source.GetMetaDataKeys()}
+        image = _as_filed(image, known, name)
     elif hasattr(source, "affine") and hasattr(source, "dataobj"):
         image = _from_nibabel(source, name)
     elif hasattr(source, "GetLargestPossibleRegion"):
-        image = _from_itk(source, name)
-    elif isinstance(source, np.ndarray):
-        image = Image(source)
+        image = _as_filed(_from_itk(source, name), _itk_metadata(source), name)
+    elif is_array(source):
+        image = Image(as_array(source, name))
     elif hasattr(source, "affine") and hasattr(source, "meta"):
         image = _from_monai(source, name)
-    elif _is_tensor(source):
-        image = Image(_tensor(source, name))
     else:
         raise errors.InvalidArgumentError(
             f"{name} is a {type(source).__name__}; give a numpy array, a tensor, a SimpleITK, itk"
@@ -106,36 +109,9 @@ def read(source: ImageLike, name: str = "image") -> Image:
     return dataclasses.replace(image, array=array, name=name)
 
 
-def _is_tensor(source: Any) -> bool:
-    """Whether it is an array of another library, which brings no geometry."""
-    arrays = hasattr(source, "__dlpack__") or hasattr(source, "__array__")
-    return arrays and hasattr(source, "shape") and not hasattr(source, "affine")
-
-
-_CPU = (1, 3)  # DLPack's devices whose memory the CPU reads: its own, and what CUDA pinned of it
-
-
-def _tensor(source: Any, name: str) -> np.ndarray:
-    """Return a tensor's voxels, shared where they can be."""
-    if hasattr(source, "detach"):  # of PyTorch, which hands over nothing that has a gradient
-        source = source.detach()
-    if hasattr(source, "__dlpack_device__") and source.__dlpack_device__()[0] not in _CPU:
-        raise errors.InvalidArgumentError(
-            f"{name} is a tensor on a GPU or another device; give a copy in the CPU's memory,"
-            " tensor.cpu()"
-        )
-    try:
-        return np.asarray(source) if hasattr(source, "__array__") else np.from_dlpack(source)
-    except (TypeError, ValueError, RuntimeError, BufferError) as error:
-        raise errors.InvalidArgumentError(
-            f"{name}: the {type(source).__name__} cannot be read as an array ({error}); give a"
-            " numpy array"
-        ) from None
-
-
 def _from_monai(image: Any, name: str) -> Image:
     """Return MONAI's MetaTensor (C, X, Y, Z), whose affine is RAS unless its space says LPS."""
-    array = _tensor(image.as_tensor() if hasattr(image, "as_tensor") else image, name)
+    array = as_array(image.as_tensor() if hasattr(image, "as_tensor") else image, name)
     if array.ndim != 4 or array.shape[0] != 1:
         raise errors.InvalidArgumentError(
             f"{name} is a MetaTensor of shape {array.shape}; give one channel, (1, X, Y, Z), as"
@@ -275,33 +251,54 @@ def _from_nibabel(image: Any, name: str) -> Image:
         )
     array = np.asanyarray(image.dataobj).T
     if isinstance(image, nibabel.nifti1.Nifti1Pair):
-        return dataclasses.replace(_nifti_place(image, name), array=array)
+        return _nifti_on(array, image, name)
     affine = _RAS_TO_LPS @ image.affine
     return _by_affine(array, affine, name)
 
 
-def _nifti_place(image: Any, name: str) -> Image:
-    """Return one voxel with the geometry of a nibabel NIfTI. ITK reads it: which of the two forms
-    counts, what stands for a missing one and what unit the numbers are in is then the same as for
-    the file.
-    """
-    import nibabel
+def _nifti_on(array: np.ndarray, image: Any, name: str) -> Image:
+    """Return voxels where the header of a nibabel NIfTI lays them, as that of its file would."""
+    # the constructor brings the header up to an affine that was changed since
+    current = type(image)(image.dataobj, image.affine, image.header).header
+    header = Header.of_bytes(current.binaryblock)
+    assert header is not None
+    if getattr(image.dataobj, "offset", 352) < 348 and header["magic"][:2] == b"n+":
+        raise errors.InputUnreadableError(
+            f"{name}: the nibabel image takes its header for voxels (vox_offset is"
+            f" {image.dataobj.offset}); give the path of the file"
+        )
+    try:
+        place = place_of(header, name)
+    except Unsound as error:
+        raise errors.InputUnreadableError(
+            f"{name}: the nibabel image lies nowhere: {error}"
+        ) from None
+    axes = 2 if array.ndim == 2 and not is_sheared(place.direction[:2, :2]) else 3
+    return dataclasses.replace(_laid(array, place, axes), doubts=_sentences(place, name))
 
-    # that of a file, if the affine was changed since
-    header = type(image)(image.dataobj, image.affine, image.header).header
-    place = nibabel.Nifti1Header()  # SimpleITK reads no NIfTI-2
-    for field in (
-        "pixdim",
-        "xyzt_units",
-        "qform_code",
-        "sform_code",
-        *(f for f in header if f.startswith(("quatern", "qoffset", "srow"))),
-    ):
-        place[field] = header[field]
-    with tempfile.TemporaryDirectory(prefix="morphseek-") as folder:
-        path = Path(folder, "header.nii")
-        nibabel.save(nibabel.Nifti1Image(np.zeros((1, 1, 1), np.uint8), None, place), path)
-        return _from_path(path, name)
+
+def _itk_metadata(image: Any) -> dict[str, str]:
+    known = image.GetMetaDataDictionary()
+    return {key: known[key] for key in known.GetKeys() if isinstance(known[key], str)}
+
+
+def _as_filed(image: Image, metadata: Mapping[str, str], name: str) -> Image:
+    """Return an image that ITK read of a NIfTI where the file's header lays it."""
+    direction = np.array(image.direction).reshape(3, 3)
+    by_itk = Place(np.array(image.spacing), np.array(image.origin), direction)
+    place = place_of_itk(by_itk, metadata, image.array.shape[::-1], name)
+    if place is by_itk:
+        return image
+    return dataclasses.replace(_laid(image.array, place, 3), doubts=_sentences(place, name))
+
+
+def _laid(array: np.ndarray, place: Place, axes: int) -> Image:
+    spacing, origin = (tuple(part[:axes].tolist()) for part in (place.spacing, place.origin))
+    return Image(array, spacing, origin, tuple(place.direction[:axes, :axes].ravel().tolist()))
+
+
+def _sentences(place: Place, name: str) -> tuple[str, ...]:
+    return tuple(f"{name}: {doubt}." for doubt in place.doubts)
 
 
 def _from_path(path: Path, name: str) -> Image:
@@ -309,20 +306,31 @@ def _from_path(path: Path, name: str) -> Image:
         if found.image:
             return found.image(name)
         path = found.files[0]
-    image = read_path(path, name)
+    reading = read_path(path, name)
     try:
-        return _from_sitk(image, name)
+        return dataclasses.replace(_from_sitk(reading.image, name), doubts=reading.doubts)
     except errors.InvalidDirectionError:
         raise sheared(f"{name}: {path}") from None
     except errors.InvalidArgumentError as error:
         if path.is_dir():
             raise
+        if path.name.lower().endswith(".seg.nrrd"):
+            raise errors.InputUnreadableError(
+                f"{name}: {path} is a segmentation of 3D Slicer whose segments overlap, in layers;"
+                " export it there as a label map (Segmentations, Export to labelmap)"
+            ) from None
         raise errors.InputUnreadableError(f"{error} ({path})") from None
 
 
+def is_image(source: Any) -> bool:
+    """Whether it is of a kind that :func:`read` takes, and no list of several."""
+    kinds = (Image, sitk.Image, str, os.PathLike)
+    return isinstance(source, kinds) or is_array(source) or is_placed(source)
+
+
 def as_kind_of(source: ImageLike, image: Image) -> Any:
-    """Return ``image`` as what ``source`` is: an array for an array, a SimpleITK image for a
-    path.
+    """Return ``image`` as what ``source`` is: a numpy array for an array or a tensor, a SimpleITK
+    image for a path.
 
     Examples
     --------
@@ -331,8 +339,8 @@ def as_kind_of(source: ImageLike, image: Image) -> Any:
     """
     if isinstance(source, Image):
         return image
-    if isinstance(source, np.ndarray):
-        return image.array[0] if source.ndim == 2 else image.array
+    if is_array(source):
+        return image.array[0] if len(source.shape) == 2 else image.array
     if isinstance(source, sitk.Image) and source.GetDimension() == 2:
         return image.to_sitk()[:, :, 0]
     if hasattr(source, "affine") and hasattr(source, "dataobj"):
@@ -354,13 +362,22 @@ def _to_nibabel(source: Any, image: Image) -> Any:
     """Return ``image`` as a nibabel image of the kind of ``source``; a NIfTI keeps the units and
     which of its two forms count.
     """
+    from nibabel.freesurfer.mghformat import MGHError
+    from nibabel.spatialimages import HeaderDataError
+
     kind = type(source)
-    voxels, affine = image.array.T, _RAS_TO_LPS @ image.index_to_physical
+    voxels, affine = storable(image.array).T, _RAS_TO_LPS @ image.index_to_physical
     try:
-        # NIfTI: 64-bit integers only if one says so
-        made = kind(voxels, affine, dtype=voxels.dtype)
-    except TypeError:
-        return kind(voxels, affine)
+        try:
+            # NIfTI: 64-bit integers only if one says so
+            made = kind(voxels, affine, dtype=voxels.dtype)
+        except TypeError:
+            return kind(voxels, affine)
+    except (HeaderDataError, MGHError):
+        raise errors.InvalidArgumentError(
+            f"nibabel's {kind.__name__} holds no voxels of the type {voxels.dtype}; say another"
+            " dtype, or give a NIfTI"
+        ) from None
     if hasattr(source.header, "get_xyzt_units"):
         made.header.set_xyzt_units("mm", source.header.get_xyzt_units()[1])
         codes = {form: int(source.header[f"{form}_code"]) for form in ("sform", "qform")}

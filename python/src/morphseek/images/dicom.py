@@ -1,9 +1,15 @@
-"""A folder with one DICOM series."""
+"""DICOM images: a file, or a folder with one series. Their slices lie where the headers say, and
+GDCM reads their pixels.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import statistics
-from collections.abc import Sequence
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence, Sized
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,183 +18,550 @@ import SimpleITK as sitk
 
 from .. import errors
 from .._files import check_regular
+from .._grid import axes_of, spacing_of
+from .._itk import to_read
+from .dicom_headers import PLACE, Frame, clock, copy_pixels, frames_of, is_dicom
+from .grid import grid_of, index_to_physical, placed
 
 _MOST_FILES = 20_000  # a series has a few thousand
-_POSITION, _ORIENTATION, _TRIGGER = "0020|0032", "0020|0037", "0018|1060"
-_ACQUIRED = "0008|0032"  # hhmmss.ffffff
-# what tells the frames of one place apart, in this order: the series, the temporal position, the
-# delay after the trigger, when it was acquired, the numbers of acquisition and image
-_ORDER = ("0020|0011", "0020|0100", _TRIGGER, "0008|0022", _ACQUIRED, "0020|0012", "0020|0013")
+_MOST_FOLDERS = 200  # looked into for DICOM files
+# what tells the frames of one place apart, in this order
+_ORDER = (
+    "SeriesNumber", "TemporalPositionIdentifier", "TemporalPositionIndex", "TimeSlotVector",
+    "TriggerTime", "NominalCardiacTriggerDelayTime", "AcquisitionDate", "AcquisitionTime",
+    "AcquisitionDateTime", "FrameReferenceDateTime", "FrameAcquisitionDateTime",
+    "AcquisitionNumber", "InstanceNumber",
+)  # fmt: skip
+_TRIGGERS = ("TriggerTime", "NominalCardiacTriggerDelayTime")  # ms
+_CLOCKS = (
+    "AcquisitionTime", "FrameReferenceDateTime", "FrameAcquisitionDateTime", "AcquisitionDateTime",
+)  # fmt: skip
+# why a series shows a place several times; the first element that differs tells
+_SEVERAL = {
+    "ReferencedSegmentNumber": "segments",
+    "EnergyWindowVector": "energy windows",
+    "StackID": "stacks",
+    "EchoTime": "echo times",
+    "EffectiveEchoTime": "echo times",
+    "EchoNumbers": "echoes",
+    "InversionTime": "inversion times",
+    "DiffusionBValue": "diffusion weightings",
+    "ImageType": "kinds, such as magnitude and phase",
+    "FrameType": "kinds, such as magnitude and phase",
+    "ComplexImageComponent": "kinds, such as magnitude and phase",
+    "TemporalPositionIdentifier": "times",
+    "TemporalPositionIndex": "times",
+    "TimeSlotVector": "times",
+    "TriggerTime": "times",
+    "NominalCardiacTriggerDelayTime": "times",
+    "AcquisitionNumber": "acquisitions",
+    "AcquisitionTime": "times",
+    "FrameAcquisitionDateTime": "times",
+}
+_PIXELS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing")
+_TOMOGRAPHY = ("CT", "MR", "PT", "NM")  # whose slices lie somewhere in the patient
+_LEAN = 0.02  # of direction cosines of two digits
+_TURN = 5e-3  # between slices that lie parallel
+_NEAR = 0.02  # pixels between two slices of one place
+_ROUNDED = 0.02  # of a distance, between what a header says twice
+_IO = "GDCMImageIO"
 
 
-def read_series(folder: Path, name: str) -> sitk.Image:
-    """Read a folder's one series, whose slices must be evenly spaced: ITK would spread one with
-    gaps evenly, and only warn.
-    """
-    return _read_stack(series_files(folder, name), folder, name)
+class Reading(NamedTuple):
+    """An image as a file has it, and in what its header contradicts itself."""
+
+    image: sitk.Image
+    doubts: tuple[str, ...] = ()
+    """Sentences: where voxels lie is not sure."""
 
 
-def _read_stack(files: Sequence[str], folder: Path, name: str) -> sitk.Image:
-    position = _POSITION
-    reader = sitk.ImageSeriesReader()
-    reader.SetImageIO("GDCMImageIO")
-    reader.SetFileNames(files)
-    reader.MetaDataDictionaryArrayUpdateOn()
-    image = reader.Execute()
-    slices = range(len(files))
-    scales = {
-        tuple(
-            reader.GetMetaData(i, key)
-            for key in ("0028|1053", "0028|1052")
-            if reader.HasMetaDataKey(i, key)
-        )
-        for i in slices
-    }
-    # PET: the type that the first slice's slope asks for does not hold the others
-    if len(scales) > 1:
-        reader.SetOutputPixelType(sitk.sitkFloat64)
-        image = reader.Execute()
-    if (
-        len(files) > 1
-        and image.GetDepth() == len(files)
-        and all(reader.HasMetaDataKey(i, position) for i in slices)
-    ):
-        try:
-            corners = np.array(
-                [[float(v) for v in reader.GetMetaData(i, position).split("\\")] for i in slices]
-            )
-        except ValueError:  # it cannot be compared
-            return image
-        _check_stack(image, corners, folder, name)
-    return image
+class _Source(NamedTuple):
+    """A file or a folder, as messages call it."""
+
+    path: Path
+    name: str
+
+    def __str__(self) -> str:
+        return f"the slices in {self.path}"
+
+    @property
+    def apart(self) -> str:
+        """How a user gets one volume of it."""
+        if self.path.is_dir():
+            return "give one volume, the others in folders of their own"
+        return "convert it to NIfTI first, for instance by dcm2niix, and give one volume"
+
+    def unreadable(self, text: str) -> errors.MorphSeekError:
+        return errors.InputUnreadableError(f"{self.name}: {text}")
 
 
-class _Slice(NamedTuple):
-    file: str
-    place: float
-    """Along the normal, mm."""
-    order: tuple[float, ...]
-    seconds: float | None
-    """When it was acquired, from some start."""
+def read_file(path: Path, name: str) -> Reading:
+    """Read a DICOM file, whose frames must be one evenly spaced stack."""
+    return _read_stack(_all_frames(path, name), _Source(path, name), {})
 
 
-def read_repeated(folder: Path, name: str) -> tuple[list[sitk.Image], float | None]:
-    """Read a folder whose slices show every place several times: the frames of one series, or of
-    several series. Return them in the order of time, and the seconds between two where the headers
+def read_series(folder: Path, name: str) -> Reading:
+    """Read a folder's one series, whose slices must be one evenly spaced stack."""
+    return _read_stack(_one_series(folder, name), _Source(folder, name), {})
+
+
+def read_repeated(path: Path, name: str) -> tuple[list[Reading], float | None]:
+    """Read a file, or a folder of one series or several, whose slices show every place several
+    times. Return the volumes in the order of time, and the seconds between two where the headers
     tell.
     """
-    places: dict[float, list[_Slice]] = {}
-    for file in _all_files(folder, name):
-        one = _slice(file, name)
-        places.setdefault(one.place, []).append(one)
-    counts = {place: len(found) for place, found in places.items()}
-    most = max(counts.values())
-    if short := [place for place, count in sorted(counts.items()) if count < most]:
-        file = Path(places[short[0]][0].file).name
-        raise errors.InputUnreadableError(
-            f"{name}: in {folder} most places are shown {most} times, and {len(short)} of"
-            f" {len(places)} fewer times (that of {file}, {counts[short[0]]} times); every frame"
-            " needs all its slices: complete the series, or remove the frames that are not whole"
+    source = _Source(path, name)
+    series = _by_series(path, name) if path.is_dir() else {"": _all_frames(path, name)}
+    places = _places(_sound([frame for each in series.values() for frame in each], source))
+    _check_copies(places, source)
+    most = max(len(place) for place in places)
+    if short := [place for place in places if len(place) < most]:
+        raise source.unreadable(
+            f"in {path} most places are shown {most} times, and {len(short)} of {len(places)}"
+            f" fewer times (that of {short[0][0].frame}, {len(short[0])} times); every frame needs"
+            " all its slices: complete the series, or remove the frames that are not whole"
         )
-    stacks = [sorted(places[place], key=lambda one: one.order) for place in sorted(places)]
-    frames = [
-        _read_stack([stack[k].file for stack in stacks], folder, f"{name}: frame {k}")
-        for k in range(most)
-    ]
-    times = [one.seconds for one in stacks[0]]
-    gaps = [b - a for a, b in zip(times, times[1:]) if a is not None and b is not None]
-    step = statistics.median(gaps) if len(gaps) == most - 1 and gaps else 0.0
-    return frames, step if step > 0 else None
-
-
-def _slice(file: str, name: str) -> _Slice:
-    reader = sitk.ImageFileReader()
-    reader.SetImageIO("GDCMImageIO")
-    reader.SetFileName(file)
-    reader.ReadImageInformation()
-
-    def numbers(key: str) -> list[float]:
-        try:
-            return [float(v) for v in reader.GetMetaData(key).split("\\")]
-        except (RuntimeError, ValueError):  # it is not there, or no number
-            return []
-
-    corner, axes = numbers(_POSITION), numbers(_ORIENTATION)
-    if len(corner) != 3 or len(axes) != 6:
-        raise errors.InputUnreadableError(
-            f"{name}: {file} does not say where its slice lies; convert the series to NIfTI first,"
-            " for instance by dcm2niix"
-        )
-    normal = np.cross(axes[:3], axes[3:])
-    trigger, clock = numbers(_TRIGGER), numbers(_ACQUIRED)
-    seconds = None
-    if trigger:
-        seconds = trigger[0] / 1000
-    elif clock:
-        seconds = clock[0] // 10000 * 3600 + clock[0] // 100 % 100 * 60 + clock[0] % 100
-    order = tuple((numbers(key) or [0.0])[0] for key in _ORDER)
-    return _Slice(file, round(float(normal @ corner), 2) + 0.0, order, seconds)
-
-
-def _check_stack(image: sitk.Image, corners: np.ndarray, folder: Path, name: str) -> None:
-    """See that every slice of a series lies where its header says, (x, y, z): ITK stacks them
-    straight and evenly from the first to the last.
-    """
-    gaps = np.diff(corners @ np.array(image.GetDirection()).reshape(3, 3)[:, 2])
-    step = abs(np.median(gaps))
-    if step < 1e-3 * min(image.GetSpacing()[:2]):
-        raise errors.InputUnreadableError(
-            f"{name}: {len(corners)} slices in {folder} are all at one position; give one volume,"
-            " each slice at its own place"
-        )
-    if np.ptp(gaps) > 0.1 * step:
-        raise errors.InputUnreadableError(
-            f"{name}: the slices in {folder} are {gaps.min():.1f} to {gaps.max():.1f} mm apart;"
-            " complete the series, or resample it evenly"
-        )
-    read = np.array([image.TransformIndexToPhysicalPoint((0, 0, i)) for i in range(len(corners))])
-    off = np.linalg.norm(corners - read, axis=1).max()
-    # direction cosines of three digits lean by so little
-    if off > 0.1 * step + 0.005 * step * len(corners):
-        raise errors.InputUnreadableError(
-            f"{name}: the slices in {folder} are no straight stack (a tilted gantry?): read as one,"
-            f" some would be {off:.1f} mm off; resample the series first, for instance by dcm2niix"
-        )
-
-
-def _all_files(folder: Path, name: str) -> list[str]:
-    return [file for files in _by_series(folder, name).values() for file in files]
+    in_time = [sorted((each.frame for each in place), key=_order) for place in places]
+    read: dict[Path, sitk.Image] = {}
+    volumes = [_read_stack([place[k] for place in in_time], source, read) for k in range(most)]
+    times = _seconds(in_time[0])
+    gaps = [b - a for a, b in zip(times, times[1:])]
+    step = statistics.median(gaps) if gaps else 0.0
+    return volumes, step if step > 0 else None
 
 
 def series_files(folder: Path, name: str) -> tuple[str, ...]:
     """Return the files of a folder's one series in the order of its slices."""
-    series = _by_series(folder, name)
+    frames = _one_series(folder, name)
+    if len(frames) > 1:
+        slices = _sound(frames, _Source(folder, name))
+        frames = [each.frame for place in _places(slices) for each in place]
+    return tuple(dict.fromkeys(str(frame.file) for frame in frames))
+
+
+# -------------------------------------------------------------------------- which files
+
+
+def _all_frames(path: Path, name: str) -> list[Frame]:
+    frames = frames_of(path, name)
+    if not frames:
+        raise errors.InputUnreadableError(
+            f"{name}: {path} is DICOM and holds no image; give the images of a series"
+        )
+    return frames
+
+
+def _one_series(folder: Path, name: str) -> list[Frame]:
+    series = list(_by_series(folder, name).values())
     if len(series) > 1:
         listing = "; ".join(  # a clinic's archive has their numbers, too
-            f"{len(files)} files from {Path(files[0]).name} on" for files in series.values()
+            f"{_count({f.file for f in each}, 'file')} from {each[0].file.name} on"
+            for each in series
         )
         raise errors.InputUnreadableError(
             f"{name}: the folder {folder} holds {len(series)} DICOM series ({listing}); move one"
             " into its own folder"
         )
-    return next(iter(series.values()))
+    return series[0]
 
 
-def _by_series(folder: Path, name: str) -> dict[str, tuple[str, ...]]:
-    for count, entry in enumerate(folder.iterdir(), 1):  # GDCM opens all of them
+def _by_series(folder: Path, name: str) -> dict[str, list[Frame]]:
+    entries = []
+    for entry in folder.iterdir():
         check_regular(entry, name)
-        if count > _MOST_FILES:
+        entries.append(entry)
+        if len(entries) > _MOST_FILES:
             raise errors.InputUnreadableError(
                 f"{name}: the folder {folder} holds more than {_MOST_FILES} files; give a folder"
                 " with the slices of one series"
             )
-    reader = sitk.ImageSeriesReader
-    series = {
-        uid: reader.GetGDCMSeriesFileNames(str(folder), uid)
-        for uid in reader.GetGDCMSeriesIDs(str(folder))
-    }
+    series: dict[str, list[Frame]] = {}
+    for entry in sorted(entries):
+        for frame in frames_of(entry, name) if entry.is_file() else ():
+            series.setdefault(frame.text("SeriesInstanceUID"), []).append(frame)
     if not series:
+        there = ", ".join(_folders_with_dicom(folder))
         raise errors.InputUnreadableError(
-            f"{name}: the folder {folder} holds no DICOM series; give a folder of slices or a file"
+            f"{name}: the folder {folder} holds no DICOM series; "
+            + (
+                f"give one of those below it that do: {there}"
+                if there
+                else "give a folder of slices or a file"
+            )
         )
     return series
+
+
+def _folders_with_dicom(folder: Path) -> list[str]:
+    found = []
+    for count, (place, folders, files) in enumerate(os.walk(folder)):
+        folders.sort()
+        paths = (Path(place, file) for file in sorted(files))
+        if any(path.is_file() and is_dicom(path) for path in paths):
+            found.append(str(Path(place).relative_to(folder)))
+        if count >= _MOST_FOLDERS or len(found) > 3:
+            break
+    return [*found[:3], "..."] if len(found) > 3 else found
+
+
+# ---------------------------------------------------------------------- where slices lie
+
+
+class _Slice(NamedTuple):
+    frame: Frame
+    corner: np.ndarray
+    """The middle of its first pixel, LPS mm."""
+    axes: np.ndarray
+    """Of its rows, its columns, and their normal, as columns."""
+    pixel: np.ndarray
+    """From column to column and from row to row, mm."""
+
+    @property
+    def depth(self) -> float:
+        return float(self.corner @ self.axes[:, 2])
+
+
+def _read_stack(frames: Sequence[Frame], source: _Source, read: dict[Path, sitk.Image]) -> Reading:
+    """Read the frames of one volume; `read` keeps the files that hold several."""
+    ordered, grid, doubts = (
+        _lone(frames[0]) if len(frames) == 1 else _stack(_sound(frames, source), source)
+    )
+    try:
+        image = _voxels(ordered, read, source.name)
+    except RuntimeError:
+        raise source.unreadable(
+            f"{source.path} is DICOM whose pixels GDCM cannot read: a file is cut short, or of a"
+            " kind that it does not know; copy it again, or convert it to NIfTI first, for instance"
+            " by dcm2niix"
+        ) from None
+    if not _agree(grid_of(image), grid):
+        placed(image, grid)
+    said = dict.fromkeys((*(frame.doubt for frame in ordered), *doubts))
+    return Reading(image, tuple(f"{source.name}: {source.path}: {each}." for each in said if each))
+
+
+def _lone(frame: Frame) -> tuple[list[Frame], np.ndarray, list[str]]:
+    """Return a picture, its grid and doubts: it may lie anywhere."""
+    pixel, doubt = _pixel(frame)
+    doubts = [doubt]
+    if pixel is None:
+        pixel = np.ones(2)
+        doubts = ["it does not say how large its pixels are: 1 mm is taken"]
+    place = _place(frame)
+    if place is None and frame.text("Modality") in _TOMOGRAPHY:
+        doubts.append("it does not say where its slice lies: the patient's axes and 0 are taken")
+    corner, axes = place or (np.zeros(3), np.eye(3))
+    between = abs(frame.number("SpacingBetweenSlices") or 1.0)
+    grid = np.array([*frame.size, 1, *pixel, between, *corner, *axes.ravel()])
+    return [frame], grid, doubts
+
+
+def _stack(slices: list[_Slice], source: _Source) -> tuple[list[Frame], np.ndarray, list[str]]:
+    """Return the frames of one volume in the order of their places, its grid and doubts."""
+    places = _places(slices)
+    _check_copies(places, source)
+    if len(places) < len(slices):
+        raise _several(places, source)
+    ordered = [place[0] for place in places]
+    if all(one is other for one, other in zip(ordered[::-1], slices)) and slices[0].frame.total > 1:
+        ordered.reverse()  # a file's own order is even, too
+    frames, first = [each.frame for each in ordered], ordered[0]
+    corners = np.array([each.corner for each in ordered])
+    gaps = np.diff(corners @ first.axes[:, 2])
+    step, between = abs(float(np.median(gaps))), abs(float(gaps.mean()))
+    if np.ptp(gaps) > 0.1 * step:
+        raise _uneven(frames, np.abs(gaps), step, source)
+    axes = first.axes * [1, 1, np.sign(gaps[0])]
+    grid = np.array(
+        [*first.frame.size, len(frames), *first.pixel, between, *first.corner, *axes.ravel()]
+    )
+    straight = first.corner + np.outer(np.arange(len(frames)) * between, axes[:, 2])
+    off = np.linalg.norm(corners - straight, axis=1).max()
+    # direction cosines of three digits lean by so little
+    if off > 0.1 * step + 0.005 * step * len(corners):
+        raise source.unreadable(
+            f"{source} are no straight stack (a tilted gantry?): read as one, some would be"
+            f" {off:.1f} mm off; resample the series first, for instance by dcm2niix"
+        )
+    said = [abs(frame.number("SpacingBetweenSlices") or between) for frame in frames]
+    wrong = max(said, key=lambda value: abs(value - between))
+    doubts = [_pixel(first.frame)[1]]
+    if abs(wrong - between) > _ROUNDED * between:
+        doubts.append(
+            f"its slices lie {between:.4g} mm apart, and its SpacingBetweenSlices is {wrong:.4g}"
+            " mm: their positions are taken"
+        )
+    return frames, grid, doubts
+
+
+def _sound(frames: Sequence[Frame], source: _Source) -> list[_Slice]:
+    """Return slices that say where they lie, have one size and lie parallel."""
+    slices = []
+    for frame in frames:
+        place, (pixel, _) = _place(frame), _pixel(frame)
+        if place is None and frame.total > 1:
+            raise source.unreadable(
+                f"{frame.file} has {frame.total} frames and does not say where each one lies: a"
+                " film, projections or tiles are no volume; give one frame of it, or convert it to"
+                " NIfTI with its geometry"
+            )
+        if place is None or pixel is None:
+            lacks = _PIXELS[0]
+            if place is None:
+                lacks = PLACE[0 if frame.numbers(PLACE[0], 3) is None else 1]
+            raise source.unreadable(
+                f"{frame.file} has no sound {lacks}, so that nobody knows where its slice lies;"
+                " give the series as the scanner wrote it, or convert it to NIfTI with its geometry"
+            )
+        slices.append(_Slice(frame, *place, pixel))
+    for what, values, tolerance in (
+        ("of another size", [each.frame.size for each in slices], 0.0),
+        ("turned otherwise (a localizer?)", [each.axes[:, :2].ravel() for each in slices], _TURN),
+        ("of another pixel size", [np.log(each.pixel) for each in slices], _ROUNDED),
+    ):
+        unlike = _unlike(np.array(values), tolerance)
+        if len(unlike):
+            more = f" and {len(unlike) - 1} more are" if len(unlike) > 1 else " is"
+            raise source.unreadable(
+                f"{source} are not alike: {frames[unlike[0]]}{more} {what}, and"
+                f" {len(slices) - len(unlike)} are not; {source.apart}"
+            )
+    return slices
+
+
+def _agree(read: np.ndarray, grid: np.ndarray) -> bool:
+    """Whether GDCM's grid is this one to a hundredth of a voxel; a lone slice has no thickness."""
+    if not np.array_equal(read[:3], grid[:3]) or (axes_of(read) * axes_of(grid)).sum() < 2.99:
+        return False
+    ends = np.array(np.meshgrid(*([0, n - 1] for n in grid[:3]))).reshape(3, -1)
+    off = (index_to_physical(read) - index_to_physical(grid)) @ [*ends, np.ones(ends.shape[1])]
+    return bool(np.abs(off).max() < 1e-2 * spacing_of(grid).min())
+
+
+def _unlike(values: np.ndarray, tolerance: float) -> np.ndarray:
+    """Return which rows are not those of the largest group of like ones."""
+    left, usual = np.arange(len(values)), np.arange(0)
+    while len(left) > len(usual):
+        near = np.abs(values[left] - values[left[0]]).max(axis=1) <= tolerance
+        usual = max(usual, left[near], key=len)
+        left = left[~near]
+    return np.setdiff1d(np.arange(len(values)), usual)
+
+
+def _place(frame: Frame) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return a slice's position and its axes at right angles; None where it does not say."""
+    corner, cosines = frame.numbers(PLACE[0], 3), frame.numbers(PLACE[1], 6)
+    if corner is None or cosines is None:
+        return None
+    row, column = cosines.reshape(2, 3)
+    if max(abs(row @ row - 1), abs(column @ column - 1), abs(row @ column)) > _LEAN:
+        return None
+    row = row / np.linalg.norm(row)
+    column = column - row * (row @ column)
+    column /= np.linalg.norm(column)
+    return corner, np.stack([row, column, np.cross(row, column)], axis=1)
+
+
+def _pixel(frame: Frame) -> tuple[np.ndarray | None, str]:
+    """Return the size of a pixel along rows and columns, and what makes it unsure."""
+    for key in _PIXELS:
+        sizes = frame.numbers(key, 2)
+        if sizes is None and (size := frame.number(key)) is not None:
+            sizes = np.array([size, size])
+        if sizes is not None and (sizes > 0).all():
+            doubt = f"it has no PixelSpacing: {key}, which nobody measured in the patient, is taken"
+            return sizes[::-1], "" if key == _PIXELS[0] else doubt
+    return None, ""
+
+
+def _places(slices: Sequence[_Slice]) -> list[list[_Slice]]:
+    """Return the slices of each place, from low to high along their normal."""
+    near = _NEAR * float(slices[0].pixel.min())
+    places: list[list[_Slice]] = []
+    for one in sorted(slices, key=lambda one: one.depth):
+        if places and one.depth - places[-1][-1].depth < near:
+            places[-1].append(one)
+        else:
+            places.append([one])
+    return places
+
+
+# ------------------------------------------------------------------------- what is wrong
+
+
+def _check_copies(places: Sequence[Sequence[_Slice]], source: _Source) -> None:
+    copies = []
+    for place in places:
+        first: dict[tuple[str, int], Frame] = {}
+        for frame in (each.frame for each in place if each.frame.text("SOPInstanceUID")):
+            same = first.setdefault((frame.text("SOPInstanceUID"), frame.serial), frame)
+            if same is not frame:
+                copies.append((same, frame))
+    if copies:
+        raise source.unreadable(
+            f"{source.path} holds {_count(copies, 'image')} twice ({_pair(*copies[0])} are the"
+            " same); remove the copies"
+        )
+
+
+def _several(places: Sequence[Sequence[_Slice]], source: _Source) -> errors.MorphSeekError:
+    """Return why slices of one place are no volume."""
+    place = max(places, key=len)
+    one, other = place[:2]
+    if np.linalg.norm(one.corner - other.corner) > one.pixel.min():
+        return source.unreadable(
+            f"{source} lie side by side ({_pair(one.frame, other.frame)}); {source.apart}"
+        )
+    for key, what in _SEVERAL.items():
+        values = {each.frame.text(key): each.frame for each in place}
+        if len(values) > 1:
+            motion = ", or all to morphseek series" if what == "times" else ""
+            return source.unreadable(
+                f"{source} show one place {len(values)} times: {_pair(*values.values())} are of"
+                f" different {what} ({key}); {source.apart}{motion}"
+            )
+    if len(places) == 1:
+        return source.unreadable(
+            f"{_count(place, 'slice')} in {source.path} are all at one position; give one volume,"
+            " each slice at its own place"
+        )
+    return source.unreadable(
+        f"{source} lie at one place more than once, as {_pair(one.frame, other.frame)} do;"
+        f" {source.apart}"
+    )
+
+
+def _uneven(
+    frames: Sequence[Frame], gaps: np.ndarray, step: float, source: _Source
+) -> errors.MorphSeekError:
+    k = int(gaps.argmax())
+    rest = np.delete(gaps, k)
+    if k in (0, len(gaps) - 1) and len(rest) > 1 and np.ptp(rest) <= 0.1 * step:
+        lone = frames[0 if k == 0 else -1]
+        return source.unreadable(
+            f"{source} are {step:.1f} mm apart, and {lone} lies {gaps[k]:.1f} mm from the others;"
+            " complete the series, or give one volume without that slice"
+        )
+    return source.unreadable(
+        f"{source} are {gaps.min():.1f} to {gaps.max():.1f} mm apart, most between {frames[k]} and"
+        f" {frames[k + 1]}; complete the series, or resample it evenly"
+    )
+
+
+def _pair(one: Frame, other: Frame, *_: Frame) -> str:
+    return f"{one} and {other}"
+
+
+def _count(things: Sized, noun: str) -> str:
+    return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
+
+
+def _order(frame: Frame) -> tuple[float, ...]:
+    """Return what frames of one place are sorted by."""
+    return (*(_number(frame.text(key)) for key in _ORDER), frame.serial)
+
+
+def _number(text: str) -> float:
+    """Return a number, or a date and time without its zone."""
+    try:
+        return float(text.partition("+")[0] or 0)
+    except ValueError:
+        return 0.0
+
+
+def _seconds(frames: Sequence[Frame]) -> list[float]:
+    """Return when the frames of one place were taken; nothing where their headers do not tell."""
+    for key in (*_TRIGGERS, *_CLOCKS):
+        triggered = key in _TRIGGERS
+        times = [frame.number(key) if triggered else clock(frame.text(key)) for frame in frames]
+        known = [time for time in times if time is not None]
+        if len(known) == len(frames) and len(set(known)) > 1:
+            return [time / 1000 for time in known] if triggered else known
+    return []
+
+
+# -------------------------------------------------------------------------------- pixels
+
+
+def _voxels(frames: Sequence[Frame], read: dict[Path, sitk.Image], name: str) -> sitk.Image:
+    """Return the values of frames, one above the other."""
+    if all(frame.total == 1 for frame in frames):
+        with _openable(frames, name) as files, _silence(any(f.is_packed for f in frames)):
+            reader = sitk.ImageSeriesReader()
+            reader.SetImageIO(_IO)
+            reader.SetFileNames([str(file) for file in files])
+            # PET: the type that the first slice's slope asks for does not hold the others
+            if len({frame.scale for frame in frames}) > 1:
+                reader.SetOutputPixelType(sitk.sitkFloat64)
+            image = reader.Execute()
+        if all(frame.is_plain for frame in frames):
+            return image
+        return _scaled(sitk.GetArrayViewFromImage(image), frames)
+    firsts = {frame.file: frame for frame in frames if frame.file not in read}
+    for path, frame in firsts.items():
+        with (
+            _openable([frame], name) as (file,),
+            to_read(file) as openable,
+            _silence(frame.is_packed),
+        ):
+            read[path] = sitk.ReadImage(str(openable), imageIO=_IO)
+        if read[path].GetDimension() != 3 or read[path].GetDepth() != frame.total:
+            raise RuntimeError
+    whole = read[frames[0].file]
+    in_file = [frame.serial for frame in frames if frame.file == frames[0].file]
+    if in_file == list(range(len(frames))) == list(range(whole.GetDepth())) and frames[0].is_plain:
+        return whole
+    slices = [sitk.GetArrayViewFromImage(read[frame.file])[frame.serial] for frame in frames]
+    return _scaled(np.stack(slices), frames)
+
+
+_silent = threading.Lock()
+
+
+@contextlib.contextmanager
+def _silence(is_packed: bool) -> Iterator[None]:
+    """Keep from the terminal what the unpackers of JPEG print past ITK, over sound files, too."""
+    if not is_packed:
+        yield
+        return
+    with _silent, open(os.devnull, "wb") as nothing:
+        try:
+            own = os.dup(2)
+        except OSError:  # there is no terminal
+            yield
+            return
+        os.dup2(nothing.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(own, 2)
+            os.close(own)
+
+
+@contextlib.contextmanager
+def _openable(frames: Sequence[Frame], name: str) -> Iterator[list[Path]]:
+    """Give the files of frames as GDCM reads them right: of others, a copy of the pixels alone."""
+    with contextlib.ExitStack() as stack:
+        folder = None
+        files = []
+        for k, frame in enumerate(frames):
+            if not frame.is_plain:
+                folder = folder or Path(
+                    stack.enter_context(tempfile.TemporaryDirectory(prefix="morphseek-"))
+                )
+                files.append(folder / f"{k}.dcm")
+                copy_pixels(frame.file, files[-1], name)
+            else:
+                files.append(frame.file)
+        yield files
+
+
+def _scaled(array: np.ndarray, frames: Sequence[Frame]) -> sitk.Image:
+    """Return an image of what GDCM reads from :func:`copy_pixels`, each frame by its own scale."""
+    if any(frame.number("BitsAllocated") == 1 for frame in frames):
+        array = (array != 0).astype(np.uint8)  # for which GDCM has 0 and 255
+    scales = np.array([(1.0, 0.0) if frame.is_plain else frame.scale for frame in frames])
+    if not np.array_equal(scales, [(1, 0)] * len(frames)):
+        slopes, intercepts = scales.reshape(-1, 2, *[1] * (array.ndim - 1)).swapaxes(0, 1)
+        array = array * slopes + intercepts
+    return sitk.GetImageFromArray(array, isVector=array.ndim > 3)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import warnings
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,9 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .. import errors
-from .._features import needed
-from .._files import check_path, check_regular
 from .dicom import series_files
+from .dicom_headers import is_dicom, read_object
 
 if TYPE_CHECKING:
     from pydicom.dataset import Dataset, FileDataset
@@ -27,14 +24,11 @@ _MORE = (
     "DeidentificationMethodCodeSequence", "LongitudinalTemporalInformationModified",
     "StudyDescription",
 )  # fmt: skip
-_HEADER = (
+_HEADER = [
     "SpecificCharacterSet", "SOPClassUID", "SOPInstanceUID", "StudyInstanceUID",
     "SeriesInstanceUID", "FrameOfReferenceUID", "PositionReferenceIndicator",
     "ImagePositionPatient", *_PATIENT, *_STUDY, *_MORE,
-)  # fmt: skip
-_MARK = 128  # bytes before the letters DICM
-_META = _MARK + 16  # bytes before what the length of the meta header counts
-_CHUNK, _MOST_UNPACKED = 1 << 20, 1 << 30  # bytes
+]  # fmt: skip
 
 
 class Instance(NamedTuple):
@@ -70,81 +64,13 @@ class Series(NamedTuple):
         return min(self.instances, key=far)
 
 
-def library(what: str) -> Any:
-    """Return pydicom, or say what ``what`` needs."""
-    try:
-        import pydicom
-    except ImportError as error:
-        raise errors.InvalidArgumentError(needed("dicom", what, error)) from None
-    return pydicom
-
-
-def is_dicom(path: Path) -> bool:
-    """Whether a file begins as DICOM's do."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(_MARK + 4)[_MARK:] == b"DICM"
-    except OSError:
-        return False
-
-
-def read_object(path: Path, name: str, tags: Sequence[str] | None = None) -> Dataset:
-    """Read a DICOM file, or the elements `tags` of it alone."""
-    check_path(path, name, errors.InputUnreadableError)
-    check_regular(path, name)
-    if not path.is_file():
-        raise errors.InputUnreadableError(f"{name}: {path} does not exist; check the path")
-    pydicom = library(f"{name}: {path}")
-    try:
-        with warnings.catch_warnings():  # about values that break the standard's rules
-            warnings.simplefilter("ignore")
-            _check_deflated(path, name)
-            read = pydicom.dcmread(path, stop_before_pixels=tags is not None, specific_tags=tags)
-            if not tags:
-                for element in read.iterall():  # or pydicom parses them later, unguarded
-                    _ = element.value
-            return read
-    except errors.MorphSeekError:
-        raise
-    except OSError as error:
-        reason = error.strerror or "it is cut short"
-        raise errors.InputUnreadableError(f"{name}: {path} cannot be read: {reason}") from None
-    except Exception:  # pydicom raises many kinds for damaged files
-        raise errors.InputUnreadableError(
-            f"{name}: {path} cannot be read as DICOM: it is cut short or damaged, or no DICOM file;"
-            " copy it again"
-        ) from None
-
-
-def _check_deflated(path: Path, name: str) -> None:
-    """Refuse a compressed object that is larger than any is, before it is unpacked."""
-    from pydicom.filereader import read_file_meta_info
-    from pydicom.uid import DeflatedExplicitVRLittleEndian
-
-    meta = read_file_meta_info(path)
-    if meta.get("TransferSyntaxUID") != DeflatedExplicitVRLittleEndian:
-        return
-    unpacker, size = zlib.decompressobj(-zlib.MAX_WBITS), 0
-    with open(path, "rb") as file:
-        file.seek(_META + int(meta.FileMetaInformationGroupLength))
-        waiting = file.read(_CHUNK)
-        while waiting and not unpacker.eof:
-            size += len(unpacker.decompress(waiting, _CHUNK))
-            waiting = unpacker.unconsumed_tail or file.read(_CHUNK)
-            if size > _MOST_UNPACKED:
-                raise errors.InputUnreadableError(
-                    f"{name}: {path} unpacks to more than {_MOST_UNPACKED >> 20} MiB; save it"
-                    " without compression"
-                )
-
-
 def series_of(image: Any, name: str) -> Series:
     """Return the series of a DICOM folder or file, by the headers alone.
 
     Raises
     ------
     InvalidArgumentError
-        It is no path of DICOM, or pydicom is missing.
+        It is no path of DICOM.
     InputUnreadableError
         The headers lack what others refer to.
     """
@@ -214,15 +140,17 @@ def new_object(series: Series, sop_class: str, modality: str, description: str) 
     """Return an object of the patient, study and frame of reference of a series, with UIDs of its
     own; nothing is made up about the patient.
     """
-    pydicom = library(description)
+    import pydicom
+
     from .. import __version__
 
     uid = pydicom.uid.generate_uid()
     meta = pydicom.dataset.FileMetaDataset()
-    meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID = sop_class, uid
+    meta.MediaStorageSOPClassUID = pydicom.uid.UID(sop_class)
+    meta.MediaStorageSOPInstanceUID = uid
     # implicit, for contours are longer than the 64 KiB that their type may have in the other
     meta.TransferSyntaxUID = pydicom.uid.ImplicitVRLittleEndian
-    made: FileDataset = pydicom.dataset.FileDataset("", {}, file_meta=meta, preamble=bytes(_MARK))
+    made: FileDataset = pydicom.dataset.FileDataset("", {}, file_meta=meta, preamble=bytes(128))
     header = series.header
     for key in ("SpecificCharacterSet", *_PATIENT, *_STUDY, *_MORE):
         if key in header:
@@ -283,8 +211,12 @@ def save_object(made: FileDataset, path: Path) -> None:
     """Write an object to a temporary place. Raises RuntimeError where a value that was carried over
     cannot be written, such as text in a character set that does not exist.
     """
+    from pydicom.dataset import validate_file_meta
+
     try:
-        made.save_as(path, enforce_file_format=True)
+        made.file_meta.FileMetaInformationGroupLength = 0  # pydicom counts
+        validate_file_meta(made.file_meta)
+        made.save_as(path)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise RuntimeError(
             f"a value of the series that it describes cannot be written as DICOM ({error}); mend"

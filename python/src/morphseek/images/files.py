@@ -20,36 +20,45 @@ import SimpleITK as sitk
 from .. import _apart, errors
 from .._files import check_path, check_regular, check_unchanged, reserve, stamp, write_with
 from .._grid import axes_of, size_of
-from .._itk import hdf5_lock, itk_reason, to_read, to_write
-from .dicom import read_repeated, read_series
-from .formats import NIFTI, PAIRS, WRITTEN
+from .._itk import hdf5_lock, itk_io, itk_reason, to_read, to_write
+from .dicom import Reading, read_file, read_repeated, read_series
+from .dicom_headers import is_dicom
+from .formats import NIFTI, WRITTEN
 from .grid import is_sheared, placed, sheared
-from .headers import check_header, check_stream, check_voxels
-from .image import Image
+from .headers import check_header, check_voxels, sound
+from .image import Image, tell
+from .nifti import header_of, read_nifti, times_beyond_itk
 from .sidecars import parts
 
 
-def read_path(path: Path, name: str) -> sitk.Image:
-    """Return what a file or a DICOM folder holds, whole."""
+def read_path(path: Path, name: str) -> Reading:
+    """Return what a file or a DICOM folder holds, whole, and what its header leaves in doubt."""
     with _readable(path, name):
         if path.is_dir():
             return read_series(path, name)
         before = stamp(parts(path))
         try:
-            image = _read_file(path, name)
+            reading = (read_file if is_dicom(path) else _read_file)(path, name)
         finally:  # otherwise the message may be wrong
             check_unchanged(before, name)
-        return image
+        return reading
 
 
 def read_frames(path: Path, name: str) -> tuple[list[sitk.Image], float | None]:
-    """Return the volumes of a DICOM folder that shows every slice several times, in the order of
-    time, and the seconds between two where the headers tell.
+    """Return the volumes of a DICOM folder or file that shows every slice several times, in the
+    order of time, and the seconds between two where the headers tell.
 
     Examples
     --------
     >>> frames, seconds = images.read_frames(Path("cine"), "cine")  # doctest: +SKIP
     """
+    volumes, seconds = read_times(path, name)
+    tell(dict.fromkeys(doubt for volume in volumes for doubt in volume.doubts))
+    return [volume.image for volume in volumes], seconds
+
+
+def read_times(path: Path, name: str) -> tuple[list[Reading], float | None]:
+    """Do the same with what the headers leave in doubt."""
     with _readable(path, name):
         return read_repeated(path, name)
 
@@ -62,7 +71,8 @@ def _readable(path: Path, name: str) -> Iterator[None]:
         if not path.exists():
             raise errors.InputUnreadableError(f"{name}: {path} does not exist; check the path")
         check_regular(path, name)
-        yield
+        with itk_io():
+            yield
     except errors.MorphSeekError:
         raise
     except OSError as error:
@@ -81,24 +91,31 @@ def _readable(path: Path, name: str) -> Iterator[None]:
         ) from None
 
 
-def _read_file(path: Path, name: str, pixels: int = sitk.sitkUnknown) -> sitk.Image:
-    """Return what ITK reads from a file whose header is sound, and whose voxels match their
-    checksum where the format has one. Looking for the format it asks HDF5, too, which must be
-    alone.
+def _read_file(path: Path, name: str, pixels: int = sitk.sitkUnknown) -> Reading:
+    """Return what a file holds whose header is sound, and whose voxels match their checksum where
+    the format has one. ITK reads it, but for NIfTI, whose forms it does not weigh.
     """
     stored = check_header(path, name)
+    if path.name.lower().endswith(NIFTI) and (header := header_of(path)):
+        assert stored is not None
+        with sound(path, name):
+            reading = read_nifti(header, stored, f"{name}: {path}")
+        told = _sentences(reading.doubts, path, name)
+        image = reading.image
+        return Reading(image if pixels == sitk.sitkUnknown else sitk.Cast(image, pixels), told)
     with to_read(path, parts(path)[1:]) as openable:
         image = _read_by_itk(openable, pixels, name)
-    nifti = path.name.lower().endswith(NIFTI)
-    if nifti:
-        _check_whole(image, path, name)
-    if stored is not None:
-        check = check_stream if nifti else check_voxels
-        check(stored, sitk.GetArrayViewFromImage(image), path, name)
-    return image
+    if stored is None:
+        return Reading(image)
+    check_voxels(stored, sitk.GetArrayViewFromImage(image), path, name)
+    return Reading(image, _sentences(stored.doubts, path, name))
 
 
-_CHECKED = ("MetaImageIO", "NrrdImageIO", "NiftiImageIO", "GDCMImageIO")
+def _sentences(doubts: Iterable[str], path: Path, name: str) -> tuple[str, ...]:
+    return tuple(f"{name}: {path}: {doubt}." for doubt in doubts)
+
+
+_CHECKED = ("MetaImageIO", "NrrdImageIO", "GDCMImageIO")
 
 
 def _read_by_itk(path: Path, pixels: int, name: str) -> sitk.Image:
@@ -116,48 +133,6 @@ def _read_by_itk(path: Path, pixels: int, name: str) -> sitk.Image:
 def rewrite(path: Path, plain: Path) -> None:
     """Write an image anew as MetaImage; what :mod:`_apart` does in a process of its own."""
     sitk.WriteImage(sitk.ReadImage(str(path)), str(plain))
-
-
-def _check_whole(image: sitk.Image, path: Path, name: str) -> None:
-    """See that a NIfTI or Analyze file has all its voxels: ITK reads the missing ones as zeros,
-    without a word.
-    """
-    if path.name.lower().endswith(PAIRS):
-        path = next((part for part in parts(path) if part.name.endswith((".img", ".img.gz"))), path)
-        # only ITK can locate its voxels
-        if path.name.lower().endswith((".hdr", ".hdr.gz")):
-            return
-    try:
-        dims = [
-            int(image.GetMetaData(f"dim[{i}]"))
-            for i in range(1, 1 + int(image.GetMetaData("dim[0]")))
-        ]
-        expected = (
-            int(float(image.GetMetaData("vox_offset")))
-            + math.prod(dims) * int(image.GetMetaData("bitpix")) // 8
-        )
-    except (RuntimeError, ValueError):  # another version of the format
-        return
-    if math.prod(dims) != image.GetNumberOfPixels() * image.GetNumberOfComponentsPerPixel():
-        return
-    with open(path, "rb") as file:
-        if file.read(2) != b"\x1f\x8b":
-            found = path.stat().st_size
-        elif _declared(path) == expected % 2**32:
-            return
-        else:  # cut short, or compressed in several parts, whose last one declares its own length
-            file.seek(0)
-            found = 0
-            with (
-                contextlib.suppress(EOFError, zlib.error, gzip.BadGzipFile),
-                gzip.open(file) as stream,
-            ):
-                while part := stream.read(1 << 20):
-                    found += len(part)
-    if found < expected:
-        raise errors.InputUnreadableError(
-            f"{name}: {path} is cut short: {found} of {expected} bytes are there; copy it again"
-        )
 
 
 def _declared(path: Path) -> int:
@@ -215,8 +190,21 @@ def write(path: str | os.PathLike[str], image: Image | sitk.Image, compress: boo
         with to_write(temporary) as name:
             sitk.WriteImage(image, str(name), useCompression=compress)
         _check_written(temporary, image)
+        if temporary.name.lower().endswith((".nii", ".nii.gz")):
+            _patch(temporary, times_beyond_itk(image))
 
     write_with(put, path)
+
+
+def _patch(path: Path, fields: dict[int, bytes]) -> None:
+    """Replace bytes of a NIfTI's header, by offset."""
+    if not fields:
+        return
+    packed = path.name.lower().endswith(".gz")
+    data = bytearray(gzip.decompress(path.read_bytes()) if packed else path.read_bytes())
+    for offset, value in fields.items():
+        data[offset : offset + len(value)] = value
+    path.write_bytes(gzip.compress(data, 1, mtime=0) if packed else data)
 
 
 def write_vectors(path: str | os.PathLike[str], array: np.ndarray, grid: np.ndarray) -> None:
@@ -286,7 +274,8 @@ def write_pieces(
     def write(temporary: Path) -> None:
         with tempfile.TemporaryDirectory() as folder:
             own = Path(folder) / ("small.nii" if nifti else "small.nrrd")
-            sitk.WriteImage(like, str(own), useCompression=False)
+            with itk_io():
+                sitk.WriteImage(like, str(own), useCompression=False)
             head = own.read_bytes()[: -small.nbytes]
         if nifti:
             start = bytearray(head)
@@ -389,7 +378,8 @@ def read_vectors(path: str | os.PathLike[str]) -> np.ndarray:
     True
     """
     try:
-        return sitk.GetArrayFromImage(_read_file(Path(path), "vectors", sitk.sitkVectorFloat32))
+        reading = _read_file(Path(path), "vectors", sitk.sitkVectorFloat32)
+        return sitk.GetArrayFromImage(reading.image)
     except RuntimeError as error:
         raise errors.InputUnreadableError(
             f"{path} cannot be read as a vector image: {itk_reason(error)}"

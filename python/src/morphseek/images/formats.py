@@ -4,6 +4,8 @@ comes in two files.
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -34,3 +36,11 @@ FORMATS = (
 WRITTEN = tuple(f.suffix for f in FORMATS)
 NIFTI = tuple(f.suffix for f in FORMATS if f.nifti)
 SEARCHED = tuple(f.suffix for f in FORMATS if f.searched)
+
+
+def pair_of(path: Path) -> list[Path]:
+    """Return the files that may be a header and its voxels, of which one is given."""
+    if not path.name.lower().endswith(PAIRS):
+        return []
+    stem = re.sub(r"(?i)\.(hdr|img)(\.gz)?$", "", path.name)
+    return [path.with_name(stem + part) for part in PAIRS]

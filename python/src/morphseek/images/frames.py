@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,8 @@ from .. import errors
 from . import named
 from .convert import as_kind_of, read
 from .files import read_path
-from .image import Image, ImageLike
+from .image import Image, ImageLike, storable, tell
+from .nifti import keep_times
 
 # NIfTI's intents of what turns with the tissue: matrices, tensors, vectors, quaternions
 _TURNING = {"1003", "1004", "1005", "1006", "1007", "1010"}
@@ -37,14 +39,10 @@ class Frames:
             source = found.image(name).to_sitk() if found.image else found.files[0]
         self._source, self.name = source, name
         self._series: Any = None
+        self._doubts: tuple[str, ...] = ()
         if isinstance(source, (str, os.PathLike)):
             self.name = f"{name}: {source}"
-            try:
-                self._series = read_path(Path(source), name)
-            except errors.InputUnreadableError as error:
-                if "Unknown PixelType" in str(error):  # ITK's for a tensor
-                    raise self._turning("tensors") from None
-                raise
+            self._series, self._doubts = read_path(Path(source), name)
         elif isinstance(source, sitk.Image):
             self._series = source
         elif hasattr(source, "slicer") and hasattr(source, "dataobj"):
@@ -91,17 +89,21 @@ class Frames:
 
     def __iter__(self) -> Iterator[Image]:
         if self._series is None:
-            yield read(self._source, self.name)
+            volume = read(self._source, self.name)
+            yield dataclasses.replace(volume, doubts=volume.doubts + self._doubts)
         elif isinstance(self._series, sitk.Image):
             size = [*self._series.GetSize()[:3], 0]
             for k in range(self._series.GetSize()[3]):
-                yield read(sitk.Extract(self._series, size, [0, 0, 0, k]), self.name)
+                volume = read(sitk.Extract(self._series, size, [0, 0, 0, k]), self.name)
+                yield dataclasses.replace(volume, doubts=self._doubts)
         else:
             for k in range(self._series.shape[3]):
                 yield read(self._series.slicer[..., k], self.name)
 
     def map(self, function: Callable[[Image], Image]) -> Any:
-        """Return what a function makes of each volume, as an image of the source's kind.
+        """Return what a function makes of each volume, as an image of the source's kind. A file
+        that contradicts itself about the place of its voxels is a
+        :class:`morphseek.errors.GeometryWarning`.
 
         Examples
         --------
@@ -109,16 +111,25 @@ class Frames:
         >>> frames.map(lambda image: image.like(2 * image.array)).GetSize()
         (48, 48, 48)
         """
+        made, doubts = [], dict[str, None]()
+        for frame in self:
+            doubts |= dict.fromkeys(frame.doubts)
+            made.append(function(frame))
+        tell(doubts)
         if self._series is None:
-            return as_kind_of(self._source, function(next(iter(self))))
-        made = [function(frame) for frame in self]
+            return as_kind_of(self._source, made[0])
         if isinstance(self._series, sitk.Image):
             origin, step = self._series.GetOrigin()[3], self._series.GetSpacing()[3]
-            return sitk.JoinSeries([frame.to_sitk() for frame in made], origin, step)
+            joined = sitk.JoinSeries([frame.to_sitk() for frame in made], origin, step)
+            return keep_times(joined, self._series)
         first = as_kind_of(self._series.slicer[..., 0], made[0])
         joined = type(first)(
-            np.stack([frame.array.T for frame in made], axis=-1), first.affine, first.header
+            np.stack([storable(frame.array).T for frame in made], axis=-1),
+            first.affine,
+            first.header,
         )
+        if hasattr(joined.header, "get_xyzt_units"):
+            joined.header["toffset"] = self._series.header["toffset"]
         if hasattr(joined.header, "set_zooms"):
             joined.header.set_zooms((*joined.header.get_zooms()[:3], *self._zoom()))
         return joined

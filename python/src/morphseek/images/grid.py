@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import SimpleITK as sitk
 
@@ -52,8 +54,8 @@ def placed(image: sitk.Image, grid: np.ndarray) -> sitk.Image:
     return image
 
 
-def grid_of(image: sitk.Image) -> np.ndarray:
-    """Return the grid of a 3-D SimpleITK image as in :attr:`Image.grid`.
+def grid_of(image: Any) -> np.ndarray:
+    """Return the grid of a 3-D SimpleITK image, or of a reader of one, as in :attr:`Image.grid`.
 
     Examples
     --------
@@ -66,9 +68,9 @@ def grid_of(image: sitk.Image) -> np.ndarray:
     )
 
 
-def is_sheared(direction: np.ndarray) -> bool:
-    # the cosines of the angles between the axes
-    return bool(np.abs(direction.T @ direction - np.eye(len(direction))).max() > 1e-3)
+def is_sheared(direction: np.ndarray, most: float = 1e-3) -> bool:
+    """Whether a cosine of the angles between the axes is larger than ``most``."""
+    return bool(np.abs(direction.T @ direction - np.eye(len(direction))).max() > most)
 
 
 def sheared(name: str) -> errors.MorphSeekError:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any, Protocol, TypeVar, Union
+import warnings
+from collections.abc import Iterable
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import SimpleITK as sitk
 
 from .. import errors
 from .._engine import bindings
+from .arrays import Tensor, as_array
 from .grid import IDENTITY, index_to_physical, placed
 
 
@@ -33,12 +36,10 @@ class ItkImage(Protocol):
     def GetLargestPossibleRegion(self) -> Any: ...
 
 
-ImageLike = Union[np.ndarray, "Image", sitk.Image, NibabelImage, ItkImage, str, "os.PathLike[str]"]
-"""numpy array (z, y, x), :class:`Image`, SimpleITK, itk or nibabel image, path, DICOM folder or
-atlas by name (``templateflow:NAME``)."""
-
-Volume = TypeVar("Volume", bound=Union["Image", sitk.Image, NibabelImage, ItkImage])
-"""An image that knows its place, of one kind: what goes in comes out."""
+def tell(doubts: Iterable[str]) -> None:
+    """Warn of what a file leaves in doubt."""
+    for doubt in doubts:
+        warnings.warn(doubt, errors.GeometryWarning, stacklevel=3)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -48,14 +49,17 @@ class Image:
     Attributes
     ----------
     array : numpy.ndarray
-        Voxels, shape (z, y, x), any real dtype. One of two axes, (y, x), becomes the slice (1, y,
-        x) in the plane z = 0.
+        Voxels, shape (z, y, x), any real dtype. A tensor becomes one. An array of two axes, (y, x),
+        becomes the slice (1, y, x) in the plane z = 0.
     spacing, origin : tuple of float
         Along x, y, z; millimetres, LPS. Of two axes: along x and y.
     direction : tuple of float
         Row-major 3x3; column c is the unit vector of index axis c (x, y, z). Of two axes: 2x2.
     name : str
         What messages call it.
+    doubts : tuple of str
+        Sentences: in what the file contradicts itself about the place of the voxels. A registration
+        warns of them, and its verdict is ``check`` at most.
 
     Examples
     --------
@@ -69,8 +73,10 @@ class Image:
     origin: tuple[float, ...] = (0.0, 0.0, 0.0)
     direction: tuple[float, ...] = IDENTITY
     name: str = "image"
+    doubts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "array", as_array(self.array, self.name))
         if self.array.ndim == 2:
             object.__setattr__(self, "array", self.array[None])
             spacing, origin, turn = (
@@ -181,12 +187,24 @@ class Image:
         >>> pair.fixed.to_sitk().GetSize()
         (48, 48, 48)
         """
-        array = self.array
-        if array.dtype == bool:
-            array = array.astype(np.uint8)
-        elif array.dtype == np.float16:
-            array = array.astype(np.float32)
-        elif array.dtype == np.longdouble:
-            array = array.astype(np.float64)
-        array = array.astype(array.dtype.newbyteorder("="), copy=False)
-        return placed(sitk.GetImageFromArray(np.ascontiguousarray(array)), self.grid)
+        array = np.ascontiguousarray(storable(self.array))
+        return placed(sitk.GetImageFromArray(array), self.grid)
+
+
+_WIDER = {"bool": np.uint8, "float16": np.float32, np.dtype(np.longdouble).name: np.float64}
+
+
+def storable(array: np.ndarray) -> np.ndarray:
+    """Return an array in a type that image formats have, in the processor's byte order."""
+    kind = np.dtype(_WIDER.get(array.dtype.name, array.dtype))
+    return array.astype(kind.newbyteorder("="), copy=False)
+
+
+ImageLike = (
+    np.ndarray | Tensor | Image | sitk.Image | NibabelImage | ItkImage | str | os.PathLike[str]
+)
+"""numpy array or tensor (z, y, x), :class:`Image`, SimpleITK, itk or nibabel image, path, DICOM
+folder or atlas by name (``templateflow:NAME``)."""
+
+Volume = TypeVar("Volume", bound=Image | sitk.Image | NibabelImage | ItkImage)
+"""An image that knows its place, of one kind: what goes in comes out."""

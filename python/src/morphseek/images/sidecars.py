@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import errors
+from .._regular import check_regular
 from .formats import FORMATS, PAIRS
 
 
@@ -24,6 +25,7 @@ def parts(path: Path) -> list[Path]:
     >>> [path.name for path in images.parts(Path("fixed.nii.gz"))]
     ['fixed.nii.gz']
     """
+    check_regular(path, "image")
     suffix = path.suffix.lower()
     if suffix in (".mhd", ".nhdr", ".mha", ".nrrd"):  # the latter two may name another file, too
         with open(path, "rb") as file:

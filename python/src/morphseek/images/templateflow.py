@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from .. import errors
 from .._cache import caches
+from .._regular import head
 from .._tables import read_table
 from .named import Found, Query, listed
 
@@ -102,12 +103,7 @@ def _asked(keys: dict[str, str], wanted: dict[str, str]) -> bool:
 
 
 def _is_fetched(path: Path) -> bool:
-    try:
-        with open(path, "rb") as file:
-            start = file.read(len(_ANNEX))
-    except OSError:
-        return False
-    return start not in (b"", _ANNEX)
+    return head(path, len(_ANNEX)) not in (b"", _ANNEX)
 
 
 def _fetch(atlas: str, keys: dict[str, str], suffix: str) -> str:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from .. import errors, images
+from ..images.dicom_headers import is_dicom
+from ..images.files import read_times
 
 _FEWEST = 2
 
@@ -26,8 +26,7 @@ class Frames(NamedTuple):
 
 
 def read_frames(given: Any) -> Frames:
-    """Return the frames of one source with a fourth axis, of a DICOM folder, or of a list of
-    volumes.
+    """Return the frames of one source with a fourth axis, of DICOM, or of a list of volumes.
 
     Raises
     ------
@@ -35,10 +34,7 @@ def read_frames(given: Any) -> Frames:
         With the name of the frame: it cannot be read, has another number of axes or lies on another
         grid than the first one, or there is one frame alone.
     """
-    several = isinstance(given, Iterable) and not (
-        isinstance(given, (str, os.PathLike, np.ndarray))
-        or any(hasattr(given, name) for name in ("GetSize", "GetLargestPossibleRegion", "dataobj"))
-    )
+    several = isinstance(given, Iterable) and not images.convert.is_image(given)
     sources = list(given) if several else [given]
     if len(sources) == 1:
         found = _of_one(sources[0])
@@ -56,15 +52,18 @@ def read_frames(given: Any) -> Frames:
 
 
 def _of_one(source: Any) -> Frames:
-    if isinstance(source, np.ndarray):
+    if images.arrays.is_array(source):
+        source = images.arrays.as_array(source, "series")
         if source.ndim != 4:
             raise errors.InvalidArgumentError(
                 f"series: the array has shape {source.shape}; a series has (time, z, y, x)"
             )
         return Frames([_read(v, f"frame {k}") for k, v in enumerate(source)], 0.0, None)
-    if isinstance(source, (str, os.PathLike)) and Path(source).is_dir():
-        volumes, step = images.read_frames(Path(source), "series")
-        return Frames(_named(volumes, str(source)), 0.0, step)
+    if isinstance(source, (str, os.PathLike)) and (Path(source).is_dir() or is_dicom(Path(source))):
+        found, step = read_times(Path(source), "series")
+        volumes = _named((reading.image for reading in found), str(source))
+        doubtful = [dataclasses.replace(v, doubts=r.doubts) for v, r in zip(volumes, found)]
+        return Frames(doubtful, 0.0, step)
     frames = images.Frames(source, "series")
     start, step = frames.time
     said = str(source) if isinstance(source, (str, os.PathLike)) else "the series"

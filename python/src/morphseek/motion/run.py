@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .. import errors, images
+from .._engine.generated import Options, Unpack
 from .._engine.options import BENDING, STILL
 from ..progress import Bar, Progress, callback_of
 from ..registration import register
@@ -19,12 +20,19 @@ from .frames import Frames, read_frames
 from .measures import distance, parameters, tissue_of
 from .result import FrameMotion, Series
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from .._engine.generated import Options
-
 MOTIONS = ("rigid", "affine", "deformable")
+#: Regimes (``plan.regime``) that suit frames of one body. The others follow detail as between two
+#: people, or compare two contrasts, where noise and nulled tissue look like motion.
+ONE_BODY = (
+    "", "asked", "frames of one scan", "noise", "one body, tissue new or gone",
+    "one body nearly everywhere", "one body",
+)  # fmt: skip
+#: How the frames of other regimes are registered, where the caller did not choose.
+HELD = {"similarity": "mind", "smoothness": "high", "search": "off"}
+CHANGED = (
+    "The contrast, or noise, differs too much from the reference's to follow detail: tissue was"
+    " held together. Look where it moved by itself, and compare with a rigid motion."
+)
 
 
 def series(
@@ -51,7 +59,9 @@ def series(
         rounds: onto the middle frame, then onto the mean of what that gave.
     motion : {"rigid", "affine", "deformable"}
         rigid, for a head; deformable, for a heart or a chest: on a rigid start, the whole
-        registration.
+        registration. A frame whose contrast differs from the reference's (inversion recovery,
+        perfusion) is then registered with similarity mind, smoothness high and no search, unless
+        the options say otherwise, and its verdict is check at best.
     consistent : bool
         Also register each frame onto the one before, concatenate these transforms, and measure how
         far the direct ones lie from them. A frame whose verdict is not good is registered again
@@ -156,6 +166,7 @@ class _Work:
     ) -> RegistrationResult:
         """Register one frame; its name is in what goes wrong."""
         moving, done = self.volumes[frame], min(self._done, self._total)
+        given: dict[str, Any] = {"fixed_mask": self.mask, "initial_transform": start}
 
         def told(report: Progress) -> Any:
             share = 0.0 if again else report.fraction
@@ -168,10 +179,12 @@ class _Work:
         if not again:
             self._done += 1
         try:
-            return register(
-                fixed, moving, fixed_mask=self.mask, initial_transform=start, progress=told,
-                **self.options,
-            )  # fmt: skip
+            found = register(fixed, moving, progress=told, **given, **self.options)
+            if found.metrics["plan"]["regime"] in ONE_BODY:
+                return found
+            done, again = min(self._done, self._total), True  # the bar has this frame already
+            held = register(fixed, moving, progress=told, **given, **{**HELD, **self.options})
+            return _doubted(held)
         except errors.CancelledError:
             raise
         except errors.MorphSeekError as error:
@@ -289,6 +302,14 @@ def _concatenated(work: _Work, anchor: int, first: Transform) -> list[Transform]
             way = DenseTransform.from_mm(way.displacement_mm(volumes[0]), grid, grid).transform
         ways[k] = way
     return ways
+
+
+def _doubted(found: RegistrationResult) -> RegistrationResult:
+    """Return a result whose verdict is check at best, for the contrast changed."""
+    verdict = found.metrics["verdict"]
+    grade = GRADES[1] if verdict["grade"] == GRADES[0] else verdict["grade"]
+    verdict.update(grade=grade, reasons=[*(verdict["reasons"] or ()), CHANGED])
+    return found
 
 
 def _is_better(one: RegistrationResult, other: RegistrationResult) -> bool:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from .. import _files
 from .._plain import onto
+from .._regular import head
 from ..verdict import GRADES, UNKNOWN, counts
 from .markup import Markup, join, tag
 from .shell import SIGNS, asset, shell
@@ -244,7 +245,7 @@ def _table(rows: Sequence[CohortRow], where: Path) -> Markup:
     pictured = any(row.page for row in rows)
     heads = [("pair", "", "text"), ("verdict", "worst first", "number")]
     heads += [(name, tip, "number") for name, tip, _, _ in columns] + [("said", "", "text")]
-    head = tag(
+    heading = tag(
         "tr",
         tag("th", scope="col") if pictured else None,
         *(
@@ -260,7 +261,7 @@ def _table(rows: Sequence[CohortRow], where: Path) -> Markup:
     body = [
         _row(row, place, columns, where if pictured else None) for place, row in enumerate(rows)
     ]
-    return tag("table", tag("thead", head), tag("tbody", *body), class_="cohort", id="pairs")
+    return tag("table", tag("thead", heading), tag("tbody", *body), class_="cohort", id="pairs")
 
 
 def _row(row: CohortRow, place: int, columns: Sequence[Any], where: Path | None) -> Markup:
@@ -319,9 +320,5 @@ def _thumbnail(where: Path, page: str) -> Markup | None:
     """Return the picture in the head of a pair's page."""
     if not page:
         return None
-    try:
-        with open(where / page, encoding="utf-8", errors="replace") as stream:
-            found = _ICON.search(stream.read(_HEAD_BYTES))
-    except OSError:
-        return None
+    found = _ICON.search(head(where / page, _HEAD_BYTES).decode("utf-8", "replace"))
     return tag("img", src=found[1], alt="", loading="lazy", decoding="async") if found else None

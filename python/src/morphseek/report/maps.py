@@ -11,6 +11,7 @@ from .._percentiles import percentiles
 from .views import Scene, Volume
 
 _LEAST_VOLUME = 1e-2  # what the map of volumes tells apart
+_LEAST_LENGTH = 1e-3  # what the maps of lengths tell apart, voxels
 
 
 class Maps:
@@ -22,6 +23,7 @@ class Maps:
         self.scales: dict[str, Any] = {}
         self.jacobian = scene.result.jacobian()
         self.error = error
+        self.least = _LEAST_LENGTH * min(scene.spacing)
         self._field()
         self.steps = [2 if scene.large and n >= 32 else 1 for n in scene.shape]
         self.nodes = scene.nodes(self.steps)
@@ -40,7 +42,7 @@ class Maps:
         ][::-1]
         self.field_nodes = scene.nodes(steps)
         self.bend = scene.bend(self.field_nodes)
-        most = max(float(np.abs(self.bend).max()), 1e-6)
+        most = max(float(np.abs(self.bend).max()), 1e-3 * self.least)
         coded = np.rint(self.bend * (127 / most)).astype(np.int8).view(np.uint8)
         shape = coded.shape[1:]
         self.volumes["field"] = Volume(coded.reshape(-1, *shape[1:]), [1, 1, 1], False)
@@ -66,8 +68,8 @@ class Maps:
 
     def _heat(self, name: str, volume: np.ndarray) -> None:
         sampled = np.nan_to_num(self.scene.sampled(volume, self.nodes))
-        most = max(1e-3, float(sampled.max()))
-        shown = max(1e-3, 1.2 * percentiles(sampled[::2, ::2, ::2], [95])[0])
+        most = max(self.least, float(sampled.max()))
+        shown = max(self.least, 1.2 * percentiles(sampled[::2, ::2, ::2], [95])[0])
         coded = np.rint(sampled * (255 / most)).astype(np.uint8)
         self.volumes[name] = Volume(coded, self.steps, False)
         self.scales[name] = {"most": most, "shown": min(most, shown)}

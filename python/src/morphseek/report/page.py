@@ -6,11 +6,12 @@ import dataclasses
 import datetime
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
 from .. import _files, images
+from .._engine.generated import Unpack
 from ..landmarks import LandmarksLike
 from ..result import RegistrationResult
 from ..scoring import LabelScore, LandmarkErrors, score_landmarks
@@ -21,9 +22,6 @@ from .facts import Facts, tiles
 from .markup import Markup, join, tag
 from .shell import SIGNS, asset, script_of, shell
 from .views import Scene
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 Size = Literal["full", "small"]
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 import SimpleITK as sitk
 
-if TYPE_CHECKING:
-    from ..transforms.dense import DenseTransform
+from ..transforms.dense import DenseTransform
 
 
 def learn2reg_sdlogj(transform: DenseTransform) -> float:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from .. import errors
+from .._json import parse
 
 if TYPE_CHECKING:
     from .config import Config
@@ -80,8 +81,8 @@ def changes_of(items: list[str]) -> dict[str, Any]:
         if not sign:
             raise ValueError(f"--set {item!r}: expected KEY=VALUE, such as optim.lr=5e-4")
         try:
-            values[key] = json.loads(text)
-        except json.JSONDecodeError:
+            values[key] = parse(text)
+        except ValueError:
             values[key] = text
     return values
 

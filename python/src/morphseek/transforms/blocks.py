@@ -14,9 +14,12 @@ import SimpleITK as sitk
 
 from .. import errors, images
 from .._grid import origin_of, size_of
-from .._itk import itk_reason
+from .._itk import itk_io, itk_reason
 from ..images.files import write_pieces
-from ..images.headers import Stored, check_header
+from ..images.formats import NIFTI
+from ..images.headers import Stored, check_header, sound
+from ..images.image import tell
+from ..images.nifti import Header, Place, header_of, place_of
 from .labels import LABELS, as_type, carrier, checked_dtype
 from .parts import field_on
 from .resample import resample
@@ -59,18 +62,33 @@ def _grid(transform: Transform, reference: images.ImageLike | None) -> np.ndarra
     """Return what :meth:`Transform.on` does; of a file only the header is read."""
     if not isinstance(reference, (str, os.PathLike)) or _stored(Path(reference)) is None:
         return transform.on(reference)
-    reader = sitk.ImageFileReader()
-    reader.SetFileName(str(reference))
-    try:
-        reader.ReadImageInformation()
-    except RuntimeError:
+    grid = _grid_of_file(Path(reference))
+    if grid is None:
         return transform.on(reference)
-    if reader.GetDimension() != 3:
-        return transform.on(reference)
-    parts = reader.GetSize(), reader.GetSpacing(), reader.GetOrigin(), reader.GetDirection()
-    grid = np.concatenate([np.array(part, np.float64) for part in parts])
     transform.check_place(grid, f"the reference {reference}")
     return grid
+
+
+def _grid_of_file(path: Path) -> np.ndarray | None:
+    """Return the grid of a file of three axes, by its header."""
+    if path.name.lower().endswith(NIFTI):
+        header = header_of(path)
+        if header is None or len(header.shape) != 3:
+            return None
+        with sound(path, "reference"):
+            place = place_of(header, f"reference: {path}")
+        tell(f"reference: {path}: {doubt}." for doubt in place.doubts)
+        return np.concatenate(
+            [header.shape, place.spacing, place.origin, place.direction.ravel()], dtype=np.float64
+        )
+    reader = sitk.ImageFileReader()
+    reader.SetFileName(str(path))
+    try:
+        with itk_io():
+            reader.ReadImageInformation()
+    except RuntimeError:
+        return None
+    return images.grid_of(reader) if reader.GetDimension() == 3 else None
 
 
 def _free() -> float | None:
@@ -145,9 +163,13 @@ class _Source:
                 f"{self.name} {why}, so it cannot be read by blocks; write it as an uncompressed"
                 " .nii, .nrrd or .mha"
             )
+        self._header = header_of(path) if path.name.lower().endswith(NIFTI) else None
+        if self._header:
+            self._open_nifti(self._header, stored, path)
+            return
         self._reader = sitk.ImageFileReader()
         self._reader.SetFileName(str(path))
-        with self._told():
+        with self._told(), itk_io():
             self._reader.ReadImageInformation()
         size = list(self._reader.GetSize())
         if self._reader.GetNumberOfComponents() != 1 or any(n != 1 for n in size[3:]):
@@ -157,11 +179,30 @@ class _Source:
         self.size = np.array(size[:3])
         self._more = len(size) - 3
         self._voxels = self._mapped(stored)
-        # of what is read, for NIfTI may scale
+        self._place = Place.of(self._reader)
+        self._begin()
+
+    def _open_nifti(self, header: Header, stored: Stored, path: Path) -> None:
+        size = (*header.shape, 1, 1)[:3]
+        kind = header.dtype
+        if kind is None or math.prod(header.shape[3:]) != 1 or len(header.shape) < 3:
+            raise errors.InvalidArgumentError(
+                f"{self.name} is no single scalar volume, and only such are done by blocks"
+            )
+        with sound(path, "input"):
+            self._place = place_of(header, self.name)
+        tell(f"{self.name}: {doubt}." for doubt in self._place.doubts)
+        self.size = np.array(size)
+        self._voxels = np.memmap(
+            stored.files[0], kind, mode="r", offset=stored.offset, shape=size[::-1]
+        )
+        self._begin()
+
+    def _begin(self) -> None:
         self.first = self.read(np.zeros(3, int), np.minimum(self.size, 2))
+        # of what is read, for NIfTI may scale
         self.dtype = self.first.array.dtype
-        m = self.first.grid
-        self.to_index = np.linalg.inv(images.index_to_physical(m))
+        self.to_index = np.linalg.inv(images.index_to_physical(self.first.grid))
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
@@ -178,7 +219,7 @@ class _Source:
         """
         path = stored.files[0]
         kind = _TYPES.get(self._reader.GetPixelID())
-        if len(stored.files) > 1 or kind is None or path.name.lower().endswith(".nii"):
+        if len(stored.files) > 1 or kind is None:
             return None
         expected = int(np.prod(self.size)) * np.dtype(kind).itemsize
         if expected != stored.size or path.stat().st_size != stored.offset + stored.size:
@@ -194,15 +235,16 @@ class _Source:
             box = tuple(slice(a, b) for a, b in zip(low[::-1], high[::-1]))
             part = np.ascontiguousarray(self._voxels[box])
             array = part.astype(part.dtype.newbyteorder("="), copy=False)
-            matrix = np.array(self._reader.GetDirection()).reshape(3 + self._more, -1)[:3, :3]
-            spacing = np.array(self._reader.GetSpacing()[:3])
-            origin = np.array(self._reader.GetOrigin()[:3]) + matrix @ (low * spacing)
+            if self._header:
+                array = self._header.values(array)
+            matrix, spacing = self._place.direction, self._place.spacing
+            origin = self._place.origin + matrix @ (low * spacing)
             return images.read(
                 images.Image(array, tuple(spacing), tuple(origin), tuple(matrix.ravel())), self.name
             )
         self._reader.SetExtractIndex([*low.tolist(), *[0] * self._more])
         self._reader.SetExtractSize([*(high - low).tolist(), *[0] * self._more])
-        with self._told():
+        with self._told(), itk_io():
             return images.read(self._reader.Execute(), self.name)
 
 

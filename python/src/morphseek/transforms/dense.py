@@ -16,7 +16,7 @@ from .._grid import size_of, spacing_of
 from . import h5
 from .files import write_parts
 from .labels import beyond_float32, carrier, checked_dtype
-from .linear import linear
+from .linear import checked_matrix, linear
 from .points import checked_points
 from .resample import resample
 from .saved import Transform
@@ -58,7 +58,7 @@ class DenseTransform:
     >>> u[2] = 1
     >>> t = DenseTransform(u, grid, grid)
     >>> t
-    DenseTransform(fixed 6 x 5 x 4, moving 6 x 5 x 4, displacement up to 2.00 mm)
+    DenseTransform(fixed 6 x 5 x 4, moving 6 x 5 x 4)
     >>> t.transform_points([[4.0, 2.0, 2.0]])
     array([[6., 2., 2.]])
     >>> t.displacement_mm[0, 0, 0]
@@ -76,7 +76,8 @@ class DenseTransform:
     ):
         self._grid = np.array(grid, dtype=np.float64)
         self._moving_grid = np.array(moving_grid, dtype=np.float64)
-        self._initial = np.eye(4) if initial is None else np.array(initial, dtype=np.float64)
+        bindings.shape_of(self._moving_grid)
+        self._initial = np.eye(4) if initial is None else checked_matrix(initial, "initial")
         self._displacement = self._checked(displacement)
         self._determinants: Floats | None = None
 
@@ -84,10 +85,7 @@ class DenseTransform:
         fixed, moving = (
             " x ".join(str(int(n)) for n in size_of(g)) for g in (self.grid, self.moving_grid)
         )
-        return (
-            f"{type(self).__name__}(fixed {fixed}, moving {moving}, displacement up to"
-            f" {self.regularity()['displacement_max_mm']:.2f} mm)"
-        )
+        return f"{type(self).__name__}(fixed {fixed}, moving {moving})"
 
     @property
     def grid(self) -> Doubles:
@@ -125,7 +123,8 @@ class DenseTransform:
         self._determinants = None
 
     def _checked(self, displacement: np.ndarray) -> Floats:
-        array = np.ascontiguousarray(displacement, dtype=np.float32)
+        voxels = images.arrays.as_array(displacement, "displacement")
+        array = np.ascontiguousarray(voxels, dtype=np.float32)
         if array.shape != (3, *self.shape):
             raise errors.GridMismatchError(
                 f"displacement has shape {array.shape}; the grid needs {(3, *self.shape)}"
@@ -196,7 +195,7 @@ class DenseTransform:
     @overload
     def apply(
         self,
-        image: np.ndarray,
+        image: np.ndarray | images.arrays.Tensor,
         interpolation: str = ...,
         background: float | None = ...,
         *,
@@ -229,8 +228,8 @@ class DenseTransform:
         Parameters
         ----------
         image : ImageLike
-            On any grid of the moving image's space. A numpy array lies on the moving image's own
-            grid. One with a fourth axis is done frame by frame.
+            On any grid of the moving image's space. A numpy array, or a tensor, lies on the moving
+            image's own grid. An image with a fourth axis is done frame by frame.
         interpolation : {"linear", "cubic", "sinc", "nearest", "label"}
             The last two for label maps: :meth:`Transform.apply`.
         background : float, optional
@@ -243,7 +242,7 @@ class DenseTransform:
         Returns
         -------
         same kind as `image`
-            A path gives a SimpleITK image.
+            A path gives a SimpleITK image, a tensor a numpy array.
 
         Raises
         ------
@@ -269,7 +268,7 @@ class DenseTransform:
             )
             return images.Image.on_grid(what.back(found), self.grid)
 
-        if isinstance(image, np.ndarray):
+        if images.arrays.is_array(image):
             found = moved(images.read_on(image, self.moving_grid, "moving"))
             return images.as_kind_of(image, found)
         return images.Frames(image, "moving").map(moved)
@@ -372,7 +371,8 @@ class DenseTransform:
         >>> np.allclose(field.transform_points([[0, 0, 0]]), [[2, 0, 0]])
         True
         """
-        vectors = np.ascontiguousarray(displacement_mm, dtype=np.float32)
+        voxels = images.arrays.as_array(displacement_mm, "displacement_mm")
+        vectors = np.ascontiguousarray(voxels, dtype=np.float32)
         return DenseTransform(bindings.from_mm(vectors, grid), grid, moving_grid, initial)
 
     @property

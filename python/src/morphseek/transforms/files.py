@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import codecs
+import contextlib
+import mmap
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import SimpleITK as sitk
+from SimpleITK import _SimpleITK  # type: ignore[attr-defined]
 
 from .. import _apart, _manifest, errors
 from .._files import check_path, check_regular, reserve, settle, write_with
-from .._itk import HDF5, hdf5_lock, itk_reason
+from .._itk import HDF5, hdf5_lock, itk_io, itk_reason
 from . import h5
-from .linear import linear
+from .linear import linear, linear_part
+from .parts import inverted, own_class, parts_of
+from .summary import problems
 
 #: Endings of the transform files that ITK knows.
 _NO_REASON = "failed to read file"  # ITK's only message for many failures
@@ -52,7 +59,7 @@ def read(source: Any) -> sitk.Transform:
                     f"transform: {path} does not exist; check the path"
                 )
             _manifest.check_beside(path, "transform")
-            source = _read_file(path)
+            source = _read_file(path, name)
         except errors.MorphSeekError:
             raise
         except UnicodeDecodeError:  # SimpleITK's message quotes the file
@@ -84,17 +91,15 @@ def read(source: Any) -> sitk.Transform:
     return linear(source)
 
 
-def _read_file(path: Path) -> sitk.Transform:
+def _read_file(path: Path, name: str) -> sitk.Transform:
     if _is_hdf5(path):
         try:
             parts = h5.read(path)
         except h5.DamagedError as error:
-            raise errors.InputUnreadableError(
-                f"transform: {path} cannot be read: {error}"
-            ) from None
+            raise errors.InputUnreadableError(f"{name} cannot be read: {error}") from None
     elif path.suffix.lower() in HDF5:
         raise errors.InputUnreadableError(
-            f"transform: {path} cannot be read: it is cut short, damaged, or no transform"
+            f"{name} cannot be read: it is cut short, damaged, or no transform"
         )
     else:
         parts = _read_text(path)
@@ -106,22 +111,41 @@ def _read_file(path: Path) -> sitk.Transform:
             if path.suffix.lower() in _TRANSFORMS and _NO_REASON not in str(error):
                 raise
             raise RuntimeError(_NO_REASON) from None
-    if parts is not None:
-        return transform_of(parts)
-    found = _read_by_itk(path)
-    _check_alone(found, path)
-    return found
+    return transform_of(_read_by_itk(path) if parts is None else parts, name)
 
 
 _LINE = re.compile(r"(Transform|Parameters|FixedParameters):\s*(.*?)\s*")
-_KIND = re.compile(r"(\w+)_(?:double|float)_3_3")
+_KIND = re.compile(r"([A-Za-z]\w*)_(?:double|float)_3_3(?:_([0-9]))?", re.ASCII)
+_INVERSE = "Inverse"  # begins Slicer's names of transforms that it inverts before it applies them
+
+
+def text_of(path: Path, most: int = -1) -> str:
+    """Return what a text file says in its first bytes, in UTF-8, UTF-16 or an older encoding.
+
+    Raises
+    ------
+    ValueError
+        It is no text.
+    """
+    with open(path, "rb") as file:
+        data = file.read(most)
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        text = data.decode("utf-16")
+    else:
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            if b"\0" in data:
+                raise
+            text = data.decode("latin-1")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _read_text(path: Path) -> list[h5.Part] | None:
     """Return the transforms of ITK's text format; None of what is not plainly that."""
     try:
-        lines = path.read_text(encoding="ascii").splitlines()
-        if not lines or not lines[0].startswith("#Insight Transform File V1"):
+        lines = text_of(path).split("\n")
+        if not lines[0].startswith(_INSIGHT):
             return None
         found: list[dict[str, str]] = []
         for line in lines:
@@ -143,8 +167,8 @@ def _read_text(path: Path) -> list[h5.Part] | None:
             if kind[1] == "CompositeTransform" and not parts and one is found[0] and found[1:]:
                 continue
             numbers = [np.array(one[key].split(), dtype=np.float64) for key in _NUMBERS]
-            parts.append(h5.Part(kind[1], *numbers))
-        if any(part.name not in (*_CLASSES, _FIELD) for part in parts):
+            parts.append(h5.Part(kind[1] + (kind[2] or ""), *numbers))
+        if not all(is_known(part.name.removeprefix(_INVERSE)) for part in parts):
             return None
     except (ValueError, KeyError, IndexError):
         return None
@@ -153,6 +177,7 @@ def _read_text(path: Path) -> list[h5.Part] | None:
     return parts or None
 
 
+_INSIGHT = "#Insight Transform File V1"
 _NUMBERS = ("FixedParameters", "Parameters")
 _SIDE_BY_SIDE = "it holds {} transforms side by side; write them as one composite transform"
 
@@ -169,16 +194,96 @@ def _is_hdf5(path: Path) -> bool:
     return False
 
 
-def _read_by_itk(path: Path) -> sitk.Transform:
-    with hdf5_lock:
-        found = sitk.ReadTransform(str(path))
-        found.TransformPoint((0.0,) * found.GetDimension())  # a truncated one fails here
-    return found
+def read_transform_file(path: Path) -> sitk.Transform:
+    """Return what ITK reads from a file."""
+    with hdf5_lock, itk_io():
+        return own_class(_SimpleITK.ReadTransform(str(path)))
+
+
+def write_transform_file(transform: sitk.Transform, path: Path) -> None:
+    """Write a transform by ITK."""
+    with hdf5_lock, itk_io():
+        sitk.WriteTransform(transform, str(path))
+
+
+def _read_by_itk(path: Path) -> list[h5.Part]:
+    """Return the transforms of a file that ITK reads, the last of which acts first."""
+    with _readable(path) as (copy, inverse):
+        try:
+            found = read_transform_file(copy)
+            found.TransformPoint((0.0,) * found.GetDimension())  # a truncated one fails here
+        except RuntimeError as error:
+            unknown = re.search(
+                r'create an instance of "(\w+?)(?:_double_|_float_|\W|$)', str(error)
+            )
+            reason = itk_reason(error).replace(str(copy), path.name)
+            raise RuntimeError(_unread(unknown[1]) if unknown else reason) from None
+        _check_alone(copy)
+    if found.GetDimension() != 3:
+        raise RuntimeError(f"it is {found.GetDimension()}-D; images here are 3-D")
+    parts = [_part(part) for part in parts_of(found)]
+    return [
+        part._replace(name=_INVERSE + part.name) if part.name.rstrip("0123") in inverse else part
+        for part in parts
+    ]
+
+
+_NAME = re.compile(rb"(Inverse)?([A-Z]\w{0,50}?Transform)_(?:double|float)_3_3")
+
+
+@contextlib.contextmanager
+def _readable(path: Path) -> Iterator[tuple[Path, set[str]]]:
+    """Give a file that ITK reads, and the classes in it that are to be inverted. ITK knows none of
+    Slicer's names for these, no ending in capitals, and no text that begins with a mark of UTF-8
+    or whose last line has no end.
+    """
+    packed, ending = _is_hdf5(path), path.suffix.lower()
+    text = "" if packed or ending == ".mat" else text_of(path)
+    data = _inverse_names(path) if packed else text.encode()
+    names = {(bool(name[1]), name[2].decode()) for name in _NAME.finditer(data)}
+    inverse = {name for turned, name in names if turned}
+    if both := inverse & {name for turned, name in names if not turned}:
+        raise RuntimeError(
+            f"it holds a {min(both)} and the inverse of another one; in Slicer convert them to one"
+            " grid transform, and save that as .nrrd"
+        )
+    if not text and not inverse and path.suffix == ending:
+        yield path, inverse
+        return
+    with tempfile.TemporaryDirectory(prefix="morphseek-") as folder:
+        copy = Path(folder, "transform" + (".tfm" if text.startswith(_INSIGHT) else ending))
+        if inverse:  # HDF5 keeps its places
+            data = _NAME.sub(
+                lambda name: name[0].removeprefix(b"Inverse").ljust(len(name[0]) * packed, b"\0"),
+                data,
+            )
+        copy.write_bytes(data.rstrip(b"\n") + b"\n" if text else data or path.read_bytes())
+        yield copy, inverse
+
+
+def _inverse_names(path: Path) -> bytes:
+    """Return a file's content where it has one of Slicer's names, else nothing."""
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return data[:] if data.find(b"Inverse") >= 0 else b""
+
+
+def _unread(kind: str) -> str:
+    what = "a transform"
+    if "Kernel" in kind:
+        what = "a thin-plate spline of landmarks"
+    elif "Velocity" in kind or "Diffeomorphic" in kind:
+        what = "a velocity field"
+    return (
+        f"it holds {what} ({kind[:60]}), which is not read here; make a displacement field of it"
+        " (in Slicer: Transforms, Convert), and save that as .nrrd"
+    )
 
 
 _CLASSES: dict[str, Callable[[], Any]] = {
     "AffineTransform": lambda: sitk.AffineTransform(3),
     "BSplineTransform": lambda: sitk.BSplineTransform(3),
+    "BSplineTransform1": lambda: sitk.BSplineTransform(3, 1),  # of that order
+    "BSplineTransform2": lambda: sitk.BSplineTransform(3, 2),
     "Euler3DTransform": sitk.Euler3DTransform,
     "MatrixOffsetTransformBase": lambda: sitk.AffineTransform(3),  # of ANTs
     "IdentityTransform": lambda: sitk.Transform(3, sitk.sitkIdentity),
@@ -191,28 +296,46 @@ _CLASSES: dict[str, Callable[[], Any]] = {
     "VersorTransform": sitk.VersorTransform,
 }
 _FIELD = "DisplacementFieldTransform"
+_SPLINE = "BSplineTransform"
 
 
-def transform_of(parts: Sequence[h5.Part]) -> sitk.Transform:
+def transform_of(parts: Sequence[h5.Part], name: str = "the transform") -> sitk.Transform:
     """Make SimpleITK's transform of parts, the last of which acts first."""
-    made = [_field(part) if part.name == _FIELD else _parametric(part) for part in parts]
+    made: list[sitk.Transform] = []
+    for part in parts:
+        own = part._replace(name=part.name.removeprefix(_INVERSE))
+        one = _field(own) if own.name == _FIELD else _parametric(own)
+        if own.name == part.name:
+            made.append(one)
+            continue
+        if wrong := problems(one):
+            raise errors.InputUnreadableError(f"{name} {wrong[0]}")
+        made += inverted(one, name)
+    if not made:  # an empty composite
+        return linear(np.eye(4))
     return made[0] if len(made) == 1 else sitk.CompositeTransform(made)
+
+
+def is_known(kind: str) -> bool:
+    """Whether parts of a class of ITK's are made with their own parameters."""
+    return kind in (*_CLASSES, _FIELD)
 
 
 def _parametric(part: h5.Part) -> sitk.Transform:
     if part.name not in _CLASSES:
-        raise RuntimeError(f"it holds a {part.name}, which is not read here; write it as .tfm")
+        raise RuntimeError(_unread(part.name))
     transform = _CLASSES[part.name]()
     # ITK writes beyond its memory where there are more or fewer
-    if part.name == "BSplineTransform":
+    if part.name.startswith(_SPLINE):
         grid = part.fixed[:3]
-        sound = part.fixed.size == 18 and (grid > 3).all() and (grid == grid.round()).all()
+        order = transform.GetOrder()
+        sound = part.fixed.size == 18 and (grid > order).all() and (grid == grid.round()).all()
         count = float(np.prod(grid)) * 3
     else:
         sound = part.fixed.size == len(transform.GetFixedParameters())
         count = len(transform.GetParameters())
     if not sound or part.parameters.size != count:
-        raise RuntimeError(f"a {part.name} has other numbers than it needs; it is damaged")
+        raise RuntimeError(f"its {part.name} has other numbers than it needs; it is damaged")
     transform.SetFixedParameters(part.fixed.tolist())
     transform.SetParameters(part.parameters.tolist())
     return transform
@@ -235,43 +358,46 @@ def rewrite(path: Path, plain: Path) -> None:
     """Write a transform anew as :func:`h5.write` does; what :mod:`_apart` does in a process of its
     own.
     """
-    found = _read_by_itk(path)
-    _check_alone(found, path)
-    if found.GetDimension() != 3:
-        raise RuntimeError(f"it is {found.GetDimension()}-D; images here are 3-D")
-    h5.write(plain, list(_parts(found)))
+    h5.write(plain, _read_by_itk(path))
 
 
-def _parts(transform: sitk.Transform) -> Iterator[h5.Part]:
-    kind = transform.GetTransformEnum()
-    if kind == sitk.sitkComposite:
-        whole = sitk.CompositeTransform(transform)
-        for i in range(whole.GetNumberOfTransforms()):
-            yield from _parts(whole.GetNthTransform(i))
-        return
+def _part(transform: sitk.Transform) -> h5.Part:
+    """Return a transform that is no composite as :func:`transform_of` takes it."""
+    name, kind = transform.GetName(), transform.GetTransformEnum()
     fixed = np.array(transform.GetFixedParameters(), dtype=np.float64)
     if kind == sitk.sitkDisplacementField:
-        field = sitk.DisplacementFieldTransform(transform).GetDisplacementField()
-        yield h5.Part(_FIELD, fixed, sitk.GetArrayFromImage(field).reshape(-1))
-        return
-    if kind == sitk.sitkBSplineTransform and sitk.BSplineTransform(transform).GetOrder() != 3:
-        raise RuntimeError("it holds a spline that is not cubic; write it as .tfm")
-    name = transform.GetName()
-    yield h5.Part(name, fixed, np.array(transform.GetParameters(), dtype=np.float64))
+        return field_part(sitk.DisplacementFieldTransform(transform).GetDisplacementField())
+    if kind == sitk.sitkBSplineTransform:
+        order = sitk.BSplineTransform(transform).GetOrder()
+        name += "" if order == 3 else str(order)
+    elif name not in _CLASSES and transform.IsLinear():
+        return matrix_part(linear_part(transform))
+    return h5.Part(name, fixed, np.array(transform.GetParameters(), dtype=np.float64))
 
 
-def _check_alone(transform: sitk.Transform, path: Path) -> None:
+def field_part(field: sitk.Image) -> h5.Part:
+    """Return displacements, LPS mm, as a part."""
+    place = field.GetSize(), field.GetOrigin(), field.GetSpacing(), field.GetDirection()
+    return h5.Part(
+        _FIELD, np.concatenate(place).astype(np.float64), sitk.GetArrayFromImage(field).reshape(-1)
+    )
+
+
+def matrix_part(matrix: np.ndarray) -> h5.Part:
+    """Return a 4x4 LPS matrix as a part."""
+    return h5.Part(
+        "AffineTransform", np.zeros(3), np.concatenate([matrix[:3, :3].ravel(), matrix[:3, 3]])
+    )
+
+
+def _check_alone(path: Path) -> None:
     """See that a text file has no more transforms than ITK took from it: of several that are not in
     a composite one, the first.
     """
-    if transform.GetTransformEnum() == sitk.sitkComposite or path.suffix.lower() not in (
-        ".tfm",
-        ".txt",
-    ):
-        return
-    count = len(re.findall(rb"^Transform:", path.read_bytes(), re.M))
-    if count > 1:
-        raise RuntimeError(_SIDE_BY_SIDE.format(count))
+    if path.suffix == ".tfm":
+        names = re.findall(rb"^Transform:\s*(\w*)", path.read_bytes(), re.M)
+        if len(names) > 1 and not names[0].startswith(b"CompositeTransform"):
+            raise RuntimeError(_SIDE_BY_SIDE.format(len(names)))
 
 
 def write(path: str | os.PathLike[str], transform: sitk.Transform) -> None:
@@ -287,8 +413,7 @@ def write(path: str | os.PathLike[str], transform: sitk.Transform) -> None:
 
     def put(temporary: Path) -> None:
         reserve(temporary, size)
-        with hdf5_lock:
-            sitk.WriteTransform(transform, str(temporary))
+        write_transform_file(transform, temporary)
 
     write_with(put, path)
 

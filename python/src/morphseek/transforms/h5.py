@@ -18,11 +18,8 @@ import numpy as np
 
 _UNDEFINED = 2**64 - 1
 _LEAF, _INTERNAL = 4, 16  # HDF5's defaults: a group node has up to 2 * _LEAF members
-MOST = 2 * _LEAF - 1  #: parts, beside the composite
 _SEAL = "MorphSeekChecksum"
-_BEGINNING = b"\x89HDF\r\n\x1a\n" + struct.pack(
-    "<BBBxBBBxHHI", 0, 0, 0, 0, 8, 8, _LEAF, _INTERNAL, 0
-)
+_MARK = b"\x89HDF\r\n\x1a\n" + struct.pack("<BBBxBBBx", 0, 0, 0, 0, 8, 8)
 
 
 def _kind(size: int, sign: int, exponent: int, exponent_bits: int, bias: int) -> bytes:
@@ -48,7 +45,7 @@ def write(path: Path, parts: Sequence[Part], note: str = "", sealed: bool = Fals
     """Write one transform or, of several, a composite in which the last acts first; with a note,
     near the file's beginning, and a checksum, which ITK both does not look at.
     """
-    file = _File()
+    file = _File(max(_LEAF, len(parts) // 2 + 1))
     texts = {
         "ITKVersion": "5.4.0",
         "HDFVersion": "HDF5 library version: 1.8.0",
@@ -117,6 +114,7 @@ class _Reading:
 
     def __init__(self, data: mmap.mmap) -> None:
         self.data = data
+        self.leaf = _LEAF
 
     def at(self, place: int, size: int) -> bytes:
         if not 0 <= place <= place + size <= len(self.data):
@@ -124,7 +122,8 @@ class _Reading:
         return self.data[place : place + size]
 
     def transforms(self) -> list[Part]:
-        if self.at(0, 24) != _BEGINNING:
+        mark, self.leaf, internal = struct.unpack("<16sHH4x", self.at(0, 24))
+        if mark != _MARK or internal != _INTERNAL:
             raise _OtherError
         (root,) = struct.unpack("<Q", self.at(64, 8))
         members = self.group(root)
@@ -165,9 +164,9 @@ class _Reading:
             raise _OtherError
         (leaf,) = struct.unpack("<Q", self.at(tree + 32, 8))
         mark, size, _, names_at = struct.unpack("<4sxxxxQQQ", self.at(heap, 32))
-        names = self.at(names_at, min(size, 1 << 12))
+        names = self.at(names_at, min(size, 1 << 20))
         node, count = struct.unpack("<4sxxH", self.at(leaf, 8))
-        if mark != b"HEAP" or node != b"SNOD" or count > 2 * _LEAF:
+        if mark != b"HEAP" or node != b"SNOD" or count > 2 * self.leaf:
             raise _OtherError
         members = {}
         for i in range(count):
@@ -211,7 +210,8 @@ class _Group(NamedTuple):
 class _File:
     """The pieces of a file of HDF5's first format, which every version reads, by their places."""
 
-    def __init__(self) -> None:
+    def __init__(self, leaf: int) -> None:
+        self.leaf = leaf
         self.pieces: list[tuple[int, bytes | np.ndarray]] = []
         self.end = 96  # after the superblock
 
@@ -263,7 +263,7 @@ class _File:
                 entries += struct.pack("<QQI4x16x", len(names), member, 0)
             names += name.encode() + bytes(8 - len(name) % 8)
         node = b"SNOD" + struct.pack("<BxH", 1, len(members)) + entries
-        leaf = self.add(node + bytes(8 + 2 * _LEAF * 40 - len(node)))
+        leaf = self.add(node + bytes(8 + 2 * self.leaf * 40 - len(node)))
         tree = b"TREE" + struct.pack(
             "<BBHQQQQQ", 0, 0, 1, _UNDEFINED, _UNDEFINED, 0, leaf, keys[-1]
         )
@@ -274,8 +274,9 @@ class _File:
         return _Group(header, tree_at, heap_at)
 
     def save(self, path: Path, root: _Group) -> None:
-        superblock = _BEGINNING + struct.pack(
-            "<QQQQQQI4xQQ",
+        superblock = _MARK + struct.pack(
+            "<HHIQQQQQQI4xQQ",
+            self.leaf, _INTERNAL, 0,
             0, _UNDEFINED, self.end, _UNDEFINED, 0, root.header, 1, root.tree, root.heap,
         )  # fmt: skip
         with open(path, "wb") as file:

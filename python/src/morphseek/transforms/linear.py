@@ -8,34 +8,61 @@ import numpy as np
 import SimpleITK as sitk
 
 from .. import errors
+from .._engine.bindings import Doubles
+from ..images.arrays import as_array, is_array
+
+
+def checked_matrix(source: Any, name: str, give: str = "give one") -> Doubles:
+    """Return a copy of a 4x4 LPS matrix, float64; `name` and `give` are for messages.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is no 4x4 matrix of finite numbers with the last row 0 0 0 1.
+    SingularTransformError
+        It cannot be inverted.
+    """
+    try:
+        matrix: Doubles = np.array(
+            as_array(source, name) if is_array(source) else source, dtype=np.float64
+        )
+    except (TypeError, ValueError) as error:
+        if isinstance(error, errors.MorphSeekError):
+            raise
+        raise errors.InvalidArgumentError(
+            f"{name} is given as {type(source).__name__}, and no 4x4 matrix of numbers; {give}"
+        ) from None
+    if matrix.shape != (4, 4):
+        raise errors.InvalidArgumentError(
+            f"{name} is an array of shape {matrix.shape}, and no 4x4 LPS matrix; {give}"
+        )
+    if not np.isfinite(matrix).all() or not np.allclose(matrix[3], (0, 0, 0, 1)):
+        raise errors.InvalidArgumentError(
+            f"{name} is no 4x4 LPS matrix of finite numbers with the last row 0 0 0 1; {give}"
+        )
+    if abs(np.linalg.det(matrix[:3, :3])) < 1e-12:
+        raise errors.SingularTransformError(
+            f"{name} has the matrix {matrix[:3, :3].tolist()}, which cannot be inverted; correct it"
+        )
+    return matrix
 
 
 def linear(source: Any) -> sitk.AffineTransform:
     """Return a 4x4 LPS matrix as SimpleITK's transform."""
-    try:
-        matrix = np.asarray(source, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise errors.InvalidArgumentError(
-            f"the transform is given as {type(source).__name__}; give a SimpleITK transform, a 4x4"
-            " matrix of numbers, or the path of a .tfm or .h5 file"
-        ) from None
-    if (
-        matrix.shape != (4, 4)
-        or not np.isfinite(matrix).all()
-        or not np.allclose(matrix[3], (0, 0, 0, 1))
-    ):
-        raise errors.InvalidArgumentError(
-            "a transform is a SimpleITK transform, a 4x4 matrix with last row 0 0 0 1, or the path"
-            " of a .tfm or .h5 file"
-        )
-    if abs(np.linalg.det(matrix[:3, :3])) < 1e-12:
-        raise errors.SingularTransformError(
-            f"the transform's matrix {matrix[:3, :3].tolist()} cannot be inverted; correct it"
-        )
-    affine = sitk.AffineTransform(3)
-    affine.SetMatrix(matrix[:3, :3].ravel())
-    affine.SetTranslation(matrix[:3, 3])
-    return affine
+    matrix = checked_matrix(
+        source,
+        "the transform",
+        "give one, a SimpleITK transform, or the path of a .tfm or .h5 file",
+    )
+    return affine(matrix)
+
+
+def affine(matrix: np.ndarray) -> sitk.AffineTransform:
+    """Return a 4x4 LPS matrix as SimpleITK's transform, whatever it is."""
+    made = sitk.AffineTransform(3)
+    made.SetMatrix(matrix[:3, :3].ravel())
+    made.SetTranslation(matrix[:3, 3])
+    return made
 
 
 def linear_part(transform: sitk.Transform) -> np.ndarray:

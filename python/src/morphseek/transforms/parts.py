@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import SimpleITK as sitk
+from SimpleITK import _SimpleITK  # type: ignore[attr-defined]
 
 from .. import errors
 from .._engine.bindings import Doubles, Floats
 from .._grid import axes_of, origin_of, size_of, spacing_of
 from ..images import grid_of, index_to_physical, placed
-from .linear import linear, linear_part
+from .linear import affine, linear, linear_part
 
 
 def parts_of(transform: sitk.Transform) -> list[sitk.Transform]:
@@ -19,8 +20,25 @@ def parts_of(transform: sitk.Transform) -> list[sitk.Transform]:
     if transform.GetTransformEnum() != sitk.sitkComposite:
         return [transform]
     composite = sitk.CompositeTransform(transform)
-    count = composite.GetNumberOfTransforms()
-    return [part for i in range(count) for part in parts_of(composite.GetNthTransform(i))]
+    parts = [_nth(composite, i) for i in range(composite.GetNumberOfTransforms())]
+    if transform.IsLinear() and [p.GetTransformEnum() for p in parts] == [sitk.sitkComposite]:
+        # ANTs' MatrixOffsetTransformBase passes for a composite of itself
+        return [affine(linear_part(transform))]
+    return [leaf for part in parts for leaf in parts_of(part)]
+
+
+def _nth(composite: sitk.CompositeTransform, i: int) -> sitk.Transform:
+    return own_class(_SimpleITK.CompositeTransform_GetNthTransform(composite, i))
+
+
+def own_class(transform: sitk.Transform) -> sitk.Transform:
+    """Return a transform as SimpleITK's own class, or as the base class where there is none: what
+    SimpleITK's functions do themselves fails for these.
+    """
+    try:
+        return transform.Downcast()
+    except (KeyError, TypeError, RuntimeError):
+        return transform
 
 
 def composed(parts: Sequence[sitk.Transform]) -> sitk.Transform:
@@ -103,8 +121,11 @@ def inverted(part: sitk.Transform, name: str) -> list[sitk.Transform]:
             f"{name}: a {part.GetName()} cannot be inverted here; convert it to a field first:"
             " morphseek convert FILE --reference FIXED --out field.nii.gz"
         )
-    forward = DenseTransform.from_mm(vectors, grid, _reached(vectors, grid, name))
-    return parts_of(forward.inverse().to_sitk())
+    try:
+        forward = DenseTransform.from_mm(vectors, grid, _reached(vectors, grid, name))
+        return parts_of(forward.inverse().to_sitk())
+    except errors.ThinVolumeError as error:
+        raise errors.ThinVolumeError(f"{name}: its {error}") from None
 
 
 def _reached(vectors: np.ndarray, grid: Doubles, name: str) -> Doubles:

@@ -8,18 +8,24 @@ import numpy as np
 
 from .. import errors
 from .._engine.bindings import Doubles
+from .._tables import is_frame
+from ..images.arrays import as_array, is_array
 
 
 def checked_points(points: Any) -> Doubles:
-    """Return a copy of points, float64 of shape (n, 3).
+    """Return a copy of points, float64 of shape (n, 3); of a data frame the columns x, y, z or, if
+    its columns have no names, all.
 
     Raises
     ------
     InvalidArgumentError
         They are not numbers, or have another shape.
     """
+    if is_frame(points):
+        points = _columns(points)
     try:
-        copied: Doubles = np.array(points, dtype=np.float64, order="C")
+        array = as_array(points, "points") if is_array(points) else points
+        copied: Doubles = np.array(array, dtype=np.float64, order="C")
     except (TypeError, ValueError):
         raise errors.InvalidArgumentError(
             "points are not all numbers, or not all as many; give (n, 3), LPS mm"
@@ -27,3 +33,16 @@ def checked_points(points: Any) -> Doubles:
     if copied.ndim != 2 or copied.shape[1] != 3:
         raise errors.InvalidArgumentError(f"points have shape {copied.shape}; give (n, 3), LPS mm")
     return copied
+
+
+def _columns(frame: Any) -> Any:
+    """Return the columns of a data frame that are points in LPS."""
+    names = {str(column).strip().lower(): column for column in frame.columns}
+    for wanted in ("xyz", "lps"):
+        if set(wanted) <= names.keys():
+            return np.column_stack([frame[names[letter]] for letter in wanted])
+    if any(map(str.isalpha, names)):
+        raise errors.InvalidArgumentError(
+            f"points have the columns {', '.join(names)}; give x, y and z, LPS mm"
+        )
+    return frame

@@ -65,8 +65,9 @@ def resample(
     what = carrier(image.array, interpolation, background, _beyond_float64, dtype)
     array = what.array
     if interpolation not in LABELS:
-        exact = array.dtype.kind == "f" and array.dtype.itemsize > 4 or array.dtype.itemsize > 2
-        array = array.astype(np.float64 if exact and array.dtype.itemsize < 16 else np.float32)
+        # float32 holds every integer of 16 bits
+        wide = array.dtype.itemsize > (4 if array.dtype.kind == "f" else 2)
+        array = array.astype(np.float64 if wide else np.float32, copy=False)
         if interpolation != "linear":  # a NaN would spread along its lines
             array = np.where(np.isfinite(array), array, array.dtype.type(what.background))
     moved = sitk.GetArrayFromImage(

@@ -12,11 +12,11 @@ import numpy as np
 import SimpleITK as sitk
 
 from .. import errors, images
-from .._engine.bindings import Doubles, Floats
+from .._engine.bindings import Doubles, Floats, shape_of
 from .._grid import size_of
 from ..images.dicom_series import frame_of
+from ..images.image import tell
 from . import formats
-from .files import read
 from .labels import checked_dtype
 from .parts import composed, field_on, grid_of_field, inverted, is_field, parts_of
 from .points import checked_points
@@ -25,6 +25,8 @@ from .summary import problems, summary
 
 if TYPE_CHECKING:
     from .dense import DenseTransform
+else:  # typing.get_type_hints asks for the name; its module imports this one
+    DenseTransform = Any
 
 
 @contextlib.contextmanager
@@ -44,8 +46,9 @@ class Transform:
 
     Parameters
     ----------
-    transform : SimpleITK.Transform, array_like, path or result
-        3-D, or a 4x4 LPS matrix in mm, or a file (:meth:`load` has more to say about it).
+    transform : transform, vector image, array_like, path or result
+        3-D, of SimpleITK or itk; a vector image of these or nibabel; a 4x4 LPS matrix in mm; or a
+        file (:meth:`load` has more to say about it).
     grid, moving_grid : numpy.ndarray, optional
         Where images of the two spaces lie, as :attr:`morphseek.images.Image.grid`.
 
@@ -76,7 +79,7 @@ class Transform:
                 transform._transform, transform.grid, transform.moving_grid, transform._frames
             )
         else:
-            loaded = formats.Loaded(read(transform))
+            loaded = formats.read_object(transform, self._name)
         self._take(loaded, grid, moving_grid)
 
     def _take(
@@ -89,6 +92,9 @@ class Transform:
         self._grid = _field_grid(self._transform) if found is None else np.array(found, np.float64)
         there = loaded.moving_grid if moving_grid is None else moving_grid
         self._moving_grid = None if there is None else np.array(there, np.float64)
+        for each in (self._grid, self._moving_grid):
+            if each is not None:
+                shape_of(each)
 
     @classmethod
     def load(
@@ -238,9 +244,8 @@ class Transform:
         True
         """
         turned = []
-        with _naming(self._name):
-            for part in reversed(parts_of(self._transform)):
-                turned += inverted(part, self._name)
+        for part in reversed(parts_of(self._transform)):
+            turned += inverted(part, self._name)
         made = Transform(composed(turned), self._moving_grid, self._grid)
         made._name = f"the inverse of {self._name}"
         made._frames = self._frames[::-1]
@@ -357,6 +362,7 @@ class Transform:
             return self._grid
         self.check_frame(reference, 0)
         image = images.read(reference, "reference")
+        tell(image.doubts)
         self.check_place(image.grid, f"the reference {_said(reference)}")
         return image.grid
 
@@ -482,9 +488,9 @@ class Transform:
         >>> warped.GetSize()
         (48, 48, 48)
         """
-        if isinstance(image, np.ndarray):
+        if images.arrays.is_array(image):
             raise errors.InvalidArgumentError(
-                "a numpy array does not say where it lies; give morphseek.Image(array, spacing,"
+                "an array does not say where it lies; give morphseek.Image(array, spacing,"
                 " origin, direction)"
             )
         self.check_frame(image, 1)

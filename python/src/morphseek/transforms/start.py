@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,9 +11,8 @@ import SimpleITK as sitk
 from .. import errors, images
 from .._engine.bindings import Doubles, Floats
 from .._grid import origin_of, size_of
-from . import h5
+from . import formats
 from .dense import DenseTransform
-from .files import transform_of
 from .linear import linear_part
 from .parts import field_on, field_part, grid_of_field, is_field, parts_of
 from .saved import Transform
@@ -95,23 +93,14 @@ def _read(given: Any, fixed: images.Image, moving: images.Image) -> Transform:
         return given
     if isinstance(given, (str, os.PathLike)):
         return Transform.load(given, reference=fixed, moving=moving)
-    if isinstance(given, sitk.Image):
-        given = _of_image(given)
-    elif isinstance(given, np.ndarray) and given.ndim == 4:
-        given = _of_array(given, fixed)
-    elif hasattr(given, "GetTransformTypeAsString"):
-        given = transform_of(_itk_parts(given))
-    return Transform(given)
-
-
-def _of_image(image: sitk.Image) -> sitk.Transform:
-    if image.GetDimension() != 3 or image.GetNumberOfComponentsPerPixel() != 3:
-        raise errors.InvalidArgumentError(
-            f"initial_transform is an image of {image.GetDimension()} axes with"
-            f" {image.GetNumberOfComponentsPerPixel()} values a voxel; a displacement field has 3"
-            " and 3"
-        )
-    return sitk.DisplacementFieldTransform(sitk.Cast(image, sitk.sitkVectorFloat64))
+    if images.arrays.is_array(given):
+        given = images.arrays.as_array(given, "initial_transform")
+        if given.ndim == 4:
+            given = _of_array(given, fixed)
+    if hasattr(given, "behind_initial"):
+        return Transform(given)
+    loaded = formats.read_object(given, "initial_transform")
+    return Transform(loaded.transform, loaded.grid, loaded.moving_grid)
 
 
 def _of_array(array: np.ndarray, fixed: images.Image) -> sitk.Transform:
@@ -127,30 +116,3 @@ def _of_array(array: np.ndarray, fixed: images.Image) -> sitk.Transform:
         f"initial_transform is an array of shape {array.shape}; a field on the fixed image has"
         f" {(3, *shape)} (voxels) or {(*shape, 3)} (LPS mm), a matrix (4, 4)"
     )
-
-
-def _itk_parts(transform: Any) -> Sequence[h5.Part]:
-    """Return the parts of a transform of the package itk, the last of which acts first."""
-    name, _, dimensions = str(transform.GetTransformTypeAsString()).partition("_")
-    if not dimensions.endswith("_3_3"):
-        raise errors.InvalidArgumentError(
-            f"initial_transform is a {name} of dimensions {dimensions}; images here are 3-D"
-        )
-    if name == "CompositeTransform":
-        count = int(transform.GetNumberOfTransforms())
-        whole = [transform.GetNthTransform(i) for i in range(count)]
-        return [part for one in whole for part in _itk_parts(_itk_cast(one))]
-    fixed = np.array(list(transform.GetFixedParameters()), dtype=np.float64)
-    if name == "DisplacementFieldTransform":
-        import itk
-
-        vectors = itk.array_view_from_image(_itk_cast(transform).GetDisplacementField())
-        return [h5.Part(name, fixed, np.array(vectors, dtype=np.float64).reshape(-1))]
-    return [h5.Part(name, fixed, np.array(list(transform.GetParameters()), dtype=np.float64))]
-
-
-def _itk_cast(transform: Any) -> Any:
-    """Return a transform as its own class: of a composite one they come as the base class."""
-    import itk
-
-    return itk.down_cast(transform)

@@ -6,8 +6,8 @@ series, and are outlined there anew. Points and open lines go by the inverse tra
 
 from __future__ import annotations
 
-import copy
 import datetime
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +18,9 @@ from .. import errors, images
 from .._features import needed
 from .._files import write_with
 from .._grid import axes_of, origin_of, spacing_of
+from .._regular import head
 from ..images import dicom_series as dicom
+from ..images.dicom_headers import is_dicom, read_object
 from .contours import outlines, rasterised
 from .parts import field_on
 from .saved import Transform
@@ -29,6 +31,13 @@ if TYPE_CHECKING:
 KIND = "1.2.840.10008.5.1.4.1.1.481.3"
 _CLOSED = ("CLOSED_PLANAR", "CLOSEDPLANAR_XOR")
 _MOST, _MOST_OF_PLANE = 2**30, 2**24  # voxels of a mask
+# C.8.8.8.1: what a structure is; another word may be anything
+_TYPES = (
+    "EXTERNAL", "PTV", "CTV", "GTV", "TREATED_VOLUME", "IRRAD_VOLUME", "BOLUS", "AVOIDANCE",
+    "ORGAN", "MARKER", "REGISTRATION", "ISOCENTER", "CONTRAST_AGENT", "CAVITY", "SUPPORT",
+    "FIXATION", "DOSE_REGION", "CONTROL", "DOSE_MEASUREMENT", "BRACHY_CHANNEL",
+    "BRACHY_ACCESSORY", "BRACHY_SRC_APP", "BRACHY_CHNL_SHLD",
+)  # fmt: skip
 
 
 class Carried(NamedTuple):
@@ -61,10 +70,7 @@ class _Mask(NamedTuple):
 
 def is_structure_set(path: Path) -> bool:
     """Whether a file is an RT structure set, by its first bytes."""
-    if not dicom.is_dicom(path):
-        return False
-    with open(path, "rb") as file:
-        return KIND.encode() in file.read(4096)
+    return is_dicom(path) and KIND.encode() in head(path, 4096)
 
 
 def carry(
@@ -90,7 +96,7 @@ def carry(
         raise errors.OutputUnwritableError(
             f"{out}: a structure set is written to .dcm; give the file that ending"
         )
-    found = dicom.read_object(source, "input")
+    found = read_object(source, "input")
     try:
         import skimage  # noqa: F401
     except ImportError as error:
@@ -335,10 +341,12 @@ def _rois(found: Dataset) -> Any:
 def _structure_set(
     found: Dataset, series: dicom.Series, drawn: dict[int, list[Dataset]]
 ) -> FileDataset:
-    """Return the structure set of the fixed series: names, numbers, colours and types stay."""
+    """Return the structure set of the fixed series. Names, numbers, colours and types stay: other
+    text is of the moving patient or study, and this object is the fixed one's.
+    """
     made = dicom.new_object(series, KIND, "RTSTRUCT", "Structures carried by MorphSeek")
     made.OperatorsName = ""
-    made.StructureSetLabel = str(found.get("StructureSetLabel") or "") or "STRUCTURES"
+    made.StructureSetLabel = "STRUCTURES"
     now = datetime.datetime.now()
     made.StructureSetDate, made.StructureSetTime = now.strftime("%Y%m%d"), now.strftime("%H%M%S")
     made.ApprovalStatus = "UNAPPROVED"  # the approval was of other contours
@@ -354,7 +362,7 @@ def _structure_set(
     made.ReferencedFrameOfReferenceSequence = [
         dicom.item(FrameOfReferenceUID=series.frame, RTReferencedStudySequence=[study])
     ]
-    if number := str(found.get("SOPInstanceUID") or ""):
+    if re.fullmatch(r"[0-9.]{1,64}", number := str(found.get("SOPInstanceUID") or "")):
         made.PredecessorStructureSetSequence = dicom.refer([dicom.Instance(KIND, number, ())])
     made.StructureSetROISequence = [
         dicom.item(
@@ -369,14 +377,30 @@ def _structure_set(
     made.ROIContourSequence = []
     for each in found.get("ROIContourSequence") or []:
         one = dicom.item(ReferencedROINumber=int(each.ReferencedROINumber))
-        if each.get("ROIDisplayColor"):
-            one.ROIDisplayColor = list(each.ROIDisplayColor)
+        if colour := _colour(each):
+            one.ROIDisplayColor = colour
         if lines := drawn[int(each.ReferencedROINumber)]:
             one.ContourSequence = lines
         made.ROIContourSequence.append(one)
-    made.RTROIObservationsSequence = []
-    for each in found.get("RTROIObservationsSequence") or []:
-        one = copy.deepcopy(each)
-        one.ROIInterpreter = ""  # no person has reviewed these
-        made.RTROIObservationsSequence.append(one)
+    types = {
+        str(each.get("ReferencedROINumber")): str(each.get("RTROIInterpretedType") or "")
+        for each in found.get("RTROIObservationsSequence") or []
+    }
+    made.RTROIObservationsSequence = [
+        dicom.item(
+            ObservationNumber=k,
+            ReferencedROINumber=number,
+            RTROIInterpretedType=kind if (kind := types[str(number)]) in _TYPES else "",
+            ROIInterpreter="",  # no person has reviewed these
+        )
+        for k, number in enumerate((n for n in drawn if str(n) in types), 1)
+    ]
     return made
+
+
+def _colour(contours: Dataset) -> list[int]:
+    try:
+        colour = [int(v) for v in contours.get("ROIDisplayColor") or []]
+    except (TypeError, ValueError):
+        return []
+    return colour if len(colour) == 3 else []

@@ -1,4 +1,4 @@
-"""Headers of MetaImage, NRRD and NIfTI, checked before a reader sees the file.
+"""Headers of MetaImage and NRRD, checked before a reader sees the file.
 
 ITK's readers believe what a header says: they end the process over some, allocate what others
 claim, and pass over a compressed stream's checksum. Here a header is read strictly, what it claims
@@ -7,20 +7,20 @@ is compared with what the file can hold, and the voxels with the checksum.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ... import errors
 from ..._files import check_regular
-from ..formats import PAIRS
-from .fields import Stored, Unsound
+from ..formats import NIFTI, pair_of
+from .fields import CutShort, Stored, Unsound
 from .metaimage import parse_metaimage
-from .nifti import parse_nifti
 from .nrrd import parse_nrrd
-from .stream import check_stream, check_voxels
+from .stream import check_voxels
 
-__all__ = ["Stored", "check_header", "check_stream", "check_voxels", "limit"]
+__all__ = ["Stored", "check_header", "check_voxels", "limit", "sound"]
 
 LIMIT = "MORPHSEEK_INPUT_LIMIT_GB"  # the environment variable
 _DEFAULT_LIMIT_GB = 64.0
@@ -35,22 +35,32 @@ def check_header(path: Path, name: str) -> Stored | None:
     ------
     InputUnreadableError
     """
-    check_regular(path, name)
+    for file in (path, *pair_of(path)):
+        check_regular(file, name)
     suffix = path.name.lower()
     parse: Callable[[Path], Stored | None]
     if suffix.endswith((".mha", ".mhd")):
         parse = parse_metaimage
     elif suffix.endswith((".nrrd", ".nhdr")):
         parse = parse_nrrd
-    elif suffix.endswith((".nii", ".nii.gz", *PAIRS)):
-        parse = parse_nifti
+    elif suffix.endswith(NIFTI):
+        from ..nifti import parse_nifti as parse
     else:
         return None
-    try:
+    with sound(path, name):
         stored = parse(path)
         if stored is not None:
             _check_claim(stored, name)
         return stored
+
+
+@contextlib.contextmanager
+def sound(path: Path, name: str) -> Iterator[None]:
+    """Turn what is wrong with a file into our error, which names it."""
+    try:
+        yield
+    except CutShort as error:
+        raise errors.InputUnreadableError(f"{name}: {error}") from None
     except Unsound as error:
         raise errors.InputUnreadableError(
             f"{name}: {path} cannot be read as an image: {error}"
@@ -72,10 +82,7 @@ def _check_claim(stored: Stored, name: str) -> None:
         )
     if not stored.packed and held < stored.size:
         where = stored.files[0] if len(stored.files) == 1 else "its voxels"
-        raise errors.InputUnreadableError(
-            f"{name}: {where} is cut short: {max(held + stored.offset, 0)} of"
-            f" {stored.size + stored.offset} bytes are there; copy it again"
-        )
+        raise CutShort(where, max(held + stored.offset, 0), stored.size + stored.offset)
     most = limit()
     if stored.size > most * 2**30:
         raise Unsound(

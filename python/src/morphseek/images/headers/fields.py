@@ -27,10 +27,22 @@ class Stored(NamedTuple):
     """"zlib", "gzip" or empty."""
     swapped: int
     """Bytes of a number that is stored in the other order; 1 where nothing is swapped."""
+    doubts: tuple[str, ...] = ()
+    """What the header leaves open about the place of the voxels."""
+
+
+NO_SPACING = "its header does not say how large its voxels are; 1 mm is taken"
 
 
 class Unsound(Exception):
     """What is wrong with a header, in words."""
+
+
+class CutShort(Unsound):
+    """A file that ends before its last voxel."""
+
+    def __init__(self, file: Path | str, there: int, needed: int):
+        super().__init__(f"{file} is cut short: {there} of {needed} bytes are there; copy it again")
 
 
 def integer(field: str, text: str, least: int, most: int) -> int:
@@ -67,7 +79,7 @@ def header_lines(path: Path, end: Callable[[str], bool]) -> tuple[list[str], int
     """Return a header's lines, up to the one that ends it, and how many bytes they are."""
     lines: list[str] = []
     with open(path, "rb") as stream:
-        while raw := stream.readline(1 << 16):
+        while raw := stream.readline(MOST_HEADER if lines else 1 << 16):
             if stream.tell() > MOST_HEADER or len(raw) == 1 << 16 and lines == []:
                 raise Unsound("its header does not end")
             if b"\0" in raw:

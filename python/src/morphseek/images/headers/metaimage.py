@@ -7,6 +7,7 @@ from pathlib import Path
 
 from .fields import (
     MOST_AXES,
+    NO_SPACING,
     Stored,
     Unsound,
     files_of_voxels,
@@ -77,4 +78,5 @@ def parse_metaimage(path: Path) -> Stored | None:
         voxels * bits,
         "zlib" if packed else "",
         bits if msb else 1,
+        () if {"ElementSpacing", "ElementSize"} & fields.keys() else (NO_SPACING,),
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from .fields import (
     MOST_AXES,
+    NO_SPACING,
     Stored,
     Unsound,
     files_of_voxels,
@@ -106,7 +107,14 @@ def parse_nrrd(path: Path) -> Stored | None:
         math.prod(sizes) * bits,
         "gzip" if encoding in _GZIP else "",
         bits if fields.get("endian", "").lower() == "big" else 1,
+        () if _has_spacing(fields) else (NO_SPACING,),
     )
+
+
+def _has_spacing(fields: dict[str, str]) -> bool:
+    if "space directions" in fields:
+        return True
+    return "nan" not in fields.get("spacings", "nan").lower() or "axis mins" in fields
 
 
 def _check_space(fields: dict[str, str], axes: int) -> None:

@@ -22,7 +22,9 @@ def presets() -> dict[str, str]:
     out = {}
     for item in sorted((resources.files(__package__) / "presets").iterdir(), key=lambda p: p.name):
         if item.name.endswith(".toml"):
-            out[item.name[:-5]] = item.read_text().splitlines()[0].lstrip("# ").strip()
+            out[item.name[:-5]] = (
+                item.read_text(encoding="utf-8").splitlines()[0].lstrip("# ").strip()
+            )
     return out
 
 
@@ -45,14 +47,17 @@ def _read(source: str | Path, seen: tuple[str, ...] = ()) -> dict[str, Any]:
                 f"no preset {str(source)!r}; there are {', '.join(presets())}; a file must end in"
                 " .toml"
             )
-        text, name = item.read_text(), f"preset {source}"
+        text, name = item.read_text(encoding="utf-8"), f"preset {source}"
     else:
         if not path.is_file():
             raise ConfigError(
                 f"no configuration file {path}; check the path, or name a preset:"
                 f" {', '.join(presets())}"
             )
-        text, name = path.read_text(), str(path)
+        try:
+            text, name = path.read_text(encoding="utf-8-sig"), str(path)
+        except UnicodeDecodeError:
+            raise ConfigError(f"{path} is no text in UTF-8; save it anew as UTF-8") from None
     if name in seen:
         raise ConfigError(f"{name} is based on itself")
     try:

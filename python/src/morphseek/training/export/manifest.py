@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
+
+from ..._json import parse
 
 MANIFEST_KEY = "morphseek_manifest"
 
@@ -60,5 +61,5 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
     model = onnx.load(str(path), load_external_data=False)
     for entry in model.metadata_props:
         if entry.key == MANIFEST_KEY:
-            return json.loads(entry.value)
+            return parse(entry.value)
     raise ValueError(f"{path} is no MorphSeek bundle: metadata key {MANIFEST_KEY!r} is missing")

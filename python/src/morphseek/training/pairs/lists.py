@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from pathlib import Path
 from typing import Any
 
-from ... import _files
+from ... import errors
+from ..._json import read_object
+from ..._tables import read_records
 from .errors import DataError
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _lists(path: Path) -> dict[str, Any]:
     """Read the object in a JSON file of lists."""
-    _files.check_regular(path, "pairs")
     try:
-        content = json.loads(path.read_text())
-    except ValueError as error:
-        raise DataError(f"{path} is no JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise DataError(
-            f"{path}: needs an object with lists of pairs, {{...}}, not {type(content).__name__}"
-        )
-    return content
+        return read_object(path, "pairs")
+    except errors.InputUnreadableError as error:
+        raise DataError(str(error)) from None
 
 
 def read_pairs(data: str | Path, split: str) -> list[tuple[str, str]]:
@@ -40,22 +34,16 @@ def read_pairs(data: str | Path, split: str) -> list[tuple[str, str]]:
     Names are file stems in ``images/``, or paths relative to ``data``.
     """
     data = Path(data)
-    if split.endswith(".csv"):
-        # utf-8-sig: Excel writes a byte order mark first.
-        _files.check_regular(data / split, "pairs")
-        with open(data / split, newline="", encoding="utf-8-sig") as f:
-            rows = list(csv.DictReader(f))
+    if split.lower().endswith((".csv", ".tsv", ".txt")):
+        try:
+            rows = read_records(data / split, "pairs", [("fixed", "moving")]).rows
+        except errors.InputUnreadableError as error:
+            raise DataError(str(error)) from None
         if not rows:
-            raise DataError(
-                f"{data / split}: no pairs; needs a line 'fixed,moving' and then one line per pair"
-            )
-        if not {"fixed", "moving"} <= rows[0].keys():
-            raise DataError(f"{data / split}: needs a header with the columns 'fixed' and 'moving'")
-        if short := [i for i, r in enumerate(rows, 1) if not (r["fixed"] and r["moving"])]:
-            raise DataError(f"{data / split}: pair {short[0]} has only one name")
-        return [(r["fixed"], r["moving"]) for r in rows]
+            raise DataError(f"{data / split}: no pairs; needs a row for each below its heading")
+        return [(cells["fixed"], cells["moving"]) for _, cells in rows]
     if (data / "split.json").exists():
-        pairs = _json(data / "split.json").get("pairs")
+        pairs = _lists(data / "split.json").get("pairs")
         if not isinstance(pairs, dict):
             raise DataError(
                 f'{data / "split.json"}: no lists of pairs; needs {{"pairs": {{NAME: [[fixed,'
@@ -77,7 +65,7 @@ def read_pairs(data: str | Path, split: str) -> list[tuple[str, str]]:
             )
         return [tuple(p) for p in found]
     for name in sorted(data.glob("*dataset*.json")):
-        content = _json(name)
+        content = _lists(name)
         for key in (f"registration_{split}", split):
             found = content.get(key)
             if isinstance(found, list) and all(
@@ -103,7 +91,7 @@ def read_people(data: str | Path, split: str) -> list[str]:
         else sorted(data.glob("*dataset*.json"))
     )
     for name in files:
-        found = _json(name).get(split)
+        found = _lists(name).get(split)
         if isinstance(found, list):
             people: list[Any] = [p.get("image") if isinstance(p, dict) else p for p in found]
             if people and all(isinstance(p, str) for p in people):

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...cohort.folders import find_labels
 from ...images.formats import SEARCHED
 from ..config.augmentation import Augmentation
 from ..config.schema import Data
@@ -164,16 +165,4 @@ class PairSource:
         """Find the labels: those of imagesTr/x.nii.gz are labelsTr/x with any known ending."""
         # Only the part below the data folder is changed: folders above may contain the word.
         inside = image.relative_to(self.data) if image.is_relative_to(self.data) else image
-        # The file's own name may contain the word, too: labelsTr/images_1.nii.gz or
-        # labelsTr/labels_1.nii.gz.
-        for text in (
-            str(inside).replace("images", "labels", 1),
-            str(inside).replace("images", "labels"),
-        ):
-            if text == str(inside):
-                continue
-            stem = next((text.removesuffix(e) for e in SEARCHED if text.endswith(e)), text)
-            for marks in (self.data / name for name in (text, *(stem + e for e in SEARCHED))):
-                if self.labels and marks.is_file():
-                    return marks
-        return None
+        return find_labels(self.data, inside.as_posix()) if self.labels else None

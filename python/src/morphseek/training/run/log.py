@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from ... import _files
-from ..._json import without_nan
+from ..._json import parse, without_nan
 from ..config.rules import by_iteration
 
 NAME = "log.jsonl"
@@ -26,7 +26,7 @@ class RunLog:
         from torch.utils.tensorboard import SummaryWriter
 
         self._writer = SummaryWriter(str(out / "tensorboard"), purge_step=iteration + 1)
-        self._lines = open(out / NAME, "a")
+        self._lines = open(out / NAME, "a", encoding="utf-8")
 
     def write(
         self, iteration: int, updates: int, seconds: float, logs: dict[str, float], rate: float
@@ -51,13 +51,13 @@ class RunLog:
 
 
 def _row(line: str) -> dict[str, Any]:
-    return by_iteration(json.loads(line))
+    return by_iteration(parse(line))
 
 
 def forget_after(out: Path, iteration: int) -> None:
     """Drop the lines of iterations that will be repeated."""
     if (out / NAME).exists():
-        lines = (out / NAME).read_text().splitlines()
+        lines = (out / NAME).read_text(encoding="utf-8").splitlines()
         kept = [
             line for line in lines if line.endswith("}") and _row(line)["iteration"] <= iteration
         ]
@@ -68,7 +68,7 @@ def histories(
     run: str | Path, keys: tuple[str, ...] = ("sigma", "mu_abs", "kl", "soft_dice", "loss")
 ) -> dict[str, list[float]]:
     """Return columns of a run's ``log.jsonl``, and ``iteration``."""
-    rows = [_row(line) for line in (Path(run) / NAME).read_text().splitlines()]
+    rows = [_row(line) for line in (Path(run) / NAME).read_text(encoding="utf-8").splitlines()]
     # Values that were not finite are null in the file.
     return {
         k: [r[k] for r in rows if all(r.get(x) is not None for x in keys)]

@@ -2,6 +2,17 @@
 
 from ..._formats import NAMES
 from .job import Loaded
+from .objects import read as read_object
 from .table import FORMATS, Format, load, outputs, save, split
 
-__all__ = ["FORMATS", "NAMES", "Format", "Loaded", "load", "outputs", "save", "split"]
+__all__ = [
+    "FORMATS",
+    "NAMES",
+    "Format",
+    "Loaded",
+    "load",
+    "outputs",
+    "read_object",
+    "save",
+    "split",
+]

@@ -18,6 +18,7 @@ from ... import errors, images
 from ..._files import write_with
 from ..._grid import axes_of, origin_of, size_of, spacing_of
 from ...images import dicom_series as dicom
+from ...images.dicom_headers import read_object
 from ...images.grid import is_sheared, sheared
 from ..linear import linear
 from ..parts import composed, field_on, field_part, is_field, vectors_of
@@ -35,7 +36,7 @@ _DAMAGED = (AttributeError, IndexError, KeyError, TypeError, ValueError, Overflo
 
 
 def read(source: Source) -> Loaded:
-    found = dicom.read_object(source.path, "transform")
+    found = read_object(source.path, "transform")
     kind = str(found.get("SOPClassUID") or "")
     if kind not in (RIGID, DEFORMABLE):
         said = str(found.get("Modality") or "")
@@ -111,7 +112,9 @@ def _read_field(source: Source, found: Dataset) -> Loaded:
             "PostDeformationMatrixRegistrationSequence",
         )
     )
-    vectors, grid = _vectors(source, grid_item)
+    syntax = found.file_meta.get("TransferSyntaxUID")
+    order = "<f4" if getattr(syntax, "is_little_endian", True) else ">f4"
+    vectors, grid = _vectors(source, grid_item, order)
     # what acts before the field acts after it, too, if the vectors are turned back
     turned = vectors @ np.linalg.inv(pre[:3, :3]).T
     parts: list[sitk.Transform] = [field_part(turned, grid)]
@@ -128,7 +131,7 @@ def _grids(item: Dataset) -> Any:
     return item.get("DeformableRegistrationGridSequence") or []
 
 
-def _vectors(source: Source, item: Dataset) -> tuple[np.ndarray, np.ndarray]:
+def _vectors(source: Source, item: Dataset, order: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the displacements, mm of shape (z, y, x, 3), and their grid."""
     size = [int(n) for n in item.GridDimensions]
     spacing = np.array(item.GridResolution, dtype=np.float64)
@@ -158,7 +161,6 @@ def _vectors(source: Source, item: Dataset) -> tuple[np.ndarray, np.ndarray]:
         raise source.unreadable(
             "has a vector grid whose axes are no unit vectors at right angles; write it anew"
         )
-    order = ">f4" if item.original_encoding[1] is False else "<f4"
     packed = np.frombuffer(data, order).reshape(*size[::-1], 3)
     lost = int((~np.isfinite(packed)).any(axis=-1).sum())
     if lost:

@@ -35,23 +35,29 @@ def read(source: Source) -> Loaded:
         if _word(said, "HowToCombineTransforms") not in ("", "Compose"):
             raise here.unreadable("adds transforms up; only composed ones can be read")
         # elastix looks in the working folder; results are moved together with what they name
-        path = next(
-            (p for p in (Path(first), path.parent / Path(first).name) if p.is_file()),
-            path.parent / first,
-        )
+        *_, last = steps = re.split(r"[\\/]", first)
+        places = (Path(first), path.parent.joinpath(*steps), path.parent / last)
+        there = next((place for place in places if place.is_file()), None)
+        if there is None:
+            raise here.unreadable(
+                f"begins with another file, and {first} does not exist; put {last} beside it"
+            )
+        path = there
     raise source.unreadable(f"begins with more than {_DEPTH} files, or with itself")
 
 
 def _parse(source: Source) -> dict[str, list[str]]:
-    found = re.findall(r"^\s*\((\w+)\s+(.*?)\)\s*(?://.*)?$", source.text(), re.M)
-    said = {key: re.findall(r'"[^"]*"|\S+', rest) for key, rest in found}
+    text = source.text()
+    found = re.findall(r"^\s*\((\w+)\s+(.*?)\)\s*(?://.*)?$", text, re.M)
+    found += re.findall(r"^(\w+)\s*=\s*\[?(.*?)\]?\s*$", text, re.M)  # TOML, since elastix 5.2
+    said = {key: re.findall(r""""[^"]*"|'[^']*'|[^\s,]+""", rest) for key, rest in found}
     if "Transform" not in said:
         raise source.unreadable("is no TransformParameters.txt of elastix")
     return said
 
 
 def _word(said: dict[str, list[str]], key: str) -> str:
-    return said.get(key, [""])[0].strip('"')
+    return said.get(key, [""])[0].strip("\"'")
 
 
 def _numbers(source: Source, said: dict[str, list[str]], key: str) -> list[float]:

@@ -1,4 +1,6 @@
-"""Displacement fields as vector images: ITK's convention, LPS mm, and the one of Slicer's NIfTI."""
+"""Displacement fields as vector images: ITK's convention, LPS mm, and those of Slicer's NIfTI and
+of SPM.
+"""
 
 from __future__ import annotations
 
@@ -13,27 +15,27 @@ import SimpleITK as sitk
 from ... import images
 from ..._files import write_with
 from ...images.files import read_path
-from ..parts import field_part
-from .job import Job, Loaded, Source
+from ...images.image import tell
+from . import vectors
+from .job import RAS, Job, Loaded, Source, points_of
 
 ENDINGS = (".nii.gz", ".nii", ".nrrd", ".mha", ".mhd", ".nhdr")
-_DISPLACEMENT = 1006  # NIfTI's intent code for vectors in RAS, which ITK turns to LPS
+_DISPLACEMENT, _VECTOR = 1006, 1007  # NIfTI's intent codes
 
 
 def read(source: Source) -> Loaded:
-    image = read_path(source.path, "transform")
-    if image.GetDimension() == 4 and image.GetSize()[3] == 3:
-        raise source.unreadable(
-            "has three volumes, as FSL's warps have: give the format fsl and the moving image"
-        )
-    if image.GetDimension() == 2 or image.GetNumberOfComponentsPerPixel() == 2:
-        raise source.unreadable("is a 2-D displacement field; images here are 3-D")
-    if image.GetNumberOfComponentsPerPixel() != 3 or image.GetDimension() != 3:
-        raise source.unreadable(
-            "is an image and no displacement field, which has three components a voxel"
-        )
-    grid = images.grid_of(image)
-    return Loaded(field_part(sitk.GetArrayFromImage(image), grid), grid, source.moving_grid)
+    image, doubts = read_path(source.path, "transform")
+    tell(doubts)
+    nrrd = source.path.name.lower().endswith((".nrrd", ".nhdr"))
+    blank = vectors.Vectors(
+        np.empty(0),
+        np.empty(0),
+        vectors.nrrd_said(source.path) if nrrd else {},
+        f"transform: {source.path}",
+        source.unreadable,
+        source.format,
+    )
+    return vectors.read(vectors.of_image(image, blank), source.moving_grid)
 
 
 def write(job: Job) -> list[Path]:
@@ -42,10 +44,19 @@ def write(job: Job) -> list[Path]:
 
 
 def write_ras(job: Job) -> list[Path]:
-    vectors, grid = job.field()
+    displacements, grid = job.field()
     write_nifti(
-        job.path, vector_image(vectors * np.array([-1, -1, 1], np.float32), grid), _DISPLACEMENT
+        job.path,
+        vector_image(displacements * np.array([-1, -1, 1], np.float32), grid),
+        _DISPLACEMENT,
     )
+    return [job.path]
+
+
+def write_spm(job: Job) -> list[Path]:
+    displacements, grid = job.field()
+    places = (points_of(grid) + displacements) @ RAS[:3, :3]
+    write_nifti(job.path, vector_image(places, grid), _VECTOR, b"Mapping")
     return [job.path]
 
 
@@ -54,8 +65,8 @@ def vector_image(vectors: np.ndarray, grid: np.ndarray) -> sitk.Image:
     return images.placed(sitk.GetImageFromArray(voxels, isVector=True), grid)
 
 
-def write_nifti(path: Path, image: sitk.Image, intent: int) -> None:
-    """Write a NIfTI-1 with an intent code, which ITK does not let one choose."""
+def write_nifti(path: Path, image: sitk.Image, intent: int, name: bytes = b"") -> None:
+    """Write a NIfTI-1 with an intent, which ITK does not let one choose."""
 
     def put(temporary: Path) -> None:
         plain = temporary.with_name("plain.nii")
@@ -63,6 +74,8 @@ def write_nifti(path: Path, image: sitk.Image, intent: int) -> None:
         with open(plain, "r+b") as file:
             file.seek(68)
             file.write(struct.pack("=h", intent))
+            file.seek(328)
+            file.write(name.ljust(16, b"\0"))
         if temporary.name.lower().endswith(".gz"):
             with open(plain, "rb") as file, gzip.open(temporary, "wb", 6) as packed:
                 shutil.copyfileobj(file, packed, 1 << 20)

@@ -19,8 +19,9 @@ from ..parts import field_part
 from .field import ENDINGS, write_nifti
 from .greedy import matrix_of, text_of
 from .job import Job, Loaded, Source, mapped, points_of
+from .vectors import SPLINES
 
-_WARP, _COEFFICIENTS = 2006, (2007, 2008, 2009, 2016)  # NIfTI's intent codes
+_WARP = 2006  # NIfTI's intent code
 
 
 def to_fsl(grid: np.ndarray) -> np.ndarray:
@@ -49,9 +50,9 @@ def read(source: Source) -> Loaded:
 
 
 def _read_warp(source: Source, moving: np.ndarray) -> Loaded:
-    image = read_path(source.path, "transform")
+    image = read_path(source.path, "transform").image
     intent = image.GetMetaData("intent_code") if image.HasMetaDataKey("intent_code") else "0"
-    if int(intent) in _COEFFICIENTS:
+    if int(intent) in SPLINES:
         raise source.unreadable(
             "has spline coefficients; make a field of it: convertwarp --warp1=... --relout"
         )

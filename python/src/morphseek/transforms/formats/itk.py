@@ -30,10 +30,10 @@ def write(job: Job) -> list[Path]:
         return [job.path]
     merged = composed(job.parts)
     parts = parts_of(merged)
-    if len(parts) > h5.MOST or not all(part.IsLinear() or is_field(part) for part in parts):
-        files.write(job.path, merged)
-    else:
+    if all(part.IsLinear() or is_field(part) for part in parts):
         files.write_parts(job.path, [_part(p) for p in parts], job.own_grid, job.moving_grid)
+    else:
+        files.write(job.path, merged)
     return [job.path]
 
 
@@ -43,7 +43,4 @@ def _part(part: sitk.Transform) -> h5.Part:
         size, spacing, origin, direction = np.split(grid, (3, 6, 9))
         fixed = np.concatenate([size, origin, spacing, direction])
         return h5.Part("DisplacementFieldTransform", fixed, vectors.astype(np.float32))
-    matrix = linear_part(part)
-    return h5.Part(
-        "AffineTransform", np.zeros(3), np.concatenate([matrix[:3, :3].ravel(), matrix[:3, 3]])
-    )
+    return files.matrix_part(linear_part(part))

@@ -11,6 +11,7 @@ import SimpleITK as sitk
 
 from ... import errors, images
 from ..._engine.bindings import Doubles
+from ..files import text_of
 from ..linear import linear, linear_part
 from ..parts import field_on, is_field, parts_of, vectors_of
 
@@ -46,6 +47,8 @@ class Source(NamedTuple):
     path: Path
     grid: np.ndarray | None
     moving_grid: np.ndarray | None
+    format: str = ""
+    """The format's name, where it was given."""
 
     def unreadable(self, why: str) -> errors.InputUnreadableError:
         return errors.InputUnreadableError(f"transform: {self.path} {why}")
@@ -56,7 +59,7 @@ class Source(NamedTuple):
                 f"transform: {self.path} does not exist; check the path"
             )
         try:
-            return self.path.read_text(encoding="utf-8")
+            return text_of(self.path)
         except (OSError, ValueError) as error:
             raise self.unreadable(
                 f"cannot be read as text: {getattr(error, 'strerror', None) or 'it is binary'}"

@@ -14,7 +14,8 @@ from ... import errors, images
 from ..._files import check_path, check_regular
 from ..._formats import NAMES
 from ..._itk import HDF5
-from ...images.dicom_series import is_dicom
+from ...images.dicom_headers import is_dicom
+from ..files import text_of
 from . import ants, dicom, elastix, field, fsl, greedy, itk, lta, x5
 from .job import FIELDS, Held, Job, Loaded, Source
 
@@ -41,6 +42,7 @@ FORMATS = (
     Format("itk", "ITK, ANTs, Slicer", itk.read, itk.write, True, itk.ENDINGS),
     Format("field", "ITK, ANTs, Slicer", field.read, field.write, True, field.ENDINGS),
     Format("field-ras", "Slicer", field.read, field.write_ras, True, (".nii", ".nii.gz")),
+    Format("spm", "SPM", field.read, field.write_spm, True, (".nii", ".nii.gz")),
     Format("ants", "ANTs", ants.read, ants.write, True, (".mat", ".nii.gz"), ants.PAIR),
     Format("fsl", "FSL", fsl.read, fsl.write, True, (".mat", ".nii.gz"),
            asks=("reference", "moving")),
@@ -82,7 +84,7 @@ def load(
     check_path(path, "transform", errors.InputUnreadableError)
     check_regular(path, "transform")
     kind = _known(format) if format is not None else _found(path)
-    source = Source(path, _grid(reference, "reference"), _grid(moving, "moving"))
+    source = Source(path, _grid(reference, "reference"), _grid(moving, "moving"), format or "")
     return kind.read(source)
 
 
@@ -165,13 +167,12 @@ def _found(path: Path) -> Format:
     if name.endswith((*HDF5, ".tfm", ".xfm")) or not path.is_file():
         return _BY_NAME["itk"]
     try:
-        with open(path, "rb") as file:
-            head = file.read(1 << 16).decode("utf-8", "replace")
-    except OSError:
+        head = text_of(path, 1 << 16)
+    except (OSError, ValueError):
         return _BY_NAME["itk"]  # which says why
     if head.startswith("#Insight Transform"):
         return _BY_NAME["itk"]
-    if re.search(r"^\s*\(Transform ", head, re.M):
+    if re.search(r"^\s*\(Transform |^Transform\s*=", head, re.M):
         return _BY_NAME["elastix"]
     if greedy.rows(head) is not None:
         raise errors.InputUnreadableError(

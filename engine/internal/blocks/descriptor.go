@@ -1,0 +1,125 @@
+package blocks
+
+import (
+	"slices"
+
+	"github.com/morphseek/morphseek/engine/internal/mind"
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// A descriptor has a run of ones for each quantity (unary code), so that the number of bits in which two of them differ
+// is an L1 distance. The quantities are MIND-SSC's twelve channels and the thresholds of intensity; one bit more marks
+// what is not known.
+const (
+	bitsPerChannel = 5 // quantised to six values
+	thresholdCount = 3 // where intensities are compared
+	unknown        = 1 << 63
+)
+
+// Dilations of the descriptors, voxels: Near suits two contrasts, Wide one contrast whose intensities are compared too
+// (RATIONALE.md, MIND at a dilation of one voxel).
+const (
+	Near = 1
+	Wide = 2
+)
+
+// Thresholds are ascending intensities: a voxel's descriptor has a bit for each that it exceeds. Images of two
+// modalities have none.
+type Thresholds []float32
+
+// ThresholdsOf returns the thresholds of two images whose intensities correspond. They have the same ranks among the
+// voxels known in both, so that neither image's scale matters.
+//
+// Inside an organ MIND-SSC is noise, and the intensity still tells the organ from its neighbours. More bits would
+// mislead where organs take up contrast in one scan and not in the other.
+func ThresholdsOf(fixed, moving, fixedValid, movingValid *volume.Volume) (f, m Thresholds) {
+	const (
+		air        = 0.3     // normalised intensity below which voxels are not told apart
+		maxSamples = 1 << 17 // voxels that are read
+	)
+	n := len(fixed.Data)
+	stride := 1 + n/maxSamples
+	var known [2][]float32
+	body := 0
+	for i := 0; i < n; i += stride {
+		if fixedValid.Data[i] == 0 || movingValid.Data[i] == 0 {
+			continue
+		}
+		for k, v := range []float32{fixed.Data[i], moving.Data[i]} {
+			known[k] = append(known[k], v)
+			if v > air {
+				body++
+			}
+		}
+	}
+	if body == 0 {
+		return nil, nil
+	}
+	slices.Sort(known[0])
+	slices.Sort(known[1])
+	last := float64(len(known[0]) - 1)
+	share := float64(body) / float64(2*len(known[0]))
+	for k := range thresholdCount {
+		rank := int(last * (1 - float64(share*(1-float64(k)/thresholdCount))))
+		f, m = append(f, known[0][rank]), append(m, known[1][rank])
+	}
+	return f, m
+}
+
+// Describe returns a descriptor for every voxel: MIND-SSC's channels (Heinrich et al., MICCAI 2013), then the
+// thresholds. MIND-SSC's patches lie dilation voxels from the voxel.
+func Describe(v, valid *volume.Volume, t Thresholds, dilation, threads int) []uint64 {
+	n := len(v.Data)
+	channels := mind.Describe(v.Data, valid.Data, v.Size, 1, dilation, threads)
+	codes := make([]uint64, n)
+	parallel.For(n, 1<<14, threads, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			if valid.Data[i] == 0 {
+				codes[i] = unknown
+				continue
+			}
+			var code uint64
+			for c := range mind.Channels {
+				value := min(int(channels[c*n+i]*(bitsPerChannel+1)), bitsPerChannel)
+				code = code<<bitsPerChannel | (1<<value - 1)
+			}
+			for _, threshold := range t {
+				code <<= 1
+				if v.Data[i] > threshold {
+					code |= 1
+				}
+			}
+			codes[i] = code
+		}
+	})
+	return codes
+}
+
+// LabelCodes returns a descriptor for every voxel of a label map. Those of two labels, the background being one, differ
+// in about half of their bits.
+func LabelCodes(v, valid *volume.Volume) []uint64 {
+	known := map[float32]uint64{}
+	out := make([]uint64, len(v.Data))
+	for i, label := range v.Data {
+		if valid.Data[i] == 0 {
+			out[i] = unknown
+			continue
+		}
+		code, ok := known[label]
+		if !ok {
+			code = codeOf(uint64(label))
+			known[label] = code
+		}
+		out[i] = code
+	}
+	return out
+}
+
+// codeOf hashes a label to the 63 bits below unknown (the finaliser of SplitMix64, Steele et al., OOPSLA 2014).
+func codeOf(label uint64) uint64 {
+	x := (label + 1) * 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return (x ^ x>>31) &^ unknown
+}

@@ -1,0 +1,137 @@
+package blocks
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"testing"
+
+	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/internal/mind"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// cube is a volume of n^3 voxels of 0.
+func cube(n int) *volume.Volume {
+	return volume.Zeros(volume.Geometry{Size: [3]int{n, n, n}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+}
+
+// ones is a volume of n^3 voxels of 1.
+func ones(n int) *volume.Volume {
+	v := cube(n)
+	for i := range v.Data {
+		v.Data[i] = 1
+	}
+	return v
+}
+
+// balls is a volume of n^3 voxels full of balls on a lattice, moved by shift, of intensities that alternate from one to
+// the next along x.
+func balls(n int, shift [3]int) *volume.Volume {
+	const period, radius = 8, 3
+	v := cube(n)
+	for i := range v.Data {
+		at := [3]int{i % n, i / n % n, i / (n * n)}
+		square := 0
+		for a := range at {
+			at[a] += 2*period - shift[a]
+			off := (at[a]+period/2)%period - period/2
+			square += off * off
+		}
+		switch {
+		case square > radius*radius:
+		case (at[0]+period/2)/period%2 == 0:
+			v.Data[i] = 0.8
+		default:
+			v.Data[i] = 1
+		}
+	}
+	return v
+}
+
+// Where structures repeat, one that is off by a period matches about as well as the true one but for its intensity.
+func TestTonesTellStructuresApart(t *testing.T) {
+	const n, margin, right, wrong = 40, 5, 5, -3
+	// The moving image begins a margin earlier.
+	im := aligned.Images{
+		Fixed: balls(n, [3]int{}), Moving: balls(n+2*margin, [3]int{right + margin, margin, margin}),
+		FixedValid: ones(n), MovingValid: ones(n + 2*margin),
+	}
+	f, m := ThresholdsOf(im.Fixed, im.Fixed, im.FixedValid, im.FixedValid)
+	gap := func(f, m Thresholds) float64 {
+		l := Level{5, 5, 1, 36}
+		fixed, moving := Describe(im.Fixed, im.FixedValid, f, Wide, 1), Describe(im.Moving, im.MovingValid, m, Wide, 1)
+		s := NewStep(l, im, fixed, moving, nil, margin, 1)
+		size := s.Control(s.Grid).Size
+		width := 2*l.Radius + 1
+		costs := make([]float32, width*width*width)
+		newPatch(s, s.byPhase()).costs(costs, size, (size[2]/2*size[1]+size[1]/2)*size[0]+size[0]/2)
+		at := func(dx int) float64 { return float64(costs[(l.Radius*width+l.Radius)*width+l.Radius+dx]) }
+		if at(right) != 0 {
+			t.Errorf("the true displacement costs %g bits", at(right))
+		}
+		return at(wrong) - at(right)
+	}
+	without, with := gap(nil, nil), gap(f, m)
+	t.Logf("a period off costs %.2f bits by structure, %.2f with intensities", without, with)
+	if with < without+0.1 {
+		t.Errorf("a period off costs %g bits by structure and %g with intensities", without, with)
+	}
+}
+
+func TestTones(t *testing.T) {
+	const n = 24
+	ramp, curved, known := cube(n), cube(n), ones(n)
+	for i := range ramp.Data {
+		x := float64(i%n) / (n - 1)
+		ramp.Data[i], curved.Data[i] = float32(x), float32(math.Sqrt(x))
+	}
+	known.Data[0] = 0
+	f, m := ThresholdsOf(ramp, curved, known, known)
+	if len(f) == 0 || len(f) != len(m) || len(f) > thresholdCount || bitsPerChannel*mind.Channels+thresholdCount > 63 {
+		t.Fatalf("thresholds %v and %v", f, m)
+	}
+	for k := range f {
+		if k > 0 && f[k] <= f[k-1] || math.Abs(float64(m[k]*m[k]-f[k])) > 1e-6 {
+			t.Errorf("thresholds %v and %v; they rise, and the second image is the first one's root", f, m)
+		}
+	}
+
+	// Within the ramp the structure is the same everywhere: what differs is the thresholds between.
+	for _, thresholds := range []Thresholds{f, nil} {
+		t.Run(fmt.Sprintf("%d thresholds", len(thresholds)), func(t *testing.T) {
+			codes := Describe(ramp, known, thresholds, Wide, 1)
+			if codes[0] != unknown || slices.Contains(codes[1:], unknown) {
+				t.Error("what is unknown is not told from what is known")
+			}
+			row := (n/2*n + n/2) * n
+			for a := 4; a < n-4; a++ {
+				for b := 4; b < n-4; b++ {
+					want := 0
+					for _, threshold := range thresholds {
+						if (ramp.Data[row+a] > threshold) != (ramp.Data[row+b] > threshold) {
+							want++
+						}
+					}
+					if got := bits.OnesCount64(codes[row+a] ^ codes[row+b]); got != want {
+						t.Fatalf("voxels %d and %d of the ramp differ by %d, %d thresholds lie between", a, b, got, want)
+					}
+				}
+			}
+		})
+	}
+
+	dark := cube(n)
+	for _, c := range []struct {
+		name          string
+		fixed, moving *volume.Volume
+		known         *volume.Volume
+	}{{"images without intensities", dark, dark, known}, {"images known nowhere in common", ramp, ramp, dark}} {
+		t.Run(c.name, func(t *testing.T) {
+			if f, m := ThresholdsOf(c.fixed, c.moving, c.known, known); f != nil || m != nil {
+				t.Errorf("%s have thresholds %v, %v", c.name, f, m)
+			}
+		})
+	}
+}

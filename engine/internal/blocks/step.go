@@ -1,0 +1,307 @@
+package blocks
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// Step is the search at one level.
+type Step struct {
+	Level
+	Grid          volume.Geometry // of the fixed descriptors; the moving ones have Margin voxels more on every side
+	Margin        int
+	Locked        [3]bool // axes along which nothing moves
+	Threads       int
+	Fixed, Moving []uint64     // descriptors
+	Image         []float32    // fixed intensities, for the tree
+	Total         *field.Field // the displacement of the levels before; nil: none
+	Channels      []*Step      // further descriptors on the same grids
+	Weight        float32      // of a channel's costs; the pair's own images have 1
+}
+
+// NewStep returns the search at level l between descriptors of im, whose moving image has a margin in voxels and is
+// resampled through total already.
+func NewStep(l Level, im aligned.Images, fixed, moving []uint64, total *field.Field, margin, threads int) *Step {
+	return &Step{
+		Level: l, Grid: im.Fixed.Geometry, Margin: margin, Threads: threads,
+		Fixed: fixed, Moving: moving, Image: im.Fixed.Data, Total: total,
+	}
+}
+
+// found returns the displacement of the levels before at the points of the control grid, in steps of this level's
+// labels.
+func (s *Step) found(control volume.Geometry) (u [3][]float32) {
+	if s.Total == nil {
+		return u
+	}
+	at := s.Total.Resample(control, s.Threads) // in control spacings
+	labels := float32(s.Spacing) / float32(s.Quantum)
+	for i := range at.Data {
+		at.Data[i] *= labels
+	}
+	return [3][]float32{at.X, at.Y, at.Z}
+}
+
+// across is the margin along z: 0 for slices.
+func (s *Step) across() int {
+	if s.Grid.Flat() {
+		return 0
+	}
+	return s.Margin
+}
+
+// MinMarginals returns the level's control grid and the min-marginals of its labels, point by point, as means over so
+// many spanning trees. A constant may be missing from those of a point.
+func (s *Step) MinMarginals(trees int) (control volume.Geometry, marginals []float32) {
+	control = s.Control(s.Grid)
+	width := 2*s.Radius + 1
+	labels, deep := s.Labels(s.Grid)
+	costs := make([]float32, control.Voxels()*labels)
+	phased := s.byPhase()
+	channels := make([][]uint64, len(s.Channels))
+	for k, c := range s.Channels {
+		channels[k] = c.byPhase()
+	}
+	parallel.For(control.Voxels(), 16, s.Threads, func(lo, hi int) {
+		p := newPatch(s, phased)
+		for k, c := range s.Channels {
+			c.Locked = s.Locked
+			p.others = append(p.others, newPatch(c, channels[k]))
+		}
+		for node := lo; node < hi; node++ {
+			p.costs(costs[node*labels:(node+1)*labels], control.Size, node)
+		}
+	})
+	strain := float64(s.Quantum) / float64(s.Spacing)
+	means := s.blockMeans(control.Size)
+	between := tension{width: width, deep: deep, weight: float32(s.Stiffness * strain * strain), found: s.found(control)}
+	up := make([]float32, len(costs))
+	if trees <= 1 {
+		spanningTree(control.Size, means, 0).marginals(costs, up, between, s.Threads)
+		return control, costs
+	}
+	marginals, one, share := make([]float32, len(costs)), make([]float32, len(costs)), 1/float32(trees)
+	for index := range trees {
+		copy(one, costs)
+		spanningTree(control.Size, means, index).marginals(one, up, between, s.Threads)
+		parallel.For(control.Voxels(), 64, s.Threads, func(lo, hi int) {
+			for node := lo; node < hi; node++ {
+				sum, m := marginals[node*labels:(node+1)*labels], one[node*labels:(node+1)*labels]
+				least := leastOf(m)
+				for l, v := range m {
+					sum[l] += float32(share * (v - least))
+				}
+			}
+		})
+	}
+	return control, marginals
+}
+
+// Solve returns the level's displacements on its control grid: at every point the label of least min-marginal.
+func (s *Step) Solve(trees int) *field.Field {
+	control, marginals := s.MinMarginals(trees)
+	u := field.New(control)
+	width := 2*s.Radius + 1
+	labels, deep := s.Labels(s.Grid)
+	scale := float32(s.Quantum) / float32(s.Spacing)
+	parallel.For(control.Voxels(), 64, s.Threads, func(lo, hi int) {
+		for node := lo; node < hi; node++ {
+			label := argmin(marginals[node*labels : (node+1)*labels])
+			u.X[node] = scale * float32(label%width-s.Radius)
+			u.Y[node] = scale * float32(label/width%width-s.Radius)
+			u.Z[node] = scale * float32(label/(width*width)-deep/2)
+		}
+	})
+	return u
+}
+
+// blockMeans returns the mean fixed intensity of every control point's block.
+func (s *Step) blockMeans(size [3]int) []float32 {
+	means := make([]float32, size[0]*size[1]*size[2])
+	n := s.Grid.Size
+	for node := range means {
+		lo := [3]int{node % size[0] * s.Spacing, node / size[0] % size[1] * s.Spacing, node / (size[0] * size[1]) * s.Spacing}
+		sum, count := float32(0), float32(0)
+		for z := lo[2]; z < min(lo[2]+s.Spacing, n[2]); z++ {
+			for y := lo[1]; y < min(lo[1]+s.Spacing, n[1]); y++ {
+				row := (z*n[1] + y) * n[0]
+				for _, v := range s.Image[row+lo[0] : row+min(lo[0]+s.Spacing, n[0])] {
+					sum += v
+					count++
+				}
+			}
+		}
+		means[node] = sum / count
+	}
+	return means
+}
+
+// byPhase returns the moving descriptors with each row's sorted by x modulo quantum, so that those under neighbouring
+// labels stand side by side, and as many more as a vector may read beyond them.
+func (s *Step) byPhase() []uint64 {
+	n, q := s.Grid.Size[0]+2*s.Margin, s.Quantum
+	length := s.phase()
+	rows := len(s.Moving) / n
+	out := make([]uint64, rows*q*length+mostLabels)
+	for r := range rows {
+		for x, c := range s.Moving[r*n : (r+1)*n] {
+			out[(r*q+x%q)*length+x/q] = c
+		}
+	}
+	return out
+}
+
+// phase is how many descriptors of a row have the same x modulo quantum, rounded up.
+func (s *Step) phase() int { return (s.Grid.Size[0] + 2*s.Margin + s.Quantum - 1) / s.Quantum }
+
+// mostLabels is a whole number of vectors, and no level has as many labels along an axis.
+const mostLabels = 16
+
+// patch computes the costs of one control point at a time.
+type patch struct {
+	*Step
+	phased []uint64  // byPhase
+	stride int       // between samples of a block, voxels
+	codes  []uint64  // the fixed samples
+	at     []int     // their indices in phased under a displacement of zero
+	first  int       // the least of these indices
+	last   int       // the greatest
+	missed []int32   // by label, how many samples are unknown in the moving volume
+	others []*patch  // of the channels
+	costly []float32 // costs by one of these
+
+	// For each label of a row along x: the sum of the distances, and the number of valid samples.
+	sums, valid [mostLabels]uint64
+}
+
+func newPatch(s *Step, phased []uint64) *patch {
+	return &patch{Step: s, phased: phased, stride: 1 + s.Spacing/5}
+}
+
+// never is the cost of a label that moves along a locked axis: more than that of any match and any tension.
+const never = 1e6
+
+// costs writes the cost of every label of the point to dst.
+func (p *patch) costs(dst []float32, size [3]int, node int) {
+	p.compare(dst, size, node)
+	p.mix(dst, size, node)
+	if p.Locked == [3]bool{} {
+		return
+	}
+	for label := range dst {
+		if p.leads(label) {
+			dst[label] = never
+		}
+	}
+}
+
+// mix replaces the costs in dst by the weighted mean of these and the channels'.
+func (p *patch) mix(dst []float32, size [3]int, node int) {
+	if len(p.others) == 0 {
+		return
+	}
+	if p.costly == nil {
+		p.costly = make([]float32, len(dst))
+	}
+	whole := float32(1)
+	for _, o := range p.others {
+		o.compare(p.costly, size, node)
+		for l, c := range p.costly {
+			dst[l] += float32(o.Weight * c)
+		}
+		whole += o.Weight
+	}
+	for l := range dst {
+		dst[l] /= whole
+	}
+}
+
+// leads says whether a label moves along a locked axis.
+func (p *patch) leads(label int) bool {
+	for _, locked := range p.Locked[:p.Grid.Axes()] {
+		if locked && label%(2*p.Radius+1) != p.Radius {
+			return true
+		}
+		label /= 2*p.Radius + 1
+	}
+	return false
+}
+
+// compare writes to dst the mean distance of the point's samples under every displacement. A sample that leaves the
+// moving volume's valid part costs the mean over all valid ones, so the edge of a field of view neither draws nor
+// repels.
+func (p *patch) compare(dst []float32, size [3]int, node int) {
+	n, q, length := p.Grid.Size, p.Quantum, p.phase()
+	mx, my := q*length, n[1]+2*p.Margin
+	p.codes, p.at = p.codes[:0], p.at[:0]
+	x0, y0, z0 := node%size[0]*p.Spacing, node/size[0]%size[1]*p.Spacing, node/(size[0]*size[1])*p.Spacing
+	for z := z0; z < min(z0+p.Spacing, n[2]); z += p.stride {
+		for y := y0; y < min(y0+p.Spacing, n[1]); y += p.stride {
+			for x := x0; x < min(x0+p.Spacing, n[0]); x += p.stride {
+				if c := p.Fixed[(z*n[1]+y)*n[0]+x]; c != unknown {
+					x := x + p.Margin
+					p.codes = append(p.codes, c)
+					p.at = append(p.at, ((z+p.across())*my+y+p.Margin)*mx+x%q*length+x/q)
+				}
+			}
+		}
+	}
+	clear(dst)
+	if len(p.codes) == 0 {
+		return
+	}
+	p.first, p.last = slices.Min(p.at), slices.Max(p.at)
+	if p.missed == nil {
+		p.missed = make([]int32, len(dst))
+	}
+	width := 2*p.Radius + 1
+	label, total, valid := 0, uint64(0), uint64(0)
+	_, deep := p.Labels(p.Grid)
+	for dz := -(deep / 2); dz <= deep/2; dz++ {
+		for dy := -p.Radius; dy <= p.Radius; dy++ {
+			if p.Locked[1] && dy != 0 || p.Locked[2] && dz != 0 {
+				clear(p.missed[label : label+width])
+				label += width
+				continue
+			}
+			p.row(q*(dz*my+dy)*mx-p.Radius, width)
+			for l := range width {
+				dst[label] = float32(p.sums[l])
+				p.missed[label] = int32(len(p.codes)) - int32(p.valid[l])
+				total += p.sums[l]
+				valid += p.valid[l]
+				label++
+			}
+		}
+	}
+	if valid == 0 {
+		return
+	}
+	neutral := float32(total) / float32(valid)
+	scale := 1 / float32(len(p.codes))
+	for l := range dst {
+		dst[l] = scale * (dst[l] + float32(neutral*float32(p.missed[l])))
+	}
+}
+
+// row compares the samples with the moving descriptors at offset and the width-1 after.
+func (p *patch) row(offset, width int) {
+	if p.rowVector(offset, width) {
+		return
+	}
+	for l := range width {
+		var sum, valid uint64
+		for k, c := range p.codes {
+			if m := p.phased[p.at[k]+offset+l]; m != unknown {
+				valid++
+				sum += uint64(bits.OnesCount64(c ^ m))
+			}
+		}
+		p.sums[l], p.valid[l] = sum, valid
+	}
+}

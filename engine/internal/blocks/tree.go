@@ -1,0 +1,278 @@
+package blocks
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/morphseek/morphseek/engine/internal/parallel"
+)
+
+// tree is a spanning tree of a control grid: nodes ordered by depth from the root.
+type tree struct {
+	order    []int   // nodes, the root first
+	depth    []int   // depth[d] is where the nodes of depth d begin in order; one entry more ends the last
+	parent   []int   // by node; -1 at the root
+	children [][]int // by node
+}
+
+// spanningTree returns a minimum spanning tree of the 6-connected grid under the absolute differences of value
+// (Kruskal), rooted at the grid's centre: it runs within organs rather than across their borders. With an index above 0
+// every edge gets random noise, up to the mean difference, so that the trees differ where several edges are nearly as
+// good.
+func spanningTree(size [3]int, value []float32, index int) *tree {
+	n := len(value)
+	type edge struct {
+		a, b   int
+		weight float32
+	}
+	edges := make([]edge, 0, 3*n)
+	stride := [3]int{1, size[0], size[0] * size[1]}
+	for i := range n {
+		at := [3]int{i % size[0], i / size[0] % size[1], i / (size[0] * size[1])}
+		for a := range 3 {
+			if at[a]+1 < size[a] {
+				j := i + stride[a]
+				edges = append(edges, edge{i, j, max(value[i]-value[j], value[j]-value[i])})
+			}
+		}
+	}
+	if index > 0 {
+		rng, sum := rand.New(rand.NewPCG(uint64(index), 0)), float32(0)
+		for _, e := range edges {
+			sum += e.weight
+		}
+		mean := sum / float32(len(edges))
+		for i := range edges {
+			edges[i].weight += float32(mean * rng.Float32())
+		}
+	}
+	slices.SortFunc(edges, func(a, b edge) int {
+		return cmp.Or(cmp.Compare(a.weight, b.weight), cmp.Compare(a.a, b.a), cmp.Compare(a.b, b.b))
+	})
+
+	set := make([]int, n)
+	for i := range set {
+		set[i] = i
+	}
+	find := func(i int) int {
+		for set[i] != i {
+			set[i] = set[set[i]]
+			i = set[i]
+		}
+		return i
+	}
+	near := make([][]int, n)
+	for _, e := range edges {
+		if a, b := find(e.a), find(e.b); a != b {
+			set[a] = b
+			near[e.a] = append(near[e.a], e.b)
+			near[e.b] = append(near[e.b], e.a)
+		}
+	}
+
+	t := &tree{parent: make([]int, n), children: near}
+	root := size[0]/2 + stride[1]*(size[1]/2) + stride[2]*(size[2]/2)
+	t.parent[root] = -1
+	t.order = append(t.order, root)
+	for lo := 0; lo < len(t.order); {
+		hi := len(t.order)
+		t.depth = append(t.depth, lo)
+		for _, i := range t.order[lo:hi] {
+			t.children[i] = slices.DeleteFunc(t.children[i], func(j int) bool { return j == t.parent[i] })
+			for _, j := range t.children[i] {
+				t.parent[j] = i
+				t.order = append(t.order, j)
+			}
+		}
+		lo = hi
+	}
+	t.depth = append(t.depth, n)
+	return t
+}
+
+// tension is the cost of neighbours that move differently: weight times the squared difference of their total
+// displacements, in labels. A total displacement is the label plus the displacement of the levels before.
+type tension struct {
+	width  int
+	deep   int // labels along z
+	weight float32
+	found  [3][]float32 // displacement of the levels before, along x, y and z, by node; nil: none
+}
+
+// between sets p to the penalties of a message from one node to another.
+func (t tension) between(p *penalties, from, to int) {
+	var apart [3]float32
+	for axis, u := range t.found {
+		if u != nil {
+			apart[axis] = u[from] - u[to]
+		}
+	}
+	p.set(t.width, t.deep, t.weight, apart)
+}
+
+// marginals replaces costs, which has width^2*deep labels a node, x fastest, by the min-marginals, up to a constant a
+// node: the least, over all labellings of the tree, of the sum of the nodes' costs and of the tension between
+// neighbours. up, as long as costs, is room for the messages from the nodes to their parents.
+func (t *tree) marginals(costs, up []float32, between tension, threads int) {
+	labels := between.width * between.width * between.deep
+	at := func(x []float32, i int) []float32 { return x[i*labels : (i+1)*labels] }
+
+	const grain = 4
+	for d := len(t.depth) - 2; d > 0; d-- {
+		nodes := t.order[t.depth[d]:t.depth[d+1]]
+		parallel.For(len(nodes), grain, threads, func(lo, hi int) {
+			scratch, p := make([]float32, labels), newPenalties(between.width)
+			for _, i := range nodes[lo:hi] {
+				for _, c := range t.children[i] {
+					accumulate(at(costs, i), at(up, c))
+				}
+				between.between(p, i, t.parent[i])
+				envelope(at(up, i), at(costs, i), scratch, p)
+			}
+		})
+	}
+	root := t.order[0]
+	for _, c := range t.children[root] {
+		accumulate(at(costs, root), at(up, c))
+	}
+
+	for d := 1; d < len(t.depth)-1; d++ {
+		nodes := t.order[t.depth[d]:t.depth[d+1]]
+		parallel.For(len(nodes), grain, threads, func(lo, hi int) {
+			rest, down, scratch := make([]float32, labels), make([]float32, labels), make([]float32, labels)
+			p := newPenalties(between.width)
+			for _, i := range nodes[lo:hi] {
+				for l, v := range at(costs, t.parent[i]) {
+					rest[l] = v - up[i*labels+l]
+				}
+				between.between(p, t.parent[i], i)
+				envelope(down, rest, scratch, p)
+				accumulate(at(costs, i), down)
+			}
+		})
+	}
+}
+
+func accumulate(dst, src []float32) {
+	src = src[:len(dst)]
+	for i := range dst {
+		dst[i] += src[i]
+	}
+}
+
+func argmin(x []float32) int {
+	best := 0
+	for i, v := range x {
+		if v < x[best] {
+			best = i
+		}
+	}
+	return best
+}
+
+// leastOf returns the least of x by four independent chains: in a single one each comparison waits for the one before.
+func leastOf(x []float32) float32 {
+	a, b, c, d := x[0], x[0], x[0], x[0]
+	i := 0
+	for ; i+4 <= len(x); i += 4 {
+		a, b, c, d = min(a, x[i]), min(b, x[i+1]), min(c, x[i+2]), min(d, x[i+3])
+	}
+	for _, v := range x[i:] {
+		a = min(a, v)
+	}
+	return min(a, b, c, d)
+}
+
+// vectorPad is how many floats a vector may read or write beyond a line.
+const vectorPad = 16
+
+// penalties are the costs that a message adds, by d: the label of the node that it goes to less that of the node that
+// it comes from, from 1-width to width-1. Along x entry k is that of d = k-width+1, along y and z that of d =
+// width-1-k.
+type penalties struct {
+	width int
+	deep  int // labels along z: width, or one
+	axis  [3][]float32
+}
+
+func newPenalties(width int) *penalties {
+	p := &penalties{width: width}
+	for axis := range p.axis {
+		p.axis[axis] = make([]float32, 2*width-1+vectorPad)
+	}
+	return p
+}
+
+// set makes the penalties weight*(d-apart)^2. apart is by how many labels the node that a message comes from is
+// displaced further already.
+func (p *penalties) set(width, deep int, weight float32, apart [3]float32) {
+	p.deep = deep
+	for axis, table := range p.axis {
+		ahead := apart[axis]
+		if axis == 0 {
+			ahead = -ahead
+		}
+		for k := range 2*width - 1 {
+			d := float32(k-width+1) + ahead
+			table[k] = weight * d * d
+		}
+	}
+}
+
+// envelope writes to dst the lower envelope min over e of src(e) + the penalties between d and e, axis by axis, less
+// its own minimum.
+func envelope(dst, src, scratch []float32, p *penalties) {
+	width := p.width
+	square := width * width
+	lowerRows(scratch, src, p.axis[0], width)
+	for z := range p.deep {
+		plane := scratch[z*square : (z+1)*square]
+		for i := range width {
+			lower(dst[z*square+i*width:][:width], plane, p.axis[1][width-1-i:], width)
+		}
+	}
+	if p.deep == 1 {
+		copy(scratch, dst)
+	} else {
+		for i := range width {
+			lower(scratch[i*square:(i+1)*square], dst, p.axis[2][width-1-i:], width)
+		}
+	}
+	least := leastOf(scratch)
+	for i, v := range scratch {
+		dst[i] = v - least
+	}
+}
+
+// lowerRows writes to label i of every line, width labels, of dst the least of the line's labels j in src plus
+// penalty[width-1+i-j].
+func lowerRows(dst, src, penalty []float32, width int) {
+	for r := lowerRowsVector(dst, src, penalty, width); r < len(src); r += width {
+		row := src[r : r+width]
+		for i := range row {
+			least := row[0] + penalty[width-1+i]
+			for j, v := range row {
+				least = min(least, v+penalty[width-1+i-j])
+			}
+			dst[r+i] = least
+		}
+	}
+}
+
+// lower writes to dst the least over count rows, each len(dst) long, of row j plus penalty[j].
+func lower(dst, rows, penalty []float32, count int) {
+	if lowerVector(dst, rows, penalty, count) {
+		return
+	}
+	n := len(dst)
+	for k, v := range rows[:n] {
+		dst[k] = v + penalty[0]
+	}
+	for j := 1; j < count; j++ {
+		row, p := rows[j*n:][:n], penalty[j]
+		for k, v := range row {
+			dst[k] = min(dst[k], v+p)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package blocks
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+func random(n int, seed uint64) []float32 {
+	r := rand.New(rand.NewPCG(seed, 0))
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = r.Float32()
+	}
+	return x
+}
+
+// distance2 is the squared distance between two labels, where that of a is so far ahead already.
+func distance2(a, b, width int, ahead [3]float32) float32 {
+	dx, dy := float32(a%width-b%width)+ahead[0], float32(a/width%width-b/width%width)+ahead[1]
+	dz := float32(a/(width*width)-b/(width*width)) + ahead[2]
+	return dx*dx + dy*dy + dz*dz
+}
+
+// The least energy over all labellings that give a node a label, by enumeration, is what message passing must find.
+func TestMarginalsAreExact(t *testing.T) {
+	t.Parallel()
+	const width, weight = 2, 0.3
+	const labels = width * width * width
+	size := [3]int{3, 2, 1}
+	nodes := 6
+	for seed := range uint64(5) {
+		costs := random(nodes*labels, seed)
+		tree := spanningTree(size, random(nodes, seed+100), int(seed%2))
+		var found [3][]float32
+		if seed > 1 {
+			for k := range found {
+				found[k] = random(nodes, 10*seed+uint64(k))
+			}
+		}
+		apart := func(i, p int) (d [3]float32) {
+			for k, u := range found {
+				if u != nil {
+					d[k] = u[i] - u[p]
+				}
+			}
+			return d
+		}
+		want := make([]float32, len(costs))
+		for i := range want {
+			want[i] = float32(math.Inf(1))
+		}
+		labelling := make([]int, nodes)
+		for code := range 1 << (3 * nodes) { // 8 labels a node
+			e := float32(0)
+			for i := range labelling {
+				labelling[i] = code >> (3 * i) & 7
+			}
+			for i, l := range labelling {
+				e += costs[i*labels+l]
+				if p := tree.parent[i]; p >= 0 {
+					e += weight * distance2(l, labelling[p], width, apart(i, p))
+				}
+			}
+			for i, l := range labelling {
+				want[i*labels+l] = min(want[i*labels+l], e)
+			}
+		}
+		got := slices.Clone(costs)
+		tree.marginals(got, make([]float32, len(got)), tension{width, width, weight, found}, 2)
+		for i := range nodes {
+			g, w := got[i*labels:(i+1)*labels], want[i*labels:(i+1)*labels]
+			for l := range g {
+				if d := (g[l] - slices.Min(g)) - (w[l] - slices.Min(w)); math.Abs(float64(d)) > 1e-5 {
+					t.Errorf("seed %d, node %d, label %d: %g above the least, want %g",
+						seed, i, l, g[l]-slices.Min(g), w[l]-slices.Min(w))
+				}
+			}
+		}
+	}
+}
+
+func TestEnvelope(t *testing.T) {
+	t.Parallel()
+	for _, width := range []int{1, 2, 5, 7, 9, 11, 17} {
+		testEnvelope(t, width)
+	}
+}
+
+func testEnvelope(t *testing.T, width int) {
+	const weight = 0.07
+	src := random(width*width*width, 1)
+	got, scratch := make([]float32, len(src)), make([]float32, len(src))
+	p, apart := newPenalties(width), [3]float32{0.3, -1.25, 2}
+	p.set(width, width, weight, apart)
+	envelope(got, src, scratch, p)
+	want := make([]float32, len(src))
+	for i := range want {
+		want[i] = float32(math.Inf(1))
+		for j, v := range src {
+			want[i] = min(want[i], v+weight*distance2(j, i, width, apart))
+		}
+	}
+	least := slices.Min(want)
+	for i := range want {
+		if d := got[i] - (want[i] - least); math.Abs(float64(d)) > 1e-6 {
+			t.Fatalf("width %d, label %d: %g, want %g", width, i, got[i], want[i]-least)
+		}
+	}
+}
+
+// The spanning trees reach every node; the first weighs as little as Prim's, the others are others, and not much
+// heavier.
+func TestSpanningTree(t *testing.T) {
+	size := [3]int{5, 4, 3}
+	value := random(60, 7)
+	weight := func(a, b int) float64 { return math.Abs(float64(value[a] - value[b])) }
+	const trees = 3
+	var weights [trees]float64
+	var parents [trees][]int
+	for index := range trees {
+		tree := spanningTree(size, value, index)
+		for rank, i := range tree.order {
+			p := tree.parent[i]
+			if rank == 0 {
+				continue
+			}
+			if slices.Index(tree.order, p) >= rank || !slices.Contains(tree.children[p], i) {
+				t.Fatalf("tree %d: node %d does not follow its parent %d", index, i, p)
+			}
+			weights[index] += weight(i, p)
+		}
+		if len(tree.order) != 60 {
+			t.Fatalf("tree %d: %d of 60 nodes", index, len(tree.order))
+		}
+		parents[index] = tree.parent
+		if again := spanningTree(size, value, index); !slices.Equal(again.parent, tree.parent) {
+			t.Errorf("tree %d is another one the second time", index)
+		}
+		for i := range index {
+			if slices.Equal(parents[i], tree.parent) {
+				t.Errorf("trees %d and %d are one", i, index)
+			}
+		}
+	}
+
+	in := map[int]bool{0: true}
+	want := 0.0
+	for len(in) < 60 {
+		best, next := math.Inf(1), 0
+		for a := range in {
+			for b := range 60 {
+				dx, dy, dz := a%5-b%5, a/5%4-b/5%4, a/20-b/20
+				if !in[b] && dx*dx+dy*dy+dz*dz == 1 && weight(a, b) < best {
+					best, next = weight(a, b), b
+				}
+			}
+		}
+		in[next] = true
+		want += best
+	}
+	if math.Abs(weights[0]-want) > 1e-6 {
+		t.Errorf("the tree weighs %g, Prim's %g", weights[0], want)
+	}
+	for index, w := range weights[1:] {
+		if w < want-1e-6 || w > 1.5*want {
+			t.Errorf("tree %d weighs %g, the lightest %g", index+1, w, want)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package blocks
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/morphseek/morphseek/engine/internal/cpu"
+	"github.com/morphseek/morphseek/engine/internal/guard"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// Without vectors that count bits the Go loop runs: the same costs.
+func TestCostsByVectorsMatchLoop(t *testing.T) {
+	if !cpu.AVX512Popcount() {
+		t.Skip("the processor does not count bits in vectors")
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	codes := func(size [3]int, margin int) []uint64 {
+		out := make([]uint64, (size[0]+2*margin)*(size[1]+2*margin)*(size[2]+2*margin))
+		for i := range out {
+			if out[i] = r.Uint64() >> 4; r.IntN(5) == 0 {
+				out[i] = unknown
+			}
+		}
+		return out
+	}
+	for _, l := range []Level{{6, 5, 2, 36}, {5, 5, 1, 36}, {3, 2, 1, 12}, rounds[1].level} {
+		t.Run(fmt.Sprintf("%+v", l), func(t *testing.T) {
+			size := [3]int{17, 14, 12}
+			grid := volume.Geometry{Size: size, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+			s := &Step{Level: l, Grid: grid, Margin: l.Reach(), Threads: 1,
+				Fixed: codes(size, 0), Moving: codes(size, l.Reach()), Image: make([]float32, size[0]*size[1]*size[2])}
+			run := func(vectors bool) []float32 {
+				if !vectors {
+					defer cpu.Disable()()
+				}
+				p, control := newPatch(s, s.byPhase()), s.Control(s.Grid)
+				width := 2*l.Radius + 1
+				labels := width * width * width
+				out := make([]float32, control.Voxels()*labels)
+				for node := range control.Voxels() {
+					p.costs(out[node*labels:(node+1)*labels], control.Size, node)
+				}
+				return out
+			}
+			if !slices.Equal(run(true), run(false)) {
+				t.Errorf("level %v: costs differ", l)
+			}
+		})
+	}
+}
+
+// Lines and rows of any length that a level has, and what is near them stays as it was.
+func TestLowerByVectorsMatchesLoop(t *testing.T) {
+	if !cpu.AVX() {
+		t.Skip("no vectors on this processor")
+	}
+	r := rand.New(rand.NewPCG(5, 6))
+	random := func(n int) []float32 {
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = float32(r.NormFloat64())
+		}
+		return x
+	}
+	for _, width := range []int{3, 5, 7, 8, 9, 11, 13, 15, 16, 17} {
+		t.Run(fmt.Sprint(width), func(t *testing.T) {
+			src, penalty := random(width*width*width), random(2*width-1+vectorPad)
+			run := func() (lines, row, plane []float32) {
+				lines = guard.Slice(t, make([]float32, len(src)))
+				lowerRows(lines, src, penalty, width)
+				row, plane = guard.Slice(t, make([]float32, width)), guard.Slice(t, make([]float32, width*width))
+				lower(row, src, penalty, width)
+				lower(plane, src, penalty, width)
+				return lines, row, plane
+			}
+			lines, row, plane := run()
+			restore := cpu.Disable()
+			wantLines, wantRow, wantPlane := run()
+			restore()
+			if !slices.Equal(lines, wantLines) {
+				t.Errorf("width %d: lines differ", width)
+			}
+			if !slices.Equal(row, wantRow) || !slices.Equal(plane, wantPlane) {
+				t.Errorf("width %d: rows differ", width)
+			}
+		})
+	}
+}

@@ -1,0 +1,97 @@
+// Package memory says how much memory there is, watches how it grows, and gives it back.
+package memory
+
+import (
+	"math"
+	"runtime/debug"
+	"runtime/metrics"
+	"sync"
+
+	"github.com/morphseek/morphseek/engine/fault"
+)
+
+// Peak watches how far the process's resident memory grows. In a process that has registered before, memory is reused
+// and the growth is less than what the registration used.
+type Peak struct {
+	first, highWater int64 // resident, and its peak over the process's life, at the start
+	most             int64
+}
+
+// Start begins to watch.
+func (p *Peak) Start() {
+	p.first, p.highWater = residentBytes()
+	p.most = p.first
+}
+
+// Sample notes what is in use now.
+func (p *Peak) Sample() {
+	now, highWater := residentBytes()
+	p.most = max(p.most, now)
+	if highWater > p.highWater { // the peak lay between two samples
+		p.most = max(p.most, highWater)
+	}
+}
+
+// Bytes is by how much memory grew.
+func (p *Peak) Bytes() int64 {
+	p.Sample()
+	return p.most - p.first
+}
+
+// Tighten makes the collector run early while any registration is under way, and returns what ends that. The heap is a
+// few large blocks without pointers, so marking them costs almost nothing. By default garbage could grow to the size of
+// the live data.
+func Tighten() (loosen func()) {
+	const percent = 25
+	collector.Lock()
+	defer collector.Unlock()
+	if collector.users++; collector.users == 1 {
+		collector.before = debug.SetGCPercent(percent)
+	}
+	return func() {
+		collector.Lock()
+		defer collector.Unlock()
+		if collector.users--; collector.users == 0 {
+			debug.SetGCPercent(collector.before)
+			Trim()
+		}
+	}
+}
+
+// collector is the process's: its setting is restored when the last registration ends.
+var collector struct {
+	sync.Mutex
+	users, before int
+}
+
+// Trim gives memory that is no longer used back to the system at once, where it may be more than a gigabyte: Go would
+// keep it for minutes, while the caller writes large files. Less is kept: asking the system for it again would take
+// longer.
+func Trim() {
+	if Held() > 1<<30 {
+		debug.FreeOSMemory()
+	}
+}
+
+// Held is what the Go runtime holds of the system's memory.
+func Held() int64 {
+	s := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(s)
+	return int64(s[0].Value.Uint64() - s[1].Value.Uint64())
+}
+
+// Check reports OutOfMemory where the system, or the limit GOMEMLIMIT, leaves less than need bytes. Go cannot recover
+// from a failed allocation, so large ones are asked for here first.
+func Check(need int64, what string) error {
+	free := availableBytes()
+	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
+		free = min(free, limit-Held())
+	}
+	if need > free {
+		const giga = 1e9
+		return fault.New(fault.OutOfMemory, "%s needs about %.1f GB of memory and %.1f GB are free; "+
+			"crop or downsample the images, use fewer trajectories, or close other programs",
+			what, float64(need)/giga, float64(max(free, 0))/giga)
+	}
+	return nil
+}

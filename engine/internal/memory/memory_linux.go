@@ -1,0 +1,52 @@
+package memory
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"strconv"
+)
+
+// residentBytes returns the process's resident memory and its peak so far.
+func residentBytes() (now, peak int64) {
+	status, _ := os.ReadFile("/proc/self/status")
+	return kibibytes(status, "VmRSS:"), kibibytes(status, "VmHWM:")
+}
+
+// availableBytes returns what the system can still give, the control group's limit included.
+func availableBytes() int64 {
+	free := int64(math.MaxInt64)
+	if info, err := os.ReadFile("/proc/meminfo"); err == nil {
+		free = kibibytes(info, "MemAvailable:")
+	}
+	limit, err1 := number("/sys/fs/cgroup/memory.max")
+	used, err2 := number("/sys/fs/cgroup/memory.current")
+	if err1 == nil && err2 == nil {
+		stat, _ := os.ReadFile("/sys/fs/cgroup/memory.stat")
+		free = min(free, limit-used+after(stat, "inactive_file "))
+	}
+	return free
+}
+
+// kibibytes reads a line "NAME  123 kB", in bytes.
+func kibibytes(text []byte, name string) int64 { return 1024 * after(text, name) }
+
+// after returns the number that follows name; 0 where there is none.
+func after(text []byte, name string) int64 {
+	if _, rest, ok := bytes.Cut(text, []byte(name)); ok {
+		if f := bytes.Fields(rest); len(f) > 0 {
+			n, _ := strconv.ParseInt(string(f[0]), 10, 64)
+			return n
+		}
+	}
+	return 0
+}
+
+// number reads a file that holds one; "max" and a missing file are errors.
+func number(path string) (int64, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64)
+}

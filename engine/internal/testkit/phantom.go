@@ -1,0 +1,132 @@
+package testkit
+
+import (
+	"math"
+
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// Phantom returns a textured body of n voxels a side at 1 mm, its value at every point a closed form of position, so
+// that nothing is interpolated: fixed(x) = moving(x + u(x)) exactly, with u a sum of sines of the given amplitude in mm
+// that vanishes at the border. otherContrast turns the fixed intensities by a map that is not monotonic.
+func Phantom(n int, amplitude float64, otherContrast bool) (fixed, moving *volume.Volume, truth *field.Field) {
+	g := volume.Geometry{Size: [3]int{n, n, n}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	fixed, moving, truth = volume.Zeros(g), volume.Zeros(g), field.New(g)
+	unit := math.Pi / float64(n-1)
+	for i := range fixed.Data {
+		x, y, z := float64(i%n), float64(i/n%n), float64(i/(n*n))
+		sx, sy, sz := math.Sin(unit*x), math.Sin(unit*y), math.Sin(unit*z)
+		bump := amplitude * sx * sy * sz
+		ux, uy, uz := bump, -bump*math.Cos(unit*x), bump*math.Sin(2*unit*y)
+		truth.X[i], truth.Y[i], truth.Z[i] = float32(ux), float32(uy), float32(uz)
+		moving.Data[i] = float32(value(x, y, z, n))
+		v := value(x+ux, y+uy, z+uz, n)
+		if otherContrast {
+			v = 80 + 60*math.Cos(v/25)
+		}
+		fixed.Data[i] = float32(v)
+	}
+	return fixed, moving, truth
+}
+
+// Slice is Phantom in the plane through its middle: images of one voxel's thickness, and a displacement within them.
+func Slice(n int, amplitude float64, otherContrast bool) (fixed, moving *volume.Volume, truth *field.Field) {
+	g := volume.Geometry{Size: [3]int{n, n, 1}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	fixed, moving, truth = volume.Zeros(g), volume.Zeros(g), field.New(g)
+	unit, z := math.Pi/float64(n-1), float64(n)/2
+	for i := range fixed.Data {
+		x, y := float64(i%n), float64(i/n)
+		bump := amplitude * math.Sin(unit*x) * math.Sin(unit*y)
+		ux, uy := bump, -bump*math.Cos(unit*x)
+		truth.X[i], truth.Y[i] = float32(ux), float32(uy)
+		moving.Data[i] = float32(value(x, y, z, n))
+		v := value(x+ux, y+uy, z, n)
+		if otherContrast {
+			v = 80 + 60*math.Cos(v/25)
+		}
+		fixed.Data[i] = float32(v)
+	}
+	return fixed, moving, truth
+}
+
+// Moved is Phantom with one contrast and a displacement of its own, in voxels of 1 mm.
+func Moved(n int, u func(x, y, z float64) [3]float64) (fixed, moving *volume.Volume, truth *field.Field) {
+	g := volume.Geometry{Size: [3]int{n, n, n}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	fixed, moving, truth = volume.Zeros(g), volume.Zeros(g), field.New(g)
+	for i := range fixed.Data {
+		x, y, z := float64(i%n), float64(i/n%n), float64(i/(n*n))
+		d := u(x, y, z)
+		truth.X[i], truth.Y[i], truth.Z[i] = float32(d[0]), float32(d[1]), float32(d[2])
+		moving.Data[i] = float32(value(x, y, z, n))
+		fixed.Data[i] = float32(value(x+d[0], y+d[1], z+d[2], n))
+	}
+	return fixed, moving, truth
+}
+
+// value is the body's intensity at a point: organs of several sizes within an ellipsoid.
+func value(x, y, z float64, n int) float64 {
+	s := 1 / float64(n-1)
+	x, y, z = x*s-0.5, y*s-0.5, z*s-0.5
+	edge := func(d, width float64) float64 { return 1 / (1 + math.Exp(-d/width)) }
+	v := 60 * edge(0.42-math.Sqrt(x*x+1.3*y*y+z*z), 0.01)
+	for k := range 24 {
+		a, b := float64(k), float64(k*k%11)
+		cx, cy, cz := 0.28*math.Sin(1.7*a+0.4), 0.26*math.Sin(2.9*a+b), 0.28*math.Cos(0.9*a+0.3*b)
+		r := 0.05 + 0.012*math.Mod(b, 5)
+		d := r - math.Sqrt((x-cx)*(x-cx)+(y-cy)*(y-cy)+(z-cz)*(z-cz))
+		v += (20 + 6*math.Mod(a, 5)) * edge(d, 0.012)
+	}
+	return v
+}
+
+// MeanError returns the mean distance in voxels between u, read on truth's grid (nil: the identity), and truth, over
+// the voxels of the box lo <= (x, y, z) < hi.
+func MeanError(u, truth *field.Field, lo, hi [3]int) float64 {
+	if u == nil {
+		u = field.New(truth.Geometry)
+	}
+	u = u.Resample(truth.Geometry, 1)
+	sum, count := 0.0, 0
+	for z := lo[2]; z < hi[2]; z++ {
+		for y := lo[1]; y < hi[1]; y++ {
+			for x := lo[0]; x < hi[0]; x++ {
+				i := (z*truth.Size[1]+y)*truth.Size[0] + x
+				dx, dy, dz := float64(u.X[i]-truth.X[i]), float64(u.Y[i]-truth.Y[i]), float64(u.Z[i]-truth.Z[i])
+				sum += math.Sqrt(dx*dx + dy*dy + dz*dz)
+				count++
+			}
+		}
+	}
+	return sum / float64(count)
+}
+
+// Reordered returns v with axis a running along its axis perm[a], reversed where flip[a]: the same voxels in the same
+// places.
+func Reordered(v *volume.Volume, perm [3]int, flip [3]bool) *volume.Volume {
+	g := v.Geometry
+	var first [3]float64
+	for a, c := range perm {
+		g.Size[a], g.Spacing[a] = v.Size[c], v.Spacing[c]
+		sign := 1.0
+		if flip[a] {
+			sign, first[c] = -1, float64(v.Size[c]-1)
+		}
+		for r := range 3 {
+			g.Direction[3*r+a] = sign * v.Direction[3*r+c]
+		}
+	}
+	g.Origin = v.IndexToPhysical().Apply(first)
+	out := volume.Zeros(g)
+	for i := range out.Data {
+		var at [3]int // in v
+		for a, n := range [3]int{i % g.Size[0], i / g.Size[0] % g.Size[1], i / (g.Size[0] * g.Size[1])} {
+			at[perm[a]] = n
+			if flip[a] {
+				at[perm[a]] = g.Size[a] - 1 - n
+			}
+		}
+		out.Data[i] = v.Data[(at[2]*v.Size[1]+at[1])*v.Size[0]+at[0]]
+	}
+	return out
+}

@@ -1,7 +1,0 @@
-//go:build !amd64 || noasm
-
-package metric
-
-func contrastVector(out, variance []float32, step int) int { return 0 }
-
-func decayVector(out, variance []float32, step int, floor, ceiling float32) int { return 0 }

@@ -1,0 +1,236 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/internal/align"
+	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/internal/memory"
+	"github.com/morphseek/morphseek/engine/internal/network"
+	"github.com/morphseek/morphseek/engine/internal/plan"
+	"github.com/morphseek/morphseek/engine/internal/referee"
+	"github.com/morphseek/morphseek/engine/internal/refine"
+	"github.com/morphseek/morphseek/engine/internal/search"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// newProblem makes a problem of a pair that was checked; opt has its threads resolved. What could be missing is opened,
+// and the memory asked for: what fails, fails before the work.
+func newProblem(e *env, pair Pair, opt Options, model *network.Model) (*problem, error) {
+	p := &problem{asked: pair, opt: opt}
+	flat, planes, err := pair.flattened()
+	if err != nil {
+		return nil, err
+	}
+	if planes != nil && model != nil {
+		return nil, fault.New(fault.InvalidArgument, "the network %s is for volumes, and the images are slices; leave model at none", model.Name)
+	}
+	p.planes, p.rigid, p.fixed, p.moving = planes, flat.Rigid, flat.Fixed, flat.Moving
+	p.initial, p.deform = startOf(e.notes, flat, opt.Threads)
+	if model != nil {
+		p.net = &net{Model: model}
+	}
+	p.facts = plan.Facts{
+		Voxels: room(p.fixed.Geometry), Slices: p.isFlat(), Network: model != nil, Channels: len(pair.Channels) > 0,
+	}
+	if err := p.checkShape(); err != nil {
+		return nil, err
+	}
+	if model != nil && opt.Uncertainty == "on" && opt.Tau == 0 {
+		return nil, fault.New(fault.InvalidArgument, "with tau 0 all samples of the network's policy are the same, so there is no uncertainty to measure; leave tau at 1")
+	}
+	need, err := p.bytes(flat)
+	if err != nil {
+		return nil, err
+	}
+	if err := memory.Check(need, "registering these volumes"); err != nil {
+		return nil, err
+	}
+	if err := p.clean(e, flat); err != nil {
+		return nil, err
+	}
+	p.warnOfUnusedOptions(e.notes)
+	if err := p.openNetwork(e); err != nil {
+		return nil, err
+	}
+	if err := p.fitLandmarks(e.notes, flat); err != nil {
+		return nil, err
+	}
+	p.referee = sync.OnceValue(func() *referee.Referee { return referee.New(p.pair, opt.Threads) })
+	return p, nil
+}
+
+// room is the number of voxels of a grid. A slice counts as a cube of its side, so that the same thresholds hold for
+// both.
+func room(g volume.Geometry) int {
+	if side := g.Side(); g.Flat() {
+		return int(side * side * side)
+	}
+	return g.Voxels()
+}
+
+// clean makes the images without implausible voxels, and those with their axes along LPS.
+func (p *problem) clean(e *env, flat Pair) error {
+	var fixed, moving *volume.Volume
+	for _, look := range []func(){
+		func() { fixed, moving = flat.Fixed.Plausible(), flat.Moving.Plausible() },
+		func() { p.fixed = finite(e.notes, "fixed", fixed) },
+		func() { p.moving = finite(e.notes, "moving", moving) },
+	} {
+		if err := e.ctx.Err(); err != nil {
+			return err
+		}
+		look()
+	}
+	if p.original = p.moving; moving != flat.Moving {
+		p.original = flat.Moving.Filled()
+	}
+	p.fixedMask = finiteMask(e.notes, "fixed", flat.FixedMask)
+	movingMask := finiteMask(e.notes, "moving", flat.MovingMask)
+	p.pair = aligned.Pair{
+		Fixed: fixed.Canonical(), Moving: moving.Canonical(),
+		FixedMask: p.fixedMask.Canonical(), MovingMask: movingMask.Canonical(), Rigid: p.rigid.Canonical(),
+	}
+	if p.net != nil {
+		in := p.net.Intensity
+		p.net.windows = [2][]float64{fixed.Percentiles(in.Low, in.High), moving.Percentiles(in.Low, in.High)}
+	}
+	p.addChannels(e.notes, flat)
+	return nil
+}
+
+// bytes is about how much memory the registration takes at its peak.
+func (p *problem) bytes(flat Pair) (int64, error) {
+	const float = 4
+	fixed, moving := flat.Fixed, flat.Moving
+	images := aligned.Pair{Fixed: fixed, Moving: moving}
+	refinement := refine.Bytes(images, p.opt.plan().Voxels())
+	need := float * int64(9*fixed.Voxels()+3*moving.Voxels()) // deformation and total field or its smoothed copy, two more; finite and canonical copies
+	if p.deform != nil {
+		need += float * 3 * int64(p.deform.Voxels())
+	}
+	if p.net != nil {
+		grid := p.net.Grid(fixed.Geometry)
+		if err := grid.Check("network grid of the fixed"); err != nil { // a header with metres for millimetres
+			return 0, err
+		}
+		need += p.net.Bytes(grid, p.opt.Steps, p.opt.Trajectories)
+		if p.opt.Uncertainty == "on" {
+			const live = 12 // values a voxel: the start, a trajectory's field in and out, the mean, the squares
+			need += float * live * int64(grid.Voxels())
+		}
+	}
+	if p.rigid != nil {
+		need += float * 5 * int64(fixed.Voxels()) // in their order and in that of the axes, where they lie, their rims
+	}
+	for _, c := range flat.Channels {
+		need += float*int64(3*c.Fixed.Voxels()+3*c.Moving.Voxels()) + refinement // finite and canonical copies; what is measured of them
+	}
+	if p.opt.Symmetric == "on" {
+		need += float * int64(21*fixed.Voxels()+9*moving.Voxels()) // both maps, their product, its root, that of the middle; copies
+	}
+	stage := align.Bytes(fixed.Geometry, moving.Geometry) // the most that one of the stages holds
+	if st := p.start(); p.searches(st) || p.looks(st) {
+		stage = max(stage, search.Bytes(images))
+	}
+	if st := p.start(); p.iterations(st) > 0 || p.looks(st) {
+		stage = max(stage, refinement)
+	}
+	return need + stage, nil
+}
+
+// openNetwork checks that the model, if there is one, suits the images, and opens it on its device.
+func (p *problem) openNetwork(e *env) error {
+	if p.net == nil {
+		return nil
+	}
+	if err := checkModel(e.notes, p.net.Manifest, p.fixed, p.moving); err != nil {
+		return err
+	}
+	began := time.Now()
+	runner, note, err := e.sessions.Get(p.net.Model, p.opt.Device, p.opt.Threads)
+	if err != nil {
+		return err
+	}
+	if note != "" {
+		e.notes.warn(note)
+	}
+	p.net.runner = runner
+	e.notes.network(p.net.Name, runner.Device())
+	e.notes.took("open", began)
+	return nil
+}
+
+// finite is allFinite with a warning where voxels were replaced.
+func finite(n *notes, name string, v *volume.Volume) *volume.Volume {
+	clean := v.Filled()
+	if clean != v {
+		n.warn(fmt.Sprintf("The %s volume has voxels that are NaN or infinite, or nearly (beyond 1e37); they were taken for its minimum.", name))
+	}
+	return clean
+}
+
+// finiteMask replaces NaN and infinite voxels of a mask by 0.
+func finiteMask(n *notes, name string, mask *volume.Volume) *volume.Volume {
+	if mask == nil {
+		return nil
+	}
+	clean := mask.Finite(0)
+	if clean != mask {
+		n.warn(fmt.Sprintf("The %s mask has voxels that are NaN or infinite; they select nothing.", name))
+	}
+	return clean
+}
+
+// checkShape reports what cannot be asked of a deformation together.
+func (p *problem) checkShape() error {
+	if p.locked() == [3]bool{true, true, true} {
+		return fault.New(fault.InvalidArgument, "along is %q, which is the thickness of the fixed slice: nothing could move; name an axis of its plane", p.opt.Along)
+	}
+	if p.rigid != nil && (p.net != nil || p.opt.Along != "all") {
+		return fault.New(fault.InvalidArgument, "rigid regions are for the search and the refinement along all axes: leave model at none and along at all")
+	}
+	if p.opt.Symmetric == "on" && (p.net != nil || p.rigid != nil || p.opt.Along != "all") {
+		return fault.New(fault.InvalidArgument, "a symmetric registration has neither a network, nor rigid regions, nor axes that it keeps to, which would hold one way alone: leave symmetric off, or model at none, along at all and rigid regions out")
+	}
+	if p.opt.Symmetric == "on" && len(p.asked.Landmarks) > 0 {
+		return fault.New(fault.InvalidArgument, "a symmetric registration keeps to no landmarks; leave symmetric off, or the landmarks out")
+	}
+	if p.opt.Symmetric == "on" && p.deform != nil {
+		return fault.New(fault.InvalidArgument, "a symmetric registration starts from a linear transform, and this one bends; leave symmetric off, or start from its initial part")
+	}
+	if p.net != nil && p.opt.Along != "all" {
+		return fault.New(fault.InvalidArgument, "along is %q, and a network's displacement keeps to no axis; leave model at none", p.opt.Along)
+	}
+	return nil
+}
+
+// warnOfUnusedOptions tells of the options that are not at their default and do nothing beside the others.
+func (p *problem) warnOfUnusedOptions(n *notes) {
+	o, network := p.opt, p.net != nil
+	ofNetworks := slices.DeleteFunc(optionsOf("network"), func(name string) bool {
+		return name == "model" || name == "device" && o.Device == "cpu" // what says that no network runs, and where everything else does
+	})
+	for _, c := range []struct {
+		is           bool
+		because, say string
+		names        []string
+	}{
+		{p.deform != nil, "The initial deformation was given", "its affine part stays", []string{"initial"}},
+		{p.deform == nil && p.initial != nil && o.Initial == "com", "The initial transform was given", "initial rigid or affine starts from it", []string{"initial"}},
+		{!network, "No network ran", "name a model", ofNetworks},
+		{network && o.Tau == 0, "With tau 0 every trajectory is the same", "leave tau at 1", []string{"trajectories"}},
+		{network && o.Tau != 0 && o.Trajectories == 1 && o.Uncertainty == "off", "A single trajectory is not sampled", "set trajectories", []string{"tau"}},
+		{len(p.asked.Landmarks) == 0, "There are no landmarks", "give some", []string{"landmark_error"}},
+		{!p.searches(p.start()) && !p.looks(p.start()) && p.iterations(p.start()) == 0, "Neither the search nor the refinement ran", "set refine", []string{"preset", "similarity", "smoothness", "along"}},
+	} {
+		if names := o.changed(c.names...); c.is && len(names) > 0 {
+			n.warn(c.because + ", so " + strings.Join(names, ", ") + " had no effect: " + c.say + ".")
+		}
+	}
+}

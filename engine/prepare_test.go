@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"context"
+	"math"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/internal/memory"
+	"github.com/morphseek/morphseek/engine/internal/network"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// Masks of other software are NaN where they select nothing.
+func TestNonFiniteMask(t *testing.T) {
+	t.Parallel()
+	size := [3]int{20, 18, 16}
+	plain, dirty := blob(size, 0), blob(size, 0)
+	for i := range plain.Data {
+		plain.Data[i], dirty.Data[i] = 1, 1
+		if i%size[0] < 7 {
+			plain.Data[i], dirty.Data[i] = 0, float32(math.NaN())
+		}
+	}
+	e, opt := open(t, Config{}), with(func(o *Options) { o.Refine = 3 })
+	p := Pair{Fixed: blob(size, 0), Moving: blob(size, 1)}
+	everywhere := register(t, e, p, opt)
+	p.FixedMask = plain
+	want := register(t, e, p, opt)
+	p.FixedMask = dirty
+	got := register(t, e, p, opt)
+	if !slices.Equal(got.Field.Data, want.Field.Data) {
+		t.Error("NaN in a mask selects")
+	}
+	if slices.Equal(everywhere.Field.Data, want.Field.Data) {
+		t.Error("the mask does nothing, so this test says nothing")
+	}
+	if w := got.Metrics.Warnings; len(w) != 1 || !strings.Contains(w[0], "fixed mask") {
+		t.Errorf("warnings %q", w)
+	}
+}
+
+func TestOptionsWithoutEffectAreSaid(t *testing.T) {
+	v := blob([3]int{20, 18, 16}, 0)
+	start := volume.IdentityAffine()
+	e, alone, placed := open(t, Config{}), Pair{Fixed: v, Moving: v}, Pair{Fixed: v, Moving: v, Initial: &start}
+	for _, c := range []struct {
+		name   string
+		pair   Pair
+		change func(*Options)
+		says   string // empty: nothing
+	}{
+		{"a network's options without one", alone, func(o *Options) { o.Device, o.Steps, o.Trajectories, o.Tau = "cuda", 2, 4, 0.5 }, "steps, trajectories, tau, device had"},
+		{"the only device", alone, func(o *Options) { o.Device = "cpu" }, ""},
+		{"preset and similarity", alone, func(o *Options) { o.Preset, o.Similarity = "best", "mind" }, "preset, similarity had"},
+		{"smoothness", alone, func(o *Options) { o.Smoothness = "2.5" }, "smoothness had"},
+		{"smoothness of a refinement", alone, func(o *Options) { o.Smoothness, o.Refine = "low", 1 }, ""},
+		{"preset and similarity of a refinement", alone, func(o *Options) { o.Preset, o.Similarity, o.Refine = "best", "mse", 1 }, ""},
+		{"similarity of the search", alone, func(o *Options) { o.Similarity, o.Search = "mind", "on" }, ""},
+		{"initial alignment", alone, func(o *Options) { o.Initial = "com" }, ""},
+		{"initial transform", placed, nil, ""},
+		{"initial alignment of a transform", placed, func(o *Options) { o.Initial = "com" }, "initial had"},
+		{"tau alone", alone, func(o *Options) { withTiny(o); o.Tau = 5 }, "so tau had"},
+		{"tau of the uncertainty", alone, func(o *Options) { withTiny(o); o.Tau, o.Uncertainty = 5, "on" }, ""},
+		{"tau of trajectories", alone, func(o *Options) { withTiny(o); o.Tau, o.Trajectories = 5, 2 }, ""},
+		{"trajectories of no temperature", alone, func(o *Options) { withTiny(o); o.Tau, o.Trajectories = 0, 2 }, "so trajectories had"},
+		{"preset of a network", alone, func(o *Options) { withTiny(o); o.Preset, o.Refine = "best", -1 }, "so preset had"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			opt := with(c.change)
+			if opt.Model == tiny {
+				testkit.ONNXRuntime(t)
+				opt.Device = "cpu" // auto may have a note of its own
+			}
+			r := register(t, e, c.pair, opt)
+			var idle []string
+			for _, w := range r.Metrics.Warnings {
+				if strings.Contains(w, "had no effect") {
+					idle = append(idle, w)
+				}
+			}
+			if (c.says == "") != (len(idle) == 0) || len(idle) > 1 || !strings.Contains(strings.Join(idle, ""), c.says) {
+				t.Errorf("%+v: warnings %q; want %q", opt, idle, c.says)
+			}
+			if c.pair.Initial != nil && r.Metrics.Align.Method != "none" {
+				t.Errorf("%+v: the transform that was given is said to be of the method %s", opt, r.Metrics.Align.Method)
+			}
+		})
+	}
+}
+
+func TestOutOfMemory(t *testing.T) {
+	v := blob([3]int{128, 128, 128}, 0)
+	old := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(old)
+	debug.SetMemoryLimit(memory.Held() + 1<<20)
+	_, err := open(t, Config{}).Register(context.Background(), Pair{Fixed: v, Moving: v}, with(nil), nil)
+	if fault.CodeOf(err) != fault.OutOfMemory {
+		t.Errorf("got %v", err)
+	}
+
+	// A rod that lies askew has few voxels, and the box around it many.
+	rod := blob([3]int{600, 12, 12}, 0)
+	rod.Direction = [9]float64{0.8, -0.6, 0, 0.48, 0.64, -0.6, 0.36, 0.48, 0.8}
+	debug.SetMemoryLimit(memory.Held() + 1<<30)
+	_, err = open(t, Config{}).Register(context.Background(), Pair{Fixed: rod, Moving: rod}, with(nil), nil)
+	if fault.CodeOf(err) != fault.OutOfMemory {
+		t.Errorf("a rod: got %v", err)
+	}
+}
+
+func TestNonFiniteVoxels(t *testing.T) {
+	size := [3]int{20, 18, 16}
+	clean, dirty := blob(size, 1), blob(size, 1)
+	clean.Data[5] = -1 // the minimum, in both
+	dirty.Data[5] = -1
+	for i := 0; i < len(dirty.Data); i += 97 {
+		clean.Data[i], dirty.Data[i] = -1, float32(math.Inf(i%2*2-1))
+	}
+	dirty.Data[97] = float32(math.NaN())
+	before := slices.Clone(dirty.Data)
+	e := open(t, Config{})
+	want := register(t, e, Pair{Fixed: blob(size, 0), Moving: clean}, with(nil))
+	got := register(t, e, Pair{Fixed: blob(size, 0), Moving: dirty}, with(nil))
+	if !slices.Equal(got.Warped.Data, want.Warped.Data) {
+		t.Error("NaN and infinite voxels are not taken for the minimum")
+	}
+	if w := got.Metrics.Warnings; len(w) != 1 || !strings.Contains(w[0], "moving") {
+		t.Errorf("warnings %q", w)
+	}
+	for i, x := range dirty.Data {
+		if math.Float32bits(x) != math.Float32bits(before[i]) {
+			t.Fatal("the caller's volume was changed")
+		}
+	}
+}
+
+// A manifest asks for more latent values than any memory has: an error, where Go's allocator would end the process.
+func TestLatentMemory(t *testing.T) {
+	size := [3]int{96, 96, 96}
+	m := network.Model{Manifest: network.Manifest{Latent: network.Latent{Channels: 1 << 16, Stride: 1}, SizeMultiple: 1, Steps: 3}, Loops: true}
+	pair, opt := Pair{Fixed: blob(size, 0), Moving: blob(size, 1)}, with(nil)
+	if _, err := newProblem(testEnv(open(t, Config{}), opt), pair, opt, &m); fault.CodeOf(err) != fault.OutOfMemory {
+		t.Errorf("got %v", err)
+	}
+}

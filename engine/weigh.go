@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"math"
+
+	"github.com/morphseek/morphseek/engine/internal/align"
+	"github.com/morphseek/morphseek/engine/internal/plan"
+	"github.com/morphseek/morphseek/engine/internal/referee"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// weigh returns what the referee sees of the result.
+func (p *problem) weigh(e *env, st state) RefereeMetrics {
+	m := p.compare(st.start, st.end)
+	r := RefereeMetrics{Gain: plan.Gain(m), Correlation: m.To}
+	if most := p.referee().Covered(st.initial); most > 0 {
+		r.Common = min(m.Common/most, 1)
+	}
+	r.Start, r.ReachMM = p.referee().Evidence(st.initial, nil)
+	if r.Start < evidenceFor(p.isFlat()).sharp {
+		r.End, _ = p.referee().Evidence(st.initial, st.deform)
+	}
+	// slices show no difference between a mirrored pair and another one (RATIONALE.md, Slices)
+	if !p.isFlat() && r.Correlation < oneImage && (r.Start >= sharp || r.End < sharpEnd) {
+		gain, axis, at := p.referee().Reflection(st.initial)
+		r.Mirrored, r.Axis = max(gain, -1), alongBody(p.pair.Fixed.Direction, axis)
+		if gain > maybeMirrored {
+			r.Mirrored = p.gainMirrored(e, st, at)
+		}
+	}
+	return r
+}
+
+// gainMirrored is how much closer an alignment of the moving image mirrored brings the images than one of the image as
+// it is, or than the initial transform, which may be none: the mean over several scales. It goes on from a reflection
+// of the fixed image's space.
+func (p *problem) gainMirrored(e *env, st state, reflection volume.Affine) float64 {
+	mirrored := p.pair
+	mirrored.Moving, mirrored.Channels = p.pair.Moving.Reversed(0), nil
+	if mask := p.pair.MovingMask; mask != nil {
+		mirrored.MovingMask = mask.Reversed(0)
+	}
+	g := mirrored.Moving.Geometry
+	flip := volume.IdentityAffine()
+	flip.M[0], flip.T[0] = -1, float64(g.Size[0]-1)
+	unmirrored := g.IndexToPhysical().After(flip).After(g.PhysicalToIndex()) // and back
+	from := unmirrored.After(st.initial).After(reflection)
+	other, err := p.alignBy(e, mirrored, align.Affine, &from, nil)
+	found := st.found
+	if err == nil && found == nil {
+		var a *align.Result
+		if a, err = p.alignBy(e, p.pair, align.Affine, &st.initial, nil); err == nil {
+			found = &a.Transform
+		}
+	}
+	if err != nil { // a mirrored image cannot be aligned there
+		return -1
+	}
+	theirs := referee.New(mirrored, p.opt.Threads)
+	closer := func(than volume.Affine) (mean float64) {
+		margins := p.referee().AcrossScales(theirs, than, other.Transform)
+		for _, m := range margins {
+			mean += plan.Gain(m) / float64(len(margins))
+		}
+		return mean
+	}
+	least := closer(st.initial)
+	if *found != st.initial {
+		least = min(least, closer(*found))
+	}
+	if least <= asMirrored {
+		return least
+	}
+	// what is its own mirror image may only have been aligned better from there: the image as it is starts there, too
+	back, err := reflection.Inverse()
+	if err != nil {
+		return least
+	}
+	there := unmirrored.After(other.Transform).After(back)
+	if again, err := p.alignBy(e, p.pair, align.Affine, &there, nil); err == nil {
+		least = min(least, closer(again.Transform))
+	}
+	return least
+}
+
+// alongBody names the direction in the body in which an axis of a grid mostly runs.
+func alongBody(direction [9]float64, axis int) string {
+	most := 0
+	for row := range 3 {
+		if math.Abs(direction[3*row+axis]) > math.Abs(direction[3*most+axis]) {
+			most = row
+		}
+	}
+	return [3]string{"left and right", "front and back", "head and foot"}[most]
+}

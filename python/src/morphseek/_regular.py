@@ -1,0 +1,42 @@
+"""What a path is, before it is opened."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from . import errors
+
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def check_regular(path: str | os.PathLike[str], name: str) -> None:
+    """Refuse what is neither a file nor a folder before it is opened: a pipe that nobody writes to
+    would be waited for without end. What is not there passes; opening it will tell.
+    """
+    try:
+        kind = _KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
+    except (OSError, ValueError):
+        return
+    if kind:
+        raise errors.InputUnreadableError(
+            f"{name}: {path} is {kind}, and no regular file; save what it gives to a file first"
+        )
+
+
+def head(path: str | os.PathLike[str], count: int) -> bytes:
+    """Return the first bytes of a regular file; none of anything else, or where it cannot be
+    read.
+    """
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return b""
+        with open(path, "rb") as file:
+            return file.read(count)
+    except (OSError, ValueError):
+        return b""

@@ -1,0 +1,61 @@
+"""Arrays, of numpy and of others: they have voxels and no place in space."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeGuard
+
+import numpy as np
+
+from .. import errors
+
+_CPU = (1, 3)  # DLPack's devices whose memory the CPU reads: its own, and what CUDA pinned of it
+
+
+class Tensor(Protocol):
+    """A tensor of PyTorch or another library, as far as it is needed here."""
+
+    @property
+    def shape(self) -> Any: ...
+
+    def __array__(self) -> Any: ...
+
+
+def is_placed(source: Any) -> bool:
+    """Whether it is an image of nibabel, MONAI or itk, which knows where it lies."""
+    return hasattr(source, "affine") or hasattr(source, "GetLargestPossibleRegion")
+
+
+def is_array(source: Any) -> TypeGuard[np.ndarray | Tensor]:
+    """Whether it is a numpy array, or a tensor of PyTorch or another library with DLPack or
+    ``__array__``: what brings no geometry.
+    """
+    if isinstance(source, np.ndarray):
+        return True
+    shares = hasattr(source, "__dlpack__") or hasattr(source, "__array__")
+    return shares and hasattr(source, "shape") and not is_placed(source)
+
+
+def as_array(source: Any, name: str) -> np.ndarray:
+    """Return an array or a tensor as numpy's; voxels are shared where they can be.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is neither, or its memory is not the CPU's.
+    """
+    if isinstance(source, np.ndarray):
+        return source
+    if hasattr(source, "detach"):  # of PyTorch, which hands over nothing that has a gradient
+        source = source.detach()
+    if hasattr(source, "__dlpack_device__") and source.__dlpack_device__()[0] not in _CPU:
+        raise errors.InvalidArgumentError(
+            f"{name} is a tensor on a GPU or another device; give a copy in the CPU's memory,"
+            " tensor.cpu()"
+        )
+    try:
+        return np.asarray(source) if hasattr(source, "__array__") else np.from_dlpack(source)
+    except (TypeError, ValueError, RuntimeError, BufferError, AttributeError) as error:
+        raise errors.InvalidArgumentError(
+            f"{name}: the {type(source).__name__} cannot be read as an array ({error}); give a"
+            " numpy array"
+        ) from None

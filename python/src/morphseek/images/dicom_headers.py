@@ -1,0 +1,455 @@
+"""What DICOM files say, by pydicom: objects whole, and of images each frame with what holds for it.
+
+Other readers show the elements of a file alone. What a frame of an enhanced file is and where it
+lies is in sequences: its own, one that all frames share, and the file's elements behind them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import warnings
+import zlib
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .. import errors
+from .._files import check_path, check_regular
+from .._regular import head as beginning
+
+if TYPE_CHECKING:
+    from pydicom.dataset import Dataset
+
+_MARK = 128  # bytes before the letters DICM
+_META = _MARK + 16  # bytes before what the length of the meta header counts
+_CHUNK, _MOST_UNPACKED = 1 << 20, 1 << 30  # bytes
+_OLD = (b"\x02\x00", b"\x08\x00")  # groups that a file without the letters begins with
+
+_DOSE = "1.2.840.10008.5.1.4.1.1.481.2"
+# GDCM applies the frames' scales of these alone: enhanced CT, MR, PET, the legacy ones, X-ray
+_SCALED = tuple(
+    f"1.2.840.10008.5.1.4.1.1.{end}"
+    for end in ("2.1", "2.2", "4.1", "4.4", "13.1.1", "13.1.3", "128.1", "130")
+)
+
+_CAPTURE = "1.2.840.10008.5.1.4.1.1.7.3"  # of many frames, which GDCM reads as they are stored
+_NO_PIXELS = (0x00280030, 0x00281052, 0x00281053)  # elements of their group: spacing and scale
+PLACE = ("ImagePositionPatient", "ImageOrientationPatient")
+_SHARED, _OWN = "SharedFunctionalGroupsSequence", "PerFrameFunctionalGroupsSequence"
+_DETECTOR = "DetectorInformationSequence"
+_MACROS = (
+    "PlanePositionSequence", "PlaneOrientationSequence", "PlanePositionVolumeSequence",
+    "PlaneOrientationVolumeSequence", "PixelMeasuresSequence", "PixelValueTransformationSequence",
+    "FrameContentSequence", "CardiacSynchronizationSequence", "MREchoSequence",
+    "MRDiffusionSequence", "MRModifierSequence", "MRImageFrameTypeSequence",
+    "CTImageFrameTypeSequence", "PETFrameTypeSequence", "SegmentIdentificationSequence",
+)  # fmt: skip
+# of a volume of ultrasound, which lies somewhere in the patient
+_IN_VOLUME = {"ImagePositionVolume": PLACE[0], "ImageOrientationVolume": PLACE[1]}
+# by creator: how many slices a Siemens or a UIH picture is tiled with
+_TILES = {"SIEMENS MR HEADER": (0x0019, 0x0A), "Image Private Header": (0x0065, 0x50)}
+_BITS = ("Rows", "Columns", "NumberOfFrames", "SamplesPerPixel", "BitsAllocated")
+_ELEMENTS = {
+    *PLACE, *_IN_VOLUME, *_BITS, "SOPClassUID", "SOPInstanceUID", "SeriesInstanceUID", "Modality",
+    "ImageType", "PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing",
+    "SpacingBetweenSlices", "RescaleSlope", "RescaleIntercept", "GridFrameOffsetVector",
+    "DoseGridScaling", "SliceVector",
+    # what tells the frames of one place apart
+    "ReferencedSegmentNumber", "EnergyWindowVector", "StackID", "EchoTime", "EffectiveEchoTime",
+    "EchoNumbers", "InversionTime", "DiffusionBValue", "FrameType", "ComplexImageComponent",
+    "TemporalPositionIdentifier", "TemporalPositionIndex", "TimeSlotVector", "TriggerTime",
+    "NominalCardiacTriggerDelayTime", "AcquisitionDate", "AcquisitionTime", "AcquisitionDateTime",
+    "FrameReferenceDateTime", "FrameAcquisitionDateTime", "AcquisitionNumber", "SeriesNumber",
+    "InstanceNumber",
+}  # fmt: skip
+
+
+def is_dicom(path: Path) -> bool:
+    """Whether a file begins as DICOM's do."""
+    return beginning(path, _MARK + 4)[_MARK:] == b"DICM"
+
+
+def read_object(path: Path, name: str, tags: list[str] | None = None) -> Dataset:
+    """Read a DICOM file, or the elements `tags` of it alone."""
+    import pydicom
+
+    with _parsed(path, name):
+        _check_deflated(path, name)
+        read = pydicom.dcmread(path, stop_before_pixels=tags is not None, specific_tags=tags)
+        if not tags:
+            for element in read.iterall():  # or pydicom parses them later, unguarded
+                _ = element.value
+        return read
+
+
+@contextlib.contextmanager
+def _parsed(path: Path, name: str) -> Iterator[None]:
+    """Make what pydicom raises our errors, and keep its warnings to itself."""
+    check_path(path, name, errors.InputUnreadableError)
+    check_regular(path, name)
+    if not path.is_file():
+        raise errors.InputUnreadableError(f"{name}: {path} does not exist; check the path")
+    try:
+        with warnings.catch_warnings():  # about values that break the standard's rules
+            warnings.simplefilter("ignore")
+            yield
+    except errors.MorphSeekError:
+        raise
+    except OSError as error:
+        reason = error.strerror or "it is cut short"
+        raise errors.InputUnreadableError(f"{name}: {path} cannot be read: {reason}") from None
+    except Exception:  # pydicom raises many kinds for damaged files
+        raise _damaged(path, name) from None
+
+
+def _damaged(path: Path, name: str) -> errors.MorphSeekError:
+    return errors.InputUnreadableError(
+        f"{name}: {path} cannot be read as DICOM: it is cut short or damaged, or no DICOM file;"
+        " copy it again"
+    )
+
+
+def _check_deflated(path: Path, name: str) -> None:
+    """Refuse a compressed object that is larger than any is, before it is unpacked."""
+    from pydicom.filereader import read_file_meta_info
+    from pydicom.uid import DeflatedExplicitVRLittleEndian
+
+    meta = read_file_meta_info(path)
+    if meta.get("TransferSyntaxUID") != DeflatedExplicitVRLittleEndian:
+        return
+    unpacker, size = zlib.decompressobj(-zlib.MAX_WBITS), 0
+    with open(path, "rb") as file:
+        file.seek(_META + int(meta.FileMetaInformationGroupLength))
+        waiting = file.read(_CHUNK)
+        while waiting and not unpacker.eof:
+            size += len(unpacker.decompress(waiting, _CHUNK))
+            waiting = unpacker.unconsumed_tail or file.read(_CHUNK)
+            if size > _MOST_UNPACKED:
+                raise errors.InputUnreadableError(
+                    f"{name}: {path} unpacks to more than {_MOST_UNPACKED >> 20} MiB; save it"
+                    " without compression"
+                )
+
+
+class Frame(NamedTuple):
+    """A slice: the image of a file, or one of those in it."""
+
+    file: Path
+    serial: int
+    """In its file."""
+    total: int
+    """Of frames in the file."""
+    elements: ChainMap[str, Any]
+    """By keyword: the frame's own, those that all share, the file's."""
+    is_plain: bool
+    """Whether GDCM reads its file as it is: no scale is lost, and nothing stops it."""
+    is_packed: bool = False
+    """Whether the pixels are compressed."""
+    doubt: str = ""
+    """Why its place is not sure."""
+
+    def __str__(self) -> str:
+        return self.file.name if self.total == 1 else f"frame {self.serial + 1} of {self.file.name}"
+
+    def numbers(self, key: str, length: int) -> np.ndarray | None:
+        """Return the numbers of an element; None where it has others or none."""
+        try:
+            values = np.array(self.elements[key], dtype=np.float64).ravel()
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return None
+        return values if values.size == length and np.isfinite(values).all() else None
+
+    def number(self, key: str) -> float | None:
+        values = self.numbers(key, 1)
+        return None if values is None else float(values[0])
+
+    def text(self, key: str) -> str:
+        value = self.elements.get(key)
+        return "" if value is None else str(value).strip()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows."""
+        return int(self.elements["Columns"]), int(self.elements["Rows"])
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """The slope and the intercept of its values."""
+        if self.text("SOPClassUID") == _DOSE:
+            return self.number("DoseGridScaling") or 1.0, 0.0
+        return self.number("RescaleSlope") or 1.0, self.number("RescaleIntercept") or 0.0
+
+
+def frames_of(path: Path, name: str) -> list[Frame]:
+    """Return the frames of a DICOM file; none where it is no DICOM, or no image."""
+    start = beginning(path, _MARK + 4)
+    is_new = start[_MARK:] == b"DICM"
+    if not is_new and start[:2] not in _OLD:
+        return []
+    try:
+        with _parsed(path, name):
+            return _frames(path, name, is_new)
+    except errors.InputUnreadableError:
+        if is_new:
+            raise
+        return []  # it began by chance as DICOM without the letters does
+
+
+def _frames(path: Path, name: str, is_new: bool) -> list[Frame]:
+    from pydicom import dcmread
+
+    if is_new:
+        _check_deflated(path, name)
+    with open(path, "rb") as file:
+        head = dcmread(file, stop_before_pixels=True, force=not is_new)
+        at = file.tell()
+    top = _elements(head)
+    if not top.get("Rows") or not top.get("Columns"):
+        if "Image Storage" in getattr(head.file_meta.get("MediaStorageSOPClassUID"), "name", ""):
+            raise _damaged(path, name)
+        return []
+    count = int(top.get("NumberOfFrames") or 1)
+    if min(int(top["Rows"]), int(top["Columns"]), count) < 1 or count > path.stat().st_size:
+        raise _damaged(path, name)
+    if int(top.get("SamplesPerPixel") or 1) > 1:
+        raise errors.InputUnreadableError(
+            f"{name}: {path} is a picture in colours, {top['SamplesPerPixel']} numbers a pixel;"
+            " give a scalar image"
+        )
+    if count == 1 and _is_mosaic(head, top):
+        raise errors.InputUnreadableError(
+            f"{name}: {path} is a mosaic, the slices of a volume as the tiles of one picture;"
+            " convert it to NIfTI first, for instance by dcm2niix"
+        )
+    shared = _macros(*_items(head, _SHARED)[:1])
+    own = [_macros(each) for each in _items(head, _OWN)]
+    if detector := _items(head, _DETECTOR):
+        held = _elements(detector[0])
+        top |= {key: held[key] for key in PLACE if key in held}
+    if own and len(own) != count:
+        raise errors.InputUnreadableError(
+            f"{name}: {path} describes {len(own)} frames, and has {count}; copy it again, or save"
+            " it anew"
+        )
+    doubt = ""
+    if any("ImagePositionVolume" in each for each in (shared, *own)):
+        doubt = "it does not say how its volume lies in the patient"
+    own = own or [{} for _ in range(count)]
+    if count > 1 and not any(PLACE[0] in each for each in (shared, *own)):
+        places, doubt = _stacked(top, count)
+        top.pop(PLACE[0], None)  # of the first one alone
+        own = [{**each, **place} for each, place in zip(own, places)]
+    syntax = head.file_meta.get("TransferSyntaxUID")
+    frames = [
+        Frame(path, k, count, ChainMap(each, shared, top), True, _is_packed(syntax), doubt)
+        for k, each in enumerate(own)
+    ]
+    is_plain = (
+        _is_orderly(head.file_meta)
+        and _is_orderly(head)
+        and _are_whole(path, at, head, top, name)
+        and _are_plain(frames)
+    )
+    return [frame._replace(is_plain=is_plain) for frame in frames]
+
+
+def _is_packed(syntax: Any) -> bool:
+    try:
+        return bool(syntax.is_encapsulated)
+    except (AttributeError, ValueError):  # none, or one of somebody's own
+        return False
+
+
+def _are_plain(frames: Sequence[Frame]) -> bool:
+    """Whether GDCM applies the scale of frames, and ITK takes their spacing."""
+    scales, first = {frame.scale for frame in frames}, frames[0]
+    sop_class = first.text("SOPClassUID")
+    grouped = any("RescaleSlope" in frame.elements.maps[k] for frame in frames for k in (0, 1))
+    is_scaled = sop_class in _SCALED if grouped else sop_class != _DOSE
+    return (
+        (scales == {(1.0, 0.0)} or (len(scales) == 1 and is_scaled))
+        and all(frame.number("SpacingBetweenSlices") != 0 for frame in frames)
+        and first.number("BitsAllocated") != 1
+    )
+
+
+def _is_orderly(data: Dataset) -> bool:
+    """Whether elements are in order and of known types, in sequences, too. Where bytes are missing
+    or too many, GDCM may search without end.
+    """
+    from pydicom.datadict import dictionary_has_tag, dictionary_VR
+    from pydicom.valuerep import VR
+
+    known = {each.value for each in VR}
+    last = -1
+    for tag in data.keys():
+        kind = data.get_item(tag).VR
+        if kind is None and dictionary_has_tag(tag):
+            kind = dictionary_VR(tag)
+        if tag <= last or (kind is not None and kind not in known):
+            return False
+        if kind == "SQ" and not all(_is_orderly(item) for item in _items(data, tag)):
+            return False
+        last = tag
+    return True
+
+
+def _are_whole(path: Path, at: int, head: Dataset, top: Mapping[str, Any], name: str) -> bool:
+    """Whether the pixels are where the header ends, in one piece or in a chain of pieces, and
+    nothing but padding comes behind them, for which GDCM may take any memory.
+    """
+    syntax = head.file_meta.get("TransferSyntaxUID")
+    try:
+        order: Any = "little" if syntax.is_little_endian else "big"
+        is_explicit, is_chain = not syntax.is_implicit_VR, syntax.is_encapsulated
+    except (AttributeError, ValueError):  # none, or one of somebody's own
+        return False
+    with open(path, "rb") as file:
+        end = file.seek(0, 2)
+
+        def numbers(*lengths: int) -> list[int]:
+            return [int.from_bytes(file.read(length), order) for length in lengths]
+
+        def element() -> list[int]:
+            found = numbers(2, 2)
+            if is_explicit and file.read(4) not in (b"OB\0\0", b"OW\0\0"):
+                return []
+            return found + numbers(4)
+
+        file.seek(at)
+        if (pixels := element())[:2] != [0x7FE0, 0x0010]:  # it is deflated, or has other numbers
+            return False
+        if is_chain:
+            while (piece := numbers(2, 2, 4))[:2] == [0xFFFE, 0xE000] and file.tell() < end:
+                file.seek(piece[2], 1)
+            if piece != [0xFFFE, 0xE0DD, 0]:
+                return False
+        else:
+            least, length = _bytes(top), pixels[2]
+            if file.tell() + length > end or length < least:
+                raise _damaged(path, name)
+            if length > least + 1:
+                return False
+            file.seek(length, 1)
+        return file.tell() == end or element() == [0xFFFC, 0xFFFC, end - file.tell()]
+
+
+def _bytes(elements: Mapping[str, Any]) -> int:
+    """Return how many bytes the pixels take where they are not compressed."""
+    return -(-math.prod(int(elements.get(key) or 1) for key in _BITS) // 8)
+
+
+def copy_pixels(path: Path, to: Path, name: str) -> None:
+    """Write a copy of an image that has its pixels as they are stored, without scale and place."""
+    from pydicom import dcmread
+    from pydicom.dataset import FileMetaDataset
+    from pydicom.uid import UID
+
+    with _parsed(path, name):
+        read = dcmread(path, force=True)
+        pixels = read[0x7FE00010]
+        if not pixels.is_undefined_length and len(pixels.value) < _bytes(_elements(read)):
+            raise _damaged(path, name)
+        for tag in list(read.keys()):
+            if tag.group not in (0x0028, 0x7FE0) or tag in _NO_PIXELS:
+                del read[tag]
+        meta = FileMetaDataset()
+        if syntax := read.file_meta.get("TransferSyntaxUID"):
+            meta.TransferSyntaxUID = syntax
+        meta.MediaStorageSOPClassUID = read.SOPClassUID = UID(_CAPTURE)
+        meta.MediaStorageSOPInstanceUID = read.SOPInstanceUID = UID("2.25.1")
+        read.file_meta, read.preamble = meta, bytes(_MARK)
+        read.save_as(to)
+
+
+def _items(data: Dataset, key: Any) -> list[Dataset]:
+    try:
+        return list(data[key].value) if key in data else []
+    except Exception:  # pydicom raises many kinds for damaged values
+        return []
+
+
+def _elements(data: Dataset) -> dict[str, Any]:
+    """Return what pydicom can read of the elements that matter, beside sequences."""
+    from pydicom.datadict import keyword_for_tag
+
+    found = {}
+    for tag in data.keys():
+        if (key := keyword_for_tag(tag)) not in _ELEMENTS:
+            continue
+        try:
+            element = data[tag]
+        except Exception:  # pydicom raises many kinds for damaged values
+            continue
+        if not element.is_empty:
+            found[key] = element.value
+    return found
+
+
+def _macros(*groups: Dataset) -> dict[str, Any]:
+    """Return the elements of functional groups."""
+    found: dict[str, Any] = {}
+    for item in (item for group in groups for key in _MACROS for item in _items(group, key)[:1]):
+        found |= _elements(item)
+    return found | {new: found[old] for old, new in _IN_VOLUME.items() if old in found}
+
+
+def _is_mosaic(head: Dataset, top: Mapping[str, Any]) -> bool:
+    kinds = top.get("ImageType") or ()
+    if "MOSAIC" in ([kinds] if isinstance(kinds, str) else list(kinds)):
+        return True
+    for creator, (group, element) in _TILES.items():
+        try:
+            tiles = head.private_block(group, creator)[element].value
+            count = int.from_bytes(tiles, "little") if isinstance(tiles, bytes) else int(tiles)
+        except Exception:  # it is not there, or damaged
+            continue
+        if count > 1:
+            return True
+    return False
+
+
+def _stacked(top: dict[str, Any], count: int) -> tuple[list[dict[str, Any]], str]:
+    """Return where the frames of a file lie that has one position for all, where it tells: RT dose
+    and nuclear medicine do. The second part is a doubt.
+    """
+    first = Frame(Path(), 0, count, ChainMap(top), True)
+    corner, axes = (first.numbers(key, n) for key, n in zip(PLACE, (3, 6)))
+    between = first.number("SpacingBetweenSlices") or 0.0
+    offsets, doubt = None, ""
+    if (grid := first.numbers("GridFrameOffsetVector", count)) is not None:
+        offsets = grid - grid[0]
+        if corner is not None and min(abs(grid[0]), abs(grid[0] - corner[2])) > 1e-2:
+            doubt = "its GridFrameOffsetVector begins neither with 0 nor with its first slice's z"
+    elif first.text("Modality") == "NM":
+        if "RECON" in first.text("ImageType") and between:  # the sign says which way: C.8.4.15.1.1
+            slices = first.numbers("SliceVector", count)
+            offsets = between * ((np.arange(count) + 1.0 if slices is None else slices) - 1)
+    elif between > 0:
+        offsets = between * np.arange(count)
+        doubt = "its frames have no positions of their own: SpacingBetweenSlices is taken"
+    if offsets is None or corner is None or axes is None:
+        return [{}] * count, ""
+    normal = np.cross(axes[:3], axes[3:])
+    vectors = {key: first.numbers(key, count) for key in ("TimeSlotVector", "EnergyWindowVector")}
+    return [
+        {PLACE[0]: (corner + offset * normal).tolist()}
+        | {key: float(values[k]) for key, values in vectors.items() if values is not None}
+        for k, offset in enumerate(offsets)
+    ], doubt
+
+
+def clock(text: str) -> float | None:
+    """Return the seconds since midnight of a time, or of a date and time."""
+    digits = text.replace(":", "").partition("+")[0].partition("-")[0]
+    if len(digits.partition(".")[0]) >= 12:
+        digits = digits[8:]
+    try:
+        found = int(digits[:2]) * 3600 + int(digits[2:4] or 0) * 60 + float(digits[4:] or 0)
+    except ValueError:
+        return None
+    return found if math.isfinite(found) else None

@@ -1,0 +1,106 @@
+"""Transforms and vector images that other libraries hold: SimpleITK, itk and nibabel."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import SimpleITK as sitk
+
+from ... import errors, images
+from .. import files, h5
+from . import vectors
+from .job import Loaded
+
+
+def read(given: Any, name: str) -> Loaded:
+    """Return the transform that an object is, or that a vector image holds."""
+    if hasattr(given, "GetTransformTypeAsString"):
+        return Loaded(_of_itk(given, name))
+    blank = vectors.Vectors(
+        np.empty(0), np.empty(0), {}, name, lambda why: errors.InvalidArgumentError(f"{name} {why}")
+    )
+    if isinstance(given, sitk.Image):
+        return vectors.read(vectors.of_image(given, blank))
+    if hasattr(given, "dataobj") and hasattr(given, "affine"):
+        return vectors.read(_of_nibabel(given, blank))
+    if hasattr(given, "GetLargestPossibleRegion"):
+        return vectors.read(vectors.of_image(_by_itk(given), blank))
+    return Loaded(files.read(given))
+
+
+def _of_nibabel(image: Any, blank: vectors.Vectors) -> vectors.Vectors:
+    said = {}
+    for key in ("intent_code", "intent_name", "intent_p1", "descrip"):
+        if key in image.header:
+            field = image.header[key].item()
+            said[key] = field.decode("latin-1") if isinstance(field, bytes) else f"{field:g}"
+    shape = tuple(image.shape)
+    if shape[3:] != (1, 3):
+        raise blank.refused(
+            f"is a nibabel image of shape {shape}; a displacement field has (x, y, z, 1, 3)"
+        )
+    place = images.read(image.slicer[..., 0, 0], blank.name)
+    values = np.asanyarray(image.dataobj)[:, :, :, 0].transpose(2, 1, 0, 3)
+    found = blank._replace(values=values, grid=place.grid, said=said)
+    vectors.check_intent(found)
+    return found
+
+
+def _by_itk(image: Any) -> sitk.Image:
+    """Return an image of the package itk as SimpleITK's."""
+    itk = sys.modules["itk"]  # imported by whoever made the image
+    array = itk.array_from_image(image)
+    made = sitk.GetImageFromArray(array, isVector=image.GetNumberOfComponentsPerPixel() > 1)
+    made.SetSpacing([float(n) for n in image.GetSpacing()])
+    first = image.TransformIndexToPhysicalPoint(image.GetBufferedRegion().GetIndex())
+    made.SetOrigin([float(n) for n in first])
+    made.SetDirection(itk.array_from_matrix(image.GetDirection()).ravel().tolist())
+    for key, value in dict(image).items():
+        if isinstance(value, str):
+            made.SetMetaData(key, value)
+    return made
+
+
+def _of_itk(transform: Any, name: str) -> sitk.Transform:
+    try:
+        return files.transform_of(_parts(transform, name), name)
+    except RuntimeError as error:
+        raise errors.InvalidArgumentError(f"{name} cannot be used: {error}") from None
+
+
+def _parts(transform: Any, name: str) -> Sequence[h5.Part]:
+    """Return the parts of a transform of the package itk, the last of which acts first."""
+    kind, _, dimensions = str(transform.GetTransformTypeAsString()).partition("_")
+    if dimensions.split("_")[1:3] != ["3", "3"]:
+        raise errors.InvalidArgumentError(
+            f"{name} is a {kind} of dimensions {dimensions}; images here are 3-D"
+        )
+    if kind == "CompositeTransform":
+        count = int(transform.GetNumberOfTransforms())
+        whole = [transform.GetNthTransform(i) for i in range(count)]
+        return [part for one in whole for part in _parts(_cast(one), name)]
+    if hasattr(transform, "GetDisplacementField"):  # also one that leads to it, as velocities do
+        field = _cast(transform).GetDisplacementField()
+        if field is None:
+            raise errors.InvalidArgumentError(f"{name} is a {kind} without a displacement field")
+        return [files.field_part(_by_itk(field))]
+    if transform.IsLinear() and not files.is_known(kind):
+        matrix = np.eye(4)
+        matrix[:3, 3] = list(transform.TransformPoint([0.0, 0.0, 0.0]))
+        for axis, unit in enumerate(np.eye(3).tolist()):
+            matrix[:3, axis] = list(transform.TransformPoint(unit)) - matrix[:3, 3]
+        return [files.matrix_part(matrix)]
+    order = dimensions.split("_")[3:]
+    fixed, numbers = (
+        np.array(list(values), dtype=np.float64)
+        for values in (transform.GetFixedParameters(), transform.GetParameters())
+    )
+    return [h5.Part(kind + "".join(order), fixed, numbers)]
+
+
+def _cast(transform: Any) -> Any:
+    """Return a transform as its own class: of a composite one they come as the base class."""
+    return sys.modules["itk"].down_cast(transform)

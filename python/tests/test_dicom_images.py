@@ -1,0 +1,731 @@
+"""DICOM images: every pixel lies where the header of its own slice says, or a sentence says what is
+the matter. The truth is the standard's equation (PS3.3 C.7.6.2.1.1) of what the tests write.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pydicom
+import pydicom.data
+import pytest
+import SimpleITK as sitk
+from pydicom.dataset import Dataset, FileDataset, FileMetaDataset
+from pydicom.uid import (
+    UID,
+    DeflatedExplicitVRLittleEndian,
+    ExplicitVRBigEndian,
+    ExplicitVRLittleEndian,
+    ImplicitVRLittleEndian,
+    RLELossless,
+    generate_uid,
+)
+
+from morphseek import errors, images
+from morphseek.motion.frames import read_frames as read_motion
+
+MR, CT, NM = "1.2.840.10008.5.1.4.1.1.4", "1.2.840.10008.5.1.4.1.1.2", "1.2.840.10008.5.1.4.1.1.20"
+ENHANCED_MR, ENHANCED_CT = MR + ".1", CT + ".1"
+DOSE, SEGMENTS = "1.2.840.10008.5.1.4.1.1.481.2", "1.2.840.10008.5.1.4.1.1.66.4"
+CAPTURE, CINE = "1.2.840.10008.5.1.4.1.1.7", "1.2.840.10008.5.1.4.1.1.3.1"
+XRAY, TOMOGRAM = "1.2.840.10008.5.1.4.1.1.1", "1.2.840.10008.5.1.4.1.1.77.1.5.4"
+
+N, ROWS, COLUMNS = 9, 7, 8
+BETWEEN_ROWS, BETWEEN_COLUMNS, STEP = 1.25, 1.5, 3.0
+VOXELS = np.random.default_rng(0).integers(0, 2000, (N, ROWS, COLUMNS)).astype(np.int16)
+CORNER = np.array([-20.0, 30.0, -40.0])
+AXIAL = np.eye(3)
+OBLIQUE = np.array(sitk.Euler3DTransform((0, 0, 0), 0.3, -0.2, 0.1).GetMatrix()).reshape(3, 3)
+SAGITTAL = np.array([[0.0, 0, -1], [1, 0, 0], [0, -1, 0]])
+AXES = {"axial": AXIAL, "oblique": OBLIQUE, "sagittal": SAGITTAL}
+
+
+class Slice(NamedTuple):
+    pixels: np.ndarray
+    corner: np.ndarray
+    axes: np.ndarray
+
+
+def stack(
+    axes: np.ndarray = OBLIQUE, voxels: np.ndarray = VOXELS, step: float = STEP
+) -> list[Slice]:
+    return [Slice(each, CORNER + axes[:, 2] * step * k, axes) for k, each in enumerate(voxels)]
+
+
+def item(**values: Any) -> Dataset:
+    made = Dataset()
+    for key, value in values.items():
+        setattr(made, key, value)
+    return made
+
+
+def decimals(values: np.ndarray) -> list[str]:
+    return [f"{v:.8f}" for v in np.ravel(values)]
+
+
+def blank(sop_class: str, pixels: np.ndarray, series: str = "1.2.3.4") -> FileDataset:
+    """Return a file with pixels and no place."""
+    meta = FileMetaDataset()
+    meta.MediaStorageSOPClassUID, meta.TransferSyntaxUID = UID(sop_class), ExplicitVRLittleEndian
+    meta.MediaStorageSOPInstanceUID = generate_uid()
+    made = FileDataset("", {}, file_meta=meta, preamble=bytes(128))
+    made.SOPClassUID, made.SOPInstanceUID = sop_class, meta.MediaStorageSOPInstanceUID
+    made.SeriesInstanceUID, made.StudyInstanceUID, made.Modality = series, "1.2.3", "MR"
+    made.ImageType, made.PatientName = ["ORIGINAL", "PRIMARY", "OTHER"], "QUXMANN^ZYPHORA"
+    made.Rows, made.Columns = pixels.shape[-2:]
+    made.SamplesPerPixel, made.PhotometricInterpretation = 1, "MONOCHROME2"
+    made.BitsAllocated = made.BitsStored = 8 * pixels.dtype.itemsize
+    made.HighBit, made.PixelRepresentation = made.BitsStored - 1, int(pixels.dtype.kind == "i")
+    if pixels.ndim == 3:
+        made.NumberOfFrames = len(pixels)
+    made.PixelData = np.ascontiguousarray(pixels).tobytes()
+    return made
+
+
+def lay(made: Any, one: Slice) -> None:
+    made.ImagePositionPatient = decimals(one.corner)
+    made.ImageOrientationPatient = decimals(one.axes.T[:2])
+    made.PixelSpacing = [BETWEEN_ROWS, BETWEEN_COLUMNS]
+
+
+def write_folder(
+    folder: Path, slices: list[Slice], change: Callable[[Any, int], Any] | None = None, **more: Any
+) -> Path:
+    """Write a file for each slice."""
+    folder.mkdir(exist_ok=True)
+    for k, one in enumerate(slices):
+        made = blank(MR, one.pixels)
+        lay(made, one)
+        made.InstanceNumber, made.SliceThickness = k + 1, STEP
+        for key, value in more.items():
+            setattr(made, key, value)
+        if change:
+            change(made, k)
+        made.save_as(folder / f"{k:03}.dcm", enforce_file_format=True)
+    return folder
+
+
+def write_frames(
+    path: Path,
+    slices: list[Slice],
+    change: Callable[[Any], Any] | None = None,
+    sop_class: str = ENHANCED_MR,
+    **measures: Any,
+) -> Path:
+    """Write all slices to one enhanced file."""
+    made = blank(sop_class, np.stack([one.pixels for one in slices]))
+    measured = item(PixelSpacing=[BETWEEN_ROWS, BETWEEN_COLUMNS], SliceThickness=STEP, **measures)
+    made.SharedFunctionalGroupsSequence = [item(PixelMeasuresSequence=[measured])]
+    made.PerFrameFunctionalGroupsSequence = [
+        item(
+            PlanePositionSequence=[item(ImagePositionPatient=decimals(one.corner))],
+            PlaneOrientationSequence=[item(ImageOrientationPatient=decimals(one.axes.T[:2]))],
+            FrameContentSequence=[item(StackID="1", InStackPositionNumber=k + 1)],
+        )
+        for k, one in enumerate(slices)
+    ]
+    if change:
+        change(made)
+    made.save_as(path, enforce_file_format=True)
+    return path
+
+
+def check(image: images.Image, slices: list[Slice]) -> None:
+    """See that an image is these slices, each pixel at its place."""
+    assert image.array.shape == (len(slices), ROWS, COLUMNS)
+    to_index = np.linalg.inv(image.index_to_physical)
+    row, column = np.indices((ROWS, COLUMNS))
+    for one in slices:
+        place = (
+            one.corner
+            + column[..., None] * BETWEEN_COLUMNS * one.axes[:, 0]
+            + row[..., None] * BETWEEN_ROWS * one.axes[:, 1]
+        )
+        index = place @ to_index[:3, :3].T + to_index[:3, 3]
+        assert np.abs(index - np.rint(index)).max() < 1e-2
+        x, y, z = np.moveaxis(np.rint(index).astype(int), -1, 0)
+        np.testing.assert_allclose(image.array[z, y, x], one.pixels)
+
+
+ORDERS = {
+    "ascending": np.arange(N),
+    "descending": np.arange(N)[::-1],
+    "interleaved": np.r_[0:N:2, 1:N:2],
+    "shuffled": np.random.default_rng(1).permutation(N),
+}
+
+
+@pytest.mark.parametrize("axes", AXES)
+@pytest.mark.parametrize("order", ORDERS)
+def test_frames_and_files_in_any_order(tmp_path: Path, order: str, axes: str):
+    """Their positions count, whatever SpacingBetweenSlices says; where that differs it is told."""
+    slices = [stack(AXES[axes])[k] for k in ORDERS[order]]
+    for between in (None, 3.0, 2.99, -3.0, 1.0, 0.0):
+        more = {} if between is None else {"SpacingBetweenSlices": between}
+        for path in (
+            write_frames(tmp_path / "all.dcm", slices, **more),
+            write_folder(tmp_path / "files", slices, **more),
+        ):
+            image = images.read(path, "fixed")
+            check(image, slices)
+            assert len(image.doubts) == (between == 1), image.doubts
+            for doubt in image.doubts:
+                assert doubt.startswith(f"fixed: {path}: its slices lie 3 mm apart")
+
+
+def test_a_sound_series_keeps_what_gdcm_reads(tmp_path: Path):
+    for axes in AXES.values():
+        folder = write_folder(tmp_path / "files", stack(axes))
+        names = sitk.ImageSeriesReader.GetGDCMSeriesFileNames(str(folder))
+        film = write_frames(tmp_path / "all.dcm", stack(axes)[::-1])
+        for path, theirs in ((folder, sitk.ReadImage(names)), (film, sitk.ReadImage(str(film)))):
+            ours = images.read(path)
+            assert np.array_equal(ours.grid, images.grid_of(theirs))
+            assert np.array_equal(ours.array, sitk.GetArrayFromImage(theirs))
+
+
+def test_frames_in_several_files(tmp_path: Path):
+    """Enhanced files of one series are one stack, if they make one."""
+    (tmp_path / "halves").mkdir()
+    slices = stack()
+    write_frames(tmp_path / "halves" / "b.dcm", slices[:4])
+    write_frames(tmp_path / "halves" / "a.dcm", slices[4:][::-1])
+    check(images.read(tmp_path / "halves"), slices)
+    (tmp_path / "each").mkdir()
+    for k, one in enumerate(slices):
+        write_frames(tmp_path / "each" / f"{k}.dcm", [one])
+    check(images.read(tmp_path / "each"), slices)
+    shutil.copy(tmp_path / "halves" / "a.dcm", tmp_path / "halves" / "c.dcm")
+    with pytest.raises(errors.InputUnreadableError, match="holds 5 images twice .*remove the"):
+        images.read(tmp_path / "halves")
+
+
+def rewritten(path: Path, syntax: str) -> None:
+    """Write a file anew in another transfer syntax, or without the letters DICM."""
+    made = pydicom.dcmread(path)
+    if syntax == "RLE":
+        made.compress(RLELossless)
+    elif syntax == "big-endian":
+        made.PixelData = made.pixel_array.astype(">i2").tobytes()
+        made.file_meta.TransferSyntaxUID = ExplicitVRBigEndian
+    else:
+        made.file_meta.TransferSyntaxUID = {
+            "implicit": ImplicitVRLittleEndian, "deflated": DeflatedExplicitVRLittleEndian,
+        }.get(syntax, ExplicitVRLittleEndian)  # fmt: skip
+    little = syntax != "big-endian"
+    pydicom.dcmwrite(
+        path, made, implicit_vr=syntax == "implicit", little_endian=little, force_encoding=True
+    )
+    if syntax == "without DICM":
+        path.write_bytes(path.read_bytes()[132:])
+    elif syntax == "padded":
+        padding = b"\xfc\xff\xfc\xffOB\0\0" + (20).to_bytes(4, "little") + bytes(20)
+        path.write_bytes(path.read_bytes() + padding)
+
+
+@pytest.mark.parametrize(
+    "syntax", ["implicit", "big-endian", "deflated", "RLE", "padded", "without DICM"]
+)
+def test_transfer_syntaxes(tmp_path: Path, syntax: str):
+    """GDCM reads what it reads of each; scales of each frame are ours."""
+    # RLE of an even number of pixels in a segment
+    slices = [one._replace(pixels=np.vstack([one.pixels, one.pixels])) for one in stack()]
+    folder = write_folder(tmp_path / "files", slices)
+    film = write_frames(tmp_path / "all.dcm", slices, scaled(ENHANCED_MR, True))
+    for path in (*folder.iterdir(), film):
+        rewritten(path, syntax)
+    image = images.read(folder)
+    assert np.array_equal(image.array, [one.pixels for one in slices])
+    if syntax == "without DICM":
+        return
+    assert image.array.dtype == np.int16
+    scaled_pixels = [one.pixels * a + b for one, (a, b) in zip(slices, SCALES)]
+    np.testing.assert_allclose(images.read(film).array, scaled_pixels)
+
+
+SCALES = [(1 + 0.25 * k, -100.0 * k) for k in range(N)]
+
+
+def scaled(sop_class: str, per_frame: bool) -> Callable[[Any], None]:
+    def change(made: Any) -> None:
+        groups = made.PerFrameFunctionalGroupsSequence
+        if not per_frame:
+            groups = made.SharedFunctionalGroupsSequence
+        for (slope, intercept), group in zip(SCALES if per_frame else [(2.5, -7)], groups):
+            group.PixelValueTransformationSequence = [
+                item(RescaleSlope=slope, RescaleIntercept=intercept, RescaleType="US")
+            ]
+
+    return change
+
+
+@pytest.mark.parametrize("sop_class", [ENHANCED_MR, ENHANCED_CT, TOMOGRAM])
+@pytest.mark.parametrize("order", ["ascending", "shuffled"])
+def test_each_frame_has_its_scale(tmp_path: Path, sop_class: str, order: str):
+    slices = [stack()[k] for k in ORDERS[order]]
+    for per_frame in (False, True):
+        path = write_frames(
+            tmp_path / "all.dcm", slices, scaled(sop_class, per_frame), sop_class=sop_class
+        )
+        scales = SCALES if per_frame else [(2.5, -7)] * N
+        check(
+            images.read(path),
+            [one._replace(pixels=one.pixels * a + b) for one, (a, b) in zip(slices, scales)],
+        )
+
+
+TWICE = stack() + stack(voxels=VOXELS[:, ::-1])
+TILTED = [
+    one._replace(corner=one.corner + 0.8 * k * OBLIQUE[:, 1]) for k, one in enumerate(stack())
+]
+ACROSS = stack() + stack(SAGITTAL)
+BESIDE = [one._replace(corner=one.corner + 60 * OBLIQUE[:, 0]) for one in stack()] + stack()
+
+
+def second(**macros: Any) -> Callable[[Any], None]:
+    """Give the second half of the frames another value of an element in a macro."""
+
+    def change(made: Any) -> None:
+        groups = made.PerFrameFunctionalGroupsSequence
+        for k, group in enumerate(groups):
+            for macro, (key, one, other) in macros.items():
+                if macro not in group:
+                    setattr(group, macro, [Dataset()])
+                setattr(group[macro][0], key, other if 2 * k >= len(groups) else one)
+
+    return change
+
+
+FRAMES: dict[str, tuple[list[Slice], Callable[[Any], Any] | None, str]] = {
+    "missing": (
+        stack()[:3] + stack()[5:], None, "3.0 to 9.0 mm apart, most between frame 3 of .* frame 4",
+    ),
+    "tilt": (TILTED, None, "no straight stack .*tilted gantry"),
+    "two stacks": (ACROSS, None, "not alike: frame 10 of all.dcm and 8 more are turned otherwise"),
+    "side by side": (BESIDE, None, "lie side by side"),
+    "two times": (
+        TWICE, second(FrameContentSequence=("TemporalPositionIndex", 1, 2)),
+        r"frame 1 of all.dcm and frame 10 of all.dcm are of different times .*morphseek series",
+    ),
+    "two triggers": (
+        TWICE, second(CardiacSynchronizationSequence=("NominalCardiacTriggerDelayTime", 0, 40.0)),
+        "different times",
+    ),
+    "two echoes": (
+        TWICE, second(MREchoSequence=("EffectiveEchoTime", 10.0, 80.0)),
+        r"different echo times \(EffectiveEchoTime\)",
+    ),
+    "two diffusion weightings": (
+        TWICE, second(MRDiffusionSequence=("DiffusionBValue", 0.0, 1000.0)), "weightings",
+    ),
+    "magnitude and phase": (
+        TWICE, second(MRImageFrameTypeSequence=("ComplexImageComponent", "MAGNITUDE", "PHASE")),
+        "different kinds, such as magnitude",
+    ),
+    "nothing tells": (TWICE, None, "lie at one place more than once"),
+    "one place": ([s._replace(corner=CORNER) for s in stack()], None, "all at one position"),
+    "a frame without a position": (
+        stack(), lambda d: delattr(d.PerFrameFunctionalGroupsSequence[4], "PlanePositionSequence"),
+        "has 9 frames and does not say where each one lies",
+    ),
+    "a frame too few": (
+        stack(), lambda d: d.PerFrameFunctionalGroupsSequence.pop(), "describes 8 frames, and has",
+    ),
+    "frames without end": (
+        stack(), lambda d: [
+            setattr(d, "NumberOfFrames", 2**31 - 1),
+            delattr(d, "PerFrameFunctionalGroupsSequence"),
+        ],
+        "all.dcm cannot be read as DICOM: it is cut short or damaged",
+    ),
+    "no pixel size": (
+        stack(), lambda d: delattr(d, "SharedFunctionalGroupsSequence"), "no sound PixelSpacing",
+    ),
+    "no pixels": (stack(), lambda d: delattr(d, "PixelData"), "cut short or damaged"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", FRAMES)
+def test_refused_frames(tmp_path: Path, what: str):
+    slices, change, says = FRAMES[what]
+    (tmp_path / "folder").mkdir()
+    path = write_frames(tmp_path / "folder" / "all.dcm", slices, change)
+    for given in (path, tmp_path / "folder"):
+        with pytest.raises(errors.InputUnreadableError, match=says) as caught:
+            images.read(given, "fixed")
+        assert str(caught.value).startswith("fixed: ") and str(tmp_path) in str(caught.value)
+        assert "QUXMANN" not in str(caught.value)
+
+
+def without(*keys: str) -> Callable[[Any, int], Any]:
+    return lambda made, k: [delattr(made, key) for key in keys]
+
+
+def with_(**values: Any) -> Callable[[Any, int], Any]:
+    return lambda made, k: [setattr(made, key, value) for key, value in values.items()]
+
+
+def only(number: int, change: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
+    return lambda made, k: change(made, k) if k == number else None
+
+
+def small(made: Any, k: int) -> None:
+    made.Rows, made.PixelData = ROWS - 1, made.PixelData[: -2 * COLUMNS]
+
+
+def tiled(made: Any, k: int) -> None:
+    made.private_block(0x0019, "SIEMENS MR HEADER", create=True).add_new(0x0A, "US", 36)
+
+
+LOST = "so that nobody knows where its slice lies; give"
+FAR = stack()[0]._replace(corner=CORNER + OBLIQUE[:, 2] * 200)
+ASKEW = decimals(np.array([1, 0, 0, 0.1, 1, 0]))
+FILES: dict[str, tuple[list[Slice], Callable[[Any, int], Any] | None, str]] = {
+    "no position": (stack(), without("ImagePositionPatient"), f"000.dcm .*Position.*{LOST}"),
+    "one without a position": (stack(), only(4, without("ImagePositionPatient")), "004.dcm .*Posi"),
+    "no orientation": (stack(), without("ImageOrientationPatient"), f"Orientation.*, {LOST}"),
+    "axes askew": (stack(), with_(ImageOrientationPatient=ASKEW), f"Orientation.*, {LOST}"),
+    "axes of length 2": (
+        stack(AXIAL), with_(ImageOrientationPatient=[2, 0, 0, 0, 2, 0]), f"Orientation.*, {LOST}",
+    ),
+    "no pixel size": (stack(), without("PixelSpacing"), f"000.dcm has no sound PixelSp.*, {LOST}"),
+    "pixels of size 0": (stack(), with_(PixelSpacing=[0, 0]), f"no sound PixelSpacing, {LOST}"),
+    "pixels below 0": (stack(), with_(PixelSpacing=[-1, 1]), f"no sound PixelSpacing, {LOST}"),
+    "a localizer": (
+        stack() + stack(SAGITTAL)[:1], None, "not alike: 009.dcm is turned otherwise .* 9 are not",
+    ),
+    "another size": (stack(), only(3, small), "003.dcm is of another size"),
+    "other pixels": (stack(), only(2, with_(PixelSpacing=[1, 1])), "002.dcm is of another pixel"),
+    "one far away": ([*stack(), FAR], None, "009.dcm lies 176.0 mm from the others"),
+    "a gap": (stack()[:3] + stack()[4:], None, "6.0 mm apart, most between 002.dcm and 003.dcm"),
+    "two echoes": (
+        TWICE, lambda d, k: setattr(d, "EchoTime", 10 + 70 * (k >= N)),
+        r"000.dcm and 009.dcm are of different echo times \(EchoTime\)",
+    ),
+    "two times": (
+        TWICE, lambda d, k: setattr(d, "AcquisitionTime", f"1015{k // N:02}"),
+        r"different times \(AcquisitionTime\); .* morphseek series",
+    ),
+    "a mosaic": (stack()[:1], with_(ImageType=["ORIGINAL", "PRIMARY", "MOSAIC"]), "is a mosaic"),
+    "a nameless mosaic": (stack()[:1], tiled, "is a mosaic.*dcm2niix"),
+    "colours": (
+        stack()[:1], lambda d, k: [
+            setattr(d, "SamplesPerPixel", 3), setattr(d, "PhotometricInterpretation", "RGB"),
+            setattr(d, "PixelData", d.PixelData * 3),
+        ],
+        "000.dcm is a picture in colours, 3 numbers a pixel",
+    ),
+    "a slice twice": (
+        [*stack(), stack()[4]], None, "at one place more than once, as 004.dcm and 009.dcm do",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", FILES)
+def test_refused_folders(tmp_path: Path, what: str):
+    slices, change, says = FILES[what]
+    folder = write_folder(tmp_path / "files", slices, change)
+    with pytest.raises(errors.InputUnreadableError, match=says) as caught:
+        images.read(folder, "fixed")
+    assert str(caught.value).startswith("fixed: ") and str(folder) in str(caught.value)
+    assert "QUXMANN" not in str(caught.value)
+
+
+def test_copies_and_folders_are_named(tmp_path: Path):
+    folder = write_folder(tmp_path / "files", stack())
+    shutil.copy(folder / "005.dcm", folder / "005 (1).dcm")
+    with pytest.raises(
+        errors.InputUnreadableError, match=r"holds 1 image twice \(005 \(1\).dcm and"
+    ):
+        images.read(folder)
+    for path in list(folder.glob("00?.dcm")):
+        shutil.copy(path, folder / f"copy_{path.name}")
+    with pytest.raises(
+        errors.InputUnreadableError, match="holds 10 images twice .*remove the copies"
+    ):
+        images.read(folder)
+    with pytest.raises(errors.InputUnreadableError, match="no DICOM series; give .* do: files"):
+        images.read(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(
+        errors.InputUnreadableError, match="no DICOM series; give a folder of slices"
+    ):
+        images.read(tmp_path / "empty")
+
+
+def test_what_else_lies_in_a_folder(tmp_path: Path):
+    """What is no DICOM, or no image, is passed over; a slice that is damaged is not."""
+    folder = write_folder(tmp_path / "files", stack())
+    (folder / "readme.txt").write_text("x")
+    (folder / ".DS_Store").write_bytes(bytes(100))
+    (folder / "old").write_bytes(b"\x08\x00" + bytes(range(256)) * 9)  # begins as old DICOM does
+    report = blank("1.2.840.10008.5.1.4.1.1.88.11", VOXELS[0], "1.2.3.5")
+    for key in ("Rows", "Columns", "PixelData"):
+        delattr(report, key)
+    report.save_as(folder / "report.dcm", enforce_file_format=True)
+    check(images.read(folder), stack())
+    with pytest.raises(errors.InputUnreadableError, match="report.dcm is DICOM and holds no image"):
+        images.read(folder / "report.dcm")
+    last = folder / "008.dcm"  # without it there would be no gap
+    last.write_bytes(last.read_bytes()[:-60])
+    with pytest.raises(errors.InputUnreadableError, match="008.dcm .* cut short"):
+        images.read(folder)
+    last.write_bytes(last.read_bytes()[:300])
+    with pytest.raises(errors.InputUnreadableError, match="008.dcm"):
+        images.read(folder)
+
+
+def dose(path: Path, offsets: np.ndarray, axes: np.ndarray = OBLIQUE) -> Path:
+    made = blank(DOSE, VOXELS.astype(np.uint16))
+    lay(made, stack(axes)[0])
+    made.Modality, made.DoseGridScaling = "RTDOSE", "0.002"
+    made.FrameIncrementPointer, made.GridFrameOffsetVector = 0x3004000C, offsets.tolist()
+    made.save_as(path, enforce_file_format=True)
+    return path
+
+
+def test_dose(tmp_path: Path):
+    """Its frames lie at offsets along the normal, from the first one or as z (C.8.8.3.2)."""
+    at = STEP * np.arange(N)
+    for axes, offsets in ((OBLIQUE, at), (OBLIQUE, -at), (AXIAL, at + CORNER[2])):
+        image = images.read(dose(tmp_path / "dose.dcm", offsets, axes))
+        step = STEP * np.sign(offsets[1] - offsets[0])
+        truth = [one._replace(pixels=one.pixels * 0.002) for one in stack(axes, step=step)]
+        check(image, truth)
+        assert image.doubts == ()
+    assert "GridFrameOffsetVector" in images.read(dose(tmp_path / "a.dcm", at + 5)).doubts[0]
+    with pytest.raises(errors.InputUnreadableError, match="mm apart"):
+        images.read(dose(tmp_path / "a.dcm", at**1.1))
+    with pytest.raises(errors.InputUnreadableError, match="does not say where each one lies"):
+        images.read(dose(tmp_path / "a.dcm", at[:-1]))
+
+
+def nuclear(path: Path, between: float | None, kind: str = "RECON TOMO", **more: Any) -> Path:
+    made = blank(NM, VOXELS)
+    made.Modality, made.ImageType = "NM", ["ORIGINAL", "PRIMARY", kind, "EMISSION"]
+    made.PixelSpacing, made.SliceThickness = [BETWEEN_ROWS, BETWEEN_COLUMNS], STEP
+    if between is not None:
+        made.SpacingBetweenSlices = between
+    detector = Dataset()
+    lay(detector, stack()[0])
+    del detector.PixelSpacing
+    made.DetectorInformationSequence = [detector]
+    for key, value in more.items():
+        setattr(made, key, value)
+    made.save_as(path, enforce_file_format=True)
+    return path
+
+
+def test_nuclear_medicine(tmp_path: Path):
+    """The detector says where the first slice lies, the sign of the spacing says where the others
+    do (C.8.4.15.1.1).
+    """
+    path = tmp_path / "nm.dcm"
+    for between in (STEP, -STEP):
+        check(images.read(nuclear(path, between)), stack(step=between))
+    backwards = {"SliceVector": list(range(N, 0, -1))}
+    check(images.read(nuclear(path, STEP, **backwards)), stack(voxels=VOXELS[::-1]))
+    gated = {"SliceVector": [1, 2, 3] * 3, "TimeSlotVector": [1] * 3 + [2] * 3 + [3] * 3}
+    for between, kind, more, says in (
+        (None, "RECON TOMO", {}, "does not say where each one lies"),
+        (0.0, "RECON TOMO", {}, "does not say where each one lies"),
+        (STEP, "TOMO", {}, "projections"),
+        (STEP, "RECON GATED TOMO", gated, "different times"),
+    ):
+        with pytest.raises(errors.InputUnreadableError, match=says):
+            images.read(nuclear(path, between, kind, **more))
+    frames, seconds = images.read_frames(nuclear(path, STEP, "RECON GATED TOMO", **gated), "x")
+    assert len(frames) == 3 and seconds is None
+    for k, frame in enumerate(frames):
+        check_some(frame, stack(voxels=VOXELS[3 * k : 3 * k + 3]))
+
+
+def check_some(image: sitk.Image, slices: list[Slice]) -> None:
+    check(images.read(image), slices)
+
+
+def test_films(tmp_path: Path):
+    """Frames that do not say where they lie are no volume, but for those that the file spaces
+    evenly, with a doubt.
+    """
+    film = blank(CINE, VOXELS.astype(np.uint8))
+    film.Modality, film.FrameTime = "US", 33
+    film.save_as(tmp_path / "us.dcm", enforce_file_format=True)
+    with pytest.raises(errors.InputUnreadableError, match="9 frames and does not say .* a film"):
+        images.read(tmp_path / "us.dcm")
+    for sop_class in (MR, CAPTURE + ".3"):
+        made = blank(sop_class, VOXELS)
+        lay(made, stack()[0])
+        made.SpacingBetweenSlices = STEP
+        made.save_as(tmp_path / "all.dcm", enforce_file_format=True)
+        image = images.read(tmp_path / "all.dcm")
+        check(image, stack())
+        assert "no positions of their own" in image.doubts[0]
+    whole = images.Image.on_grid(VOXELS.astype(np.uint16), images.read(tmp_path / "all.dcm").grid)
+    sitk.WriteImage(whole.to_sitk(), str(tmp_path / "itk.dcm"))
+    image = images.read(tmp_path / "itk.dcm")
+    check(image, stack())
+    assert image.doubts == ()
+
+
+def test_volume_of_ultrasound(tmp_path: Path):
+    """It has a space of its own, which is told."""
+    path = write_frames(tmp_path / "us.dcm", stack(), sop_class="1.2.840.10008.5.1.4.1.1.6.2")
+    made = pydicom.dcmread(path)
+    for group in made.PerFrameFunctionalGroupsSequence:
+        (place,), (turn,) = group.PlanePositionSequence, group.PlaneOrientationSequence
+        place.ImagePositionVolume = place.ImagePositionPatient
+        turn.ImageOrientationVolume = turn.ImageOrientationPatient
+        del place.ImagePositionPatient, turn.ImageOrientationPatient
+        group.PlanePositionVolumeSequence = group.PlanePositionSequence
+        group.PlaneOrientationVolumeSequence = group.PlaneOrientationSequence
+        del group.PlanePositionSequence, group.PlaneOrientationSequence
+    made.save_as(path)
+    image = images.read(path)
+    check(image, stack())
+    assert "how its volume lies in the patient" in image.doubts[0]
+
+
+def test_segmentation(tmp_path: Path):
+    """One segment is a mask of 0 and 1; several are refused."""
+    mask = (VOXELS > 900).astype(np.uint8)
+
+    def pack(numbers: list[int]) -> Callable[[Any], None]:
+        def change(made: Any) -> None:
+            made.BitsAllocated = made.BitsStored = 1
+            made.HighBit, made.Modality = 0, "SEG"
+            made.PixelData = np.packbits(mask.ravel(), bitorder="little").tobytes()
+            for number, group in zip(numbers, made.PerFrameFunctionalGroupsSequence):
+                group.SegmentIdentificationSequence = [item(ReferencedSegmentNumber=number)]
+
+        return change
+
+    path = tmp_path / "seg.dcm"
+    write_frames(path, stack(voxels=mask), pack([1] * N), sop_class=SEGMENTS)
+    check(images.read(path), stack(voxels=mask))
+    twice = [
+        one._replace(corner=stack()[k // 2].corner) for k, one in enumerate(stack(voxels=mask))
+    ]
+    write_frames(path, twice, pack([1 + k % 2 for k in range(N)]), sop_class=SEGMENTS)
+    with pytest.raises(errors.InputUnreadableError, match="different segments"):
+        images.read(path)
+
+
+PICTURES: dict[str, tuple[str, str, dict[str, Any], tuple[float, float], str]] = {
+    "X-ray": (XRAY, "CR", {"ImagerPixelSpacing": [0.2, 0.3]}, (0.3, 0.2), "ImagerPixelSpacing"),
+    "film": (CAPTURE, "OT", {"NominalScannedPixelSpacing": [0.2, 0.3]}, (0.3, 0.2), "Nominal"),
+    "capture": (CAPTURE, "OT", {}, (1, 1), "how large its pixels are: 1 mm"),
+    "calibrated": (XRAY, "CR", {"PixelSpacing": [0.2, 0.3]}, (0.3, 0.2), ""),
+    "MR": (MR, "MR", {"PixelSpacing": [2, 3]}, (3, 2), "where its slice lies"),
+    "pixels of size 0": (CAPTURE, "OT", {"PixelSpacing": [0, 0]}, (1, 1), "1 mm is taken"),
+}
+
+
+@pytest.mark.parametrize("what", PICTURES)
+def test_a_picture_alone(tmp_path: Path, what: str):
+    """It is read, with a doubt where nobody measured its pixels in the patient."""
+    sop_class, modality, elements, spacing, doubt = PICTURES[what]
+    made = blank(sop_class, VOXELS[0])
+    made.Modality = modality
+    for key, value in elements.items():
+        setattr(made, key, value)
+    made.save_as(tmp_path / "one.dcm", enforce_file_format=True)
+    for path in (tmp_path / "one.dcm", tmp_path):
+        image = images.read(path)
+        np.testing.assert_array_equal(image.array[0], VOXELS[0])
+        np.testing.assert_allclose(image.spacing[:2], spacing)
+        assert len(image.doubts) == bool(doubt) and doubt in "".join(image.doubts)
+
+
+def test_a_lone_slice(tmp_path: Path):
+    for between in (None, 3.0, -3.0, 0.0):
+        more = {} if between is None else {"SpacingBetweenSlices": between}
+        folder = write_folder(tmp_path / "files", stack()[:1], **more)
+        for path in (folder, folder / "000.dcm"):
+            image = images.read(path)
+            check(image, stack()[:1])
+            assert image.spacing[2] == (abs(between) if between else 1) and image.doubts == ()
+
+
+FILMS: dict[str, tuple[dict[str, Callable[[int], Any]], float | None]] = {
+    "trigger": ({"TriggerTime": lambda t: 40 * t}, 0.04),
+    "a trigger of 0": (  # in every frame, as where nothing triggers
+        {"TriggerTime": lambda t: 0, "AcquisitionTime": lambda t: f"10{15 + t}30.25"}, 60,
+    ),
+    "date and time": ({"AcquisitionDateTime": lambda t: f"202401021015{t:02}.5+0100"}, 1),
+    "one time": ({"AcquisitionTime": lambda t: "101530"}, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", FILMS)
+def test_volumes_of_several_times(tmp_path: Path, what: str):
+    elements, step = FILMS[what]
+    volumes = [stack(voxels=np.roll(VOXELS, t, axis=2)) for t in range(3)]
+    slices = [volumes[t][k] for k in range(N) for t in (2, 0, 1)]
+    times = [t for _ in range(N) for t in (2, 0, 1)]
+
+    def change(made: Any, k: int) -> None:
+        made.TemporalPositionIdentifier = times[k] + 1
+        for key, value in elements.items():
+            setattr(made, key, value(times[k]))
+
+    frames, seconds = images.read_frames(write_folder(tmp_path / "files", slices, change), "series")
+    assert seconds == step and len(frames) == 3
+    for frame, volume in zip(frames, volumes):
+        check(images.read(frame), volume)
+    shutil.copy(tmp_path / "files" / "003.dcm", tmp_path / "files" / "copy.dcm")
+    with pytest.raises(errors.InputUnreadableError, match="003.dcm and copy.dcm are the same"):
+        images.read_frames(tmp_path / "files", "series")
+
+
+def test_one_file_of_several_times(tmp_path: Path):
+    volumes = [stack(voxels=np.roll(VOXELS, t, axis=2)) for t in range(2)]
+
+    def change(made: Any) -> None:
+        for k, group in enumerate(made.PerFrameFunctionalGroupsSequence):
+            content = group.FrameContentSequence[0]
+            content.TemporalPositionIndex = 2 - k // N
+            content.FrameAcquisitionDateTime = f"2024010210153{9 - 3 * (k // N)}"
+            group.PixelValueTransformationSequence = [
+                item(RescaleSlope=1 + k, RescaleIntercept=0, RescaleType="US")
+            ]
+
+    (tmp_path / "folder").mkdir()
+    path = write_frames(tmp_path / "folder" / "all.dcm", volumes[1] + volumes[0], change)
+    for given in (path, tmp_path / "folder"):
+        frames, seconds = images.read_frames(given, "series")
+        assert seconds == 3 and len(frames) == 2
+        for t, (frame, volume) in enumerate(zip(frames, volumes)):
+            first = 1 + N * (1 - t)
+            check(
+                images.read(frame),
+                [
+                    one._replace(pixels=one.pixels * float(first + k))
+                    for k, one in enumerate(volume)
+                ],
+            )
+        found = read_motion(given)
+        assert len(found.volumes) == 2 and found.step == 3 and not found.volumes[0].doubts
+    write_frames(path, volumes[1] + volumes[0], change, SpacingBetweenSlices=1)
+    assert all("3 mm apart" in volume.doubts[0] for volume in read_motion(path).volumes)
+    with pytest.warns(errors.GeometryWarning, match="3 mm apart"):
+        images.read_frames(path, "series")
+
+
+def test_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    """Neither by ITK nor by GDCM nor by pydicom."""
+    off = [s._replace(corner=s.corner + 0.03 * (k == 4)) for k, s in enumerate(stack())]
+    images.read(write_folder(tmp_path / "off", off))
+    for what in FILES:
+        with pytest.raises(errors.InputUnreadableError):
+            images.read(write_folder(tmp_path / what, *FILES[what][:2]))
+    for what in FRAMES:
+        with pytest.raises(errors.InputUnreadableError):
+            images.read(write_frames(tmp_path / f"{what}.dcm", *FRAMES[what][:2]))
+    images.read(write_frames(tmp_path / "zero.dcm", stack(), SpacingBetweenSlices=0))
+    images.read(pydicom.data.get_testdata_file("JPEG-lossy.dcm", download=False))  # of 12 bits
+    assert capfd.readouterr() == ("", "")
