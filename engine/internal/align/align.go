@@ -69,12 +69,11 @@ const (
 	sameAbove       = 0.25       // correlation of intensities less the distance of their distributions: one modality
 	starts          = 8          // peaks of the search that are refined: in a small crop the right one may not be among the first
 
-	searchComponents            = 6 // of the features, that the search compares
-	coarseSigma, fineSigma      = 2, 1
-	coarsePoints, finePoints    = 6000, 20000
-	coarseIterations, fineSteps = 25, 40
-	fewPoints, fewIterations    = 2000, 8 // enough to see which starts lead to one place
-	fineShare                   = 6       // voxels of the body for each point of the last refinement
+	searchComponents         = 6 // of the features, that the search compares
+	coarseSigma, fineSigma   = 2, 1
+	coarsePoints, finePoints = 6000, 20000
+	fewPoints                = 2000 // enough to see which starts lead to one place
+	fineShare                = 6    // voxels of the body for each point of the last refinement
 )
 
 // scales are the factors that the affine search tries in plane (x, y) and along the body (z).
@@ -403,7 +402,7 @@ func (a *aligner) rigidBeside(best outcome, v views) (outcome, error) {
 	for i, x := range rigid.Apply(middle) {
 		rigid.T[i] = there[i] - x
 	}
-	rigid, _, err := a.objective(v, v.coarse, a.manyPoints(v)).maximise(a.ctx, rigid, true, fineSteps)
+	rigid, _, err := a.objective(v, v.coarse, a.manyPoints(v)).maximise(a.ctx, rigid, true, fine)
 	if err != nil {
 		return outcome{}, a.failed(err)
 	}
@@ -423,7 +422,8 @@ func (a *aligner) polish(best outcome, v views, same bool) (outcome, error) {
 	if same {
 		compared = v.bright().smoothed(fineSigma, a.opt.Threads)
 	}
-	t, _, err := a.objective(v, compared, a.manyPoints(v)).maximise(a.ctx, best.transform, a.opt.Method == Rigid, fineSteps)
+	o := a.objective(v, compared, a.manyPoints(v))
+	t, _, err := o.maximise(a.ctx, best.transform, a.opt.Method == Rigid, fine)
 	if err != nil {
 		return outcome{}, a.failed(err)
 	}

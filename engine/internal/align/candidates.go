@@ -89,7 +89,7 @@ func (a *aligner) refineAll(v views, candidates []peak) (outcome, error) {
 	ends := make([]end, len(candidates))
 	best := 0
 	for i, c := range candidates {
-		if ends[i], err = a.refineOne(o, c, coarseIterations); err != nil {
+		if ends[i], err = a.refineOne(o, c, coarse); err != nil {
 			return outcome{}, err
 		}
 		if ends[i].value > ends[best].value {
@@ -121,8 +121,8 @@ type end struct {
 	value, score, start float64 // value: score less the penalty of strain; start: the candidate's score
 }
 
-func (a *aligner) refineOne(o *objective, from peak, iterations int) (end, error) {
-	t, score, err := o.maximise(a.ctx, from.transform, a.opt.Method == Rigid, iterations)
+func (a *aligner) refineOne(o *objective, from peak, by effort) (end, error) {
+	t, score, err := o.maximise(a.ctx, from.transform, a.opt.Method == Rigid, by)
 	if err != nil {
 		return end{}, a.failed(err)
 	}
@@ -140,7 +140,7 @@ func (a *aligner) cluster(v views, s samples, candidates []peak) ([]peak, error)
 	ends := make([]end, len(candidates))
 	for i, c := range candidates {
 		var err error
-		if ends[i], err = a.refineOne(o, c, fewIterations); err != nil {
+		if ends[i], err = a.refineOne(o, c, brief); err != nil {
 			return nil, err
 		}
 		if err := a.checkpoint(0.6 + 0.1*float64(i+1)/float64(len(candidates))); err != nil {

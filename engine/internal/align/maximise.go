@@ -2,9 +2,12 @@ package align
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"slices"
 
-	"gonum.org/v1/gonum/optimize"
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
 
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -134,11 +137,28 @@ func (e *evaluation) move(x []float64) {
 	e.cost = -score + e.slope(e.gradient, x, c, m, t)
 }
 
+// effort is how long maximise climbs: so many rounds of so many steps. It measures the curvature before each round.
+type effort struct{ rounds, steps int }
+
+var (
+	brief  = effort{1, 8} // shows which starts lead to one place
+	coarse = effort{2, 8}
+	fine   = effort{3, 16}
+)
+
 // maximise finds the transform near start with the highest score less the penalty of strain, and returns it with its
 // score. If rigid is set it adds a rotation and a translation to start; otherwise all twelve parameters are free.
-func (o *objective) maximise(
-	ctx context.Context, start volume.Affine, rigid bool, iterations int,
-) (volume.Affine, float64, error) {
+//
+// It takes a fixed number of Newton's steps, by the magnitude of the curvature. The cost has kinks where points cross the
+// borders of voxels: a search along a line ends at one of them, and noise of a millionth decides at which. These steps
+// follow the images continuously. The curvature is that over a part of a voxel, which does not see the kinks. Steps of
+// the last round shorten, and the mean of its second half is taken.
+func (o *objective) maximise(ctx context.Context, start volume.Affine, rigid bool, by effort) (volume.Affine, float64, error) {
+	const (
+		damping = 0.5
+		longest = 4 // voxels at the rim
+		fading  = 4 // steps of the last round, after which they are half as long
+	)
 	var along motion = affineMotion{o.centred(start), o.radius()}
 	free := planarAffine
 	if rigid {
@@ -147,25 +167,75 @@ func (o *objective) maximise(
 	if o.flat {
 		along = planar{along, free}
 	}
-	here := evaluation{objective: o, motion: along, gradient: make([]float64, along.parameters())}
-	problem := optimize.Problem{
-		Func: func(x []float64) float64 { here.move(x); return here.cost },
-		Grad: func(grad, x []float64) { here.move(x); copy(grad, here.gradient) },
-		Status: func() (optimize.Status, error) {
-			return optimize.NotTerminated, ctx.Err()
-		},
+	here := &evaluation{objective: o, motion: along, gradient: make([]float64, along.parameters())}
+	n := along.parameters()
+	x, mean := make([]float64, n), make([]float64, n)
+	for round := range by.rounds {
+		last := round == by.rounds-1
+		newton, ok := here.curvature(x)
+		if !ok {
+			return start, 0, fmt.Errorf("the curvature of the score has no axes")
+		}
+		for it := range by.steps {
+			if ctx.Err() != nil {
+				return start, 0, ctx.Err()
+			}
+			here.move(x)
+			step := newton(here.gradient)
+			share := damping / (1 + floats.Norm(step, 2)/longest)
+			if last {
+				share *= fading / float64(fading+it)
+			}
+			floats.AddScaled(x, -share, step)
+			if last && it >= by.steps/2 {
+				floats.AddScaled(mean, 1/float64(by.steps-by.steps/2), x)
+			}
+		}
 	}
-	result, err := optimize.Minimize(problem, make([]float64, along.parameters()), &optimize.Settings{
-		MajorIterations: iterations, FuncEvaluations: 2 * iterations, GradientThreshold: 1e-6,
-		Converger: &optimize.FunctionConverge{Absolute: 1e-5, Iterations: 4},
-	}, &optimize.LBFGS{})
-	if ctx.Err() != nil {
-		return start, 0, ctx.Err()
-	}
-	if result == nil {
-		return start, 0, err // an error beside a result is a line search that ended early: the best point so far is kept
-	}
-	c := along.at(result.X)
+	c := along.at(mean)
 	score, _, _ := o.score(c)
 	return o.absolute(c), score, nil
+}
+
+// curvature measures that of the cost about x and returns the step of Newton's method by a gradient, with the magnitude
+// of the curvature. It is not ok where there are no numbers.
+func (e *evaluation) curvature(x []float64) (newton func(gradient []float64) []float64, ok bool) {
+	const (
+		apart = 0.25 // voxels at the rim, on either side
+		least = 0.02 // of the largest curvature: where there is next to none, steps are not long
+	)
+	n := len(x)
+	slopes := mat.NewDense(n, n, nil)
+	for k := range n {
+		there := slices.Clone(x)
+		for _, side := range []float64{apart, -apart} {
+			there[k] = x[k] + side
+			e.move(there)
+			floats.AddScaled(slopes.RawRowView(k), 1/(2*side), e.gradient)
+		}
+	}
+	symmetric := mat.NewSymDense(n, nil)
+	for r := range n {
+		for c := range r + 1 {
+			symmetric.SetSym(r, c, (slopes.At(r, c)+slopes.At(c, r))/2)
+		}
+	}
+	var eigen mat.EigenSym
+	if !eigen.Factorize(symmetric, true) {
+		return nil, false
+	}
+	var axes mat.Dense
+	eigen.VectorsTo(&axes)
+	values := eigen.Values(nil)
+	floor := least * floats.Norm(values, math.Inf(1))
+	for k, v := range values {
+		values[k] = math.Hypot(v, floor)
+	}
+	return func(gradient []float64) []float64 {
+		var g, step mat.VecDense
+		g.MulVec(axes.T(), mat.NewVecDense(n, gradient))
+		floats.Div(g.RawVector().Data, values)
+		step.MulVec(&axes, &g)
+		return step.RawVector().Data
+	}, true
 }

@@ -2,8 +2,6 @@ package align
 
 import (
 	"math"
-	"math/rand/v2"
-	"slices"
 
 	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
@@ -37,8 +35,9 @@ type objective struct {
 	threads    int
 }
 
-// newObjective samples count voxels of fixed, three in four of them in its body. fixedFeatures and movingFeatures are
-// interleaved over the grids.
+// newObjective samples about count voxels of fixed, three in four of them in its body. Whether a voxel is sampled depends
+// on where it is and on how many there are: if another one enters the body, the sample stays. fixedFeatures and
+// movingFeatures are interleaved over the grids.
 func newObjective(
 	fixed *resampled, fixedFeatures []float32, moving *resampled, movingFeatures []float32, count int, seed uint64, threads int,
 ) *objective {
@@ -64,24 +63,24 @@ func newObjective(
 			outside = append(outside, int32(i))
 		}
 	}
-	rng := rand.New(rand.NewPCG(seed, 0x616c69676e)) // "align"
 	toPhysical := fixed.grid.IndexToPhysical()
 	add := func(voxels []int32, count int) {
-		count = min(count, len(voxels))
-		weight := float32(len(voxels)) / float32(max(count, 1))
-		for k := range count { // a partial Fisher-Yates shuffle
-			j := k + rng.IntN(len(voxels)-k)
-			voxels[k], voxels[j] = voxels[j], voxels[k]
-		}
-		slices.Sort(voxels[:count])
-		for _, voxel := range voxels[:count] {
+		weight := float32(max(float64(len(voxels))/float64(max(count, 1)), 1))
+		for _, voxel := range voxels {
 			i := int(voxel)
-			p := toPhysical.Apply(fixed.grid.Point(i))
+			if unit(uint64(i), seed)*float64(weight) >= 1 {
+				continue
+			}
+			at := fixed.grid.Point(i)
+			for a := range fixed.image.Axes() {
+				at[a] += unit(uint64(3*i+a), seed+1) - 0.5
+			}
+			p := toPhysical.Apply(at)
 			for a := range p {
 				p[a] = (p[a] - o.center[a]) / o.unit
 			}
 			o.points = append(o.points, [3]float32{float32(p[0]), float32(p[1]), float32(p[2])})
-			f := fixedFeatures[i*lanes : (i+1)*lanes]
+			f := between(fixedFeatures, fixed.grid.Size, at)
 			o.features = append(append(o.features, f[:bodyLane]...), 0, 0)
 			b := f[bodyLane]
 			e := bodyWeight * b * b
@@ -98,6 +97,39 @@ func newObjective(
 	add(inside, count-count/4)
 	add(outside, count/4)
 	return o
+}
+
+// between reads interleaved features at a continuous index, linearly; the outermost voxels are never a nearest one.
+func between(features []float32, size [3]int, at [3]float64) (f [lanes]float32) {
+	var lo [3]int
+	var share [3]float64
+	for a, x := range at {
+		lo[a] = min(int(x), size[a]-2)
+		share[a] = x - float64(lo[a])
+	}
+	for corner := range 8 {
+		i, weight := 0, 1.0
+		for a := 2; a >= 0; a-- {
+			k := corner >> a & 1
+			i = i*size[a] + lo[a] + k
+			weight *= float64(k)*share[a] + float64(1-k)*(1-share[a])
+		}
+		if weight > 0 {
+			for c := range f {
+				f[c] += float32(float32(weight) * features[i*lanes+c])
+			}
+		}
+	}
+	return f
+}
+
+// unit returns a number from 0 to 1 that looks random, of a voxel's index (the finaliser of SplitMix64, Steele et al.,
+// OOPSLA 2014).
+func unit(voxel, seed uint64) float64 {
+	x := (voxel + 1 + seed<<32) * 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return float64((x^x>>31)>>11) / (1 << 53)
 }
 
 // sums are the parts of the score over points: product, energy and overlap, each with its gradient by the rows of the
@@ -264,17 +296,13 @@ func (o *objective) score(c volume.Affine) (score float64, gradM [9]float64, gra
 	// itself would gain by being stretched.
 	p, e, b := t.value[inProduct], t.value[inEnergy], t.value[inOverlap]
 	det := c.Det()
-	smaller, shrinks := o.fixedSelf, false
-	if v := o.movingSelf / math.Abs(det); v < smaller {
-		smaller, shrinks = v, true
-	}
-	if !(e > 0 && b > 0 && smaller > 0) {
+	if !(e > 0 && b > 0 && o.fixedSelf > 0 && o.movingSelf > 0 && det != 0) {
 		return 0, gradM, gradT
 	}
-	factor, power := 1.0, 0.0
-	if b < smaller {
-		factor, power = math.Pow(b/smaller, overlapPower), overlapPower
-	}
+	fixedSelf, movingSelf := math.Log(o.fixedSelf), math.Log(o.movingSelf/math.Abs(det))
+	smaller, _, byMoving := softMin(fixedSelf, movingSelf)
+	share, byShare, _ := softMin(math.Log(b)-smaller, 0)
+	factor, power := math.Exp(overlapPower*share), overlapPower*byShare
 	score = 2 * p / e * factor
 	weights := [3]float64{2 / e * factor, -score / e, power * score / b}
 	var g [12]float64 // by the rows of m
@@ -291,16 +319,26 @@ func (o *objective) score(c volume.Affine) (score float64, gradM [9]float64, gra
 			gradT[k] += float64(o.toIndex.M[3*r+k] * g[4*r+3])
 		}
 	}
-	if shrinks { // -log smaller = log |det| + const, and d log|det M| = M^-T
-		if inverse, err := c.Inverse(); err == nil {
-			for k := range 3 {
-				for j := range 3 {
-					gradM[3*k+j] += float64(power * score * inverse.M[3*j+k])
-				}
+	if inverse, err := c.Inverse(); err == nil { // -log MM = log |det| + const, and d log|det M| = M^-T
+		for k := range 3 {
+			for j := range 3 {
+				gradM[3*k+j] += float64(power * byMoving * score * inverse.M[3*j+k])
 			}
 		}
 	}
 	return score, gradM, gradT
+}
+
+// softMin returns the less of two numbers, with a bend for the kink where they are nearly equal: an optimum may lie
+// there. It returns the derivatives by both, too.
+func softMin(a, b float64) (least, byA, byB float64) {
+	const bend = 0.1
+	d := a - b
+	apart, slope := math.Abs(d), math.Copysign(1, d)
+	if apart < bend {
+		apart, slope = float64(d*d)/(2*bend)+bend/2, d/bend
+	}
+	return (a + b - apart) / 2, (1 - slope) / 2, (1 + slope) / 2
 }
 
 // strain returns how far the linear map m is from a rotation, and its gradient by m: the squared norm of the Hencky

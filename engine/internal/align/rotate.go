@@ -225,7 +225,7 @@ func (a *aligner) improve(p peak, h float64, steps int) (outcome, error) {
 		if err != nil {
 			return o, nil
 		}
-		t, score, err := v.plain.maximise(a.ctx, o.transform, true, coarseIterations)
+		t, score, err := v.plain.maximise(a.ctx, o.transform, true, coarse)
 		if err != nil {
 			return o, a.failed(err)
 		}
@@ -299,7 +299,7 @@ func (a *aligner) reframe(best outcome, v views, h float64) (outcome, views, err
 		if err != nil {
 			break
 		}
-		t, score, err := turned.plain.maximise(a.ctx, best.transform, a.opt.Method == Rigid, coarseIterations)
+		t, score, err := turned.plain.maximise(a.ctx, best.transform, a.opt.Method == Rigid, coarse)
 		if err != nil {
 			return best, v, a.failed(err)
 		}

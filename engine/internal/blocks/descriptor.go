@@ -1,7 +1,9 @@
 package blocks
 
 import (
+	"os"
 	"slices"
+	"strconv"
 
 	"github.com/morphseek/morphseek/engine/internal/mind"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
@@ -86,7 +88,7 @@ func Describe(v, valid *volume.Volume, t Thresholds, dilation, threads int) []ui
 			}
 			for _, threshold := range t {
 				code <<= 1
-				if v.Data[i] > threshold {
+				if v.Data[i]+width*dither(i) > threshold {
 					code |= 1
 				}
 			}
@@ -95,6 +97,11 @@ func Describe(v, valid *volume.Volume, t Thresholds, dilation, threads int) []ui
 	})
 	return codes
 }
+
+var width = func() float32 { x, _ := strconv.ParseFloat(os.Getenv("DITHER"), 64); return float32(x) }()
+
+// dither returns a number from -0.5 to 0.5 that looks random, of a voxel's index.
+func dither(i int) float32 { return float32(codeOf(uint64(i))>>39)/(1<<24) - 0.5 }
 
 // LabelCodes returns a descriptor for every voxel of a label map. Those of two labels, the background being one, differ
 // in about half of their bits.

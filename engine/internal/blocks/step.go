@@ -1,7 +1,10 @@
 package blocks
 
 import (
+	"math"
 	"math/bits"
+	"os"
+	"strconv"
 	"slices"
 
 	"github.com/morphseek/morphseek/engine/field"
@@ -9,6 +12,12 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/volume"
 )
+
+// temperature of the mean over a point's labels, in bits a descriptor; what is so many times above the least counts as
+// nothing.
+var temperature = func() float64 { x, err := strconv.ParseFloat(os.Getenv("TEMP"), 64); if err != nil { return 0.3 }; return x }()
+
+const faintest = 16
 
 // Step is the search at one level.
 type Step struct {
@@ -79,6 +88,9 @@ func (s *Step) MinMarginals(trees int) (control volume.Geometry, marginals []flo
 	})
 	strain := float64(s.Quantum) / float64(s.Spacing)
 	means := s.blockMeans(control.Size)
+	if os.Getenv("TREE") == "0" {
+		clear(means)
+	}
 	between := tension{width: width, deep: deep, weight: float32(s.Stiffness * strain * strain), found: s.found(control)}
 	up := make([]float32, len(costs))
 	if trees <= 1 {
@@ -102,19 +114,30 @@ func (s *Step) MinMarginals(trees int) (control volume.Geometry, marginals []flo
 	return control, marginals
 }
 
-// Solve returns the level's displacements on its control grid: at every point the label of least min-marginal.
+// Solve returns the level's displacements on its control grid: at every point the mean of all labels under the Gibbs
+// distribution of their min-marginals. Where two match nearly alike, noise would decide between them.
 func (s *Step) Solve(trees int) *field.Field {
 	control, marginals := s.MinMarginals(trees)
 	u := field.New(control)
 	width := 2*s.Radius + 1
 	labels, deep := s.Labels(s.Grid)
-	scale := float32(s.Quantum) / float32(s.Spacing)
+	scale := float64(s.Quantum) / float64(s.Spacing)
 	parallel.For(control.Voxels(), 64, s.Threads, func(lo, hi int) {
 		for node := lo; node < hi; node++ {
-			label := argmin(marginals[node*labels : (node+1)*labels])
-			u.X[node] = scale * float32(label%width-s.Radius)
-			u.Y[node] = scale * float32(label/width%width-s.Radius)
-			u.Z[node] = scale * float32(label/(width*width)-deep/2)
+			m := marginals[node*labels : (node+1)*labels]
+			least, total := leastOf(m), 0.0
+			var mean [3]float64
+			for label, v := range m {
+				if float64(v-least) > faintest*temperature {
+					continue
+				}
+				p := math.Exp(float64(least-v) / temperature)
+				total += p
+				for a, at := range [3]int{label%width - s.Radius, label/width%width - s.Radius, label/(width*width) - deep/2} {
+					mean[a] += float64(p * float64(at))
+				}
+			}
+			u.X[node], u.Y[node], u.Z[node] = float32(scale*mean[0]/total), float32(scale*mean[1]/total), float32(scale*mean[2]/total)
 		}
 	})
 	return u

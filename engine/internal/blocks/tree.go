@@ -3,6 +3,8 @@ package blocks
 import (
 	"cmp"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"slices"
 
 	"github.com/morphseek/morphseek/engine/internal/parallel"
@@ -15,6 +17,8 @@ type tree struct {
 	parent   []int   // by node; -1 at the root
 	children [][]int // by node
 }
+
+var treeShare = func() float32 { x, _ := strconv.ParseFloat(os.Getenv("TS"), 64); return float32(x) }()
 
 // spanningTree returns a minimum spanning tree of the 6-connected grid under the absolute differences of value
 // (Kruskal), rooted at the grid's centre: it runs within organs rather than across their borders. With an index above 0
@@ -37,14 +41,18 @@ func spanningTree(size [3]int, value []float32, index int) *tree {
 			}
 		}
 	}
-	if index > 0 {
+	{
+		share := float32(1)
+		if index == 0 {
+			share = treeShare
+		}
 		rng, sum := rand.New(rand.NewPCG(uint64(index), 0)), float32(0)
 		for _, e := range edges {
 			sum += e.weight
 		}
 		mean := sum / float32(len(edges))
 		for i := range edges {
-			edges[i].weight += float32(mean * rng.Float32())
+			edges[i].weight += float32(share * mean * rng.Float32())
 		}
 	}
 	slices.SortFunc(edges, func(a, b edge) int {

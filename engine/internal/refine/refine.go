@@ -64,9 +64,11 @@ type Level struct {
 
 // The steps and the images, in voxels of the resolution at hand.
 const (
-	longest = 0.5 // displacement of one step, at most
-	window  = 2   // radius of the correlation's window
-	window2 = 2   // the same for slices
+	longest  = 0.5 // displacement of one step, at most
+	halving  = 5   // stalled iterations, after which a step is half as long
+	shortest = 8.  // of the longest step, below which the ascent ends
+	window   = 2   // radius of the correlation's window
+	window2  = 2   // the same for slices
 
 	detail = 0.7 // standard deviation of the blur that sharpening takes away
 
@@ -453,8 +455,8 @@ type ascent struct {
 // gains nothing.
 func (c *ascent) run(ctx context.Context) ([]float64, error) {
 	g, spare := field.New(c.v.Geometry), field.New(c.v.Geometry)
-	step, farthest := longest, 0.0 // farthest: the longest vector of any gradient so far
-	var valid, mean float64        // at first
+	step, farthest := float64(longest), 0.0 // farthest: the longest vector of any gradient so far
+	var valid, mean float64                 // at first
 	var values []float64
 	for it := range c.iterations {
 		if err := ctx.Err(); err != nil {
@@ -473,10 +475,8 @@ func (c *ascent) run(ctx context.Context) ([]float64, error) {
 			valid, mean = n, sum/n
 		}
 		values = append(values, mean+(sum-float64(mean*n))/valid)
-		if stalled(values) {
-			if step /= 2; step < longest/4 {
-				break
-			}
+		if step *= math.Exp2(-stalled(values) / halving); step < longest/shortest {
+			break
 		}
 		most := float64(c.smooth(spare, g))
 		if !(most > 0) {
@@ -492,13 +492,14 @@ func (c *ascent) run(ctx context.Context) ([]float64, error) {
 	return values, nil
 }
 
-// stalled reports, once in span iterations, whether the last span values are on average hardly above the span before:
-// by less than a hundredth of all that was gained, or a thousandth of the first value.
-func stalled(values []float64) bool {
+// stalled says how far the last span values have ceased to rise above the span before, 0..1: they do by less than a
+// hundredth of all that was gained, or a thousandth of the first value. In between it goes over, so that noise does not
+// decide how long the steps are.
+func stalled(values []float64) float64 {
 	const span = 5
 	n := len(values)
-	if n < 2*span || n%span != 0 {
-		return false
+	if n < 2*span {
+		return 0
 	}
 	mean := func(x []float64) float64 {
 		sum := 0.0
@@ -508,7 +509,12 @@ func stalled(values []float64) bool {
 		return sum / span
 	}
 	now := mean(values[n-span:])
-	return now-mean(values[n-2*span:n-span]) < max(0.01*(now-values[0]), 0.001*math.Abs(values[0]))
+	gain := now - mean(values[n-2*span:n-span])
+	enough := max(0.01*(now-values[0]), 0.001*math.Abs(values[0]))
+	if !(enough > 0) {
+		return 1
+	}
+	return min(max(1.5-gain/enough, 0), 1)
 }
 
 // smooth writes g after the fluid Gaussian to dst and returns the length of its longest vector.
