@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/align"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/plan"
 	"github.com/morphseek/morphseek/engine/internal/referee"
@@ -91,9 +92,10 @@ func (p *problem) searches(st state) bool {
 	return p.opt.Search == "on" || p.opt.Search == "auto" && !st.facts.Network && p.deform == nil
 }
 
-// looks says whether the pair decides on the network: where the caller leaves all else to the library.
+// looks says whether the pair decides on the network: where the caller leaves all else to the library, the alignment,
+// too. Images that lie apart do not tell their contrasts.
 func (p *problem) looks(st state) bool {
-	return st.facts.Network && p.opt.Search == "auto" && p.opt.Refine < 0 && p.deform == nil
+	return st.facts.Network && p.opt.Search == "auto" && p.opt.Refine < 0 && p.deform == nil && refines(align.Method(p.opt.Initial))
 }
 
 // iterations resolves the option refine.

@@ -57,7 +57,7 @@ set(model none)
 if(runtime) # run a network, on the installed ONNX Runtime
   set(model hippocampus)
 endif()
-execute_process(COMMAND ${clean} ${prefix}/${BINDIR}/MorphSeekRegistration ${fixed} ${moving} --model ${model} --device cpu
+execute_process(COMMAND ${clean} ${prefix}/${BINDIR}/MorphSeekRegistration ${fixed} ${moving} --model ${model} --search off --device cpu
     --output-transform ${WORK}/transform.h5 --report ${WORK}/report.json OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
 file(READ ${WORK}/report.json report)
 string(JSON used GET "${report}" model)

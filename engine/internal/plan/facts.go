@@ -244,7 +244,7 @@ func MostTelling(first refine.Agreement, channels []refine.Agreement) refine.Agr
 const (
 	leastMapped   = 0.70
 	leftUnmapped  = 0.65
-	mostUnmapped  = 1.0
+	mostUnmapped  = 0.85
 	mostElsewhere = 0.10
 )
 

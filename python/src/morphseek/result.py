@@ -19,6 +19,7 @@ from ._json import read as read_json
 from .halfway import HALFWAY, Halfway, halfway
 from .images import Image, ImageLike
 from .transforms.dense import DenseTransform, read_only
+from .transforms.linear import checked_matrix
 from .transforms.saved import Transform
 from .verdict import Verdict, explain
 
@@ -407,11 +408,8 @@ def load(folder: str | os.PathLike[str]) -> RegistrationResult:
         raise errors.InputUnreadableError(
             f"{folder / 'displacement.nrrd'} has displacements that are no numbers"
         )
-    if abs(np.linalg.det(initial[:3, :3])) < 1e-12:
-        raise errors.InputUnreadableError(
-            f"{path} is not a registration's report: its initial transform cannot be inverted"
-        )
     try:
+        checked_matrix(initial, "its initial transform", "run the registration again")
         displacement = bindings.from_mm(mm, grid)
     except errors.MorphSeekError as error:
         raise errors.InputUnreadableError(

@@ -233,12 +233,12 @@ def check_writes(
 
 
 WRITER = """
-import sys
+import json, sys
 from morphseek import _files, errors
 try:
     with _files.output_folder(sys.argv[1], ("?.txt",), "c.txt") as folder:
         for name in sys.argv[2]:
-            _files.write_text(folder / f"{name}.txt", name + sys.argv[2])
+            _files.write_text(folder / f"{name}.txt", json.dumps({name: sys.argv[2]}))
 except errors.MorphSeekError as error:
     print(f"morphseek: {error}", file=sys.stderr)
     sys.exit(error.exit_code)

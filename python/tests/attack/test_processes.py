@@ -268,14 +268,14 @@ def test_an_input_that_is_written_while_it_is_read(
 ):
     path = tmp_path / "a.nii.gz"
     shutil.copy(files["fixed"], path)
-    real = images.files._read_by_itk
+    real = images.files.read_nifti
 
     def read(*arguments: Any) -> Any:
         image = real(*arguments)
         shutil.copy(files["moving"], path)
         return image
 
-    monkeypatch.setattr(images.files, "_read_by_itk", read)
+    monkeypatch.setattr(images.files, "read_nifti", read)
     with pytest.raises(errors.InputUnreadableError, match="fixed: .*a.nii.gz was changed"):
         images.read(path, "fixed")
 
