@@ -60,7 +60,7 @@ const (
 	// CT scanners fill what they did not reconstruct with a value below that of any tissue: -2000, -3024, -32768. Air is
 	// -1000 HU, and its noise is cut off at -1024.
 	noTissue, air = -1100, -1024
-	padding       = 1e-3 // share of the voxels that have that value exactly
+	padding       = 1e-3 // share of the voxels that have such a value
 )
 
 // Plausible returns the volume without the voxels that tell nothing of what was imaged: v itself where there are none,
@@ -75,7 +75,7 @@ func (v *Volume) Plausible() *Volume {
 	if span := p[1] - p[0]; span > 0 {
 		lo, hi = max(lo, float32(p[0]-float64(far*span))), min(hi, float32(p[1]+float64(far*span)))
 	}
-	if lo <= noTissue && hi > air && v.share(lo) >= padding {
+	if lo <= noTissue && hi > air && v.shareTo(noTissue) >= padding {
 		lo, low = air, air
 	}
 	if lo == least && hi == most {
@@ -122,11 +122,11 @@ func (v *Volume) Hounsfield() bool {
 	return airy > leastAir*all && soft > leastSoft*all && beyond <= stray*all
 }
 
-// share returns the share of the voxels that have value x exactly.
-func (v *Volume) share(x float32) float64 {
+// shareTo returns the share of the voxels whose value is x or less.
+func (v *Volume) shareTo(x float32) float64 {
 	n := 0
 	for _, y := range v.Data {
-		if y == x {
+		if y <= x {
 			n++
 		}
 	}

@@ -2,7 +2,6 @@ package align
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 
@@ -137,13 +136,14 @@ func (e *evaluation) move(x []float64) {
 	e.cost = -score + e.slope(e.gradient, x, c, m, t)
 }
 
-// effort is how long maximise climbs: so many rounds of so many steps. It measures the curvature before each round.
-type effort struct{ rounds, steps int }
+// effort is how long maximise climbs: so many rounds of so many steps. It measures the curvature before each round, on
+// one side of the place or on both.
+type effort struct{ rounds, steps, sides int }
 
 var (
-	brief  = effort{1, 8} // shows which starts lead to one place
-	coarse = effort{2, 8}
-	fine   = effort{3, 16}
+	brief  = effort{1, 6, 1} // shows which starts lead to one place
+	coarse = effort{2, 6, 1}
+	fine   = effort{3, 12, 2}
 )
 
 // maximise finds the transform near start with the highest score less the penalty of strain, and returns it with its
@@ -172,9 +172,10 @@ func (o *objective) maximise(ctx context.Context, start volume.Affine, rigid boo
 	x, mean := make([]float64, n), make([]float64, n)
 	for round := range by.rounds {
 		last := round == by.rounds-1
-		newton, ok := here.curvature(x)
+		newton, ok := here.curvature(x, by.sides)
 		if !ok {
-			return start, 0, fmt.Errorf("the curvature of the score has no axes")
+			score, _, _ := o.score(o.centred(start))
+			return start, score, nil
 		}
 		for it := range by.steps {
 			if ctx.Err() != nil {
@@ -182,7 +183,7 @@ func (o *objective) maximise(ctx context.Context, start volume.Affine, rigid boo
 			}
 			here.move(x)
 			step := newton(here.gradient)
-			share := damping / (1 + floats.Norm(step, 2)/longest)
+			share := damping * longest / (longest + floats.Norm(step, 2))
 			if last {
 				share *= fading / float64(fading+it)
 			}
@@ -198,20 +199,24 @@ func (o *objective) maximise(ctx context.Context, start volume.Affine, rigid boo
 }
 
 // curvature measures that of the cost about x and returns the step of Newton's method by a gradient, with the magnitude
-// of the curvature. It is not ok where there are no numbers.
-func (e *evaluation) curvature(x []float64) (newton func(gradient []float64) []float64, ok bool) {
+// of the curvature. It is not ok where the score has none, as where the images do not overlap.
+func (e *evaluation) curvature(x []float64, sides int) (newton func(gradient []float64) []float64, ok bool) {
 	const (
 		apart = 0.25 // voxels at the rim, on either side
 		least = 0.02 // of the largest curvature: where there is next to none, steps are not long
 	)
 	n := len(x)
 	slopes := mat.NewDense(n, n, nil)
+	e.move(x)
+	here := slices.Clone(e.gradient)
 	for k := range n {
 		there := slices.Clone(x)
-		for _, side := range []float64{apart, -apart} {
+		for _, side := range []float64{apart, -apart}[:sides] {
 			there[k] = x[k] + side
 			e.move(there)
-			floats.AddScaled(slopes.RawRowView(k), 1/(2*side), e.gradient)
+			floats.Sub(e.gradient, here)
+			floats.AddScaled(slopes.RawRowView(k), 1/(float64(sides)*side), e.gradient)
+			e.x = nil // its gradient is another now
 		}
 	}
 	symmetric := mat.NewSymDense(n, nil)
@@ -221,7 +226,7 @@ func (e *evaluation) curvature(x []float64) (newton func(gradient []float64) []f
 		}
 	}
 	var eigen mat.EigenSym
-	if !eigen.Factorize(symmetric, true) {
+	if most := mat.Norm(symmetric, math.Inf(1)); !(most > 0) || math.IsInf(most, 1) || !eigen.Factorize(symmetric, true) {
 		return nil, false
 	}
 	var axes mat.Dense

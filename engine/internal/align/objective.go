@@ -68,7 +68,7 @@ func newObjective(
 		weight := float32(max(float64(len(voxels))/float64(max(count, 1)), 1))
 		for _, voxel := range voxels {
 			i := int(voxel)
-			if unit(uint64(i), seed)*float64(weight) >= 1 {
+			if float64(unit(uint64(i), seed)*float64(weight)) >= 1 {
 				continue
 			}
 			at := fixed.grid.Point(i)
@@ -112,7 +112,11 @@ func between(features []float32, size [3]int, at [3]float64) (f [lanes]float32) 
 		for a := 2; a >= 0; a-- {
 			k := corner >> a & 1
 			i = i*size[a] + lo[a] + k
-			weight *= float64(k)*share[a] + float64(1-k)*(1-share[a])
+			if k == 1 {
+				weight *= share[a]
+			} else {
+				weight *= 1 - share[a]
+			}
 		}
 		if weight > 0 {
 			for c := range f {
@@ -129,7 +133,7 @@ func unit(voxel, seed uint64) float64 {
 	x := (voxel + 1 + seed<<32) * 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return float64((x^x>>31)>>11) / (1 << 53)
+	return math.Ldexp(float64((x^x>>31)>>11), -53)
 }
 
 // sums are the parts of the score over points: product, energy and overlap, each with its gradient by the rows of the
@@ -300,9 +304,9 @@ func (o *objective) score(c volume.Affine) (score float64, gradM [9]float64, gra
 		return 0, gradM, gradT
 	}
 	fixedSelf, movingSelf := math.Log(o.fixedSelf), math.Log(o.movingSelf/math.Abs(det))
-	smaller, _, byMoving := softMin(fixedSelf, movingSelf)
-	share, byShare, _ := softMin(math.Log(b)-smaller, 0)
-	factor, power := math.Exp(overlapPower*share), overlapPower*byShare
+	smaller, _, byMoving := softMin(fixedSelf, movingSelf, bend)
+	share, byShare, _ := softMin(math.Log(b)-smaller, 0, bend/4) // an image and itself are beyond that
+	factor, power := math.Exp(float64(overlapPower*share)), float64(overlapPower*byShare)
 	score = 2 * p / e * factor
 	weights := [3]float64{2 / e * factor, -score / e, power * score / b}
 	var g [12]float64 // by the rows of m
@@ -329,16 +333,18 @@ func (o *objective) score(c volume.Affine) (score float64, gradM [9]float64, gra
 	return score, gradM, gradT
 }
 
+// bend is the difference of logarithms up to which the overlap and the bodies count as nearly equal.
+const bend = 0.1
+
 // softMin returns the less of two numbers, with a bend for the kink where they are nearly equal: an optimum may lie
 // there. It returns the derivatives by both, too.
-func softMin(a, b float64) (least, byA, byB float64) {
-	const bend = 0.1
+func softMin(a, b, bend float64) (least, byA, byB float64) {
 	d := a - b
 	apart, slope := math.Abs(d), math.Copysign(1, d)
 	if apart < bend {
-		apart, slope = float64(d*d)/(2*bend)+bend/2, d/bend
+		apart, slope = float64(d*d)/(2*bend)+float64(bend/2), d/bend
 	}
-	return (a + b - apart) / 2, (1 - slope) / 2, (1 + slope) / 2
+	return float64((a + b - apart) / 2), float64((1 - slope) / 2), float64((1 + slope) / 2)
 }
 
 // strain returns how far the linear map m is from a rotation, and its gradient by m: the squared norm of the Hencky

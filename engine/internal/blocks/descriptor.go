@@ -1,9 +1,7 @@
 package blocks
 
 import (
-	"os"
 	"slices"
-	"strconv"
 
 	"github.com/morphseek/morphseek/engine/internal/mind"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
@@ -24,6 +22,13 @@ const (
 const (
 	Near = 1
 	Wide = 2
+)
+
+// Temperatures of Step.Solve: Sharp where intensities are compared, Blunt where structure alone is, whose costs hardly
+// tell neighbours apart (RATIONALE.md, Steadiness).
+const (
+	Sharp = 1
+	Blunt = 4
 )
 
 // Thresholds are ascending intensities: a voxel's descriptor has a bit for each that it exceeds. Images of two
@@ -64,9 +69,21 @@ func ThresholdsOf(fixed, moving, fixedValid, movingValid *volume.Volume) (f, m T
 	share := float64(body) / float64(2*len(known[0]))
 	for k := range thresholdCount {
 		rank := int(last * (1 - float64(share*(1-float64(k)/thresholdCount))))
-		f, m = append(f, known[0][rank]), append(m, known[1][rank])
+		f, m = append(f, above(known[0], rank)), append(m, above(known[1], rank))
 	}
 	return f, m
+}
+
+// above returns the middle between a value by its rank and the next one that is not nearly the same. Whole numbers are
+// often equal to it: noise of a millionth would put them on either side.
+func above(sorted []float32, rank int) float32 {
+	const same = 0.002 // of the range of intensities
+	x := sorted[rank]
+	next := x + same
+	if k, _ := slices.BinarySearch(sorted, next); k < len(sorted) {
+		next = sorted[k]
+	}
+	return (x + next) / 2
 }
 
 // Describe returns a descriptor for every voxel: MIND-SSC's channels (Heinrich et al., MICCAI 2013), then the
@@ -88,7 +105,7 @@ func Describe(v, valid *volume.Volume, t Thresholds, dilation, threads int) []ui
 			}
 			for _, threshold := range t {
 				code <<= 1
-				if v.Data[i]+width*dither(i) > threshold {
+				if v.Data[i] > threshold {
 					code |= 1
 				}
 			}
@@ -97,11 +114,6 @@ func Describe(v, valid *volume.Volume, t Thresholds, dilation, threads int) []ui
 	})
 	return codes
 }
-
-var width = func() float32 { x, _ := strconv.ParseFloat(os.Getenv("DITHER"), 64); return float32(x) }()
-
-// dither returns a number from -0.5 to 0.5 that looks random, of a voxel's index.
-func dither(i int) float32 { return float32(codeOf(uint64(i))>>39)/(1<<24) - 0.5 }
 
 // LabelCodes returns a descriptor for every voxel of a label map. Those of two labels, the background being one, differ
 // in about half of their bits.

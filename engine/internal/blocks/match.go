@@ -22,7 +22,7 @@ func Match(pair aligned.Pair, round, threads int) *field.Field {
 	if !l.Fits(grid) {
 		return nil
 	}
-	return Between(l, pair.At(grid, l.Reach(), aligned.ZeroEdge, threads), l.Reach(), threads).Solve(1)
+	return Between(l, pair.At(grid, l.Reach(), aligned.ZeroEdge, threads), l.Reach(), threads).Solve(1, Blunt)
 }
 
 // Between returns the search at level l by structure alone.

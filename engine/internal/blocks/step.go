@@ -3,8 +3,6 @@ package blocks
 import (
 	"math"
 	"math/bits"
-	"os"
-	"strconv"
 	"slices"
 
 	"github.com/morphseek/morphseek/engine/field"
@@ -12,12 +10,6 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/volume"
 )
-
-// temperature of the mean over a point's labels, in bits a descriptor; what is so many times above the least counts as
-// nothing.
-var temperature = func() float64 { x, err := strconv.ParseFloat(os.Getenv("TEMP"), 64); if err != nil { return 0.3 }; return x }()
-
-const faintest = 16
 
 // Step is the search at one level.
 type Step struct {
@@ -88,9 +80,6 @@ func (s *Step) MinMarginals(trees int) (control volume.Geometry, marginals []flo
 	})
 	strain := float64(s.Quantum) / float64(s.Spacing)
 	means := s.blockMeans(control.Size)
-	if os.Getenv("TREE") == "0" {
-		clear(means)
-	}
 	between := tension{width: width, deep: deep, weight: float32(s.Stiffness * strain * strain), found: s.found(control)}
 	up := make([]float32, len(costs))
 	if trees <= 1 {
@@ -115,8 +104,10 @@ func (s *Step) MinMarginals(trees int) (control volume.Geometry, marginals []flo
 }
 
 // Solve returns the level's displacements on its control grid: at every point the mean of all labels under the Gibbs
-// distribution of their min-marginals. Where two match nearly alike, noise would decide between them.
-func (s *Step) Solve(trees int) *field.Field {
+// distribution of their min-marginals at a temperature, in bits a descriptor. Where two match nearly alike, noise would
+// decide which has the least.
+func (s *Step) Solve(trees int, temperature float64) *field.Field {
+	const faintest = 16 // temperatures above the least, from which a label counts as nothing
 	control, marginals := s.MinMarginals(trees)
 	u := field.New(control)
 	width := 2*s.Radius + 1

@@ -3,8 +3,6 @@ package blocks
 import (
 	"cmp"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"slices"
 
 	"github.com/morphseek/morphseek/engine/internal/parallel"
@@ -18,12 +16,10 @@ type tree struct {
 	children [][]int // by node
 }
 
-var treeShare = func() float32 { x, _ := strconv.ParseFloat(os.Getenv("TS"), 64); return float32(x) }()
-
 // spanningTree returns a minimum spanning tree of the 6-connected grid under the absolute differences of value
-// (Kruskal), rooted at the grid's centre: it runs within organs rather than across their borders. With an index above 0
-// every edge gets random noise, up to the mean difference, so that the trees differ where several edges are nearly as
-// good.
+// (Kruskal), rooted at the grid's centre: it runs within organs rather than across their borders. Every edge gets random
+// noise of its own, up to the mean difference. So trees of other indices differ where several edges are nearly as good,
+// and noise of the image decides between none.
 func spanningTree(size [3]int, value []float32, index int) *tree {
 	n := len(value)
 	type edge struct {
@@ -41,19 +37,13 @@ func spanningTree(size [3]int, value []float32, index int) *tree {
 			}
 		}
 	}
-	{
-		share := float32(1)
-		if index == 0 {
-			share = treeShare
-		}
-		rng, sum := rand.New(rand.NewPCG(uint64(index), 0)), float32(0)
-		for _, e := range edges {
-			sum += e.weight
-		}
-		mean := sum / float32(len(edges))
-		for i := range edges {
-			edges[i].weight += float32(share * mean * rng.Float32())
-		}
+	rng, sum := rand.New(rand.NewPCG(uint64(index), 0)), float32(0)
+	for _, e := range edges {
+		sum += e.weight
+	}
+	mean := sum / float32(max(len(edges), 1))
+	for i := range edges {
+		edges[i].weight += float32(mean * rng.Float32())
 	}
 	slices.SortFunc(edges, func(a, b edge) int {
 		return cmp.Or(cmp.Compare(a.weight, b.weight), cmp.Compare(a.a, b.a), cmp.Compare(a.b, b.b))
@@ -167,16 +157,6 @@ func accumulate(dst, src []float32) {
 	for i := range dst {
 		dst[i] += src[i]
 	}
-}
-
-func argmin(x []float32) int {
-	best := 0
-	for i, v := range x {
-		if v < x[best] {
-			best = i
-		}
-	}
-	return best
 }
 
 // leastOf returns the least of x by four independent chains: in a single one each comparison waits for the one before.

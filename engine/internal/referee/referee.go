@@ -254,12 +254,14 @@ func smoothed(v *volume.Volume, spacing [3]float64, threads int) *volume.Volume 
 	return out
 }
 
-// shown is 1 where v shows something: inside its mask, and not in a border of one constant value, which a scanner or a
-// program put there. A border counts where it takes a fiftieth of the image or more, and its edge, which is in no body,
-// counts with it.
+// shown is 1 where v shows something: inside its mask, and not in a border of one dark value, or nearly, which a scanner
+// or a program put there. A border counts where it takes a fiftieth of the image or more, and its edge, which is in no
+// body, counts with it.
 func shown(v *volume.Volume, mask *volume.Volume) *volume.Volume {
 	out := volume.Zeros(v.Geometry)
-	lo, _ := v.MinMax()
+	const nearly = 0.01 // of the range of intensities: lossy compression and resampling leave noise in a border
+	dark, bright := aligned.Range(v)
+	lo := dark + float32(nearly*(bright-dark))
 	nx, ny, nz := v.Size[0], v.Size[1], v.Size[2]
 	border := make([]bool, len(v.Data))
 	found := 0

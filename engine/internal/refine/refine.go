@@ -64,11 +64,11 @@ type Level struct {
 
 // The steps and the images, in voxels of the resolution at hand.
 const (
-	longest  = 0.5 // displacement of one step, at most
-	halving  = 5   // stalled iterations, after which a step is half as long
-	shortest = 8.  // of the longest step, below which the ascent ends
-	window   = 2   // radius of the correlation's window
-	window2  = 2   // the same for slices
+	longest  = 0.5         // displacement of one step, at most
+	shortest = longest / 8 // the same of the last step
+	halving  = 5           // iterations without a rise, after which a step is half as long
+	window   = 2           // radius of the correlation's window
+	window2  = 2           // the same for slices
 
 	detail = 0.7 // standard deviation of the blur that sharpening takes away
 
@@ -475,7 +475,7 @@ func (c *ascent) run(ctx context.Context) ([]float64, error) {
 			valid, mean = n, sum/n
 		}
 		values = append(values, mean+(sum-float64(mean*n))/valid)
-		if step *= math.Exp2(-stalled(values) / halving); step < longest/shortest {
+		if step *= math.Exp2(-stalled(values) / halving); step < shortest {
 			break
 		}
 		most := float64(c.smooth(spare, g))
@@ -492,9 +492,9 @@ func (c *ascent) run(ctx context.Context) ([]float64, error) {
 	return values, nil
 }
 
-// stalled says how far the last span values have ceased to rise above the span before, 0..1: they do by less than a
-// hundredth of all that was gained, or a thousandth of the first value. In between it goes over, so that noise does not
-// decide how long the steps are.
+// stalled says how far the values have ceased to rise, 0..1: where the last span of them lies on average above the span
+// before by half or less of what is enough, a hundredth of all that was gained or a thousandth of the first value. It
+// goes over to 0, so that noise does not decide how long the steps are.
 func stalled(values []float64) float64 {
 	const span = 5
 	n := len(values)

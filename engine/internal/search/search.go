@@ -166,7 +166,11 @@ func (d *direction) advance(l blocks.Level, margin int, opt Options) {
 		s.Channels = append(s.Channels, c.step(l, d.u, margin, threads))
 		s.Channels[len(s.Channels)-1].Weight = c.weight
 	}
-	g := s.Solve(opt.Trees).Resample(s.Grid, threads)
+	temperature := float64(blocks.Blunt)
+	if opt.Intensities {
+		temperature = blocks.Sharp
+	}
+	g := s.Solve(opt.Trees, temperature).Resample(s.Grid, threads)
 	g.Lock(opt.Locked)
 	g = g.Smoothed(nil, smoothing*float64(l.Spacing), threads)
 	g.Unfold(minJacobian, threads)
