@@ -182,7 +182,7 @@ func TestTrajectories(t *testing.T) {
 }
 
 // A network for two people is left out where the images are of one body, and one for one contrast where they are of two: the result is that
-// without a network. Where the caller asks for the network and nothing else, it runs.
+// without a network. It runs where the caller asks for the network and nothing else, or has aligned the pair.
 func TestNetworkIsLeftOut(t *testing.T) {
 	e := open(t, Config{RuntimeLibrary: testkit.ONNXRuntime(t)})
 	same, moved, _ := testkit.Phantom(40, 3, false)
@@ -198,13 +198,17 @@ func TestNetworkIsLeftOut(t *testing.T) {
 		{"one body in two contrasts, a model for any", other, tiny, false, "as one body"},
 		{"two contrasts, a model for one", other, "hippocampus", false, "of two contrasts"},
 		{"one body, the network alone", same, tiny, true, ""},
+		{"one body, as it lies", same, tiny, true, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			by := func(model string) *Result {
 				return register(t, e, Pair{Fixed: c.fixed, Moving: moved}, with(func(o *Options) {
-					o.Model, o.Search, o.Refine = model, "auto", -1
-					if c.alone {
+					o.Model, o.Search, o.Refine, o.Initial = model, "auto", -1, "affine"
+					switch c.name {
+					case "one body, the network alone":
 						o.Search, o.Refine = "off", 0
+					case "one body, as it lies":
+						o.Initial = "none"
 					}
 				}))
 			}

@@ -60,7 +60,9 @@ const (
 	// CT scanners fill what they did not reconstruct with a value below that of any tissue: -2000, -3024, -32768. Air is
 	// -1000 HU, and its noise is cut off at -1024.
 	noTissue, air = -1100, -1024
-	padding       = 1e-3 // share of the voxels that have such a value
+	alike         = 16   // HU up to which such values are one: lossy compression leaves noise
+	padding       = 1e-3 // share of the voxels that have it
+	nearlyAll     = 0.9  // of what is below all tissue has it
 )
 
 // Plausible returns the volume without the voxels that tell nothing of what was imaged: v itself where there are none,
@@ -75,7 +77,7 @@ func (v *Volume) Plausible() *Volume {
 	if span := p[1] - p[0]; span > 0 {
 		lo, hi = max(lo, float32(p[0]-float64(far*span))), min(hi, float32(p[1]+float64(far*span)))
 	}
-	if lo <= noTissue && hi > air && v.shareTo(noTissue) >= padding {
+	if filled := v.shareTo(lo + alike); lo <= noTissue && hi > air && filled >= padding && filled >= nearlyAll*v.shareTo(noTissue) {
 		lo, low = air, air
 	}
 	if lo == least && hi == most {

@@ -3,6 +3,7 @@
 get_filename_component(MORPHSEEK_ROOT ${CMAKE_CURRENT_LIST_DIR}/../../.. ABSOLUTE)
 
 file(STRINGS ${MORPHSEEK_ROOT}/engine/engine.go version_line REGEX "^const Version = ")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${MORPHSEEK_ROOT}/engine/engine.go)
 if(NOT version_line MATCHES "\"([0-9]+\\.[0-9]+\\.[0-9]+)")
   message(FATAL_ERROR "engine/engine.go: no line `const Version = \"X.Y.Z\"`")
 endif()

@@ -305,7 +305,7 @@ func (o *objective) score(c volume.Affine) (score float64, gradM [9]float64, gra
 	}
 	fixedSelf, movingSelf := math.Log(o.fixedSelf), math.Log(o.movingSelf/math.Abs(det))
 	smaller, _, byMoving := softMin(fixedSelf, movingSelf, bend)
-	share, byShare, _ := softMin(math.Log(b)-smaller, 0, bend/4) // an image and itself are beyond that
+	share, byShare, _ := softMin(math.Log(b)-smaller, 0, bend/8) // an image and itself are beyond that
 	factor, power := math.Exp(float64(overlapPower*share)), float64(overlapPower*byShare)
 	score = 2 * p / e * factor
 	weights := [3]float64{2 / e * factor, -score / e, power * score / b}
