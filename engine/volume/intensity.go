@@ -77,7 +77,7 @@ func (v *Volume) Plausible() *Volume {
 	if span := p[1] - p[0]; span > 0 {
 		lo, hi = max(lo, float32(p[0]-float64(far*span))), min(hi, float32(p[1]+float64(far*span)))
 	}
-	if filled := v.shareTo(lo + alike); lo <= noTissue && hi > air && filled >= padding && filled >= nearlyAll*v.shareTo(noTissue) {
+	if lo <= noTissue && hi > air && v.padded(lo) {
 		lo, low = air, air
 	}
 	if lo == least && hi == most {
@@ -122,6 +122,12 @@ func (v *Volume) Hounsfield() bool {
 		}
 	}
 	return airy > leastAir*all && soft > leastSoft*all && beyond <= stray*all
+}
+
+// padded says whether a scanner filled a part of v with about the value lo, below that of any tissue.
+func (v *Volume) padded(lo float32) bool {
+	filled := v.shareTo(lo + alike)
+	return filled >= padding && filled >= nearlyAll*v.shareTo(noTissue)
 }
 
 // shareTo returns the share of the voxels whose value is x or less.

@@ -208,15 +208,14 @@ func (e *evaluation) curvature(x []float64, sides int) (newton func(gradient []f
 	n := len(x)
 	slopes := mat.NewDense(n, n, nil)
 	e.move(x)
-	here := slices.Clone(e.gradient)
+	here, rise := slices.Clone(e.gradient), make([]float64, n)
 	for k := range n {
 		there := slices.Clone(x)
 		for _, side := range []float64{apart, -apart}[:sides] {
 			there[k] = x[k] + side
 			e.move(there)
-			floats.Sub(e.gradient, here)
-			floats.AddScaled(slopes.RawRowView(k), 1/(float64(sides)*side), e.gradient)
-			e.x = nil // its gradient is another now
+			floats.SubTo(rise, e.gradient, here)
+			floats.AddScaled(slopes.RawRowView(k), 1/(float64(sides)*side), rise)
 		}
 	}
 	symmetric := mat.NewSymDense(n, nil)
