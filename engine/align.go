@@ -39,6 +39,9 @@ func (p *problem) align(e *env, st state) (proposal, error) {
 			return proposal{}, err
 		}
 	}
+	if a, st, err = p.alignCutOut(e, a, st, method); err != nil {
+		return proposal{}, err
+	}
 	if a, st, err = p.bringBack(e, a, st, method); err != nil {
 		return proposal{}, err
 	}
@@ -50,6 +53,40 @@ func (p *problem) align(e *env, st state) (proposal, error) {
 	p.saysShape(e.notes)
 	st = p.at(st, a.Transform)
 	return proposal{state: p.deformed(st, p.deform)}, nil
+}
+
+// alignCutOut goes on from an alignment by what both images show, where one was cut out of its surroundings and the other
+// shows them. The state has the mask.
+func (p *problem) alignCutOut(e *env, a *align.Result, st state, method align.Method) (*align.Result, state, error) {
+	pair := p.pair
+	if pair.FixedMask != nil || pair.MovingMask != nil {
+		return a, st, nil
+	}
+	pair.Initial = a.Transform
+	if st.fixedMask, st.movingMask = pair.CutOut(p.opt.Threads); st.fixedMask == nil && st.movingMask == nil {
+		return a, st, nil
+	}
+	e.notes.because("one image was cut out of its surroundings, which the other shows: only what both show is compared")
+	back, err := a.Transform.Inverse()
+	if !refines(method) || err != nil {
+		return a, st, nil
+	}
+	if pair.FixedMask, pair.MovingMask = st.fixedMask, st.movingMask; pair.FixedMask == nil {
+		pair.FixedMask = st.movingMask.Resample(pair.Fixed.Geometry, a.Transform, volume.Nearest, 0, p.opt.Threads)
+	} else {
+		pair.MovingMask = st.fixedMask.Resample(pair.Moving.Geometry, back, volume.Nearest, 0, p.opt.Threads)
+	}
+	again, err := p.alignBy(e, pair, method, &a.Transform, nil)
+	if err != nil {
+		return nil, st, err
+	}
+	again.Confidence = a.Confidence
+	if why := plan.Alignment(plan.IntensitiesCompare(again.SameModality, again.Score))(p.compare(p.look(a.Transform, nil), p.look(again.Transform, nil))); why != "" {
+		return a, st, nil
+	}
+	e.notes.start(string(method))
+	st.facts.From, st.found = 0, &again.Transform
+	return again, st, nil
 }
 
 // judgeStart takes the simplest start that is not clearly beaten: the caller's transform, or without one the headers',
@@ -73,7 +110,7 @@ func (p *problem) judgeStart(e *env, a *align.Result, st state) (*align.Result, 
 	if why == "" {
 		return a, st, nil
 	}
-	kept, err := p.alignBy(e, p.pair, align.None, &given, nil)
+	kept, err := p.alignBy(e, p.within(st), align.None, &given, nil)
 	if err != nil {
 		return nil, st, err
 	}

@@ -20,6 +20,8 @@ type state struct {
 	end     view          // of both
 	facts   plan.Facts    // measured so far
 
+	fixedMask, movingMask *volume.Volume // what an image shows that was cut out of its surroundings; else nil
+
 	found       *volume.Affine     // what the alignment found, whether or not it was taken; nil where none was asked for
 	intensities []bool             // of each channel: the intensities of its two images correspond
 	fit         *refine.Refinement // of deform at the coarse resolutions, from which the refinement goes on; may be nil
@@ -73,9 +75,18 @@ type proposal struct {
 	rule  plan.Rule
 }
 
+// within returns the pair with the state's masks.
+func (p *problem) within(st state) aligned.Pair {
+	pair := p.pair
+	if st.fixedMask != nil || st.movingMask != nil {
+		pair.FixedMask, pair.MovingMask = st.fixedMask, st.movingMask
+	}
+	return pair
+}
+
 // under returns the pair under a state's initial transform.
 func (p *problem) under(st state) aligned.Pair {
-	pair := p.pair
+	pair := p.within(st)
 	pair.Initial, pair.Channels = st.initial, nil
 	for k, c := range p.pair.Channels {
 		c.Intensities = st.intensities[k]

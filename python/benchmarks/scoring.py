@@ -114,10 +114,10 @@ def regularity(field: sitk.Image) -> dict[str, float]:
     determinant = jacobian(field)
     logarithm = np.log(np.maximum(determinant, 1e-9))
     spacing = field.GetSpacing()[::-1]
-    u = sitk.GetArrayViewFromImage(field)
+    u = _displacement(field)
     bending = np.zeros(u.shape[:3])
     for component in range(3):
-        first = np.gradient(u[..., component].astype(np.float64), *spacing)
+        first = np.gradient(u[..., component], *spacing)
         for of_first in first:
             bending += sum(second**2 for second in np.gradient(of_first, *spacing))
     # without the border, where one-sided differences are of lower order
@@ -143,13 +143,19 @@ def hausdorff95(a: np.ndarray, b: np.ndarray, spacing: np.ndarray) -> float | No
     return float(max(directed))
 
 
+def _displacement(field: sitk.Image) -> np.ndarray:
+    """The field (z, y, x, 3); a slice twice, for it does not change along its normal."""
+    u = sitk.GetArrayFromImage(field).astype(np.float64)
+    return np.repeat(u, 2, 0) if len(u) == 1 else u
+
+
 def jacobian(field: sitk.Image) -> np.ndarray:
     """Return det(I + grad u), u in voxels of the field's own grid: central differences, one-sided
     at the border.
     """
     matrix = np.array(field.GetDirection()).reshape(3, 3) * field.GetSpacing()
     # (z, y, x, 3), components x, y, z
-    u = sitk.GetArrayFromImage(field).astype(np.float64) @ np.linalg.inv(matrix).T
+    u = _displacement(field) @ np.linalg.inv(matrix).T
     gradient = np.stack(
         [np.stack(np.gradient(u[..., i], axis=(2, 1, 0)), axis=-1) for i in range(3)], axis=-2
     )

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import SimpleITK as sitk
+from scipy import ndimage
 from scipy.spatial.transform import Rotation
 
 from morphseek import phantoms
@@ -330,6 +331,66 @@ def inversion_recovery(
     return frames
 
 
+def sections(size: int, seed: int) -> Pair:
+    """Return two neighbouring sections of one tissue in two stains, size x size pixels of .01 mm.
+
+    Both show the tissue's outline, airspaces, walls and vessels; each has cells of its own. A stain
+    gives every part a grey of its own, and the glass is the brightest. The moving section is turned
+    by up to 20 degrees, shifted and bent smoothly.
+    """
+    rng = np.random.default_rng(seed)
+    grid = sitk.Image(size, size, 1, sitk.sitkFloat32)
+    grid.SetSpacing((0.01, 0.01, 0.01))
+
+    def plane(sigma: float) -> np.ndarray:
+        return _unit(ndimage.gaussian_filter(rng.standard_normal((size, size)), sigma, mode="wrap"))
+
+    y, x = np.meshgrid(*2 * [np.linspace(-1, 1, size)], indexing="ij")
+    inside = np.hypot(x / 0.8, y / 0.65) + 0.12 * plane(size / 10) < 1
+    spaces, thick = plane(size / 60), plane(size / 15)
+    parts = [
+        inside & (spaces <= 0.4),
+        inside & (spaces > 0.1) & (spaces <= 0.4),  # the walls of the airspaces
+        inside & (thick > 1.4),
+    ]
+    crowd = 0.3 + 1.2 * ndimage.gaussian_filter(parts[1].astype(float), 2)
+
+    def stained(parts: list[np.ndarray], crowd: np.ndarray, greys: np.ndarray) -> sitk.Image:
+        image = np.full((size, size), 240.0)
+        for part, grey in zip(parts, greys[:3], strict=True):
+            image += (grey - image) * np.clip(part, 0, 1)
+        cells = (plane(1.5) > 2 - crowd) & (image < 230)
+        image = np.where(cells, greys[3] * image, image) + 3 * rng.standard_normal(image.shape)
+        return image_of(np.clip(image, 0, 255)[None], grid)
+
+    turn, shift = np.radians(rng.uniform(-20, 20)), rng.uniform(-0.05, 0.05, 2) * size
+    bend = [0.012 * size * plane(size / 8) + 0.003 * size * plane(size / 25) for _ in range(2)]
+    row, column = np.meshgrid(*2 * [np.arange(size) - (size - 1) / 2], indexing="ij")
+    there = np.stack(  # where each pixel of the moving section lies in the fixed one: row, column
+        [
+            np.cos(turn) * row + np.sin(turn) * column + shift[0] + bend[0],
+            np.cos(turn) * column - np.sin(turn) * row + shift[1] + bend[1],
+        ]
+    ) + (size - 1) / 2
+    seen = [
+        ndimage.map_coordinates(np.asarray(part, float), there, order=1) for part in (*parts, crowd)
+    ]
+
+    def stain() -> np.ndarray:
+        """Greys of the three parts, and what cells multiply them by."""
+        return rng.uniform(0.45, 0.75, 4) * [300, 300, 300, 1]
+
+    fixed = stained([part.astype(float) for part in parts], crowd, stain())
+    moving = stained(seen[:3], seen[3], stain())
+    at = np.argwhere(seen[0] > 0.5)
+    at = at[rng.permutation(len(at))[:POINTS]]
+    points = [
+        np.c_[place[:, 1], place[:, 0], 0 * place[:, 0]] * grid.GetSpacing()
+        for place in (there[:, at[:, 0], at[:, 1]].T, at)
+    ]
+    return Pair(f"seed {seed}", fixed, moving, True, *points)
+
+
 def _unit(array: np.ndarray) -> np.ndarray:
     return array / array.std()
 
@@ -617,6 +678,20 @@ def resection(pair: Pair, rng: np.random.Generator, share: float = 0.14) -> Pair
     return dataclasses.replace(pair, fixed=image_of(array, pair.fixed)).at(kept).without_labels()
 
 
+def cut_out(pair: Pair, rng: np.random.Generator, share: float = 0.06) -> Pair:
+    """Leave of the fixed image the inside of the body alone, as a stripped brain is left of a head;
+    points beyond it do not count.
+    """
+    array = array_of(pair.fixed)
+    low, high = _range(array)
+    body = ndimage.binary_fill_holes(array > low + FOREGROUND * (high - low))
+    kept = ndimage.binary_erosion(body, iterations=max(round(share * min(array.shape)), 1))
+    array[~kept] = array.min()
+    column, row, z = np.rint(indices(pair.fixed, pair.fixed_points)).astype(int).T
+    seen = kept[z, row, column]
+    return dataclasses.replace(pair, fixed=image_of(array, pair.fixed)).at(seen).without_labels()
+
+
 def sliding(pair: Pair, rng: np.random.Generator, mm: float = 12.0) -> Pair:
     """Shift a torso's organs before the spine by `mm`, up or down, in the fixed image. The wall
     stays, so the motion jumps there.
@@ -688,6 +763,7 @@ DISTURBANCES: dict[str, Disturbance] = {
     "cropped": cropped,
     "partial view": partial_view,
     "resection": resection,
+    "cut out": cut_out,
     "sliding": sliding,
     "any pose": any_pose,
 }

@@ -106,6 +106,8 @@ _TORSOS = [  # name, contrasts, disturbance
     ("torso MR <- CT", _BOTH, "partial view"),
     ("torso CT", _CT, "resection"),
     ("torso MR <- CT", _BOTH, "resection"),
+    ("torso CT", _CT, "cut out"),
+    ("torso MR <- CT", _BOTH, "cut out"),
     ("torso CT", _CT, "sliding"),
     ("torso MR <- CT", _BOTH, "sliding"),
     ("torso CT", _CT, "any pose"),
@@ -160,7 +162,7 @@ def kinds(settings: Settings) -> dict[str, Kind]:
     """Return every kind by its name, also those that lack their data."""
     made = [_torso_kind(settings, *row) for row in _TORSOS]
     made += [_synthetic_kind(settings, body, two) for body in _SYNTHETIC for two in (False, True)]
-    made.append(_recovery_kind(settings))
+    made += [_recovery_kind(settings), _sections_kind(settings)]
     made += [_template_kind(settings, disturbance) for disturbance in _TEMPLATE]
     for number, (body, (folder, prefix, motion, disturbances)) in enumerate(_BODIES.items()):
         made += [
@@ -228,6 +230,16 @@ def _recovery_kind(settings: Settings) -> Kind:
             )
 
     return Kind("thorax, inversion recovery", make)
+
+
+def _sections_kind(settings: Settings) -> Kind:
+    """Make a kind of neighbouring sections of tissue in two stains."""
+
+    def make(seed: int) -> Iterator[truth.Pair]:
+        for k in range(settings.n):
+            yield truth.sections(8 * settings.size, 1000 * seed + k)
+
+    return Kind("sections, two stains", make)
 
 
 _Images = Callable[[np.random.Generator], Iterator[tuple[str, sitk.Image, sitk.Image | None]]]

@@ -181,6 +181,20 @@ def test_a_thorax_after_an_inversion():
     assert (change > 100).mean() > 0.05 and (change < -100).mean() > 0.05
 
 
+def test_sections_of_one_tissue():
+    """Where the moving section shows the edge of an airspace, so does the fixed one."""
+    pair, again = truth.sections(256, 5), truth.sections(256, 5)
+    np.testing.assert_array_equal(truth.array_of(pair.moving), truth.array_of(again.moving))
+    fixed, moving = (
+        (truth.array_of(side) > 232).astype(np.float32) for side in (pair.fixed, pair.moving)
+    )
+    at = truth.inside(pair.fixed, pair.fixed_points)
+    here = values_at(truth.image_of(moving, pair.moving), pair.moving_points[at])
+    there = values_at(truth.image_of(fixed, pair.fixed), pair.fixed_points[at])
+    before = values_at(truth.image_of(fixed, pair.fixed), pair.moving_points[at])
+    assert np.abs(here - there).mean() < 0.3 * np.abs(here - before).mean()
+
+
 TORSO = truth.torso(40, 3, ("CT", "CT"))
 
 
@@ -283,6 +297,14 @@ def _changed(pair: truth.Pair, side: str) -> np.ndarray:
                 0.001 < _changed(p, "fixed").mean() < 0.1
                 and not _changed(p, "moving").any()
                 and len(p.fixed_points) < len(TORSO.fixed_points)
+            ),
+        ),
+        (
+            "cut out",
+            lambda p: (
+                0.3 < _changed(p, "fixed").mean() < 0.8
+                and not _changed(p, "moving").any()
+                and 0.3 < len(p.fixed_points) / len(TORSO.fixed_points) < 0.9
             ),
         ),
         (
@@ -756,6 +778,8 @@ BOUNDS: dict[str, tuple[int, float, float, float | None]] = {
     "torso MR <- CT, partial view": (1, 8.1, 20.7, None),  # 6.22, 16.0
     "torso CT, resection": (1, 1.9, 5.1, None),  # 1.48, 3.9
     "torso MR <- CT, resection": (1, 7.4, 18.8, None),  # 5.68, 14.5
+    "torso CT, cut out": (1, 3.3, 7.4, None),  # 2.51, 5.6
+    "sections, two stains": (1, 0.02, 0.06, None),  # .013, .040
     "torso CT, sliding": (1, 3.3, 8.9, 0.88),  # 2.52, 6.8, 0.912
     "torso MR <- CT, sliding": (1, 8.5, 18.2, 0.84),  # 6.57, 14.0, 0.870
     "torso CT, aligned": (1, 0.01, 0.01, None),  # as they lie

@@ -65,7 +65,8 @@ const (
 	chance, certain = 0.15, 0.25 // strength of evidence at confidence 0 and 1
 	poor            = 0.165      // strength below which rotations are searched, in volumes also below a likely score
 	poorSlice       = 0.5        // the same for slices
-	better          = 0.05       // gain in score for which another orientation is taken where the strength is not poor
+	better          = 0.05       // gain in score for which another orientation is taken, ...
+	leastLead       = 0.05       // ... if it leads all other poses by so much of its score
 	sameAbove       = 0.25       // correlation of intensities less the distance of their distributions: one modality
 	starts          = 8          // peaks of the search that are refined: in a small crop the right one may not be among the first
 
@@ -352,13 +353,14 @@ func (a *aligner) refineStarts(start outcome, v views) (outcome, error) {
 // rotate searches all orientations where the best so far fits poorly, or where two modalities fit far better with axes
 // flipped. It returns the better of what it was given and what it found.
 func (a *aligner) rotate(best outcome, v views, h float64) (outcome, views, error) {
-	weak, least := best.evidence() < poor, 0.0
+	weak, least := best.evidence() < poor, better
 	switch {
-	case weak:
 	case a.fixed.Flat(): // slices also match by chance, and to search their rotations costs little
-		weak, least = best.evidence() < poorSlice, farBetter
-	default:
-		weak, least = best.score < likely(min(v.fixed.bodyCount, v.moving.bodyCount)), better
+		if !weak {
+			weak, least = best.evidence() < poorSlice, farBetter
+		}
+	case !weak:
+		weak = best.score < likely(min(v.fixed.bodyCount, v.moving.bodyCount))
 	}
 	if a.opt.Initial != nil || !weak && best.same {
 		return best, v, nil
@@ -371,7 +373,7 @@ func (a *aligner) rotate(best outcome, v views, h float64) (outcome, views, erro
 	if err != nil {
 		return outcome{}, views{}, err
 	}
-	if found.views.plain != nil && found.turned.score > best.score+least {
+	if found.views.plain != nil && found.turned.score > best.score+least && found.turned.margin >= leastLead {
 		best, v = found.turned, found.views
 	} else {
 		best.margin = min(best.margin, found.upright)

@@ -12,6 +12,7 @@ import (
 const (
 	planarRotations = 24   // of a slice
 	farAhead        = 0.12 // of the best pose over all others, in score, with which a sweep ends
+	withinReach     = 0.08 // of the best pose's score, within which a pose is refined once more
 	comparedPoses   = 5    // the best, which are refined on finer voxels
 	turnSpacing     = 4    // voxel size of the search over rotations, in voxels of the comparison
 	farBetter       = 0.1  // gain in score without which the orientation stays; RATIONALE.md, The initial alignment
@@ -140,7 +141,11 @@ func (a *aligner) searchRotations(t rotationSearch, upright outcome, h float64) 
 	largest := max(extent(a.fixed.Geometry), extent(a.moving.Geometry))
 	fine := max(h, a.within(a.fixed.Root(largest/turnedVoxels[a.fixed.Axes()])))
 	middle := max(fine, a.within(2*h))
-	there, err := a.improve(peak{upright.start, upright.transform}, middle, 1)
+	onMiddle, ok := a.newPoser(middle)
+	if !ok {
+		return turnedResult{}, nil
+	}
+	there, err := onMiddle.improve(upright.transform, upright.start, 0, 1)
 	if err != nil {
 		return turnedResult{}, err
 	}
@@ -154,7 +159,10 @@ func (a *aligner) searchRotations(t rotationSearch, upright outcome, h float64) 
 			if k >= sweep.least && ahead(poses) > farAhead {
 				break
 			}
-			o, err := a.improve(p, middle, 2)
+			o, err := onMiddle.improve(p.transform, p.score, 0, 1)
+			if err == nil && o.score > poses[0].score-withinReach {
+				o, err = onMiddle.improve(o.transform, o.start, o.score, 1)
+			}
 			if err != nil {
 				return turnedResult{}, err
 			}
@@ -164,16 +172,22 @@ func (a *aligner) searchRotations(t rotationSearch, upright outcome, h float64) 
 			break
 		}
 	}
+	onFine := onMiddle
+	if fine < middle {
+		if onFine, ok = a.newPoser(fine); !ok {
+			return turnedResult{}, nil
+		}
+	}
 	var result turnedResult
 	var compared []outcome
 	for _, o := range poses[:min(comparedPoses, len(poses))] {
-		o, err := a.improve(peak{o.start, o.transform}, fine, 2)
+		o, err := onFine.improve(o.transform, o.start, 0, 2)
 		if err != nil {
 			return turnedResult{}, err
 		}
 		compared = a.withPose(compared, o)
 	}
-	if there, err = a.improve(peak{upright.start, upright.transform}, fine, 1); err != nil {
+	if there, err = onFine.improve(upright.transform, upright.start, 0, 1); err != nil {
 		return turnedResult{}, err
 	}
 	result.upright = 1 // margin over the poses of other places
@@ -216,21 +230,53 @@ func (a *aligner) sweep(t rotationSearch, count int) ([]peak, error) {
 	return peaks, nil
 }
 
-// improve refines a pose rigidly on voxels of h mm. Each step computes the moving features anew in the frame where the
-// last one ended, for MIND depends on the axes. A pose in which the moving image has no body keeps its score.
-func (a *aligner) improve(p peak, h float64, steps int) (outcome, error) {
-	o := outcome{transform: p.transform, start: p.score}
+// poser refines poses rigidly on voxels of one size. What is of the fixed image alone is computed once.
+type poser struct {
+	*aligner
+	spacing float64
+	basis   *mat.Dense
+	fixed   features // in components
+	smooth  []float32
+	moving  downsampled
+}
+
+// newPoser prepares the refinement of poses on voxels of h mm. It reports false where the fixed image has no body at
+// that size.
+func (a *aligner) newPoser(h float64) (poser, bool) {
+	threads := a.opt.Threads
+	h = affordable(h, a.fixed.Geometry, a.moving.Geometry, volume.Identity)
+	w := newResampled(downsample(a.fixed, a.opt.FixedMask, h, threads), h, volume.Identity, threads)
+	if w.bodyCount == 0 {
+		return poser{}, false
+	}
+	moving := downsample(a.moving, a.opt.MovingMask, h, threads)
+	f, m := describe(w, threads), newResampled(moving, h, volume.Identity, threads)
+	if m.bodyCount == 0 {
+		return poser{}, false
+	}
+	basis := principal(f, describe(m, threads), threads)
+	f = f.intoComponents(basis, threads)
+	return poser{a, h, basis, f, f.interleaved(coarseSigma, threads), moving}, true
+}
+
+// improve refines a pose. Each step computes the moving features anew in the frame where the last one ended, for MIND
+// depends on the axes. A pose in which the moving image has no body keeps its score.
+func (p poser) improve(t volume.Affine, start, score float64, steps int) (outcome, error) {
+	o := outcome{transform: t, start: start, score: score}
 	for range steps {
-		v, err := a.describe(h, a.rotationOf(o.transform))
-		if err != nil {
+		w := newResampled(p.moving, p.spacing, p.rotationOf(o.transform), p.opt.Threads)
+		if w.bodyCount == 0 {
 			return o, nil
 		}
-		t, score, err := v.plain.maximise(a.ctx, o.transform, true, coarse)
+		m := describe(w, p.opt.Threads).intoComponents(p.basis, p.opt.Threads)
+		v := views{fixed: p.fixed, moving: m}
+		plain := p.objective(v, samples{p.smooth, m.interleaved(coarseSigma, p.opt.Threads)}, coarsePoints)
+		t, score, err := plain.maximise(p.ctx, o.transform, true, coarse)
 		if err != nil {
-			return o, a.failed(err)
+			return o, p.failed(err)
 		}
 		o.transform, o.score = t, score
-		if err := a.checkpoint(0.7); err != nil {
+		if err := p.checkpoint(0.7); err != nil {
 			return o, err
 		}
 	}

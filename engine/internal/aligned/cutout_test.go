@@ -1,0 +1,85 @@
+package aligned
+
+import (
+	"math"
+	"testing"
+
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// shells is a ball of radius inner with texture in a shell of radius outer, in air; at mm from the centre of g.
+func shells(g volume.Geometry, inner, outer, at, air float64) *volume.Volume {
+	v := volume.Zeros(g)
+	m := g.IndexToPhysical()
+	for i := range v.Data {
+		p := m.Apply(g.Point(i))
+		switch r := math.Hypot(math.Hypot(p[0]-at, p[1]), p[2]); {
+		case r < inner:
+			v.Data[i] = float32(60 + 20*math.Sin(p[0]) + 10*math.Cos(p[1]))
+		case r < outer:
+			v.Data[i] = 90
+		default:
+			v.Data[i] = float32(air * math.Abs(math.Sin(float64(i))))
+		}
+	}
+	return v
+}
+
+func TestCutOut(t *testing.T) {
+	g := cube(40, 2)
+	head, brain := shells(g, 20, 30, 0, 0), shells(g, 20, 20, 0, 0)
+	unknown := shells(g, 20, 20, 0, 0)
+	for i, x := range unknown.Data {
+		if x == 0 {
+			unknown.Data[i] = float32(math.NaN())
+		}
+	}
+	moved := volume.IdentityAffine()
+	moved.T = [3]float64{300, 0, 0}
+	far := shells(g, 20, 30, 0, 0)
+	far.Geometry.Origin[0] += 300
+	for _, c := range []struct {
+		name          string
+		fixed, moving *volume.Volume
+		initial       volume.Affine
+		cut           string
+	}{
+		{"a brain and a head", brain, head, volume.IdentityAffine(), "fixed"},
+		{"a head and a brain", head, brain, volume.IdentityAffine(), "moving"},
+		{"a brain in lossy zeros", shells(g, 20, 20, 0, 0.5), head, volume.IdentityAffine(), "fixed"},
+		{"a brain in NaN", unknown, head, volume.IdentityAffine(), "fixed"},
+		{"a head that the initial transform brings there", brain, far, moved, "fixed"},
+		{"two heads", head, shells(g, 20, 30, 2, 0), volume.IdentityAffine(), ""},
+		{"two brains, one of them larger", brain, shells(g, 20.5, 20.5, 0, 0), volume.IdentityAffine(), ""},
+		{"two brains that lie apart", brain, shells(g, 20, 20, 10, 0), volume.IdentityAffine(), ""},
+		{"a brain and a head in noise", brain, shells(g, 20, 30, 0, 8), volume.IdentityAffine(), "fixed"},
+		{"a head and the same in noisy air", head, shells(g, 20, 30, 0, 8), volume.IdentityAffine(), ""},
+		{"two without a border", shells(g, 90, 90, 0, 0), shells(g, 90, 90, 0, 0), volume.IdentityAffine(), ""},
+		{"nothing in common", brain, far, volume.IdentityAffine(), ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fixed, moving := Pair{Fixed: c.fixed, Moving: c.moving, Initial: c.initial}.CutOut(2)
+			for _, side := range []struct {
+				name        string
+				image, mask *volume.Volume
+			}{{"fixed", c.fixed, fixed}, {"moving", c.moving, moving}} {
+				if got := side.mask != nil; got != (c.cut == side.name) {
+					t.Fatalf("the %s image was cut out: %v, want %v", side.name, got, !got)
+				}
+				if side.mask == nil {
+					continue
+				}
+				m, wrong := side.image.IndexToPhysical(), 0
+				for i, x := range side.mask.Data {
+					p := m.Apply(side.image.Point(i))
+					if in := math.Hypot(math.Hypot(p[0], p[1]), p[2]) < 20; in != (x != 0) {
+						wrong++
+					}
+				}
+				if most := 40; wrong > most { // a dark voxel of the brain's surface is no border
+					t.Errorf("%d voxels of the mask are not those of the brain, want at most %d", wrong, most)
+				}
+			}
+		})
+	}
+}
