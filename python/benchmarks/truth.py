@@ -366,12 +366,15 @@ def sections(size: int, seed: int) -> Pair:
     turn, shift = np.radians(rng.uniform(-20, 20)), rng.uniform(-0.05, 0.05, 2) * size
     bend = [0.012 * size * plane(size / 8) + 0.003 * size * plane(size / 25) for _ in range(2)]
     row, column = np.meshgrid(*2 * [np.arange(size) - (size - 1) / 2], indexing="ij")
-    there = np.stack(  # where each pixel of the moving section lies in the fixed one: row, column
-        [
-            np.cos(turn) * row + np.sin(turn) * column + shift[0] + bend[0],
-            np.cos(turn) * column - np.sin(turn) * row + shift[1] + bend[1],
-        ]
-    ) + (size - 1) / 2
+    there = (
+        np.stack(  # where each pixel of the moving section lies in the fixed one: row, column
+            [
+                np.cos(turn) * row + np.sin(turn) * column + shift[0] + bend[0],
+                np.cos(turn) * column - np.sin(turn) * row + shift[1] + bend[1],
+            ]
+        )
+        + (size - 1) / 2
+    )
     seen = [
         ndimage.map_coordinates(np.asarray(part, float), there, order=1) for part in (*parts, crowd)
     ]
