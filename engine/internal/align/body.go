@@ -1,7 +1,5 @@
 package align
 
-import "github.com/morphseek/morphseek/engine/volume"
-
 // foreground returns 1 on the body and 0 in the background around it: thresholded, opened, the largest piece, its holes
 // in each slice filled. Where an image has no background (a crop within the body), all that is valid is body.
 func foreground(w *resampled) []float32 {
@@ -39,14 +37,12 @@ func backgroundThreshold(w *resampled, near []int) (float32, bool) {
 	if !(hi > lo) {
 		return 0, false
 	}
+	bin := func(x float32) int { return min(max(int(float64(x-lo)/float64(hi-lo)*bins), 0), bins-1) }
 	var raw, h [bins]float64
 	total := 0.0
-	for i, x := range w.intensity { // shared by the two nearest bins: noise then moves counts a little, and not from bin to bin
+	for i, x := range w.intensity {
 		if w.valid[i] > 0 {
-			at := min(max(float64(float64(x-lo)/float64(hi-lo)*bins)-0.5, 0), bins-1)
-			b := min(int(at), bins-2)
-			raw[b] += 1 - (at - float64(b))
-			raw[b+1] += at - float64(b)
+			raw[bin(x)]++
 			total++
 		}
 	}
@@ -66,11 +62,7 @@ func backgroundThreshold(w *resampled, near []int) (float32, bool) {
 	for valley+1 < bins/2 && h[valley+1] < h[valley] {
 		valley++
 	}
-	between := 0.0 // where a parabola through the valley has its least
-	if valley > 0 && h[valley-1] > h[valley] && h[valley+1] >= h[valley] {
-		between = 0.5 * (h[valley-1] - h[valley+1]) / (h[valley-1] - float64(2*h[valley]) + h[valley+1])
-	}
-	threshold := lo + float32((hi-lo)*float32((float64(valley)+1+between)/bins))
+	threshold := lo + float32((hi-lo)*float32(valley+1)/bins)
 
 	below := 0.0
 	for b := range valley + 1 {
@@ -88,16 +80,47 @@ func backgroundThreshold(w *resampled, near []int) (float32, bool) {
 	return threshold, below >= 0.05*total && dark >= 0.2*border
 }
 
-// robustRange returns intensities that a two-hundredth of the valid voxels lie below, and a hundredth above.
+// robustRange returns the least valid intensity and one that about a hundredth of the valid voxels exceed.
 func robustRange(w *resampled) (lo, hi float32) {
-	values := make([]float32, 0, len(w.intensity))
+	first := true
+	var top float32
 	for i, x := range w.intensity {
-		if w.valid[i] > 0 {
-			values = append(values, x)
+		if w.valid[i] == 0 {
+			continue
 		}
+		if first {
+			lo, top, first = x, x, false
+		}
+		lo, top = min(lo, x), max(top, x)
 	}
-	p := volume.Percentiles(values, 0.5, 99)
-	return float32(p[0]), float32(p[1])
+	if !(top > lo) {
+		return lo, top
+	}
+	// Two rounds of counting: outliers may crowd everything else into a few bins of the first.
+	hi = top
+	for range 3 {
+		var counts [1024]int
+		total := 0
+		for i, x := range w.intensity {
+			if w.valid[i] > 0 {
+				counts[min(int(float64(x-lo)/float64(hi-lo)*1023), 1023)]++
+				total++
+			}
+		}
+		rest := 0
+		for b := 1023; b >= 0; b-- {
+			if rest += counts[b]; rest > total/100 {
+				hi = lo + (hi-lo)*float32(b+1)/1023
+				break
+			}
+		}
+		// Not greater: one voxel stands out by more than float32 resolves the others.
+		if hi >= float32(top*0.5)+float32(lo*0.5) || !(hi > lo) {
+			break
+		}
+		top = hi
+	}
+	return lo, hi
 }
 
 // onBorder reports whether a face neighbour of voxel i is not valid. The outermost voxels never are.

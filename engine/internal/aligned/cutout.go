@@ -11,11 +11,13 @@ import (
 const Nearly = 0.01
 
 // An image was cut out of its surroundings where the other one shows so much tissue in its border, as a share of what
-// both show, and it shows at most so much in the border of the other. Tissue is brighter than so much of the range.
+// both show, and it shows at most so much in the border of the other. Tissue is brighter than so much of the range, and
+// differs by so much of it from what lies at the image's edges: a contrast may make air bright.
 const (
 	leastAround = 0.15
 	mostBeyond  = 0.03
 	leastTissue = 0.10
+	fromEdge    = 0.05
 )
 
 // CutOut returns a mask of what an image shows that was cut out of its surroundings, as a stripped brain or the sector
@@ -63,12 +65,19 @@ const (
 func kinds(v, content *volume.Volume) *volume.Volume {
 	out := volume.Zeros(v.Geometry)
 	lo, hi := Range(v)
-	bright := lo + float32(leastTissue*(hi-lo))
+	bright, apart := lo+float32(leastTissue*(hi-lo)), float32(fromEdge*(hi-lo))
+	var edge []float32
+	for i, x := range v.Data {
+		if atEdge(v.Geometry, i) {
+			edge = append(edge, x)
+		}
+	}
+	middle := float32(volume.Percentiles(edge, 50)[0])
 	for i, x := range v.Data {
 		switch {
 		case content != nil && content.Data[i] == 0:
 			out.Data[i] = empty
-		case x > bright:
+		case x > bright && (x > middle+apart || x < middle-apart):
 			out.Data[i] = tissue
 		default:
 			out.Data[i] = dim
@@ -95,12 +104,8 @@ func content(v *volume.Volume) *volume.Volume {
 	step := [3]int{1, v.Size[0], v.Size[0] * v.Size[1]}
 	axes := v.Axes()
 	for i := range v.Data {
-		at := v.Index(i)
-		for a := range axes {
-			if at[a] == 0 || at[a] == v.Size[a]-1 {
-				reach(i)
-				break
-			}
+		if atEdge(v.Geometry, i) {
+			reach(i)
 		}
 	}
 	if len(front) == 0 {
@@ -120,4 +125,15 @@ func content(v *volume.Volume) *volume.Volume {
 		}
 	}
 	return out
+}
+
+// atEdge says whether voxel i is one of the outermost of a grid.
+func atEdge(g volume.Geometry, i int) bool {
+	at := g.Index(i)
+	for a := range g.Axes() {
+		if at[a] == 0 || at[a] == g.Size[a]-1 {
+			return true
+		}
+	}
+	return false
 }

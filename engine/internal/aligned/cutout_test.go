@@ -25,6 +25,15 @@ func shells(g volume.Geometry, inner, outer, at, air float64) *volume.Volume {
 	return v
 }
 
+// reversed is v with dark and bright exchanged.
+func reversed(v *volume.Volume) *volume.Volume {
+	out := volume.Zeros(v.Geometry)
+	for i, x := range v.Data {
+		out.Data[i] = 100 - x
+	}
+	return out
+}
+
 func TestCutOut(t *testing.T) {
 	g := cube(40, 2)
 	head, brain := shells(g, 20, 30, 0, 0), shells(g, 20, 20, 0, 0)
@@ -55,6 +64,7 @@ func TestCutOut(t *testing.T) {
 		{"a brain and a head in noise", brain, shells(g, 20, 30, 0, 8), volume.IdentityAffine(), "fixed"},
 		{"a head and the same in noisy air", head, shells(g, 20, 30, 0, 8), volume.IdentityAffine(), ""},
 		{"two without a border", shells(g, 90, 90, 0, 0), shells(g, 90, 90, 0, 0), volume.IdentityAffine(), ""},
+		{"a body and one whose air is bright", brain, reversed(brain), volume.IdentityAffine(), ""},
 		{"nothing in common", brain, far, volume.IdentityAffine(), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
