@@ -81,7 +81,8 @@ func (p *problem) alignCutOut(e *env, a *align.Result, st state, method align.Me
 		return nil, st, err
 	}
 	again.Confidence = a.Confidence
-	if why := plan.Alignment(plan.IntensitiesCompare(again.SameModality, again.Score))(p.compare(p.look(a.Transform, nil), p.look(again.Transform, nil))); why != "" {
+	margin := p.compare(p.look(a.Transform, nil), p.look(again.Transform, nil))
+	if plan.Alignment(plan.IntensitiesCompare(again.SameModality, again.Score))(margin) != "" {
 		return a, st, nil
 	}
 	e.notes.start(string(method))
@@ -110,7 +111,7 @@ func (p *problem) judgeStart(e *env, a *align.Result, st state) (*align.Result, 
 	if why == "" {
 		return a, st, nil
 	}
-	kept, err := p.alignBy(e, p.within(st), align.None, &given, nil)
+	kept, err := p.alignBy(e, p.pair, align.None, &given, nil)
 	if err != nil {
 		return nil, st, err
 	}

@@ -75,18 +75,12 @@ type proposal struct {
 	rule  plan.Rule
 }
 
-// within returns the pair with the state's masks.
-func (p *problem) within(st state) aligned.Pair {
+// under returns the pair under a state's initial transform, with its masks.
+func (p *problem) under(st state) aligned.Pair {
 	pair := p.pair
 	if st.fixedMask != nil || st.movingMask != nil {
 		pair.FixedMask, pair.MovingMask = st.fixedMask, st.movingMask
 	}
-	return pair
-}
-
-// under returns the pair under a state's initial transform.
-func (p *problem) under(st state) aligned.Pair {
-	pair := p.within(st)
 	pair.Initial, pair.Channels = st.initial, nil
 	for k, c := range p.pair.Channels {
 		c.Intensities = st.intensities[k]

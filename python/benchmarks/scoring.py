@@ -144,7 +144,7 @@ def hausdorff95(a: np.ndarray, b: np.ndarray, spacing: np.ndarray) -> float | No
 
 
 def _displacement(field: sitk.Image) -> np.ndarray:
-    """The field (z, y, x, 3); a slice twice, for it does not change along its normal."""
+    """Return a field (z, y, x, 3); a slice twice, for it does not change along its normal."""
     u = sitk.GetArrayFromImage(field).astype(np.float64)
     return np.repeat(u, 2, 0) if len(u) == 1 else u
 

@@ -380,7 +380,7 @@ def sections(size: int, seed: int) -> Pair:
     ]
 
     def stain() -> np.ndarray:
-        """Greys of the three parts, and what cells multiply them by."""
+        """Return greys of the three parts, and what cells multiply them by."""
         return rng.uniform(0.45, 0.75, 4) * [300, 300, 300, 1]
 
     fixed = stained([part.astype(float) for part in parts], crowd, stain())

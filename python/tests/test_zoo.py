@@ -182,7 +182,7 @@ def test_a_thorax_after_an_inversion():
 
 
 def test_sections_of_one_tissue():
-    """Where the moving section shows the edge of an airspace, so does the fixed one."""
+    """Two sections show the edges of airspaces at the same points."""
     pair, again = truth.sections(256, 5), truth.sections(256, 5)
     np.testing.assert_array_equal(truth.array_of(pair.moving), truth.array_of(again.moving))
     fixed, moving = (

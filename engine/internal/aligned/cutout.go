@@ -6,9 +6,12 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// Nearly is the share of an image's range within which a border counts as one dark value: lossy compression and
-// resampling leave noise in it.
-const Nearly = 0.01
+// Dark returns the value up to which a border counts as one dark value, of an image of this Range: lossy compression
+// and resampling leave noise in it.
+func Dark(lo, hi float32) float32 {
+	const nearly = 0.01
+	return lo + float32(nearly*(hi-lo))
+}
 
 // An image was cut out of its surroundings where the other one shows so much tissue in its border, as a share of what
 // both show, and it shows at most so much in the border of the other. Tissue is brighter than so much of the range, and
@@ -88,8 +91,7 @@ func kinds(v, content *volume.Volume) *volume.Volume {
 
 // content is 1 except in the dark border of one value, or nearly, that reaches the edges of v; nil where v has none.
 func content(v *volume.Volume) *volume.Volume {
-	lo, hi := Range(v)
-	dark := lo + float32(Nearly*(hi-lo))
+	dark := Dark(Range(v))
 	out := volume.Zeros(v.Geometry)
 	for i := range out.Data {
 		out.Data[i] = 1

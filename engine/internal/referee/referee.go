@@ -259,8 +259,7 @@ func smoothed(v *volume.Volume, spacing [3]float64, threads int) *volume.Volume 
 // body, counts with it.
 func shown(v *volume.Volume, mask *volume.Volume) *volume.Volume {
 	out := volume.Zeros(v.Geometry)
-	dark, bright := aligned.Range(v)
-	lo := dark + float32(aligned.Nearly*(bright-dark))
+	lo := aligned.Dark(aligned.Range(v))
 	nx, ny, nz := v.Size[0], v.Size[1], v.Size[2]
 	border := make([]bool, len(v.Data))
 	found := 0
