@@ -66,7 +66,7 @@ def through(
     image = images.read(path)
     rng = np.random.default_rng(seed)
     voxels = image.float32()
-    spacing = image.grid[3:6]
+    spacing = np.array(image.grid.spacing)
     truth = np.stack(
         [
             gaussian_filter(

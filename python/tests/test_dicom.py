@@ -112,10 +112,8 @@ def make(
     index = np.moveaxis(np.indices(size[::-1])[::-1], 0, -1)
     place = corner + (index * spacing) @ axes.T
     bend = 2.5 * np.sin(place / 6 + [0, 1, 2]) * [1, -0.7, 0.5]
-    field = images.placed(
-        sitk.GetImageFromArray(bend, isVector=True),
-        np.concatenate([size, spacing, corner, axes.ravel()]),
-    )
+    grid = images.Grid(tuple(size), tuple(spacing), tuple(corner), tuple(axes.ravel()))
+    field = grid.place(sitk.GetImageFromArray(bend, isVector=True))
     linear = sitk.AffineTransform(3)
     linear.SetMatrix(LINEAR[:3, :3].ravel())
     linear.SetTranslation(LINEAR[:3, 3])

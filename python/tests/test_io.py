@@ -88,7 +88,7 @@ def test_read_kinds(kind: str, reference: images.Image, tmp_path: Path):
         }[kind]()
     read = images.read(source, "fixed")
     np.testing.assert_array_equal(read.array, reference.array)
-    np.testing.assert_allclose(read.grid, reference.grid, atol=1e-4)
+    np.testing.assert_allclose(read.grid.numbers, reference.grid.numbers, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", [".nii.gz", ".nii", ".nrrd", ".mha", ".hdr"])
@@ -121,9 +121,7 @@ def test_on_windows_itk_gets_names_in_ascii(
 
 def test_numpy_has_unit_geometry():
     image = images.read(np.zeros((3, 4, 5)))
-    np.testing.assert_array_equal(
-        image.grid, [5, 4, 3, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1]
-    )
+    assert image.grid == images.Grid((5, 4, 3))
 
 
 def test_no_copy_on_the_way_in():
@@ -172,7 +170,7 @@ def test_four_dimensional_file_of_one_volume(tmp_path: Path, reference: images.I
     sitk.WriteImage(sitk.JoinSeries(reference.to_sitk()), str(path))
     read = images.read(path)
     np.testing.assert_array_equal(read.array, reference.array)
-    np.testing.assert_allclose(read.grid, reference.grid, atol=1e-4)
+    np.testing.assert_allclose(read.grid.numbers, reference.grid.numbers, atol=1e-4)
 
 
 def test_itk_images_with_a_start_index(reference: images.Image):
@@ -211,7 +209,7 @@ def test_itk_images_of_other_dimensions(reference: images.Image):
     direction = np.eye(4)
     direction[:3, :3] = np.array(reference.direction).reshape(3, 3)
     one.SetDirection(itk.matrix_from_array(direction))
-    np.testing.assert_allclose(images.read(one).grid, reference.grid)
+    np.testing.assert_allclose(images.read(one).grid.numbers, reference.grid.numbers)
     with pytest.raises(errors.InvalidArgumentError, match="components"):
         images.read(itk.image_from_array(np.zeros((4, 5, 6, 3), np.float32), is_vector=True))
 
@@ -262,7 +260,7 @@ def test_nibabel_and_the_file_agree(form: dict, tmp_path: Path):
     nibabel.save(nifti_form(**form), tmp_path / "image.nii.gz")
     image = nibabel.load(tmp_path / "image.nii.gz")
     by_path = images.read(tmp_path / "image.nii.gz")
-    np.testing.assert_array_equal(images.read(image).grid, by_path.grid)
+    np.testing.assert_array_equal(images.read(image).grid.numbers, by_path.grid.numbers)
     np.testing.assert_array_equal(images.read(image).array, by_path.array)
     direction = np.array(by_path.direction).reshape(3, 3)
     np.testing.assert_allclose(direction.T @ direction, np.eye(3), atol=1e-6)
@@ -271,7 +269,7 @@ def test_nibabel_and_the_file_agree(form: dict, tmp_path: Path):
     )
     if form == {}:
         other = nifti_form(kind=nibabel.Nifti2Image)  # which SimpleITK does not read
-        np.testing.assert_array_equal(images.read(other).grid, by_path.grid)
+        np.testing.assert_array_equal(images.read(other).grid.numbers, by_path.grid.numbers)
         image.affine[0, 3] += 5  # in place: the header is not updated
         assert images.read(image).origin[0] == pytest.approx(by_path.origin[0] - 5)
 
@@ -488,10 +486,10 @@ def test_as_kind_of(reference: images.Image):
     image = oblique(blob((4, 5, 6)))
     back = images.as_kind_of(as_nibabel(reference), image)
     assert isinstance(back, nibabel.Nifti1Image)
-    np.testing.assert_allclose(images.read(back).grid, image.grid, atol=1e-6)
+    np.testing.assert_allclose(images.read(back).grid.numbers, image.grid.numbers, atol=1e-6)
     np.testing.assert_array_equal(images.read(back).array, image.array)
     back = images.as_kind_of(as_itk(reference), image)
-    np.testing.assert_allclose(images.read(back).grid, image.grid, atol=1e-6)
+    np.testing.assert_allclose(images.read(back).grid.numbers, image.grid.numbers, atol=1e-6)
     labels = image.like(np.ones((4, 5, 6), np.int64))
     assert (
         images.as_kind_of(
@@ -517,17 +515,14 @@ def test_a_nifti_keeps_its_units_and_forms(
     back = images.as_kind_of(source, image)
     assert back.header.get_xyzt_units() == ("mm", "sec")
     assert (int(back.header["sform_code"]), int(back.header["qform_code"])) == expected
-    np.testing.assert_allclose(images.read(back).grid, image.grid, atol=1e-5)
+    np.testing.assert_allclose(images.read(back).grid.numbers, image.grid.numbers, atol=1e-5)
 
 
 def test_vector_nifti_has_intent_1007_and_lps(tmp_path: Path):
     vectors = np.arange(3 * 4 * 5 * 3, dtype=np.float32).reshape(3, 4, 5, 3)
     path = tmp_path / "field.nii.gz"
     images.write(
-        path,
-        images.placed(
-            sitk.GetImageFromArray(vectors, isVector=True), oblique(vectors[..., 0]).grid
-        ),
+        path, oblique(vectors[..., 0]).grid.place(sitk.GetImageFromArray(vectors, isVector=True))
     )
     header = nibabel.load(path)
     assert int(header.header["intent_code"]) == 1007
@@ -719,10 +714,10 @@ def test_voxels_behind_itks_header(tmp_path: Path):
     assert np.array_equal(own.dataobj, itk.dataobj)
     again = images.read(tmp_path / "own.nii.gz")
     assert np.array_equal(again.array, image.array)
-    assert np.allclose(again.grid, image.grid, atol=1e-6)
+    assert np.allclose(again.grid.numbers, image.grid.numbers, atol=1e-6)
 
     vectors = rng.standard_normal((*shape, 3)).astype(np.float32)
-    like = images.placed(sitk.GetImageFromArray(vectors, isVector=True), image.grid)
+    like = image.grid.place(sitk.GetImageFromArray(vectors, isVector=True))
     sitk.WriteImage(like, tmp_path / "itk.nrrd", useCompression=False)
     images.write_vectors(tmp_path / "own.nrrd", vectors, image.grid)
     assert (tmp_path / "own.nrrd").read_bytes() == (tmp_path / "itk.nrrd").read_bytes()

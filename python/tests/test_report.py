@@ -161,7 +161,7 @@ def test_the_viewer_has_the_images(flip: bool, tmp_path: Path):
     for index in ((0, 0, 0), (3, 7, 5), (8, 2, 1)):
         x, y, z = index
         voxel = to_voxel[:, :3] @ index + to_voxel[:, 3]
-        there = images.index_to_physical(fixed.grid) @ [*voxel, 1]
+        there = fixed.grid.index_to_physical @ [*voxel, 1]
         np.testing.assert_allclose(to_mm[:, :3] @ index + to_mm[:, 3], there[:3], atol=1e-9)
         value = array[tuple(np.rint(voxel[::-1]).astype(int))]
         assert low + volumes["fixed"][z, y, x] / 255 * (high - low) == pytest.approx(

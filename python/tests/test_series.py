@@ -43,7 +43,7 @@ def moved(body: Image, shift: np.ndarray, turn: np.ndarray, rng: np.random.Gener
 
 
 def center_of(body: Image) -> np.ndarray:
-    size = [int(n) for n in body.grid[:3]]
+    size = body.grid.size
     return np.array(
         body.to_sitk().TransformContinuousIndexToPhysicalPoint([(n - 1) / 2 for n in size])
     )
@@ -78,7 +78,7 @@ def found(head: dict[str, Any]) -> motion.Series:
 
 def test_the_motion_comes_back(head: dict[str, Any], found: motion.Series):
     body = head["body"]
-    at = np.random.default_rng(1).uniform(0.25, 0.75, (60, 3)) * body.grid[:3]
+    at = np.random.default_rng(1).uniform(0.25, 0.75, (60, 3)) * body.grid.size
     points = (body.index_to_physical @ np.c_[at, np.ones(60)].T)[:3].T
     for k, frame in enumerate(found.frames):
         truth = expected(body, head["shifts"][k], head["turns"][k], points)
@@ -102,7 +102,7 @@ def test_onto_the_mean(head: dict[str, Any]):
     """The mean lies at the middle frame's place, so motions differ only by that frame's."""
     found = morphseek.series(head["frames"])
     body = head["body"]
-    at = np.random.default_rng(1).uniform(0.25, 0.75, (60, 3)) * body.grid[:3]
+    at = np.random.default_rng(1).uniform(0.25, 0.75, (60, 3)) * body.grid.size
     points = (body.index_to_physical @ np.c_[at, np.ones(60)].T)[:3].T
     for k, frame in enumerate(found.frames):
         truth = expected(body, head["shifts"][k], head["turns"][k], points)

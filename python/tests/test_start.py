@@ -70,8 +70,8 @@ FORMS: dict[str, Any] = {
     "FSL": lambda t, pair, folder: (
         str(Transform(t).save(folder / "w.nii.gz", "fsl", *pair)[-1]) + "@fsl"
     ),
-    "vector image": lambda t, pair, folder: images.placed(
-        sitk.GetImageFromArray(on_grid(t, pair[0]), isVector=True), pair[0].grid
+    "vector image": lambda t, pair, folder: pair[0].grid.place(
+        sitk.GetImageFromArray(on_grid(t, pair[0]), isVector=True)
     ),
     "array, mm": lambda t, pair, folder: on_grid(t, pair[0]),
     "array, voxels": lambda t, pair, folder: (
@@ -100,8 +100,8 @@ def test_a_spline_and_an_inverse(bent: sitk.Transform, pair: tuple[Image, Image]
 
     path = Transform(bent, pair[1].grid, pair[0].grid).save(tmp_path / "t.h5")[0]
     result = morphseek.register(*pair, initial_transform=f"{path}@inverse", **ALONE)
-    points = result.grid[6:9] + result.grid[9:18].reshape(3, 3) @ (
-        result.grid[3:6] * [[12], [11], [9]] * np.eye(3)
+    points = result.grid.origin + result.grid.axes @ (
+        np.array(result.grid.spacing) * [[12], [11], [9]] * np.eye(3)
     ).sum(axis=1)
     there = bent.TransformPoint(result.transform_points([points])[0])
     np.testing.assert_allclose(there, points, atol=0.05)

@@ -284,7 +284,7 @@ def test_large_motions_are_displacements(turn: str, shape: Any, tmp_path: Path):
     p = index @ m[:3, :3].T + m[:3, 3]
     moved = (p - p.mean(axis=(0, 1, 2))) @ TURNS[turn].T + [30, -20, 10]
     field = sitk.GetImageFromArray((moved - p).astype(np.float32), isVector=True)
-    sitk.WriteImage(images.placed(field, image.grid), str(tmp_path / "v.nii.gz"))
+    sitk.WriteImage(image.grid.place(field), str(tmp_path / "v.nii.gz"))
     found = Transform.load(tmp_path / "v.nii.gz").transform_points(p[1, 4:9, 4])
     np.testing.assert_allclose(found, moved[1, 4:9, 4], atol=1e-4)
 
@@ -373,7 +373,7 @@ def test_slicers_inverse_transforms(
         forward.SetParameters((1.5 * np.sin(np.arange(len(forward.GetParameters())))).tolist())
     else:
         field = sitk.GetImageFromArray(truth.u, isVector=True)
-        forward = sitk.DisplacementFieldTransform(images.placed(field, grid))
+        forward = sitk.DisplacementFieldTransform(grid.place(field))
     fixed, numbers = forward.GetFixedParameters(), forward.GetParameters()
     parts = [(f"Inverse{kind}_double_3_3", fixed, numbers)]
     shift = sitk.AffineTransform(np.eye(3).ravel().tolist(), (1.0, 2.0, 3.0))

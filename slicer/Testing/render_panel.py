@@ -22,14 +22,12 @@ def add_volume(name, image, kind="vtkMRMLScalarVolumeNode"):
     """Put a morphseek.images.Image (LPS) into the scene (RAS)."""
     import numpy as np
 
-    from morphseek.images import index_to_physical
-
     node = slicer.mrmlScene.AddNewNodeByClass(kind, name)
     node.CreateDefaultDisplayNodes()
     slicer.util.updateVolumeFromArray(node, image.array)
     node.SetIJKToRASMatrix(
         slicer.util.vtkMatrixFromArray(
-            np.diag([-1.0, -1.0, 1.0, 1.0]) @ index_to_physical(image.grid)
+            np.diag([-1.0, -1.0, 1.0, 1.0]) @ image.grid.index_to_physical
         )
     )
     return node

@@ -30,6 +30,7 @@ os.environ.update(ORT_DISABLE_TELEMETRY="1", NIPYPE_NO_ET="1")
 _WHERE = {
     "Channel": "channels",
     "DenseTransform": "transforms",
+    "Grid": "images",
     "Image": "images",
     "Landmarks": "landmarks",
     "Progress": "progress",

@@ -14,7 +14,7 @@ from .channels import Channel as Channel
 from .cohort import evaluate as evaluate, register_cohort as register_cohort
 from .diagnosis import doctor as doctor
 from .epi import correct_epi as correct_epi
-from .images import Image as Image
+from .images import Grid as Grid, Image as Image
 from .landmarks import Landmarks as Landmarks
 from .motion import series as series
 from .progress import Progress as Progress

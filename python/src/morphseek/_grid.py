@@ -1,30 +1,210 @@
-"""The parts of a grid as in :attr:`morphseek.images.Image.grid`. They are views: who writes into
-one changes the grid.
-"""
+"""Where the voxels of a volume lie."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import math
+from typing import Any, TypeVar
+
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from . import errors
 
 Doubles = NDArray[np.float64]
+Placed = TypeVar("Placed")
+
+IDENTITY = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 
 
-def size_of(grid: Doubles) -> Doubles:
-    """Voxels along x, y and z, shape (3,)."""
-    return grid[:3]
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """Where the voxels of a volume lie, in LPS millimetres.
+
+    Attributes
+    ----------
+    size : tuple of int
+        Voxels along x, y and z. Arrays on the grid have the :attr:`shape` (z, y, x).
+    spacing : tuple of float
+        Mm from voxel to voxel along x, y and z.
+    origin : tuple of float
+        The centre of the first voxel.
+    direction : tuple of float
+        Row-major 3x3; column c is the unit vector of index axis c.
+
+    Examples
+    --------
+    >>> grid = Grid((5, 4, 3), spacing=(1, 1, 2.5), origin=(-2, 0, 10))
+    >>> grid.shape
+    (3, 4, 5)
+    >>> grid.to_physical([4, 3, 2])
+    array([ 2.,  3., 15.])
+    """
+
+    size: tuple[int, ...]
+    spacing: tuple[float, ...] = (1.0, 1.0, 1.0)
+    origin: tuple[float, ...] = (0.0, 0.0, 0.0)
+    direction: tuple[float, ...] = IDENTITY
+
+    def __post_init__(self) -> None:
+        for field, length in (("size", 3), ("spacing", 3), ("origin", 3), ("direction", 9)):
+            values = np.asarray(getattr(self, field), dtype=np.float64).ravel()
+            if values.size != length:
+                raise errors.InvalidArgumentError(
+                    f"the grid's {field} has {values.size} numbers; it needs {length}"
+                )
+            object.__setattr__(self, field, tuple(values.tolist()))
+        if not all(math.isfinite(n) and n >= 0 for n in self.size):
+            told = " x ".join(f"{n:g}" for n in self.size)
+            raise errors.InvalidArgumentError(f"the grid has the size {told}")
+        object.__setattr__(self, "size", tuple(int(n) for n in self.size))
+
+    @classmethod
+    def of(cls, image: Any) -> Grid:
+        """Return the grid of a 3-D SimpleITK image, or of a reader of one.
+
+        Examples
+        --------
+        >>> Grid.of(pair.fixed.to_sitk()) == pair.fixed.grid
+        True
+        """
+        return cls(image.GetSize(), image.GetSpacing(), image.GetOrigin(), image.GetDirection())
+
+    @classmethod
+    def from_numbers(cls, numbers: ArrayLike) -> Grid:
+        """Return the grid of 18 numbers (:attr:`numbers`)."""
+        values = np.asarray(numbers, np.float64).ravel()
+        return cls(*(tuple(part.tolist()) for part in np.split(values, [3, 6, 9])))
+
+    @classmethod
+    def from_matrix(cls, size: ArrayLike, matrix: ArrayLike) -> Grid:
+        """Return the grid whose continuous indices (x, y, z) a 4x4 matrix takes to LPS mm."""
+        m = np.asarray(matrix, np.float64)
+        spacing = np.linalg.norm(m[:3, :3], axis=0)
+        axes = m[:3, :3] / np.where(spacing > 0, spacing, 1)
+        return cls(tuple(np.asarray(size)), tuple(spacing), tuple(m[:3, 3]), tuple(axes.ravel()))
+
+    @functools.cached_property
+    def numbers(self) -> Doubles:
+        """The grid as the engine takes it: 18 float64, size, spacing, origin and direction."""
+        values: Doubles = np.array(
+            [*self.size, *self.spacing, *self.origin, *self.direction], np.float64
+        )
+        values.flags.writeable = False
+        return values
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The shape of arrays on the grid: (z, y, x)."""
+        x, y, z = self.size
+        return z, y, x
+
+    @property
+    def axes(self) -> Doubles:
+        """The unit vectors of x, y and z, shape (3, 3): a column each."""
+        return self.numbers[9:].reshape(3, 3)
+
+    @functools.cached_property
+    def index_to_physical(self) -> Doubles:
+        """4x4 matrix from the continuous index (x, y, z) to LPS mm."""
+        m: Doubles = np.eye(4)
+        m[:3, :3], m[:3, 3] = self.axes * self.spacing, self.origin
+        m.flags.writeable = False
+        return m
+
+    @functools.cached_property
+    def physical_to_index(self) -> Doubles:
+        """4x4 matrix from LPS mm to the continuous index (x, y, z)."""
+        m: Doubles = np.asarray(np.linalg.inv(self.index_to_physical), np.float64)
+        m.flags.writeable = False
+        return m
+
+    def to_physical(self, index: ArrayLike) -> Doubles:
+        """Return the places, LPS mm, of continuous indices (x, y, z), shape (..., 3)."""
+        return mapped(self.index_to_physical, index)
+
+    def to_index(self, points: ArrayLike) -> Doubles:
+        """Return the continuous indices (x, y, z) of places, LPS mm, shape (..., 3)."""
+        return mapped(self.physical_to_index, points)
+
+    def part(self, first: ArrayLike, size: ArrayLike) -> Grid:
+        """Return the grid of so many of these voxels, from an index (x, y, z) on, which may lie
+        beyond them.
+        """
+        origin = self.to_physical(first)
+        return dataclasses.replace(self, size=tuple(np.asarray(size)), origin=tuple(origin))
+
+    @property
+    def center(self) -> Doubles:
+        """The middle, LPS mm.
+
+        Examples
+        --------
+        >>> Grid((5, 3, 1)).center
+        array([2., 1., 0.])
+        """
+        return self.to_physical((np.array(self.size) - 1) / 2)
+
+    def corners(self, beyond: float = 0.0) -> Doubles:
+        """Return the outermost voxels' centres, or places so many voxels beyond these, LPS mm:
+        shape (8, 3).
+        """
+        ends = [(-beyond, n - 1 + beyond) for n in self.size]
+        return self.to_physical(np.array(np.meshgrid(*ends)).reshape(3, -1).T)
+
+    def points(self) -> Doubles:
+        """Return every voxel's centre, LPS mm: shape (z, y, x, 3)."""
+        x, y, z = (np.arange(n, dtype=np.float64) for n in self.size)
+        m = self.index_to_physical
+        places: Doubles = (
+            x[None, None, :, None] * m[:3, 0]
+            + y[None, :, None, None] * m[:3, 1]
+            + z[:, None, None, None] * m[:3, 2]
+            + m[:3, 3]
+        )
+        return places
+
+    @property
+    def voxel(self) -> float:
+        """The volume of a voxel, mm^3."""
+        return abs(float(np.linalg.det(self.index_to_physical[:3, :3])))
+
+    def is_sheared(self, most: float = 1e-3) -> bool:
+        """Whether a cosine of the angles between the axes is larger than ``most``."""
+        return is_sheared(self.axes, most)
+
+    def place(self, image: Placed) -> Placed:
+        """Give a SimpleITK image this geometry, and return it.
+
+        Examples
+        --------
+        >>> pair.moving.grid.place(pair.fixed.to_sitk()).GetSize()
+        (48, 48, 48)
+        """
+        told: Any = image
+        told.SetSpacing(self.spacing)
+        told.SetOrigin(self.origin)
+        told.SetDirection(self.direction)
+        return image
 
 
-def spacing_of(grid: Doubles) -> Doubles:
-    """Mm between voxels along x, y and z, shape (3,)."""
-    return grid[3:6]
+def is_sheared(axes: ArrayLike, most: float = 1e-3) -> bool:
+    """Whether a cosine of the angles between axes, a column each, is larger than ``most``."""
+    columns = np.asarray(axes, np.float64)
+    return bool(np.abs(columns.T @ columns - np.eye(len(columns))).max() > most)
 
 
-def origin_of(grid: Doubles) -> Doubles:
-    """The place of the first voxel, LPS mm, shape (3,)."""
-    return grid[6:9]
+def sheared(name: str) -> errors.MorphSeekError:
+    """Return the error about an image whose axes are not at right angles."""
+    return errors.InvalidDirectionError(
+        f"{name}: the axes of the volume are not at right angles (its affine is sheared); resample"
+        " it onto a straight grid first, for instance by nibabel.processing.resample_to_output"
+    )
 
 
-def axes_of(grid: Doubles) -> Doubles:
-    """The unit vectors of x, y and z in LPS, shape (3, 3): a column each."""
-    return grid[9:18].reshape(3, 3)
+def mapped(matrix: ArrayLike, points: ArrayLike) -> Doubles:
+    """Return points, shape (..., 3), under a 4x4 matrix."""
+    m = np.asarray(matrix, np.float64)
+    places: Doubles = np.asarray(points, np.float64) @ m[:3, :3].T + m[:3, 3]
+    return places

@@ -18,6 +18,7 @@ import numpy as np
 from . import errors
 from ._engine.bindings import Doubles
 from ._files import check_path, check_regular, write_text
+from ._grid import Grid
 from ._json import check_size, parse
 from ._plain import unguarded
 from ._tables import (
@@ -330,7 +331,7 @@ class Steering:
 
 
 def steering(
-    matched: Matched, fixed_grid: Doubles, moving_grid: Doubles, options: dict[str, Any]
+    matched: Matched, fixed_grid: Grid, moving_grid: Grid, options: dict[str, Any]
 ) -> Steering:
     """Return landmarks that steer a registration.
 
@@ -360,7 +361,7 @@ def _listed(names: set[str], most: int = 5) -> str:
     return ", ".join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")
 
 
-def check_inside(landmarks: Landmarks, grid: Doubles, image: str) -> str:
+def check_inside(landmarks: Landmarks, grid: Grid, image: str) -> str:
     """Return a warning that names the points outside an image's grid; empty where there are none.
 
     Raises
@@ -368,9 +369,8 @@ def check_inside(landmarks: Landmarks, grid: Doubles, image: str) -> str:
     InvalidArgumentError
         All are outside: they are of another space.
     """
-    size, spacing, origin, direction = np.split(grid, (3, 6, 9))
-    index = (landmarks.points - origin) @ direction.reshape(3, 3) / spacing
-    outside = np.any((index < -0.5) | (index > size - 0.5), axis=1)
+    index = grid.to_index(landmarks.points)
+    outside = np.any((index < -0.5) | (index > np.array(grid.size) - 0.5), axis=1)
     if outside.all():
         raise errors.InvalidArgumentError(
             f"{landmarks.source}: every point lies outside the {image} image, the first at"

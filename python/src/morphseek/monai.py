@@ -14,7 +14,7 @@ import numpy as np
 from . import errors, images
 from ._engine.generated import Options, Unpack
 from ._features import needed
-from ._grid import size_of
+from ._grid import Grid
 from .registration import register
 from .result import RegistrationResult
 
@@ -78,7 +78,7 @@ class Register(Transform):
         """
         found = register(fixed, moving, **self.options)
         out = {"warped": _meta(found.warped, found.grid), "ddf": None}
-        if (size_of(found.grid) == size_of(found.moving_grid)).all():
+        if found.grid.size == found.moving_grid.size:
             out["ddf"] = displacement(found)
         if labels is not None:
             # an array lies on the moving image
@@ -139,14 +139,11 @@ def displacement(result: RegistrationResult) -> Any:
     the fixed image to the place in the moving image that it shows, in voxels.
     """
     index = np.moveaxis(np.indices(result.shape)[::-1], 0, -1).astype(np.float64)
-    to_mm = images.index_to_physical(result.grid)
-    to_moving = np.linalg.inv(images.index_to_physical(result.moving_grid))
-    places = index @ to_mm[:3, :3].T + to_mm[:3, 3] + result.displacement_mm
-    shift = places @ to_moving[:3, :3].T + to_moving[:3, 3] - index
+    shift = result.moving_grid.to_index(result.grid.points() + result.displacement_mm) - index
     return torch.from_numpy(np.ascontiguousarray(shift.transpose(3, 2, 1, 0), dtype=np.float32))
 
 
-def _meta(array: np.ndarray, grid: np.ndarray) -> Any:
+def _meta(array: np.ndarray, grid: Grid) -> Any:
     voxels = torch.from_numpy(np.array(array.T, order="C"))[None]
-    affine = torch.from_numpy(_RAS @ images.index_to_physical(grid))
+    affine = torch.from_numpy(_RAS @ grid.index_to_physical)
     return MetaTensor(voxels, affine=affine, meta={"space": "RAS"})

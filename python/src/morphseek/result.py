@@ -15,6 +15,7 @@ import numpy as np
 from . import _files, _manifest, errors, images
 from ._engine import bindings
 from ._engine.bindings import Floats
+from ._grid import Grid
 from ._json import read as read_json
 from .halfway import HALFWAY, Halfway, halfway
 from .images import Image, ImageLike
@@ -86,8 +87,8 @@ class RegistrationResult(DenseTransform):
     def __init__(
         self,
         displacement: np.ndarray,
-        grid: np.ndarray,
-        moving_grid: np.ndarray,
+        grid: Grid,
+        moving_grid: Grid,
         initial: np.ndarray,
         warped: np.ndarray,
         metrics: dict[str, Any],
@@ -274,8 +275,8 @@ class RegistrationResult(DenseTransform):
         return {
             **self.metrics,
             "options": self.options,
-            "fixed_grid": self.grid.tolist(),
-            "moving_grid": self.moving_grid.tolist(),
+            "fixed_grid": self.grid.numbers.tolist(),
+            "moving_grid": self.moving_grid.numbers.tolist(),
             "initial_transform": self.initial.tolist(),
         }
 
@@ -373,9 +374,9 @@ def load(folder: str | os.PathLike[str]) -> RegistrationResult:
     try:
         report = read_json(path, "result")
         listed = report.pop(_manifest.KEY, {})  # an older library wrote none
-        grid, moving_grid = (
+        numbers = [
             np.array(report.pop(key), dtype=np.float64) for key in ("fixed_grid", "moving_grid")
-        )
+        ]
         initial, options = (
             np.array(report.pop("initial_transform"), dtype=np.float64),
             report.pop("options"),
@@ -392,15 +393,15 @@ def load(folder: str | os.PathLike[str]) -> RegistrationResult:
     _manifest.check(folder, listed, read, "result")
     mm = np.ascontiguousarray(images.read_vectors(folder / "displacement.nrrd"), dtype=np.float32)
     if (
-        grid.shape != (18,)
-        or moving_grid.shape != (18,)
+        any(each.shape != (18,) or (each[:3] < 0).any() for each in numbers)
         or initial.shape != (4, 4)
-        or not all(np.isfinite(x).all() for x in (grid, moving_grid, initial))
+        or not all(np.isfinite(x).all() for x in (*numbers, initial))
     ):
         raise errors.InputUnreadableError(
             f"{path} is not a registration's report: its grids or its initial transform are none"
         )
-    if mm.shape != (*(int(n) for n in grid[2::-1]), 3):
+    grid, moving_grid = map(Grid.from_numbers, numbers)
+    if mm.shape != (*grid.shape, 3):
         raise errors.GridMismatchError(
             f"{folder / 'displacement.nrrd'} has shape {mm.shape}, another grid than {path} says"
         )

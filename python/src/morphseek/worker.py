@@ -37,6 +37,7 @@ when its standard input does, so that it never outlives its caller, and at once 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
@@ -53,7 +54,7 @@ import numpy as np
 
 from . import _files, _json, errors, images
 from ._engine import core
-from ._grid import axes_of, origin_of, size_of, spacing_of
+from ._grid import Grid
 from ._streams import open_streams
 from .channels import Channel
 from .landmarks import Landmarks
@@ -181,8 +182,8 @@ def _array(folder: Path, entry: dict[str, Any], name: str) -> np.ndarray:
     return array
 
 
-def _output(result: RegistrationResult, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return an output's array and its grid, as :attr:`images.Image.grid`."""
+def _output(result: RegistrationResult, name: str) -> tuple[np.ndarray, Grid]:
+    """Return an output's array and its grid."""
     if name == "warped":
         return result.warped, result.grid
     if name == "jacobian":
@@ -193,53 +194,49 @@ def _output(result: RegistrationResult, name: str) -> tuple[np.ndarray, np.ndarr
     return np.linalg.norm(result.displacement_mm, axis=-1), result.grid
 
 
-def _write(folder: Path, name: str, array: np.ndarray, grid: np.ndarray) -> dict[str, Any]:
+def _write(folder: Path, name: str, array: np.ndarray, grid: Grid) -> dict[str, Any]:
     _files.write_array(folder / f"{name}.npy", array)
     return {"file": f"{name}.npy", **geometry(grid)}
 
 
-def vectors(transform: DenseTransform, spacing: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+def vectors(transform: DenseTransform, spacing: float = 0.0) -> tuple[np.ndarray, Grid]:
     """Return the displacements of a transform before its initial one acts, with the margin beyond
     the fixed grid in which they fade, and at least ``spacing`` mm between them.
 
     Returns
     -------
     array, grid
-        float32 (z, y, x, 3), LPS mm, components x, y, z; and where they lie, as
-        :attr:`images.Image.grid`.
+        float32 (z, y, x, 3), LPS mm, components x, y, z; and where they lie.
 
     Examples
     --------
     >>> import numpy as np
     >>> grid = images.Image(np.zeros((5, 6, 8)), spacing=(1, 1, 3)).grid
     >>> array, coarse = vectors(DenseTransform(np.zeros((3, 5, 6, 8)), grid, grid), spacing=2)
-    >>> array.shape, coarse[3:6].round(2)
-    ((5, 3, 4, 3), array([2.33, 2.5 , 3.  ]))
+    >>> array.shape, coarse.size
+    ((5, 3, 4, 3), (4, 3, 5))
     """
-    own = spacing_of(transform.grid)
+    own = np.array(transform.grid.spacing)
     if spacing <= own.min():
         return transform.behind_initial()
-    grid = transform.grid.copy()
-    extent = (size_of(grid) - 1) * own
+    extent = (np.array(transform.grid.size) - 1) * own
     steps = np.maximum(np.floor(extent / np.maximum(own, spacing) + 1e-9), 1)
-    size_of(grid)[:], spacing_of(grid)[:] = steps + 1, extent / steps
-    x, y, z = (int(n) for n in size_of(grid))
-    matrix = images.index_to_physical(grid)
-    points = np.indices((z, y, x)).reshape(3, -1)[::-1].T @ matrix[:3, :3].T + matrix[:3, 3]
+    grid = dataclasses.replace(transform.grid, size=tuple(steps + 1), spacing=tuple(extent / steps))
+    points = grid.points().reshape(-1, 3)
     moved = transform.transform_points(points) - points
-    voxels = moved @ np.linalg.inv(matrix[:3, :3]).T
+    voxels = moved @ grid.physical_to_index[:3, :3].T
     coarse = DenseTransform(
-        voxels.T[::-1].reshape(3, z, y, x), grid, transform.moving_grid, transform.initial
+        voxels.T[::-1].reshape(3, *grid.shape), grid, transform.moving_grid, transform.initial
     )
     return coarse.behind_initial()
 
 
-def geometry(grid: np.ndarray) -> dict[str, list[float]]:
-    """Return a grid, as :attr:`images.Image.grid`, as it travels."""
+def geometry(grid: Grid) -> dict[str, list[float]]:
+    """Return a grid as it travels."""
     return {
-        "spacing": spacing_of(grid).tolist(),
-        "origin": origin_of(grid).tolist(),
-        "direction": axes_of(grid).ravel().tolist(),
+        "spacing": list(grid.spacing),
+        "origin": list(grid.origin),
+        "direction": list(grid.direction),
     }
 
 

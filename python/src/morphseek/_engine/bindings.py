@@ -7,7 +7,6 @@ layout or another size than it expects is refused here.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,16 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import errors
-from .._grid import axes_of, origin_of, size_of, spacing_of
+from .._grid import Grid
 from .._native import gopy
 from .core import call
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Labels = NDArray[np.int32]
-Grid = Doubles
-"""18 float64 as :attr:`morphseek.images.Image.grid`."""
-
 ALL_CORES = 0
 
 
@@ -40,11 +36,11 @@ class Found(NamedTuple):
 
 def shape_of(grid: Grid) -> tuple[int, int, int]:
     """Return the shape (z, y, x) of the arrays on a grid."""
-    _check("grid", grid, np.float64, (18,))
-    x, y, z = (float(n) for n in size_of(grid))
-    if not all(math.isfinite(n) and n >= 0 for n in (x, y, z)):
-        raise errors.InvalidArgumentError(f"the grid has the size {x:g} x {y:g} x {z:g}")
-    return int(z), int(y), int(x)
+    if not isinstance(grid, Grid):
+        raise errors.InvalidArgumentError(
+            f"the grid is a {type(grid).__name__}; give a morphseek.Grid, as images have one"
+        )
+    return grid.shape
 
 
 def register(
@@ -74,7 +70,7 @@ def register(
 
     def image(name: str, voxels: Floats, grid: Grid) -> dict[str, int]:
         _check_volume(name, voxels, grid)
-        return {"voxels": address(voxels), "grid": address(grid)}
+        return {"voxels": address(voxels), "grid": address(grid.numbers)}
 
     told: dict[str, Any] = {"doubts": list(doubts), "options": options}
     for key, name, volume in (
@@ -91,7 +87,7 @@ def register(
         told["initial"] = address(initial)
     if before is not None:
         _check("initial field", before[0], np.float32, (*shape_of(before[1]), 3))
-        told["initial_field"] = {"voxels": address(before[0]), "grid": address(before[1])}
+        told["initial_field"] = {"voxels": address(before[0]), "grid": address(before[1].numbers)}
     told["channels"] = [
         {
             **about,
@@ -135,7 +131,17 @@ def warp(
     _check_field(field, grid)
     _check_volume("image", image, image_grid)
     out = np.empty(shape_of(grid), np.float32)
-    call(gopy.Warp, field, grid, image, image_grid, interpolation, background, ALL_CORES, out)
+    call(
+        gopy.Warp,
+        field,
+        grid.numbers,
+        image,
+        image_grid.numbers,
+        interpolation,
+        background,
+        ALL_CORES,
+        out,
+    )
     return out
 
 
@@ -145,7 +151,17 @@ def resample(
     """Return an image resampled onto another grid under the identity in physical space."""
     _check_volume("image", image, image_grid)
     out = np.empty(shape_of(grid), np.float32)
-    call(gopy.Resample, image, image_grid, grid, None, interpolation, background, ALL_CORES, out)
+    call(
+        gopy.Resample,
+        image,
+        image_grid.numbers,
+        grid.numbers,
+        None,
+        interpolation,
+        background,
+        ALL_CORES,
+        out,
+    )
     return out
 
 
@@ -155,7 +171,9 @@ def intensities(
     """Return an image as the stages compare it, and its low and high percentile."""
     _check_volume("image", image, grid)
     out = np.empty(image.shape, np.float32)
-    least, most = json.loads(call(gopy.Intensities, image, grid, float(low), float(high), out))
+    least, most = json.loads(
+        call(gopy.Intensities, image, grid.numbers, float(low), float(high), out)
+    )
     return out, (least, most)
 
 
@@ -165,20 +183,20 @@ def transform_points(field: Floats, grid: Grid, last: Doubles, points: Doubles) 
     """
     _check_field(field, grid)
     _check("points", points, np.float64, (len(points), 3), written=True)
-    call(gopy.TransformPoints, field, grid, _affine(last), points, len(points))
+    call(gopy.TransformPoints, field, grid.numbers, _affine(last), points, len(points))
 
 
 def inverse(field: Floats, grid: Grid, last: Doubles, onto: Grid) -> Floats:
     """Return the inverse of a field, which ends with the 4x4 matrix `last`, on another grid."""
     _check_field(field, grid)
     out = np.empty((3, *shape_of(onto)), np.float32)
-    call(gopy.Inverse, field, grid, _affine(last), onto, ALL_CORES, out)
+    call(gopy.Inverse, field, grid.numbers, _affine(last), onto.numbers, ALL_CORES, out)
     return out
 
 
 def halfway(
     field: Floats, grid: Grid, last: Doubles
-) -> tuple[Doubles, tuple[Floats, Doubles], tuple[Floats, Doubles]]:
+) -> tuple[Grid, tuple[Floats, Doubles], tuple[Floats, Doubles]]:
     """Return the grid half-way between two images, and the maps from there to the fixed and to the
     moving space: fields, and the 4x4 matrices that they end with.
     """
@@ -187,10 +205,10 @@ def halfway(
     fields = np.empty_like(field), np.empty_like(field)
     lasts = np.empty(12), np.empty(12)
     call(
-        gopy.Halfway, field, grid, _affine(last), ALL_CORES,
+        gopy.Halfway, field, grid.numbers, _affine(last), ALL_CORES,
         there, fields[0], lasts[0], fields[1], lasts[1],
     )  # fmt: skip
-    return there, (fields[0], _matrix(lasts[0])), (fields[1], _matrix(lasts[1]))
+    return Grid.from_numbers(there), (fields[0], _matrix(lasts[0])), (fields[1], _matrix(lasts[1]))
 
 
 def correct_epi(
@@ -206,7 +224,19 @@ def correct_epi(
     _check_volume("second", *other)
     shape = shape_of(one[1])
     shift, first, second = (np.empty(shape, np.float32) for _ in range(3))
-    call(gopy.CorrectEPI, *one, *other, axis, ALL_CORES, progress, shift, first, second)
+    call(
+        gopy.CorrectEPI,
+        one[0],
+        one[1].numbers,
+        other[0],
+        other[1].numbers,
+        axis,
+        ALL_CORES,
+        progress,
+        shift,
+        first,
+        second,
+    )
     return shift, first, second
 
 
@@ -214,14 +244,14 @@ def jacobian(field: Floats, grid: Grid) -> Floats:
     """Return det(I + grad u) on the field's grid."""
     _check_field(field, grid)
     out = np.empty(shape_of(grid), np.float32)
-    call(gopy.Jacobian, field, grid, ALL_CORES, out)
+    call(gopy.Jacobian, field, grid.numbers, ALL_CORES, out)
     return out
 
 
 def regularity(field: Floats, grid: Grid) -> dict[str, float]:
     """Return how regular a field is and how far it moves, by the metrics' names."""
     _check_field(field, grid)
-    found: dict[str, float] = json.loads(call(gopy.Stats, field, grid, ALL_CORES))
+    found: dict[str, float] = json.loads(call(gopy.Stats, field, grid.numbers, ALL_CORES))
     return found
 
 
@@ -229,30 +259,27 @@ def to_mm(field: Floats, grid: Grid) -> Floats:
     """Return a field's displacements in LPS mm: shape (z, y, x, 3), components x, y, z."""
     _check_field(field, grid)
     out = np.empty((*shape_of(grid), 3), np.float32)
-    call(gopy.ToMM, field, grid, ALL_CORES, out)
+    call(gopy.ToMM, field, grid.numbers, ALL_CORES, out)
     return out
 
 
-def behind_mm(field: Floats, grid: Grid, last: Doubles) -> tuple[Floats, Doubles]:
+def behind_mm(field: Floats, grid: Grid, last: Doubles) -> tuple[Floats, Grid]:
     """Return the displacements in LPS mm behind a 4x4 matrix, by which the field ends, with the
     margin in which they fade: shape (z, y, x, 3), components x, y, z; and their grid.
     """
     _check_field(field, grid)
     affine = _affine(last)
     margin = np.zeros((3, 2), np.int64)
-    call(gopy.Margin, field, grid, affine, margin)
+    call(gopy.Margin, field, grid.numbers, affine, margin)
     wider = with_margin(grid, margin)
     out = np.empty((*shape_of(wider), 3), np.float32)
-    call(gopy.BehindMM, field, grid, affine, ALL_CORES, out)
+    call(gopy.BehindMM, field, grid.numbers, affine, ALL_CORES, out)
     return out, wider
 
 
-def with_margin(grid: Grid, margin: np.ndarray) -> Doubles:
+def with_margin(grid: Grid, margin: np.ndarray) -> Grid:
     """Return a grid with as many voxels more below and above x, y and z, shape (3, 2)."""
-    wider = np.array(grid, np.float64)
-    size_of(wider)[:] += margin.sum(axis=1)
-    origin_of(wider)[:] -= axes_of(grid) @ (margin[:, 0] * spacing_of(grid))
-    return wider
+    return grid.part(-margin[:, 0], grid.size + margin.sum(axis=1))
 
 
 def _matrix(linear: Doubles) -> Doubles:
@@ -270,15 +297,14 @@ def from_mm(displacement: Floats, grid: Grid) -> Floats:
     shape = shape_of(grid)
     _check("displacement", displacement, np.float32, (*shape, 3))
     out = np.empty((3, *shape), np.float32)
-    call(gopy.FromMM, displacement, grid, ALL_CORES, out)
+    call(gopy.FromMM, displacement, grid.numbers, ALL_CORES, out)
     return out
 
 
 def same_grid(one: Grid, other: Grid) -> bool:
     """Whether two grids are one to the engine."""
-    _check("grid", one, np.float64, (18,))
-    _check("grid", other, np.float64, (18,))
-    return bool(call(gopy.SameGrid, one, other))
+    shape_of(one), shape_of(other)
+    return bool(call(gopy.SameGrid, one.numbers, other.numbers))
 
 
 def label_scores(one: Floats, other: Floats, grid: Grid) -> list[dict[str, Any]]:
@@ -286,7 +312,7 @@ def label_scores(one: Floats, other: Floats, grid: Grid) -> list[dict[str, Any]]
     _check_volume("labels", one, grid)
     _check_volume("labels", other, grid)
     found: list[dict[str, Any]] = json.loads(
-        call(gopy.LabelScores, one, grid, other, grid, ALL_CORES)
+        call(gopy.LabelScores, one, grid.numbers, other, grid.numbers, ALL_CORES)
     )
     return found
 
@@ -310,9 +336,9 @@ def score_labels(
     _check("moving labels", moving, np.int32, shape_of(moving_grid))
     if carried is not None:
         _check("warped labels", carried, np.int32, shape_of(grid))
-    maps = fixed, moving, moving_grid, carried
+    maps = fixed, moving, moving_grid.numbers, carried
     found: list[dict[str, Any]] = json.loads(
-        call(gopy.ScoreLabels, field, grid, determinants, *maps, ALL_CORES)
+        call(gopy.ScoreLabels, field, grid.numbers, determinants, *maps, ALL_CORES)
     )
     return found
 

@@ -9,6 +9,7 @@ import numpy as np
 from .. import images as volumes
 from .._engine import bindings
 from .._engine.bindings import Doubles, Floats
+from .._grid import Grid
 from ..transforms import DenseTransform, Transform
 from ..transforms.parts import field_on
 from .rounds import linear_name, start_name
@@ -18,7 +19,7 @@ from .sources import Source
 def carried(image: volumes.Image, way: DenseTransform) -> Floats:
     """Return an image on a map's grid: float32, NaN where it does not reach."""
     return bindings.warp(
-        np.array(way.displacement), np.array(way.grid), image.float32(), image.grid, "linear",
+        np.array(way.displacement), way.grid, image.float32(), image.grid, "linear",
         float("nan"),
     )  # fmt: skip
 
@@ -29,14 +30,14 @@ def keep(way: DenseTransform, folder: Path, source: Source) -> None:
     Transform(way.initial).save(folder / linear_name(source.id))
 
 
-def shift(grid: Doubles, moving: Doubles, by: Doubles) -> DenseTransform:
+def shift(grid: Grid, moving: Grid, by: Doubles) -> DenseTransform:
     """Return a shift as a map on a grid."""
     matrix = np.eye(4)
     matrix[:3, 3] = by
     return dense(Transform(matrix), grid, moving)
 
 
-def dense(whole: Transform, grid: Doubles, moving: Doubles) -> DenseTransform:
+def dense(whole: Transform, grid: Grid, moving: Grid) -> DenseTransform:
     """Return a transform as a map on a grid."""
     stages = whole.stages
     matrix = np.eye(4)

@@ -11,7 +11,7 @@ import SimpleITK as sitk
 
 from .. import errors, images
 from .._engine.bindings import Doubles, Floats
-from .._grid import axes_of, origin_of, size_of, spacing_of
+from .._grid import Grid
 from ..transforms import DenseTransform, Transform
 
 _BINS = 256  # of the histogram whose entropy is measured
@@ -92,26 +92,13 @@ def mean_matrix(matrices: Sequence[Doubles]) -> Doubles:
     return mean
 
 
-def points_of(grid: Doubles) -> Doubles:
-    """Return where the voxels of a grid lie, LPS mm: shape (z, y, x, 3)."""
-    x, y, z = (np.arange(int(n), dtype=np.float64) for n in size_of(grid))
-    matrix = images.index_to_physical(grid)
-    found: Doubles = (
-        x[None, None, :, None] * matrix[:3, 0]
-        + y[None, :, None, None] * matrix[:3, 1]
-        + z[:, None, None, None] * matrix[:3, 2]
-        + matrix[:3, 3]
-    )
-    return found
-
-
 def bent(whole: DenseTransform) -> Doubles | None:
     """Return the displacements before the linear part acts, on the grid of the map: LPS mm of shape
     (z, y, x, 3), None where there are none.
     """
     if whole.is_linear:
         return None
-    points, inverse = points_of(whole.grid), np.linalg.inv(whole.initial)
+    points, inverse = whole.grid.points(), np.linalg.inv(whole.initial)
     there = points + whole.displacement_mm
     before: Doubles = there @ inverse[:3, :3].T + inverse[:3, 3] - points
     return before
@@ -122,7 +109,7 @@ class MeanMap:
     the mean of the matrices after that.
     """
 
-    def __init__(self, grid: Doubles):
+    def __init__(self, grid: Grid):
         self.grid = grid
         self._matrices: list[Doubles] = []
         self._total: Doubles | None = None
@@ -144,7 +131,7 @@ class MeanMap:
 
     def displacement(self) -> Doubles:
         """Return how far the mean map moves every voxel: LPS mm of shape (z, y, x, 3)."""
-        points, before, matrix = points_of(self.grid), self.before, self.matrix
+        points, before, matrix = self.grid.points(), self.before, self.matrix
         moved = points if before is None else points + before
         there: Doubles = moved @ matrix[:3, :3].T + matrix[:3, 3] - points
         return there
@@ -158,38 +145,32 @@ class MeanMap:
         return back.transform @ turned
 
 
-def moved_grid(grid: Doubles, by: Doubles) -> Doubles:
+def moved_grid(grid: Grid, by: Doubles) -> Grid:
     """Return the grid, moved by as many whole voxels as a 4x4 matrix moves its centre."""
-    center = np.array([*images.center_of(grid), 1.0])
-    axes = axes_of(grid)
-    steps = np.rint(axes.T @ (by @ center - center)[:3] / spacing_of(grid))
-    made = grid.copy()
-    origin_of(made)[:] += axes @ (steps * spacing_of(grid))
-    return made
+    center = np.array([*grid.center, 1.0])
+    axes = grid.axes
+    steps = np.rint(axes.T @ (by @ center - center)[:3] / grid.spacing)
+    return grid.part(steps, grid.size)
 
 
-def common_grid(
-    grids: Sequence[Doubles], centers: Sequence[Doubles], spacing: float | None
-) -> Doubles:
+def common_grid(grids: Sequence[Grid], centers: Sequence[Doubles], spacing: float | None) -> Grid:
     """Return a grid with the first one's axes that holds all images once their centres of mass lie
     on one another, at the mean of these; its voxels are the median of theirs.
     """
-    axes = axes_of(grids[0])
+    axes = grids[0].axes
     sizes = []
     low, high = np.full(3, np.inf), np.full(3, -np.inf)
     for grid, center in zip(grids, centers):
-        own = axes_of(grid)
+        own = grid.axes
         nearest = np.abs(axes.T @ own).argmax(axis=1)
-        sizes.append(spacing_of(grid)[nearest])
-        corners = np.array(np.meshgrid(*[(-0.5, n - 0.5) for n in size_of(grid)])).reshape(3, -1)
-        places = images.index_to_physical(grid)[:3] @ np.vstack([corners, np.ones(8)])
-        along = axes.T @ (places - center[:, None])
+        sizes.append(np.array(grid.spacing)[nearest])
+        along = axes.T @ (grid.corners(0.5) - center).T
         low, high = np.minimum(low, along.min(axis=1)), np.maximum(high, along.max(axis=1))
     voxel = np.median(sizes, axis=0) if spacing is None else np.full(3, float(spacing))
     count = np.maximum(np.ceil((high - low) / voxel - 1e-6), 4)
     first = (low + high) / 2 - (count - 1) / 2 * voxel
     origin = np.mean(centers, axis=0) + axes @ first
-    return np.array([*count, *voxel, *origin, *axes_of(grids[0]).ravel()], np.float64)
+    return Grid(tuple(count), tuple(voxel), tuple(origin), grids[0].direction)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,10 +185,9 @@ class Average:
 class Averaging:
     """The mean or the median of images on one grid; what one does not show does not count."""
 
-    def __init__(self, grid: Doubles, how: str, sharpen: float):
+    def __init__(self, grid: Grid, how: str, sharpen: float):
         self.grid, self._how, self._sharpen = grid, how, sharpen
-        shape = tuple(int(n) for n in grid[2::-1])
-        self._total, self._count = np.zeros(shape), np.zeros(shape, np.int32)
+        self._total, self._count = np.zeros(grid.shape), np.zeros(grid.shape, np.int32)
         self._all: list[Floats] = []
         self._images = 0
 

@@ -269,7 +269,7 @@ class Template:
         return {
             "version": core.version(),
             "settings": self.settings,
-            "grid": self.image.grid.tolist(),
+            "grid": self.image.grid.numbers.tolist(),
             "verdicts": counts(subject.grade for subject in self.subjects),
             "dice": self.mean_dice(),
             "dice_without_own": self.mean_dice(without_own=True),

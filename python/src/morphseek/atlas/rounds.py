@@ -39,7 +39,7 @@ def content(source: Any, name: str) -> Any:
         return None if source is None else content_of(files_of(Path(source), name), name)
     image = images.read(source, name)
     voxels = hashlib.sha256(np.ascontiguousarray(image.array).tobytes()).hexdigest()
-    return [voxels, str(image.array.dtype), image.grid.tolist()]
+    return [voxels, str(image.array.dtype), image.grid.numbers.tolist()]
 
 
 def start_name(id: str) -> str:

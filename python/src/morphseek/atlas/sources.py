@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import errors, images
 from .._engine.bindings import Doubles
+from .._grid import Grid
 from .._tables import is_frame, read_records
 from ..images import named
 from ..scoring import check_labels
@@ -29,8 +30,7 @@ class Source:
     name: str
     image: Any
     labels: Any
-    grid: Doubles
-    """As :attr:`morphseek.images.Image.grid`."""
+    grid: Grid
     center: Doubles
     """Of its mass, LPS mm."""
     window: tuple[float, float]
@@ -195,7 +195,7 @@ def looked_at(id: str, name: str, source: Any, labels: Any) -> Source:
     return found
 
 
-def _read(source: Any, name: str, grid: Doubles | None = None) -> images.Image:
+def _read(source: Any, name: str, grid: Grid | None = None) -> images.Image:
     """Return an image; what goes wrong has its name."""
     try:
         found = (

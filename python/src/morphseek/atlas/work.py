@@ -15,7 +15,7 @@ from .. import _files, errors, images as volumes
 from .._engine import bindings, core
 from .._engine.bindings import Doubles
 from .._engine.options import BENDING, STILL
-from .._grid import spacing_of
+from .._grid import Grid
 from ..cohort import Outcome, register_cohort
 from ..progress import Bar, Progress, callback_of
 from ..report.template import three_planes
@@ -172,7 +172,7 @@ class Work:
         return iteration
 
     def _averaged(
-        self, grid: Doubles, ways: Sequence[DenseTransform], used: Sequence[bool] | None = None
+        self, grid: Grid, ways: Sequence[DenseTransform], used: Sequence[bool] | None = None
     ) -> Average:
         averaging = Averaging(grid, self.settings.average, self.settings.sharpen)
         for k, (source, way) in enumerate(zip(self.sources, ways)):
@@ -262,7 +262,7 @@ class Work:
                     averaging.add(carried(source.read(), new))
             average = averaging.result()
             gradient, entropy = sharpness(average)
-            left = _lengths(rest.displacement(), average.shown) / min(spacing_of(grid))
+            left = _lengths(rest.displacement(), average.shown) / min(grid.spacing)
             shape = _lengths(mean.displacement(), np.ones(before.array.shape, bool))
             iteration = Iteration(
                 number + 1,
@@ -288,9 +288,7 @@ class Work:
     def _registered(self, rounds: Rounds, number: int, source: Source) -> DenseTransform:
         return load_pair(rounds.pairs(number) / f"_{source.id}")
 
-    def _started(
-        self, rounds: Rounds, number: int, source: Source, grid: Doubles
-    ) -> DenseTransform:
+    def _started(self, rounds: Rounds, number: int, source: Source, grid: Grid) -> DenseTransform:
         """Return what an image's registration started from."""
         path = rounds.start(number, source.id)
         if not path.exists():

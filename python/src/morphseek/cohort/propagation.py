@@ -16,6 +16,7 @@ import numpy as np
 from .. import _files, _manifest, errors, images
 from .._engine import core
 from .._engine.generated import Options, Unpack
+from .._grid import Grid
 from .._json import read as read_json, without_nan
 from .._plain import why_no_name
 from .._tables import csv_text
@@ -313,7 +314,7 @@ def _fuse(
     names: Mapping[int, str],
 ) -> Callable[[Path, str], None]:
     """Fuse a target's maps and return what writes them."""
-    grid = np.zeros(0)
+    grid = Grid((0, 0, 0))
     maps, reach, warped, alike = [], [], [], True
     for atlas, folder in voters:
         result = load(folder)
@@ -374,18 +375,17 @@ def _small(labels: np.ndarray) -> np.ndarray:
 def _measure(
     made: TargetLabels,
     fused: Fused,
-    grid: np.ndarray,
+    grid: Grid,
     names: Mapping[int, str],
     maps: Sequence[np.ndarray],
     own: np.ndarray | None,
 ) -> None:
-    voxel = abs(float(np.linalg.det(images.index_to_physical(grid)[:3, :3])))
     dice = {} if own is None else dice_of(fused.labels, own)
     values, place, counts = np.unique(fused.labels, return_inverse=True, return_counts=True)
     agreement = np.bincount(place.ravel(), weights=fused.agreement.ravel()) / counts
     made.labels = [
         LabelSize(
-            made.id, int(v), names.get(int(v), ""), float(n * voxel), float(a),
+            made.id, int(v), names.get(int(v), ""), float(n * grid.voxel), float(a),
             dice.get(int(v), math.nan),
         )
         for v, n, a in zip(values, counts, agreement)

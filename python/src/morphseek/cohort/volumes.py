@@ -16,7 +16,7 @@ import SimpleITK as sitk
 
 from .. import _files, _manifest, errors, images
 from .._engine import bindings, core
-from .._grid import size_of
+from .._grid import Grid
 from .._json import MOST_RESULT_BYTES, read as read_json
 from .._plain import why_no_name
 from .._tables import csv_text, is_frame, read_records
@@ -79,8 +79,8 @@ class Morphometry:
     Attributes
     ----------
     ids : list of str
-    grid : numpy.ndarray
-        The fixed image's, as :attr:`morphseek.images.Image.grid`.
+    grid : Grid
+        The fixed image's.
     mean, sd : numpy.ndarray
         Over the cohort, smoothed: float32, shape (z, y, x).
     volumes : list of LabelVolume
@@ -101,7 +101,7 @@ class Morphometry:
     """
 
     ids: list[str]
-    grid: np.ndarray
+    grid: Grid
     mean: np.ndarray
     sd: np.ndarray
     volumes: list[LabelVolume]
@@ -157,7 +157,7 @@ class Morphometry:
             "fwhm_mm": self.fwhm,
             "affine": self.affine,
             "folded_percent": self.folded,
-            "grid": self.grid.tolist(),
+            "grid": self.grid.numbers.tolist(),
             "labels": self.labels(),
             "volumes": [dataclasses.asdict(v) for v in self.volumes],
         }
@@ -246,7 +246,7 @@ def _measure(
     affine: bool,
     progress: Callable[[str], Any] | None,
 ) -> Morphometry:
-    first, grid, labels = "", np.zeros(0), None
+    first, grid, labels = "", Grid((0, 0, 0)), None
     sums = np.zeros(0)
     volumes: list[LabelVolume] = []
     folded: dict[str, float] = {}
@@ -261,7 +261,7 @@ def _measure(
             )
         if not first:
             first, grid = subject.id, transform.grid
-            sums = np.zeros((3, *bindings.shape_of(grid)))
+            sums = np.zeros((3, *grid.shape))
             if fixed_labels is not None:
                 labels = _labels(on_fixed_grid(fixed_labels, grid))
         elif not bindings.same_grid(grid, transform.grid):
@@ -292,18 +292,18 @@ def _measure(
     )  # fmt: skip
 
 
-def _smoothed(values: np.ndarray, known: np.ndarray, grid: np.ndarray, fwhm: float) -> np.ndarray:
+def _smoothed(values: np.ndarray, known: np.ndarray, grid: Grid, fwhm: float) -> np.ndarray:
     """Return a map after a Gaussian over the voxels that are known; NaN far from all of them."""
     if not fwhm:
         return np.where(known, values, np.nan).astype(np.float32)
-    if size_of(grid).min() < _LEAST_VOXELS:
+    if min(grid.size) < _LEAST_VOXELS:
         raise errors.InvalidArgumentError(
-            f"the fixed image has an axis of {int(size_of(grid).min())} voxels, too few for the"
+            f"the fixed image has an axis of {min(grid.size)} voxels, too few for the"
             " Gaussian; set fwhm to 0"
         )
 
     def blurred(array: np.ndarray) -> np.ndarray:
-        image = images.placed(sitk.GetImageFromArray(array.astype(np.float64)), grid)
+        image = grid.place(sitk.GetImageFromArray(array.astype(np.float64)))
         smooth = sitk.SmoothingRecursiveGaussian(image, fwhm / _SIGMA)
         found: np.ndarray = sitk.GetArrayFromImage(smooth)
         return found
@@ -321,22 +321,17 @@ def _labels(image: images.Image) -> np.ndarray:
     return np.asarray(image.array)
 
 
-def _sizes(labels: np.ndarray, grid: np.ndarray) -> dict[int, float]:
+def _sizes(labels: np.ndarray, grid: Grid) -> dict[int, float]:
     """Return the volume of each label, mm^3."""
     values, counts = np.unique(labels, return_counts=True)
-    voxel = _voxel(grid)
-    return {int(v): float(n * voxel) for v, n in zip(values, counts) if v}
-
-
-def _voxel(grid: np.ndarray) -> float:
-    return abs(float(np.linalg.det(images.index_to_physical(grid)[:3, :3])))
+    return {int(v): float(n * grid.voxel) for v, n in zip(values, counts) if v}
 
 
 def _volumes(
     subject: Subject,
     det: np.ndarray,
     labels: np.ndarray,
-    grid: np.ndarray,
+    grid: Grid,
     names: Mapping[int, str],
     affine: bool,
 ) -> list[LabelVolume]:
@@ -346,7 +341,7 @@ def _volumes(
         true = _sizes(_labels(own), own.grid)
     found = []
     for label, size in sorted(_sizes(labels, grid).items()):
-        volume = float(det[labels == label].sum(dtype=np.float64)) * _voxel(grid)
+        volume = float(det[labels == label].sum(dtype=np.float64)) * grid.voxel
         known = true.get(label, math.nan)
         found.append(
             LabelVolume(

@@ -6,10 +6,10 @@ millimetres, as ITK's. Files are read and written by SimpleITK. Every file is wr
 folder beside its place and moved there when it is complete.
 """
 
+from .._grid import Grid
 from .convert import as_kind_of, read, read_on
 from .files import read_frames, read_vectors, write, write_vectors
 from .frames import Frames
-from .grid import center_of, grid_of, index_to_physical, placed
 from .image import Image, ImageLike, Volume
 from .named import label_names
 from .sequence import write_sequence
@@ -17,17 +17,14 @@ from .sidecars import check_apart, parts
 
 __all__ = [
     "Frames",
+    "Grid",
     "Image",
     "ImageLike",
     "Volume",
     "as_kind_of",
     "check_apart",
-    "center_of",
-    "grid_of",
-    "index_to_physical",
     "label_names",
     "parts",
-    "placed",
     "read",
     "read_frames",
     "read_on",

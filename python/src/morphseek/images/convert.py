@@ -14,10 +14,10 @@ import numpy as np
 import SimpleITK as sitk
 
 from .. import errors
+from .._grid import Grid, is_sheared, sheared
 from . import named
 from .arrays import as_array, is_array, is_placed
 from .files import read_path
-from .grid import is_sheared, sheared
 from .headers.fields import Unsound
 from .image import Image, ImageLike, storable
 from .nifti import Header, Place, place_of, place_of_itk
@@ -25,9 +25,8 @@ from .nifti import Header, Place, place_of, place_of_itk
 _RAS_TO_LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
 
 
-def read_on(source: ImageLike, grid: np.ndarray, name: str) -> Image:
-    """Return what :func:`read` does; an array or a tensor, which brings no geometry, lies on `grid`
-    (:attr:`Image.grid`).
+def read_on(source: ImageLike, grid: Grid, name: str) -> Image:
+    """Return what :func:`read` does; an array or a tensor, which has no geometry, lies on `grid`.
 
     Raises
     ------
@@ -43,10 +42,10 @@ def read_on(source: ImageLike, grid: np.ndarray, name: str) -> Image:
     image = read(source, name)
     if not is_array(source):
         return image
-    if image.array.shape != tuple(grid[2::-1]):
+    if image.array.shape != grid.shape:
         raise errors.GridMismatchError(
             f"the {name}: the array has shape {image.array.shape}, its image"
-            f" {tuple(int(n) for n in grid[2::-1])} (z, y, x); give an image with its geometry"
+            f" {grid.shape} (z, y, x); give an image with its geometry"
             " (SimpleITK, nibabel, a path) if it lies on another grid"
         )
     return Image.on_grid(image.array, grid, name)

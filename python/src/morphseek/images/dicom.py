@@ -18,10 +18,9 @@ import SimpleITK as sitk
 
 from .. import errors
 from .._files import check_regular
-from .._grid import axes_of, spacing_of
+from .._grid import Grid
 from .._itk import to_read
 from .dicom_headers import PLACE, Frame, clock, copy_pixels, frames_of, is_dicom
-from .grid import grid_of, index_to_physical, placed
 
 _MOST_FILES = 20_000  # a series has a few thousand
 _MOST_FOLDERS = 200  # looked into for DICOM files
@@ -234,13 +233,13 @@ def _read_stack(frames: Sequence[Frame], source: _Source, read: dict[Path, sitk.
             " kind that it does not know; copy it again, or convert it to NIfTI first, for instance"
             " by dcm2niix"
         ) from None
-    if not _agree(grid_of(image), grid):
-        placed(image, grid)
+    if not _agree(Grid.of(image), grid):
+        grid.place(image)
     said = dict.fromkeys((*(frame.doubt for frame in ordered), *doubts))
     return Reading(image, tuple(f"{source.name}: {source.path}: {each}." for each in said if each))
 
 
-def _lone(frame: Frame) -> tuple[list[Frame], np.ndarray, list[str]]:
+def _lone(frame: Frame) -> tuple[list[Frame], Grid, list[str]]:
     """Return a picture, its grid and doubts: it may lie anywhere."""
     pixel, doubt = _pixel(frame)
     doubts = [doubt]
@@ -252,11 +251,11 @@ def _lone(frame: Frame) -> tuple[list[Frame], np.ndarray, list[str]]:
         doubts.append("it does not say where its slice lies: the patient's axes and 0 are taken")
     corner, axes = place or (np.zeros(3), np.eye(3))
     between = abs(frame.number("SpacingBetweenSlices") or 1.0)
-    grid = np.array([*frame.size, 1, *pixel, between, *corner, *axes.ravel()])
+    grid = Grid((*frame.size, 1), (*pixel, between), tuple(corner), tuple(axes.ravel()))
     return [frame], grid, doubts
 
 
-def _stack(slices: list[_Slice], source: _Source) -> tuple[list[Frame], np.ndarray, list[str]]:
+def _stack(slices: list[_Slice], source: _Source) -> tuple[list[Frame], Grid, list[str]]:
     """Return the frames of one volume in the order of their places, its grid and doubts."""
     places = _places(slices)
     _check_copies(places, source)
@@ -272,9 +271,10 @@ def _stack(slices: list[_Slice], source: _Source) -> tuple[list[Frame], np.ndarr
     if np.ptp(gaps) > 0.1 * step:
         raise _uneven(frames, np.abs(gaps), step, source)
     axes = first.axes * [1, 1, np.sign(gaps[0])]
-    grid = np.array(
-        [*first.frame.size, len(frames), *first.pixel, between, *first.corner, *axes.ravel()]
-    )
+    grid = Grid(
+        (*first.frame.size, len(frames)), (*first.pixel, between), tuple(first.corner),
+        tuple(axes.ravel()),
+    )  # fmt: skip
     straight = first.corner + np.outer(np.arange(len(frames)) * between, axes[:, 2])
     off = np.linalg.norm(corners - straight, axis=1).max()
     # direction cosines of three digits lean by so little
@@ -329,13 +329,11 @@ def _sound(frames: Sequence[Frame], source: _Source) -> list[_Slice]:
     return slices
 
 
-def _agree(read: np.ndarray, grid: np.ndarray) -> bool:
+def _agree(read: Grid, grid: Grid) -> bool:
     """Whether GDCM's grid is this one to a hundredth of a voxel; a lone slice has no thickness."""
-    if not np.array_equal(read[:3], grid[:3]) or (axes_of(read) * axes_of(grid)).sum() < 2.99:
+    if read.size != grid.size or (read.axes * grid.axes).sum() < 2.99:
         return False
-    ends = np.array(np.meshgrid(*([0, n - 1] for n in grid[:3]))).reshape(3, -1)
-    off = (index_to_physical(read) - index_to_physical(grid)) @ [*ends, np.ones(ends.shape[1])]
-    return bool(np.abs(off).max() < 1e-2 * spacing_of(grid).min())
+    return bool(np.abs(read.corners() - grid.corners()).max() < 1e-2 * min(grid.spacing))
 
 
 def _unlike(values: np.ndarray, tolerance: float) -> np.ndarray:

@@ -19,12 +19,11 @@ import SimpleITK as sitk
 
 from .. import _apart, errors
 from .._files import check_path, check_regular, check_unchanged, reserve, stamp, write_with
-from .._grid import axes_of, size_of
+from .._grid import Grid, is_sheared, sheared
 from .._itk import hdf5_lock, itk_io, itk_reason, to_read, to_write
 from .dicom import Reading, read_file, read_repeated, read_series
 from .dicom_headers import is_dicom
 from .formats import NIFTI, WRITTEN
-from .grid import is_sheared, placed, sheared
 from .headers import check_header, check_voxels, sound
 from .image import Image, tell
 from .nifti import header_of, read_nifti, times_beyond_itk
@@ -160,7 +159,7 @@ def write(path: str | os.PathLike[str], image: Image | sitk.Image, compress: boo
             and image.array.dtype == np.float32
             and image.array.ndim == 3
             and max(image.array.shape) <= _MOST_NIFTI
-            and not is_sheared(np.array(image.direction).reshape(3, 3))
+            and not image.grid.is_sheared()
         ):
             _write_with_header(path, image.array, image.grid, _nifti, 352)
             return
@@ -207,8 +206,8 @@ def _patch(path: Path, fields: dict[int, bytes]) -> None:
     path.write_bytes(gzip.compress(data, 1, mtime=0) if packed else data)
 
 
-def write_vectors(path: str | os.PathLike[str], array: np.ndarray, grid: np.ndarray) -> None:
-    """Write vectors of float32, shape (z, y, x, 3), on a grid (:attr:`Image.grid`) as ``.nrrd``,
+def write_vectors(path: str | os.PathLike[str], array: np.ndarray, grid: Grid) -> None:
+    """Write vectors of float32, shape (z, y, x, 3), on a grid as ``.nrrd``,
     uncompressed.
 
     Raises
@@ -233,7 +232,7 @@ _MOST_NIFTI = 2**15 - 1  # voxels along an axis, that NIfTI-1 holds
 def _write_with_header(
     path: str | os.PathLike[str],
     array: np.ndarray,
-    grid: np.ndarray,
+    grid: Grid,
     put: Callable[[Path, bytes, np.ndarray], None],
     length: int | None,
 ) -> None:
@@ -242,7 +241,7 @@ def _write_with_header(
     """
     small = np.zeros((2, 2, 2, *array.shape[3:]), array.dtype)
     vectors = array.ndim == 4
-    like = placed(sitk.GetImageFromArray(small, isVector=vectors), grid)
+    like = grid.place(sitk.GetImageFromArray(small, isVector=vectors))
 
     def write(temporary: Path) -> None:
         name = temporary.name.removesuffix(".gz")
@@ -257,16 +256,16 @@ def _write_with_header(
 
 
 def write_pieces(
-    path: str | os.PathLike[str], grid: np.ndarray, dtype: np.dtype, pieces: Iterable[np.ndarray]
+    path: str | os.PathLike[str], grid: Grid, dtype: np.dtype, pieces: Iterable[np.ndarray]
 ) -> None:
     """Write an image whose slabs along z come one after another: ``.nii``, ``.nii.gz`` or, not
     compressed, ``.nrrd``.
     """
     small = np.zeros((2, 2, 2), dtype.newbyteorder("="))
     like, ending = Image.on_grid(small, grid).to_sitk(), Path(path).name.lower()
-    sizes = [int(n) for n in size_of(grid)]
+    sizes = grid.size
     nifti = not ending.endswith(".nrrd")
-    if nifti and (max(sizes) > _MOST_NIFTI or is_sheared(axes_of(grid))):
+    if nifti and (max(sizes) > _MOST_NIFTI or grid.is_sheared()):
         raise errors.OutputUnwritableError(
             f"{path}: a NIfTI does not hold this grid; give the file the ending .nrrd"
         )

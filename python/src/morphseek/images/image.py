@@ -13,8 +13,8 @@ import SimpleITK as sitk
 
 from .. import errors
 from .._engine import bindings
+from .._grid import IDENTITY, Grid
 from .arrays import Tensor, as_array
-from .grid import IDENTITY, index_to_physical, placed
 
 
 class NibabelImage(Protocol):
@@ -106,18 +106,13 @@ class Image:
         )
 
     @property
-    def grid(self) -> np.ndarray:
-        """The geometry as the engine takes it: 18 float64, size, spacing, origin (x, y, z) and the
-        row-major direction.
-        """
-        return np.array(
-            [*self.array.shape[::-1], *self.spacing, *self.origin, *self.direction],
-            dtype=np.float64,
-        )
+    def grid(self) -> Grid:
+        """Where the voxels lie."""
+        return Grid(self.array.shape[::-1], self.spacing, self.origin, self.direction)
 
     @classmethod
-    def on_grid(cls, array: np.ndarray, grid: np.ndarray, name: str = "image") -> Image:
-        """Return ``array`` on a geometry given as in :attr:`grid`.
+    def on_grid(cls, array: np.ndarray, grid: Grid, name: str = "image") -> Image:
+        """Return ``array`` on a grid.
 
         Examples
         --------
@@ -125,15 +120,12 @@ class Image:
         >>> mask.same_grid(pair.fixed)
         True
         """
-        spacing, origin, direction = (
-            tuple(float(v) for v in grid[a:b]) for a, b in ((3, 6), (6, 9), (9, 18))
-        )
-        return cls(array, spacing, origin, direction, name)
+        return cls(array, grid.spacing, grid.origin, grid.direction, name)
 
     @property
     def index_to_physical(self) -> np.ndarray:
         """4x4 matrix from the continuous index (x, y, z) to LPS mm."""
-        return index_to_physical(self.grid)
+        return self.grid.index_to_physical
 
     def float32(self) -> np.ndarray:
         """The voxels as C-contiguous float32: the array itself where it is that already.
@@ -188,7 +180,7 @@ class Image:
         (48, 48, 48)
         """
         array = np.ascontiguousarray(storable(self.array))
-        return placed(sitk.GetImageFromArray(array), self.grid)
+        return self.grid.place(sitk.GetImageFromArray(array))
 
 
 _WIDER = {"bool": np.uint8, "float16": np.float32, np.dtype(np.longdouble).name: np.float64}

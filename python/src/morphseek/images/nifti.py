@@ -17,10 +17,10 @@ import numpy as np
 import SimpleITK as sitk
 
 from .. import errors
+from .._grid import is_sheared, sheared
 from .._itk import itk_io
 from .dicom import Reading
 from .formats import PAIRS, pair_of
-from .grid import is_sheared, sheared
 from .headers.fields import MOST_NUMBER, Stored, Unsound
 from .headers.stream import first_bytes, unpack_into
 

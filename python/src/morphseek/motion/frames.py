@@ -100,6 +100,6 @@ def _check_grids(volumes: Sequence[images.Image]) -> None:
 
 
 def _place(image: images.Image) -> str:
-    center = images.center_of(image.grid)
+    center = image.grid.center
     at = ", ".join(f"{v:.1f}" for v in center)
     return f"{repr(image)[6:-1].rpartition(',')[0]} around ({at})"

@@ -10,6 +10,7 @@ import SimpleITK as sitk
 
 from .. import images
 from .._engine.bindings import Doubles
+from .._grid import Grid
 from ..transforms import Transform
 
 #: fMRIPrep's names: mm along x, y, z, and radians about them.
@@ -59,9 +60,7 @@ def tissue_of(image: images.Image, mask: images.Image | None) -> np.ndarray:
     return found > 0
 
 
-def distance(
-    one: Transform, other: Transform | None, grid: Doubles, tissue: np.ndarray
-) -> Distance:
+def distance(one: Transform, other: Transform | None, grid: Grid, tissue: np.ndarray) -> Distance:
     """Return how far two transforms take the tissue apart; without another, how far one moves
     it.
     """

@@ -11,6 +11,7 @@ import numpy as np
 from .. import errors, images
 from .._engine.generated import Options, Unpack
 from .._engine.options import BENDING, STILL
+from .._grid import Grid
 from ..progress import Bar, Progress, callback_of
 from ..registration import register
 from ..result import RegistrationResult
@@ -228,7 +229,7 @@ def _run(
                     results[k], starts[k] = again, "concatenated"
                     direct[k] = _transform(again, grid)
                     apart[k] = distance(direct[k], chain[k], grid, tissue)
-    center = images.center_of(grid)
+    center = grid.center
     moved = [
         FrameMotion(
             k,
@@ -250,7 +251,7 @@ def _run(
     return Series(moved, corrected, target, said, motion, given.start, given.step)
 
 
-def _transform(found: RegistrationResult | None, grid: np.ndarray) -> Transform:
+def _transform(found: RegistrationResult | None, grid: Grid) -> Transform:
     if found is None:
         return Transform(np.eye(4), grid, grid)
     return Transform(found.to_sitk(), grid, grid)

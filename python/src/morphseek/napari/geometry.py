@@ -13,7 +13,7 @@ import numpy as np
 import SimpleITK as sitk
 
 from .. import errors, images
-from ..images.grid import is_sheared
+from .._grid import is_sheared
 
 PLACE = ("scale", "rotate", "shear", "translate", "affine", "units")
 """What says where a layer lies."""

@@ -51,7 +51,7 @@ def slices() -> list[LayerData]:
     still, moved = pair.fixed, pair.moving
     middle = len(still.array) // 2
     centre = still.index_to_physical @ [middle, middle, middle, 1]
-    there = np.linalg.inv(moved.index_to_physical) @ [*pair.truth(centre[None, :3])[0], 1]
+    there = moved.grid.physical_to_index @ [*pair.truth(centre[None, :3])[0], 1]
     found = []
     for image, at, name in ((still, middle, "fixed"), (moved, round(there[2]), "moving")):
         cut = Image(image.array[at], image.spacing[:2])

@@ -105,7 +105,7 @@ class PhantomPair:
         index = self._targets(step)
         points = _physical(self.fixed, index)
         true = self.truth(points)
-        moving = np.linalg.inv(self.moving.index_to_physical)
+        moving = self.moving.grid.physical_to_index
         place = true @ moving[:3, :3].T + moving[:3, 3]
         seen = ((place >= 0) & (place <= np.array(self.moving.array.shape[::-1]) - 1)).all(axis=1)
         points, true, labels = (

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import images
-from .._grid import size_of
+from .._grid import Grid
 from .._percentiles import distinct, percentiles
 from ..result import RegistrationResult
 from ..transforms import minimum, resample_identity
@@ -33,8 +33,8 @@ class Axes:
     ones.
     """
 
-    def __init__(self, grid: np.ndarray):
-        self.matrix = images.index_to_physical(grid)
+    def __init__(self, grid: Grid):
+        self.matrix = grid.index_to_physical
         direction = self.matrix[:3, :3] / np.linalg.norm(self.matrix[:3, :3], axis=0)
         columns = max(  # the index axis that runs along x, y, z
             itertools.permutations(range(3)),
@@ -44,7 +44,7 @@ class Axes:
         self.columns = columns
         self._order = [2 - columns[r] for r in (2, 1, 0)]  # the array axes that run along z, y, x
         self._directions = direction[:, columns] * self.signs
-        size = size_of(grid).astype(int)
+        size = grid.size
         turned = np.zeros((4, 4))  # from the turned index x, y, z to the grid's own
         turned[3, 3] = 1
         for r, c in enumerate(columns):
@@ -195,16 +195,17 @@ class Scene:
         low, high = self.ranges["fixed" if name == "fixed" else "moving"]
         self.volumes[name] = Volume(pack.quantised(turned, low, high), halves, True)
 
-    def _coarse(self) -> tuple[list[int], np.ndarray]:
+    def _coarse(self) -> tuple[list[int], Grid]:
         """Return the turned grid that "before" has: of a large image at half the resolution."""
         halves = [2 if self.large and n >= 32 else 1 for n in self.full]
-        size = [-(-n // h) for n, h in zip(self.full, halves)][::-1]
-        turned = self.axes.matrix @ self.axes.to_index
-        first = np.array([(h - 1) / 2 for h in halves[::-1]])
-        spacing = np.linalg.norm(turned[:3, :3], axis=0)
-        origin = turned[:3, :3] @ first + turned[:3, 3]
-        direction = (turned[:3, :3] / spacing).ravel()
-        return halves, np.array([*size, *(spacing * halves[::-1]), *origin, *direction])
+        steps = np.array(halves[::-1])
+        whole = Grid.from_matrix(self.full[::-1], self.axes.matrix @ self.axes.to_index)
+        return halves, Grid(
+            tuple(-(-np.array(whole.size) // steps)),
+            tuple(steps * whole.spacing),
+            tuple(whole.to_physical((steps - 1) / 2)),
+            whole.direction,
+        )
 
     def _labels(
         self, fixed: images.Image, moving: images.Image, warped: images.Image | None

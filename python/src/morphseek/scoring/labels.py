@@ -14,6 +14,7 @@ import SimpleITK as sitk
 
 from .. import errors, images, transforms
 from .._engine import bindings
+from .._grid import Grid
 from .._percentiles import distinct
 from ..result import RegistrationResult
 from ..transforms.resample import resample_identity
@@ -152,9 +153,8 @@ def _shared(
     )
 
 
-def on_fixed_grid(labels: images.ImageLike, grid: np.ndarray) -> images.Image:
-    """Return the fixed labels if they lie on the fixed image's grid
-    (:attr:`morphseek.images.Image.grid`), else raise GridMismatchError.
+def on_fixed_grid(labels: images.ImageLike, grid: Grid) -> images.Image:
+    """Return the fixed labels if they lie on the fixed image's grid, else raise GridMismatchError.
 
     Examples
     --------

@@ -13,7 +13,7 @@ import numpy as np
 import SimpleITK as sitk
 
 from .. import errors, images
-from .._grid import origin_of, size_of
+from .._grid import Grid
 from .._itk import itk_io, itk_reason
 from ..images.files import write_pieces
 from ..images.formats import NIFTI
@@ -47,7 +47,7 @@ def needs_blocks(image: Path, out: Path, transform: Transform, reference: Path |
         of_result = _stored(reference)
         size = 0.0 if of_result is None else float(of_result.size)
     else:
-        size = 0.0 if transform.grid is None else float(np.prod(size_of(transform.grid)))
+        size = 0.0 if transform.grid is None else float(np.prod(transform.grid.size))
     return 6 * stored.size + _HELD * size > _SHARE * free
 
 
@@ -58,7 +58,7 @@ def _stored(path: Path) -> Stored | None:
         return None
 
 
-def _grid(transform: Transform, reference: images.ImageLike | None) -> np.ndarray:
+def _grid(transform: Transform, reference: images.ImageLike | None) -> Grid:
     """Return what :meth:`Transform.on` does; of a file only the header is read."""
     if not isinstance(reference, (str, os.PathLike)) or _stored(Path(reference)) is None:
         return transform.on(reference)
@@ -69,7 +69,7 @@ def _grid(transform: Transform, reference: images.ImageLike | None) -> np.ndarra
     return grid
 
 
-def _grid_of_file(path: Path) -> np.ndarray | None:
+def _grid_of_file(path: Path) -> Grid | None:
     """Return the grid of a file of three axes, by its header."""
     if path.name.lower().endswith(NIFTI):
         header = header_of(path)
@@ -78,9 +78,10 @@ def _grid_of_file(path: Path) -> np.ndarray | None:
         with sound(path, "reference"):
             place = place_of(header, f"reference: {path}")
         tell(f"reference: {path}: {doubt}." for doubt in place.doubts)
-        return np.concatenate(
-            [header.shape, place.spacing, place.origin, place.direction.ravel()], dtype=np.float64
-        )
+        return Grid(
+            tuple(header.shape), tuple(place.spacing), tuple(place.origin),
+            tuple(place.direction.ravel()),
+        )  # fmt: skip
     reader = sitk.ImageFileReader()
     reader.SetFileName(str(path))
     try:
@@ -88,7 +89,7 @@ def _grid_of_file(path: Path) -> np.ndarray | None:
             reader.ReadImageInformation()
     except RuntimeError:
         return None
-    return images.grid_of(reader) if reader.GetDimension() == 3 else None
+    return Grid.of(reader) if reader.GetDimension() == 3 else None
 
 
 def _free() -> float | None:
@@ -202,7 +203,7 @@ class _Source:
         self.first = self.read(np.zeros(3, int), np.minimum(self.size, 2))
         # of what is read, for NIfTI may scale
         self.dtype = self.first.array.dtype
-        self.to_index = np.linalg.inv(images.index_to_physical(self.first.grid))
+        self.to_index = self.first.grid.physical_to_index
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
@@ -260,7 +261,7 @@ class _Work:
         self,
         transform: Transform,
         source: _Source,
-        grid: np.ndarray,
+        grid: Grid,
         interpolation: str,
         dtype: np.dtype | None,
         modulate: bool,
@@ -269,7 +270,7 @@ class _Work:
         self.transform, self.source, self.grid = transform, source, grid
         self.interpolation, self.dtype, self.modulate = interpolation, dtype, modulate
         self.memory = memory
-        self.size = size_of(grid).astype(int)
+        self.size = np.array(grid.size)
         # wrong names are refused here
         carrier(source.first.array, interpolation, None, lambda _: False, dtype)
         self.around = _AROUND[interpolation]
@@ -310,9 +311,7 @@ class _Work:
         beside = 1 if self.modulate else 0
         lower, upper = np.maximum(low - beside, 0), np.minimum(high + beside, self.size)
         inner = tuple(slice(a, b) for a, b in zip((low - lower)[::-1], (high - lower)[::-1]))
-        box = self.grid.copy()
-        size_of(box)[:] = upper - lower
-        origin_of(box)[:] = (images.index_to_physical(self.grid) @ [*lower, 1])[:3]
+        box = self.grid.part(lower, upper - lower)
         first, last = self._reached(box)
         count = float(np.prod(np.maximum(last - first, 0)))
         halves = int(np.argmax(high - low))
@@ -337,11 +336,11 @@ class _Work:
         )  # fmt: skip
         out[where] = as_type(made.array[inner], self.kind, self.background)
 
-    def _reached(self, box: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _reached(self, box: Grid) -> tuple[np.ndarray, np.ndarray]:
         """Return the box of the input that a box of the output is read from."""
         field = field_on(self.transform.to_sitk(), box)
         rows = self.source.to_index[:3, :3]
-        to_index = self.source.to_index @ images.index_to_physical(box)
+        to_index = self.source.to_index @ box.index_to_physical
         z, y, x = (np.arange(n, dtype=np.float64) for n in field.shape[:3])
         low, high = np.empty(3), np.empty(3)
         for k in range(3):

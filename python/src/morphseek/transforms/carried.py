@@ -17,7 +17,7 @@ import numpy as np
 from .. import errors, images
 from .._features import needed
 from .._files import check_path, check_regular, write_with
-from .._grid import size_of, spacing_of
+from .._grid import Grid
 from ..landmarks import Landmarks
 from .saved import Transform
 
@@ -233,14 +233,14 @@ def _tracts(source: Path, out: Path, transform: Transform, reference: Any) -> in
     return count
 
 
-def _trk_header(header: dict[str, Any], grid: np.ndarray) -> dict[str, Any]:
-    to_ras = np.diag([-1.0, -1.0, 1.0, 1.0]) @ images.index_to_physical(grid)
-    axes = np.abs(to_ras[:3, :3] / spacing_of(grid)).argmax(axis=0)
+def _trk_header(header: dict[str, Any], grid: Grid) -> dict[str, Any]:
+    to_ras = np.diag([-1.0, -1.0, 1.0, 1.0]) @ grid.index_to_physical
+    axes = np.abs(to_ras[:3, :3] / grid.spacing).argmax(axis=0)
     letters = ("LR", "PA", "IS")
     order = "".join(letters[a][int(to_ras[a, k] > 0)] for k, a in enumerate(axes))
     return header | {
         "voxel_to_rasmm": to_ras.astype(np.float32),
-        "dimensions": size_of(grid).astype(np.int16),
-        "voxel_sizes": spacing_of(grid).astype(np.float32),
+        "dimensions": np.array(grid.size, np.int16),
+        "voxel_sizes": np.array(grid.spacing, np.float32),
         "voxel_order": order.encode(),
     }

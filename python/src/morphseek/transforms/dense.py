@@ -12,11 +12,12 @@ import SimpleITK as sitk
 from .. import errors, images
 from .._engine import bindings
 from .._engine.bindings import Doubles, Floats
-from .._grid import size_of, spacing_of
+from .._grid import Grid
 from . import h5
 from .files import write_parts
 from .labels import beyond_float32, carrier, checked_dtype
 from .linear import checked_matrix, linear
+from .parts import itk_order
 from .points import checked_points
 from .resample import resample
 from .saved import Transform
@@ -41,8 +42,8 @@ class DenseTransform:
     ----------
     displacement : numpy.ndarray
         float32, shape (3, z, y, x), in voxels of the fixed grid, component i along array axis i.
-    grid, moving_grid : numpy.ndarray
-        Geometry of the fixed and the moving image, as :attr:`morphseek.images.Image.grid`.
+    grid, moving_grid : Grid
+        Where the fixed and the moving image lie.
     initial : numpy.ndarray, optional
         4x4 LPS matrix of the linear part that ``displacement`` contains. Beyond the fixed grid
         what the displacement has besides fades within a margin; farther out this part remains.
@@ -70,32 +71,30 @@ class DenseTransform:
     def __init__(
         self,
         displacement: np.ndarray,
-        grid: np.ndarray,
-        moving_grid: np.ndarray,
+        grid: Grid,
+        moving_grid: Grid,
         initial: np.ndarray | None = None,
     ):
-        self._grid = np.array(grid, dtype=np.float64)
-        self._moving_grid = np.array(moving_grid, dtype=np.float64)
-        bindings.shape_of(self._moving_grid)
+        for each in (grid, moving_grid):
+            bindings.shape_of(each)
+        self._grid, self._moving_grid = grid, moving_grid
         self._initial = np.eye(4) if initial is None else checked_matrix(initial, "initial")
         self._displacement = self._checked(displacement)
         self._determinants: Floats | None = None
 
     def __repr__(self) -> str:
-        fixed, moving = (
-            " x ".join(str(int(n)) for n in size_of(g)) for g in (self.grid, self.moving_grid)
-        )
+        fixed, moving = (" x ".join(map(str, g.size)) for g in (self.grid, self.moving_grid))
         return f"{type(self).__name__}(fixed {fixed}, moving {moving})"
 
     @property
-    def grid(self) -> Doubles:
-        """Geometry of the fixed image, as :attr:`morphseek.images.Image.grid`; read-only."""
-        return read_only(self._grid)
+    def grid(self) -> Grid:
+        """Where the fixed image lies."""
+        return self._grid
 
     @property
-    def moving_grid(self) -> Doubles:
-        """Geometry of the moving image; read-only."""
-        return read_only(self._moving_grid)
+    def moving_grid(self) -> Grid:
+        """Where the moving image lies."""
+        return self._moving_grid
 
     @property
     def initial(self) -> Doubles:
@@ -143,7 +142,7 @@ class DenseTransform:
         """
         return bindings.to_mm(*self._field())
 
-    def _field(self) -> tuple[Floats, Doubles]:
+    def _field(self) -> tuple[Floats, Grid]:
         return self._displacement, self._grid
 
     def regularity(self) -> dict[str, float]:
@@ -345,7 +344,7 @@ class DenseTransform:
             return linear(self.initial)
         rest = behind.astype(np.float64)
         dense = sitk.DisplacementFieldTransform(
-            images.placed(sitk.GetImageFromArray(rest, isVector=True), grid)
+            grid.place(sitk.GetImageFromArray(rest, isVector=True))
         )
         del rest  # 24 bytes a voxel, and the composite is to copy as many again
         if np.array_equal(self.initial, np.eye(4)):
@@ -357,8 +356,8 @@ class DenseTransform:
     def from_mm(
         cls,
         displacement_mm: np.ndarray,
-        grid: np.ndarray,
-        moving_grid: np.ndarray,
+        grid: Grid,
+        moving_grid: Grid,
         initial: np.ndarray | None = None,
     ) -> DenseTransform:
         """Return the transform with these displacements in LPS mm, shape (z, y, x, 3).
@@ -392,13 +391,13 @@ class DenseTransform:
         return self._is_nothing(self.behind_initial()[0])
 
     def _is_nothing(self, behind: Floats) -> bool:
-        least = 1e-3 * float(spacing_of(self._grid).min())
+        least = 1e-3 * float(np.array(self._grid.spacing).min())
         for part in (behind.reshape(-1)[::997], behind):  # what bends is mostly seen at once
             if part.max() > least or part.min() < -least:
                 return False
         return True
 
-    def behind_initial(self) -> tuple[Floats, Doubles]:
+    def behind_initial(self) -> tuple[Floats, Grid]:
         """Return the displacements before :attr:`initial` acts, with the margin beyond the fixed
         grid in which they fade.
 
@@ -439,15 +438,16 @@ class DenseTransform:
         >>> result.to_sitk_image().GetNumberOfComponentsPerPixel()
         3
         """
-        return images.placed(sitk.GetImageFromArray(self.displacement_mm, isVector=True), self.grid)
+        return self.grid.place(sitk.GetImageFromArray(self.displacement_mm, isVector=True))
 
 
 def planar(
-    behind: Floats, grid: Doubles, initial: Doubles, fixed: Doubles, is_linear: bool
+    behind: Floats, grid: Grid, initial: Doubles, fixed: Grid, is_linear: bool
 ) -> sitk.Transform:
     """Return the map of a slice in the plane z = 0 as SimpleITK's of two dimensions."""
-    across = np.array([*fixed[[8, 11, 14, 15, 16]], fixed[17] - 1, initial[2, 3]])
-    if fixed[2] != 1 or np.abs(across).max() > 1e-6:
+    turn = fixed.axes - np.diag([0, 0, 1])
+    across = np.array([fixed.origin[2], *turn[2], *turn[:2, 2], initial[2, 3]])
+    if fixed.size[2] != 1 or np.abs(across).max() > 1e-6:
         raise errors.InvalidArgumentError(
             "the fixed image is no slice in the plane z = 0; its transform has three dimensions"
         )
@@ -458,16 +458,10 @@ def planar(
         return affine
     layer = np.ascontiguousarray(behind[len(behind) // 2][..., :2], dtype=np.float64)
     image = sitk.GetImageFromArray(layer, isVector=True)
-    image.SetSpacing(grid[3:5].tolist())
-    image.SetOrigin(grid[6:8].tolist())
-    image.SetDirection(grid[[9, 10, 12, 13]].tolist())
+    image.SetSpacing(grid.spacing[:2])
+    image.SetOrigin(grid.origin[:2])
+    image.SetDirection(grid.axes[:2, :2].ravel().tolist())
     return sitk.CompositeTransform([affine, sitk.DisplacementFieldTransform(image)])
-
-
-def itk_order(grid: Doubles) -> Doubles:
-    """Return size, origin, spacing and direction, as ITK has them in a file."""
-    size, spacing, origin, direction = np.split(grid, (3, 6, 9))
-    return np.concatenate([size, origin, spacing, direction])
 
 
 def read_only(array: np.ndarray) -> np.ndarray:

@@ -18,6 +18,7 @@ from SimpleITK import _SimpleITK  # type: ignore[attr-defined]
 
 from .. import _apart, _manifest, errors
 from .._files import check_path, check_regular, reserve, settle, write_with
+from .._grid import Grid
 from .._itk import HDF5, hdf5_lock, itk_io, itk_reason
 from . import h5
 from .linear import linear, linear_part
@@ -421,21 +422,21 @@ def write(path: str | os.PathLike[str], transform: sitk.Transform) -> None:
 def write_parts(
     path: str | os.PathLike[str],
     parts: Sequence[h5.Part],
-    grid: np.ndarray | None = None,
-    moving_grid: np.ndarray | None = None,
+    grid: Grid | None = None,
+    moving_grid: Grid | None = None,
 ) -> None:
     """Write a transform made of parts, the last of which acts first, as ``.h5``; with the fixed and
     the moving image's grid, which :func:`grids` reads.
     """
     note = "; ".join(
-        name + " ".join(repr(float(n)) for n in each)
+        name + " ".join(repr(float(n)) for n in each.numbers)
         for name, each in ((_NOTE, grid), (_MOVING_NOTE, moving_grid))
         if each is not None
     )
     write_with(lambda temporary: h5.write(temporary, parts, note), path)
 
 
-def grids(path: str | os.PathLike[str]) -> tuple[np.ndarray | None, np.ndarray | None]:
+def grids(path: str | os.PathLike[str]) -> tuple[Grid | None, Grid | None]:
     """Return the fixed and the moving image's grid that :func:`write_parts` left in a file; None of
     what it did not.
     """
@@ -444,12 +445,13 @@ def grids(path: str | os.PathLike[str]) -> tuple[np.ndarray | None, np.ndarray |
     return _grid(head, _NOTE), _grid(head, _MOVING_NOTE)
 
 
-def _grid(head: bytes, note: str) -> np.ndarray | None:
+def _grid(head: bytes, note: str) -> Grid | None:
     found = re.search(note.encode() + rb"([-+.0-9einf ]+)", head)
     if found is None:
         return None
     try:
-        grid = np.array(found[1].split(), dtype=np.float64)
+        numbers = np.array(found[1].split(), dtype=np.float64)
     except ValueError:
         return None
-    return grid if grid.shape == (18,) and np.isfinite(grid).all() else None
+    sound = numbers.shape == (18,) and np.isfinite(numbers).all() and (numbers[:3] >= 0).all()
+    return Grid.from_numbers(numbers) if sound else None

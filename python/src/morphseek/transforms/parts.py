@@ -10,8 +10,7 @@ from SimpleITK import _SimpleITK  # type: ignore[attr-defined]
 
 from .. import errors
 from .._engine.bindings import Doubles, Floats
-from .._grid import axes_of, origin_of, size_of, spacing_of
-from ..images import grid_of, index_to_physical, placed
+from .._grid import Grid
 from .linear import affine, linear, linear_part
 
 
@@ -58,42 +57,46 @@ def is_field(part: sitk.Transform) -> bool:
     return bool(part.GetTransformEnum() == sitk.sitkDisplacementField)
 
 
-def field_part(displacement: np.ndarray, grid: Doubles) -> sitk.DisplacementFieldTransform:
+def field_part(displacement: np.ndarray, grid: Grid) -> sitk.DisplacementFieldTransform:
     """Return displacements, LPS mm of shape (z, y, x, 3), as SimpleITK's transform."""
     vectors = np.ascontiguousarray(displacement, dtype=np.float64)
     return sitk.DisplacementFieldTransform(
-        placed(sitk.GetImageFromArray(vectors, isVector=True), grid)
+        grid.place(sitk.GetImageFromArray(vectors, isVector=True))
     )
 
 
-def vectors_of(part: sitk.Transform) -> tuple[np.ndarray, Doubles]:
+def vectors_of(part: sitk.Transform) -> tuple[np.ndarray, Grid]:
     """Return the displacements of a field, LPS mm of shape (z, y, x, 3), and their grid."""
     image = sitk.DisplacementFieldTransform(part).GetDisplacementField()
-    return sitk.GetArrayFromImage(image), grid_of(image)
+    return sitk.GetArrayFromImage(image), Grid.of(image)
 
 
-def grid_of_field(part: sitk.Transform) -> Doubles:
+def grid_of_field(part: sitk.Transform) -> Grid:
     """Return the grid of a displacement field's transform."""
     size, origin, spacing, direction = np.split(
         np.array(part.GetFixedParameters(), dtype=np.float64), (3, 6, 9)
     )
-    return np.concatenate([size, spacing, origin, direction])
+    return Grid(tuple(size), tuple(spacing), tuple(origin), tuple(direction))
 
 
-def grid_of_spline(part: sitk.Transform) -> Doubles:
+def grid_of_spline(part: sitk.Transform) -> Grid:
     """Return a grid over the domain of a B-spline, four voxels a cell of its mesh."""
     spline = sitk.BSplineTransform(part)
     size = 4 * np.array(spline.GetTransformDomainMeshSize()) + 1
     extent = np.array(spline.GetTransformDomainPhysicalDimensions())
     origin, direction = spline.GetTransformDomainOrigin(), spline.GetTransformDomainDirection()
-    return np.array([*size, *(extent / (size - 1)), *origin, *direction], dtype=np.float64)
+    return Grid(tuple(size), tuple(extent / (size - 1)), origin, direction)
 
 
-def field_on(transform: sitk.Transform, grid: np.ndarray) -> Floats:
+def itk_order(grid: Grid) -> Doubles:
+    """Return size, origin, spacing and direction, as ITK has them in a file."""
+    return np.array([*grid.size, *grid.origin, *grid.spacing, *grid.direction], np.float64)
+
+
+def field_on(transform: sitk.Transform, grid: Grid) -> Floats:
     """Return a transform's displacements at the voxels of a grid: float32, LPS mm (z, y, x, 3)."""
-    size, spacing, origin, direction = (a.tolist() for a in np.split(grid, (3, 6, 9)))
     image = sitk.TransformToDisplacementField(
-        transform, sitk.sitkVectorFloat32, [int(n) for n in size], origin, spacing, direction
+        transform, sitk.sitkVectorFloat32, grid.size, grid.origin, grid.spacing, grid.direction
     )
     found: Floats = sitk.GetArrayFromImage(image)
     return found
@@ -128,9 +131,9 @@ def inverted(part: sitk.Transform, name: str) -> list[sitk.Transform]:
         raise errors.ThinVolumeError(f"{name}: its {error}") from None
 
 
-def _reached(vectors: np.ndarray, grid: Doubles, name: str) -> Doubles:
+def _reached(vectors: np.ndarray, grid: Grid, name: str) -> Grid:
     """Return a grid over what a field's voxels are moved to, along the same axes, as fine."""
-    to_index = np.linalg.inv(index_to_physical(grid)[:3, :3])
+    to_index = np.linalg.inv(grid.index_to_physical[:3, :3])
     moved = vectors.reshape(-1, 3) @ to_index.T
     z, y, x = (np.arange(n, dtype=np.float64) for n in vectors.shape[:3])
     moved = moved.reshape(vectors.shape)
@@ -138,12 +141,9 @@ def _reached(vectors: np.ndarray, grid: Doubles, name: str) -> Doubles:
     for axis, place in enumerate((x, y[:, None], z[:, None, None])):
         at = moved[..., axis] + place
         low[axis], high[axis] = np.floor(at.min()), np.ceil(at.max())
-    if (high - low + 1).prod() > 8 * size_of(grid).prod() + 1e6:
+    if (high - low + 1).prod() > 8 * np.prod(grid.size) + 1e6:
         raise errors.InvalidArgumentError(
             f"{name}: it spreads its grid so far that its inverse would not fit; check it:"
             " morphseek check FILE"
         )
-    made = grid.copy()
-    size_of(made)[:] = high - low + 1
-    origin_of(made)[:] += axes_of(grid) @ (low * spacing_of(grid))
-    return made
+    return grid.part(low, high - low + 1)

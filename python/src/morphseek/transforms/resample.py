@@ -7,8 +7,8 @@ import SimpleITK as sitk
 
 from .. import errors
 from .._engine import bindings
-from .._grid import size_of
-from ..images import Image, placed
+from .._grid import Grid
+from ..images import Image
 from .labels import LABELS, beyond, carrier
 from .parts import field_on
 
@@ -23,7 +23,7 @@ _HOW = {
 
 
 def resample_identity(
-    image: Image, grid: np.ndarray, interpolation: str, background: float
+    image: Image, grid: Grid, interpolation: str, background: float
 ) -> np.ndarray:
     """Resample onto another grid under the identity in physical space; float32.
 
@@ -37,14 +37,14 @@ def resample_identity(
 
 def resample(
     image: Image,
-    grid: np.ndarray,
+    grid: Grid,
     transform: sitk.Transform,
     interpolation: str = "linear",
     background: float | None = None,
     dtype: np.dtype | None = None,
     modulate: bool = False,
 ) -> Image:
-    """Resample an image or a label map onto a grid (:attr:`morphseek.images.Image.grid`) by any of
+    """Resample an image or a label map onto a grid by any of
     SimpleITK's transforms, fixed to moving. What lies outside gets `background`: by default the
     image's minimum, or 0 for labels and where it is modulated. The type stays, or is `dtype`.
 
@@ -81,7 +81,7 @@ def resample(
     return Image.on_grid(what.back(moved), grid)
 
 
-def jacobian_on(transform: sitk.Transform, grid: np.ndarray) -> np.ndarray:
+def jacobian_on(transform: sitk.Transform, grid: Grid) -> np.ndarray:
     """Return the determinant of a transform's derivative at every voxel of a grid; float32."""
     return bindings.jacobian(bindings.from_mm(field_on(transform, grid), grid), grid)
 
@@ -99,6 +99,6 @@ def _beyond_float64(array: np.ndarray) -> bool:
     return array.dtype.kind in "iu" and beyond(array, _MAX_FLOAT64)
 
 
-def _empty(grid: np.ndarray) -> sitk.Image:
+def _empty(grid: Grid) -> sitk.Image:
     """Return an image that has the grid; its voxels do not count."""
-    return placed(sitk.Image([int(n) for n in size_of(grid)], sitk.sitkUInt8), grid)
+    return grid.place(sitk.Image(grid.size, sitk.sitkUInt8))

@@ -12,8 +12,8 @@ import numpy as np
 import SimpleITK as sitk
 
 from .. import errors, images
-from .._engine.bindings import Doubles, Floats, shape_of
-from .._grid import size_of
+from .._engine.bindings import Floats, shape_of
+from .._grid import Grid
 from ..images.dicom_series import frame_of
 from ..images.image import tell
 from . import formats
@@ -49,8 +49,8 @@ class Transform:
     transform : transform, vector image, array_like, path or result
         3-D, of SimpleITK or itk; a vector image of these or nibabel; a 4x4 LPS matrix in mm; or a
         file (:meth:`load` has more to say about it).
-    grid, moving_grid : numpy.ndarray, optional
-        Where images of the two spaces lie, as :attr:`morphseek.images.Image.grid`.
+    grid, moving_grid : Grid, optional
+        Where images of the two spaces lie.
 
     Examples
     --------
@@ -65,9 +65,7 @@ class Transform:
     array([[0., 0., 0.]])
     """
 
-    def __init__(
-        self, transform: Any, grid: np.ndarray | None = None, moving_grid: np.ndarray | None = None
-    ):
+    def __init__(self, transform: Any, grid: Grid | None = None, moving_grid: Grid | None = None):
         self._name = "the transform"
         if isinstance(transform, (str, os.PathLike)):
             loaded = formats.load(transform)
@@ -82,16 +80,13 @@ class Transform:
             loaded = formats.read_object(transform, self._name)
         self._take(loaded, grid, moving_grid)
 
-    def _take(
-        self, loaded: formats.Loaded, grid: np.ndarray | None, moving_grid: np.ndarray | None
-    ) -> None:
+    def _take(self, loaded: formats.Loaded, grid: Grid | None, moving_grid: Grid | None) -> None:
         self._transform, self._frames = loaded.transform, loaded.frames
         if wrong := problems(self._transform):
             raise errors.InputUnreadableError(f"{self._name} {wrong[0]}")
         found = loaded.grid if grid is None else grid
-        self._grid = _field_grid(self._transform) if found is None else np.array(found, np.float64)
-        there = loaded.moving_grid if moving_grid is None else moving_grid
-        self._moving_grid = None if there is None else np.array(there, np.float64)
+        self._grid = _field_grid(self._transform) if found is None else found
+        self._moving_grid = loaded.moving_grid if moving_grid is None else moving_grid
         for each in (self._grid, self._moving_grid):
             if each is not None:
                 shape_of(each)
@@ -132,9 +127,7 @@ class Transform:
         return made.inverse() if inverse else made
 
     def __repr__(self) -> str:
-        on = (
-            "" if self._grid is None else f" on {' x '.join(f'{n:g}' for n in size_of(self._grid))}"
-        )
+        on = "" if self._grid is None else f" on {' x '.join(map(str, self._grid.size))}"
         return f"Transform({self._transform.GetName()}{on})"
 
     @property
@@ -143,16 +136,16 @@ class Transform:
         return self._name
 
     @property
-    def grid(self) -> Doubles | None:
-        """Geometry of the fixed image, as :attr:`morphseek.images.Image.grid`; None where the
-        transform does not hold it, as a matrix does not.
+    def grid(self) -> Grid | None:
+        """Where the fixed image lies; None where the transform does not hold it, as a matrix does
+        not.
         """
-        return None if self._grid is None else self._grid.copy()
+        return self._grid
 
     @property
-    def moving_grid(self) -> Doubles | None:
-        """Geometry of the moving image, where it is known."""
-        return None if self._moving_grid is None else self._moving_grid.copy()
+    def moving_grid(self) -> Grid | None:
+        """Where the moving image lies, if that is known."""
+        return self._moving_grid
 
     @property
     def is_linear(self) -> bool:
@@ -340,7 +333,7 @@ class Transform:
         with _naming(self._name):
             return summary(self._transform, grid)
 
-    def on(self, reference: images.ImageLike | None) -> Doubles:
+    def on(self, reference: images.ImageLike | None) -> Grid:
         """Return the grid of `reference`, by default the fixed image's.
 
         Raises
@@ -350,8 +343,8 @@ class Transform:
 
         Examples
         --------
-        >>> morphseek.Transform.load("result/transform.h5").on(None)[:3]
-        array([48., 48., 48.])
+        >>> morphseek.Transform.load("result/transform.h5").on(None).size
+        (48, 48, 48)
         """
         if reference is None:
             if self._grid is None:
@@ -394,7 +387,7 @@ class Transform:
             f" belong to different examinations, or to different patients; {advice}"
         )
 
-    def check_place(self, grid: np.ndarray, what: str) -> None:
+    def check_place(self, grid: Grid, what: str) -> None:
         """Refuse a grid that a field which acts first does not reach.
 
         Examples
@@ -405,10 +398,8 @@ class Transform:
         field = _field_grid(self._transform)
         if field is None:
             return
-        corners = np.array(np.meshgrid(*[(0.0, n - 1) for n in size_of(grid)])).reshape(3, -1)
-        places = images.index_to_physical(grid) @ np.vstack([corners, np.ones(8)])
-        index = (np.linalg.inv(images.index_to_physical(field)) @ places)[:3]
-        if (index.max(axis=1) < 0).any() or (index.min(axis=1) > size_of(field) - 1).any():
+        index = field.to_index(grid.corners())
+        if (index.max(axis=0) < 0).any() or (index.min(axis=0) > np.array(field.size) - 1).any():
             raise errors.InvalidArgumentError(
                 f"{self._name}: its field lies around {_center(field)} mm (LPS) and does not reach"
                 f" {what} around {_center(grid)} mm; they belong to different spaces, or the"
@@ -526,12 +517,12 @@ def _said(image: images.ImageLike) -> str:
     return str(image) if isinstance(image, (str, os.PathLike)) else "image"
 
 
-def _center(grid: np.ndarray) -> str:
-    middle = images.center_of(grid)
+def _center(grid: Grid) -> str:
+    middle = grid.center
     return "(" + ", ".join(f"{v:.0f}" for v in middle) + ")"
 
 
-def _field_grid(transform: sitk.Transform) -> Doubles | None:
+def _field_grid(transform: sitk.Transform) -> Grid | None:
     """Return the grid of the displacement field that acts first, if that is what does."""
     parts = parts_of(transform)
     return grid_of_field(parts[-1]) if parts and is_field(parts[-1]) else None

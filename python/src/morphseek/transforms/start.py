@@ -10,7 +10,7 @@ import SimpleITK as sitk
 
 from .. import errors, images
 from .._engine.bindings import Doubles, Floats
-from .._grid import origin_of, size_of
+from .._grid import Grid
 from . import formats
 from .dense import DenseTransform
 from .linear import linear_part
@@ -26,7 +26,7 @@ class Start(NamedTuple):
     """
 
     matrix: Doubles | None = None
-    before: tuple[Floats, Doubles] | None = None
+    before: tuple[Floats, Grid] | None = None
 
 
 def start_of(given: Any, fixed: images.Image, moving: images.Image) -> Start:
@@ -69,23 +69,20 @@ def _of_dense(given: DenseTransform, fixed: images.Image) -> Start:
             " fixed image; it is of another pair"
         )
     behind, grid = given.behind_initial()
-    if np.array_equal(given.grid, fixed.grid):  # beyond it nothing was found: the engine holds on
-        to_index = np.linalg.inv(images.index_to_physical(grid))
-        first = np.rint(to_index @ [*origin_of(fixed.grid), 1]).astype(int)[2::-1]
+    if given.grid == fixed.grid:  # beyond it nothing was found: the engine holds on
+        first = np.rint(grid.to_index(fixed.grid.origin)).astype(int)[::-1]
         own = tuple(slice(k, k + n) for k, n in zip(first, given.shape))
         return Start(np.array(given.initial), (np.ascontiguousarray(behind[own]), fixed.grid))
     rest = field_on(field_part(behind, grid), fixed.grid)
     return Start(np.array(given.initial), (rest, fixed.grid))
 
 
-def _covered(grid: np.ndarray, fixed: np.ndarray) -> float:
+def _covered(grid: Grid, fixed: Grid) -> float:
     """Return the share of an image's voxels that lie on a field's grid."""
-    axes = [np.linspace(0, n - 1, int(min(n, 32))) for n in size_of(fixed)]
-    places = np.array(np.meshgrid(*axes)).reshape(3, -1)
-    places = images.index_to_physical(fixed) @ np.vstack([places, np.ones(places.shape[1])])
-    index = (np.linalg.inv(images.index_to_physical(grid)) @ places)[:3]
-    inside = (index >= -0.5) & (index <= size_of(grid)[:, None] - 0.5)
-    return float(inside.all(axis=0).mean())
+    axes = [np.linspace(0, n - 1, min(n, 32)) for n in fixed.size]
+    index = grid.to_index(fixed.to_physical(np.array(np.meshgrid(*axes)).reshape(3, -1).T))
+    inside = (index >= -0.5) & (index <= np.array(grid.size) - 0.5)
+    return float(inside.all(axis=1).mean())
 
 
 def _read(given: Any, fixed: images.Image, moving: images.Image) -> Transform:

@@ -6,6 +6,7 @@ series, and are outlined there anew. Points and open lines go by the inverse tra
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import re
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ import numpy as np
 from .. import errors, images
 from .._features import needed
 from .._files import write_with
-from .._grid import axes_of, origin_of, spacing_of
+from .._grid import Grid
 from .._regular import head
 from ..images import dicom_series as dicom
 from ..images.dicom_headers import is_dicom, read_object
@@ -181,8 +182,8 @@ def _contours(found: Dataset, source: Path) -> dict[int, list[tuple[str, np.ndar
 
 def _planes(
     contours: dict[int, list[tuple[str, np.ndarray]]],
-    grid: np.ndarray,
-    moving_grid: np.ndarray | None,
+    grid: Grid,
+    moving_grid: Grid | None,
     source: Path,
 ) -> _Planes | None:
     """Find the planes of the closed contours; None where there are none."""
@@ -202,7 +203,7 @@ def _planes(
     if len(gaps):
         step = float(gaps.min())
     elif moving_grid is not None:
-        step = float(_along(moving_grid, normal))
+        step = _along(moving_grid, normal)
     else:
         raise errors.InputUnreadableError(
             f"input: {source} has contours in one plane alone, which do not say how thick it is;"
@@ -217,9 +218,7 @@ def _planes(
             f"input: {source} has contours that do not lie in parallel planes at even distances;"
             " export the structure set on the slices of its series"
         )
-    known = [spacing_of(grid).min()] + (
-        [spacing_of(moving_grid).min()] if moving_grid is not None else []
-    )
+    known = [min(grid.spacing)] + ([min(moving_grid.spacing)] if moving_grid is not None else [])
     return _Planes(axes, first, step, float(min(known)))
 
 
@@ -230,9 +229,8 @@ def _normal(points: np.ndarray) -> np.ndarray:
     return normal * np.sign(normal[np.abs(normal).argmax()])
 
 
-def _along(grid: np.ndarray, normal: np.ndarray) -> float:
-    axis = np.abs(normal @ axes_of(grid)).argmax()
-    return float(grid[3 + axis])
+def _along(grid: Grid, normal: np.ndarray) -> float:
+    return grid.spacing[int(np.abs(normal @ grid.axes).argmax())]
 
 
 def _mask(closed: list[np.ndarray], planes: _Planes, source: Path) -> _Mask:
@@ -257,23 +255,21 @@ def _mask(closed: list[np.ndarray], planes: _Planes, source: Path) -> _Mask:
     return _Mask(values, low)
 
 
-def _slices(grid: np.ndarray) -> Iterator[np.ndarray]:
+def _slices(grid: Grid) -> Iterator[np.ndarray]:
     """Give the place of the first voxel of each slice."""
-    for k in range(int(grid[2])):
-        yield origin_of(grid) + axes_of(grid)[:, 2] * grid[5] * k
+    for k in range(grid.size[2]):
+        yield grid.to_physical([0, 0, k])
 
 
-def _placed(grid: np.ndarray, k: int, line: np.ndarray) -> np.ndarray:
+def _placed(grid: Grid, k: int, line: np.ndarray) -> np.ndarray:
     """Return points of a slice, row and column, in LPS mm."""
     index = np.column_stack([line[:, 1], line[:, 0], np.full(len(line), k)])
-    m = images.index_to_physical(grid)
-    placed: np.ndarray = index @ m[:3, :3].T + m[:3, 3]
-    return placed
+    return grid.to_physical(index)
 
 
 def _sampled(
     transform: Transform,
-    grid: np.ndarray,
+    grid: Grid,
     k: int,
     place: np.ndarray,
     masks: dict[int, _Mask],
@@ -286,10 +282,8 @@ def _sampled(
 
     if planes is None:
         return
-    one = grid.copy()
-    one[2] = 1
-    origin_of(one)[:] = place
-    rows, columns = (np.arange(int(n), dtype=np.float64) for n in (grid[1], grid[0]))
+    one = dataclasses.replace(grid, size=(*grid.size[:2], 1), origin=tuple(place))
+    rows, columns = (np.arange(n, dtype=np.float64) for n in grid.size[1::-1])
     line = np.stack(np.meshgrid(rows, columns, indexing="ij"), axis=-1).reshape(-1, 2)
     there = _placed(grid, k, line) + field_on(transform.to_sitk(), one).reshape(-1, 3)
     scale = np.array([planes.pixel, planes.pixel, planes.step])

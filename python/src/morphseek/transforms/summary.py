@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 import SimpleITK as sitk
 
 from .._engine import bindings
-from .._grid import size_of, spacing_of
-from ..images import center_of
+from .._grid import Grid
 from .linear import linear_part
 from .parts import field_on, grid_of_field, is_field, parts_of, vectors_of
 
@@ -40,7 +40,7 @@ def problems(transform: sitk.Transform) -> list[str]:
     return found
 
 
-def summary(transform: sitk.Transform, grid: np.ndarray | None) -> dict[str, Any]:
+def summary(transform: sitk.Transform, grid: Grid | None) -> dict[str, Any]:
     """Return what :meth:`Transform.summary` does."""
     parts = parts_of(transform)
     linear = [part for part in parts if part.IsLinear()]
@@ -53,13 +53,7 @@ def summary(transform: sitk.Transform, grid: np.ndarray | None) -> dict[str, Any
         found["linear"] = _matrix(linear_of(linear))
     if grid is None:
         return found
-    size, spacing, origin, direction = (a.tolist() for a in np.split(grid, (3, 6, 9)))
-    found["grid"] = {
-        "size": [int(n) for n in size],
-        "spacing": spacing,
-        "origin": origin,
-        "direction": direction,
-    }
+    found["grid"] = {key: list(value) for key, value in dataclasses.asdict(grid).items()}
     field = bindings.from_mm(field_on(transform, grid), grid)
     found.update(bindings.regularity(field, grid))
     if parts and is_field(parts[-1]):
@@ -80,7 +74,7 @@ def _named(part: sitk.Transform) -> str:
     if not is_field(part):
         return str(part.GetName())
     grid = grid_of_field(part)
-    size, spacing = (" x ".join(f"{v:g}" for v in a) for a in (size_of(grid), spacing_of(grid)))
+    size, spacing = (" x ".join(f"{v:g}" for v in a) for a in (grid.size, grid.spacing))
     return f"{part.GetName()}, {size} vectors of {spacing} mm"
 
 
@@ -129,8 +123,7 @@ def rows(found: dict[str, Any]) -> list[tuple[str, str]]:
         ]
     if grid := found.get("grid"):
         size = " x ".join(map(str, grid["size"]))
-        m = np.array([*grid["size"], *grid["spacing"], *grid["origin"], *grid["direction"]])
-        middle = center_of(m)
+        middle = Grid(**grid).center
         said += [
             (
                 "grid",

@@ -7,6 +7,7 @@ way, ``moving = Post(Pre x + u(x))`` with x on the grid in the fixed image's spa
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,15 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import SimpleITK as sitk
 
-from ... import errors, images
+from ... import errors
 from ..._files import write_with
-from ..._grid import axes_of, origin_of, size_of, spacing_of
+from ..._grid import Grid, sheared
 from ...images import dicom_series as dicom
 from ...images.dicom_headers import read_object
-from ...images.grid import is_sheared, sheared
 from ..linear import linear
 from ..parts import composed, field_on, field_part, is_field, vectors_of
-from .job import Job, Loaded, Source, mapped
+from .job import Job, Loaded, Source
 
 if TYPE_CHECKING:
     from pydicom.dataset import Dataset, FileDataset
@@ -131,7 +131,7 @@ def _grids(item: Dataset) -> Any:
     return item.get("DeformableRegistrationGridSequence") or []
 
 
-def _vectors(source: Source, item: Dataset, order: str) -> tuple[np.ndarray, np.ndarray]:
+def _vectors(source: Source, item: Dataset, order: str) -> tuple[np.ndarray, Grid]:
     """Return the displacements, mm of shape (z, y, x, 3), and their grid."""
     size = [int(n) for n in item.GridDimensions]
     spacing = np.array(item.GridResolution, dtype=np.float64)
@@ -157,7 +157,8 @@ def _vectors(source: Source, item: Dataset, order: str) -> tuple[np.ndarray, np.
         )
     if not ((spacing >= _FINEST) & (spacing <= _FARTHEST) & (np.abs(origin) <= _FARTHEST)).all():
         raise source.unreadable("has a vector grid that lies nowhere; write it anew")
-    if is_sheared(axes) or not np.isfinite(axes).all():
+    grid = Grid(tuple(size), tuple(spacing), tuple(origin), tuple(axes.ravel()))
+    if grid.is_sheared() or not np.isfinite(axes).all():
         raise source.unreadable(
             "has a vector grid whose axes are no unit vectors at right angles; write it anew"
         )
@@ -172,7 +173,7 @@ def _vectors(source: Source, item: Dataset, order: str) -> tuple[np.ndarray, np.
         raise source.unreadable(
             "has vectors of more than a kilometre; it is damaged, copy it again"
         )
-    return packed.astype(np.float64), np.concatenate([size, spacing, origin, axes.ravel()])
+    return packed.astype(np.float64), grid
 
 
 def write(job: Job) -> list[Path]:
@@ -222,11 +223,11 @@ def _check_order(job: Job) -> None:
         )
 
 
-def _box(one: np.ndarray, other: np.ndarray) -> bool:
+def _box(one: Grid, other: Grid) -> bool:
     """Whether two grids fill the same box, however their axes run."""
-    centers = [images.center_of(g) for g in (one, other)]
-    reach = [np.abs(axes_of(g)) @ (size_of(g) * spacing_of(g)) / 2 for g in (one, other)]
-    near = 0.5 * float(min(spacing_of(one).min(), spacing_of(other).min()))
+    centers = [g.center for g in (one, other)]
+    reach = [np.abs(g.axes) @ (np.array(g.size) * np.array(g.spacing)) / 2 for g in (one, other)]
+    near = 0.5 * min(*one.spacing, *other.spacing)
     return bool(
         np.abs(centers[0] - centers[1]).max() < near and np.abs(reach[0] - reach[1]).max() < near
     )
@@ -247,7 +248,7 @@ def _put_matrix(job: Job, made: FileDataset, fixed: dicom.Series, moving: dicom.
 
 def _put_field(job: Job, made: FileDataset, fixed: dicom.Series, moving: dicom.Series) -> None:
     post, vectors, grid = _bend(job)
-    if is_sheared(axes_of(grid)):
+    if grid.is_sheared():
         raise sheared(f"{job.path}: {job.name}")
     vectors, grid = _right_handed(vectors, grid)
     if vectors.size * 4 > _MOST:
@@ -257,12 +258,12 @@ def _put_field(job: Job, made: FileDataset, fixed: dicom.Series, moving: dicom.S
         )
     if not np.isfinite(vectors).all():
         raise errors.InvalidArgumentError(f"{job.path}: {job.name} has vectors that are no numbers")
-    direction = axes_of(grid)
+    direction = grid.axes
     place = dicom.item(
-        ImagePositionPatient=[_decimal(v) for v in origin_of(grid)],
+        ImagePositionPatient=[_decimal(v) for v in grid.origin],
         ImageOrientationPatient=[_decimal(v) for v in direction.T[:2].ravel()],
-        GridDimensions=[int(n) for n in size_of(grid)],
-        GridResolution=[float(v) for v in spacing_of(grid)],
+        GridDimensions=list(grid.size),
+        GridResolution=list(grid.spacing),
         VectorGridData=np.ascontiguousarray(vectors, "<f4").tobytes(),
     )
     made.DeformableRegistrationSequence = [
@@ -278,7 +279,7 @@ def _put_field(job: Job, made: FileDataset, fixed: dicom.Series, moving: dicom.S
     ]
 
 
-def _bend(job: Job) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _bend(job: Job) -> tuple[np.ndarray, np.ndarray, Grid]:
     """Return a matrix, the displacements that act before it, and their grid. Beyond the grid the
     matrix alone remains.
     """
@@ -290,17 +291,15 @@ def _bend(job: Job) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return matrix, field_on(behind, job.grid), job.grid
 
 
-def _right_handed(vectors: np.ndarray, grid: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _right_handed(vectors: np.ndarray, grid: Grid) -> tuple[np.ndarray, Grid]:
     """Return a field on a grid whose third axis is the cross product of the others, as DICOM takes
     it to be: a left-handed one is counted from its other end.
     """
-    axes = axes_of(grid)
+    axes = grid.axes
     if np.linalg.det(axes) > 0:
         return vectors, grid
-    made = grid.copy()
-    origin_of(made)[:] = mapped(images.index_to_physical(grid), np.array([0, 0, grid[2] - 1]))
-    axes_of(made)[:] = axes * [1, 1, -1]
-    return vectors[::-1], made
+    last = grid.part([0, 0, grid.size[2] - 1], grid.size)
+    return vectors[::-1], dataclasses.replace(last, direction=tuple((axes * [1, 1, -1]).ravel()))
 
 
 def _matrix_item(matrix: np.ndarray) -> Dataset:

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import SimpleITK as sitk
+from numpy.typing import ArrayLike
 
-from ... import images
+from ... import errors
 from ..._files import write_text
-from ..._grid import axes_of, origin_of, size_of, spacing_of
+from ..._grid import Grid
 from ..parts import composed
 from .job import Job, Loaded, Source
 
@@ -120,7 +121,7 @@ def _spline(source: Source, said: dict[str, list[str]]) -> sitk.BSplineTransform
     return sitk.BSplineTransform([blank] * 3, order)
 
 
-def _grid(said: dict[str, list[str]]) -> np.ndarray | None:
+def _grid(said: dict[str, list[str]]) -> Grid | None:
     """Return the fixed image's grid; elastix writes the direction by columns."""
     try:
         size, spacing, origin, direction = (
@@ -128,17 +129,17 @@ def _grid(said: dict[str, list[str]]) -> np.ndarray | None:
             for key in ("Size", "Spacing", "Origin", "Direction")
         )
         columns = direction.reshape(3, 3)
-    except (KeyError, ValueError):
+        return Grid(tuple(size), tuple(spacing), tuple(origin), tuple(columns.T.ravel()))
+    except (KeyError, ValueError, errors.InvalidArgumentError):
         return None
-    return np.concatenate([size, spacing, origin, columns.T.ravel()])
 
 
 def write(job: Job) -> list[Path]:
     matrix, grid = job.matrix(), job.grid
-    center = images.center_of(grid)
+    center = grid.center
     shift = matrix[:3, :3] @ center + matrix[:3, 3] - center
 
-    def said(values: np.ndarray) -> str:
+    def said(values: ArrayLike) -> str:
         return " ".join(f"{v:.15g}" for v in np.ravel(values))
 
     lines = [
@@ -151,11 +152,11 @@ def write(job: Job) -> list[Path]:
         "(MovingImageDimension 3)",
         '(FixedInternalImagePixelType "float")',
         '(MovingInternalImagePixelType "float")',
-        "(Size " + " ".join(str(int(n)) for n in size_of(grid)) + ")",
+        "(Size " + " ".join(map(str, grid.size)) + ")",
         "(Index 0 0 0)",
-        f"(Spacing {said(spacing_of(grid))})",
-        f"(Origin {said(origin_of(grid))})",
-        f"(Direction {said(axes_of(grid).T)})",
+        f"(Spacing {said(grid.spacing)})",
+        f"(Origin {said(grid.origin)})",
+        f"(Direction {said(grid.axes.T)})",
         '(UseDirectionCosines "true")',
         f"(CenterOfRotationPoint {said(center)})",
         '(ResampleInterpolator "FinalBSplineInterpolator")',

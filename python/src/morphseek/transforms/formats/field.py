@@ -14,10 +14,11 @@ import SimpleITK as sitk
 
 from ... import images
 from ..._files import write_with
+from ..._grid import Grid
 from ...images.files import read_path
 from ...images.image import tell
 from . import vectors
-from .job import RAS, Job, Loaded, Source, points_of
+from .job import RAS, Job, Loaded, Source
 
 ENDINGS = (".nii.gz", ".nii", ".nrrd", ".mha", ".mhd", ".nhdr")
 _DISPLACEMENT, _VECTOR = 1006, 1007  # NIfTI's intent codes
@@ -29,7 +30,7 @@ def read(source: Source) -> Loaded:
     nrrd = source.path.name.lower().endswith((".nrrd", ".nhdr"))
     blank = vectors.Vectors(
         np.empty(0),
-        np.empty(0),
+        Grid((0, 0, 0)),
         vectors.nrrd_said(source.path) if nrrd else {},
         f"transform: {source.path}",
         source.unreadable,
@@ -55,14 +56,14 @@ def write_ras(job: Job) -> list[Path]:
 
 def write_spm(job: Job) -> list[Path]:
     displacements, grid = job.field()
-    places = (points_of(grid) + displacements) @ RAS[:3, :3]
+    places = (grid.points() + displacements) @ RAS[:3, :3]
     write_nifti(job.path, vector_image(places, grid), _VECTOR, b"Mapping")
     return [job.path]
 
 
-def vector_image(vectors: np.ndarray, grid: np.ndarray) -> sitk.Image:
+def vector_image(vectors: np.ndarray, grid: Grid) -> sitk.Image:
     voxels = np.ascontiguousarray(vectors, dtype=np.float32)
-    return images.placed(sitk.GetImageFromArray(voxels, isVector=True), grid)
+    return grid.place(sitk.GetImageFromArray(voxels, isVector=True))
 
 
 def write_nifti(path: Path, image: sitk.Image, intent: int, name: bytes = b"") -> None:

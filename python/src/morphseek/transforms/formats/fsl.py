@@ -11,25 +11,25 @@ from pathlib import Path
 import numpy as np
 import SimpleITK as sitk
 
-from ... import errors, images
+from ... import errors
 from ..._files import write_text
-from ..._grid import axes_of, spacing_of
+from ..._grid import Grid, mapped
 from ...images.files import read_path
 from ..parts import field_part
 from .field import ENDINGS, write_nifti
 from .greedy import matrix_of, text_of
-from .job import Job, Loaded, Source, mapped, points_of
+from .job import Job, Loaded, Source
 from .vectors import SPLINES
 
 _WARP = 2006  # NIfTI's intent code
 
 
-def to_fsl(grid: np.ndarray) -> np.ndarray:
+def to_fsl(grid: Grid) -> np.ndarray:
     """Return the 4x4 matrix from LPS mm to FSL's mm of an image."""
-    scaled = np.diag([*spacing_of(grid), 1.0])
-    if np.linalg.det(axes_of(grid)) > 0:
-        scaled[0, 0], scaled[0, 3] = -grid[3], (grid[0] - 1) * grid[3]
-    return scaled @ np.linalg.inv(images.index_to_physical(grid))
+    scaled = np.diag([*grid.spacing, 1.0])
+    if np.linalg.det(grid.axes) > 0:
+        scaled[0, 0], scaled[0, 3] = -grid.spacing[0], (grid.size[0] - 1) * grid.spacing[0]
+    return scaled @ grid.physical_to_index
 
 
 def read(source: Source) -> Loaded:
@@ -49,7 +49,7 @@ def read(source: Source) -> Loaded:
     return Loaded(source.matrix(matrix), source.grid, moving)
 
 
-def _read_warp(source: Source, moving: np.ndarray) -> Loaded:
+def _read_warp(source: Source, moving: Grid) -> Loaded:
     image = read_path(source.path, "transform").image
     intent = image.GetMetaData("intent_code") if image.HasMetaDataKey("intent_code") else "0"
     if int(intent) in SPLINES:
@@ -60,8 +60,8 @@ def _read_warp(source: Source, moving: np.ndarray) -> Loaded:
         raise source.unreadable("is no warp of FSL, which has three volumes")
     array = sitk.GetArrayFromImage(image).astype(np.float64)
     first = sitk.Extract(image, [*image.GetSize()[:3], 0], [0, 0, 0, 0])
-    grid = images.grid_of(first)
-    place, vectors = points_of(grid), np.moveaxis(array, 0, -1)
+    grid = Grid.of(first)
+    place, vectors = grid.points(), np.moveaxis(array, 0, -1)
     here = mapped(to_fsl(grid), place)
     if np.var(vectors - here, axis=(0, 1, 2)).sum() < np.var(vectors, axis=(0, 1, 2)).sum():
         raise source.unreadable(
@@ -79,12 +79,11 @@ def write(job: Job) -> list[Path]:
         write_text(job.path, text_of(np.linalg.inv(matrix)))
         return [job.path]
     grid = job.grid
-    place = points_of(grid)
+    place = grid.points()
     moved = place + np.array(job.field_on(grid), dtype=np.float64)
     vectors = (mapped(there, moved) - mapped(to_fsl(grid), place)).astype(np.float32)
     frames = [
-        images.placed(sitk.GetImageFromArray(np.ascontiguousarray(vectors[..., k])), grid)
-        for k in range(3)
+        grid.place(sitk.GetImageFromArray(np.ascontiguousarray(vectors[..., k]))) for k in range(3)
     ]
     write_nifti(job.path, sitk.JoinSeries(frames), _WARP)
     return [job.path]

@@ -10,7 +10,7 @@ import SimpleITK as sitk
 from ..._itk import HDF5
 from .. import files, h5
 from ..linear import linear, linear_part
-from ..parts import composed, is_field, parts_of, vectors_of
+from ..parts import composed, is_field, itk_order, parts_of, vectors_of
 from .job import Job, Loaded, Source
 
 ENDINGS = (".h5", ".hdf5", ".tfm", ".txt", ".mat")
@@ -40,7 +40,5 @@ def write(job: Job) -> list[Path]:
 def _part(part: sitk.Transform) -> h5.Part:
     if is_field(part):
         vectors, grid = vectors_of(part)
-        size, spacing, origin, direction = np.split(grid, (3, 6, 9))
-        fixed = np.concatenate([size, origin, spacing, direction])
-        return h5.Part("DisplacementFieldTransform", fixed, vectors.astype(np.float32))
+        return h5.Part("DisplacementFieldTransform", itk_order(grid), vectors.astype(np.float32))
     return files.matrix_part(linear_part(part))

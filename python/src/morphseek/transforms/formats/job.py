@@ -10,7 +10,7 @@ import numpy as np
 import SimpleITK as sitk
 
 from ... import errors, images
-from ..._engine.bindings import Doubles
+from ..._grid import Grid
 from ..files import text_of
 from ..linear import linear, linear_part
 from ..parts import field_on, is_field, parts_of, vectors_of
@@ -20,23 +20,12 @@ FIELDS = (".h5", ".nii.gz", ".nrrd")
 RAS = np.diag([-1.0, -1.0, 1.0, 1.0])  # from LPS, and back
 
 
-def points_of(grid: np.ndarray) -> np.ndarray:
-    """Return the places of a grid's voxels, LPS mm of shape (z, y, x, 3)."""
-    index = np.moveaxis(np.indices([int(n) for n in grid[2::-1]])[::-1], 0, -1)
-    return mapped(images.index_to_physical(grid), index)
-
-
-def mapped(matrix: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Return points, components last, under a 4x4 matrix."""
-    return points @ matrix[:3, :3].T + matrix[:3, 3]
-
-
 class Loaded(NamedTuple):
     """A transform, fixed to moving, and where the images lie, if the file says so."""
 
     transform: sitk.Transform
-    grid: np.ndarray | None = None
-    moving_grid: np.ndarray | None = None
+    grid: Grid | None = None
+    moving_grid: Grid | None = None
     frames: tuple[str, str] = ("", "")
     """The FrameOfReferenceUID of the fixed and of the moving space, of a DICOM object."""
 
@@ -45,8 +34,8 @@ class Source(NamedTuple):
     """A file to read, and the images' grids where they were given."""
 
     path: Path
-    grid: np.ndarray | None
-    moving_grid: np.ndarray | None
+    grid: Grid | None
+    moving_grid: Grid | None
     format: str = ""
     """The format's name, where it was given."""
 
@@ -86,17 +75,17 @@ class Held(Protocol):
     def name(self) -> str: ...
 
     @property
-    def grid(self) -> Doubles | None: ...
+    def grid(self) -> Grid | None: ...
 
     @property
-    def moving_grid(self) -> Doubles | None: ...
+    def moving_grid(self) -> Grid | None: ...
 
     @property
     def is_linear(self) -> bool: ...
 
     def to_sitk(self) -> sitk.Transform: ...
 
-    def on(self, reference: images.ImageLike | None) -> Doubles: ...
+    def on(self, reference: images.ImageLike | None) -> Grid: ...
 
 
 class Job:
@@ -107,8 +96,8 @@ class Job:
         held: Held,
         path: Path,
         ending: str,
-        grid: np.ndarray | None,
-        moving_grid: np.ndarray | None,
+        grid: Grid | None,
+        moving_grid: Grid | None,
         reference: Any = None,
         moving: Any = None,
     ):
@@ -127,7 +116,7 @@ class Job:
         return parts_of(self.transform)
 
     @property
-    def grid(self) -> np.ndarray:
+    def grid(self) -> Grid:
         """The fixed image's grid."""
         if self.own_grid is None:
             raise errors.InvalidArgumentError(
@@ -153,17 +142,17 @@ class Job:
             matrix = matrix @ linear_part(part)
         return matrix
 
-    def field(self) -> tuple[np.ndarray, np.ndarray]:
+    def field(self) -> tuple[np.ndarray, Grid]:
         """Return the whole displacement, LPS mm of shape (z, y, x, 3), and its grid."""
         if not self._asked and len(self.parts) == 1 and is_field(self.parts[0]):
             return vectors_of(self.parts[0])  # as it is, with its margin
         return field_on(self.transform, self.grid), self.grid
 
-    def field_on(self, grid: np.ndarray) -> np.ndarray:
+    def field_on(self, grid: Grid) -> np.ndarray:
         """Return the whole displacement on a grid, LPS mm of shape (z, y, x, 3)."""
         return field_on(self.transform, grid)
 
-    def split(self) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray] | None]:
+    def split(self) -> tuple[np.ndarray, tuple[np.ndarray, Grid] | None]:
         """Return a matrix and a field that acts before it, in the grid that it has, for formats
         of two files; no field for a linear transform.
         """

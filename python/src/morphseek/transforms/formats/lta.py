@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
-from ... import images
 from ..._files import write_text
-from ..._grid import axes_of, origin_of, size_of, spacing_of
+from ..._grid import Grid
 from .job import RAS, Job, Loaded, Source
 
 _VOXELS, _RAS_TO_RAS = 0, 1
@@ -48,11 +48,11 @@ def read(source: Source) -> Loaded:
     )
 
 
-def _ras(grid: np.ndarray) -> np.ndarray:
-    return RAS @ images.index_to_physical(grid)
+def _ras(grid: Grid) -> np.ndarray:
+    return RAS @ grid.index_to_physical
 
 
-def _volume(text: str, which: str) -> np.ndarray | None:
+def _volume(text: str, which: str) -> Grid | None:
     """Return the grid of the volume info of src or dst; None where it is not valid."""
     block = re.search(rf"^{which} volume info\s*$(.*?)(?=^\w+ volume info|\Z)", text, re.M | re.S)
     said = dict(re.findall(r"^\s*(\w+)\s*=\s*(.*?)\s*$", block[1] if block else "", re.M))
@@ -70,7 +70,7 @@ def _volume(text: str, which: str) -> np.ndarray | None:
         return None
     direction = RAS[:3, :3] @ axes
     origin = RAS[:3, :3] @ center - direction @ (spacing * size / 2)
-    return np.concatenate([size, spacing, origin, direction.ravel()])
+    return Grid(tuple(size), tuple(spacing), tuple(origin), tuple(direction.ravel()))
 
 
 def write(job: Job) -> list[Path]:
@@ -95,16 +95,16 @@ def write(job: Job) -> list[Path]:
     return [job.path]
 
 
-def _info(grid: np.ndarray) -> list[str]:
-    axes = RAS[:3, :3] @ axes_of(grid)
-    center = RAS[:3, :3] @ origin_of(grid) + axes @ (spacing_of(grid) * size_of(grid) / 2)
+def _info(grid: Grid) -> list[str]:
+    axes = RAS[:3, :3] @ grid.axes
+    center = RAS[:3, :3] @ grid.to_physical(np.array(grid.size) / 2)
 
-    def said(values: np.ndarray) -> str:
+    def said(values: Iterable[float]) -> str:
         return " ".join(f"{v:.15e}" for v in values)
 
     return [
-        "volume = " + " ".join(str(int(n)) for n in size_of(grid)),
-        f"voxelsize = {said(spacing_of(grid))}",
+        "volume = " + " ".join(map(str, grid.size)),
+        f"voxelsize = {said(grid.spacing)}",
         *(f"{axis}ras   = {said(axes[:, k])}" for k, axis in enumerate("xyz")),
         f"cras   = {said(center)}",
     ]

@@ -10,6 +10,7 @@ import numpy as np
 import SimpleITK as sitk
 
 from ... import errors, images
+from ..._grid import Grid
 from .. import files, h5
 from . import vectors
 from .job import Loaded
@@ -20,7 +21,11 @@ def read(given: Any, name: str) -> Loaded:
     if hasattr(given, "GetTransformTypeAsString"):
         return Loaded(_of_itk(given, name))
     blank = vectors.Vectors(
-        np.empty(0), np.empty(0), {}, name, lambda why: errors.InvalidArgumentError(f"{name} {why}")
+        np.empty(0),
+        Grid((0, 0, 0)),
+        {},
+        name,
+        lambda why: errors.InvalidArgumentError(f"{name} {why}"),
     )
     if isinstance(given, sitk.Image):
         return vectors.read(vectors.of_image(given, blank))

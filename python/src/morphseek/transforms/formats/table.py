@@ -8,11 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ... import errors, images
 from ..._files import check_path, check_regular
 from ..._formats import NAMES
+from ..._grid import Grid
 from ..._itk import HDF5
 from ...images.dicom_headers import is_dicom
 from ..files import text_of
@@ -129,7 +128,7 @@ def outputs(path: Path, format: str | None) -> list[str]:
     return [path.name + name for name in kind.prefix]
 
 
-def _grid(image: images.ImageLike | None, name: str) -> np.ndarray | None:
+def _grid(image: images.ImageLike | None, name: str) -> Grid | None:
     return None if image is None else next(iter(images.Frames(image, name))).grid
 
 

@@ -14,10 +14,11 @@ from typing import NamedTuple
 import numpy as np
 import SimpleITK as sitk
 
-from ... import errors, images
+from ... import errors
+from ..._grid import Grid
 from ...images.headers.fields import header_lines
 from ..parts import composed, field_part, inverted
-from .job import Loaded, mapped, points_of
+from .job import Loaded
 
 _LPS, _RAS = np.eye(3), np.diag([-1.0, -1.0, 1.0])
 
@@ -39,7 +40,7 @@ class Vectors(NamedTuple):
     """Three numbers a voxel, shape (z, y, x, 3), where they lie, and what a header says of them."""
 
     values: np.ndarray
-    grid: np.ndarray
+    grid: Grid
     said: Mapping[str, str]
     """By the names of SimpleITK's metadata."""
     name: str
@@ -73,14 +74,14 @@ _SPACES = {  # NRRD's, by the flips to LPS; ITK leaves others as they are
 }
 
 
-def read(vectors: Vectors, moving_grid: np.ndarray | None = None) -> Loaded:
+def read(vectors: Vectors, moving_grid: Grid | None = None) -> Loaded:
     """Return the transform that a vector image holds."""
     meaning = _meaning(vectors)
     field, grid = vectors.values, vectors.grid
     if meaning.axes is not _LPS:
         field = field.astype(np.float64) @ meaning.axes.T
     if meaning.places:
-        field = field - points_of(grid)
+        field = field - grid.points()
     elif vectors.format not in _FORMATS and (places := _as_places(field, grid)):
         raise vectors.refused(
             f"holds places in {places} mm and no displacements, which its header does not say;"
@@ -106,7 +107,7 @@ def of_image(image: sitk.Image, vectors: Vectors) -> Vectors:
     if numbers == 1 and size[3:] in ((3,), (1, 3)):  # ITK's of another intent than a vector's
         first = sitk.Extract(image, [*size[:3], *[0] * (axes - 3)], [0] * axes)
         array = np.moveaxis(sitk.GetArrayFromImage(image).reshape(3, *size[2::-1]), 0, -1)
-        vectors = vectors._replace(values=array, grid=images.grid_of(first))
+        vectors = vectors._replace(values=array, grid=Grid.of(first))
         if axes == 4 and vectors.format not in _FORMATS:
             raise vectors.refused(
                 "has three volumes, as FSL's warps have: give the format fsl and the moving image"
@@ -131,7 +132,7 @@ def of_image(image: sitk.Image, vectors: Vectors) -> Vectors:
     array = sitk.GetArrayFromImage(image)
     if _intent(said) == _DISPLACEMENT and "NRRD_space" not in said and "space" not in said:
         array = array @ _RAS.astype(array.dtype)  # ITK's reader turned them to LPS
-    return vectors._replace(values=array, grid=images.grid_of(image))
+    return vectors._replace(values=array, grid=Grid.of(image))
 
 
 def nrrd_said(path: Path) -> dict[str, str]:
@@ -261,7 +262,7 @@ def _choices(vectors: Vectors) -> str:
     )
 
 
-def _as_places(field: np.ndarray, grid: np.ndarray, most: float = 0.1) -> str:
+def _as_places(field: np.ndarray, grid: Grid, most: float = 0.1) -> str:
     """Return the axes in which displacements look like the places of their voxels, or nothing:
     without those places at most a share of their variance is left. Places in RAS, taken for shifts
     in LPS, would press all onto a line.
@@ -271,7 +272,7 @@ def _as_places(field: np.ndarray, grid: np.ndarray, most: float = 0.1) -> str:
     steps = [slice(None, None, max(1, n // 32)) for n in field.shape[:3]]
     index = np.mgrid[tuple(slice(0, n, s.step) for n, s in zip(field.shape, steps))]
     u = field[tuple(steps)].reshape(-1, 3).astype(np.float64)
-    p = mapped(images.index_to_physical(grid), index[::-1].reshape(3, -1).T)
+    p = grid.to_physical(index[::-1].reshape(3, -1).T)
     known = np.isfinite(u).all(axis=1)
     u, p = u[known], p[known]
     if not len(u):

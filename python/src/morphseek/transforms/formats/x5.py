@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ... import errors, images
-from ..._engine.bindings import shape_of
+from ... import errors
 from ..._features import needed
 from ..._files import write_with
-from ..._grid import size_of
+from ..._grid import Grid
 from ..parts import field_part
-from .job import RAS, Job, Loaded, Source, points_of
+from .job import RAS, Job, Loaded, Source
 
 
 def _library(path: Path) -> Any:
@@ -46,21 +45,18 @@ def read(source: Source) -> Loaded:
         )
     own = _grid(found[0].domain)
     assert own is not None
-    if values.shape != (*shape_of(own)[::-1], 3):
+    if values.shape != (*own.size, 3):
         raise source.unreadable(f"has a field of shape {values.shape}, and another domain")
     vectors = values.transpose(2, 1, 0, 3) @ RAS[:3, :3]
     if found[0].representation != "displacements":
-        vectors = vectors - points_of(own)
+        vectors = vectors - own.points()
     return Loaded(field_part(vectors, own), own, source.moving_grid)
 
 
-def _grid(domain: Any) -> np.ndarray | None:
+def _grid(domain: Any) -> Grid | None:
     if domain is None or not domain.grid or len(domain.size) != 3:
         return None
-    m = RAS @ np.asarray(domain.mapping, dtype=np.float64)
-    spacing = np.linalg.norm(m[:3, :3], axis=0)
-    direction = m[:3, :3] / np.where(spacing > 0, spacing, 1)
-    return np.concatenate([domain.size, spacing, m[:3, 3], direction.ravel()]).astype(np.float64)
+    return Grid.from_matrix(domain.size, RAS @ np.asarray(domain.mapping, dtype=np.float64))
 
 
 def write(job: Job) -> list[Path]:
@@ -78,10 +74,7 @@ def write(job: Job) -> list[Path]:
         more = {"subtype": "densefield", "representation": "displacements"}
     if grid is not None:
         domain = library.X5Domain(
-            grid=True,
-            size=tuple(int(n) for n in size_of(grid)),
-            mapping=RAS @ images.index_to_physical(grid),
-            coordinates="cartesian",
+            grid=True, size=grid.size, mapping=RAS @ grid.index_to_physical, coordinates="cartesian"
         )
     node = library.X5Transform(
         type=kind, transform=values, dimension_kinds=dimensions, domain=domain,
