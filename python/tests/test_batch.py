@@ -170,8 +170,6 @@ def test_resume(study: Path, tmp_path: Path):
     assert states(register_cohort(study, out, **QUICK)) == ["skipped", "done", "skipped", "skipped"]
     assert states(register_cohort(study, out, **QUICK, seed=1)) == ["done"] * 4
     assert states(register_cohort(study, out, resume=False, **QUICK, seed=1)) == ["done"] * 4
-    with pytest.warns(DeprecationWarning, match="anew is deprecated"):
-        assert states(register_cohort(study, out, anew=False, **QUICK, seed=1)) == ["skipped"] * 4
 
     lines = study.read_text(encoding="utf-8").splitlines()
     study.write_text("\n".join([lines[0], lines[1].replace(" moving_labels.nii.gz", "")]) + "\n")
@@ -181,8 +179,6 @@ def test_resume(study: Path, tmp_path: Path):
         assert states(register_cohort(study, out, report=report, **QUICK)) == [state]  # type: ignore[arg-type]
     assert sorted(os.listdir(out / "full")) == OUTPUTS
     assert 'id="viewer"' in (out / "full" / "report.html").read_text(encoding="utf-8")
-    with pytest.warns(DeprecationWarning, match="html is deprecated"):
-        assert states(register_cohort(study, out, html=True, **QUICK)) == ["skipped"]
     with pytest.raises(errors.InvalidArgumentError, match="report is 'huge'"):
         register_cohort(study, out, report="huge", **QUICK)  # type: ignore[arg-type]
 

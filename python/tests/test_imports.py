@@ -11,7 +11,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "morphseek"
 # what training may use of the rest: the public subpackages and the writer of files
-OPEN = {"", "errors", "images", "transforms", "scoring", "cohort", "_files", "_json", "_moved",
+OPEN = {"", "errors", "images", "transforms", "scoring", "cohort", "_files", "_json",
         "_streams", "_tables"}  # fmt: skip
 
 

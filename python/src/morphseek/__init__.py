@@ -52,7 +52,6 @@ _WHERE = {
     "template": "atlas",
 }
 _MODULES = ("cohort", "errors", "images", "phantoms", "report", "scoring", "transforms")
-_MOVED = ("batch", "evaluation", "io", "phantom", "transform")  # old rooms, whose names warn
 
 __all__ = [*_WHERE, *_MODULES, "__version__"]
 
@@ -60,7 +59,7 @@ __all__ = [*_WHERE, *_MODULES, "__version__"]
 def __getattr__(name: str) -> Any:
     if name in _WHERE:
         value = getattr(importlib.import_module(f".{_WHERE[name]}", __name__), name)
-    elif name in _MODULES or name in _MOVED:
+    elif name in _MODULES:
         value = importlib.import_module(f".{name}", __name__)
     elif name == "__version__":
         from ._engine.core import version

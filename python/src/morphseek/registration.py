@@ -11,7 +11,6 @@ from . import errors, images
 from ._engine import bindings, core
 from ._engine.generated import Options, Unpack
 from ._engine.options import plain_options
-from ._moved import moved
 from .channels import ChannelLike, first_and_others, read as read_channels
 from .landmarks import LandmarksLike, match_landmarks, steering
 from .progress import Progress, Reporter
@@ -199,15 +198,3 @@ def _document_options() -> None:
 
 
 _document_options()
-
-__getattr__ = moved(
-    __name__,
-    {
-        "Bar": "progress.Bar",
-        "OUTPUTS": "result.OUTPUTS",
-        "load": "result.load",
-        "all_options": "_engine.options.all_options",
-        "plain_options": "_engine.options.plain_options",
-        "checked_options": "_engine.options.checked_options",
-    },
-)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -140,12 +139,6 @@ class RegistrationResult(DenseTransform):
         """
         return explain(self.metrics)
 
-    def _replace(self, displacement: np.ndarray) -> None:
-        raise AttributeError(
-            "the displacement of a finished registration cannot be set, for its image and its"
-            " metrics would not follow; make a DenseTransform"
-        )
-
     def __repr__(self) -> str:
         m = self.metrics
         spread = (
@@ -279,13 +272,6 @@ class RegistrationResult(DenseTransform):
             "moving_grid": self.moving_grid.numbers.tolist(),
             "initial_transform": self.initial.tolist(),
         }
-
-    def report(self) -> dict[str, Any]:
-        """Deprecated: :meth:`to_dict`."""
-        warnings.warn(
-            "report() is deprecated; to_dict() returns the same", DeprecationWarning, stacklevel=2
-        )
-        return self.to_dict()
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write warped.nii.gz, transform.h5, displacement.nrrd, report.json and, if there is one,

@@ -112,19 +112,3 @@ def test_every_backbone_says_what_it_can():
         assert backbone.can_segment or not backbone.can_pretrain
     assert {n for n, b in BACKBONES.items() if b.can_segment} == {"compact", "siamese"}
     assert build_backbone(Model()).name == "compact"
-
-
-@pytest.mark.parametrize(
-    "old, name, new",
-    [
-        ("data", "read_pairs", "pairs"),
-        ("data", "Augmentation", "config"),
-        ("trainer", "Trainer", "run"),
-        ("objective", "StepObjective", "step"),
-        ("objective", "build_backbone", "backbones"),
-    ],
-)
-def test_old_names_warn(old, name, new):
-    with pytest.warns(DeprecationWarning, match=f"is now morphseek.training.{new}.{name}"):
-        value = getattr(importlib.import_module(f"morphseek.training.{old}"), name)
-    assert value is getattr(importlib.import_module(f"morphseek.training.{new}"), name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -32,10 +31,8 @@ def register_cohort(
     scheduler: str | None = None,
     report: Report = "small",
     labels_back: bool = False,
-    html: bool | None = None,
     command: str = "",
     resume: bool = True,
-    anew: bool | None = None,
     progress: Callable[[Progress], Any] | bool | None = None,
     **options: Unpack[Options],
 ) -> Cohort:
@@ -66,14 +63,10 @@ def register_cohort(
     labels_back : bool
         Also carry each pair's fixed labels to its moving image, by the inverse transform, as
         fixed_labels_on_moving.nii.gz.
-    html : bool
-        Deprecated: True is ``report="full"``, False ``report="none"``.
     command : str
         What repeats the batch, for report.html.
     resume : bool
         Leave pairs that are finished as they are; False does them again.
-    anew : bool
-        Deprecated: the opposite of `resume`.
     progress : callable or bool, optional
         Called with a :class:`morphseek.Progress` over the whole list, whose message says what
         became of a pair that is finished; returning False stops the batch. True shows a bar.
@@ -101,18 +94,6 @@ def register_cohort(
     >>> done.pairs[0].status
     'done'
     """
-    if html is not None:
-        warnings.warn(
-            'html is deprecated; report is "full", "small" or "none"',
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        report = "full" if html else "none"
-    if anew is not None:
-        warnings.warn(
-            "anew is deprecated; resume is its opposite", DeprecationWarning, stacklevel=2
-        )
-        resume = not anew
     return run_list(
         pairs, out, workers=workers, scheduler=scheduler, report=report, labels_back=labels_back,
         command=command, resume=resume, progress=progress, options=options,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from typing import Any, overload
 
 import numpy as np
@@ -21,15 +20,6 @@ from .parts import itk_order
 from .points import checked_points
 from .resample import resample
 from .saved import Transform
-
-_OLD_NAMES = {
-    "njd_percent": "NJDPercent",
-    "sdlogj": "SDLogJ",
-    "jacobian_min": "JacobianMin",
-    "jacobian_max": "JacobianMax",
-    "displacement_mean_mm": "DisplacementMeanMM",
-    "displacement_max_mm": "DisplacementMaxMM",
-}
 
 
 class DenseTransform:
@@ -108,19 +98,6 @@ class DenseTransform:
         """
         return read_only(self._displacement)
 
-    @displacement.setter
-    def displacement(self, displacement: np.ndarray) -> None:
-        self._replace(displacement)
-
-    def _replace(self, displacement: np.ndarray) -> None:
-        warnings.warn(
-            "setting displacement is deprecated; make a new DenseTransform",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-        self._displacement = self._checked(displacement)
-        self._determinants = None
-
     def _checked(self, displacement: np.ndarray) -> Floats:
         voxels = images.arrays.as_array(displacement, "displacement")
         array = np.ascontiguousarray(voxels, dtype=np.float32)
@@ -156,16 +133,6 @@ class DenseTransform:
         0
         """
         return bindings.regularity(*self._field())
-
-    def stats(self) -> dict[str, float]:
-        """Deprecated: :meth:`regularity` under older names."""
-        warnings.warn(
-            "stats() is deprecated; regularity() has the metrics' names",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        found = self.regularity()
-        return {old: found[new] for new, old in _OLD_NAMES.items()}
 
     def jacobian(self) -> np.ndarray:
         """Return det(I + grad u), float32 of shape (z, y, x): below 0 where the map folds, 1 where
