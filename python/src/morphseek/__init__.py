@@ -3,10 +3,10 @@
 >>> import morphseek
 >>> pair = morphseek.phantoms.make_pair(size=48)
 >>> result = morphseek.register(pair.fixed, pair.moving, model="none", refine=0, search="off")
->>> result.displacement.shape
-(3, 48, 48, 48)
+>>> result.displacement().shape  # LPS mm
+(48, 48, 48, 3)
 
-:func:`register` registers a pair; its :class:`RegistrationResult` warps images, labels and points,
+:func:`register` registers a pair; its :class:`Registration` warps images, labels and points,
 and its :class:`Verdict` says whether it can be trusted.
 :func:`register_cohort` registers many pairs into folders, :func:`evaluate` scores them,
 :func:`series` registers the frames of a time series, :func:`template` makes the
@@ -29,12 +29,13 @@ os.environ.update(ORT_DISABLE_TELEMETRY="1", NIPYPE_NO_ET="1")
 
 _WHERE = {
     "Channel": "channels",
-    "DenseTransform": "transforms",
+    "Affine": "transforms",
+    "Field": "transforms",
     "Grid": "images",
     "Image": "images",
     "Landmarks": "landmarks",
     "Progress": "progress",
-    "RegistrationResult": "result",
+    "Registration": "result",
     "Template": "atlas",
     "Transform": "transforms",
     "Verdict": "verdict",
@@ -42,9 +43,7 @@ _WHERE = {
     "devices": "_engine.core",
     "doctor": "diagnosis",
     "evaluate": "cohort",
-    "load": "result",
     "load_preset": "_engine.options",
-    "read_transform": "transforms",
     "register": "registration",
     "register_cohort": "cohort",
     "save_preset": "_engine.options",

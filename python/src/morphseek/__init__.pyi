@@ -19,12 +19,8 @@ from .landmarks import Landmarks as Landmarks
 from .motion import series as series
 from .progress import Progress as Progress
 from .registration import register as register
-from .result import RegistrationResult as RegistrationResult, load as load
-from .transforms import (
-    DenseTransform as DenseTransform,
-    Transform as Transform,
-    read_transform as read_transform,
-)
+from .result import Registration as Registration
+from .transforms import Affine as Affine, Field as Field, Transform as Transform
 from .verdict import Verdict as Verdict
 
 __version__: str

@@ -71,7 +71,7 @@ class MorphSeekRegistrator(Registrator):  # type: ignore[misc]
             A file or an option cannot be used; the registration fails.
         """
         found = register(fixed_image_path, moving_image_path, **self.options)
-        found.write_transform(_with_ending(matrix_path))
+        found.transform.save(_with_ending(matrix_path))
         images.write(transformed_image_path, images.Image.on_grid(found.warped, found.grid))
         if log_file_path is not None:
             _files.write_text(log_file_path, f"{found!r}\n{found.explain()}\n")
@@ -158,5 +158,5 @@ def _loaded(paths: StrPath | Sequence[StrPath]) -> Transform:
     listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     if not listed:
         raise errors.InvalidArgumentError("there is no transform: the list of matrices is empty")
-    parts = [Transform.load(_with_ending(path)) for path in listed]
+    parts = [Transform.read(_with_ending(path)) for path in listed]
     return functools.reduce(lambda first, then: first @ then, parts)

@@ -136,7 +136,7 @@ class MorphSeekRegistration(BrainRegistration):  # type: ignore[misc]
         """
         reference = nibabel.Nifti1Image.from_filename(self.dataset_img_path)
         affine = reference.affine.astype(np.float32)
-        moved = self._transform.displacement_mm(Path(self.dataset_img_path)) * _LPS_TO_RAS
+        moved = self._transform.displacement(Path(self.dataset_img_path)) * _LPS_TO_RAS
         field = moved.transpose(2, 1, 0, 3) + affine[:3, 3]
         for axis, index in enumerate(np.indices(field.shape[:3], sparse=True)):
             field += index[..., None] * affine[:3, axis]

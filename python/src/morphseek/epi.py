@@ -16,7 +16,7 @@ from ._engine import bindings, core
 from ._engine.bindings import Floats
 from ._json import read_object
 from .progress import Progress, Reporter
-from .transforms.dense import DenseTransform
+from .transforms.field import Field
 
 #: What :meth:`EPICorrection.save` may leave in a folder; the last one lists the others.
 OUTPUTS = (
@@ -61,7 +61,7 @@ class EPICorrection:
     phase_encoding: str
     readout_time: float | None
 
-    def transform(self, which: str = "first") -> DenseTransform:
+    def transform(self, which: str = "first") -> Field:
         """Return the map that takes the distortion of the first or the second image from others of
         the same encoding; with the intensities: ``morphseek apply --modulate``.
         """
@@ -70,7 +70,7 @@ class EPICorrection:
         field = np.zeros((3, *self.shift.array.shape), np.float32)
         sign = 1 if which == "first" else -1
         field["kji".index(self.phase_encoding[0])] = sign * self.shift.array
-        return DenseTransform(field, self.shift.grid, self.shift.grid)
+        return Field(field, self.shift.grid, self.shift.grid)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers: the encoding, the largest shift, and how far the images differed
@@ -95,7 +95,7 @@ class EPICorrection:
             for name, image in named.items():
                 images.write(temporary / f"{name}.nii.gz", image)
             for name in ("first", "second"):
-                self.transform(name).write_transform(temporary / f"{name}.h5")
+                self.transform(name).save(temporary / f"{name}.h5")
             listed = {p.name: _manifest.entry(p) for p in sorted(temporary.iterdir())}
             content = {**self.to_dict(), _manifest.KEY: listed}
             _files.write_text(temporary / "epi.json", json.dumps(content, indent=2) + "\n")

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import images
 from ._engine import bindings
-from .transforms.dense import DenseTransform
+from .transforms.field import Field
 from .transforms.labels import minimum
 
 #: What ``morphseek register --halfway`` writes.
@@ -33,7 +33,7 @@ class Halfway:
         the mean of their minima.
     fixed, moving : morphseek.images.Image
         Each by itself; where it does not reach, its own minimum.
-    to_fixed, to_moving : DenseTransform
+    to_fixed, to_moving : Field
         From there to the fixed and the moving space: ``to_fixed.apply(labels)`` brings what was
         drawn on the fixed image there, and ``to_fixed.jacobian()`` is its volume.
     """
@@ -41,25 +41,27 @@ class Halfway:
     image: images.Image
     fixed: images.Image
     moving: images.Image
-    to_fixed: DenseTransform
-    to_moving: DenseTransform
+    to_fixed: Field
+    to_moving: Field
 
     def writers(self) -> dict[str, Callable[[Path], Any]]:
         """Return what writes each file of HALFWAY."""
         return {
             "halfway.nii.gz": lambda path: images.write(path, self.image),
-            "halfway_to_fixed.h5": self.to_fixed.write_transform,
-            "halfway_to_moving.h5": self.to_moving.write_transform,
+            "halfway_to_fixed.h5": self.to_fixed.save,
+            "halfway_to_moving.h5": self.to_moving.save,
         }
 
 
-def halfway(whole: DenseTransform, fixed: images.Image, moving: images.Image) -> Halfway:
+def halfway(whole: Field, fixed: images.Image, moving: images.Image) -> Halfway:
     """Return the space half-way between two images that a transform relates."""
-    grid, ours, theirs = bindings.halfway(whole.displacement, whole.grid, whole.initial)
-    to_fixed = DenseTransform(ours[0], grid, whole.grid, ours[1])
-    to_moving = DenseTransform(theirs[0], grid, whole.moving_grid, theirs[1])
+    grid, ours, theirs = bindings.halfway(whole.displacement(units="voxel"), whole.grid, whole.initial)
+    to_fixed = Field(ours[0], grid, whole.grid, ours[1])
+    to_moving = Field(theirs[0], grid, whole.moving_grid, theirs[1])
     one, other = (
-        bindings.warp(t.displacement, grid, image.float32(), image.grid, "linear", float("nan"))
+        bindings.warp(
+            t.displacement(units="voxel"), grid, image.float32(), image.grid, "linear", np.nan
+        )
         for t, image in ((to_fixed, fixed), (to_moving, moving))
     )
     mean = np.where(np.isnan(one), other, np.where(np.isnan(other), one, 0.5 * (one + other)))

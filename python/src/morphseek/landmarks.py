@@ -31,7 +31,7 @@ from ._tables import (
     read_plain,
     records_of,
 )
-from .transforms.points import checked_points
+from ._points import checked_points
 
 # columns, signs to LPS
 _SPACES: dict[tuple[str, ...], tuple[int, int, int]] = {

@@ -16,7 +16,7 @@ from ._engine.generated import Options, Unpack
 from ._features import needed
 from ._grid import Grid
 from .registration import register
-from .result import RegistrationResult
+from .result import Registration
 
 try:
     import torch
@@ -134,12 +134,12 @@ class Registerd(Transform):
         return {**data, **named}
 
 
-def displacement(result: RegistrationResult) -> Any:
+def displacement(result: Registration) -> Any:
     """Return the displacement as MONAI's ``Warp`` takes it: float32 (3, X, Y, Z), from a voxel of
     the fixed image to the place in the moving image that it shows, in voxels.
     """
-    index = np.moveaxis(np.indices(result.shape)[::-1], 0, -1).astype(np.float64)
-    shift = result.moving_grid.to_index(result.grid.points() + result.displacement_mm) - index
+    index = np.moveaxis(np.indices(result.grid.shape)[::-1], 0, -1).astype(np.float64)
+    shift = result.moving_grid.to_index(result.grid.points() + result.displacement()) - index
     return torch.from_numpy(np.ascontiguousarray(shift.transpose(3, 2, 1, 0), dtype=np.float32))
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import inspect
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from . import errors, images
 from ._engine import bindings, core
 from ._engine.generated import Options, Unpack
+from ._engine.metrics import Metrics
 from ._engine.options import plain_options
 from .channels import ChannelLike, first_and_others, read as read_channels
 from .landmarks import LandmarksLike, match_landmarks, steering
 from .progress import Progress, Reporter
-from .result import RegistrationResult
+from .result import Registration
+from .transforms.field import Field
 from .transforms.start import start_of
 
 
@@ -31,7 +33,7 @@ def register(
     moving_landmarks: LandmarksLike | None = None,
     progress: Callable[[Progress], Any] | bool | None = None,
     **options: Unpack[Options],
-) -> RegistrationResult:
+) -> Registration:
     """Register `moving` onto `fixed`.
 
     Parameters
@@ -52,7 +54,7 @@ def register(
         More images of both sides with weights of their own, or label maps that drive the
         registration: see :class:`morphseek.Channel`.
     initial_transform : optional
-        From fixed to moving space: a file that :meth:`morphseek.Transform.load` reads, a
+        From fixed to moving space: a file that :meth:`morphseek.Transform.read` reads, a
         :class:`morphseek.Transform`, a result of an earlier registration, a transform or a vector
         image of SimpleITK, a transform of itk, a 4x4 LPS matrix in mm, or an array on the fixed
         image's grid: (3, z, y, x) in voxels or (z, y, x, 3) in LPS mm. A rigid or affine one is
@@ -71,7 +73,7 @@ def register(
 
     Returns
     -------
-    RegistrationResult
+    Registration
 
     Raises
     ------
@@ -85,8 +87,8 @@ def register(
     >>> import morphseek
     >>> pair = morphseek.phantoms.make_pair(size=48)
     >>> r = morphseek.register(pair.fixed, pair.moving, model="none", refine=0, search="off")
-    >>> r.displacement.shape, r.warped.shape
-    ((3, 48, 48, 48), (48, 48, 48))
+    >>> r.displacement().shape, r.warped.shape
+    ((48, 48, 48, 3), (48, 48, 48))
     >>> labels = r.apply(pair.moving_labels, interpolation="nearest")
     """
     for name in ("fixed_labels", "moving_labels"):
@@ -136,13 +138,10 @@ def register(
             raise
     if marks is not None:
         found.metrics["warnings"].extend(marks.notes)
-    result = RegistrationResult(
-        found.displacement,
-        target.grid,
-        source.grid,
-        found.initial,
+    result = Registration(
+        Field(found.displacement, target.grid, source.grid, found.initial),
         found.warped,
-        found.metrics,
+        cast(Metrics, found.metrics),
         chosen,
         found.uncertainty,
     )

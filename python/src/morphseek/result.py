@@ -13,14 +13,15 @@ import numpy as np
 
 from . import _files, _manifest, errors, images
 from ._engine import bindings
-from ._engine.bindings import Floats
+from ._engine.bindings import Doubles, Floats
+from ._engine.metrics import Metrics
 from ._grid import Grid
 from ._json import read as read_json
 from .halfway import HALFWAY, Halfway, halfway
 from .images import Image, ImageLike
-from .transforms.dense import DenseTransform, read_only
+from .transforms.field import Field, read_only
 from .transforms.linear import checked_matrix
-from .transforms.saved import Transform
+from .transforms.transform import Applicable, Units
 from .verdict import Verdict, explain
 
 if TYPE_CHECKING:
@@ -50,15 +51,16 @@ OUTPUTS = (
 )
 
 
-class RegistrationResult(DenseTransform):
-    """A finished registration: a :class:`~morphseek.transforms.DenseTransform` with its image and
-    its measurements.
+class Registration(Applicable):
+    """A finished registration: its transform, the warped image and its measurements.
 
     Attributes
     ----------
+    transform : Field
+        From the fixed to the moving space, on the fixed image's grid.
     warped : numpy.ndarray
         The moving image resampled once onto the fixed grid: float32, shape (z, y, x).
-    metrics : dict
+    metrics : Metrics
         ``similarity_before``, ``similarity_after``, ``njd_percent``, ``seconds`` (total and by
         stage), ``model``, ``device``, ``warnings``, ``verdict`` and more: what ``report.json``
         holds beside the options, the grids and the initial transform. ``docs/metrics.md`` lists
@@ -71,8 +73,8 @@ class RegistrationResult(DenseTransform):
 
     Examples
     --------
-    >>> result.displacement.shape, result.warped.shape
-    ((3, 48, 48, 48), (48, 48, 48))
+    >>> result.displacement().shape, result.warped.shape
+    ((48, 48, 48, 3), (48, 48, 48))
     >>> result.verdict.grade
     'good'
     """
@@ -85,20 +87,76 @@ class RegistrationResult(DenseTransform):
 
     def __init__(
         self,
-        displacement: np.ndarray,
-        grid: Grid,
-        moving_grid: Grid,
-        initial: np.ndarray,
+        transform: Field,
         warped: np.ndarray,
-        metrics: dict[str, Any],
+        metrics: Metrics,
         options: dict[str, Any],
         uncertainty: np.ndarray | None = None,
     ):
-        super().__init__(displacement, grid, moving_grid, initial)
+        self.transform = transform
         self._warped = warped
         self._uncertainty = uncertainty
         self.metrics = metrics
         self.options = options
+
+    @property
+    def grid(self) -> Grid:
+        """Where the fixed image lies."""
+        return self.transform.grid
+
+    @property
+    def moving_grid(self) -> Grid:
+        """Where the moving image lies."""
+        return self.transform.moving_grid
+
+    @property
+    def _transform(self) -> Field:
+        return self.transform
+
+    def transform_points(self, points: Any) -> Doubles:
+        """Map points, (n, 3) in LPS mm, from the fixed to the moving space:
+        :meth:`Transform.transform_points`.
+
+        Examples
+        --------
+        >>> result.transform_points([[0.0, 0.0, 0.0]]).shape
+        (1, 3)
+        """
+        return self.transform.transform_points(points)
+
+    def displacement(
+        self, reference: ImageLike | None = None, units: Units = "mm"
+    ) -> Floats:
+        """Return the displacements on the fixed grid, or that of `reference`, float32: in LPS mm
+        of shape (z, y, x, 3), or in voxels of shape (3, z, y, x): :meth:`Transform.displacement`.
+
+        Examples
+        --------
+        >>> result.displacement().shape, result.displacement(units="voxel").shape
+        ((48, 48, 48, 3), (3, 48, 48, 48))
+        """
+        return self.transform.displacement(reference, units)
+
+    def jacobian(self, reference: ImageLike | None = None) -> Floats:
+        """Return the determinant of the derivative, float32 of shape (z, y, x):
+        :meth:`Transform.jacobian`.
+
+        Examples
+        --------
+        >>> result.jacobian().shape
+        (48, 48, 48)
+        """
+        return self.transform.jacobian(reference)
+
+    def inverse(self) -> Field:
+        """Return the transform from the moving to the fixed space: :meth:`Field.inverse`.
+
+        Examples
+        --------
+        >>> result.inverse().grid == result.moving_grid
+        True
+        """
+        return self.transform.inverse()
 
     @property
     def warped(self) -> Floats:
@@ -117,16 +175,6 @@ class RegistrationResult(DenseTransform):
         """
         return Verdict.of(self.metrics)
 
-    @property
-    def stages(self) -> dict[str, Transform]:
-        """The transform after each stage that can be told apart: ``initial``, the rigid or affine
-        one that the rest lies behind, and ``final``.
-        """
-        return {
-            "initial": Transform(self.initial, self.grid, self.moving_grid),
-            "final": self.transform,
-        }
-
     def explain(self) -> str:
         """Return in plain words how the engine came to the result: the verdict and its reasons,
         which start it kept, what it compared, how much of the search it took, how smooth the field
@@ -140,17 +188,12 @@ class RegistrationResult(DenseTransform):
         return explain(self.metrics)
 
     def __repr__(self) -> str:
-        m = self.metrics
-        spread = (
-            f", uncertainty {m['uncertainty']['mean_mm']:.1f} mm" if m.get("uncertainty") else ""
-        )
-        name, opening, grids = super().__repr__()[:-1].partition("(")
-        verdict = f"verdict {self.verdict.headline}; " if self.verdict else ""
+        m, grids = self.metrics, (self.grid, self.moving_grid)
+        fixed, moving = (" x ".join(map(str, grid.size)) for grid in grids)
+        grade = f"{self.verdict.headline}; " if self.verdict else ""
         return (
-            f"{name}{opening}{verdict}{grids}, displacement up to"
-            f" {m['displacement_max_mm']:.2f} mm, model {m['model']} on {m['device']},"
-            f" {m['similarity']} {m['similarity_before']:.3f} -> {m['similarity_after']:.3f}, NJD"
-            f" {m['njd_percent']:.3f} %{spread}, {m['seconds']['total']:.1f} s)"
+            f"Registration({grade}fixed {fixed}, moving {moving}, displacement up to"
+            f" {m['displacement_max_mm']:.2f} mm, {m['seconds']['total']:.1f} s)"
         )
 
     def score(self, fixed_labels: ImageLike, moving_labels: ImageLike) -> list[LabelScore]:
@@ -165,7 +208,7 @@ class RegistrationResult(DenseTransform):
         """
         from .scoring import score_labels
 
-        return score_labels(self, fixed_labels, moving_labels)
+        return score_labels(self.transform, fixed_labels, moving_labels)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the verdict, the numbers that matter and a picture."""
@@ -240,7 +283,7 @@ class RegistrationResult(DenseTransform):
         """
         here, there = self._given(fixed, moving)
         one = images.read_on(here, self.grid, "fixed")
-        return halfway(self, one, images.read_on(there, self.moving_grid, "moving"))
+        return halfway(self.transform, one, images.read_on(there, self.moving_grid, "moving"))
 
     def _given(
         self, fixed: ImageLike | None, moving: ImageLike | None
@@ -270,14 +313,14 @@ class RegistrationResult(DenseTransform):
             "options": self.options,
             "fixed_grid": self.grid.numbers.tolist(),
             "moving_grid": self.moving_grid.numbers.tolist(),
-            "initial_transform": self.initial.tolist(),
+            "initial_transform": self.transform.initial.tolist(),
         }
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write warped.nii.gz, transform.h5, displacement.nrrd, report.json and, if there is one,
         uncertainty.nrrd to a folder: all of them or, on an error, none.
 
-        Files of another registration there are replaced or removed. :func:`load` reads the folder
+        Files of another registration there are replaced or removed. :meth:`read` reads the folder
         back, and compares the files with their checksums in report.json.
 
         Examples
@@ -289,26 +332,47 @@ class RegistrationResult(DenseTransform):
         with _files.output_folder(folder, OUTPUTS, _manifest.REPORT) as temporary:
             write_result(self, temporary, self.to_dict(), {})
 
+    @staticmethod
+    def read(folder: str | os.PathLike[str]) -> Registration:
+        """Read back what :meth:`save` or ``morphseek register`` wrote.
+
+        Parameters
+        ----------
+        folder : path
+            With report.json, displacement.nrrd and warped.nii.gz in it.
+
+        Raises
+        ------
+        InputUnreadableError
+            A file is missing, damaged, or not what the report says of it.
+
+        Examples
+        --------
+        >>> morphseek.Registration.read("result").warped.shape
+        (48, 48, 48)
+        """
+        return read_result(folder)
+
 
 _LARGE = 1 << 28  # bytes of a field whose files are written one after another
 
 
 def write_result(
-    result: RegistrationResult,
+    result: Registration,
     folder: str | os.PathLike[str],
     report: dict[str, Any],
     others: Mapping[str, Callable[[Path], Any]],
 ) -> dict[str, _manifest.Entry]:
-    """Write the files of :meth:`RegistrationResult.save` into an existing folder, with ``report``
+    """Write the files of :meth:`Registration.save` into an existing folder, with ``report``
     and the list of all files as report.json; ``others`` write more, name to function, at the same
     time. Return the list.
     """
     folder = Path(folder)
     writers: dict[str, Callable[[Path], Any]] = {
-        "transform.h5": result.write_transform,
+        "transform.h5": result.transform.save,
         # A field's last bits are noise: compressing 160x192x224 vectors takes 2 s, saves a tenth.
         "displacement.nrrd": lambda path: images.write_vectors(
-            path, result.displacement_mm, result.grid
+            path, result.displacement(), result.grid
         ),
         "warped.nii.gz": lambda path: images.write(
             path, images.Image.on_grid(result.warped, result.grid)
@@ -326,7 +390,7 @@ def write_result(
         listed[name] = _manifest.entry(folder / name)
 
     # each holds the field once more
-    threads = 1 if result.displacement.nbytes > _LARGE else None
+    threads = 1 if 12 * result.warped.size > _LARGE else None
     _files.at_once(*(functools.partial(put, name) for name in writers), threads=threads)
     content = {**report, _manifest.KEY: dict(sorted(listed.items()))}
     report_path = folder / _manifest.REPORT
@@ -334,26 +398,8 @@ def write_result(
     return {**listed, _manifest.REPORT: _manifest.entry(report_path)}
 
 
-def load(folder: str | os.PathLike[str]) -> RegistrationResult:
-    """Read back what :meth:`RegistrationResult.save` or ``morphseek register`` wrote.
-
-    Parameters
-    ----------
-    folder : path
-        With report.json, transform.h5 and warped.nii.gz in it.
-
-    Raises
-    ------
-    InputUnreadableError
-        A file is missing, damaged, or not what the report says of it.
-
-    Examples
-    --------
-    >>> import morphseek
-    >>> result = morphseek.load("result")  # doctest: +SKIP
-    >>> result.displacement.shape  # doctest: +SKIP
-    (3, 96, 96, 96)
-    """
+def read_result(folder: str | os.PathLike[str]) -> Registration:
+    """Read back what :meth:`Registration.save` or ``morphseek register`` wrote."""
     folder = Path(folder)
     path = folder / _manifest.REPORT
     _files.settle(folder)
@@ -413,6 +459,5 @@ def load(folder: str | os.PathLike[str]) -> RegistrationResult:
             raise errors.GridMismatchError(
                 f"{folder / name} has shape {image.shape}, another grid than {path} says"
             )
-    return RegistrationResult(
-        displacement, grid, moving_grid, initial, warped, report, options, uncertainty
-    )
+    transform = Field(displacement, grid, moving_grid, initial)
+    return Registration(transform, warped, report, options, uncertainty)

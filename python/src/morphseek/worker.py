@@ -60,8 +60,8 @@ from .channels import Channel
 from .landmarks import Landmarks
 from .progress import Progress
 from .registration import register
-from .result import RegistrationResult
-from .transforms import DenseTransform
+from .result import Registration
+from .transforms import Field
 
 OUTPUTS = ("warped", "transform", "inverse_transform", "magnitude", "jacobian", "uncertainty")
 """What can be asked for. ``transform`` and ``inverse_transform`` are float32 (z, y, x, 3), LPS mm,
@@ -131,7 +131,7 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
     for name in outputs:
         progress(Progress("outputs", 1.0, name))
         if name in ("transform", "inverse_transform"):
-            one = result if name == "transform" else result.inverse()
+            one = result.transform if name == "transform" else result.inverse()
             files[name] = {
                 **_write(folder, name, *vectors(one, spacing)),
                 "initial": one.initial.tolist(),
@@ -182,7 +182,7 @@ def _array(folder: Path, entry: dict[str, Any], name: str) -> np.ndarray:
     return array
 
 
-def _output(result: RegistrationResult, name: str) -> tuple[np.ndarray, Grid]:
+def _output(result: Registration, name: str) -> tuple[np.ndarray, Grid]:
     """Return an output's array and its grid."""
     if name == "warped":
         return result.warped, result.grid
@@ -191,7 +191,7 @@ def _output(result: RegistrationResult, name: str) -> tuple[np.ndarray, Grid]:
     if name == "uncertainty":
         assert result.uncertainty is not None  # run asked for it
         return result.uncertainty, result.grid
-    return np.linalg.norm(result.displacement_mm, axis=-1), result.grid
+    return np.linalg.norm(result.displacement(), axis=-1), result.grid
 
 
 def _write(folder: Path, name: str, array: np.ndarray, grid: Grid) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def _write(folder: Path, name: str, array: np.ndarray, grid: Grid) -> dict[str, 
     return {"file": f"{name}.npy", **geometry(grid)}
 
 
-def vectors(transform: DenseTransform, spacing: float = 0.0) -> tuple[np.ndarray, Grid]:
+def vectors(transform: Field, spacing: float = 0.0) -> tuple[np.ndarray, Grid]:
     """Return the displacements of a transform before its initial one acts, with the margin beyond
     the fixed grid in which they fade, and at least ``spacing`` mm between them.
 
@@ -212,7 +212,7 @@ def vectors(transform: DenseTransform, spacing: float = 0.0) -> tuple[np.ndarray
     --------
     >>> import numpy as np
     >>> grid = images.Image(np.zeros((5, 6, 8)), spacing=(1, 1, 3)).grid
-    >>> array, coarse = vectors(DenseTransform(np.zeros((3, 5, 6, 8)), grid, grid), spacing=2)
+    >>> array, coarse = vectors(Field(np.zeros((3, 5, 6, 8)), grid, grid), spacing=2)
     >>> array.shape, coarse.size
     ((5, 3, 4, 3), (4, 3, 5))
     """
@@ -225,7 +225,7 @@ def vectors(transform: DenseTransform, spacing: float = 0.0) -> tuple[np.ndarray
     points = grid.points().reshape(-1, 3)
     moved = transform.transform_points(points) - points
     voxels = moved @ grid.physical_to_index[:3, :3].T
-    coarse = DenseTransform(
+    coarse = Field(
         voxels.T[::-1].reshape(3, *grid.shape), grid, transform.moving_grid, transform.initial
     )
     return coarse.behind_initial()

@@ -12,7 +12,7 @@ import SimpleITK as sitk
 from .. import errors, images
 from .._engine.bindings import Doubles, Floats
 from .._grid import Grid
-from ..transforms import DenseTransform, Transform
+from ..transforms import Affine, Field, Transform
 
 _BINS = 256  # of the histogram whose entropy is measured
 _ROOTS = 60
@@ -92,14 +92,14 @@ def mean_matrix(matrices: Sequence[Doubles]) -> Doubles:
     return mean
 
 
-def bent(whole: DenseTransform) -> Doubles | None:
+def bent(whole: Field) -> Doubles | None:
     """Return the displacements before the linear part acts, on the grid of the map: LPS mm of shape
     (z, y, x, 3), None where there are none.
     """
     if whole.is_linear:
         return None
     points, inverse = whole.grid.points(), np.linalg.inv(whole.initial)
-    there = points + whole.displacement_mm
+    there = points + whole.displacement()
     before: Doubles = there @ inverse[:3, :3].T + inverse[:3, 3] - points
     return before
 
@@ -114,7 +114,7 @@ class MeanMap:
         self._matrices: list[Doubles] = []
         self._total: Doubles | None = None
 
-    def add(self, whole: DenseTransform) -> None:
+    def add(self, whole: Field) -> None:
         """Take one in."""
         self._matrices.append(np.array(whole.initial))
         if (found := bent(whole)) is not None:
@@ -138,11 +138,11 @@ class MeanMap:
 
     def inverse(self) -> Transform:
         """Return the map that, acting before each of them, makes their mean the identity."""
-        turned = Transform(np.linalg.inv(self.matrix), self.grid, self.grid)
+        turned = Affine(np.linalg.inv(self.matrix), self.grid, self.grid)
         if (before := self.before) is None:
             return turned
-        back = DenseTransform.from_mm(before, self.grid, self.grid).inverse()
-        return back.transform @ turned
+        back = Field.from_mm(before, self.grid, self.grid).inverse()
+        return back @ turned
 
 
 def moved_grid(grid: Grid, by: Doubles) -> Grid:

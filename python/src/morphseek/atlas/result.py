@@ -199,7 +199,7 @@ class Template:
         >>> template.transforms[0].apply(pair.fixed).array.shape
         (48, 48, 49)
         """
-        return [Transform.load(t) if isinstance(t, Path) else t for t in self.ways]
+        return [Transform.read(t) if isinstance(t, Path) else t for t in self.ways]
 
     def hold(self) -> None:
         """Read the transforms, whose files will go.

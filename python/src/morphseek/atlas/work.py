@@ -19,8 +19,8 @@ from .._grid import Grid
 from ..cohort import Outcome, register_cohort
 from ..progress import Bar, Progress, callback_of
 from ..report.template import three_planes
-from ..result import load as load_pair
-from ..transforms import DenseTransform, Transform
+from ..result import Registration
+from ..transforms import Field, Transform
 from ..transforms.parts import field_on
 from ..verdict import GRADES
 from .maps import carried, dense, keep, shift
@@ -148,7 +148,7 @@ class Work:
         if self.first is not None:
             image = self.first.read()
             average = Average(image, np.ones(image.array.shape, bool))
-            starts: list[DenseTransform] = []
+            starts: list[Field] = []
         else:
             centers = [source.center for source in self.sources]
             grids = [source.grid for source in self.sources]
@@ -172,7 +172,7 @@ class Work:
         return iteration
 
     def _averaged(
-        self, grid: Grid, ways: Sequence[DenseTransform], used: Sequence[bool] | None = None
+        self, grid: Grid, ways: Sequence[Field], used: Sequence[bool] | None = None
     ) -> Average:
         averaging = Averaging(grid, self.settings.average, self.settings.sharpen)
         for k, (source, way) in enumerate(zip(self.sources, ways)):
@@ -249,9 +249,9 @@ class Work:
                     if counts
                     else self._started(rounds, number, source, before.grid)
                 )
-                whole = way.transform @ back
+                whole = way @ back
                 vectors = field_on(whole.to_sitk(), grid)
-                new = DenseTransform.from_mm(vectors, grid, source.grid, way.initial @ last)
+                new = Field.from_mm(vectors, grid, source.grid, way.initial @ last)
                 keep(new, folder, source)
                 found = bent(new)
                 moved[source.id] = (
@@ -285,15 +285,15 @@ class Work:
             rounds.keep(iteration, folder, {"outcomes": said, "moved_mm": moved})
         return iteration
 
-    def _registered(self, rounds: Rounds, number: int, source: Source) -> DenseTransform:
-        return load_pair(rounds.pairs(number) / f"_{source.id}")
+    def _registered(self, rounds: Rounds, number: int, source: Source) -> Field:
+        return Registration.read(rounds.pairs(number) / f"_{source.id}").transform
 
-    def _started(self, rounds: Rounds, number: int, source: Source, grid: Grid) -> DenseTransform:
+    def _started(self, rounds: Rounds, number: int, source: Source, grid: Grid) -> Field:
         """Return what an image's registration started from."""
         path = rounds.start(number, source.id)
         if not path.exists():
             return shift(grid, source.grid, np.zeros(3))
-        return dense(Transform.load(path), grid, source.grid)
+        return dense(Transform.read(path), grid, source.grid)
 
     def _result(self, rounds: Rounds, made: list[Iteration]) -> Template:
         """Return the template of the last round."""
@@ -335,7 +335,7 @@ class Work:
         """Return an image in the template's space as a small picture."""
         if len(self.sources) > _MOST_PICTURES:
             return b""
-        found = dense(Transform.load(way), average.grid, source.grid)
+        found = dense(Transform.read(way), average.grid, source.grid)
         return three_planes(average.like(np.nan_to_num(carried(source.read(), found))), 200)
 
     def _voted(
@@ -350,10 +350,10 @@ class Work:
         kind = kind if kind.kind in "iu" else np.dtype(np.int64 if kind.kind == "f" else np.uint8)
 
         def own(k: int) -> tuple[np.ndarray, np.ndarray]:
-            source, way = self.sources[k], Transform.load(ways[k])
-            found = way.apply(source.read_labels(), average, "nearest").array.astype(kind)
+            source, way = self.sources[k], Transform.read(ways[k])
+            found = way.apply(source.read_labels(), average, interpolation="nearest").array.astype(kind)
             whole = source.read_labels().like(np.ones(source.read_labels().array.shape, np.uint8))
-            return found, way.apply(whole, average, "nearest").array > 0
+            return found, way.apply(whole, average, interpolation="nearest").array > 0
 
         for k, counts in enumerate(used):
             if counts:

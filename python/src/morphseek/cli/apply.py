@@ -102,12 +102,17 @@ def apply(
             said["points"] = carried.carry(image, out, transform, reference)
         elif memory is not None or blocks.needs_blocks(image, out, transform, reference):
             blocks.apply_by_blocks(
-                transform, image, out, reference, interpolation, background, dtype=dtype,
-                modulate=modulate, memory=(memory or 1024) * 2**20,
+                transform, image, out, reference, interpolation=interpolation,
+                background=background, dtype=dtype, modulate=modulate, memory=(memory or 1024) * 2**20,
             )  # fmt: skip
         else:
             made = transform.apply(
-                image, reference, interpolation, background, dtype=dtype, modulate=modulate
+                image,
+                reference,
+                interpolation=interpolation,
+                background=background,
+                dtype=dtype,
+                modulate=modulate,
             )
             images.write(out, made)
         if notes:

@@ -125,7 +125,7 @@ def convert(
     with reported(as_json):
         from ..transforms import Transform
 
-        found = Transform.load(transform, format, reference, moving).stage(stage)
+        found = Transform.read(transform, format, reference, moving).stage(stage)
         _save(found, [transform], out, to, reference, moving, as_json)
 
 
@@ -143,9 +143,11 @@ def jacobian(transform: Path, out: Path, reference: Path | None, log: bool, as_j
         import numpy as np
 
         from .. import images
+        from ..transforms.transform import target_grid
 
         images.check_apart(out.parent, [out.name], inputs([transform], reference=reference))
         found = loaded([transform])
+        grid = target_grid(found, reference)
         values = found.jacobian(reference)
         said = {
             "out": str(out),
@@ -155,7 +157,7 @@ def jacobian(transform: Path, out: Path, reference: Path | None, log: bool, as_j
         }
         if log:
             values = np.log(np.where(values > 0, values, np.nan)).astype(np.float32)
-        images.write(out, images.Image.on_grid(values, found.on(reference)))
+        images.write(out, images.Image.on_grid(values, grid))
         if as_json:
             print(json.dumps(said))
         else:
@@ -182,7 +184,7 @@ def check(transform: Path, reference: Path | None, as_json: bool) -> None:
         from ..transforms import Transform
         from ..transforms.summary import rows
 
-        found = Transform.load(transform)
+        found = Transform.read(transform)
         if found.grid is None and reference is None and not found.is_linear:
             raise errors.InvalidArgumentError(
                 f"{found.name} holds no grid to measure it on; give the fixed image as reference"

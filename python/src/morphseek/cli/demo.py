@@ -13,7 +13,7 @@ from .options import changed, command_line, common_options, out_folder
 from .output import print_summary, say
 
 if TYPE_CHECKING:
-    from ..result import RegistrationResult
+    from ..result import Registration
 
 
 @app.command()
@@ -37,7 +37,7 @@ def demo(out: Path, size: int, report: Any, quiet: bool, as_json: bool, **option
             made = f"made fixed {pair.fixed!r}, moving {pair.moving!r} in {seconds:.1f} s"
             say(made, to_errors=True)  # no result
 
-        def error_to_truth(result: RegistrationResult) -> dict[str, Any]:
+        def error_to_truth(result: Registration) -> dict[str, Any]:
             truth = pair.errors(result)
             return {
                 "tre_before_mm": truth["before"]["mean_mm"],

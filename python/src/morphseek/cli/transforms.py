@@ -40,7 +40,7 @@ def loaded(paths: Sequence[Path], inverse: bool = False, stage: str = "final") -
     from .. import errors
     from ..transforms import Transform
 
-    whole = Transform.load(paths[0])
+    whole = Transform.read(paths[0])
     if stage != "final":
         if len(paths) > 1:
             raise errors.InvalidArgumentError(
@@ -49,7 +49,7 @@ def loaded(paths: Sequence[Path], inverse: bool = False, stage: str = "final") -
             )
         whole = whole.stage(stage)
     for path in paths[1:]:
-        whole = Transform.load(path) @ whole
+        whole = Transform.read(path) @ whole
     return whole.inverse() if inverse else whole
 
 

@@ -15,7 +15,7 @@ from .._engine import core
 from .._plain import why_no_name
 from .._tables import csv_text
 from ..images.named import is_name
-from ..result import LABELS_BACK, RegistrationResult, load
+from ..result import LABELS_BACK, Registration
 from ..verdict import GRADES
 from .bids import BidsName
 from .results import Cohort
@@ -162,9 +162,9 @@ def _write_one(name: BidsName, pair: Path, out: Path, space: str, template: str)
     listed = _json.read_object(pair / _manifest.REPORT, "result").get(_manifest.KEY, {})
     seal = listed.get("transform.h5")
     if _sealed(sidecar) != seal or not forward.exists() or not (folder / f"{back}.h5").exists():
-        found = load(pair)
+        found = Registration.read(pair)
         _put(pair / "transform.h5", forward)
-        found.inverse().write_transform(folder / f"{back}.h5")
+        found.inverse().save(folder / f"{back}.h5")
         told = {**_told(found), "Template": template, "Space": space, "Transform": seal}
         _files.write_text(sidecar, json.dumps(told, indent=2) + "\n")
     _put(pair / "warped.nii.gz", folder / f"{stem}_space-{space}_{name.suffix}.nii.gz")
@@ -184,7 +184,7 @@ def _sealed(sidecar: Path) -> Any:
         return None
 
 
-def _told(found: RegistrationResult) -> dict[str, Any]:
+def _told(found: Registration) -> dict[str, Any]:
     metrics, verdict = found.metrics, found.verdict
     return {
         "Verdict": verdict.grade if verdict else "unknown",

@@ -244,7 +244,7 @@ def _evaluate_pair(
         score.njd_percent, score.sdlogj = result.metrics["njd_percent"], result.metrics["sdlogj"]
         score.seconds, score.cached = result.metrics["seconds"]["total"], result.metrics["cached"]
         if check:
-            score.dice_check = independent_dice(result, *labels)
+            score.dice_check = independent_dice(result.transform, *labels)
         if inverse:
             score.dice_inverse = inverse_dice(result, *labels)
         if page is not None:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from .. import _files, _manifest, registration, scoring
 from ..images import Image, ImageLike, check_apart, label_names as names_of, read, read_on, write
 from ..landmarks import LandmarksLike, Matched, check_inside, match_landmarks
-from ..result import LABELS_BACK, OUTPUTS, RegistrationResult, write_result
+from ..result import LABELS_BACK, OUTPUTS, Registration, write_result
 from ..scoring import LabelScore, LandmarkErrors
 from ..transforms import Transform
 
@@ -37,7 +37,7 @@ def register_into(
     ours: Collection[str] = (),
     also: Callable[[Path, dict[str, Any], dict[str, Any]], Any] | None = None,
     label_names: dict[int, str] | None = None,
-    extra: Callable[[RegistrationResult], dict[str, Any]] | None = None,
+    extra: Callable[[Registration], dict[str, Any]] | None = None,
     **inputs: Any,
 ) -> dict[str, Any]:
     """Register a pair, score it, and write all that ``morphseek register`` writes: all files or, on
@@ -116,9 +116,9 @@ def register_into(
             page = functools.partial(_write_page, result, pair, scores, {**given, "size": report})
             others["report.html"] = clock.timing("page", page)
         if keep_stages:
-            stages = {name: f"transform_{name}.h5" for name in result.stages if name != "final"}
+            stages = {name: f"transform_{name}.h5" for name in result.transform.stages if name != "final"}
             for name, file in stages.items():
-                others[file] = functools.partial(_write_stage, result.stages[name])
+                others[file] = functools.partial(_write_stage, result.transform.stages[name])
             summary["stages"] = {**stages, "final": "transform.h5"}
         listed = write_result(result, folder, summary, others)
         if also is not None:
@@ -227,7 +227,7 @@ class _Scores:
     points: LandmarkErrors | None = None
     warped_labels: Image | None = None
 
-    def __init__(self, result: RegistrationResult, pair: _Pair):
+    def __init__(self, result: Registration, pair: _Pair):
         self.labels = []
         fixed, moving, warnings = pair.fixed_labels, pair.moving_labels, result.metrics["warnings"]
         if moving is not None:
@@ -241,10 +241,10 @@ class _Scores:
                     "The two label maps have no label in common: no overlap was measured."
                 )
         if (found := pair.points) is not None:
-            self.points = scoring.score_landmarks(result, found.fixed, found.moving)
-            self.points.only(found.only_fixed, found.only_moving, result)
-            if pair.steers:
-                self.points.steered_by(result.metrics["landmark_fit"]["left_out"])
+            self.points = scoring.score_landmarks(result.transform, found.fixed, found.moving)
+            self.points.only(found.only_fixed, found.only_moving, result.transform)
+            if pair.steers and (fit := result.metrics["landmark_fit"]):
+                self.points.steered_by(fit["left_out"])
         warnings.extend(filter(None, pair.remarks))
 
     def summary(self) -> dict[str, Any]:
@@ -260,7 +260,7 @@ class _Scores:
 
 
 def _volumes(
-    result: RegistrationResult, pair: _Pair, scores: _Scores, labels_back: bool, halfway: bool
+    result: Registration, pair: _Pair, scores: _Scores, labels_back: bool, halfway: bool
 ) -> dict[str, Callable[[Path], Any]]:
     """Return the writers of the volumes beside the result's own, by file name."""
     made: dict[str, Callable[[Path], Any]] = {}
@@ -277,7 +277,7 @@ def _write_image(image: Image, path: Path) -> None:
 
 
 def _write_page(
-    result: RegistrationResult, pair: _Pair, scores: _Scores, given: dict[str, Any], path: Path
+    result: Registration, pair: _Pair, scores: _Scores, given: dict[str, Any], path: Path
 ) -> None:
     from ..report import write_report
 

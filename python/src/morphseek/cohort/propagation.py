@@ -21,7 +21,7 @@ from .._json import read as read_json, without_nan
 from .._plain import why_no_name
 from .._tables import csv_text
 from ..progress import Progress
-from ..result import load
+from ..result import Registration
 from ..scoring import check_labels, on_fixed_grid
 from .batch import register_cohort
 from .fusion import FUSIONS, Fused, Fusion, fuse_labels
@@ -317,7 +317,7 @@ def _fuse(
     grid = Grid((0, 0, 0))
     maps, reach, warped, alike = [], [], [], True
     for atlas, folder in voters:
-        result = load(folder)
+        result = Registration.read(folder)
         grid = result.grid
         labels = images.read_on(str(atlas.labels), result.moving_grid, f"labels of {atlas.id}")
         check_labels(labels)

@@ -20,7 +20,7 @@ from .._engine.generated import Options, Unpack
 from .._json import without_nan
 from .._tables import csv_text
 from ..progress import Progress
-from ..result import RegistrationResult, load
+from ..result import Registration
 from .batch import register_cohort
 from .into import Report
 from .layouts import Row, stem
@@ -217,14 +217,14 @@ def _score(
     if outcome.status not in ("done", "skipped"):
         score.error = f"{outcome.error or outcome.status}: {outcome.message}"
         return score
-    result = load(out / outcome.id)
+    result = Registration.read(out / outcome.id)
     score.sdlogj = scoring.learn2reg_sdlogj(result)
     score.njd_percent = result.metrics["njd_percent"]
     score.seconds = result.metrics["seconds"]["total"]
     wanted = protocol.labels
     found = [
         each
-        for each in result.metrics.get("labels", [])
+        for each in result.to_dict().get("labels", [])
         if wanted is None or each["label"] in wanted
     ]
     score.labels = len(found)
@@ -251,7 +251,7 @@ def _score(
     return score
 
 
-def _write_field(folder: Path, row: Row, result: RegistrationResult) -> None:
+def _write_field(folder: Path, row: Row, result: Registration) -> None:
     """Write a displacement as Learn2Reg reads it: of indices, so both images need one grid."""
     if not bindings.same_grid(result.grid, result.moving_grid):
         raise errors.GridMismatchError(
@@ -263,7 +263,7 @@ def _write_field(folder: Path, row: Row, result: RegistrationResult) -> None:
         fixed, one, moving, other = cases.groups()
         short = one == other or (one, other) == ("0000", "0001")
         names = [fixed, moving] if short else [fixed, one, moving, other]
-    along_xyz = np.ascontiguousarray(result.displacement[::-1])  # as the axes of the file lie
+    along_xyz = np.ascontiguousarray(result.displacement(units="voxel")[::-1])  # as the axes of the file lie
     image = sitk.GetImageFromArray(along_xyz, isVector=False)
     folder.mkdir(parents=True, exist_ok=True)
     _files.write_with(

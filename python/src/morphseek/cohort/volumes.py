@@ -21,7 +21,7 @@ from .._json import MOST_RESULT_BYTES, read as read_json
 from .._plain import why_no_name
 from .._tables import csv_text, is_frame, read_records
 from ..scoring import check_labels, on_fixed_grid
-from ..transforms import DenseTransform, Transform
+from ..transforms import Transform
 from ..transforms.linear import linear_part
 from .lists import read_list
 
@@ -364,12 +364,10 @@ def _of_linear(transform: Transform, name: str) -> float:
 
 def _transform(subject: Subject) -> Transform:
     given = subject.transform
-    if isinstance(given, DenseTransform):
-        return given.transform
     if isinstance(given, (str, os.PathLike)):
         path = Path(given)
-        return Transform.load(path / "transform.h5" if path.is_dir() else path)
-    return given if isinstance(given, Transform) else Transform(given)
+        return Transform.read(path / "transform.h5" if path.is_dir() else path)
+    return Transform.of(given)
 
 
 def _cohort(

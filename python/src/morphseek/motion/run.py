@@ -14,8 +14,9 @@ from .._engine.options import BENDING, STILL
 from .._grid import Grid
 from ..progress import Bar, Progress, callback_of
 from ..registration import register
-from ..result import RegistrationResult
-from ..transforms import INTERPOLATIONS, DenseTransform, Transform, resample
+from ..result import Registration
+from ..transforms import INTERPOLATIONS, Affine, Field, Transform
+from ..transforms.resample import resample
 from ..verdict import GRADES, Verdict
 from .frames import Frames, read_frames
 from .measures import distance, parameters, tissue_of
@@ -164,7 +165,7 @@ class _Work:
 
     def register(
         self, fixed: images.Image, frame: int, start: Transform | None = None, again: bool = False
-    ) -> RegistrationResult:
+    ) -> Registration:
         """Register one frame; its name is in what goes wrong."""
         moving, done = self.volumes[frame], min(self._done, self._total)
         given: dict[str, Any] = {"fixed_mask": self.mask, "initial_transform": start}
@@ -204,13 +205,13 @@ def _run(
     count, grid = len(volumes), volumes[0].grid
     anchor = count // 2 if at is None else at
     target = volumes[anchor]
-    results: list[RegistrationResult | None] = [
+    results: list[Registration | None] = [
         None if k == anchor else work.register(target, k) for k in range(count)
     ]
     if at is None:
         target = _mean(work, results)
         results = [
-            work.register(target, k, None if found is None else found.transform)
+            work.register(target, k, None if found is None else _transform(found, grid))
             for k, found in enumerate(results)
         ]
     starts = ["reference" if found is None else "direct" for found in results]
@@ -251,18 +252,18 @@ def _run(
     return Series(moved, corrected, target, said, motion, given.start, given.step)
 
 
-def _transform(found: RegistrationResult | None, grid: Grid) -> Transform:
+def _transform(found: Registration | None, grid: Grid) -> Transform:
     if found is None:
-        return Transform(np.eye(4), grid, grid)
-    return Transform(found.to_sitk(), grid, grid)
+        return Affine(np.eye(4), grid, grid)
+    return Transform.of(found.transform.to_sitk(), grid, grid)
 
 
-def _six(found: RegistrationResult | None, center: np.ndarray) -> tuple[float, ...]:
-    matrix = np.eye(4) if found is None else found.initial
+def _six(found: Registration | None, center: np.ndarray) -> tuple[float, ...]:
+    matrix = np.eye(4) if found is None else found.transform.initial
     return tuple(float(v) for v in parameters(matrix, center))
 
 
-def _mean(work: _Work, results: list[RegistrationResult | None]) -> images.Image:
+def _mean(work: _Work, results: list[Registration | None]) -> images.Image:
     """Return the mean of the frames that were brought onto one of them; what failed does not
     count, nor what a frame does not show.
     """
@@ -277,7 +278,7 @@ def _mean(work: _Work, results: list[RegistrationResult | None]) -> images.Image
         whole = volume.like(np.ones_like(values))
         share = whole.array
         if found is not None:
-            way = found.to_sitk()
+            way = found.transform.to_sitk()
             values = resample(volume.like(values), grid, way).array
             share = resample(whole, grid, way, background=0.0).array
         inside = (share > 0.999) & np.isfinite(values)
@@ -300,20 +301,20 @@ def _concatenated(work: _Work, anchor: int, first: Transform) -> list[Transform]
         step = _transform(work.register(volumes[before], k), grid)
         way = step @ ways[before]
         if not way.is_linear:  # one field, however long the chain is
-            way = DenseTransform.from_mm(way.displacement_mm(volumes[0]), grid, grid).transform
+            way = Field.from_mm(way.displacement(volumes[0]), grid, grid)
         ways[k] = way
     return ways
 
 
-def _doubted(found: RegistrationResult) -> RegistrationResult:
+def _doubted(found: Registration) -> Registration:
     """Return a result whose verdict is check at best, for the contrast changed."""
     verdict = found.metrics["verdict"]
     grade = GRADES[1] if verdict["grade"] == GRADES[0] else verdict["grade"]
-    verdict.update(grade=grade, reasons=[*(verdict["reasons"] or ()), CHANGED])
+    verdict["grade"], verdict["reasons"] = grade, [*(verdict["reasons"] or ()), CHANGED]
     return found
 
 
-def _is_better(one: RegistrationResult, other: RegistrationResult) -> bool:
+def _is_better(one: Registration, other: Registration) -> bool:
     """Whether a registration of the same two images has the better verdict than another or, with
     the same, ended closer, as far as their similarities can be compared.
     """

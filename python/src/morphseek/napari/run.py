@@ -11,7 +11,7 @@ import numpy as np
 from .. import errors
 from ..progress import Progress
 from ..registration import register
-from ..result import RegistrationResult
+from ..result import Registration
 from .geometry import Source
 
 VECTORS_PER_AXIS = 32
@@ -48,7 +48,7 @@ class Job:
 class Found:
     """What came out; arrays lie on the fixed layer, and have its axes."""
 
-    result: RegistrationResult
+    result: Registration
     warped: np.ndarray
     labels: np.ndarray | None = None
     points: np.ndarray | None = None
@@ -94,14 +94,14 @@ def run(job: Job, progress: Callable[[Progress], Any]) -> Found:
         warped,
         labels,
         points,
-        flat(np.linalg.norm(result.displacement_mm, axis=-1)) if job.displacement else None,
+        flat(np.linalg.norm(result.displacement(), axis=-1)) if job.displacement else None,
         flat(result.jacobian()) if job.jacobian else None,
         vectors,
     )
 
 
-def _vectors(result: RegistrationResult, ndim: int) -> np.ndarray:
-    field = result.displacement if ndim == 3 else result.displacement[1:, 0]
+def _vectors(result: Registration, ndim: int) -> np.ndarray:
+    field = result.displacement(units="voxel") if ndim == 3 else result.displacement(units="voxel")[1:, 0]
     step = max(1, round(max(field.shape[1:]) / VECTORS_PER_AXIS))
     every = slice(step // 2, None, step)
     thinned = field[tuple([slice(None)] + [every] * ndim)]

@@ -25,7 +25,7 @@ except ModuleNotFoundError as error:
 OPTIONS = ("preset", "initial", "similarity", "smoothness", "symmetric")
 """The engine's options that the panel offers; the others are the Python call's."""
 RESULT = "morphseek"
-"""Where the registered layer's metadata has the :class:`morphseek.RegistrationResult`."""
+"""Where the registered layer's metadata has the :class:`morphseek.Registration`."""
 
 
 class _Signals(WorkerBaseSignals):  # type: ignore[misc]

@@ -16,7 +16,8 @@ import numpy as np
 
 from ..errors import InvalidArgumentError
 from ..images.image import Image
-from ..result import RegistrationResult
+from ..transforms import Transform
+from ..transforms.field import linear_of
 from .anatomy import CONTRASTS, mr_noise, render, rotation
 
 LABELS = {
@@ -78,14 +79,14 @@ class PhantomPair:
         inside[::step, ::step, ::step] = self.fixed_labels.array[::step, ::step, ::step] > 0
         return np.argwhere(inside)
 
-    def errors(self, result: RegistrationResult, step: int = 3) -> dict[str, Any]:
-        """Measure how far a registration of the pair carries points from where they truly lie in
-        the moving image.
+    def errors(self, transform: Any, step: int = 3) -> dict[str, Any]:
+        """Measure how far a transform of the pair carries points from where they truly lie in the
+        moving image.
 
         Parameters
         ----------
-        result : morphseek.RegistrationResult
-            Of this pair.
+        transform : Registration or transform
+            Whatever :meth:`morphseek.Transform.of` takes.
         step : int
             Of :meth:`target_points`. Points that truly lie outside the moving image do not count.
 
@@ -113,10 +114,12 @@ class PhantomPair:
             true[seen],
             self.fixed_labels.array[tuple(index[seen].T)],
         )
+        transform = Transform.of(transform)
+        initial = linear_of(transform)
         found = {
             "before": points,
-            "initial": points @ result.initial[:3, :3].T + result.initial[:3, 3],
-            "after": result.transform_points(points),
+            "initial": points @ initial[:3, :3].T + initial[:3, 3],
+            "after": transform.transform_points(points),
         }
         distances = {when: np.linalg.norm(there - true, axis=1) for when, there in found.items()}
 

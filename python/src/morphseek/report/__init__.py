@@ -1,6 +1,6 @@
 """What people look at: the page of a pair, the index of many, pictures for notebooks and papers.
 
-A page is drawn by numpy alone; only :meth:`morphseek.RegistrationResult.plot` needs Matplotlib.
+A page is drawn by numpy alone; only :meth:`morphseek.Registration.plot` needs Matplotlib.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ def _measurements(facts: Facts) -> list[tuple[str, str]]:
     ]
 
 
-def _refinement(refine: dict[str, Any]) -> str:
+def _refinement(refine: Any) -> str:
     levels = refine["levels"] or []
     if not levels:
         return "none"

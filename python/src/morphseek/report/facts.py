@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import images
-from ..result import RegistrationResult
+from ..result import Registration
 from ..scoring import LabelScore, LandmarkErrors, mean_dice
 from .views import Scene
 
@@ -16,7 +16,7 @@ from .views import Scene
 class Facts:
     """What the page tells in words and numbers."""
 
-    result: RegistrationResult
+    result: Registration
     fixed: images.Image | None
     moving: images.Image | None
     scene: Scene

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..images import Image, ImageLike
-from ..result import RegistrationResult
+from ..result import Registration
 from . import page, picture
 from .facts import Facts, tiles
 from .markup import join, tag
@@ -42,7 +42,7 @@ class View:
         return f"View({len(self.page) / 1e6:.1f} MB, shown by a notebook)"
 
 
-def summary(result: RegistrationResult, fixed: Image | None, moving: Image | None) -> str:
+def summary(result: Registration, fixed: Image | None, moving: Image | None) -> str:
     """Return the verdict, the numbers that matter and a picture, as HTML."""
     scene = Scene(result, fixed, moving)
     facts = Facts(result, fixed, moving, scene)
@@ -83,13 +83,13 @@ def summary(result: RegistrationResult, fixed: Image | None, moving: Image | Non
 
 
 def view(
-    result: RegistrationResult,
+    result: Registration,
     images: tuple[ImageLike, ImageLike],
     labels: tuple[ImageLike | None, ImageLike | None],
     height: int,
     more: Mapping[str, Any],
 ) -> View:
-    """Return the interactive page; see :meth:`morphseek.RegistrationResult.view`."""
+    """Return the interactive page; see :meth:`morphseek.Registration.view`."""
     from ..scoring import score_labels
 
     fixed, moving = labels

@@ -13,7 +13,7 @@ import numpy as np
 from .. import _files, images
 from .._engine.generated import Unpack
 from ..landmarks import LandmarksLike
-from ..result import RegistrationResult
+from ..result import Registration
 from ..scoring import LabelScore, LandmarkErrors, score_landmarks
 from ..verdict import UNKNOWN, millimetres
 from . import picture, viewer_data
@@ -50,7 +50,7 @@ class Content(TypedDict, total=False):
 
 def write_report(
     path: str | os.PathLike[str],
-    result: RegistrationResult,
+    result: Registration,
     fixed: images.ImageLike,
     moving: images.ImageLike,
     **content: Unpack[Content],
@@ -61,7 +61,7 @@ def write_report(
     ----------
     path : path
         Of the .html file.
-    result : RegistrationResult
+    result : Registration
     fixed, moving : ImageLike
         What was registered.
     fixed_labels, moving_labels : ImageLike, optional
@@ -98,7 +98,7 @@ def write_report(
 
 
 def compose(
-    result: RegistrationResult,
+    result: Registration,
     fixed: images.ImageLike | None,
     moving: images.ImageLike | None,
     **content: Unpack[Content],
@@ -153,7 +153,7 @@ def compose(
     return head + data + end
 
 
-def _points(result: RegistrationResult, content: Content) -> LandmarkErrors | None:
+def _points(result: Registration, content: Content) -> LandmarkErrors | None:
     landmarks = content.get("landmarks")
     if landmarks is None or isinstance(landmarks, LandmarkErrors):
         return landmarks

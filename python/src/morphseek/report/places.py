@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import images
-from ..result import RegistrationResult
+from ..result import Registration
 from ..scoring import LabelScore, LandmarkErrors
 from .maps import Maps
 from .views import MOST_LABELS, Scene
@@ -18,7 +18,7 @@ KINDS = ("fold", "error", "uncertainty", "shrunk", "bend", "grown")
 
 
 def worst_places(
-    result: RegistrationResult,
+    result: Registration,
     fixed: images.ImageLike | None = None,
     *,
     estimated_error: np.ndarray | None = None,
@@ -28,7 +28,7 @@ def worst_places(
 
     Parameters
     ----------
-    result : RegistrationResult
+    result : Registration
     fixed : ImageLike, optional
         What was registered: places count where it shows something. Without, the warped image.
     estimated_error : numpy.ndarray, optional

@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import errors, images
 from .._features import needed
-from ..result import RegistrationResult
+from ..result import Registration
 from .views import PLANES, Scene, plane_letters
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _MOST = float(np.log(4))  # of the volume change, either way
 
 
 def figure(
-    result: RegistrationResult,
+    result: Registration,
     fixed: images.ImageLike,
     moving: images.ImageLike,
     width: float = 7.2,

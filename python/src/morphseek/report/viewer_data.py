@@ -68,7 +68,7 @@ def _packed(
         "spacing": scene.spacing,
         "toMm": scene.to_mm[:3].tolist(),
         "toVoxel": scene.to_index[:3].tolist(),
-        "initial": scene.result.initial[:3].tolist(),
+        "initial": scene.result.transform.initial[:3].tolist(),
         "letters": scene.axes.letters(),
         "tilt": round(scene.axes.tilt(), 1),
         "ranges": scene.ranges,

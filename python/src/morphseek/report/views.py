@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from .. import images
 from .._grid import Grid
 from .._percentiles import distinct, percentiles
-from ..result import RegistrationResult
-from ..transforms import minimum, resample_identity
+from ..result import Registration
+from ..transforms.labels import minimum
+from ..transforms.resample import resample_identity
 from . import pack, picture
 from .pack import Bytes
 
@@ -103,7 +104,7 @@ class Scene:
 
     Parameters
     ----------
-    result : RegistrationResult
+    result : Registration
     fixed, moving : Image, optional
         What was registered; without, only the warped image is shown.
     fixed_labels, moving_labels : Image, optional
@@ -114,7 +115,7 @@ class Scene:
 
     def __init__(
         self,
-        result: RegistrationResult,
+        result: Registration,
         fixed: images.Image | None,
         moving: images.Image | None,
         fixed_labels: images.Image | None = None,
@@ -123,7 +124,7 @@ class Scene:
     ):
         self.result = result
         self.axes = Axes(result.grid)
-        self.full = self.axes.turn(np.broadcast_to(np.uint8(0), result.shape)).shape
+        self.full = self.axes.turn(np.broadcast_to(np.uint8(0), result.grid.shape)).shape
         self.large = result.warped.size > LARGE
         self.ranges: dict[str, tuple[float, float]] = {}
         self.windows: dict[str, tuple[int, int]] = {}
@@ -301,10 +302,10 @@ class Scene:
         z, y, x = np.meshgrid(*nodes, indexing="ij")
         turned = np.stack([x, y, z]).reshape(3, -1).astype(np.float64)
         index = axes.to_index[:3, :3] @ turned + axes.to_index[:3, 3:]
-        moved = index.copy()
+        moved, voxels = index.copy(), result.displacement(units="voxel")
         for c in range(3):  # the component of index axis c is that of array axis 2 - c
-            moved[c] += self.sampled(result.displacement[2 - c], nodes).ravel()
-        back = np.linalg.inv(result.initial) @ axes.matrix
+            moved[c] += self.sampled(voxels[2 - c], nodes).ravel()
+        back = np.linalg.inv(result.transform.initial) @ axes.matrix
         rest = back[:3, :3] @ moved + back[:3, 3:]
         rest -= axes.matrix[:3, :3] @ index + axes.matrix[:3, 3:]
         along = np.linalg.inv(self.to_mm[:3, :3] / np.array(self.spacing)) @ rest

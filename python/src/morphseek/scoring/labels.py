@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import SimpleITK as sitk
 
-from .. import errors, images, transforms
+from .. import errors, images
 from .._engine import bindings
 from .._grid import Grid
 from .._percentiles import distinct
-from ..result import RegistrationResult
+from ..transforms import Transform
+from ..transforms.files import read_transform_file
 from ..transforms.resample import resample_identity
 
 
@@ -47,17 +48,18 @@ class LabelScore:
 
 
 def score_labels(
-    result: RegistrationResult,
+    transform: Any,
     fixed_labels: images.ImageLike,
     moving_labels: images.ImageLike,
     *,
     warped_labels: images.ImageLike | None = None,
 ) -> list[LabelScore]:
-    """Score a registration by the labels that both images have, as Learn2Reg does.
+    """Score a transform by the labels that both images have, as Learn2Reg does.
 
     Parameters
     ----------
-    result : RegistrationResult
+    transform : Registration or transform
+        Whatever :meth:`morphseek.Transform.of` takes.
     fixed_labels, moving_labels : ImageLike
         Label maps; 0 is background. The fixed one lies on the fixed image's grid. Numpy arrays lie
         on their image's grid.
@@ -83,21 +85,21 @@ def score_labels(
     >>> [score.label for score in scores]
     [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
     """
-    fixed = on_fixed_grid(fixed_labels, result.grid)
-    moving = images.read_on(moving_labels, result.moving_grid, "moving labels")
+    transform = Transform.of(transform)
+    fixed, moving = _maps(transform, fixed_labels, moving_labels)
     here, there, labels = _whole(fixed, moving)
     carried = None
     if warped_labels is not None and labels is None:
-        given = images.read_on(warped_labels, result.grid, "warped labels")
-        if not bindings.same_grid(result.grid, given.grid):
+        warped = images.read_on(warped_labels, fixed.grid, "warped labels")
+        if not bindings.same_grid(fixed.grid, warped.grid):
             raise errors.GridMismatchError(
-                f"the warped labels ({given!r}) are not on the fixed image's grid; take what"
+                f"the warped labels ({warped!r}) are not on the fixed image's grid; take what"
                 " result.apply gives"
             )
-        carried = np.ascontiguousarray(given.array, np.int32)
-    found = bindings.score_labels(
-        result.displacement, result.grid, result.jacobian(), here, there, moving.grid, carried
-    )
+        carried = np.ascontiguousarray(warped.array, np.int32)
+    lies = None if transform.grid is not None else fixed
+    field, volumes = transform.displacement(lies, "voxel"), transform.jacobian(lies)
+    found = bindings.score_labels(field, fixed.grid, volumes, here, there, moving.grid, carried)
     return [
         LabelScore(**score)
         if labels is None
@@ -137,14 +139,29 @@ def _fits(labels: np.ndarray) -> bool:
     return bool(limits.min <= labels.min(initial=0) and labels.max(initial=0) <= limits.max)
 
 
+def _maps(
+    transform: Transform, fixed_labels: images.ImageLike, moving_labels: images.ImageLike
+) -> tuple[images.Image, images.Image]:
+    """Return the two label maps, arrays among them on the grids that the transform has."""
+    maps = [
+        images.read(labels, name) if grid is None else images.read_on(labels, grid, name)
+        for labels, grid, name in (
+            (fixed_labels, transform.grid, "fixed labels"),
+            (moving_labels, transform.moving_grid, "moving labels"),
+        )
+    ]
+    if transform.grid is not None:
+        on_fixed_grid(maps[0], transform.grid)
+    return maps[0], maps[1]
+
+
 def _shared(
-    result: RegistrationResult, fixed_labels: images.ImageLike, moving_labels: images.ImageLike
+    transform: Transform, fixed_labels: images.ImageLike, moving_labels: images.ImageLike
 ) -> tuple[images.Image, images.Image, list[int]]:
     """Return the two label maps and the labels that both have. The maps hold the labels' numbers in
     that list, from 1: the engine's voxels are float32, which does not hold every label.
     """
-    fixed = on_fixed_grid(fixed_labels, result.grid)
-    moving = images.read_on(moving_labels, result.moving_grid, "moving labels")
+    fixed, moving = _maps(transform, fixed_labels, moving_labels)
     shared = sorted(_values(fixed) & _values(moving))
     return (
         fixed.like(_numbered(fixed.array, shared)),
@@ -236,7 +253,7 @@ def _agreement(fixed: images.Image, other: np.ndarray) -> dict[int, dict[str, An
 
 
 def inverse_dice(
-    result: RegistrationResult, fixed_labels: images.ImageLike, moving_labels: images.ImageLike
+    transform: Any, fixed_labels: images.ImageLike, moving_labels: images.ImageLike
 ) -> float:
     """Return the mean Dice, over the labels that both images have, in the moving image's space.
 
@@ -254,14 +271,18 @@ def inverse_dice(
     >>> 0 < scoring.inverse_dice(result, pair.fixed_labels, pair.moving_labels) <= 1
     True
     """
-    fixed, moving, _ = _shared(result, fixed_labels, moving_labels)
+    transform = Transform.of(transform)
+    fixed, moving, _ = _shared(transform, fixed_labels, moving_labels)
     # 0: beyond the fixed image
-    carried = result.inverse().apply(
-        fixed.like(fixed.array + 1), interpolation="nearest", background=0.0
+    carried = transform.inverse().apply(
+        fixed.like(fixed.array + 1),
+        None if transform.moving_grid is not None else moving,
+        interpolation="nearest",
+        background=0.0,
     )
     known = carried.array > 0
     there = np.where(
-        known, resample_identity(moving, result.moving_grid, "nearest", 0.0), 0
+        known, resample_identity(moving, carried.grid, "nearest", 0.0), 0
     ).astype(np.float32)
     here = np.where(known, carried.array - 1, 0).astype(np.float32)
     scores = _agreement(carried.like(there), here)
@@ -269,16 +290,16 @@ def inverse_dice(
 
 
 def independent_dice(
-    result: RegistrationResult, fixed: images.Image, moving: images.Image
+    transform: Transform, fixed: images.Image, moving: images.Image
 ) -> float:
     """Return the mean Dice by SimpleITK alone, from transform.h5."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "transform.h5"
-        result.write_transform(path)
-        transform = transforms.read(path)
-    *maps, shared = _shared(result, fixed, moving)
+        transform.save(path)
+        by_itk = read_transform_file(path)
+    *maps, shared = _shared(transform, fixed, moving)
     a, b = (sitk.Cast(image.to_sitk(), sitk.sitkUInt32) for image in maps)
-    warped = sitk.Resample(b, a, transform, sitk.sitkNearestNeighbor, 0)
+    warped = sitk.Resample(b, a, by_itk, sitk.sitkNearestNeighbor, 0)
     overlap = sitk.LabelOverlapMeasuresImageFilter()
     overlap.Execute(a, warped)
     return (

@@ -10,7 +10,8 @@ import numpy as np
 from .._engine.bindings import Doubles
 from .._percentiles import percentiles
 from ..landmarks import Landmarks, LandmarksLike, pair_landmarks
-from ..transforms.dense import DenseTransform
+from ..transforms.field import linear_of
+from ..transforms.transform import Transform
 
 _ITERATIONS = 20
 
@@ -53,14 +54,14 @@ class LandmarkErrors:
         self.steered = [name not in left_out for name in self.names]
 
     def only(
-        self, fixed: Landmarks | None, moving: Landmarks | None, result: DenseTransform
+        self, fixed: Landmarks | None, moving: Landmarks | None, transform: Transform
     ) -> None:
         """Carry over the points of one image alone.
 
         Examples
         --------
         >>> found = scoring.score_landmarks(result, "fixed_points.csv", "moving_points.csv")
-        >>> found.only(morphseek.Landmarks([[0, 0, 0]], ["tip"]), None, result)
+        >>> found.only(morphseek.Landmarks([[0, 0, 0]], ["tip"]), None, result.transform)
         >>> found.alone[0]["name"]
         'tip'
         """
@@ -68,9 +69,9 @@ class LandmarkErrors:
             if points is None:
                 continue
             carried = (
-                result.transform_points(points.points)
+                transform.transform_points(points.points)
                 if image == "fixed"
-                else _carried(result, points.points)
+                else _carried(transform, points.points)
             )
             self.alone += [
                 {"name": name, "image": image, "point": a.tolist(), "carried": b.tolist()}
@@ -120,14 +121,15 @@ class LandmarkErrors:
 
 
 def score_landmarks(
-    result: DenseTransform, fixed: LandmarksLike, moving: LandmarksLike
+    transform: Any, fixed: LandmarksLike, moving: LandmarksLike
 ) -> LandmarkErrors:
-    """Measure a registration at landmarks: how far from each of the moving image's the transform
+    """Measure a transform at landmarks: how far from each of the moving image's the transform
     carries the fixed image's.
 
     Parameters
     ----------
-    result : DenseTransform
+    transform : Registration or transform
+        Whatever :meth:`morphseek.Transform.of` takes.
     fixed, moving : LandmarksLike
         :class:`morphseek.Landmarks`, a file with some, or (n, 3) in LPS mm. They are paired by
         their names where both have the same ones, else in the order given.
@@ -143,9 +145,11 @@ def score_landmarks(
     >>> found.after_mm.shape
     (4,)
     """
+    transform = Transform.of(transform)
     here, there = pair_landmarks(fixed, moving)
     a, b = here.points, there.points
-    linear = a @ result.initial[:3, :3].T + result.initial[:3, 3]
+    initial = linear_of(transform)
+    linear = a @ initial[:3, :3].T + initial[:3, 3]
 
     def apart(mapped: Doubles) -> Doubles:
         return np.asarray(np.linalg.norm(mapped - b, axis=1))
@@ -154,19 +158,19 @@ def score_landmarks(
         list(here.names or there.names or (str(i + 1) for i in range(len(a)))),
         a,
         b,
-        _carried(result, b),
+        _carried(transform, b),
         apart(a),
         apart(linear),
-        apart(result.transform_points(a)),
+        apart(transform.transform_points(a)),
     )
 
 
-def _carried(result: DenseTransform, points: Doubles) -> Doubles:
+def _carried(transform: Transform, points: Doubles) -> Doubles:
     """Return where the transform maps to the points: a step back by the initial transform, again
     and again; where the map folds, the last place stands.
     """
-    back = np.linalg.inv(result.initial)
+    back = np.linalg.inv(linear_of(transform))
     found = points @ back[:3, :3].T + back[:3, 3]
     for _ in range(_ITERATIONS):
-        found = found - (result.transform_points(found) - points) @ back[:3, :3].T
+        found = found - (transform.transform_points(found) - points) @ back[:3, :3].T
     return found

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import numpy as np
 import SimpleITK as sitk
 
-from ..transforms.dense import DenseTransform
+from ..transforms import Transform
 
 
-def learn2reg_sdlogj(transform: DenseTransform) -> float:
+def learn2reg_sdlogj(transform: Any) -> float:
     """Return the standard deviation of log(det J + 3), two voxels from the border: what Learn2Reg
     calls SDlogJ. The metric ``sdlogj`` is that of log(det J) everywhere.
 
@@ -20,7 +21,7 @@ def learn2reg_sdlogj(transform: DenseTransform) -> float:
     >>> scoring.learn2reg_sdlogj(result) > 0
     True
     """
-    inside = np.asarray(transform.jacobian(), np.float64)[2:-2, 2:-2, 2:-2]
+    inside = np.asarray(Transform.of(transform).jacobian(), np.float64)[2:-2, 2:-2, 2:-2]
     return float(np.log(np.clip(inside + 3, 1e-9, 1e9)).std()) if inside.size else math.nan
 
 

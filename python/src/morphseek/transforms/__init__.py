@@ -1,26 +1,8 @@
-"""Transforms: dense ones, which a registration gives, and those of SimpleITK and of files."""
+"""Transforms: those of registrations, of files and of other programs."""
 
 from .blocks import apply_by_blocks
-from .dense import DenseTransform, read_only
-from .files import read, write
-from .labels import INTERPOLATIONS, beyond, minimum, ranked
-from .linear import linear_part
-from .resample import resample, resample_identity
-from .saved import Transform, read_transform
+from .field import Field
+from .labels import INTERPOLATIONS
+from .transform import Affine, Chain, Transform
 
-__all__ = [
-    "INTERPOLATIONS",
-    "DenseTransform",
-    "Transform",
-    "apply_by_blocks",
-    "beyond",
-    "linear_part",
-    "minimum",
-    "ranked",
-    "read",
-    "read_only",
-    "read_transform",
-    "resample",
-    "resample_identity",
-    "write",
-]
+__all__ = ["INTERPOLATIONS", "Affine", "Chain", "Field", "Transform", "apply_by_blocks"]

@@ -23,7 +23,7 @@ from ..images.nifti import Header, Place, header_of, place_of
 from .labels import LABELS, as_type, carrier, checked_dtype
 from .parts import field_on
 from .resample import resample
-from .saved import Transform
+from .transform import Transform, check_place, target_grid
 
 #: What a block of the input has around what its voxels are read at: how far an interpolation looks.
 #: A B-spline's filter looks everywhere; at 24 voxels its share is below 1e-13.
@@ -59,13 +59,13 @@ def _stored(path: Path) -> Stored | None:
 
 
 def _grid(transform: Transform, reference: images.ImageLike | None) -> Grid:
-    """Return what :meth:`Transform.on` does; of a file only the header is read."""
+    """Return what :func:`target_grid` does; of a file only the header is read."""
     if not isinstance(reference, (str, os.PathLike)) or _stored(Path(reference)) is None:
-        return transform.on(reference)
+        return target_grid(transform, reference)
     grid = _grid_of_file(Path(reference))
     if grid is None:
-        return transform.on(reference)
-    transform.check_place(grid, f"the reference {reference}")
+        return target_grid(transform, reference)
+    check_place(transform, grid, f"the reference {reference}")
     return grid
 
 
@@ -105,9 +105,9 @@ def apply_by_blocks(
     source: str | os.PathLike[str],
     out: str | os.PathLike[str],
     reference: images.ImageLike | None = None,
+    *,
     interpolation: str = "linear",
     background: float | None = None,
-    *,
     dtype: Any = None,
     modulate: bool = False,
     memory: float = 1 << 28,
@@ -135,7 +135,7 @@ def apply_by_blocks(
     Examples
     --------
     >>> images.write("large.nii", pair.moving)
-    >>> transforms.apply_by_blocks(transforms.Transform(result), "large.nii", "warped.nii.gz")
+    >>> transforms.apply_by_blocks(result.transform, "large.nii", "warped.nii.gz")
     """
     if not Path(out).name.lower().endswith(WRITTEN):
         raise errors.OutputUnwritableError(
@@ -267,7 +267,7 @@ class _Work:
         modulate: bool,
         memory: float,
     ):
-        self.transform, self.source, self.grid = transform, source, grid
+        self.sitk, self.source, self.grid = transform.to_sitk(), source, grid
         self.interpolation, self.dtype, self.modulate = interpolation, dtype, modulate
         self.memory = memory
         self.size = np.array(grid.size)
@@ -331,14 +331,14 @@ class _Work:
         # of a narrower type asked for, what lies outside by default need be no value
         narrow = self.by_default and self.kind.kind in "biu"
         made = resample(
-            self.source.read(first, last), box, self.transform.to_sitk(), self.interpolation,
+            self.source.read(first, last), box, self.sitk, self.interpolation,
             self.background, None if narrow else self.kind, self.modulate,
         )  # fmt: skip
         out[where] = as_type(made.array[inner], self.kind, self.background)
 
     def _reached(self, box: Grid) -> tuple[np.ndarray, np.ndarray]:
         """Return the box of the input that a box of the output is read from."""
-        field = field_on(self.transform.to_sitk(), box)
+        field = field_on(self.sitk, box)
         rows = self.source.to_index[:3, :3]
         to_index = self.source.to_index @ box.index_to_physical
         z, y, x = (np.arange(n, dtype=np.float64) for n in field.shape[:3])

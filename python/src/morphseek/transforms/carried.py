@@ -19,7 +19,7 @@ from .._features import needed
 from .._files import check_path, check_regular, write_with
 from .._grid import Grid
 from ..landmarks import Landmarks
-from .saved import Transform
+from .transform import Transform
 
 POINTS = (".mrk.json", ".fcsv", ".csv")
 SURFACES = (".vtk", ".vtp", ".stl", ".ply", ".gii")

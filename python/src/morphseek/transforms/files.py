@@ -35,13 +35,6 @@ _NOTE, _MOVING_NOTE = "morphseek fixed grid: ", "morphseek moving grid: "
 def read(source: Any) -> sitk.Transform:
     """Return a SimpleITK transform from itself, a 4x4 LPS matrix (fixed -> moving, mm) or the path
     of a ``.tfm``/``.h5`` file.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> shift = np.eye(4); shift[:3, 3] = 1, 2, 3
-    >>> read(shift).TransformPoint((0.0, 0.0, 0.0))
-    (1.0, 2.0, 3.0)
     """
     name = "the transform"
     if isinstance(source, (str, os.PathLike)):
@@ -402,14 +395,7 @@ def _check_alone(path: Path) -> None:
 
 
 def write(path: str | os.PathLike[str], transform: sitk.Transform) -> None:
-    """Write a transform as ``.h5`` or ``.tfm``.
-
-    Examples
-    --------
-    >>> transforms.write("transform.h5", result.to_sitk())
-    >>> transforms.read("transform.h5").GetDimension()
-    3
-    """
+    """Write a transform as ``.h5`` or ``.tfm``."""
     size = (1 << 16) + transform.GetNumberOfParameters() * (8 if Path(path).suffix == ".h5" else 26)
 
     def put(temporary: Path) -> None:

@@ -96,12 +96,6 @@ def as_type(array: np.ndarray, dtype: np.dtype, instead: float = 0.0) -> np.ndar
 def ranked(labels: np.ndarray, background: float) -> tuple[np.ndarray, np.ndarray, int]:
     """Return the values of labels and background, sorted; the labels as places among them; and the
     background's place.
-
-    Examples
-    --------
-    >>> values, places, background = transforms.ranked(np.array([7, 1024, 7]), 0)
-    >>> values.tolist(), places.tolist(), background
-    ([0, 7, 1024], [1, 2, 1], 0)
     """
     found, ranks = np.unique(np.append(labels, labels.dtype.type(background)), return_inverse=True)
     return found, ranks[:-1].reshape(labels.shape), int(ranks[-1])
@@ -109,11 +103,6 @@ def ranked(labels: np.ndarray, background: float) -> tuple[np.ndarray, np.ndarra
 
 def beyond(integers: np.ndarray, most: int) -> bool:
     """Whether an integer is larger than `most`, or smaller than its negative.
-
-    Examples
-    --------
-    >>> transforms.beyond(np.array([3, -5]), 4)
-    True
     """
     return integers.size > 0 and max(int(integers.max()), -int(integers.min())) > most
 
@@ -141,11 +130,6 @@ def check_fits(background: float, dtype: np.dtype) -> None:
 
 def minimum(array: np.ndarray) -> float:
     """Return the smallest finite voxel: air, in a CT.
-
-    Examples
-    --------
-    >>> transforms.minimum(np.array([np.nan, 3.0, -1000.0]))
-    -1000.0
     """
     finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array
     return float(finite.min()) if finite.size else 0.0

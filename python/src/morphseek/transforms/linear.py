@@ -72,11 +72,6 @@ def linear_part(transform: sitk.Transform) -> np.ndarray:
     ------
     InvalidArgumentError
         The transform bends, as a displacement field or a spline does.
-
-    Examples
-    --------
-    >>> transforms.linear_part(result.stages["initial"].to_sitk()).shape
-    (4, 4)
     """
     if transform.GetDimension() != 3 or not transform.IsLinear():
         raise errors.InvalidArgumentError(

@@ -9,6 +9,7 @@ import SimpleITK as sitk
 from SimpleITK import _SimpleITK  # type: ignore[attr-defined]
 
 from .. import errors
+from .._engine import bindings
 from .._engine.bindings import Doubles, Floats
 from .._grid import Grid
 from .linear import affine, linear, linear_part
@@ -65,6 +66,62 @@ def field_part(displacement: np.ndarray, grid: Grid) -> sitk.DisplacementFieldTr
     )
 
 
+def dense(displacement: Floats, grid: Grid, initial: Doubles) -> sitk.Transform:
+    """Return displacements in voxels, shape (3, z, y, x), as SimpleITK's transform: a field inside
+    a composite with the linear part that they contain, or that part alone.
+    """
+    behind, margin = bindings.behind_mm(displacement, grid, initial)
+    if is_still(behind, grid):
+        return linear(initial)
+    bend = field_part(behind, margin)
+    if np.array_equal(initial, np.eye(4)):
+        return bend
+    return sitk.CompositeTransform([linear(initial), bend])  # the last one acts first
+
+
+def is_still(displacement: Floats, grid: Grid) -> bool:
+    """Whether displacements, LPS mm, are nowhere a thousandth of the grid's least spacing."""
+    least = 1e-3 * min(grid.spacing)
+    for part in (displacement.reshape(-1)[::997], displacement):  # a sample mostly decides
+        if part.max() > least or part.min() < -least:
+            return False
+    return True
+
+
+def planar(transform: sitk.Transform, fixed: Grid | None) -> sitk.Transform:
+    """Return the map of a slice in the plane z = 0 as SimpleITK's of two dimensions."""
+    parts = parts_of(transform)
+    matrix = np.eye(4)
+    while parts and parts[0].IsLinear():  # the first acts last
+        matrix = matrix @ linear_part(parts.pop(0))
+    if fixed is None:
+        raise errors.InvalidArgumentError(
+            "a transform of two dimensions belongs to a slice, and this one does not say where its"
+            " fixed image lies"
+        )
+    turn = fixed.axes - np.diag([0, 0, 1])
+    across = np.array([fixed.origin[2], *turn[2], *turn[:2, 2], matrix[2, 3]])
+    if fixed.size[2] != 1 or np.abs(across).max() > 1e-6:
+        raise errors.InvalidArgumentError(
+            "the fixed image is no slice in the plane z = 0; its transform has three dimensions"
+        )
+    flat = sitk.AffineTransform(2)
+    flat.SetMatrix(matrix[:2, :2].ravel().tolist())
+    flat.SetTranslation(matrix[:2, 3].tolist())
+    if not parts:
+        return flat
+    if len(parts) == 1 and is_field(parts[0]):
+        vectors, grid = vectors_of(parts[0])
+    else:
+        vectors, grid = field_on(composed(parts), fixed), fixed
+    layer = np.ascontiguousarray(vectors[len(vectors) // 2][..., :2], dtype=np.float64)
+    image = sitk.GetImageFromArray(layer, isVector=True)
+    image.SetSpacing(grid.spacing[:2])
+    image.SetOrigin(grid.origin[:2])
+    image.SetDirection(grid.axes[:2, :2].ravel().tolist())
+    return sitk.CompositeTransform([flat, sitk.DisplacementFieldTransform(image)])
+
+
 def vectors_of(part: sitk.Transform) -> tuple[np.ndarray, Grid]:
     """Return the displacements of a field, LPS mm of shape (z, y, x, 3), and their grid."""
     image = sitk.DisplacementFieldTransform(part).GetDisplacementField()
@@ -112,8 +169,6 @@ def inverted(part: sitk.Transform, name: str) -> list[sitk.Transform]:
                 " inverse; correct the file"
             )
         return [linear(np.linalg.inv(matrix))]
-    from .dense import DenseTransform
-
     if is_field(part):
         vectors, grid = vectors_of(part)
     elif part.GetTransformEnum() == sitk.sitkBSplineTransform:
@@ -125,8 +180,10 @@ def inverted(part: sitk.Transform, name: str) -> list[sitk.Transform]:
             " morphseek convert FILE --reference FIXED --out field.nii.gz"
         )
     try:
-        forward = DenseTransform.from_mm(vectors, grid, _reached(vectors, grid, name))
-        return parts_of(forward.inverse().to_sitk())
+        onto, still = _reached(vectors, grid, name), np.eye(4)
+        voxels = bindings.from_mm(np.ascontiguousarray(vectors, np.float32), grid)
+        inverse = bindings.inverse(voxels, grid, still, onto)
+        return parts_of(dense(inverse, onto, still))
     except errors.ThinVolumeError as error:
         raise errors.ThinVolumeError(f"{name}: its {error}") from None
 

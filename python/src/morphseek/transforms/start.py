@@ -12,10 +12,10 @@ from .. import errors, images
 from .._engine.bindings import Doubles, Floats
 from .._grid import Grid
 from . import formats
-from .dense import DenseTransform
+from .field import Field
 from .linear import linear_part
 from .parts import field_on, field_part, grid_of_field, is_field, parts_of
-from .saved import Transform
+from .transform import Transform, check_place
 
 _LEAST = 0.5  # share of the fixed image that a field covers, as the engine has it
 
@@ -39,16 +39,16 @@ def start_of(given: Any, fixed: images.Image, moving: images.Image) -> Start:
     """
     if given is None:
         return Start()
-    if isinstance(given, DenseTransform):
-        return _of_dense(given, fixed)
     transform = _read(given, fixed, moving)
+    if isinstance(transform, Field):
+        return _of_field(transform, fixed)
     parts = parts_of(transform.to_sitk())
     matrix = np.eye(4)
     while parts and parts[0].IsLinear():  # the first acts last
         matrix = matrix @ linear_part(parts.pop(0))
     if not parts:
         return Start(matrix)
-    transform.check_place(fixed.grid, "the fixed image")
+    check_place(transform, fixed.grid, "the fixed image")
     split = None if np.array_equal(matrix, np.eye(4)) else matrix
     if is_field(parts[-1]) and (share := _covered(grid_of_field(parts[-1]), fixed.grid)) < _LEAST:
         raise errors.GridMismatchError(
@@ -59,7 +59,7 @@ def start_of(given: Any, fixed: images.Image, moving: images.Image) -> Start:
     return Start(split, (field_on(rest, fixed.grid), fixed.grid))
 
 
-def _of_dense(given: DenseTransform, fixed: images.Image) -> Start:
+def _of_field(given: Field, fixed: images.Image) -> Start:
     if given.is_linear:
         return Start(np.array(given.initial))
     share = _covered(given.grid, fixed.grid)
@@ -71,7 +71,7 @@ def _of_dense(given: DenseTransform, fixed: images.Image) -> Start:
     behind, grid = given.behind_initial()
     if given.grid == fixed.grid:  # beyond it nothing was found: the engine holds on
         first = np.rint(grid.to_index(fixed.grid.origin)).astype(int)[::-1]
-        own = tuple(slice(k, k + n) for k, n in zip(first, given.shape))
+        own = tuple(slice(k, k + n) for k, n in zip(first, given.grid.shape))
         return Start(np.array(given.initial), (np.ascontiguousarray(behind[own]), fixed.grid))
     rest = field_on(field_part(behind, grid), fixed.grid)
     return Start(np.array(given.initial), (rest, fixed.grid))
@@ -86,27 +86,19 @@ def _covered(grid: Grid, fixed: Grid) -> float:
 
 
 def _read(given: Any, fixed: images.Image, moving: images.Image) -> Transform:
-    if isinstance(given, Transform):
-        return given
     if isinstance(given, (str, os.PathLike)):
-        return Transform.load(given, reference=fixed, moving=moving)
+        return Transform.read(given, reference=fixed, moving=moving)
     if images.arrays.is_array(given):
         given = images.arrays.as_array(given, "initial_transform")
         if given.ndim == 4:
             given = _of_array(given, fixed)
-    if hasattr(given, "behind_initial"):
-        return Transform(given)
-    loaded = formats.read_object(given, "initial_transform")
-    return Transform(loaded.transform, loaded.grid, loaded.moving_grid)
+    return Transform.of(given, name="initial_transform")
 
 
 def _of_array(array: np.ndarray, fixed: images.Image) -> sitk.Transform:
     shape = fixed.array.shape
     if array.shape == (3, *shape):
-        voxels = np.ascontiguousarray(array, dtype=np.float32)
-        return field_part(
-            DenseTransform(voxels, fixed.grid, fixed.grid).displacement_mm, fixed.grid
-        )
+        return field_part(Field(array, fixed.grid, fixed.grid).displacement(), fixed.grid)
     if array.shape == (*shape, 3):
         return field_part(array, fixed.grid)
     raise errors.InvalidArgumentError(

@@ -24,7 +24,7 @@ from ..images import dicom_series as dicom
 from ..images.dicom_headers import is_dicom, read_object
 from .contours import outlines, rasterised
 from .parts import field_on
-from .saved import Transform
+from .transform import Transform, check_frame_uid, target_grid
 
 if TYPE_CHECKING:
     from pydicom.dataset import Dataset, FileDataset
@@ -115,7 +115,7 @@ def carry(
         "give the one drawn on the moving image",
     )
     _check_frame(found, transform, source)
-    grid = transform.on(reference)
+    grid = target_grid(transform, reference)
     contours = _contours(found, source)
     planes = _planes(contours, grid, transform.moving_grid, source)
     masks = {
@@ -151,7 +151,7 @@ def _check_frame(found: Dataset, transform: Transform, source: Path) -> None:
             f"input: {source} has structures of {len(frames)} frames of reference; save those of"
             " the moving image alone"
         )
-    transform.check_frame_uid(next(iter(frames), ""), 1, f"the structure set {source}")
+    check_frame_uid(transform, next(iter(frames), ""), 1, f"the structure set {source}")
 
 
 def _contours(found: Dataset, source: Path) -> dict[int, list[tuple[str, np.ndarray]]]:

@@ -146,7 +146,7 @@ class PairSource:
                 search="off",
                 refine=0,
                 threads=1,
-            ).initial
+            ).transform.initial
         return self._starts[fixed, moving]
 
     def _files(self, name: str) -> tuple[Path, Path | None]:

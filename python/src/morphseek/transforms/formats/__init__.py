@@ -1,7 +1,7 @@
 """Transforms in the files of other programs: one table, one way to read and to write."""
 
 from ..._formats import NAMES
-from .job import Loaded
+from .job import Content
 from .objects import read as read_object
 from .table import FORMATS, Format, load, outputs, save, split
 
@@ -9,7 +9,7 @@ __all__ = [
     "FORMATS",
     "NAMES",
     "Format",
-    "Loaded",
+    "Content",
     "load",
     "outputs",
     "read_object",

@@ -12,12 +12,12 @@ from ..._files import output_folder
 from .. import files
 from ..linear import linear
 from . import field, itk
-from .job import Job, Loaded, Source
+from .job import Content, Job, Source
 
 PAIR = ("0GenericAffine.mat", "1Warp.nii.gz")
 
 
-def read(source: Source) -> Loaded:
+def read(source: Source) -> Content:
     return (field if source.path.name.lower().endswith(field.ENDINGS) else itk).read(source)
 
 

@@ -22,7 +22,7 @@ from ...images import dicom_series as dicom
 from ...images.dicom_headers import read_object
 from ..linear import linear
 from ..parts import composed, field_on, field_part, is_field, vectors_of
-from .job import Job, Loaded, Source
+from .job import Content, Job, Source
 
 if TYPE_CHECKING:
     from pydicom.dataset import Dataset, FileDataset
@@ -35,7 +35,7 @@ _FINEST = 1e-4  # mm between vectors
 _DAMAGED = (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError)
 
 
-def read(source: Source) -> Loaded:
+def read(source: Source) -> Content:
     found = read_object(source.path, "transform")
     kind = str(found.get("SOPClassUID") or "")
     if kind not in (RIGID, DEFORMABLE):
@@ -55,7 +55,7 @@ def read(source: Source) -> Loaded:
         ) from None
 
 
-def _read_matrix(source: Source, found: Dataset) -> Loaded:
+def _read_matrix(source: Source, found: Dataset) -> Content:
     """Read the one matrix that moves something."""
     registered = str(found.get("FrameOfReferenceUID") or "")
     moved: list[tuple[str, np.ndarray]] = []
@@ -80,7 +80,7 @@ def _read_matrix(source: Source, found: Dataset) -> Loaded:
         raise source.unreadable(f"registers {len(moved)} images at once; write an object for each")
     frame, matrix = moved[0] if moved else (still or registered, np.eye(4))
     source.matrix(matrix)  # whether it can be inverted
-    return Loaded(
+    return Content(
         source.matrix(np.linalg.inv(matrix)), source.grid, source.moving_grid, (registered, frame)
     )
 
@@ -95,7 +95,7 @@ def _matrix(source: Source, item: Dataset) -> np.ndarray:
     return matrix
 
 
-def _read_field(source: Source, found: Dataset) -> Loaded:
+def _read_field(source: Source, found: Dataset) -> Content:
     items = [one for one in found.DeformableRegistrationSequence if _grids(one)]
     if len(items) != 1 or len(_grids(items[0])) != 1:
         raise source.unreadable(
@@ -124,7 +124,7 @@ def _read_field(source: Source, found: Dataset) -> Loaded:
         str(found.get("FrameOfReferenceUID") or ""),
         str(item.get("SourceFrameOfReferenceUID") or ""),
     )
-    return Loaded(composed(parts), grid, source.moving_grid, frames)
+    return Content(composed(parts), grid, source.moving_grid, frames)
 
 
 def _grids(item: Dataset) -> Any:
@@ -202,18 +202,18 @@ def write(job: Job) -> list[Path]:
 
 
 def _given(job: Job) -> tuple[Any, Any]:
-    for image, name in zip(job.given, ("the fixed image as reference", "the moving image")):
+    for image, name in zip(job.images, ("the fixed image as reference", "the moving image")):
         if image is None:
             raise errors.InvalidArgumentError(
                 f"{job.path}: a DICOM registration refers to two DICOM series, the fixed and the"
                 f" moving one; give {name}, the folder of its series"
             )
-    return job.given
+    return job.images
 
 
 def _check_order(job: Job) -> None:
     """Refuse series that are given the wrong way round, where the grids tell."""
-    own, there = job.held_grids
+    own, there = job.content_grids
     if own is None or there is None or job.moving_grid is None or _box(own, there):
         return
     if _box(own, job.moving_grid) and _box(there, job.grid):

@@ -15,12 +15,12 @@ from ... import errors
 from ..._files import write_text
 from ..._grid import Grid
 from ..parts import composed
-from .job import Job, Loaded, Source
+from .job import Content, Job, Source
 
 _DEPTH = 20  # files that begin with one another: as many, or a ring
 
 
-def read(source: Source) -> Loaded:
+def read(source: Source) -> Content:
     parts, path, grid = [], source.path, None
     for _ in range(_DEPTH):
         here = source._replace(path=path)
@@ -32,7 +32,7 @@ def read(source: Source) -> Loaded:
             said, "InitialTransformParametersFileName"
         )
         if first in ("", "NoInitialTransform"):
-            return Loaded(composed(parts), grid, source.moving_grid)
+            return Content(composed(parts), grid, source.moving_grid)
         if _word(said, "HowToCombineTransforms") not in ("", "Compose"):
             raise here.unreadable("adds transforms up; only composed ones can be read")
         # elastix looks in the working folder; results are moved together with what they name

@@ -18,13 +18,13 @@ from ..._grid import Grid
 from ...images.files import read_path
 from ...images.image import tell
 from . import vectors
-from .job import RAS, Job, Loaded, Source
+from .job import RAS, Content, Job, Source
 
 ENDINGS = (".nii.gz", ".nii", ".nrrd", ".mha", ".mhd", ".nhdr")
 _DISPLACEMENT, _VECTOR = 1006, 1007  # NIfTI's intent codes
 
 
-def read(source: Source) -> Loaded:
+def read(source: Source) -> Content:
     image, doubts = read_path(source.path, "transform")
     tell(doubts)
     nrrd = source.path.name.lower().endswith((".nrrd", ".nhdr"))

@@ -18,7 +18,7 @@ from ...images.files import read_path
 from ..parts import field_part
 from .field import ENDINGS, write_nifti
 from .greedy import matrix_of, text_of
-from .job import Job, Loaded, Source
+from .job import Content, Job, Source
 from .vectors import SPLINES
 
 _WARP = 2006  # NIfTI's intent code
@@ -32,7 +32,7 @@ def to_fsl(grid: Grid) -> np.ndarray:
     return scaled @ grid.physical_to_index
 
 
-def read(source: Source) -> Loaded:
+def read(source: Source) -> Content:
     moving = source.moving_grid
     warp = source.path.name.lower().endswith(ENDINGS)
     if moving is None or (source.grid is None and not warp):
@@ -46,10 +46,10 @@ def read(source: Source) -> Loaded:
     there = matrix_of(source)
     source.matrix(there)  # whether it can be inverted
     matrix = np.linalg.inv(to_fsl(moving)) @ np.linalg.inv(there) @ to_fsl(source.grid)
-    return Loaded(source.matrix(matrix), source.grid, moving)
+    return Content(source.matrix(matrix), source.grid, moving)
 
 
-def _read_warp(source: Source, moving: Grid) -> Loaded:
+def _read_warp(source: Source, moving: Grid) -> Content:
     image = read_path(source.path, "transform").image
     intent = image.GetMetaData("intent_code") if image.HasMetaDataKey("intent_code") else "0"
     if int(intent) in SPLINES:
@@ -68,7 +68,7 @@ def _read_warp(source: Source, moving: Grid) -> Loaded:
             "has absolute places; make displacements of them: convertwarp --absolute --relout"
         )
     there = mapped(np.linalg.inv(to_fsl(moving)), here + vectors)
-    return Loaded(field_part(there - place, grid), grid, moving)
+    return Content(field_part(there - place, grid), grid, moving)
 
 
 def write(job: Job) -> list[Path]:

@@ -9,7 +9,7 @@ import numpy as np
 from ..._files import write_text
 from . import field
 from .ants import write_pair
-from .job import RAS, Job, Loaded, Source
+from .job import RAS, Content, Job, Source
 
 PAIR = ("_affine.mat", "_warp.nii.gz")
 
@@ -37,11 +37,11 @@ def text_of(matrix: np.ndarray) -> str:
     return "".join(" ".join(f"{v:.12g}" for v in row) + "\n" for row in matrix)
 
 
-def read(source: Source) -> Loaded:
+def read(source: Source) -> Content:
     if source.path.name.lower().endswith(field.ENDINGS):
         return field.read(source)
     matrix = source.matrix(RAS @ matrix_of(source) @ RAS)
-    return Loaded(matrix, source.grid, source.moving_grid)
+    return Content(matrix, source.grid, source.moving_grid)
 
 
 def write(job: Job) -> list[Path]:

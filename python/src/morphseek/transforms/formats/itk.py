@@ -11,14 +11,14 @@ from ..._itk import HDF5
 from .. import files, h5
 from ..linear import linear, linear_part
 from ..parts import composed, is_field, itk_order, parts_of, vectors_of
-from .job import Job, Loaded, Source
+from .job import Content, Job, Source
 
 ENDINGS = (".h5", ".hdf5", ".tfm", ".txt", ".mat")
 
 
-def read(source: Source) -> Loaded:
+def read(source: Source) -> Content:
     transform = files.read(source.path)
-    return Loaded(transform, *files.grids(source.path))
+    return Content(transform, *files.grids(source.path))
 
 
 def write(job: Job) -> list[Path]:

@@ -1,10 +1,10 @@
-"""What readers are given and give, and what writers are given."""
+"""A file to read, the transform in it, and a transform to write."""
 
 from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import SimpleITK as sitk
@@ -20,7 +20,7 @@ FIELDS = (".h5", ".nii.gz", ".nrrd")
 RAS = np.diag([-1.0, -1.0, 1.0, 1.0])  # from LPS, and back
 
 
-class Loaded(NamedTuple):
+class Content(NamedTuple):
     """A transform, fixed to moving, and where the images lie, if the file says so."""
 
     transform: sitk.Transform
@@ -68,48 +68,34 @@ class Source(NamedTuple):
             ) from None
 
 
-class Held(Protocol):
-    """A :class:`morphseek.Transform`, as far as writers need it."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def grid(self) -> Grid | None: ...
-
-    @property
-    def moving_grid(self) -> Grid | None: ...
-
-    @property
-    def is_linear(self) -> bool: ...
-
-    def to_sitk(self) -> sitk.Transform: ...
-
-    def on(self, reference: images.ImageLike | None) -> Grid: ...
-
-
 class Job:
     """A transform to write, in the forms that formats ask for."""
 
     def __init__(
         self,
-        held: Held,
+        content: Content,
+        name: str,
         path: Path,
         ending: str,
         grid: Grid | None,
-        moving_grid: Grid | None,
         reference: Any = None,
         moving: Any = None,
     ):
-        self.transform, self.is_linear, self.name = held.to_sitk(), held.is_linear, held.name
+        self.transform, self.name = content.transform, name
         self.path, self.ending = path, ending
-        self.own_grid, self.moving_grid = grid, moving_grid
+        self.own_grid = content.grid if grid is None else grid
+        self.moving_grid = content.moving_grid if moving is None else grid_of(moving, "moving")
         self.named = tuple(
             Path(each).name if isinstance(each, (str, Path)) else "" for each in (reference, moving)
         )
-        self.given = reference, moving
-        self.held_grids = held.grid, held.moving_grid
+        self.images = reference, moving
+        self.content_grids = content.grid, content.moving_grid
         self._asked = reference is not None
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether it is a matrix and a shift."""
+        return all(part.IsLinear() for part in self.parts)
 
     @functools.cached_property
     def parts(self) -> list[sitk.Transform]:
@@ -162,3 +148,8 @@ class Job:
         if not self._asked and is_field(first) and all(part.IsLinear() for part in others):
             return self.matrix_of(others), vectors_of(first)
         return np.eye(4), self.field()
+
+
+def grid_of(image: images.ImageLike | None, name: str) -> Grid | None:
+    """Return where an image lies, if there is one."""
+    return None if image is None else next(iter(images.Frames(image, name))).grid

@@ -10,12 +10,12 @@ import numpy as np
 
 from ..._files import write_text
 from ..._grid import Grid
-from .job import RAS, Job, Loaded, Source
+from .job import RAS, Content, Job, Source
 
 _VOXELS, _RAS_TO_RAS = 0, 1
 
 
-def read(source: Source) -> Loaded:
+def read(source: Source) -> Content:
     text = re.sub(r"#.*", "", source.text())
     kind = re.search(r"^type\s*=\s*(\d+)", text, re.M)
     found = re.search(r"^\s*1\s+4\s+4\s*$\s*((?:[-+.\deE]+|nan|inf|\s)+)", text, re.M | re.I)
@@ -41,7 +41,7 @@ def read(source: Source) -> Loaded:
             " anew with lta_convert --outlta"
         )
     source.matrix(matrix)  # whether it can be inverted
-    return Loaded(
+    return Content(
         source.matrix(np.linalg.inv(matrix)),
         fixed if source.grid is None else source.grid,
         moving if source.moving_grid is None else source.moving_grid,

@@ -13,13 +13,13 @@ from ... import errors, images
 from ..._grid import Grid
 from .. import files, h5
 from . import vectors
-from .job import Loaded
+from .job import Content
 
 
-def read(given: Any, name: str) -> Loaded:
+def read(given: Any, name: str) -> Content:
     """Return the transform that an object is, or that a vector image holds."""
     if hasattr(given, "GetTransformTypeAsString"):
-        return Loaded(_of_itk(given, name))
+        return Content(_of_itk(given, name))
     blank = vectors.Vectors(
         np.empty(0),
         Grid((0, 0, 0)),
@@ -33,7 +33,7 @@ def read(given: Any, name: str) -> Loaded:
         return vectors.read(_of_nibabel(given, blank))
     if hasattr(given, "GetLargestPossibleRegion"):
         return vectors.read(vectors.of_image(_by_itk(given), blank))
-    return Loaded(files.read(given))
+    return Content(files.read(given))
 
 
 def _of_nibabel(image: Any, blank: vectors.Vectors) -> vectors.Vectors:

@@ -16,7 +16,7 @@ from ..._itk import HDF5
 from ...images.dicom_headers import is_dicom
 from ..files import text_of
 from . import ants, dicom, elastix, field, fsl, greedy, itk, lta, x5
-from .job import FIELDS, Held, Job, Loaded, Source
+from .job import FIELDS, Content, Job, Source, grid_of
 
 
 class Format(NamedTuple):
@@ -25,7 +25,7 @@ class Format(NamedTuple):
     name: str
     of: str
     """Whose it is."""
-    read: Callable[[Source], Loaded]
+    read: Callable[[Source], Content]
     write: Callable[[Job], Any]
     bends: bool
     """Whether it holds a deformation."""
@@ -77,24 +77,26 @@ def load(
     format: str | None = None,
     reference: images.ImageLike | None = None,
     moving: images.ImageLike | None = None,
-) -> Loaded:
+) -> Content:
     """Read a file, of the format that its content says where none is given."""
     path = Path(path)
     check_path(path, "transform", errors.InputUnreadableError)
     check_regular(path, "transform")
     kind = _known(format) if format is not None else _found(path)
-    source = Source(path, _grid(reference, "reference"), _grid(moving, "moving"), format or "")
+    source = Source(path, grid_of(reference, "reference"), grid_of(moving, "moving"), format or "")
     return kind.read(source)
 
 
 def save(
-    held: Held,
+    content: Content,
+    name: str,
     path: str | os.PathLike[str],
     format: str | None,
+    grid: Grid | None,
     reference: images.ImageLike | None,
     moving: images.ImageLike | None,
 ) -> list[Path]:
-    """Write a transform; return the files."""
+    """Write a transform, a field on `grid` where that is given; return the files."""
     path = Path(path)
     kind = _known(format) if format is not None else _by_ending(path)
     ending = _ending(path, kind.endings)
@@ -104,20 +106,19 @@ def save(
             f"{path}: the format {kind.name} is written to {', '.join(kind.endings)}{or_none};"
             " give the file another ending"
         )
-    if not kind.bends and not held.is_linear:
+    job = Job(content, name, path, ending, grid, reference, moving)
+    if not kind.bends and not job.is_linear:
         raise errors.InvalidArgumentError(
-            f"{path}: {kind.name} holds a rigid or affine transform alone, and {held.name} bends;"
+            f"{path}: {kind.name} holds a rigid or affine transform alone, and {name} bends;"
             f" write a deformation as one of {', '.join(FIELDS)}"
         )
-    grid = held.grid if reference is None else held.on(reference)
-    there = held.moving_grid if moving is None else _grid(moving, "moving")
-    for what, known in (("reference", grid), ("moving", there)):
-        if what in kind.asks and known is None:
+    for what, lies in (("reference", job.own_grid), ("moving", job.moving_grid)):
+        if what in kind.asks and lies is None:
             image = {"reference": "fixed image as reference", "moving": "moving image"}[what]
             raise errors.InvalidArgumentError(
                 f"{path}: the format {kind.name} counts from the images' corners; give the {image}"
             )
-    return list(kind.write(Job(held, path, ending, grid, there, reference, moving)))
+    return list(kind.write(job))
 
 
 def outputs(path: Path, format: str | None) -> list[str]:
@@ -126,10 +127,6 @@ def outputs(path: Path, format: str | None) -> list[str]:
     if _ending(path, kind.endings):
         return [path.name]
     return [path.name + name for name in kind.prefix]
-
-
-def _grid(image: images.ImageLike | None, name: str) -> Grid | None:
-    return None if image is None else next(iter(images.Frames(image, name))).grid
 
 
 def _known(name: str) -> Format:

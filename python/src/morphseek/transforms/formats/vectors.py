@@ -18,7 +18,7 @@ from ... import errors
 from ..._grid import Grid
 from ...images.headers.fields import header_lines
 from ..parts import composed, field_part, inverted
-from .job import Loaded
+from .job import Content
 
 _LPS, _RAS = np.eye(3), np.diag([-1.0, -1.0, 1.0])
 
@@ -74,7 +74,7 @@ _SPACES = {  # NRRD's, by the flips to LPS; ITK leaves others as they are
 }
 
 
-def read(vectors: Vectors, moving_grid: Grid | None = None) -> Loaded:
+def read(vectors: Vectors, moving_grid: Grid | None = None) -> Content:
     """Return the transform that a vector image holds."""
     meaning = _meaning(vectors)
     field, grid = vectors.values, vectors.grid
@@ -90,11 +90,11 @@ def read(vectors: Vectors, moving_grid: Grid | None = None) -> Loaded:
     if meaning.holes:
         field = _filled(field)
     if not meaning.inverse:
-        return Loaded(field_part(field, grid), grid, moving_grid)
+        return Content(field_part(field, grid), grid, moving_grid)
     if not np.isfinite(field).all():
         raise vectors.refused("has displacements that are no numbers (NaN or Inf); make it anew")
     there = grid if moving_grid is None else moving_grid
-    return Loaded(composed(inverted(field_part(field, grid), vectors.name)), None, there)
+    return Content(composed(inverted(field_part(field, grid), vectors.name)), None, there)
 
 
 def of_image(image: sitk.Image, vectors: Vectors) -> Vectors:

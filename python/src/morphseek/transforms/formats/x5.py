@@ -12,7 +12,7 @@ from ..._features import needed
 from ..._files import write_with
 from ..._grid import Grid
 from ..parts import field_part
-from .job import RAS, Job, Loaded, Source
+from .job import RAS, Content, Job, Source
 
 
 def _library(path: Path) -> Any:
@@ -23,7 +23,7 @@ def _library(path: Path) -> Any:
     return x5
 
 
-def read(source: Source) -> Loaded:
+def read(source: Source) -> Content:
     library = _library(source.path)
     if not source.path.is_file():
         raise source.unreadable("does not exist; check the path")
@@ -37,7 +37,7 @@ def read(source: Source) -> Loaded:
     values = np.asarray(found[0].transform, dtype=np.float64)
     if found[0].type == "linear" and values.size == 16:
         matrix = source.matrix(RAS @ values.reshape(4, 4) @ RAS)
-        return Loaded(matrix, grid, source.moving_grid)
+        return Content(matrix, grid, source.moving_grid)
     if found[0].subtype != "densefield" or grid is None:
         raise source.unreadable(
             f"holds a transform ({found[0].type}, {found[0].subtype}) that is no matrix and no"
@@ -50,7 +50,7 @@ def read(source: Source) -> Loaded:
     vectors = values.transpose(2, 1, 0, 3) @ RAS[:3, :3]
     if found[0].representation != "displacements":
         vectors = vectors - own.points()
-    return Loaded(field_part(vectors, own), own, source.moving_grid)
+    return Content(field_part(vectors, own), own, source.moving_grid)
 
 
 def _grid(domain: Any) -> Grid | None:

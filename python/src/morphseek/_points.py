@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import errors
-from .._engine.bindings import Doubles
-from .._tables import is_frame
-from ..images.arrays import as_array, is_array
+from . import errors
+from ._engine.bindings import Doubles
+from ._tables import is_frame
+from .images.arrays import as_array, is_array
 
 
 def checked_points(points: Any) -> Doubles:

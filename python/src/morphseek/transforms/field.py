@@ -1,0 +1,248 @@
+"""Dense displacement fields, as registrations give them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import SimpleITK as sitk
+
+from .. import errors, images
+from .._engine import bindings
+from .._engine.bindings import Doubles, Floats
+from .._grid import Grid
+from .._itk import HDF5
+from .._points import checked_points
+from . import h5
+from .files import matrix_part, write_parts
+from .labels import beyond_float32, carrier
+from .linear import checked_matrix, linear_part
+from .parts import dense, is_still, itk_order
+from .transform import Affine, Transform, Units, _check_units, _naming
+
+
+class Field(Transform):
+    """A dense map: ``Phi(x) = x + u(x)`` at every voxel of the fixed image's grid.
+
+    Parameters
+    ----------
+    displacement : array_like
+        In voxels of the fixed grid, shape (3, z, y, x), component i along array axis i; kept as
+        float32. :meth:`from_mm` takes LPS mm.
+    grid, moving_grid : Grid
+        Where the fixed and the moving image lie.
+    initial : array_like, optional
+        4x4 LPS matrix of the linear part that ``displacement`` contains. Beyond the fixed grid
+        what the displacement has besides fades within a margin; farther out this part remains.
+
+    Raises
+    ------
+    GridMismatchError
+        The displacement has another shape than the grid.
+
+    Examples
+    --------
+    A shift by one voxel of 2 mm along x:
+
+    >>> import numpy as np
+    >>> grid = morphseek.Grid((6, 5, 4), spacing=(2, 2, 2))
+    >>> u = np.zeros((3, 4, 5, 6), np.float32)
+    >>> u[2] = 1
+    >>> t = Field(u, grid, grid)
+    >>> t
+    Field(fixed 6 x 5 x 4, moving 6 x 5 x 4)
+    >>> t.transform_points([[4.0, 2.0, 2.0]])
+    array([[6., 2., 2.]])
+    >>> t.displacement()[0, 0, 0]
+    array([2., 0., 0.], dtype=float32)
+    >>> t.inverse().displacement(units="voxel")[2, 1, 1, 1]
+    np.float32(-1.0)
+    """
+
+    _grid: Grid
+    _moving_grid: Grid
+
+    def __init__(
+        self,
+        displacement: Any,
+        grid: Grid,
+        moving_grid: Grid,
+        initial: Any = None,
+    ):
+        super().__init__(grid, moving_grid)
+        self._initial = np.eye(4) if initial is None else checked_matrix(initial, "initial")
+        voxels = images.arrays.as_array(displacement, "displacement")
+        self._displacement: Floats = np.ascontiguousarray(voxels, dtype=np.float32)
+        if self._displacement.shape != (3, *grid.shape):
+            raise errors.GridMismatchError(
+                f"displacement has shape {voxels.shape}; the grid needs {(3, *grid.shape)}"
+            )
+        self._determinants: Floats | None = None
+
+    @classmethod
+    def from_mm(
+        cls, displacement: Any, grid: Grid, moving_grid: Grid, initial: Any = None
+    ) -> Field:
+        """Return the field with these displacements in LPS mm, shape (z, y, x, 3).
+
+        Examples
+        --------
+        >>> grid = pair.fixed.grid
+        >>> shift = np.zeros((*pair.fixed.array.shape, 3), np.float32) + np.float32([2, 0, 0])  # mm
+        >>> field = morphseek.Field.from_mm(shift, grid, grid)
+        >>> np.allclose(field.transform_points([[0, 0, 0]]), [[2, 0, 0]])
+        True
+        """
+        voxels = images.arrays.as_array(displacement, "displacement")
+        vectors = np.ascontiguousarray(voxels, dtype=np.float32)
+        return cls(bindings.from_mm(vectors, grid), grid, moving_grid, initial)
+
+    def __repr__(self) -> str:
+        fixed, moving = (" x ".join(map(str, g.size)) for g in (self.grid, self.moving_grid))
+        return f"Field(fixed {fixed}, moving {moving})"
+
+    @property
+    def grid(self) -> Grid:
+        """Where the fixed image lies."""
+        return self._grid
+
+    @property
+    def moving_grid(self) -> Grid:
+        """Where the moving image lies."""
+        return self._moving_grid
+
+    @property
+    def initial(self) -> Doubles:
+        """4x4 LPS matrix of the linear part; read-only."""
+        return read_only(self._initial)
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether there is nothing but :attr:`initial`, to a thousandth of a voxel: only rigid or
+        affine ran, or nothing that bends was kept.
+        """
+        return is_still(self.behind_initial()[0], self.grid)
+
+    @property
+    def stages(self) -> dict[str, Transform]:
+        return {"initial": Affine(self._initial, self.grid, self.moving_grid), "final": self}
+
+    def _voxels(self) -> tuple[Floats, Grid]:
+        return self._displacement, self.grid
+
+    def _reach(self) -> Grid | None:
+        return self.grid
+
+    def _sitk(self) -> sitk.Transform:
+        return dense(*self._voxels(), self._initial)
+
+    def behind_initial(self) -> tuple[Floats, Grid]:
+        """Return the displacements before :attr:`initial` acts, with the margin beyond the fixed
+        grid in which they fade.
+
+        Returns
+        -------
+        array, grid
+            float32 (z, y, x, 3), LPS mm, components x, y, z; and where they lie.
+
+        Examples
+        --------
+        >>> vectors, grid = result.transform.behind_initial()
+        >>> vectors.shape == (*grid.shape, 3)
+        True
+        """
+        return bindings.behind_mm(*self._voxels(), self._initial)
+
+    def displacement(
+        self, reference: images.ImageLike | None = None, units: Units = "mm"
+    ) -> Floats:
+        if reference is not None:
+            return super().displacement(reference, units)
+        _check_units(units)
+        return bindings.to_mm(*self._voxels()) if units == "mm" else read_only(self._displacement)
+
+    def jacobian(self, reference: images.ImageLike | None = None) -> Floats:
+        if reference is not None:
+            return super().jacobian(reference)
+        if self._determinants is None:  # scores and pages ask for them, too
+            with _naming(self.name):
+                self._determinants = bindings.jacobian(*self._voxels())
+        return read_only(self._determinants)
+
+    def transform_points(self, points: Any) -> Doubles:
+        mapped = checked_points(points)
+        bindings.transform_points(*self._voxels(), self._initial, mapped)
+        return mapped
+
+    def inverse(self) -> Field:
+        """Return the inverse map, from moving to fixed space, on the moving image's grid.
+
+        Where the field folds there is no inverse; the nearest preimage stands. Beyond the moving
+        image's grid it goes on as every transform does: to the initial one's inverse.
+
+        Examples
+        --------
+        >>> back = result.transform.inverse()
+        >>> points = np.array([[1.0, 2.0, 3.0]])
+        >>> returned = back.transform_points(result.transform_points(points))
+        >>> np.allclose(returned, points, atol=0.1)
+        True
+        """
+        inverse = bindings.inverse(*self._voxels(), self._initial, self.moving_grid)
+        return Field(inverse, self.moving_grid, self.grid, np.linalg.inv(self._initial))
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        format: str | None = None,
+        reference: images.ImageLike | None = None,
+        moving: images.ImageLike | None = None,
+    ) -> list[Path]:
+        is_hdf5 = os.fspath(path).lower().endswith(HDF5)
+        if not is_hdf5 or format not in (None, "itk") or not (reference is moving is None):
+            return super().save(path, format, reference, moving)
+        # as the format's writer does, without the 24 bytes a voxel of SimpleITK's field
+        behind, grid = self.behind_initial()
+        parts = []
+        if not is_still(behind, self.grid):
+            parts.append(h5.Part("DisplacementFieldTransform", itk_order(grid), behind))
+        if not parts or not np.array_equal(self._initial, np.eye(4)):
+            parts.insert(0, matrix_part(self._initial))
+        write_parts(path, parts, self.grid, self.moving_grid)
+        return [Path(path)]
+
+    def _moved(
+        self,
+        frame: images.Image,
+        grid: Grid,
+        interpolation: str,
+        background: float | None,
+        dtype: np.dtype | None,
+        modulate: bool,
+    ) -> images.Image:
+        own = grid == self.grid and interpolation in ("linear", "nearest") and not modulate
+        if not own:  # what the engine does not do
+            return super()._moved(frame, grid, interpolation, background, dtype, modulate)
+        what = carrier(frame.array, interpolation, background, beyond_float32, dtype)
+        moving = np.ascontiguousarray(what.array, dtype=np.float32)
+        warped = bindings.warp(
+            *self._voxels(), moving, frame.grid, interpolation, what.background
+        )
+        return images.Image.on_grid(what.back(warped), self.grid)
+
+
+def linear_of(transform: Transform) -> Doubles:
+    """Return the linear part that acts after what bends, as 4x4 LPS matrix."""
+    if isinstance(transform, Field):
+        return transform.initial
+    start = transform.stages.get("initial")
+    return np.eye(4) if start is None else linear_part(start.to_sitk())
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    """Return a view that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

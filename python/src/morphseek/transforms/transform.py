@@ -1,0 +1,729 @@
+"""Transforms: one type for those of files, of other programs and of registrations."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, overload
+
+import numpy as np
+import SimpleITK as sitk
+
+from .. import errors, images
+from .._engine.bindings import Doubles, Floats, from_mm, shape_of
+from .._grid import Grid
+from .._points import checked_points
+from ..images.dicom_series import frame_of
+from ..images.image import tell
+from . import formats
+from .labels import checked_dtype
+from .linear import linear, linear_part
+from .parts import composed, field_on, grid_of_field, inverted, is_field, own_class, parts_of, planar
+from .resample import jacobian_on, resample
+from .summary import problems, summary
+
+Units = Literal["mm", "voxel"]
+
+
+class Applicable(ABC):
+    """What brings images of the moving space onto the fixed image's grid: a transform, or a
+    registration by the one that it has.
+    """
+
+    @property
+    @abstractmethod
+    def _transform(self) -> Transform: ...
+
+    @overload
+    def apply(
+        self,
+        image: str | os.PathLike[str],
+        reference: images.ImageLike | None = ...,
+        *,
+        interpolation: str = ...,
+        background: float | None = ...,
+        dtype: Any = ...,
+        modulate: bool = ...,
+    ) -> sitk.Image: ...
+
+    @overload
+    def apply(
+        self,
+        image: np.ndarray | images.arrays.Tensor,
+        reference: images.ImageLike | None = ...,
+        *,
+        interpolation: str = ...,
+        background: float | None = ...,
+        dtype: Any = ...,
+        modulate: bool = ...,
+    ) -> np.ndarray: ...
+
+    @overload
+    def apply(
+        self,
+        image: images.Volume,
+        reference: images.ImageLike | None = ...,
+        *,
+        interpolation: str = ...,
+        background: float | None = ...,
+        dtype: Any = ...,
+        modulate: bool = ...,
+    ) -> images.Volume: ...
+
+    def apply(
+        self,
+        image: images.ImageLike,
+        reference: images.ImageLike | None = None,
+        *,
+        interpolation: str = "linear",
+        background: float | None = None,
+        dtype: Any = None,
+        modulate: bool = False,
+    ) -> Any:
+        """Resample an image or label map of the moving space onto the fixed image's grid, once.
+
+        Parameters
+        ----------
+        image : ImageLike
+            On any grid of the moving space. A numpy array or a tensor lies on the moving image's
+            own grid, which a registration's transform knows. An image with a fourth axis is done
+            frame by frame.
+        reference : ImageLike, optional
+            Image whose grid the result gets: by default the fixed one's, where the transform holds
+            it.
+        interpolation : {"linear", "cubic", "sinc", "nearest", "label"}
+            "cubic" is a B-spline of third order, "sinc" windowed (Lanczos); "nearest" and "label"
+            are for label maps: the latter, the label that weighs most, makes no staircase.
+        background : float, optional
+            Value outside the image: by default its minimum; 0 for labels and with `modulate`.
+        dtype : numpy dtype, optional
+            Of the result: by default the image's. Integers are rounded and clamped.
+        modulate : bool
+            Multiply by the Jacobian determinant: sums over a region, as of tissue per voxel, stay.
+            Integers become float32.
+
+        Returns
+        -------
+        same kind as `image`
+            A path gives a SimpleITK image, a tensor a numpy array.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no grid for the result, an array has no geometry, the image holds vectors or
+            tensors, the interpolation has another name, or transform and grid lie apart.
+
+        Examples
+        --------
+        >>> labels = result.transform.apply("moving_labels.nii.gz", interpolation="label")
+        >>> labels.GetSize()
+        (48, 48, 48)
+        """
+        transform = self._transform
+        array = images.arrays.is_array(image)
+        if array and transform.moving_grid is None:
+            raise errors.InvalidArgumentError(
+                f"an array does not say where it lies, nor does {transform.name}; give"
+                " morphseek.Image(array, spacing, origin, direction)"
+            )
+        check_frame(transform, image, 1)
+        grid = target_grid(transform, reference)
+        kind = checked_dtype(dtype)
+
+        def move(frame: images.Image) -> images.Image:
+            with _naming(transform.name):
+                return transform._moved(frame, grid, interpolation, background, kind, modulate)
+
+        if array:
+            voxels = images.read_on(image, transform.moving_grid, "moving")  # type: ignore[arg-type]
+            return images.as_kind_of(image, move(voxels))
+        return images.Frames(image, "moving").map(move)
+
+
+class Transform(Applicable):
+    """A map of points from the fixed to the moving space: an :class:`Affine`, a :class:`Field` or
+    a :class:`Chain` of several.
+
+    Points go from the fixed to the moving space, images the other way: ``warped = moving o Phi``.
+    :meth:`read` reads one from a file, :meth:`of` takes what other libraries hold, and a
+    registration has one (:attr:`morphseek.Registration.transform`).
+
+    Examples
+    --------
+    >>> shift = morphseek.Affine([[1, 0, 0, 1], [0, 1, 0, 2], [0, 0, 1, 3], [0, 0, 0, 1]])
+    >>> shift.transform_points([[0.0, 0.0, 0.0]])
+    array([[1., 2., 3.]])
+    >>> twice = morphseek.Affine(np.diag([2.0, 2, 2, 1]))
+    >>> (twice @ shift).transform_points([[0.0, 0.0, 0.0]])  # the shift acts first
+    array([[2., 4., 6.]])
+    >>> shift.inverse().transform_points([[1.0, 2.0, 3.0]])
+    array([[0., 0., 0.]])
+    """
+
+    _name = "the transform"
+    _frames = ("", "")
+    """The FrameOfReferenceUID of the fixed and of the moving space, of a DICOM object."""
+
+    def __init__(self, grid: Grid | None, moving_grid: Grid | None):
+        for each in (grid, moving_grid):
+            if each is not None:
+                shape_of(each)
+        self._grid, self._moving_grid = grid, moving_grid
+
+    @staticmethod
+    def read(
+        path: str | os.PathLike[str],
+        format: str | None = None,
+        reference: images.ImageLike | None = None,
+        moving: images.ImageLike | None = None,
+    ) -> Transform:
+        """Read a file of any format in the table of ``docs/transforms.md``.
+
+        Parameters
+        ----------
+        path
+            The file; with ``@inverse`` behind it, its inverse.
+        format : str, optional
+            A name of that table, where ending and content do not say it.
+        reference, moving : ImageLike, optional
+            The fixed and the moving image, without which FSL's files say nothing.
+
+        Raises
+        ------
+        InputUnreadableError
+            The file is missing, cut short, of another format, 2-D, singular, or holds NaN.
+
+        Examples
+        --------
+        >>> morphseek.Transform.read("result/transform.h5")
+        Chain(DisplacementFieldTransform on 48 x 48 x 48)
+        """
+        path, inverse, format = formats.split(path, format)
+        content = formats.load(path, format, reference, moving)
+        whole = _of_loaded(content, f"transform: {path}")
+        return whole.inverse() if inverse else whole
+
+    @staticmethod
+    def of(
+        source: Any,
+        grid: Grid | None = None,
+        moving_grid: Grid | None = None,
+        name: str = "the transform",
+    ) -> Transform:
+        """Return the transform that an object is or has.
+
+        Parameters
+        ----------
+        source : transform, vector image, array_like, path or registration
+            3-D, of SimpleITK or itk; a vector image of these or nibabel, LPS mm; a 4x4 LPS matrix
+            in mm; a file; a :class:`morphseek.Registration`; a transform of ours stays as it is.
+        grid, moving_grid : Grid, optional
+            Where images of the two spaces lie, where `source` does not say it.
+        name : str
+            What messages call it.
+
+        Raises
+        ------
+        InvalidArgumentError
+            It is none of these, or 2-D.
+
+        Examples
+        --------
+        >>> import SimpleITK
+        >>> morphseek.Transform.of(SimpleITK.TranslationTransform(3, (1.0, 2.0, 3.0))).matrix[0, 3]
+        np.float64(1.0)
+        """
+        source = _owned(source)
+        if isinstance(source, Transform):
+            return source
+        if isinstance(source, (str, os.PathLike)):
+            return Transform.read(source)
+        content = formats.read_object(source, name)
+        return _of_loaded(
+            content._replace(
+                grid=content.grid if grid is None else grid,
+                moving_grid=content.moving_grid if moving_grid is None else moving_grid,
+            ),
+            name,
+        )
+
+    @property
+    def _transform(self) -> Transform:
+        return self
+
+    @property
+    def name(self) -> str:
+        """What messages call it: its file."""
+        return self._name
+
+    @property
+    def grid(self) -> Grid | None:
+        """Where the fixed image lies; None where the transform does not hold it, as a matrix does
+        not.
+        """
+        return self._grid
+
+    @property
+    def moving_grid(self) -> Grid | None:
+        """Where the moving image lies; None where that is not known."""
+        return self._moving_grid
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether it is a matrix and a shift: rigid, affine, or several of them."""
+        return all(part.IsLinear() for part in parts_of(self.to_sitk()))
+
+    @abstractmethod
+    def _sitk(self) -> sitk.Transform:
+        """Return SimpleITK's transform of three dimensions; not to be changed."""
+
+    def to_sitk(self, dimension: int = 3) -> sitk.Transform:
+        """Return SimpleITK's transform: of several parts a composite one, the last of which acts
+        first.
+
+        Parameters
+        ----------
+        dimension : {3, 2}
+            2, for slices that lie in the plane z = 0, as images of two axes do, gives a transform
+            of two dimensions.
+
+        Raises
+        ------
+        InvalidArgumentError
+            `dimension` is 2, and the images are volumes, or slices that lie elsewhere.
+
+        Examples
+        --------
+        >>> point = (1.0, 2.0, 3.0)
+        >>> mapped = result.transform.to_sitk().TransformPoint(point)
+        >>> np.allclose(mapped, result.transform_points([point])[0], atol=1e-3)
+        True
+        """
+        if dimension == 2:
+            return planar(self._sitk(), self._grid)
+        return own_class(sitk.Transform(self._sitk()))  # which a caller may change
+
+    @property
+    def stages(self) -> dict[str, Transform]:
+        """What can be told apart: ``initial``, the linear part that acts after what bends, where
+        there is one, and ``final``, the whole.
+        """
+        parts = []
+        for part in parts_of(self._sitk()):
+            if not part.IsLinear():
+                break
+            parts.append(part)
+        if not parts:
+            return {"final": self}
+        initial = self._like(composed(parts), f"the initial part of {self._name}")
+        return {"initial": initial, "final": self}
+
+    def stage(self, name: str) -> Transform:
+        """Return one of :attr:`stages`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The transform does not hold it apart.
+
+        Examples
+        --------
+        >>> result.transform.stage("initial").is_linear
+        True
+        """
+        if name not in ("initial", "final"):
+            raise errors.InvalidArgumentError(
+                f"there is no stage {name!r} of a transform; choose initial or final"
+            )
+        stage = self.stages.get(name)
+        if stage is None:
+            raise errors.InvalidArgumentError(
+                f"{self._name}: no linear part stands apart in it, as in a field; give the"
+                " transform.h5 of the registration, or the file of --keep-stages"
+            )
+        return stage
+
+    def _like(self, transform: sitk.Transform, name: str) -> Transform:
+        """Return one of SimpleITK's between the same spaces."""
+        content = formats.Content(transform, self._grid, self._moving_grid, self._frames)
+        return _of_loaded(content, name)
+
+    def __matmul__(self, other: Any) -> Transform:
+        """Compose: ``(a @ b)`` maps x to a(b(x)), so the last one acts first on points, as in
+        ``SimpleITK.CompositeTransform([a, b])``.
+
+        To bring an image C to A over B, with ``ab`` from A to B and ``bc`` from B to C:
+        ``bc @ ab``. The other one may be anything that :meth:`of` takes.
+        """
+        first = Transform.of(other)
+        whole = composed([*parts_of(self._sitk()), *parts_of(first._sitk())])
+        frames = (first._frames[0], self._frames[1])
+        content = formats.Content(whole, first._grid, self._moving_grid, frames)
+        return _of_loaded(content, f"{self._name} with {first._name}")
+
+    def inverse(self) -> Transform:
+        """Return the inverse map, from moving to fixed space: of each part its own, a field's on a
+        grid over what it reaches. Where a field folds, the nearest preimage stands.
+
+        Raises
+        ------
+        SingularTransformError
+            A matrix cannot be inverted.
+
+        Examples
+        --------
+        >>> transform = morphseek.Transform.read("result/transform.h5")
+        >>> points = np.array([[1.0, 2.0, 3.0]])
+        >>> back = transform.inverse().transform_points(transform.transform_points(points))
+        >>> np.allclose(back, points, atol=0.1)
+        True
+        """
+        turned = []
+        for part in reversed(parts_of(self._sitk())):
+            turned += inverted(part, self._name)
+        content = formats.Content(
+            composed(turned), self._moving_grid, self._grid, self._frames[::-1]
+        )
+        return _of_loaded(content, f"the inverse of {self._name}")
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        format: str | None = None,
+        reference: images.ImageLike | None = None,
+        moving: images.ImageLike | None = None,
+    ) -> list[Path]:
+        """Write a file: ``.h5``, ``.tfm``, ``.nii.gz`` and ``.nrrd`` (a displacement field),
+        ``.lta``, ``.x5``; other formats by their name.
+
+        Parameters
+        ----------
+        path
+            File to write; for "ants" and "greedy" without an ending: what the names of the files,
+            a matrix and a field, begin with.
+        format : str, optional
+            A name of the table in ``docs/transforms.md``; by default the ending says it.
+        reference, moving : ImageLike, optional
+            The fixed image, whose grid a field gets, and the moving one, where the format asks.
+
+        Returns
+        -------
+        list of Path
+            The files.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The format cannot hold the transform, or asks for an image.
+
+        Examples
+        --------
+        >>> [path.name for path in result.transform.save("field.nii.gz")]
+        ['field.nii.gz']
+        """
+        grid = None if reference is None else target_grid(self, reference)
+        content = formats.Content(self._sitk(), self._grid, self._moving_grid, self._frames)
+        return formats.save(content, self._name, path, format, grid, reference, moving)
+
+    def transform_points(self, points: Any) -> Doubles:
+        """Map points from the fixed to the moving space.
+
+        Parameters
+        ----------
+        points : array_like
+            Shape (n, 3), LPS mm, or a data frame with the columns x, y and z. They may lie outside
+            the fixed image.
+
+        Returns
+        -------
+        numpy.ndarray
+            float64, shape (n, 3): where the moving image shows what the fixed image shows at
+            `points`.
+
+        Examples
+        --------
+        >>> result.transform.transform_points([[0, 0, 0]]).shape
+        (1, 3)
+        """
+        mapped = checked_points(points)
+        transform = self._sitk()
+        for point in mapped:
+            point[:] = transform.TransformPoint(point.tolist())
+        return mapped
+
+    def _reach(self) -> Grid | None:
+        """Return the grid of the displacement field that acts first, if that is what does."""
+        return _field_grid(self._sitk())
+
+    def displacement(
+        self, reference: images.ImageLike | None = None, units: Units = "mm"
+    ) -> Floats:
+        """Return the displacements on the fixed image's grid, or that of `reference`.
+
+        Parameters
+        ----------
+        reference : ImageLike, optional
+            Image whose voxels they are computed at; needed where :attr:`grid` is None.
+        units : {"mm", "voxel"}
+            "mm" gives LPS mm, shape (z, y, x, 3), components x, y, z: ITK's order. "voxel" gives
+            voxels of the grid, shape (3, z, y, x), component i along array axis i.
+
+        Returns
+        -------
+        numpy.ndarray
+            float32.
+
+        Examples
+        --------
+        >>> result.transform.displacement().shape
+        (48, 48, 48, 3)
+        >>> result.transform.displacement(units="voxel").shape
+        (3, 48, 48, 48)
+        """
+        _check_units(units)
+        grid = target_grid(self, reference)
+        field = field_on(self._sitk(), grid)
+        return field if units == "mm" else from_mm(field, grid)
+
+    def displacement_image(self, reference: images.ImageLike | None = None) -> sitk.Image:
+        """Return :meth:`displacement` in LPS mm as a SimpleITK vector image.
+
+        Examples
+        --------
+        >>> result.transform.displacement_image().GetNumberOfComponentsPerPixel()
+        3
+        """
+        vectors = self.displacement(reference)
+        return target_grid(self, reference).place(sitk.GetImageFromArray(vectors, isVector=True))
+
+    def jacobian(self, reference: images.ImageLike | None = None) -> Floats:
+        """Return the determinant of the derivative on the fixed image's grid, or that of
+        `reference`: float32, shape (z, y, x). It is below 0 where the map folds, and 1 where it
+        keeps volumes.
+
+        Examples
+        --------
+        >>> result.transform.jacobian("fixed.nii.gz").shape
+        (48, 48, 48)
+        """
+        with _naming(self._name):
+            return jacobian_on(self._sitk(), target_grid(self, reference))
+
+    def summary(self, reference: images.ImageLike | None = None) -> dict[str, Any]:
+        """Return what the transform is: its kind, parts, matrix, grid, largest displacement and
+        folds, the latter on the fixed image's grid or that of `reference`.
+
+        Examples
+        --------
+        >>> result.transform.summary()["njd_percent"]
+        0
+        """
+        grid = None
+        if self._grid is not None or reference is not None:
+            grid = target_grid(self, reference)
+        with _naming(self._name):
+            return summary(self._sitk(), grid)
+
+    def _moved(
+        self,
+        frame: images.Image,
+        grid: Grid,
+        interpolation: str,
+        background: float | None,
+        dtype: np.dtype | None,
+        modulate: bool,
+    ) -> images.Image:
+        return resample(frame, grid, self._sitk(), interpolation, background, dtype, modulate)
+
+
+class Affine(Transform):
+    """A rigid or affine map.
+
+    Parameters
+    ----------
+    matrix : array_like
+        4x4, LPS mm, from the fixed to the moving space.
+    grid, moving_grid : Grid, optional
+        Where images of the two spaces lie.
+
+    Raises
+    ------
+    InvalidArgumentError, SingularTransformError
+        It is no such matrix, or cannot be inverted.
+
+    Examples
+    --------
+    >>> morphseek.Affine(np.diag([2.0, 2, 2, 1])).inverse().matrix[0, 0]
+    np.float64(0.5)
+    """
+
+    def __init__(self, matrix: Any, grid: Grid | None = None, moving_grid: Grid | None = None):
+        super().__init__(grid, moving_grid)
+        self._itk: sitk.Transform = linear(matrix)
+
+    def __repr__(self) -> str:
+        return f"Affine({np.array2string(self.matrix, precision=4, separator=', ')})"
+
+    @property
+    def matrix(self) -> Doubles:
+        """The map as 4x4 LPS matrix, mm; a copy."""
+        return linear_part(self._itk)
+
+    @property
+    def is_linear(self) -> bool:
+        return True
+
+    def _sitk(self) -> sitk.Transform:
+        return self._itk
+
+
+class Chain(Transform):
+    """Maps one after another, of which the last one acts first; also a single one of SimpleITK's
+    that bends, such as a B-spline or the field of a file.
+
+    Parameters
+    ----------
+    parts : sequence of transforms
+        Whatever :meth:`Transform.of` takes.
+    grid, moving_grid : Grid, optional
+        Where images of the two spaces lie: by default what the first and the last part say.
+
+    Examples
+    --------
+    >>> shift = morphseek.Affine([[1, 0, 0, 5], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
+    >>> chain = morphseek.transforms.Chain([shift, result])  # the registration acts first
+    >>> moved = chain.transform_points([[0, 0, 0]]) - result.transform_points([[0, 0, 0]])
+    >>> np.allclose(moved, [5, 0, 0], atol=1e-4)
+    True
+    """
+
+    def __init__(
+        self, parts: Sequence[Any], grid: Grid | None = None, moving_grid: Grid | None = None
+    ):
+        each = [Transform.of(part) for part in parts]
+        if not each:
+            raise errors.InvalidArgumentError("a chain of transforms needs one at least")
+        super().__init__(
+            each[-1]._grid if grid is None else grid,
+            each[0]._moving_grid if moving_grid is None else moving_grid,
+        )
+        self._itk = composed([leaf for one in each for leaf in parts_of(one._sitk())])
+
+    def __repr__(self) -> str:
+        on = "" if self._grid is None else f" on {' x '.join(map(str, self._grid.size))}"
+        return f"Chain({self._itk.GetName()}{on})"
+
+    def _sitk(self) -> sitk.Transform:
+        return self._itk
+
+
+def _of_loaded(content: formats.Content, name: str) -> Transform:
+    """Return what a reader gives as a transform, if it is sound."""
+    if wrong := problems(content.transform):
+        raise errors.InputUnreadableError(f"{name} {wrong[0]}")
+    is_linear = all(part.IsLinear() for part in parts_of(content.transform))
+    kind: type[Affine] | type[Chain] = Affine if is_linear else Chain
+    whole = kind.__new__(kind)
+    grid = _field_grid(content.transform) if content.grid is None else content.grid
+    Transform.__init__(whole, grid, content.moving_grid)
+    whole._itk, whole._frames, whole._name = content.transform, content.frames, name
+    return whole
+
+
+def _owned(source: Any) -> Any:
+    """Return the transform that a registration has, else the object itself."""
+    own = None if isinstance(source, Transform) else getattr(source, "transform", None)
+    return own if isinstance(own, Transform) else source
+
+
+@contextlib.contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Name the transform whose field the engine refuses: one along a line, or at a point."""
+    try:
+        yield
+    except errors.ThinVolumeError as error:
+        raise errors.ThinVolumeError(f"{name}: its {error}") from None
+
+
+def _check_units(units: str) -> None:
+    if units not in ("mm", "voxel"):
+        raise errors.InvalidArgumentError(f"units are {units!r}; choose mm or voxel")
+
+
+def target_grid(transform: Transform, reference: images.ImageLike | None) -> Grid:
+    """Return the grid of `reference`, by default the fixed image's.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is none, or it lies elsewhere than the transform's field.
+    """
+    if reference is None:
+        if transform.grid is None:
+            raise errors.InvalidArgumentError(
+                f"{transform.name}: {_kind(transform)} holds no grid for the result; give the"
+                " fixed image as reference"
+            )
+        return transform.grid
+    check_frame(transform, reference, 0)
+    image = images.read(reference, "reference")
+    tell(image.doubts)
+    check_place(transform, image.grid, f"the reference {_named(reference)}")
+    return image.grid
+
+
+def check_frame(transform: Transform, image: images.ImageLike, side: int) -> None:
+    """Refuse a DICOM image, of the fixed (0) or the moving space (1), whose frame of reference
+    is not the one that a DICOM registration names. Other images do not say theirs.
+    """
+    if transform._frames[side] and isinstance(image, (str, os.PathLike)):
+        check_frame_uid(transform, frame_of(image), side, str(image))
+
+
+def check_frame_uid(transform: Transform, uid: str, side: int, what: str) -> None:
+    """Do the same for a FrameOfReferenceUID; an empty one says nothing."""
+    frames = transform._frames
+    if not uid or frames[side] in ("", uid):
+        return
+    where = ("fixed image", "moving image")[side]
+    turned = uid == frames[1 - side]
+    advice = "give its inverse" if turned else "give what belongs to the registered images"
+    raise errors.InvalidArgumentError(
+        f"{transform.name} names another frame of reference for its {where} than {what} has: they"
+        f" belong to different examinations, or to different patients; {advice}"
+    )
+
+
+def check_place(transform: Transform, grid: Grid, what: str) -> None:
+    """Refuse a grid that a field which acts first does not reach."""
+    field = transform._reach()
+    if field is None:
+        return
+    index = field.to_index(grid.corners())
+    if (index.max(axis=0) < 0).any() or (index.min(axis=0) > np.array(field.size) - 1).any():
+        raise errors.InvalidArgumentError(
+            f"{transform.name}: its field lies around {_center(field)} mm (LPS) and does not reach"
+            f" {what} around {_center(grid)} mm; they belong to different spaces, or the"
+            " transform is to be inverted"
+        )
+
+
+def _kind(transform: Transform) -> str:
+    return f"a {transform._sitk().GetName()}"
+
+
+def _named(image: images.ImageLike) -> str:
+    return str(image) if isinstance(image, (str, os.PathLike)) else "image"
+
+
+def _center(grid: Grid) -> str:
+    return "(" + ", ".join(f"{v:.0f}" for v in grid.center) + ")"
+
+
+def _field_grid(transform: sitk.Transform) -> Grid | None:
+    """Return the grid of the displacement field that acts first, if that is what does."""
+    parts = parts_of(transform)
+    return grid_of_field(parts[-1]) if parts and is_field(parts[-1]) else None
