@@ -47,7 +47,7 @@ def register(folder: Path, out: Path) -> None:
     result = morphseek.register(fixed, moving, model="none", threads=THREADS)
     seconds = time.perf_counter() - started
     scores = result.score(fixed_labels, moving_labels)
-    np.save(out / "field.npy", result.displacement)
+    np.save(out / "field.npy", result.displacement())
     result.save(out / "result")
     applied = out / "applied.nii.gz"
     words = ("apply", "--transform", out / "result" / "transform.h5", "--input", moving_labels)
@@ -88,7 +88,7 @@ def rough(folder: Path, scratch: Path) -> None:
             words = ("register", mine, moving, "--out", out, *WORDS)
             subprocess.run([*COMMAND, *words], check=True)
             assert (out / "transform.h5").stat().st_size > 1000
-            morphseek.read_transform(out / "transform.h5").apply(moving)
+            morphseek.Transform.read(out / "transform.h5").apply(moving)
 
         return copies_registers_and_reads
 

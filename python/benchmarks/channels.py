@@ -51,7 +51,7 @@ def main(
 def row(
     name: str,
     channels: list[Channel],
-    result: morphseek.RegistrationResult,
+    result: morphseek.Registration,
     scores: list[morphseek.scoring.LabelScore],
     points: dict[str, float] | None = None,
 ) -> None:

@@ -96,14 +96,16 @@ def correlations(pair: truth.Pair) -> dict[str, float]:
     other = morphseek.register(blurred(fixed), blurred(moving), threads=1)
     image = images.read(fixed)
     to_mm = image.index_to_physical
-    places = np.indices(result.shape).reshape(3, -1).T[:, ::-1] @ to_mm[:3, :3].T + to_mm[:3, 3]
+    places = (
+        np.indices(result.grid.shape).reshape(3, -1).T[:, ::-1] @ to_mm[:3, :3].T + to_mm[:3, 3]
+    )
     ended = result.transform_points(places)
-    start = places @ result.initial[:3, :3].T + result.initial[:3, 3]
+    start = places @ result.transform.initial[:3, :3].T + result.transform.initial[:3, 3]
     a, b = intensities(image.float32()), intensities(result.warped)
     here, there = (descriptors(gaussian_filter(x, 0.5)) for x in (a, b))
 
     def apart(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.linalg.norm(x - y, axis=1).reshape(result.shape)
+        return np.linalg.norm(x - y, axis=1).reshape(result.grid.shape)
 
     maps = {
         "correlation": 1 - abs(correlation(gaussian_filter(a, 0.8), gaussian_filter(b, 0.8))),

@@ -221,7 +221,7 @@ def disagreement(point: Point, run: Path, n: int = 6) -> dict[str, float]:
                 device="cpu",
                 **ALONE,
             )
-            away = fields[steps - 1][0].numpy() - found.displacement
+            away = fields[steps - 1][0].numpy() - found.displacement()
             worst[steps] = max(worst[steps], float(np.linalg.norm(away, axis=0).mean()))
     return {str(steps): value for steps, value in worst.items()}
 
@@ -273,7 +273,7 @@ def run_one(pair: truth.Pair, options: Row) -> Row:
         }
     seconds = time.process_time() - began
     return {
-        **scores(zoo.score(pair, result.to_sitk())),
+        **scores(zoo.score(pair, result.transform.to_sitk())),
         "njd_percent": float(result.metrics["njd_percent"]),
         "cpu_seconds": seconds,
         "status": "ok",

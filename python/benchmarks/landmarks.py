@@ -18,7 +18,7 @@ import zoo
 import morphseek
 
 
-def at_others(result: morphseek.RegistrationResult, fixed: np.ndarray, moving: np.ndarray) -> float:
+def at_others(result: morphseek.Registration, fixed: np.ndarray, moving: np.ndarray) -> float:
     return float(np.linalg.norm(result.transform_points(fixed) - moving, axis=1).mean())
 
 

@@ -49,7 +49,7 @@ def point_errors(pairs: list[truth.Pair], options: dict[str, Any]) -> dict[str, 
     before, after, warned = [], [], 0
     for pair in pairs:
         result = morphseek.register(pair.fixed, pair.moving, threads=1, device="cpu", **options)
-        found = result.to_sitk()
+        found = result.transform.to_sitk()
         points = np.array([found.TransformPoint(point) for point in pair.fixed_points.tolist()])
         before.append(np.linalg.norm(pair.fixed_points - pair.moving_points, axis=1).mean())
         after.append(np.linalg.norm(points - pair.moving_points, axis=1).mean())

@@ -151,7 +151,7 @@ def _ours(case: Case) -> Array:
     result = morphseek.register(
         morphseek.Image(case.fixed, spacing), morphseek.Image(case.moving, spacing), threads=1
     )
-    return result.displacement[1:, 0]
+    return result.displacement()[1:, 0]
 
 
 def _images(case: Case) -> list[sitk.Image]:

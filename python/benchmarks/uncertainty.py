@@ -97,7 +97,7 @@ def through(
     inside = fixed > fixed.mean()
     return (
         result.uncertainty[inside],
-        np.linalg.norm(result.displacement_mm - truth, axis=-1)[inside],
+        np.linalg.norm(result.displacement_mm() - truth, axis=-1)[inside],
     )
 
 

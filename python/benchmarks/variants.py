@@ -123,7 +123,7 @@ def run(
         result = morphseek.register(f, m, **options)
         # the last one acts first
         whole = sitk.CompositeTransform(
-            [moving_motion.GetInverse(), result.to_sitk(), fixed_motion]
+            [moving_motion.GetInverse(), result.transform.to_sitk(), fixed_motion]
         )
         carried = sitk.Resample(moving_labels, fixed_labels, whole, sitk.sitkNearestNeighbor, 0)
         dice[name] = scoring.score(fixed_labels, carried)["mean_dice"]

@@ -135,7 +135,7 @@ def register(data: pairs.DataSet | None, fixed: sitk.Image, moving: sitk.Image, 
     }
     if data is not None:
         f, m = name.split(" <- ")
-        field = sitk.Cast(result.to_sitk_image(), sitk.sitkVectorFloat64)
+        field = sitk.Cast(result.transform.displacement_image(), sitk.sitkVectorFloat64)
         row["dice"] = scoring.score(data.labels(f), data.labels(m), field)["mean_dice"]
     return row
 

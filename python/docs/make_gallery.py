@@ -45,12 +45,14 @@ def pair_of(kind: str, seed: int, number: int) -> truth.Pair:
     return list(zoo.kinds(zoo.Settings(n=number + 1))[kind].make(seed))[number]
 
 
-def errors_mm(result: morphseek.RegistrationResult, pair: truth.Pair) -> tuple[float, float]:
+def errors_mm(result: morphseek.Registration, pair: truth.Pair) -> tuple[float, float]:
     """Mean distances of the carried points from where they truly lie: by the affine that the result
     begins with, and by all of it.
     """
     assert pair.fixed_points is not None and pair.moving_points is not None
-    affine = pair.fixed_points @ result.initial[:3, :3].T + result.initial[:3, 3]
+    affine = (
+        pair.fixed_points @ result.transform.initial[:3, :3].T + result.transform.initial[:3, 3]
+    )
     both = (affine, result.transform_points(pair.fixed_points))
     before, after = (
         float(np.linalg.norm(there - pair.moving_points, axis=1).mean()) for there in both

@@ -46,12 +46,12 @@ def pair() -> PhantomPair:
 
 
 @pytest.fixture(scope="session")
-def result(pair: PhantomPair) -> morphseek.RegistrationResult:
+def result(pair: PhantomPair) -> morphseek.Registration:
     return morphseek.register(pair.fixed, pair.moving, model="none", refine=0, search="off")
 
 
 @pytest.fixture(scope="session")
-def uncertain(pair: PhantomPair) -> morphseek.RegistrationResult:
+def uncertain(pair: PhantomPair) -> morphseek.Registration:
     return morphseek.register(pair.fixed, pair.moving, model="none", refine=0, uncertainty="on")
 
 

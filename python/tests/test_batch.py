@@ -97,7 +97,7 @@ def test_outputs_are_those_of_register(study: Path, tmp_path: Path):
         files["fixed"], files["moving"], moving_mask=study.parent / "mask.nrrd", **QUICK
     )
     np.testing.assert_allclose(
-        morphseek.load(out / "full").displacement, alone.displacement, atol=1e-4
+        morphseek.Registration.read(out / "full").displacement, alone.displacement(), atol=1e-4
     )
     scores = morphseek.scoring.score_labels(alone, files["fixed_labels"], files["moving_labels"])
     assert done.pairs[0].dice_after == pytest.approx(morphseek.scoring.mean_dice(scores), abs=1e-6)
@@ -137,7 +137,7 @@ def test_channels(study: Path, tmp_path: Path):
     done = register_cohort(study, tmp_path / "out", **QUICK)
     assert states(done) == ["done", "failed"]
     assert "fixed_label_channel alone" in (done.pairs[1].message or "")
-    said = morphseek.load(tmp_path / "out" / "both").metrics["channels"]
+    said = morphseek.Registration.read(tmp_path / "out" / "both").metrics["channels"]
     assert [c["name"] for c in said] == ["fixed.nii.gz", "fixed_labels.nii.gz"]
     assert said[1]["similarity"] == "labels"
 

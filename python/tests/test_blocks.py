@@ -31,7 +31,7 @@ def turned(fixed: Image) -> Transform:
     """Return a turn across the axes, so that one slice reads many."""
     middle = fixed.index_to_physical @ [15, 13, 11, 1]
     rotation = sitk.Euler3DTransform(middle[:3].tolist(), 0.7, 0.4, 0.9)
-    return Transform(sitk.CompositeTransform([A, rotation, bend_of(fixed)]), fixed.grid)
+    return Transform.of(sitk.CompositeTransform([A, rotation, bend_of(fixed)]), fixed.grid)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_modulated_and_with_a_background(
 
 def test_values_beyond_the_image(fixed: Image, moving: Image, tmp_path: Path):
     images.write(tmp_path / "m.nii", moving, compress=False)
-    far = Transform(sitk.TranslationTransform(3, (500.0, 0.0, 0.0)), fixed.grid)
+    far = Transform.of(sitk.TranslationTransform(3, (500.0, 0.0, 0.0)), fixed.grid)
     apply_by_blocks(far, tmp_path / "m.nii", tmp_path / "o.nii", memory=SMALL)
     np.testing.assert_array_equal(images.read(tmp_path / "o.nii").array, moving.array.min())
 
@@ -143,9 +143,9 @@ from morphseek.transforms import apply_by_blocks
 source, out, blocks = sys.argv[1:]
 grid = Image(np.zeros((2, 2, 2))).grid
 grid[:3] = 224
-t = Transform(sitk.Euler3DTransform((112.0, 112.0, 112.0), 0.1, 0.2, 0.3), grid)
+t = Transform.of(sitk.Euler3DTransform((112.0, 112.0, 112.0), 0.1, 0.2, 0.3), grid)
 small = Image(np.zeros((8, 8, 8), np.float32))
-Transform(sitk.TranslationTransform(3), small.grid).apply(small)  # what libraries take at first
+Transform.of(sitk.TranslationTransform(3), small.grid).apply(small)  # what libraries take at first
 def peak():  # ru_maxrss begins with the parent's
     return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
 before = peak()

@@ -17,7 +17,7 @@ import SimpleITK as sitk
 
 import morphseek
 from helpers import BUNDLES, Command
-from morphseek import images, phantoms, transforms
+from morphseek import images, phantoms
 from morphseek._engine import core
 from morphseek.cli.options import cache_option
 from morphseek.cli.output import say
@@ -35,7 +35,7 @@ NO_NETWORK = ["--model", "none", "--refine", "0", "--search", "off"]
 
 
 def test_register(
-    tmp_path: Path, files: dict[str, Path], command: Command, result: morphseek.RegistrationResult
+    tmp_path: Path, files: dict[str, Path], command: Command, result: morphseek.Registration
 ):
     out = tmp_path / "out"
     arguments = [
@@ -75,7 +75,9 @@ def test_register(
     python = morphseek.register(
         files["fixed"], files["moving"], model="none", refine=0, search="off"
     )
-    np.testing.assert_allclose(morphseek.load(out).displacement, python.displacement, atol=1e-4)
+    np.testing.assert_allclose(
+        morphseek.Registration.read(out).displacement(), python.displacement(), atol=1e-4
+    )
     fixed = sitk.ReadImage(str(files["fixed"]))
     transform = sitk.ReadTransform(str(out / "transform.h5"))
     by_itk = sitk.GetArrayFromImage(
@@ -156,7 +158,7 @@ def test_apply_fills_with_the_least_finite_value(
     array = moving.array.astype(np.float32)
     least, array[0, 0, 0] = array.min(), np.nan
     images.write(tmp_path / "nan.nrrd", moving.like(array))
-    transforms.write(tmp_path / "far.tfm", sitk.TranslationTransform(3, (1e4, 0.0, 0.0)))
+    sitk.WriteTransform(sitk.TranslationTransform(3, (1e4, 0.0, 0.0)), str(tmp_path / "far.tfm"))
     command(
         "apply",
         "--transform",
@@ -185,7 +187,7 @@ def test_apply_keeps_64_bit_labels(
     """Also beyond the moving image, where they are 0."""
     array = np.resize(np.array(labels, dtype), (4, 5, 7))
     images.write(tmp_path / "labels.nrrd", images.Image(array, (1.0, 2.0, 3.0), (5.0, 6.0, 7.0)))
-    transforms.write(tmp_path / "shift.tfm", sitk.TranslationTransform(3, (2.0, 0.0, 0.0)))
+    sitk.WriteTransform(sitk.TranslationTransform(3, (2.0, 0.0, 0.0)), str(tmp_path / "shift.tfm"))
     files = [
         "--transform",
         tmp_path / "shift.tfm",
@@ -208,7 +210,7 @@ def test_inputs_are_not_written_over(tmp_path: Path, files: dict[str, Path], com
     out.mkdir()
     for name, source in (("warped.nii.gz", "moving"), ("warped_labels.nii.gz", "moving_labels")):
         (out / name).write_bytes(files[source].read_bytes())
-    transforms.write(out / "transform.h5", sitk.TranslationTransform(3, (1.0, 0.0, 0.0)))
+    sitk.WriteTransform(sitk.TranslationTransform(3, (1.0, 0.0, 0.0)), str(out / "transform.h5"))
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     fixed, moving = files["fixed"], files["moving"]
     for arguments, what in (
@@ -286,7 +288,7 @@ def test_uncertainty(tmp_path: Path, files: dict[str, Path], command: Command):
         command.json(*arguments)["uncertainty"]
         == json.loads((out / "report.json").read_text(encoding="utf-8"))["uncertainty"]
     )
-    assert morphseek.load(out).uncertainty.min() > 0  # from the cache
+    assert morphseek.Registration.read(out).uncertainty.min() > 0  # from the cache
 
 
 @pytest.mark.parametrize("given, read", [("high", "high"), ("2.50", "2.5")])

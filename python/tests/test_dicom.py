@@ -79,7 +79,7 @@ class Case(NamedTuple):
         return {"reference": self.folder / "fixed", "moving": self.folder / "moving"}
 
     def transform(self, bends: bool = True) -> Transform:
-        return Transform(self.bent if bends else self.linear, self.fixed.grid, self.moving.grid)
+        return Transform.of(self.bent if bends else self.linear, self.fixed.grid, self.moving.grid)
 
     def save(self, bends: bool = True) -> Path:
         path = self.folder / f"{'bent' if bends else 'linear'}.dcm"
@@ -180,7 +180,7 @@ def test_field_by_the_standard(tmp_path: Path, axes: np.ndarray | None):
     turned = np.array([case.bent.TransformPoint(p) for p in (case.points * [-1, -1, 1]).tolist()])
     for wrong in (turned * [-1, -1, 1], 2 * case.points - case.truth()):
         assert off(wrong, case.truth()) > 1
-    assert off(Transform.load(case.save()).transform_points(case.points), case.truth()) < 1e-3
+    assert off(Transform.read(case.save()).transform_points(case.points), case.truth()) < 1e-3
 
 
 def test_any_chain_becomes_a_field(case: Case):
@@ -208,7 +208,7 @@ def test_matrix_by_the_standard(case: Case):
     truth = case.truth(bends=False)
     assert off(truth @ m[:3, :3].T + m[:3, 3], case.points) < 1e-6
     assert off(case.points @ m[:3, :3].T + m[:3, 3], truth) > 1
-    loaded = Transform.load(case.folder / "linear.dcm")
+    loaded = Transform.read(case.folder / "linear.dcm")
     assert off(loaded.transform_points(case.points), truth) < 1e-6
 
 
@@ -220,7 +220,7 @@ def test_matrix_by_the_standard(case: Case):
 def test_type_of_matrix(case: Case, turn: np.ndarray, kind: str):
     matrix = np.eye(4)
     matrix[:3, :3] = turn
-    Transform(matrix).save(case.folder / "t.dcm", **case.given)
+    Transform.of(matrix).save(case.folder / "t.dcm", **case.given)
     item = pydicom.dcmread(case.folder / "t.dcm").RegistrationSequence[1]
     (said,) = item.MatrixRegistrationSequence[0].MatrixSequence
     assert said.FrameOfReferenceTransformationMatrixType == kind
@@ -388,7 +388,7 @@ def test_damaged_objects(case: Case, what: str):
     change, says = WRONG[what]
     path = edited(case.save(), change)
     with pytest.raises((errors.InputUnreadableError, errors.SingularTransformError), match=says):
-        Transform.load(path)
+        Transform.read(path)
 
 
 def test_unpacks_to_too_much(case: Case, tmp_path: Path):
@@ -397,14 +397,14 @@ def test_unpacks_to_too_much(case: Case, tmp_path: Path):
     found.file_meta.TransferSyntaxUID = pydicom.uid.DeflatedExplicitVRLittleEndian
     path = tmp_path / "packed.dcm"
     found.save_as(path, enforce_file_format=True)
-    assert Transform.load(path).summary()
+    assert Transform.read(path).summary()
     meta = pydicom.filereader.read_file_meta_info(path).FileMetaInformationGroupLength
     packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
     zeros = bytes(1 << 22)
     data = b"".join(packer.compress(zeros) for _ in range(300)) + packer.flush()
     path.write_bytes(path.read_bytes()[: 144 + meta] + data)
     with pytest.raises(errors.InputUnreadableError, match=r"packed\.dcm unpacks to more than"):
-        Transform.load(path)
+        Transform.read(path)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.005, 0.3, 0.9, 0.98])
@@ -412,7 +412,7 @@ def test_cut_short(case: Case, share: float):
     path = case.save()
     path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
     with pytest.raises(errors.InputUnreadableError, match=r"bent\.dcm .*(cut short|lacks what|is)"):
-        Transform.load(path)
+        Transform.read(path)
 
 
 def test_refused_series(case: Case, tmp_path: Path):
@@ -439,7 +439,7 @@ def test_refused_series(case: Case, tmp_path: Path):
 
 
 def test_another_frame_of_reference(case: Case, tmp_path: Path):
-    transform = Transform.load(case.save())
+    transform = Transform.read(case.save())
     write_series(tmp_path / "stranger", case.moving)
     with pytest.raises(errors.InvalidArgumentError, match="different patients"):
         transform.apply(tmp_path / "stranger", case.folder / "fixed")

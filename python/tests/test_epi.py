@@ -60,12 +60,12 @@ def test_the_field_is_found(scan: dict[str, np.ndarray]):
     assert wrong < 0.5 * before
     # A plain registration along the axis ignores the brightness, so its error is larger.
     plain = morphseek.register(first, second, along="j", initial="none", model="none")
-    other = np.abs(-0.5 * plain.displacement[1] - shift)[tissue]
+    other = np.abs(-0.5 * plain.displacement()[1] - shift)[tissue]
     assert np.percentile(off, 95) < 0.75 * np.percentile(other, 95)
     # The transform also corrects another image with the same encoding.
     transform = found.transform()
-    assert not transform.displacement[0].any() and not transform.displacement[2].any()
-    np.testing.assert_allclose(transform.displacement[1], found.shift.array)
+    assert not transform.displacement()[0].any() and not transform.displacement()[2].any()
+    np.testing.assert_allclose(transform.displacement()[1], found.shift.array)
     # With the images swapped, the shift changes its sign but the field in Hz does not.
     turned = morphseek.correct_epi(second, first, phase_encoding="j-", readout_time=0.05)
     assert turned.fieldmap is not None

@@ -83,7 +83,7 @@ def test_dice_by_the_inverse_is_simpleitks(data: Path):
     )
     a, c = fixed.to_sitk(), moving.to_sitk()
     u = sitk.TransformToDisplacementField(
-        result.to_sitk(),
+        result.transform.to_sitk(),
         sitk.sitkVectorFloat64,
         a.GetSize(),
         a.GetOrigin(),
@@ -128,7 +128,7 @@ def test_volumes_are_simpleitks(data: Path):
     )
     result = morphseek.register(fixed, moving, threads=1, model="none", search="off", refine=5)
     total = sitk.TransformToDisplacementField(
-        result.to_sitk(),
+        result.transform.to_sitk(),
         sitk.sitkVectorFloat64,
         fixed.GetSize(),
         fixed.GetOrigin(),

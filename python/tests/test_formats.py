@@ -46,7 +46,7 @@ class Case(NamedTuple):
     """Return some voxel centres of the fixed image, where nothing is interpolated."""
 
     def transform(self, bends: bool) -> Transform:
-        return Transform(self.bent if bends else self.linear, self.fixed.grid, self.moving.grid)
+        return Transform.of(self.bent if bends else self.linear, self.fixed.grid, self.moving.grid)
 
     def truth(self, bends: bool) -> np.ndarray:
         transform = self.bent if bends else self.linear
@@ -108,7 +108,7 @@ def sitk_points(transform: sitk.Transform, points: np.ndarray) -> np.ndarray:
 
 def back(case: Case, path: Any, bends: bool, most: float, format: str | None = None) -> None:
     """Check that we read a file as it was meant."""
-    ours = Transform.load(path, format, **case.given)
+    ours = Transform.read(path, format, **case.given)
     agree(f"{Path(path).name} read", ours.transform_points(case.points), case.truth(bends), most)
 
 
@@ -182,9 +182,9 @@ def test_ants(case: Case, bends: bool):
     print(f"| ants image, values of 0 to 1.5 | {off.max():.1e} |")
     assert np.percentile(off, 99) < 1e-3 and off.max() < 0.05
     chain = [f"{name}" for name in names]
-    whole = Transform.load(chain[-1])
+    whole = Transform.read(chain[-1])
     if bends:
-        whole = whole @ Transform.load(chain[0])
+        whole = whole @ Transform.read(chain[0])
     agree("ants read", whole.transform_points(case.points), case.truth(bends), 1e-4)
     theirs = ants.create_ants_transform(
         transform_type="AffineTransform", matrix=LINEAR[:3, :3], translation=LINEAR[:3, 3]
@@ -256,11 +256,11 @@ def test_fsl_warp(case: Case):
     absolute.header.set_intent(2006)
     nibabel.save(absolute, case.folder / "absolute.nii.gz")
     with pytest.raises(errors.InputUnreadableError, match="absolute.nii.gz has absolute places"):
-        Transform.load(case.folder / "absolute.nii.gz", "fsl", **case.given)
+        Transform.read(case.folder / "absolute.nii.gz", "fsl", **case.given)
     absolute.header["intent_code"] = 2009
     nibabel.save(absolute, case.folder / "spline.nii.gz")
     with pytest.raises(errors.InputUnreadableError, match="convertwarp"):
-        Transform.load(case.folder / "spline.nii.gz", "fsl", **case.given)
+        Transform.read(case.folder / "spline.nii.gz", "fsl", **case.given)
 
 
 @pytest.mark.parametrize("bends", [True, False])
@@ -287,8 +287,8 @@ def test_greedys_own(case: Case):
     greedy.execute(f"{common} -it {case.folder}/affine.mat -o {case.folder}/warp.nii.gz")
     greedy.execute(f"-rf {fixed} -rc {out} -r {case.folder}/warp.nii.gz {case.folder}/affine.mat")
     total = sitk.DisplacementFieldTransform(sitk.ReadImage(str(out), sitk.sitkVectorFloat64))
-    affine = Transform.load(f"{case.folder}/affine.mat@greedy")
-    ours = affine @ Transform.load(case.folder / "warp.nii.gz")
+    affine = Transform.read(f"{case.folder}/affine.mat@greedy")
+    ours = affine @ Transform.read(case.folder / "warp.nii.gz")
     agree("greedy read", ours.transform_points(case.points), sitk_points(total, case.points), 1e-3)
 
 
@@ -302,7 +302,7 @@ def test_lta(case: Case):
     read = load(str(path), fmt="fs", reference=str(fixed), moving=str(moving))
     agree("lta, nitransforms", ras(read.map(ras(case.points))), case.truth(False), 1e-4)
     back(case, path, False, 1e-9)
-    kept = Transform.load(path)
+    kept = Transform.read(path)
     np.testing.assert_allclose(kept.grid.numbers, case.fixed.grid.numbers, atol=1e-9)
     np.testing.assert_allclose(kept.moving_grid.numbers, case.moving.grid.numbers, atol=1e-9)
     theirs = Affine(RAS @ LINEAR @ RAS, reference=str(fixed))
@@ -369,7 +369,7 @@ def test_elastix(case: Case):
     agree("elastix .txt, transformix", sitk_points(read, case.points), case.truth(False), 1e-3)
     back(case, case.folder / "t.txt", False, 1e-9)
     np.testing.assert_allclose(
-        Transform.load(case.folder / "t.txt").grid, case.fixed.grid, atol=1e-9
+        Transform.read(case.folder / "t.txt").grid, case.fixed.grid, atol=1e-9
     )
 
 
@@ -394,7 +394,7 @@ def test_elastix_own(case: Case, kinds: list[str]):
     )
     files = [case.folder / f"TransformParameters.{k}.txt" for k in range(len(kinds))]
     read = transformix(itk, case, files)
-    ours = Transform.load(files[-1])
+    ours = Transform.read(files[-1])
     assert ours.is_linear == ("bspline" not in kinds)
     agree(
         f"elastix {' and '.join(kinds)} read",
@@ -451,10 +451,10 @@ def test_elastix_files_that_were_moved(
     )
     whole = sitk.CompositeTransform([sitk.TranslationTransform(3, (1.0, 1.5, -2.0)), EULER])
     points = np.random.default_rng(0).normal(size=(9, 3)) * 20
-    found = Transform.load(path).transform_points(points)
+    found = Transform.read(path).transform_points(points)
     np.testing.assert_allclose(found, sitk_points(whole, points), atol=1e-9)
     (folder / f"T.0{ending}").unlink()
     with pytest.raises(
         errors.InputUnreadableError, match=rf"T\.1{ending}.*put T\.0{ending} beside it"
     ):
-        Transform.load(path)
+        Transform.read(path)

@@ -21,7 +21,9 @@ import pytest
 import SimpleITK as sitk
 
 from helpers import blob, oblique
-from morphseek import _files, errors, images, transforms
+from morphseek import _files, errors, images
+from morphseek.transforms import files
+from morphseek.transforms.linear import linear_part
 
 
 @pytest.fixture(scope="module")
@@ -448,7 +450,7 @@ def test_paths_that_are_no_text(tmp_path: Path, reference: images.Image):
     odd = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
     for call, error in (
         (lambda: images.read(odd + ".nii.gz"), errors.InputUnreadableError),
-        (lambda: transforms.read(odd + ".h5"), errors.InputUnreadableError),
+        (lambda: files.read(odd + ".h5"), errors.InputUnreadableError),
         (lambda: images.write(odd + ".nrrd", reference), errors.OutputUnwritableError),
         (lambda: _files.output_folder(odd).__enter__(), errors.OutputUnwritableError),
     ):
@@ -550,41 +552,37 @@ def test_transforms(tmp_path: Path):
     matrix = np.array([[0.9, 0.1, 0, 5], [-0.1, 1.1, 0.2, -3], [0, 0.05, 1, 2], [0, 0, 0, 1]])
     for suffix in (".tfm", ".h5"):
         path = tmp_path / f"t{suffix}"
-        transforms.write(path, transforms.read(matrix))
-        np.testing.assert_allclose(
-            transforms.linear_part(transforms.read(path)), matrix, atol=1e-12
-        )
+        files.write(path, files.read(matrix))
+        np.testing.assert_allclose(linear_part(files.read(path)), matrix, atol=1e-12)
     shift = sitk.TranslationTransform(3, (1.0, 2.0, 3.0))
-    transforms.write(tmp_path / "two.tfm", sitk.CompositeTransform([shift, shift]))
-    assert transforms.read(tmp_path / "two.tfm").TransformPoint((0.0, 0.0, 0.0)) == (2.0, 4.0, 6.0)
+    files.write(tmp_path / "two.tfm", sitk.CompositeTransform([shift, shift]))
+    assert files.read(tmp_path / "two.tfm").TransformPoint((0.0, 0.0, 0.0)) == (2.0, 4.0, 6.0)
     lines = (tmp_path / "two.tfm").read_text(encoding="utf-8").splitlines()
     composite = next(i for i, line in enumerate(lines) if line.startswith("#Transform 1"))
     (tmp_path / "two.tfm").write_text("\n".join([lines[0], *lines[composite:]]) + "\n")
     with pytest.raises(
         errors.InputUnreadableError, match="two.tfm.* it holds 2 transforms side by side"
     ):
-        transforms.read(tmp_path / "two.tfm")
+        files.read(tmp_path / "two.tfm")
     euler = sitk.Euler3DTransform((10.0, 20.0, 30.0), 0.1, 0.2, 0.3, (1.0, 2.0, 3.0))
     point = np.array([3.0, -4.0, 5.0, 1.0])
-    np.testing.assert_allclose(
-        (transforms.linear_part(euler) @ point)[:3], euler.TransformPoint(point[:3])
-    )
+    np.testing.assert_allclose((linear_part(euler) @ point)[:3], euler.TransformPoint(point[:3]))
     with pytest.raises(errors.InvalidArgumentError):
-        transforms.read(np.eye(3))
+        files.read(np.eye(3))
     with pytest.raises(errors.SingularTransformError):
-        transforms.read(np.diag([1.0, 0, 1, 1]))
+        files.read(np.diag([1.0, 0, 1, 1]))
     with pytest.raises(errors.InputUnreadableError):
-        transforms.read(tmp_path / "missing.tfm")
+        files.read(tmp_path / "missing.tfm")
     with pytest.raises(errors.InputUnreadableError, match="transform.h5"):
-        transforms.read(tmp_path)
+        files.read(tmp_path)
     images.write(tmp_path / "displacement.nrrd", noise(4))
     with pytest.raises(errors.InputUnreadableError, match="give an .h5 or .tfm"):
-        transforms.read(tmp_path / "displacement.nrrd")
+        files.read(tmp_path / "displacement.nrrd")
     sitk.WriteTransform(sitk.Euler2DTransform(), str(tmp_path / "flat.tfm"))
     with pytest.raises(errors.InputUnreadableError, match="2-D"):
-        transforms.read(tmp_path / "flat.tfm")
+        files.read(tmp_path / "flat.tfm")
     (tmp_path / "bad.tfm").write_text("nonsense")
-    transforms.write(
+    files.write(
         tmp_path / "cut.tfm",
         sitk.DisplacementFieldTransform(sitk.Image([4, 4, 4], sitk.sitkVectorFloat64)),
     )
@@ -592,14 +590,12 @@ def test_transforms(tmp_path: Path):
         file.truncate(200)
     (tmp_path / "cut.h5").write_bytes((tmp_path / "t.h5").read_bytes()[:1000])
     with pytest.raises(errors.InputUnreadableError, match="cut short, damaged"):
-        transforms.read(tmp_path / "cut.h5")
+        files.read(tmp_path / "cut.h5")
     for name in ("bad.tfm", "cut.tfm"):
         with pytest.raises(errors.InputUnreadableError, match=name):
-            transforms.read(tmp_path / name)
+            files.read(tmp_path / name)
     with pytest.raises(errors.InvalidArgumentError, match="rigid or affine"):
-        transforms.linear_part(
-            sitk.DisplacementFieldTransform(sitk.Image([4, 4, 4], sitk.sitkVectorFloat64))
-        )
+        linear_part(sitk.DisplacementFieldTransform(sitk.Image([4, 4, 4], sitk.sitkVectorFloat64)))
 
 
 @pytest.mark.parametrize("suffix", [".mhd", ".nhdr", ".hdr"])
@@ -627,11 +623,12 @@ def test_images_are_read_while_transforms_are_written(tmp_path: Path):
         import sys, threading
         from pathlib import Path
         import SimpleITK as sitk
-        from morphseek import images, transforms
+        from morphseek import images
+        from morphseek.transforms import files
         folder, transform = Path(sys.argv[1]), sitk.DisplacementFieldTransform(sitk.Image([8] * 3, sitk.sitkVectorFloat64))
         sitk.WriteImage(sitk.Image([8] * 3, sitk.sitkFloat32), str(folder / "a.nii.gz"))
         small = sitk.Image([8] * 3, sitk.sitkFloat32)
-        writer = threading.Thread(target=lambda: [transforms.write(folder / "a.h5", transform) for _ in range(400)])
+        writer = threading.Thread(target=lambda: [files.write(folder / "a.h5", transform) for _ in range(400)])
         other = threading.Thread(target=lambda: [images.write(folder / "image.nrrd", small) for _ in range(100)])
         readers = [threading.Thread(target=lambda: [images.read(folder / "a.nii.gz", "image") for _ in range(400)]) for _ in range(2)]
         for thread in (writer, other, *readers):
@@ -743,7 +740,7 @@ def test_write_replaces_only_when_whole(tmp_path: Path):
                 images.write(tmp_path / name, noise())
         for name in ("t.h5", "t.tfm"):
             with pytest.raises(errors.DiskFullError):
-                transforms.write(
+                files.write(
                     tmp_path / name,
                     sitk.DisplacementFieldTransform(
                         sitk.Image([20, 20, 20], sitk.sitkVectorFloat64)
@@ -773,7 +770,7 @@ def test_full_disk(tmp_path: Path):
                 images.write(small / name, noise(), compress=False)
         for name in ("t.h5", "t.tfm"):
             with pytest.raises(errors.DiskFullError):
-                transforms.write(
+                files.write(
                     small / name,
                     sitk.DisplacementFieldTransform(
                         sitk.Image([30, 30, 30], sitk.sitkVectorFloat64)

@@ -201,7 +201,7 @@ def test_pairs_that_are_none(fixed, moving, said: str):
 def test_points_without_a_partner(names: str, others: str, says: str):
     """A score at some of the points is none at all; a registration carries the others over."""
     grid = images.Image(np.zeros((10, 8, 16))).grid
-    still = morphseek.DenseTransform(np.zeros((3, 10, 8, 16), np.float32), grid, grid)
+    still = morphseek.Field(np.zeros((3, 10, 8, 16), np.float32), grid, grid)
     here, there = (
         Landmarks(np.ones((len(n), 3)), list(n), source)
         for n, source in ((names, "F.csv"), (others, "M.csv"))
@@ -231,7 +231,7 @@ def test_points_of_data_frames():
     named = frame.assign(name=NAMES).set_index("name")
     assert list(Landmarks.of(named).names) == NAMES
     grid = images.Image(np.zeros((10, 8, 16))).grid
-    still = morphseek.DenseTransform(np.zeros((3, 10, 8, 16), np.float32), grid, grid)
+    still = morphseek.Field(np.zeros((3, 10, 8, 16), np.float32), grid, grid)
     for given in (frame, frame[["z", "y", "x"]], named, pd.DataFrame(POINTS)):
         assert still.transform_points(given).tolist() == POINTS
     for call, says in (
@@ -268,7 +268,7 @@ def test_errors_by_hand():
     grid = images.Image(np.zeros((10, 8, 16))).grid
     shift = np.zeros((3, 10, 8, 16), np.float32)
     shift[2] = 4
-    transform = morphseek.DenseTransform(shift, grid, grid)
+    transform = morphseek.Field(shift, grid, grid)
     fixed = [[2.0, 3, 4], [5, 5, 5], [1, 1, 1]]
     moving = [[6.0, 3, 4], [9, 5, 8], [5, 5, 4]]
     found = score_landmarks(transform, fixed, moving)
@@ -326,7 +326,7 @@ def test_the_command(tmp_path: Path, shifted: dict[str, Path], command: Command)
     assert points["a"]["moving"] == pytest.approx([5, 25, 20])
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "Error at 3 landmarks" in page and "<b>0.7 mm</b>" in page and "worst 2.0 mm" in page
-    again = morphseek.load(tmp_path / "out")
+    again = morphseek.Registration.read(tmp_path / "out")
     assert again.metrics["landmarks"]["after"]["max_mm"] == pytest.approx(2, abs=1e-3)
 
 
@@ -446,7 +446,9 @@ def test_a_wrong_pair_is_named(shifted: dict[str, Path]):
     )  # fmt: skip
     assert led.metrics["landmark_fit"]["left_out"] == ["wrong"]
     assert any("contradict the others were left out: wrong" in w for w in led.metrics["warnings"])
-    assert np.array_equal(led.displacement, plain.displacement)  # the rest agree with the images
+    assert np.array_equal(
+        led.displacement(), plain.displacement()
+    )  # the rest agree with the images
 
 
 @pytest.mark.parametrize(

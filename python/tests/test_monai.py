@@ -58,7 +58,7 @@ def test_a_tensor_is_carried_from_the_moving_image(paths: dict[str, str]):
     labels = images.read(paths["labels"]).array
     found = result.apply(torch.from_numpy(labels.copy()), interpolation="nearest")
     expected = sitk.Resample(
-        sitk.ReadImage(paths["labels"]), sitk.ReadImage(paths["fixed"]), result.to_sitk(),
+        sitk.ReadImage(paths["labels"]), sitk.ReadImage(paths["fixed"]), result.transform.to_sitk(),
         sitk.sitkNearestNeighbor,
     )  # fmt: skip
     assert type(found) is np.ndarray and (found > 0).sum() > 100
@@ -104,7 +104,7 @@ def test_warp_is_what_simpleitk_resamples(paths: dict[str, str]):
     found = Register(**QUICK)(data["fixed"], data["moving"], data["labels"])
     result = morphseek.register(paths["fixed"], paths["moving"], **QUICK)
     fixed, moving = (sitk.ReadImage(paths[n], sitk.sitkFloat32) for n in ("fixed", "moving"))
-    transform = result.to_sitk()
+    transform = result.transform.to_sitk()
     for index in ((3, 4, 5), (14, 12, 10), (20, 5, 15)):  # x, y, z
         point = transform.TransformPoint(fixed.TransformIndexToPhysicalPoint(index))
         truth = moving.TransformPhysicalPointToContinuousIndex(point)

@@ -11,7 +11,7 @@ import pytest
 import SimpleITK as sitk
 from click.testing import CliRunner
 
-from morphseek import DenseTransform, Image, Transform, cohort, errors, images
+from morphseek import Field, Image, Transform, cohort, errors, images
 from morphseek.cli import app
 
 SHAPE, SPACING = (20, 24, 28), (1.5, 1.0, 0.8)
@@ -21,13 +21,13 @@ LABELS[6:14, 8:16, 8:20] = 2
 LABELS[3:5, 3:20, 3:9] = 7
 
 
-def scaled(factor: float) -> DenseTransform:
+def scaled(factor: float) -> Field:
     """Return a map that scales by a factor: the moving image is larger by it."""
     matrix = np.diag([factor, factor, factor, 1.0])
     index = np.moveaxis(np.indices(SHAPE)[::-1], 0, -1) * SPACING
     moved = (factor - 1) * index
-    made = DenseTransform.from_mm(moved.astype(np.float32), GRID, GRID)
-    return DenseTransform(made.displacement, GRID, GRID, matrix)
+    made = Field.from_mm(moved.astype(np.float32), GRID, GRID)
+    return Field(made.displacement(), GRID, GRID, matrix)
 
 
 def larger(factor: float) -> Image:
@@ -73,12 +73,12 @@ def test_without_the_affine_nothing_is_left():
     np.testing.assert_allclose(study.sd, 0, atol=1e-5)
 
 
-def local(size: float = 1.2) -> DenseTransform:
+def local(size: float = 1.2) -> Field:
     index = np.moveaxis(np.indices(SHAPE)[::-1], 0, -1).astype(np.float64)
     middle = (np.array(SHAPE[::-1]) - 1) / 2
     near = np.exp(-(((index - middle) / 4) ** 2).sum(axis=-1))
     moved = size * near[..., None] * (index - middle) / 4
-    return DenseTransform.from_mm((moved * SPACING).astype(np.float32), GRID, GRID)
+    return Field.from_mm((moved * SPACING).astype(np.float32), GRID, GRID)
 
 
 def test_the_gaussian_is_scipys(tmp_path: Path):
@@ -102,7 +102,7 @@ def batch_of(folder: Path, fixed: list[str]) -> Path:
     rows = []
     for k, name in enumerate(fixed):
         (folder / f"s{k}").mkdir(parents=True)
-        scaled(1 + 0.05 * k).write_transform(folder / f"s{k}" / "transform.h5")
+        scaled(1 + 0.05 * k).save(folder / f"s{k}" / "transform.h5")
         rows.append({"id": f"s{k}", "fixed": name, "moving": f"m{k}", "status": "done"})
     rows.append({"id": "lost", "fixed": fixed[0], "moving": "m", "status": "failed"})
     (folder / "summary.json").write_text(json.dumps({"pairs": rows}))
@@ -160,13 +160,11 @@ def test_bad_cohorts(tmp_path: Path):
     assert "nothing.h5 does not exist" in run(tmp_path / "list.csv", "-o", out, code=3)
     assert not out.exists()
 
-    other = DenseTransform(
-        np.zeros((3, 9, 9, 9), np.float32), Image(np.zeros((9, 9, 9))).grid, GRID
-    )
+    other = Field(np.zeros((3, 9, 9, 9), np.float32), Image(np.zeros((9, 9, 9))).grid, GRID)
     with pytest.raises(errors.GridMismatchError, match="b was registered to another image than a"):
         cohort.morphometry({"a": scaled(1.1), "b": other})
     with pytest.raises(errors.InvalidArgumentError, match="on which grid"):
-        cohort.morphometry({"a": Transform(np.eye(4))})
+        cohort.morphometry({"a": Transform.of(np.eye(4))})
     with pytest.raises(errors.InvalidArgumentError, match="twice"):
         cohort.morphometry([cohort.Subject("a", scaled(1)), cohort.Subject("a", scaled(1))])
     with pytest.raises(errors.InvalidArgumentError, match="to name a file"):
@@ -177,4 +175,4 @@ def test_bad_cohorts(tmp_path: Path):
         cohort.morphometry({"a": scaled(1)}, fixed_labels=Image(LABELS, (2, 2, 2)))
     with pytest.raises(errors.InvalidArgumentError, match="no linear part"):
         field = sitk.DisplacementFieldTransform(sitk.Image([5, 5, 5], sitk.sitkVectorFloat64, 3))
-        cohort.morphometry({"a": Transform(field)}, affine=False)
+        cohort.morphometry({"a": Transform.of(field)}, affine=False)

@@ -131,7 +131,7 @@ def test_a_known_shift(stored: Callable[[], tuple[np.ndarray, dict[str, Any], np
     assert (found.labels[inner] == (BODY[inner] > 0.4)).mean() > 0.99
 
     still, other = (each.image().to_sitk() for each in sources[:2])
-    there = sitk.Resample(other, still, found.result.to_sitk(), sitk.sitkLinear, 0.0)
+    there = sitk.Resample(other, still, found.result.transform.to_sitk(), sitk.sitkLinear, 0.0)
     np.testing.assert_allclose(found.warped[inner], sitk.GetArrayFromImage(there)[inner], atol=2e-3)
 
 

@@ -66,7 +66,7 @@ def test_unknown_contrasts_are_named(contrasts: tuple[str, ...]):
         phantoms.make_pair(16, 0, contrasts)
 
 
-def test_errors_are_distances_to_the_truth(pair: PhantomPair, result: morphseek.RegistrationResult):
+def test_errors_are_distances_to_the_truth(pair: PhantomPair, result: morphseek.Registration):
     """Compared with SimpleITK's transforms, organ by organ, inside the moving image."""
     errors = pair.errors(result)
     points = pair.target_points()
@@ -83,12 +83,12 @@ def test_errors_are_distances_to_the_truth(pair: PhantomPair, result: morphseek.
     )
     organ = np.array([labels[labels.TransformPhysicalPointToIndex(p)] for p in points.tolist()])
     affine = sitk.AffineTransform(
-        result.initial[:3, :3].ravel().tolist(), result.initial[:3, 3].tolist()
+        result.transform.initial[:3, :3].ravel().tolist(), result.transform.initial[:3, 3].tolist()
     )
     for when, transform in (
         ("before", sitk.Transform()),
         ("initial", affine),
-        ("after", result.to_sitk()),
+        ("after", result.transform.to_sitk()),
     ):
         distance = np.linalg.norm(
             [transform.TransformPoint(p) for p in points.tolist()] - true, axis=1

@@ -319,7 +319,7 @@ def test_scores_are_learn2regs(tmp_path: Path):
     jacobian = np.moveaxis(slopes, (0, 1), (-2, -1)) + np.eye(3)
     inside = np.linalg.det(jacobian)[2:-2, 2:-2, 2:-2]
     assert pair.sdlogj == pytest.approx(np.log(inside + 3).std(), rel=1e-3) and pair.sdlogj > 1e-3
-    result = morphseek.load(out / pair.id)
+    result = morphseek.Registration.read(out / pair.id)
     assert pair.sdlogj < result.metrics["sdlogj"]  # of log(det J) itself
     everywhere = np.linalg.det(jacobian)
     assert pair.njd_percent == pytest.approx(100 * (everywhere < 0).mean(), abs=1e-6)
@@ -328,7 +328,7 @@ def test_scores_are_learn2regs(tmp_path: Path):
 def test_mindboggle_counts_both_spaces(tmp_path: Path):
     root, out = mindboggle(tmp_path / "data"), tmp_path / "out"
     (pair,) = run_protocol("mindboggle", root, out, pairs=root / "pairs.csv", **DEFORM).pairs
-    result = morphseek.load(out / pair.id)
+    result = morphseek.Registration.read(out / pair.id)
     (row,) = protocol_pairs("mindboggle", root, pairs=root / "pairs.csv")
     fixed, moving = (images.read(row[f"{side}_labels"]) for side in ("fixed", "moving"))
 

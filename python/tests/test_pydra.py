@@ -58,10 +58,10 @@ def test_a_workflow_gives_what_python_gives(files: dict[str, Path], tmp_path: Pa
     assert len(np.unique(expected)) > 2
     np.testing.assert_array_equal(array(out.labels), expected)
     np.testing.assert_array_equal(array(out.warped_labels), expected)
-    result.write_transform(tmp_path / "t.h5")
+    result.transform.save(tmp_path / "t.h5")
     points = np.random.default_rng(1).uniform(0, 30, (50, 3))
     np.testing.assert_array_equal(
-        *(morphseek.read_transform(path).transform_points(points)
+        *(morphseek.Transform.read(path).transform_points(points)
           for path in (str(out.transform), tmp_path / "t.h5"))
     )  # fmt: skip
     assert result.verdict is not None

@@ -73,9 +73,7 @@ def still_of(page: str) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def page(
-    pair: PhantomPair,
-    result: morphseek.RegistrationResult,
-    tmp_path_factory: pytest.TempPathFactory,
+    pair: PhantomPair, result: morphseek.Registration, tmp_path_factory: pytest.TempPathFactory
 ) -> str:
     result.metrics["warnings"].append("A <warning> in plain words.")
     try:
@@ -240,7 +238,7 @@ def test_the_field_is_behind_the_initial_transform(tmp_path: Path):
     to_mm = np.array(meta["toMm"])
     here = to_mm[:, :3] @ index + to_mm[:, 3]
     there = result.transform_points([here])[0]
-    back = np.linalg.inv(result.initial)
+    back = np.linalg.inv(result.transform.initial)
     rest = back[:3, :3] @ there + back[:3, 3] - here
     along = np.linalg.inv(to_mm[:, :3] / np.array(meta["spacing"])) @ rest
     np.testing.assert_allclose(coded * field["mm"], along, atol=field["mm"] + 0.02)
@@ -250,10 +248,16 @@ def test_the_field_is_behind_the_initial_transform(tmp_path: Path):
 def test_folds_and_worst_places_are_found(tmp_path: Path):
     array = blob((24, 24, 24))
     result = morphseek.register(array, array, **QUICK)
-    bent = result.displacement.copy()
+    bent = result.displacement().copy()
     bent[2, 12, 12, 9:14] = [0, 3, 0, -3, 0]
-    bad = morphseek.RegistrationResult(
-        bent, result.grid, result.moving_grid, result.initial, result.warped, result.metrics, {}
+    bad = morphseek.Registration(
+        bent,
+        result.grid,
+        result.moving_grid,
+        result.transform.initial,
+        result.warped,
+        result.metrics,
+        {},
     )
     meta, volumes = data_of(
         written(
@@ -272,9 +276,7 @@ def test_folds_and_worst_places_are_found(tmp_path: Path):
     assert any(jump["text"].startswith("most grown") for jump in meta["jumps"])
 
 
-def test_worst_places_are_the_page_s(
-    page: str, pair: PhantomPair, result: morphseek.RegistrationResult
-):
+def test_worst_places_are_the_page_s(page: str, pair: PhantomPair, result: morphseek.Registration):
     meta, _ = data_of(page)
     to_mm = np.array(meta["toMm"])
     on_page = {j["kind"]: (j["text"], to_mm @ [*j["at"], 1]) for j in meta["jumps"]}
@@ -287,7 +289,7 @@ def test_worst_places_are_the_page_s(
         np.testing.assert_allclose(place["lps"], at, atol=1e-9)
 
 
-def test_landmarks_are_carried(pair: PhantomPair, result: morphseek.RegistrationResult):
+def test_landmarks_are_carried(pair: PhantomPair, result: morphseek.Registration):
     points = np.array([[0.0, 0, 0], [10, -20, 30]])
     there = result.transform_points(points)
     found = score_landmarks(result, points, there)
@@ -331,7 +333,7 @@ def test_the_picture_shows_both_and_the_outlines(page: str):
     assert (shown == picture.LETTER).sum() > 200
 
 
-def test_a_small_page(pair: PhantomPair, uncertain: morphseek.RegistrationResult, tmp_path: Path):
+def test_a_small_page(pair: PhantomPair, uncertain: morphseek.Registration, tmp_path: Path):
     """It has one picture and the numbers, below 200 kB even with noisy images."""
     page = written(tmp_path, uncertain, pair.fixed, pair.moving, size="small")
     assert len(page) < 200_000 and "<script" not in page and "Uncertainty" in page
@@ -341,7 +343,7 @@ def test_a_small_page(pair: PhantomPair, uncertain: morphseek.RegistrationResult
 
 
 def test_uncertainty_is_an_overlay(
-    uncertain: morphseek.RegistrationResult, pair: PhantomPair, page: str, tmp_path: Path
+    uncertain: morphseek.Registration, pair: PhantomPair, page: str, tmp_path: Path
 ):
     text = written(tmp_path, uncertain, pair.fixed, pair.moving)
     meta, volumes = data_of(text)
@@ -575,14 +577,12 @@ print(sorted(heavy & set(sys.modules)))
 # -------------------------------------------------------------------------------------- notebooks
 
 
-def test_a_result_shows_itself(
-    pair: PhantomPair, result: morphseek.RegistrationResult, tmp_path: Path
-):
+def test_a_result_shows_itself(pair: PhantomPair, result: morphseek.Registration, tmp_path: Path):
     shown = result._repr_html_()
     assert "Verdict: " in shown and "data:image/png;base64," in shown and len(shown) < 200_000
     assert "before" in shown
     result.save(tmp_path / "r")
-    loaded = morphseek.load(tmp_path / "r")
+    loaded = morphseek.Registration.read(tmp_path / "r")
     assert "Verdict: " in loaded._repr_html_()
     with pytest.raises(morphseek.errors.InvalidArgumentError, match="does not hold the image"):
         loaded.view()
@@ -595,7 +595,7 @@ def test_a_result_shows_itself(
     assert repr(frame).startswith("View(")
 
 
-def test_a_figure_for_papers(pair: PhantomPair, result: morphseek.RegistrationResult):
+def test_a_figure_for_papers(pair: PhantomPair, result: morphseek.Registration):
     pytest.importorskip("matplotlib")
     figure = result.plot()
     assert len(figure.axes) == 13  # three planes of four, and a bar

@@ -40,9 +40,7 @@ def needs(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def folder(
-    pair: PhantomPair,
-    result: morphseek.RegistrationResult,
-    tmp_path_factory: pytest.TempPathFactory,
+    pair: PhantomPair, result: morphseek.Registration, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """Make pages of a pair with two contrasts and of one with one, and an index of many pairs."""
     made = tmp_path_factory.mktemp("pages")
@@ -57,7 +55,7 @@ def folder(
         scores=score_labels(result, pair.fixed_labels, pair.moving_labels),
         label_names={**phantoms.LABELS, 1: "<img src=x onerror=document.title=1>"},
         landmarks=(points, result.transform_points(points) + 2),
-        estimated_error=np.abs(result.displacement[0]),
+        estimated_error=np.abs(result.displacement()[0]),
         command="morphseek register a.nii.gz '<img src=x onerror=alert(1)>.nii.gz' --out out",
         title="<img src=x onerror=alert(1)>.nii.gz onto a.nii.gz",
     )

@@ -21,7 +21,7 @@ def valid(name: str, content: Any) -> bool:
     return jsonschema.Draft202012Validator(made).is_valid(content)
 
 
-def test_a_real_report(result: morphseek.RegistrationResult, tmp_path):
+def test_a_real_report(result: morphseek.Registration, tmp_path):
     result.save(tmp_path)
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert valid("result", report)

@@ -237,7 +237,7 @@ def test_there_and_back(case: Case, tmp_path: Path):
 
 def _with_images(path: Path, folder: Path, case: Case) -> list[Path]:
     """Carry by the identity, which adds to each contour the slice on which it lies."""
-    nothing = Transform(np.eye(4), case.fixed.grid, case.fixed.grid)
+    nothing = Transform.of(np.eye(4), case.fixed.grid, case.fixed.grid)
     structures.carry(path, folder / "same.dcm", nothing, folder / "fixed")
     return [folder / "same.dcm", folder / "b.dcm"]
 

@@ -318,9 +318,11 @@ def test_a_pair_of_a_list_starts_from_a_transform(pair: Any, files: dict[str, Pa
     """The column of initial transforms, which the template's rounds use, works in any list."""
     shift = np.eye(4)
     shift[0, 3] = 7.0
-    morphseek.Transform(shift).save(tmp_path / "start.tfm")
+    morphseek.Transform.of(shift).save(tmp_path / "start.tfm")
     row = {"fixed": files["fixed"], "moving": files["moving"], "id": "a",
            "initial_transform": tmp_path / "start.tfm"}  # fmt: skip
     options = {**QUICK, "initial": "none"}
     morphseek.register_cohort([row], tmp_path / "out", report="none", **options)
-    np.testing.assert_allclose(morphseek.load(tmp_path / "out" / "a").initial, shift, atol=1e-6)
+    np.testing.assert_allclose(
+        morphseek.Registration.read(tmp_path / "out" / "a").initial, shift, atol=1e-6
+    )

@@ -67,7 +67,7 @@ def test_the_types_are_there_while_a_program_runs():
             missing[name] = str(error)
     assert missing == {} and len(hints) > 200
     register = hints["morphseek.register"]
-    assert register["return"] is morphseek.RegistrationResult
+    assert register["return"] is morphseek.Registration
     assert np.ndarray in typing.get_args(register["fixed_mask"])
     if sys.version_info >= (3, 11):
         assert typing.get_args(register["options"]) == (Options,)
@@ -103,8 +103,8 @@ class Tensor:
         ('register("a", "b").verdict.grade', "None"),  # of an old report
         ('Verdict("good", (), 0.4).error_mm', ""),
         ('Verdict("splendid", (), 0.4)', "splendid"),
-        ('read_transform("a.h5").apply("b", "c").nothing', '"Image" has no attribute'),
-        ('read_transform("a.h5").apply(3)', "int"),
+        ('Transform.read("a.h5").apply("b", "c").nothing', '"Image" has no attribute'),
+        ('Transform.read("a.h5").apply(3)', "int"),
         ('register("a", "b").apply(morphseek.images.read("c")).spacing', ""),
         (
             'register("a", "b").apply(morphseek.images.read("c")).nothing_there',

@@ -30,10 +30,10 @@ OLD = {"grade": "", "reasons": None, "error_mm": 0}  # the engine's verdict for 
 
 
 @pytest.fixture
-def judged(result: morphseek.RegistrationResult) -> Any:
+def judged(result: morphseek.Registration) -> Any:
     """Return a copy of the result whose metrics have another verdict; None: no such member."""
 
-    def judge(verdict: dict[str, Any] | None, **others: Any) -> morphseek.RegistrationResult:
+    def judge(verdict: dict[str, Any] | None, **others: Any) -> morphseek.Registration:
         changed = copy.copy(result)
         changed.metrics = {**result.metrics, "verdict": verdict, **others}
         if verdict is None:
@@ -72,15 +72,13 @@ def test_reads_the_metrics(
     assert result.verdict == Verdict.of(result.metrics) == verdict
     assert grade_of(result.metrics) == grade
     if verdict is None:
-        assert "verdict" not in repr(result) and "unknown" in result.explain()
+        assert repr(result).startswith("Registration(fixed ") and "unknown" in result.explain()
     else:
         assert text in str(verdict)
-        assert repr(result).startswith(
-            f"RegistrationResult(verdict {verdict.grade}, estimated error "
-        )
+        assert repr(result).startswith(f"Registration({verdict.grade}, estimated error ")
 
 
-def test_every_registration_has_one(result: morphseek.RegistrationResult, tmp_path: Path):
+def test_every_registration_has_one(result: morphseek.Registration, tmp_path: Path):
     verdict = result.verdict
     assert verdict is not None and verdict.grade in GRADES and verdict.error_mm > 0
     assert (verdict.grade == "good") == (verdict.reasons == ())
@@ -92,16 +90,16 @@ def test_every_registration_has_one(result: morphseek.RegistrationResult, tmp_pa
         "reasons": list(verdict.reasons),
         "error_mm": verdict.error_mm,
     }
-    assert morphseek.load(tmp_path).verdict == verdict
+    assert morphseek.Registration.read(tmp_path).verdict == verdict
 
 
-def test_old_results_load_without(result: morphseek.RegistrationResult, tmp_path: Path):
+def test_old_results_load_without(result: morphseek.Registration, tmp_path: Path):
     result.save(tmp_path)
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     for name in ("verdict", "referee", "plan"):
         del report[name]
     (tmp_path / "report.json").write_text(json.dumps(report))
-    old = morphseek.load(tmp_path)
+    old = morphseek.Registration.read(tmp_path)
     assert old.verdict is None and "Start: " in old.explain() and "Fit" not in old.explain()
 
 

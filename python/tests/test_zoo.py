@@ -795,11 +795,15 @@ def registered(pair: truth.Pair) -> dict[str, dict[str, Any]]:
     """Register in this process; score the start, the affine and the result."""
     result = morphseek.register(pair.fixed, pair.moving)
     affine = sitk.AffineTransform(
-        result.initial[:3, :3].ravel().tolist(), result.initial[:3, 3].tolist()
+        result.transform.initial[:3, :3].ravel().tolist(), result.transform.initial[:3, 3].tolist()
     )
     return {
         name: zoo.score(pair, transform)
-        for name, transform in (("before", None), ("affine", affine), ("final", result.to_sitk()))
+        for name, transform in (
+            ("before", None),
+            ("affine", affine),
+            ("final", result.transform.to_sitk()),
+        )
     }
 
 

@@ -119,7 +119,7 @@ def finished(paths: dict[str, Path]) -> tuple[Study, Registration]:
 
 
 @pytest.fixture(scope="module")
-def expected(images: dict[str, sitk.Image]) -> morphseek.RegistrationResult:
+def expected(images: dict[str, sitk.Image]) -> morphseek.Registration:
     """The same registration without Slicer."""
     return morphseek.register(
         images["fixed"], images["moving"], **{**QUICK, "search": "on"}, uncertainty="on"
@@ -196,7 +196,7 @@ def test_loaded_volumes_are_itks(name: str, study: Study, images: dict[str, sitk
 
 def test_transformed_volume(
     finished: tuple[Study, Registration],
-    expected: morphseek.RegistrationResult,
+    expected: morphseek.Registration,
     images: dict[str, sitk.Image],
 ):
     node = finished[1].nodes["transformed_volume"]
@@ -211,13 +211,13 @@ def test_transformed_volume(
 
 def test_grid_transform_resamples_as_itk(
     finished: tuple[Study, Registration],
-    expected: morphseek.RegistrationResult,
+    expected: morphseek.Registration,
     images: dict[str, sitk.Image],
 ):
     study, done = finished
     slicers = geometry.array_of(resampled(study.moving, done.nodes["transform"], study.fixed))
     itks = sitk.GetArrayFromImage(
-        sitk.Resample(images["moving"], images["fixed"], expected.to_sitk(), sitk.sitkLinear, 0.0)
+        sitk.Resample(images["moving"], images["fixed"], expected.transform.to_sitk(), sitk.sitkLinear, 0.0)
     )
     assert difference(slicers, geometry.array_of(done.nodes["transformed_volume"])) <= 0.001
     assert difference(slicers, itks) <= 0.001
@@ -245,7 +245,7 @@ def as_itk_reads(node: Any) -> sitk.Transform:
 
 def test_one_answer_outside_the_grids(
     finished: tuple[Study, Registration],
-    expected: morphseek.RegistrationResult,
+    expected: morphseek.Registration,
     images: dict[str, sitk.Image],
     study: Study,
     tmp_path: Path,
@@ -258,7 +258,7 @@ def test_one_answer_outside_the_grids(
         ("transform", expected, images["fixed"]),
         ("inverse_transform", expected.inverse(), images["moving"]),
     ):
-        transform.write_transform(tmp_path / f"{name}.h5")
+        transform.save(tmp_path / f"{name}.h5")
         read = batch.load(study.scene, tmp_path / f"{name}.h5", "vtkMRMLTransformNode")
         extent = np.array(on.GetSize()) - 1.0
         for distance in (0.0, 1.0, 3.0, 10.0, 50.0, 200.0):
@@ -289,7 +289,7 @@ def test_a_linear_result_is_a_linear_transform(study: Study, images: dict[str, s
     expected = morphseek.register(
         images["fixed"], images["moving"], **{**QUICK, "refine": 0, "initial": "affine"}
     )
-    assert expected.is_linear and not np.allclose(expected.initial, np.eye(4), atol=0.01)
+    assert expected.transform.is_linear and not np.allclose(expected.initial, np.eye(4), atol=0.01)
     points = np.array([(0.0, 0, 0), (40, -70, 90), (-400, 300, 200)])
     for name, transform in (("transform", expected), ("inverse_transform", expected.inverse())):
         node = done.nodes[name]
@@ -300,21 +300,21 @@ def test_a_linear_result_is_a_linear_transform(study: Study, images: dict[str, s
 
 
 def test_landmarks_of_morphseek(
-    finished: tuple[Study, Registration], expected: morphseek.RegistrationResult
+    finished: tuple[Study, Registration], expected: morphseek.Registration
 ):
     moved = slicer.util.arrayFromMarkupsControlPoints(finished[1].nodes["transferred"][2])
-    assert np.linalg.norm(itk_points(expected.to_sitk(), moved) - LANDMARKS, axis=1).max() < 0.01
+    assert np.linalg.norm(itk_points(expected.transform.to_sitk(), moved) - LANDMARKS, axis=1).max() < 0.01
 
 
 def test_label_map_is_nearest(
     finished: tuple[Study, Registration],
-    expected: morphseek.RegistrationResult,
+    expected: morphseek.Registration,
     images: dict[str, sitk.Image],
 ):
     node = finished[1].nodes["transferred"][0]
     itks = sitk.GetArrayFromImage(
         sitk.Resample(
-            images["moving_labels"], images["fixed"], expected.to_sitk(), sitk.sitkNearestNeighbor
+            images["moving_labels"], images["fixed"], expected.transform.to_sitk(), sitk.sitkNearestNeighbor
         )
     )
     ours = geometry.array_of(node)
@@ -423,7 +423,7 @@ def test_labels_without_a_common_number_are_told(study: Study):
 
 def test_inverse(
     finished: tuple[Study, Registration],
-    expected: morphseek.RegistrationResult,
+    expected: morphseek.Registration,
     images: dict[str, sitk.Image],
 ):
     study, done = finished
@@ -449,11 +449,11 @@ def test_inverse(
 
 def test_magnitude_and_jacobian(
     finished: tuple[Study, Registration],
-    expected: morphseek.RegistrationResult,
+    expected: morphseek.Registration,
     images: dict[str, sitk.Image],
 ):
     nodes = finished[1].nodes
-    length = sitk.GetArrayFromImage(sitk.VectorMagnitude(expected.to_sitk_image()))
+    length = sitk.GetArrayFromImage(sitk.VectorMagnitude(expected.transform.displacement_image()))
     np.testing.assert_allclose(
         geometry.array_of(nodes["displacement_magnitude"]), length, atol=0.01
     )
@@ -461,7 +461,7 @@ def test_magnitude_and_jacobian(
     # d phi / d index
     columns = [
         np.stack(np.gradient(phi, axis=(2, 1, 0)), axis=-1)
-        for phi in (where + expected.displacement_mm, where)
+        for phi in (where + expected.displacement_mm(), where)
     ]
     jacobian = np.linalg.det(columns[0]) / np.linalg.det(columns[1])
     inner = (slice(2, -2),) * 3
@@ -469,7 +469,7 @@ def test_magnitude_and_jacobian(
     assert np.ptp(jacobian[inner]) > 0.1
 
 
-def test_uncertainty(finished: tuple[Study, Registration], expected: morphseek.RegistrationResult):
+def test_uncertainty(finished: tuple[Study, Registration], expected: morphseek.Registration):
     study, done = finished
     node = done.nodes["uncertainty"]
     # mm; MRML rounds the geometry
@@ -482,7 +482,7 @@ def test_uncertainty(finished: tuple[Study, Registration], expected: morphseek.R
 
 def test_worst_places(
     finished: tuple[Study, Registration],
-    expected: morphseek.RegistrationResult,
+    expected: morphseek.Registration,
     images: dict[str, sitk.Image],
 ):
     done = finished[1]
@@ -509,17 +509,17 @@ def test_h5_from_slicer_to_itk(
 
 
 def test_h5_from_morphseek_to_slicer(
-    expected: morphseek.RegistrationResult,
+    expected: morphseek.Registration,
     images: dict[str, sitk.Image],
     study: Study,
     tmp_path: Path,
 ):
-    morphseek.transforms.write(tmp_path / "transform.h5", expected.to_sitk())
+    expected.transform.save(tmp_path / "transform.h5")
     node = batch.load(study.scene, tmp_path / "transform.h5", "vtkMRMLTransformNode")
     points = inside(images["fixed"])
     assert (
         np.linalg.norm(
-            from_world(node, points) - itk_points(expected.to_sitk(), points), axis=1
+            from_world(node, points) - itk_points(expected.transform.to_sitk(), points), axis=1
         ).max()
         < 0.01
     )
@@ -647,7 +647,7 @@ def test_volumes_under_transforms(study: Study, images: dict[str, sitk.Image]):
         sitk.Resample(
             itk_turned(images["moving_labels"], other),
             fixed,
-            result.to_sitk(),
+            result.transform.to_sitk(),
             sitk.sitkNearestNeighbor,
         )
     )
@@ -1043,7 +1043,7 @@ def test_coarser_field(
     )
 
 
-def test_outputs_into_nodes_of_the_user(study: Study, expected: morphseek.RegistrationResult):
+def test_outputs_into_nodes_of_the_user(study: Study, expected: morphseek.Registration):
     volume, transform = (
         study.scene.AddNewNodeByClass("vtkMRMLScalarVolumeNode", "mine"),
         study.scene.AddNewNodeByClass("vtkMRMLTransformNode", "my transform"),
@@ -1547,7 +1547,7 @@ def no_common_segment(study: Study, request: RegistrationRequest) -> None:
 def test_batch(
     paths: dict[str, Path],
     images: dict[str, sitk.Image],
-    expected: morphseek.RegistrationResult,
+    expected: morphseek.Registration,
     study: Study,
     tmp_path: Path,
 ):
@@ -1582,7 +1582,7 @@ def test_batch(
     assert difference(warped, expected.warped) < 1e-4
     points = inside(images["fixed"])
     itk = itk_points(sitk.ReadTransform(str(tmp_path / "out" / "one.h5")), points)
-    assert np.linalg.norm(itk - itk_points(expected.to_sitk(), points), axis=1).max() < 1e-3
+    assert np.linalg.norm(itk - itk_points(expected.transform.to_sitk(), points), axis=1).max() < 1e-3
 
 
 @pytest.mark.parametrize(

@@ -338,7 +338,7 @@ def test_defaults_leave_everything_to_the_preset(panel: Panel) -> None:
         and options.pop("device") == "auto"
     )
     assert options == expected.options() == {}
-    assert request.stages() == expected.stages()
+    assert request.stages() == expected.transform.stages()
 
 
 def test_moving_labels_alone_are_transferred_but_not_scored(panel: Panel) -> None:

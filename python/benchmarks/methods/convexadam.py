@@ -32,7 +32,7 @@ def _our_affine(job: Job, fixed, moving):
         search="off",
         refine=0,
     )
-    return morphseek.transforms.read(result.initial)
+    return result.transform.stage("initial").to_sitk()
 
 
 def _register(start, job: Job) -> None:

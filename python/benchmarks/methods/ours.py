@@ -31,7 +31,7 @@ def _register(options: dict[str, Any], job: Job) -> None:
     import morphseek
 
     result = morphseek.register(job.fixed, job.moving, threads=job.threads, device="cpu", **options)
-    morphseek.transforms.write(job.folder / "transform.h5", result.to_sitk())
+    result.transform.save(job.folder / "transform.h5")
 
 
 def _field(job: Job):

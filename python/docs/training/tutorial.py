@@ -149,7 +149,7 @@ result.save(args.out / "registered")
 print(result)
 
 fixed, fixed_labels = (sitk.ReadImage(str(p[0])) for p in (images, labels))
-start = morphseek.transforms.read(result.initial)
+start = result.transform.stage("initial").to_sitk()
 aligned, aligned_labels = (
     sitk.GetArrayFromImage(sitk.Resample(sitk.ReadImage(str(p[1])), fixed, start, how)).astype(
         float

@@ -3,7 +3,7 @@
 >>> import morphseek
 >>> pair = morphseek.phantoms.make_pair(size=48)
 >>> result = morphseek.register(pair.fixed, pair.moving, model="none", refine=0, search="off")
->>> result.displacement().shape  # LPS mm
+>>> result.displacement_mm().shape  # LPS mm
 (48, 48, 48, 3)
 
 :func:`register` registers a pair; its :class:`Registration` warps images, labels and points,

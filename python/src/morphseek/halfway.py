@@ -55,13 +55,11 @@ class Halfway:
 
 def halfway(whole: Field, fixed: images.Image, moving: images.Image) -> Halfway:
     """Return the space half-way between two images that a transform relates."""
-    grid, ours, theirs = bindings.halfway(whole.displacement(units="voxel"), whole.grid, whole.initial)
+    grid, ours, theirs = bindings.halfway(whole.displacement(), whole.grid, whole.initial)
     to_fixed = Field(ours[0], grid, whole.grid, ours[1])
     to_moving = Field(theirs[0], grid, whole.moving_grid, theirs[1])
     one, other = (
-        bindings.warp(
-            t.displacement(units="voxel"), grid, image.float32(), image.grid, "linear", np.nan
-        )
+        bindings.warp(t.displacement(), grid, image.float32(), image.grid, "linear", np.nan)
         for t, image in ((to_fixed, fixed), (to_moving, moving))
     )
     mean = np.where(np.isnan(one), other, np.where(np.isnan(other), one, 0.5 * (one + other)))

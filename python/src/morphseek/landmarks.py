@@ -21,6 +21,7 @@ from ._files import check_path, check_regular, write_text
 from ._grid import Grid
 from ._json import check_size, parse
 from ._plain import unguarded
+from ._points import checked_points
 from ._tables import (
     csv_text,
     frame_table,
@@ -31,7 +32,6 @@ from ._tables import (
     read_plain,
     records_of,
 )
-from ._points import checked_points
 
 # columns, signs to LPS
 _SPACES: dict[tuple[str, ...], tuple[int, int, int]] = {

@@ -139,7 +139,7 @@ def displacement(result: Registration) -> Any:
     the fixed image to the place in the moving image that it shows, in voxels.
     """
     index = np.moveaxis(np.indices(result.grid.shape)[::-1], 0, -1).astype(np.float64)
-    shift = result.moving_grid.to_index(result.grid.points() + result.displacement()) - index
+    shift = result.moving_grid.to_index(result.grid.points() + result.displacement_mm()) - index
     return torch.from_numpy(np.ascontiguousarray(shift.transpose(3, 2, 1, 0), dtype=np.float32))
 
 

@@ -88,7 +88,7 @@ def register(
     >>> pair = morphseek.phantoms.make_pair(size=48)
     >>> r = morphseek.register(pair.fixed, pair.moving, model="none", refine=0, search="off")
     >>> r.displacement().shape, r.warped.shape
-    ((48, 48, 48, 3), (48, 48, 48))
+    ((3, 48, 48, 48), (48, 48, 48))
     >>> labels = r.apply(pair.moving_labels, interpolation="nearest")
     """
     for name in ("fixed_labels", "moving_labels"):

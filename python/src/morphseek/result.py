@@ -21,7 +21,7 @@ from .halfway import HALFWAY, Halfway, halfway
 from .images import Image, ImageLike
 from .transforms.field import Field, read_only
 from .transforms.linear import checked_matrix
-from .transforms.transform import Applicable, Units
+from .transforms.transform import Applicable
 from .verdict import Verdict, explain
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Registration(Applicable):
     Examples
     --------
     >>> result.displacement().shape, result.warped.shape
-    ((48, 48, 48, 3), (48, 48, 48))
+    ((3, 48, 48, 48), (48, 48, 48))
     >>> result.verdict.grade
     'good'
     """
@@ -124,18 +124,27 @@ class Registration(Applicable):
         """
         return self.transform.transform_points(points)
 
-    def displacement(
-        self, reference: ImageLike | None = None, units: Units = "mm"
-    ) -> Floats:
-        """Return the displacements on the fixed grid, or that of `reference`, float32: in LPS mm
-        of shape (z, y, x, 3), or in voxels of shape (3, z, y, x): :meth:`Transform.displacement`.
+    def displacement(self, reference: ImageLike | None = None) -> Floats:
+        """Return the displacements in voxels of the fixed grid, float32 of shape (3, z, y, x):
+        :meth:`Transform.displacement`.
 
         Examples
         --------
-        >>> result.displacement().shape, result.displacement(units="voxel").shape
-        ((48, 48, 48, 3), (3, 48, 48, 48))
+        >>> result.displacement().shape
+        (3, 48, 48, 48)
         """
-        return self.transform.displacement(reference, units)
+        return self.transform.displacement(reference)
+
+    def displacement_mm(self, reference: ImageLike | None = None) -> Floats:
+        """Return the displacements in LPS mm, float32 of shape (z, y, x, 3):
+        :meth:`Transform.displacement_mm`.
+
+        Examples
+        --------
+        >>> result.displacement_mm().shape
+        (48, 48, 48, 3)
+        """
+        return self.transform.displacement_mm(reference)
 
     def jacobian(self, reference: ImageLike | None = None) -> Floats:
         """Return the determinant of the derivative, float32 of shape (z, y, x):
@@ -191,9 +200,12 @@ class Registration(Applicable):
         m, grids = self.metrics, (self.grid, self.moving_grid)
         fixed, moving = (" x ".join(map(str, grid.size)) for grid in grids)
         grade = f"{self.verdict.headline}; " if self.verdict else ""
+        spread = m.get("uncertainty")
+        unsure = f", uncertainty {spread['mean_mm']:.1f} mm" if spread else ""
         return (
             f"Registration({grade}fixed {fixed}, moving {moving}, displacement up to"
-            f" {m['displacement_max_mm']:.2f} mm, {m['seconds']['total']:.1f} s)"
+            f" {m['displacement_max_mm']:.2f} mm{unsure},"
+            f" {m['seconds']['total']:.1f} s)"
         )
 
     def score(self, fixed_labels: ImageLike, moving_labels: ImageLike) -> list[LabelScore]:
@@ -372,7 +384,7 @@ def write_result(
         "transform.h5": result.transform.save,
         # A field's last bits are noise: compressing 160x192x224 vectors takes 2 s, saves a tenth.
         "displacement.nrrd": lambda path: images.write_vectors(
-            path, result.displacement(), result.grid
+            path, result.displacement_mm(), result.grid
         ),
         "warped.nii.gz": lambda path: images.write(
             path, images.Image.on_grid(result.warped, result.grid)

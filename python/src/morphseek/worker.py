@@ -191,7 +191,7 @@ def _output(result: Registration, name: str) -> tuple[np.ndarray, Grid]:
     if name == "uncertainty":
         assert result.uncertainty is not None  # run asked for it
         return result.uncertainty, result.grid
-    return np.linalg.norm(result.displacement(), axis=-1), result.grid
+    return np.linalg.norm(result.displacement_mm(), axis=-1), result.grid
 
 
 def _write(folder: Path, name: str, array: np.ndarray, grid: Grid) -> dict[str, Any]:

@@ -325,9 +325,9 @@ def _vectors(path: Path) -> Any:
 
 
 def _transform(path: Path) -> Any:
-    from morphseek import read_transform
+    from morphseek import Transform
 
-    return read_transform(path).transform_points([[1.0, 2.0, 3.0]])
+    return Transform.read(path).transform_points([[1.0, 2.0, 3.0]])
 
 
 def _landmarks(path: Path) -> Any:
@@ -351,7 +351,7 @@ def _split(path: Path) -> Any:
 def _result(path: Path) -> Any:
     import morphseek
 
-    return morphseek.load(path.parent)
+    return morphseek.Registration.read(path.parent)
 
 
 def _request(path: Path) -> Any:

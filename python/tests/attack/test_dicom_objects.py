@@ -134,12 +134,12 @@ def steps(kind: str, path: Path, out: Path, case: test_dicom.Case) -> Iterator[C
     def written(name: str) -> None:
         loaded[0].save(out / name, None, fixed, moving)
         points = case.points[:5]
-        again = Transform.load(out / name).transform_points(points)
+        again = Transform.read(out / name).transform_points(points)
         there = loaded[0].transform_points(points)
         if np.abs(there).max() < 1e4:  # numbers in DICOM have 16 characters, vectors 32 bits
             assert np.abs(again - there).max() < 0.1
 
-    yield lambda: loaded.append(Transform.load(path))
+    yield lambda: loaded.append(Transform.read(path))
     yield lambda: loaded[0].transform_points(case.points)
     yield lambda: loaded[0].summary()
     yield lambda: images.write(out / "a.nii.gz", loaded[0].apply(moving, fixed))

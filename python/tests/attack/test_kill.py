@@ -391,15 +391,15 @@ def attack_the_cache(
         return killer(cache, mode, point, command).returncode
 
     assert register("count", 0) == 0
-    expected = morphseek.load(out).displacement
+    expected = morphseek.Registration.read(out).displacement()
     for point in choose(killer.operations()):
         shutil.rmtree(cache)
         shutil.rmtree(out)
         assert register(mode, point) in (0, 137), point
         for _ in range(2):
             assert register("count", 0) == 0
-            found = morphseek.load(out)
-            np.testing.assert_array_equal(found.displacement, expected)
+            found = morphseek.Registration.read(out)
+            np.testing.assert_array_equal(found.displacement(), expected)
         assert found.metrics["cached"], point
 
 

@@ -18,7 +18,7 @@ import SimpleITK as sitk
 
 import morphseek
 from helpers import BUNDLES, QUICK, blob
-from morphseek import RegistrationResult, atlas, cohort, errors, images, motion, worker
+from morphseek import Registration, atlas, cohort, errors, images, motion, worker
 from morphseek._engine import core
 from morphseek.cohort import lists
 from morphseek.epi import EPICorrection
@@ -55,7 +55,7 @@ JSON_READERS: dict[str, Callable[[Path], object]] = {
     "split.json": lists.read_pairs,
     "a.mrk.json": Landmarks.read,
     "preset.json": morphseek.load_preset,
-    "run/report.json": lambda path: morphseek.load(path.parent),
+    "run/report.json": lambda path: morphseek.Registration.read(path.parent),
     "template/template.json": lambda path: atlas.load(path.parent),
     "batch/summary.json": lambda path: cohort.morphometry(path.parent),
     "run/results.json": lambda path: morphseek.evaluate(
@@ -114,7 +114,7 @@ def small_epi() -> EPICorrection:
     return morphseek.correct_epi(image, image, phase_encoding="j")
 
 
-SAVERS: dict[str, Callable[[RegistrationResult], Any]] = {
+SAVERS: dict[str, Callable[[Registration], Any]] = {
     "report.json": lambda result: result,
     "series.json": lambda _: small_series(),
     "epi.json": lambda _: small_epi(),
@@ -124,7 +124,7 @@ SAVERS: dict[str, Callable[[RegistrationResult], Any]] = {
 @pytest.mark.parametrize("brackets", NESTED)
 @pytest.mark.parametrize("seal", SAVERS)
 def test_a_list_of_brackets_where_results_go(
-    seal: str, brackets: str, result: RegistrationResult, tmp_path: Path
+    seal: str, brackets: str, result: Registration, tmp_path: Path
 ):
     """It is no earlier run's list: nothing there is removed, and the results are written."""
     made = SAVERS[seal](result)
@@ -162,11 +162,11 @@ def test_a_transform_that_claims_more_than_it_has(tmp_path: Path):
     path = tmp_path / "t.h5"
     part = h5.Part("TranslationTransform", np.zeros(0), np.array([1.0, 2, 3]))
     h5.write(path, [part])
-    assert morphseek.read_transform(path).transform_points([[0, 0, 0]]).tolist() == [[1, 2, 3]]
+    assert morphseek.Transform.read(path).transform_points([[0, 0, 0]]).tolist() == [[1, 2, 3]]
     data, three = path.read_bytes(), struct.pack("<BBBxxxxxQ", 1, 1, 0, 3)
     assert data.count(three) == 1
     path.write_bytes(data.replace(three, struct.pack("<BBBxxxxxQ", 1, 1, 0, 10**12)))
-    refused(lambda: morphseek.read_transform(path), "t.h5 cannot be read")
+    refused(lambda: morphseek.Transform.read(path), "t.h5 cannot be read")
 
 
 def test_an_image_in_hdf5_that_claims_more_than_it_has(tmp_path: Path):

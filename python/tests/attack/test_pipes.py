@@ -37,7 +37,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "a.mrk.json": landmarks.Landmarks.read,
     "a.csv": landmarks.Landmarks.read,
     "slices/a.dcm": lambda path: images.read(path.parent),
-    "run/report.json": lambda path: morphseek.load(path.parent),
+    "run/report.json": lambda path: morphseek.Registration.read(path.parent),
     "work/request.json": lambda path: worker.run(path.parent, print),
     "preset.json": morphseek.load_preset,
     "label map.nii.gz": lambda path: images.read_on(path, np.zeros(18), "labels"),
@@ -134,7 +134,7 @@ def test_whatever_is_applied(
     """An image, a reference, points, a structure set or a transform."""
     pipe, shift, out = tmp_path / f"pipe{ending}", tmp_path / "t.tfm", tmp_path / "out.nii.gz"
     make_pipe(pipe)
-    morphseek.Transform(np.eye(4)).save(shift)
+    morphseek.Transform.of(np.eye(4)).save(shift)
     for transform, image, reference in (
         (shift, pipe, files["fixed"]),
         (shift, files["moving"], pipe),
@@ -147,7 +147,7 @@ def test_whatever_is_applied(
         done = CliRunner().invoke(app, [str(word) for word in words])
         assert done.exit_code in (2, 3) and f"{pipe} is a pipe" in done.output, done.output
     with pytest.raises(errors.InputUnreadableError, match="is a pipe"):
-        morphseek.Transform.load(pipe)
+        morphseek.Transform.read(pipe)
 
 
 PLANS: dict[str, Callable[[Path], object]] = {
@@ -162,7 +162,7 @@ PLANS: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("plan", ["a pipe", *PLANS])
 def test_a_plan_that_was_planted(
-    plan: str, result: morphseek.RegistrationResult, tmp_path: Path, make_pipe: MakePipe
+    plan: str, result: morphseek.Registration, tmp_path: Path, make_pipe: MakePipe
 ):
     """A folder of results may be a stranger's, and hold what a killed call of ours would leave."""
     folder, notes = tmp_path / "result", tmp_path / "notes.txt"
@@ -179,14 +179,14 @@ def test_a_plan_that_was_planted(
     ):
         done = CliRunner().invoke(app, [str(word) for word in words])
         assert done.exit_code == 0, done.output
-    assert morphseek.load(folder).warped.shape == result.warped.shape
+    assert morphseek.Registration.read(folder).warped.shape == result.warped.shape
     result.save(folder)
-    assert morphseek.load(folder).warped.shape == result.warped.shape
+    assert morphseek.Registration.read(folder).warped.shape == result.warped.shape
     assert notes.read_text() == "mine" and os.path.lexists(planted / ".plan")
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kB
 
 
-def test_what_is_no_staging_folder(result: morphseek.RegistrationResult, tmp_path: Path,
+def test_what_is_no_staging_folder(result: morphseek.Registration, tmp_path: Path,
                                    make_pipe: MakePipe):  # fmt: skip
     """A pipe, or a link to another folder, under the name of one."""
     folder, other = tmp_path / "result", tmp_path / "other"
@@ -195,7 +195,7 @@ def test_what_is_no_staging_folder(result: morphseek.RegistrationResult, tmp_pat
     (other / "notes.txt").write_text("mine")
     make_pipe(folder / f"{_staging.staging_prefix()}pipe")
     (folder / f"{_staging.staging_prefix()}link").symlink_to(other)
-    morphseek.load(folder)
+    morphseek.Registration.read(folder)
     result.save(folder)
     assert (other / "notes.txt").read_text() == "mine"
 

@@ -79,7 +79,8 @@ def test_what_needs_no_engine_works_after_a_fork(tmp_path: Path):
     """If a thread holds the lock for ITK's HDF5 at the fork, the child must not wait for it."""
     script = """
 import os, threading, time, numpy as np, morphseek
-from morphseek import _itk, images, transforms
+from morphseek import _itk, images
+from morphseek.transforms import files
 morphseek.devices()
 started = threading.Event()
 def hold():
@@ -90,7 +91,7 @@ threading.Thread(target=hold).start()
 started.wait()
 if (child := os.fork()) == 0:
     images.write("a.nrrd", images.Image(np.ones((4, 4, 4))))
-    transforms.read("t.h5")
+    files.read("t.h5")
     try:
         print(morphseek.doctor()["version"])
     except morphseek.errors.MorphSeekError as error:
@@ -103,9 +104,7 @@ print("done" if done[0] else "hangs")
 if not done[0]:
     os.kill(child, 9)
 """
-    from morphseek import transforms
-
-    transforms.write(tmp_path / "t.h5", transforms.read(np.eye(4)))
+    morphseek.Affine(np.eye(4)).save(tmp_path / "t.h5")
     assert said(script, tmp_path).endswith("done\n")
 
 
@@ -123,7 +122,9 @@ def test_two_that_write_to_one_folder(files: dict[str, Path], command: Command, 
     first.send_signal(signal.SIGCONT)
     first.communicate(timeout=60)
     command("register", *pair, "--refine", 0)
-    assert morphseek.load(out).metrics["version"] and not list(out.glob(".morphseek-*"))
+    assert morphseek.Registration.read(out).metrics["version"] and not list(
+        out.glob(".morphseek-*")
+    )
 
 
 def test_two_batches_in_one_folder(files: dict[str, Path], tmp_path: Path):
@@ -141,7 +142,7 @@ def test_two_batches_in_one_folder(files: dict[str, Path], tmp_path: Path):
 
 
 @pytest.fixture
-def saved(result: morphseek.RegistrationResult, tmp_path: Path) -> Path:
+def saved(result: morphseek.Registration, tmp_path: Path) -> Path:
     result.save(tmp_path / "out")
     return tmp_path / "out"
 
@@ -157,9 +158,9 @@ def damage(path: Path, count: int = 2000) -> None:
 
 
 READERS: dict[str, Callable[[Path], Any]] = {
-    "transform.h5": lambda path: morphseek.read_transform(path),
-    "displacement.nrrd": lambda path: morphseek.load(path.parent),
-    "warped.nii.gz": lambda path: morphseek.load(path.parent),
+    "transform.h5": lambda path: morphseek.Transform.read(path),
+    "displacement.nrrd": lambda path: morphseek.Registration.read(path.parent),
+    "warped.nii.gz": lambda path: morphseek.Registration.read(path.parent),
 }
 
 
@@ -200,7 +201,7 @@ def test_a_damaged_result_of_a_batch_is_done_again(files: dict[str, Path], tmp_p
     assert states() == ["skipped"]
 
 
-def test_files_of_others_stay(saved: Path, uncertain: morphseek.RegistrationResult):
+def test_files_of_others_stay(saved: Path, uncertain: morphseek.Registration):
     """Files of an earlier run are replaced; other files, and changed ones, stay."""
     uncertain.save(saved)
     (saved / "warped_labels.nii.gz").write_text("drawn by hand")
@@ -209,7 +210,7 @@ def test_files_of_others_stay(saved: Path, uncertain: morphseek.RegistrationResu
     report["files"] |= {"notes.txt": report["files"]["warped.nii.gz"], "../x": {}}
     (saved / "report.json").write_text(json.dumps(report))
     (saved.parent / "x").write_text("mine")
-    loaded = morphseek.load(saved)
+    loaded = morphseek.Registration.read(saved)
     loaded._uncertainty = None
     loaded.save(saved)
     assert sorted(path.name for path in saved.iterdir()) == [
@@ -223,12 +224,12 @@ def test_files_of_others_stay(saved: Path, uncertain: morphseek.RegistrationResu
     assert (saved / "uncertainty.nrrd").exists()
 
 
-def test_what_an_older_library_left_goes(saved: Path, uncertain: morphseek.RegistrationResult):
+def test_what_an_older_library_left_goes(saved: Path, uncertain: morphseek.Registration):
     uncertain.save(saved)
     report = json.loads((saved / "report.json").read_text(encoding="utf-8"))
     del report["files"]
     (saved / "report.json").write_text(json.dumps(report))
-    loaded = morphseek.load(saved)
+    loaded = morphseek.Registration.read(saved)
     loaded._uncertainty = None
     loaded.save(saved)
     assert not (saved / "uncertainty.nrrd").exists()
@@ -331,7 +332,7 @@ def test_the_lock_is_gone_with_its_process(tmp_path: Path):
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_threads_that_save_into_one_folder(result: morphseek.RegistrationResult, tmp_path: Path):
+def test_threads_that_save_into_one_folder(result: morphseek.Registration, tmp_path: Path):
     """Each result is complete, or the call raised an error."""
     outcomes: list[str] = []
 
@@ -348,5 +349,5 @@ def test_threads_that_save_into_one_folder(result: morphseek.RegistrationResult,
     for thread in threads:
         thread.join()
     assert set(outcomes) <= {"saved", "told"} and "saved" in outcomes
-    morphseek.load(tmp_path)
+    morphseek.Registration.read(tmp_path)
     assert not list(tmp_path.glob(".morphseek-*"))

@@ -91,7 +91,7 @@ def odd(files: dict[str, Path], tmp_path: Path) -> Path:
         shutil.copy(files[name], folder / f"{name}.nii.gz")
         shutil.copy(files[name], folder / "images" / f"{name}.nii.gz")
         shutil.copy(files[f"{name}_labels"], folder / "labels" / f"{name}.nii.gz")
-    morphseek.Transform(np.eye(4)).save(folder / "t.tfm")
+    morphseek.Transform.of(np.eye(4)).save(folder / "t.tfm")
     (folder / "pairs.csv").write_text(
         "id,fixed,moving\n\u65e5,fixed.nii.gz,moving.nii.gz\n", "utf-8"
     )

@@ -55,7 +55,7 @@ def test_what_simpleitk_wrote_is_the_same_map(name: str, ending: str, tmp_path: 
     sitk.WriteTransform(SOUND[name](), str(path))
     itk = sitk.ReadTransform(str(path))
     want = [itk.TransformPoint(point) for point in POINTS.tolist()]
-    np.testing.assert_array_equal(morphseek.read_transform(path).transform_points(POINTS), want)
+    np.testing.assert_array_equal(morphseek.Transform.read(path).transform_points(POINTS), want)
 
 
 LINEAR = {  # ITK's classes: parameters and fixed parameters
@@ -83,22 +83,22 @@ def test_every_linear_class(kind: str, tmp_path: Path):
     behind.AddTransform(alone)
     for itk in (alone, behind):
         want = [itk.TransformPoint(point) for point in POINTS.tolist()]
-        ours = morphseek.Transform(itk)
+        ours = morphseek.Transform.of(itk)
         there = ours.inverse().transform_points(want)
         made = [
             ours,
-            *(morphseek.read_transform(ours.save(tmp_path / f"o.{e}")[0]) for e in ("h5", "tfm")),
+            *(morphseek.Transform.read(ours.save(tmp_path / f"o.{e}")[0]) for e in ("h5", "tfm")),
         ]
         if itk is alone:
-            made.append(morphseek.read_transform(path))
+            made.append(morphseek.Transform.read(path))
             if kind != "MatrixOffsetTransformBase":  # SimpleITK writes it as an empty composite
                 for ending in ("h5", "mat"):
                     _SimpleITK.WriteTransform(itk, str(tmp_path / f"i.{ending}"))
-                    made.append(morphseek.read_transform(tmp_path / f"i.{ending}"))
+                    made.append(morphseek.Transform.read(tmp_path / f"i.{ending}"))
             np.testing.assert_allclose(there, POINTS, atol=1e-9)
         for transform in made:
             np.testing.assert_allclose(transform.transform_points(POINTS), want, atol=1e-6)
-    assert morphseek.Transform(alone).is_linear and not morphseek.Transform(behind).is_linear
+    assert morphseek.Transform.of(alone).is_linear and not morphseek.Transform.of(behind).is_linear
 
 
 WRITTEN = {  # what editors and other systems make of a text
@@ -123,7 +123,7 @@ def test_a_text_of_another_system(how: str, kind: str, name: str, tmp_path: Path
     (tmp_path / "plain.tfm").write_text(text)
     itk = sitk.ReadTransform(str(tmp_path / "plain.tfm"))
     (tmp_path / name).write_bytes(WRITTEN[how](text))
-    found = morphseek.read_transform(tmp_path / name).transform_points(POINTS)
+    found = morphseek.Transform.read(tmp_path / name).transform_points(POINTS)
     np.testing.assert_allclose(found, [itk.TransformPoint(p) for p in POINTS.tolist()], atol=1e-9)
 
 
@@ -131,7 +131,7 @@ def test_an_ending_in_capitals(tmp_path: Path):
     for ending in ("h5", "mat"):
         sitk.WriteTransform(EULER, str(tmp_path / f"t.{ending}"))
         path = (tmp_path / f"t.{ending}").rename(tmp_path / f"T.{ending.upper()}")
-        found = morphseek.read_transform(path).transform_points(POINTS)
+        found = morphseek.Transform.read(path).transform_points(POINTS)
         want = [EULER.TransformPoint(point) for point in POINTS.tolist()]
         np.testing.assert_allclose(found, want, atol=1e-9)
 
@@ -146,9 +146,9 @@ def test_two_dimensions_are_refused(kind: str, tmp_path: Path):
     flat = _SimpleITK.ReadTransform(str(path))
     for given in (flat, sitk.CompositeTransform([flat])):
         with pytest.raises(errors.InvalidArgumentError, match="2-D; images here are 3-D"):
-            morphseek.Transform(given)
+            morphseek.Transform.of(given)
     with pytest.raises(errors.InputUnreadableError, match=r"flat\.tfm.*2-D; images here are 3-D"):
-        morphseek.read_transform(path)
+        morphseek.Transform.read(path)
 
 
 TEXT = (
@@ -177,7 +177,7 @@ def test_an_unsound_text(name: str, ending: str, tmp_path: Path):
     path = tmp_path / f"t.{ending}"
     path.write_bytes(UNSOUND[name].encode("latin-1"))
     with pytest.raises(errors.InputUnreadableError, match=f"t.{ending}") as caught:
-        morphseek.read_transform(path)
+        morphseek.Transform.read(path)
     message = str(caught.value)
     assert (
         "0x" not in message and "morphseek-" not in message and len(message) < 600 + len(str(path))
@@ -204,9 +204,9 @@ def test_every_flip_in_a_sealed_transform_is_found(tmp_path: Path):
     for at in range(place, place + 180 * 4, 41):
         path.write_bytes(data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :])
         with pytest.raises(errors.InputUnreadableError, match=r"t\.h5.*match their checksum"):
-            morphseek.read_transform(path)
+            morphseek.Transform.read(path)
     path.write_bytes(data)
-    np.testing.assert_array_equal(morphseek.read_transform(path).transform_points(POINTS), mapped)
+    np.testing.assert_array_equal(morphseek.Transform.read(path).transform_points(POINTS), mapped)
 
 
 @pytest.mark.parametrize("sealed", [False, True])
@@ -216,6 +216,6 @@ def test_no_flip_in_the_structure_ends_the_process(sealed: bool, tmp_path: Path)
     for at in [*range(0, 96, 7), *range(len(data) - 2000, len(data), 211)]:
         path.write_bytes(data[:at] + bytes([data[at] ^ 255]) + data[at + 1 :])
         try:
-            morphseek.read_transform(path)
+            morphseek.Transform.read(path)
         except errors.InputUnreadableError as error:
             assert "t.h5" in str(error)

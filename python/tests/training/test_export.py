@@ -205,7 +205,7 @@ def test_the_engine_sees_what_training_saw(bundle, tmp_path):
     )
     assert u.abs().max() > 0.5
     np.testing.assert_allclose(
-        result.displacement, field_on_fixed_grid(u, grid, fixed)[0].numpy(), atol=1e-3
+        result.displacement(), field_on_fixed_grid(u, grid, fixed)[0].numpy(), atol=1e-3
     )
 
 

@@ -19,7 +19,7 @@ from .sources import Source
 def carried(image: volumes.Image, way: Field) -> Floats:
     """Return an image on a map's grid: float32, NaN where it does not reach."""
     return bindings.warp(
-        way.displacement(units="voxel"), way.grid, image.float32(), image.grid, "linear",
+        way.displacement(), way.grid, image.float32(), image.grid, "linear",
         float("nan"),
     )  # fmt: skip
 

@@ -99,7 +99,7 @@ def bent(whole: Field) -> Doubles | None:
     if whole.is_linear:
         return None
     points, inverse = whole.grid.points(), np.linalg.inv(whole.initial)
-    there = points + whole.displacement()
+    there = points + whole.displacement_mm()
     before: Doubles = there @ inverse[:3, :3].T + inverse[:3, 3] - points
     return before
 

@@ -351,7 +351,9 @@ class Work:
 
         def own(k: int) -> tuple[np.ndarray, np.ndarray]:
             source, way = self.sources[k], Transform.read(ways[k])
-            found = way.apply(source.read_labels(), average, interpolation="nearest").array.astype(kind)
+            found = way.apply(source.read_labels(), average, interpolation="nearest").array.astype(
+                kind
+            )
             whole = source.read_labels().like(np.ones(source.read_labels().array.shape, np.uint8))
             return found, way.apply(whole, average, interpolation="nearest").array > 0
 

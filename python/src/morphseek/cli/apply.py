@@ -102,9 +102,16 @@ def apply(
             said["points"] = carried.carry(image, out, transform, reference)
         elif memory is not None or blocks.needs_blocks(image, out, transform, reference):
             blocks.apply_by_blocks(
-                transform, image, out, reference, interpolation=interpolation,
-                background=background, dtype=dtype, modulate=modulate, memory=(memory or 1024) * 2**20,
-            )  # fmt: skip
+                transform,
+                image,
+                out,
+                reference,
+                interpolation=interpolation,
+                background=background,
+                dtype=dtype,
+                modulate=modulate,
+                memory=(memory or 1024) * 2**20,
+            )
         else:
             made = transform.apply(
                 image,

@@ -116,7 +116,9 @@ def register_into(
             page = functools.partial(_write_page, result, pair, scores, {**given, "size": report})
             others["report.html"] = clock.timing("page", page)
         if keep_stages:
-            stages = {name: f"transform_{name}.h5" for name in result.transform.stages if name != "final"}
+            stages = {
+                name: f"transform_{name}.h5" for name in result.transform.stages if name != "final"
+            }
             for name, file in stages.items():
                 others[file] = functools.partial(_write_stage, result.transform.stages[name])
             summary["stages"] = {**stages, "final": "transform.h5"}

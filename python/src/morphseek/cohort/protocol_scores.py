@@ -263,7 +263,7 @@ def _write_field(folder: Path, row: Row, result: Registration) -> None:
         fixed, one, moving, other = cases.groups()
         short = one == other or (one, other) == ("0000", "0001")
         names = [fixed, moving] if short else [fixed, one, moving, other]
-    along_xyz = np.ascontiguousarray(result.displacement(units="voxel")[::-1])  # as the axes of the file lie
+    along_xyz = np.ascontiguousarray(result.displacement()[::-1])  # as the axes of the file lie
     image = sitk.GetImageFromArray(along_xyz, isVector=False)
     folder.mkdir(parents=True, exist_ok=True)
     _files.write_with(

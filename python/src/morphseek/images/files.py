@@ -217,7 +217,7 @@ def write_vectors(path: str | os.PathLike[str], array: np.ndarray, grid: Grid) -
 
     Examples
     --------
-    >>> images.write_vectors("field.nrrd", result.displacement(), pair.fixed.grid)
+    >>> images.write_vectors("field.nrrd", result.displacement_mm(), pair.fixed.grid)
     >>> images.read_vectors("field.nrrd").shape
     (48, 48, 48, 3)
     """
@@ -372,8 +372,8 @@ def read_vectors(path: str | os.PathLike[str]) -> np.ndarray:
 
     Examples
     --------
-    >>> images.write_vectors("field.nrrd", result.displacement(), pair.fixed.grid)
-    >>> np.allclose(images.read_vectors("field.nrrd"), result.displacement())
+    >>> images.write_vectors("field.nrrd", result.displacement_mm(), pair.fixed.grid)
+    >>> np.allclose(images.read_vectors("field.nrrd"), result.displacement_mm())
     True
     """
     try:

@@ -65,8 +65,8 @@ def distance(one: Transform, other: Transform | None, grid: Grid, tissue: np.nda
     it.
     """
     reference = images.Image.on_grid(np.zeros(tissue.shape, np.uint8), grid)
-    apart = one.displacement(reference)
+    apart = one.displacement_mm(reference)
     if other is not None:
-        apart = apart - other.displacement(reference)
+        apart = apart - other.displacement_mm(reference)
     lengths = np.linalg.norm(apart[tissue], axis=-1)
     return Distance(float(lengths.mean()), float(np.percentile(lengths, 95)), float(lengths.max()))

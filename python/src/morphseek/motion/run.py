@@ -301,7 +301,7 @@ def _concatenated(work: _Work, anchor: int, first: Transform) -> list[Transform]
         step = _transform(work.register(volumes[before], k), grid)
         way = step @ ways[before]
         if not way.is_linear:  # one field, however long the chain is
-            way = Field.from_mm(way.displacement(volumes[0]), grid, grid)
+            way = Field.from_mm(way.displacement_mm(volumes[0]), grid, grid)
         ways[k] = way
     return ways
 

@@ -94,14 +94,14 @@ def run(job: Job, progress: Callable[[Progress], Any]) -> Found:
         warped,
         labels,
         points,
-        flat(np.linalg.norm(result.displacement(), axis=-1)) if job.displacement else None,
+        flat(np.linalg.norm(result.displacement_mm(), axis=-1)) if job.displacement else None,
         flat(result.jacobian()) if job.jacobian else None,
         vectors,
     )
 
 
 def _vectors(result: Registration, ndim: int) -> np.ndarray:
-    field = result.displacement(units="voxel") if ndim == 3 else result.displacement(units="voxel")[1:, 0]
+    field = result.displacement() if ndim == 3 else result.displacement()[1:, 0]
     step = max(1, round(max(field.shape[1:]) / VECTORS_PER_AXIS))
     every = slice(step // 2, None, step)
     thinned = field[tuple([slice(None)] + [every] * ndim)]

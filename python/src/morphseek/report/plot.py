@@ -19,10 +19,7 @@ _MOST = float(np.log(4))  # of the volume change, either way
 
 
 def figure(
-    result: Registration,
-    fixed: images.ImageLike,
-    moving: images.ImageLike,
-    width: float = 7.2,
+    result: Registration, fixed: images.ImageLike, moving: images.ImageLike, width: float = 7.2
 ) -> Figure:
     """Return fixed, before, after and the log-Jacobian, in three planes."""
     try:

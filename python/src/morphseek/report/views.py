@@ -302,7 +302,7 @@ class Scene:
         z, y, x = np.meshgrid(*nodes, indexing="ij")
         turned = np.stack([x, y, z]).reshape(3, -1).astype(np.float64)
         index = axes.to_index[:3, :3] @ turned + axes.to_index[:3, 3:]
-        moved, voxels = index.copy(), result.displacement(units="voxel")
+        moved, voxels = index.copy(), result.displacement()
         for c in range(3):  # the component of index axis c is that of array axis 2 - c
             moved[c] += self.sampled(voxels[2 - c], nodes).ravel()
         back = np.linalg.inv(result.transform.initial) @ axes.matrix

@@ -98,7 +98,7 @@ def score_labels(
             )
         carried = np.ascontiguousarray(warped.array, np.int32)
     lies = None if transform.grid is not None else fixed
-    field, volumes = transform.displacement(lies, "voxel"), transform.jacobian(lies)
+    field, volumes = transform.displacement(lies), transform.jacobian(lies)
     found = bindings.score_labels(field, fixed.grid, volumes, here, there, moving.grid, carried)
     return [
         LabelScore(**score)
@@ -281,17 +281,15 @@ def inverse_dice(
         background=0.0,
     )
     known = carried.array > 0
-    there = np.where(
-        known, resample_identity(moving, carried.grid, "nearest", 0.0), 0
-    ).astype(np.float32)
+    there = np.where(known, resample_identity(moving, carried.grid, "nearest", 0.0), 0).astype(
+        np.float32
+    )
     here = np.where(known, carried.array - 1, 0).astype(np.float32)
     scores = _agreement(carried.like(there), here)
     return float(np.mean([score["dice"] for score in scores.values()])) if scores else math.nan
 
 
-def independent_dice(
-    transform: Transform, fixed: images.Image, moving: images.Image
-) -> float:
+def independent_dice(transform: Transform, fixed: images.Image, moving: images.Image) -> float:
     """Return the mean Dice by SimpleITK alone, from transform.h5."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "transform.h5"

@@ -53,9 +53,7 @@ class LandmarkErrors:
         """
         self.steered = [name not in left_out for name in self.names]
 
-    def only(
-        self, fixed: Landmarks | None, moving: Landmarks | None, transform: Transform
-    ) -> None:
+    def only(self, fixed: Landmarks | None, moving: Landmarks | None, transform: Transform) -> None:
         """Carry over the points of one image alone.
 
         Examples
@@ -120,9 +118,7 @@ class LandmarkErrors:
         }
 
 
-def score_landmarks(
-    transform: Any, fixed: LandmarksLike, moving: LandmarksLike
-) -> LandmarkErrors:
+def score_landmarks(transform: Any, fixed: LandmarksLike, moving: LandmarksLike) -> LandmarkErrors:
     """Measure a transform at landmarks: how far from each of the moving image's the transform
     carries the fixed image's.
 

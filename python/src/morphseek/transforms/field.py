@@ -20,7 +20,7 @@ from .files import matrix_part, write_parts
 from .labels import beyond_float32, carrier
 from .linear import checked_matrix, linear_part
 from .parts import dense, is_still, itk_order
-from .transform import Affine, Transform, Units, _check_units, _naming
+from .transform import Affine, Transform, named
 
 
 class Field(Transform):
@@ -55,22 +55,16 @@ class Field(Transform):
     Field(fixed 6 x 5 x 4, moving 6 x 5 x 4)
     >>> t.transform_points([[4.0, 2.0, 2.0]])
     array([[6., 2., 2.]])
-    >>> t.displacement()[0, 0, 0]
+    >>> t.displacement_mm()[0, 0, 0]
     array([2., 0., 0.], dtype=float32)
-    >>> t.inverse().displacement(units="voxel")[2, 1, 1, 1]
+    >>> t.inverse().displacement()[2, 1, 1, 1]
     np.float32(-1.0)
     """
 
     _grid: Grid
     _moving_grid: Grid
 
-    def __init__(
-        self,
-        displacement: Any,
-        grid: Grid,
-        moving_grid: Grid,
-        initial: Any = None,
-    ):
+    def __init__(self, displacement: Any, grid: Grid, moving_grid: Grid, initial: Any = None):
         super().__init__(grid, moving_grid)
         self._initial = np.eye(4) if initial is None else checked_matrix(initial, "initial")
         voxels = images.arrays.as_array(displacement, "displacement")
@@ -155,19 +149,30 @@ class Field(Transform):
         """
         return bindings.behind_mm(*self._voxels(), self._initial)
 
-    def displacement(
-        self, reference: images.ImageLike | None = None, units: Units = "mm"
-    ) -> Floats:
+    def displacement(self, reference: images.ImageLike | None = None) -> Floats:
+        """Return the displacements in voxels of the fixed image's grid, or that of `reference`:
+        float32, shape (3, z, y, x), component i along array axis i. Read-only where they are the
+        field's own.
+
+        Examples
+        --------
+        >>> result.transform.displacement().flags.writeable
+        False
+        """
+        return (
+            read_only(self._displacement) if reference is None else super().displacement(reference)
+        )
+
+    def displacement_mm(self, reference: images.ImageLike | None = None) -> Floats:
         if reference is not None:
-            return super().displacement(reference, units)
-        _check_units(units)
-        return bindings.to_mm(*self._voxels()) if units == "mm" else read_only(self._displacement)
+            return super().displacement_mm(reference)
+        return bindings.to_mm(*self._voxels())
 
     def jacobian(self, reference: images.ImageLike | None = None) -> Floats:
         if reference is not None:
             return super().jacobian(reference)
         if self._determinants is None:  # scores and pages ask for them, too
-            with _naming(self.name):
+            with named(self.name):
                 self._determinants = bindings.jacobian(*self._voxels())
         return read_only(self._determinants)
 
@@ -227,9 +232,7 @@ class Field(Transform):
             return super()._moved(frame, grid, interpolation, background, dtype, modulate)
         what = carrier(frame.array, interpolation, background, beyond_float32, dtype)
         moving = np.ascontiguousarray(what.array, dtype=np.float32)
-        warped = bindings.warp(
-            *self._voxels(), moving, frame.grid, interpolation, what.background
-        )
+        warped = bindings.warp(*self._voxels(), moving, frame.grid, interpolation, what.background)
         return images.Image.on_grid(what.back(warped), self.grid)
 
 

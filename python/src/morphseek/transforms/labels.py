@@ -102,8 +102,7 @@ def ranked(labels: np.ndarray, background: float) -> tuple[np.ndarray, np.ndarra
 
 
 def beyond(integers: np.ndarray, most: int) -> bool:
-    """Whether an integer is larger than `most`, or smaller than its negative.
-    """
+    """Whether an integer is larger than `most`, or smaller than its negative."""
     return integers.size > 0 and max(int(integers.max()), -int(integers.min())) > most
 
 
@@ -129,7 +128,6 @@ def check_fits(background: float, dtype: np.dtype) -> None:
 
 
 def minimum(array: np.ndarray) -> float:
-    """Return the smallest finite voxel: air, in a CT.
-    """
+    """Return the smallest finite voxel: air, in a CT."""
     finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array
     return float(finite.min()) if finite.size else 0.0

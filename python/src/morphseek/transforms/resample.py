@@ -25,8 +25,7 @@ _HOW = {
 def resample_identity(
     image: Image, grid: Grid, interpolation: str, background: float
 ) -> np.ndarray:
-    """Resample onto another grid under the identity in physical space; float32.
-    """
+    """Resample onto another grid under the identity in physical space; float32."""
     return bindings.resample(image.float32(), image.grid, grid, interpolation, background)
 
 

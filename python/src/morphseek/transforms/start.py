@@ -11,7 +11,6 @@ import SimpleITK as sitk
 from .. import errors, images
 from .._engine.bindings import Doubles, Floats
 from .._grid import Grid
-from . import formats
 from .field import Field
 from .linear import linear_part
 from .parts import field_on, field_part, grid_of_field, is_field, parts_of
@@ -98,7 +97,7 @@ def _read(given: Any, fixed: images.Image, moving: images.Image) -> Transform:
 def _of_array(array: np.ndarray, fixed: images.Image) -> sitk.Transform:
     shape = fixed.array.shape
     if array.shape == (3, *shape):
-        return field_part(Field(array, fixed.grid, fixed.grid).displacement(), fixed.grid)
+        return field_part(Field(array, fixed.grid, fixed.grid).displacement_mm(), fixed.grid)
     if array.shape == (*shape, 3):
         return field_part(array, fixed.grid)
     raise errors.InvalidArgumentError(

@@ -7,7 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, overload
 
 import numpy as np
 import SimpleITK as sitk
@@ -21,11 +21,18 @@ from ..images.image import tell
 from . import formats
 from .labels import checked_dtype
 from .linear import linear, linear_part
-from .parts import composed, field_on, grid_of_field, inverted, is_field, own_class, parts_of, planar
+from .parts import (
+    composed,
+    field_on,
+    grid_of_field,
+    inverted,
+    is_field,
+    own_class,
+    parts_of,
+    planar,
+)
 from .resample import jacobian_on, resample
 from .summary import problems, summary
-
-Units = Literal["mm", "voxel"]
 
 
 class Applicable(ABC):
@@ -134,7 +141,7 @@ class Applicable(ABC):
         kind = checked_dtype(dtype)
 
         def move(frame: images.Image) -> images.Image:
-            with _naming(transform.name):
+            with named(transform.name):
                 return transform._moved(frame, grid, interpolation, background, kind, modulate)
 
         if array:
@@ -458,45 +465,56 @@ class Transform(Applicable):
         """Return the grid of the displacement field that acts first, if that is what does."""
         return _field_grid(self._sitk())
 
-    def displacement(
-        self, reference: images.ImageLike | None = None, units: Units = "mm"
-    ) -> Floats:
-        """Return the displacements on the fixed image's grid, or that of `reference`.
+    def displacement(self, reference: images.ImageLike | None = None) -> Floats:
+        """Return the displacements in voxels of the fixed image's grid, or that of `reference`.
 
         Parameters
         ----------
         reference : ImageLike, optional
             Image whose voxels they are computed at; needed where :attr:`grid` is None.
-        units : {"mm", "voxel"}
-            "mm" gives LPS mm, shape (z, y, x, 3), components x, y, z: ITK's order. "voxel" gives
-            voxels of the grid, shape (3, z, y, x), component i along array axis i.
 
         Returns
         -------
         numpy.ndarray
-            float32.
+            float32, shape (3, z, y, x), component i along array axis i.
 
         Examples
         --------
         >>> result.transform.displacement().shape
-        (48, 48, 48, 3)
-        >>> result.transform.displacement(units="voxel").shape
         (3, 48, 48, 48)
         """
-        _check_units(units)
         grid = target_grid(self, reference)
-        field = field_on(self._sitk(), grid)
-        return field if units == "mm" else from_mm(field, grid)
+        return from_mm(field_on(self._sitk(), grid), grid)
+
+    def displacement_mm(self, reference: images.ImageLike | None = None) -> Floats:
+        """Return the displacements in LPS mm on the fixed image's grid, or that of `reference`.
+
+        Parameters
+        ----------
+        reference : ImageLike, optional
+            As for :meth:`displacement`.
+
+        Returns
+        -------
+        numpy.ndarray
+            float32, shape (z, y, x, 3), components x, y, z: the buffer of an ITK vector image.
+
+        Examples
+        --------
+        >>> result.transform.displacement_mm().shape
+        (48, 48, 48, 3)
+        """
+        return field_on(self._sitk(), target_grid(self, reference))
 
     def displacement_image(self, reference: images.ImageLike | None = None) -> sitk.Image:
-        """Return :meth:`displacement` in LPS mm as a SimpleITK vector image.
+        """Return :meth:`displacement_mm` as a SimpleITK vector image.
 
         Examples
         --------
         >>> result.transform.displacement_image().GetNumberOfComponentsPerPixel()
         3
         """
-        vectors = self.displacement(reference)
+        vectors = self.displacement_mm(reference)
         return target_grid(self, reference).place(sitk.GetImageFromArray(vectors, isVector=True))
 
     def jacobian(self, reference: images.ImageLike | None = None) -> Floats:
@@ -509,7 +527,7 @@ class Transform(Applicable):
         >>> result.transform.jacobian("fixed.nii.gz").shape
         (48, 48, 48)
         """
-        with _naming(self._name):
+        with named(self._name):
             return jacobian_on(self._sitk(), target_grid(self, reference))
 
     def summary(self, reference: images.ImageLike | None = None) -> dict[str, Any]:
@@ -524,7 +542,7 @@ class Transform(Applicable):
         grid = None
         if self._grid is not None or reference is not None:
             grid = target_grid(self, reference)
-        with _naming(self._name):
+        with named(self._name):
             return summary(self._sitk(), grid)
 
     def _moved(
@@ -640,17 +658,12 @@ def _owned(source: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _naming(name: str) -> Iterator[None]:
+def named(name: str) -> Iterator[None]:
     """Name the transform whose field the engine refuses: one along a line, or at a point."""
     try:
         yield
     except errors.ThinVolumeError as error:
         raise errors.ThinVolumeError(f"{name}: its {error}") from None
-
-
-def _check_units(units: str) -> None:
-    if units not in ("mm", "voxel"):
-        raise errors.InvalidArgumentError(f"units are {units!r}; choose mm or voxel")
 
 
 def target_grid(transform: Transform, reference: images.ImageLike | None) -> Grid:
