@@ -287,7 +287,7 @@ def test_tensors_are_arrays_everywhere(kind: type, tmp_path: Path):
             copy.displacement(),
             Field.from_mm(
                 of(result.displacement_mm()), result.grid, result.moving_grid
-            ).displacement,
+            ).displacement(),
             morphseek.Transform.of(of(matrix)).transform_points(points),
             morphseek.Landmarks.of(of(np.eye(3))).points,
             images.Image(of(fixed.array)).float32(),

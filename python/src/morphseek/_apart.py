@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from . import errors
@@ -19,6 +19,8 @@ _RATIO = 1032  # deflate packs no denser
 _START = 30.0  # seconds that a busy machine may take to begin
 _SECONDS_PER_MB = 0.2
 _ALLOWANCE = 200 << 20
+# the modules whose `rewrite` the process calls: they import this one
+_READERS = {"transform": "morphseek.transforms.files", "image": "morphseek.images.files"}
 
 
 @contextlib.contextmanager
@@ -38,7 +40,10 @@ def plain(kind: str, path: Path, what: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="morphseek-") as name:
         out = Path(name, "out.h5" if kind == "transform" else "out.mha")
         said = Path(name, "said")
-        call = "import sys; sys.path[:] = sys.argv[6:]; from morphseek import _apart; _apart.main()"
+        call = (
+            f"import sys; sys.path[:] = sys.argv[6:]; from {_READERS[kind]} import rewrite;"
+            " from morphseek import _apart; _apart.main(rewrite)"
+        )
         command = [sys.executable, "-I", "-c", call, kind, os.fspath(path.absolute()), str(out),
                    str(said), str(memory), *map(os.path.abspath, sys.path)]  # fmt: skip
         try:
@@ -67,20 +72,17 @@ def is_possible() -> bool:
     return Path(sys.executable or "").stem.lower().startswith("python")
 
 
-def main() -> None:
-    """Read a file and write its plain form, or a sentence."""
-    kind, path, out, said, memory = sys.argv[1:6]
-    # after the imports, whose libraries take address space of their own
-    if kind == "transform":
-        from .transforms.files import rewrite as work
-    else:
-        from .images.files import rewrite as work
+def main(rewrite: Callable[[Path, Path], None]) -> None:
+    """Read a file and write its plain form, or a sentence, within the memory that the caller of
+    this process allows.
+    """
+    path, out, said, memory = sys.argv[2:6]
     from ._engine import core
 
     core.version()  # the engine's runtime begins on a thread of its own, and needs room for that
     _limit_memory(int(memory))
     try:
-        work(Path(path), Path(out))
+        rewrite(Path(path), Path(out))
     except (RuntimeError, OSError, ValueError, MemoryError) as error:
         from ._itk import itk_reason
 
