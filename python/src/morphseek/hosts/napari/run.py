@@ -8,10 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import errors
-from ..progress import Progress
-from ..registration import register
-from ..result import RegistrationResult
+from ... import Progress, RegistrationResult, errors, register
 from .geometry import Source
 
 VECTORS_PER_AXIS = 32
