@@ -15,7 +15,7 @@ from pathlib import Path
 from nipype import Node, Workflow
 from nipype.interfaces.utility import IdentityInterface
 
-from morphseek.nipype import MorphSeekRegistration
+from morphseek.hosts.nipype import MorphSeekRegistration
 
 
 def main() -> None:

@@ -953,7 +953,7 @@ class TestNipype:
         monkeypatch.chdir(tmp_path)
 
     def test_runs(self, pair):
-        from morphseek.nipype import MorphSeekRegistration
+        from morphseek.hosts.nipype import MorphSeekRegistration
 
         node = MorphSeekRegistration(
             fixed=str(pair / "fixed.nii.gz"),
@@ -978,7 +978,7 @@ class TestNipype:
         )
 
     def test_travels_to_workers(self, pair):
-        from morphseek.nipype import MorphSeekRegistration
+        from morphseek.hosts.nipype import MorphSeekRegistration
 
         node = MorphSeekRegistration(
             fixed=str(pair / "fixed.nii.gz"),
@@ -992,7 +992,7 @@ class TestNipype:
         "given, flag", [("low", "--smoothness low"), (2.5, "--smoothness 2.5")]
     )
     def test_smoothness_in_words_and_in_mm(self, given, flag, pair):
-        from morphseek.nipype import MorphSeekRegistration
+        from morphseek.hosts.nipype import MorphSeekRegistration
 
         node = MorphSeekRegistration(
             fixed=str(pair / "fixed.nii.gz"), moving=str(pair / "moving.nii.gz"), smoothness=given

@@ -23,6 +23,8 @@ file(GLOB_RECURSE c_sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} bridg
 add_gate(ruff-check ${venv}/bin/ruff check --no-cache .)
 add_gate(ruff-format ${venv}/bin/ruff format --no-cache --check .)
 add_gate(mypy ${venv}/bin/mypy --config-file python/pyproject.toml --cache-dir ${caches}/mypy)
+add_gate(import-linter ${venv}/bin/lint-imports python/pyproject.toml --no-cache)
+set_tests_properties(import-linter PROPERTIES ENVIRONMENT "PYTHONPATH=${CMAKE_SOURCE_DIR}/python/src")
 add_gate(clang-format ${venv}/bin/clang-format --dry-run --Werror ${c_sources})
 add_gate(golangci-lint ${golangci_lint} run ./engine/... ./bridge/...)
 set_tests_properties(golangci-lint PROPERTIES RESOURCE_LOCK go ENVIRONMENT "GOLANGCI_LINT_CACHE=${caches}/golangci-lint")

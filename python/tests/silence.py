@@ -76,8 +76,8 @@ SummaryWriter("log").close()
 onnxruntime.SessionOptions()
 """
 NIPYPE = """
-import sys, morphseek.nipype
-morphseek.nipype.MorphSeekRegistration()
+import sys, morphseek.hosts.nipype
+morphseek.hosts.nipype.MorphSeekRegistration()
 """
 C_LIBRARY = """
 import ctypes, sys

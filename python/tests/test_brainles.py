@@ -20,7 +20,7 @@ with warnings.catch_warnings():
                         reason="needs brainles-preprocessing", exc_type=ImportError)  # fmt: skip
     from brainles_preprocessing.registration.registrator import Registrator
 
-    from morphseek.brainles import MorphSeekRegistrator
+    from morphseek.hosts.brainles import MorphSeekRegistrator
 
 SHIFTS = [(4.0, -3.0, 2.0), (-2.5, 1.0, 3.0)]
 

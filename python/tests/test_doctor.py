@@ -24,6 +24,7 @@ from morphseek.report.plot import figure
 REPOSITORY = Path(__file__).parents[2]
 PROJECT = (REPOSITORY / "python" / "pyproject.toml").read_text(encoding="utf-8")
 
+NIPYPE = "morphseek.hosts.nipype"
 VERSION = importlib.metadata.version("morphseek")
 WORKS: dict[str, Any] = {
     "version": VERSION,
@@ -288,7 +289,7 @@ def test_features_are_extras():
     offered = {f.extra for f in _features.FEATURES} - {""}
     assert offered == extras() - {"benchmark", "test", "coverage", "docs", "lint", "all"}
     assert {r.package for r in _features.requirements(_features.FEATURES[0])} == {
-        "numpy", "SimpleITK", "pydicom", "click", "rich", "packaging", "isal"
+        "numpy", "SimpleITK", "pydicom", "click", "rich", "packaging", "isal", "lazy-loader"
     }  # fmt: skip
     # an extra that includes another one brings that one's packages, too
     assert {"torch", "onnxruntime", "tensorboard"} <= _features.brings("training")
@@ -319,13 +320,13 @@ def test_what_pages_and_errors_say_to_install():
     [
         ("plot", "matplotlib", lambda: figure(None, None, None), "plot"),
         ("dask", "distributed", lambda: executors._client("tcp://x:1"), "scheduler"),
-        ("nipype", "nipype", lambda: import_module("morphseek.nipype"), "morphseek.nipype"),
+        ("nipype", "nipype", lambda: import_module(NIPYPE), NIPYPE),
     ],
 )
 def test_missing_package_names_its_extra(
     monkeypatch: pytest.MonkeyPatch, name: str, package: str, use: Any, asked: str
 ):
-    monkeypatch.delitem(sys.modules, "morphseek.nipype", raising=False)
+    monkeypatch.delitem(sys.modules, NIPYPE, raising=False)
     for module in [m for m in sys.modules if m.split(".")[0] == package]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, package, None)

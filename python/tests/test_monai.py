@@ -20,7 +20,7 @@ with warnings.catch_warnings():
     from monai.networks.blocks import Warp
     from monai.transforms import Compose, EnsureChannelFirstd, LoadImaged
 
-    from morphseek.monai import Register, Registerd
+    from morphseek.hosts.monai import Register, Registerd
 
 RAS = np.diag([-1.0, -1.0, 1.0, 1.0])
 MONAIS_OWN = pytest.mark.filterwarnings("ignore")  # it warns of its own fallbacks

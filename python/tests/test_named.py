@@ -589,7 +589,7 @@ def test_nothing_of_it_is_imported_without_a_name():
     code = (
         "import sys, morphseek, morphseek.images as i; print([m for m in sys.modules if m in"
         " ('ngff_zarr', 'zarr', 'templateflow', 'brainglobe_atlasapi', 'configparser',"
-        " 'morphseek.images.brainglobe', 'morphseek.images.templateflow')])"
+        " 'morphseek.hosts.brainglobe', 'morphseek.hosts.templateflow')])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
                          env=os.environ)  # fmt: skip

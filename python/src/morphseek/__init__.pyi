@@ -4,10 +4,12 @@ from . import (
     images as images,
     phantoms as phantoms,
     report as report,
+    schema as schema,
     scoring as scoring,
     transforms as transforms,
 )
-from ._engine.core import devices as devices
+from ._engine.core import __version__ as __version__, devices as devices
+from ._engine.generated import Options as Options
 from ._engine.options import load_preset as load_preset, save_preset as save_preset
 from .atlas import Template as Template, template as template
 from .channels import Channel as Channel
@@ -22,5 +24,3 @@ from .registration import register as register
 from .result import Registration as Registration
 from .transforms import Affine as Affine, Field as Field, Transform as Transform
 from .verdict import Verdict as Verdict
-
-__version__: str

@@ -24,19 +24,18 @@ _READERS = {"transform": "morphseek.transforms.files", "image": "morphseek.image
 
 
 @contextlib.contextmanager
-def plain(kind: str, path: Path, what: str) -> Iterator[Path]:
+def plain(kind: str, path: Path, what: str, limit: float) -> Iterator[Path]:
     """Give a file with what another holds: of the kind "transform" an ``.h5`` as
-    :mod:`morphseek.transforms.h5` writes it, of the kind "image" a ``.mha``.
+    :mod:`morphseek.transforms.h5` writes it, of the kind "image" a ``.mha``. It may hold `limit`
+    GiB.
 
     Raises
     ------
     InputUnreadableError
     """
-    from .images.headers import limit
-
     size = path.stat().st_size
     # a field is kept several times while it is read and written
-    memory = _ALLOWANCE + int(min(limit() * 2**30, 8 * _RATIO * size))
+    memory = _ALLOWANCE + int(min(limit * 2**30, 8 * _RATIO * size))
     with tempfile.TemporaryDirectory(prefix="morphseek-") as name:
         out = Path(name, "out.h5" if kind == "transform" else "out.mha")
         said = Path(name, "said")

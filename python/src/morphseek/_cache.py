@@ -17,19 +17,6 @@ def _place() -> tuple[str, str]:
     )
 
 
-def caches() -> Path:
-    """Return the folder of the user's caches, ours and others'.
-
-    Raises
-    ------
-    RuntimeError
-        The user has no home.
-    """
-    variable, default = _place()
-    base = os.environ.get(variable)
-    return Path(base) if base else Path.home() / default
-
-
 def cache_folder() -> Path:
     """Return the user's folder, which need not be there.
 
@@ -38,7 +25,9 @@ def cache_folder() -> Path:
     RuntimeError
         The user has no home.
     """
-    return caches() / _NAME
+    variable, default = _place()
+    base = os.environ.get(variable)
+    return (Path(base) if base else Path.home() / default) / _NAME
 
 
 def cache_place() -> str:

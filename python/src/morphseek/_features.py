@@ -30,9 +30,11 @@ FEATURES = (
     Feature("brainglobe", "brainglobe:NAME of atlases in OME-Zarr", "brainglobe"),
     Feature("dicom", "RT structure sets", "dicom"),
     Feature("dask", "batch on a Dask cluster: --scheduler", "dask"),
-    Feature("nipype", "morphseek.nipype", "nipype"),
-    Feature("monai", "morphseek.monai", "monai"),
+    Feature("nipype", "morphseek.hosts.nipype", "nipype"),
+    Feature("monai", "morphseek.hosts.monai", "monai"),
     Feature("napari", "the plugin of napari", "napari"),
+    Feature("pydra", "morphseek.hosts.pydra", "pydra"),
+    Feature("brainles", "morphseek.hosts.brainles", "brainles"),
     Feature("training", "morphseek train", "training"),
 )
 BY_NAME = {feature.name: feature for feature in FEATURES}
@@ -67,6 +69,11 @@ def needed(name: str, what: str, error: ImportError) -> str:
     """Return what to say where a feature's package is missing; what asked for it comes first."""
     package = (error.name or "").partition(".")[0]
     return f"{what}: the package {package} is needed: {remedy(BY_NAME[name])}"
+
+
+def missing(name: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
+    """Return the error of an adapter's module whose feature's package is missing."""
+    return ModuleNotFoundError(needed(name, BY_NAME[name].purpose, error), name=error.name)
 
 
 def requirements(feature: Feature) -> list[Requirement]:

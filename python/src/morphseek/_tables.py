@@ -89,7 +89,7 @@ def read_table(
     Examples
     --------
     >>> _ = Path("pairs.csv").write_text("fixed;moving\na.nii;b.nii\n")
-    >>> cohort.read_table("pairs.csv", "pairs", {"fixed", "moving"})
+    >>> read_table("pairs.csv", "pairs", {"fixed", "moving"})
     [['fixed', 'moving'], ['a.nii', 'b.nii']]
     """
     return _by_heading(_tables(path, what), [heading]).rows

@@ -34,7 +34,11 @@ def _option(option: dict[str, Any]) -> dict[str, Any]:
         for name, key in (("min", "minimum"), ("max", "maximum"))
         if name in option
     }
-    said: dict[str, Any] = {"description": option["help"], "default": option["default"]}
+    said: dict[str, Any] = {
+        "title": option["label"],
+        "description": option["help"],
+        "default": option["default"],
+    }
     if "choices" not in option:
         return {"type": _TYPES[option["type"]], **limits, **said}
     ways: list[dict[str, Any]] = [{"enum": option["choices"]}]

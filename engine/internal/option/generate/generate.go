@@ -272,7 +272,14 @@ __all__ = ["Options", "Unpack"]
 
 
 class Options(TypedDict, total=False):
-    """The options of :func:`+"`morphseek.register`"+`; None leaves one at its default."""
+    """The options of :func:`+"`morphseek.register`"+`; None leaves one at its default.
+
+    Examples
+    --------
+    >>> quick: Options = {"preset": "fast", "threads": 2}
+    >>> sorted(quick)
+    ['preset', 'threads']
+    """
 
 `, notice)
 	for _, o := range t.options {

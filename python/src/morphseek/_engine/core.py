@@ -85,6 +85,9 @@ def version() -> str:
     return call(gopy.Version)
 
 
+__version__ = version()
+
+
 _opening = threading.Lock()
 _opened = False
 

@@ -17,7 +17,14 @@ __all__ = ["Options", "Unpack"]
 
 
 class Options(TypedDict, total=False):
-    """The options of :func:`morphseek.register`; None leaves one at its default."""
+    """The options of :func:`morphseek.register`; None leaves one at its default.
+
+    Examples
+    --------
+    >>> quick: Options = {"preset": "fast", "threads": 2}
+    >>> sorted(quick)
+    ['preset', 'threads']
+    """
 
     preset: Literal["fast", "default", "best"] | str | os.PathLike[str] | None
     """How much work to spend: fast, default or best. Options set explicitly override it."""

@@ -1,23 +1,5 @@
 """Templates: the mean image of a population, in the middle of all its shapes."""
 
-from typing import TYPE_CHECKING
+import lazy_loader
 
-from .._lazy import lazy
-
-if TYPE_CHECKING:
-    from .result import Iteration, Subject, Template, load, outputs
-    from .run import template
-
-__getattr__ = lazy(
-    __name__,
-    {
-        "Iteration": ".result",
-        "Subject": ".result",
-        "Template": ".result",
-        "load": ".result",
-        "outputs": ".result",
-        "template": ".run",
-    },
-)
-
-__all__ = ["Iteration", "Subject", "Template", "load", "outputs", "template"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -24,7 +24,7 @@ from .._itk import hdf5_lock, itk_io, itk_reason, to_read, to_write
 from .dicom import Reading, read_file, read_repeated, read_series
 from .dicom_headers import is_dicom
 from .formats import NIFTI, WRITTEN
-from .headers import check_header, check_voxels, sound
+from .headers import check_header, check_voxels, limit, sound
 from .image import Image, tell
 from .nifti import header_of, read_nifti, times_beyond_itk
 from .sidecars import parts
@@ -123,7 +123,7 @@ def _read_by_itk(path: Path, pixels: int, name: str) -> sitk.Image:
     if not found or found in _CHECKED:
         return sitk.ReadImage(str(path), pixels, found)
     if _apart.is_possible():  # its content was not checked
-        with _apart.plain("image", path, name) as copy:
+        with _apart.plain("image", path, name, limit()) as copy:
             return sitk.ReadImage(str(copy), pixels)
     with hdf5_lock:
         return sitk.ReadImage(str(path), pixels, found)

@@ -10,30 +10,21 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import errors
 from .image import Image
 
-SCHEMES = {"templateflow": ".templateflow", "brainglobe": ".brainglobe"}
+# To the module whose `find` looks an atlas up. It loads when a name is used: hosts stand above.
+SCHEMES = {host: f"morphseek.hosts.{host}" for host in ("templateflow", "brainglobe")}
 
 # two letters or more: C: is a drive of Windows
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # a name must not lead out of its folder
 _KEY = re.compile(r"([A-Za-z]+)-([A-Za-z0-9.+]+)")
 _WORD = re.compile(r"[A-Za-z0-9]+")
-_MOST_LISTED = 6
-
-
-class Query(NamedTuple):
-    """What a name says."""
-
-    text: str
-    atlas: str
-    keys: dict[str, str]
-    word: str = ""
 
 
 class Found(NamedTuple):
@@ -78,12 +69,11 @@ def find(source: str | os.PathLike[str], name: str) -> Found | None:
             f"{name}: {text!r} does not exist, and atlases by name begin with"
             f" {' or '.join(f'{known}:' for known in SCHEMES)}; check the path"
         )
-    place = importlib.import_module(SCHEMES[scheme], __package__)
+    host = importlib.import_module(SCHEMES[scheme])
     try:
-        found: Found = place.find(_parsed(text, said[2], name), name)
+        return Found(*host.find(f"{name}: {text}", *_parsed(text, said[2], name)))
     except RuntimeError as error:  # a user without a home
         raise errors.InputUnreadableError(f"{name}: {text}: {error}") from None
-    return found
 
 
 def files_of(source: str | os.PathLike[str], name: str) -> list[Path]:
@@ -130,14 +120,8 @@ def stem(source: str | os.PathLike[str]) -> str:
     return os.fspath(source).partition(":")[2].replace(":", "_") if is_name(source) else ""
 
 
-def listed(names: Iterable[str]) -> str:
-    """Return the first of several names, in a sentence."""
-    given = list(names)
-    more = ", ..." if len(given) > _MOST_LISTED else ""
-    return ", ".join(given[:_MOST_LISTED]) + more
-
-
-def _parsed(text: str, rest: str, name: str) -> Query:
+def _parsed(text: str, rest: str, name: str) -> tuple[str, dict[str, str], str]:
+    """Return the atlas, the keys with their values, and the word or an empty one."""
     atlas, *parts = rest.split(":")
     keys: dict[str, str] = {}
     words: list[str] = []
@@ -158,4 +142,4 @@ def _parsed(text: str, rest: str, name: str) -> Query:
             f"{name}: {text!r} names no atlas; after the colon there must be one, as in"
             " templateflow:MNI152NLin2009cAsym or brainglobe:allen_mouse_25um"
         )
-    return Query(text, atlas, keys, "".join(words))
+    return atlas, keys, "".join(words)

@@ -10,7 +10,6 @@ from .labels import (
     score_labels,
 )
 from .landmarks import LandmarkErrors, score_landmarks
-from .learn2reg import learn2reg_hd95, learn2reg_sdlogj
 from .statistics import signed_rank, signed_rank_p
 
 __all__ = [
@@ -18,8 +17,6 @@ __all__ = [
     "LandmarkErrors",
     "check_labels",
     "inverse_dice",
-    "learn2reg_hd95",
-    "learn2reg_sdlogj",
     "mean_dice",
     "merge_labels",
     "on_fixed_grid",

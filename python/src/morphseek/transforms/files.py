@@ -20,6 +20,7 @@ from .. import _apart, _manifest, errors
 from .._files import check_path, check_regular, reserve, settle, write_with
 from .._grid import Grid
 from .._itk import HDF5, hdf5_lock, itk_io, itk_reason
+from ..images.headers import limit
 from . import h5
 from .linear import linear, linear_part
 from .parts import inverted, own_class, parts_of
@@ -99,7 +100,7 @@ def _read_file(path: Path, name: str) -> sitk.Transform:
         parts = _read_text(path)
     if parts is None and _apart.is_possible():
         try:
-            with _apart.plain("transform", path, "transform") as copy:
+            with _apart.plain("transform", path, "transform", limit()) as copy:
                 parts = h5.read(copy)
         except errors.InputUnreadableError as error:
             if path.suffix.lower() in _TRANSFORMS and _NO_REASON not in str(error):

@@ -8,10 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import errors
-from ..progress import Progress
-from ..registration import register
-from ..result import Registration
+from ... import Progress, Registration, errors, register
 from .geometry import Source
 
 VECTORS_PER_AXIS = 32

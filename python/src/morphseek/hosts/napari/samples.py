@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import phantoms
-from ..images import Image
+from ... import Image, phantoms
 from .geometry import layer_place
 
 LayerData = tuple[np.ndarray, dict[str, Any], str]

@@ -1,23 +1,23 @@
-"""``morphseek register`` and ``morphseek apply`` as tasks of pydra 1.0: ``pip install morphseek
-'pydra>=1.0a12'``, Python 3.11.
+"""``morphseek register`` and ``morphseek apply`` as tasks of pydra 1.0: ``pip install
+morphseek[pydra]``, Python 3.11.
 
 pydra runs a workflow of such tasks over a cohort, on many processes or on a cluster's scheduler,
 and does nothing twice. The command must be on PATH, or the task's ``executable`` says where it is.
 
->>> from morphseek.pydra import Register
+>>> from morphseek.hosts.pydra import Register
 >>> Register(fixed=".", moving=".", refine=0, threads=2).cmdline.split(" ", 4)[4]
 '--refine 0 --threads 2 --out ...'
 """
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
 
-from ._engine.table import option_table
-from ._json import read as read_json
-from .verdict import Verdict, grade_of
+from .. import Verdict, schema
+from .._features import missing
 
 os.environ["NO_ET"] = "1"  # pydra would look for updates
 
@@ -27,9 +27,7 @@ try:
     from pydra.compose import shell
     from pydra.utils.typing import MultiInputObj
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"morphseek.pydra needs {error.name}: pip install 'pydra>=1.0a12'", name=error.name
-    ) from None
+    raise missing("pydra", error) from None
 
 
 class NiftiGz(File):  # type: ignore[misc]
@@ -55,21 +53,21 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')} {{{name}}}"
 
 
-def _option(option: dict[str, Any]) -> Any:
-    """Return the field of an engine option; None leaves it to the engine's default."""
-    kind: Any = {"int": int, "float": float}.get(option["type"], str)
+def _option(name: str, option: dict[str, Any]) -> Any:
+    """Return the field of an option's schema; None leaves it to the engine's default."""
+    kind: Any = {"integer": int, "number": float}.get(option.get("type", ""), str)
     more: dict[str, Any] = {}
-    if "number" in option:  # words or a number, which the command checks
-        kind = str | float
-    elif "choices" in option and "prefix" not in option:
-        more["allowed_values"] = option["choices"]
-    elif "max" in option:
+    if any(way.get("type") == "number" for way in option.get("anyOf", ())):
+        kind = str | float  # words or a number, which the command checks
+    elif "enum" in option:
+        more["allowed_values"] = option["enum"]
+    elif "maximum" in option:
         within = attrs.validators.and_(
-            attrs.validators.ge(option["min"]), attrs.validators.le(option["max"])
+            attrs.validators.ge(option["minimum"]), attrs.validators.le(option["maximum"])
         )
         more["validator"] = attrs.validators.optional(within)
     return shell.arg(
-        type=kind | None, default=None, argstr=_flag(option["name"]), help=option["help"], **more
+        type=kind | None, default=None, argstr=_flag(name), help=option["description"], **more
     )
 
 
@@ -94,22 +92,22 @@ def _warped_labels(out: Any) -> NiftiGz | None:
     return NiftiGz(path) if path.is_file() else None
 
 
-def _metrics(out: Any) -> dict[str, Any]:
-    found: dict[str, Any] = read_json(Path(out) / "report.json", "report")
-    return found
+def _judged(out: Any) -> Verdict | None:
+    return Verdict.of(json.loads(_report(out).fspath.read_text(encoding="utf-8")))
 
 
 def _verdict(out: Any) -> str:
-    return grade_of(_metrics(out))
+    verdict = _judged(out)
+    return verdict.grade if verdict else "unknown"
 
 
 def _reasons(out: Any) -> list[str]:
-    verdict = Verdict.of(_metrics(out))
+    verdict = _judged(out)
     return list(verdict.reasons) if verdict else []
 
 
 def _estimated_error(out: Any) -> float | None:
-    verdict = Verdict.of(_metrics(out))
+    verdict = _judged(out)
     return verdict.error_mm if verdict else None
 
 
@@ -124,7 +122,11 @@ Register = shell.define(
             type=FsObject, position=2, argstr="", help="image that is brought onto the fixed one"
         ),
         **{name: _path(name, says) for name, says in _FILES.items()},
-        **{each["name"]: _option(each) for each in option_table() if each["name"] != "cache"},
+        **{
+            name: _option(name, each)
+            for name, each in schema.options()["properties"].items()
+            if name != "cache"
+        },
     },
     outputs={
         "out": shell.outarg(

@@ -7,23 +7,24 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import errors, images
-from ._engine.generated import Options, Unpack
-from ._features import needed
-from ._grid import Grid
-from .registration import register
-from .result import Registration
+from .. import Registration, errors, images, register
+from .._features import missing
 
 try:
     import torch
     from monai.data.meta_tensor import MetaTensor
     from monai.transforms.transform import Transform
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(needed("monai", "morphseek.monai", error), name=error.name) from None
+    raise missing("monai", error) from None
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .. import Options
 
 _RAS = np.diag([-1.0, -1.0, 1.0, 1.0])  # from LPS, and back
 
@@ -41,7 +42,7 @@ class Register(Transform):
     >>> import torch
     >>> from monai.data import MetaTensor
     >>> import morphseek
-    >>> from morphseek.monai import Register
+    >>> from morphseek.hosts.monai import Register
     >>> body = torch.from_numpy(morphseek.phantoms.make_pair(size=32).fixed.float32().T.copy())
     >>> f, m = (MetaTensor(i[None], affine=torch.eye(4)) for i in (body, body.roll(2, 0)))
     >>> out = Register(model="none", refine=0, search="off")(f, m)
@@ -143,7 +144,7 @@ def displacement(result: Registration) -> Any:
     return torch.from_numpy(np.ascontiguousarray(shift.transpose(3, 2, 1, 0), dtype=np.float32))
 
 
-def _meta(array: np.ndarray, grid: Grid) -> Any:
+def _meta(array: np.ndarray, grid: images.Grid) -> Any:
     voxels = torch.from_numpy(np.array(array.T, order="C"))[None]
     affine = torch.from_numpy(_RAS @ grid.index_to_physical)
     return MetaTensor(voxels, affine=affine, meta={"space": "RAS"})

@@ -1,5 +1,5 @@
-"""A registration back end for BrainLesion's preprocessing: ``pip install morphseek
-brainles-preprocessing``.
+"""A registration back end for BrainLesion's preprocessing: ``pip install
+morphseek[brainles]``.
 
 :class:`MorphSeekRegistrator` goes where its ``ANTsRegistrator`` and ``GreedyRegistrator`` go.
 """
@@ -10,20 +10,20 @@ import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from . import _files, errors, images
-from ._engine.generated import Options, Unpack
-from .registration import register
-from .transforms import Transform
+from .. import Transform, errors, images, register
+from .._features import missing
 
 try:
     from brainles_preprocessing.registration.registrator import Registrator
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"morphseek.brainles needs {error.name}: pip install brainles-preprocessing",
-        name=error.name,
-    ) from None
+    raise missing("brainles", error) from None
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .. import Options
 
 StrPath = str | os.PathLike[str]
 LINEAR = {"initial": "rigid", "search": "off", "refine": 0, "model": "none"}
@@ -74,7 +74,7 @@ class MorphSeekRegistrator(Registrator):  # type: ignore[misc]
         found.transform.save(_with_ending(matrix_path))
         images.write(transformed_image_path, images.Image.on_grid(found.warped, found.grid))
         if log_file_path is not None:
-            _files.write_text(log_file_path, f"{found!r}\n{found.explain()}\n")
+            _log(log_file_path, f"{found!r}\n{found.explain()}\n")
 
     def transform(
         self,
@@ -145,7 +145,16 @@ class MorphSeekRegistrator(Registrator):  # type: ignore[misc]
             )
         images.write(out, transform.apply(Path(moving), reference=Path(fixed), interpolation=found))
         if log is not None:
-            _files.write_text(log, f"{transform!r}: {moving} onto the grid of {fixed}, {found}\n")
+            _log(log, f"{transform!r}: {moving} onto the grid of {fixed}, {found}\n")
+
+
+def _log(path: StrPath, text: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise errors.OutputUnwritableError(
+            f"log: {path} cannot be written: {error.strerror or error}"
+        ) from None
 
 
 def _with_ending(path: StrPath) -> Path:

@@ -7,8 +7,10 @@ that it reads them by (extra: ``pip install morphseek[brainglobe]``).
 from __future__ import annotations
 
 import configparser
+import csv
 import difflib
 import functools
+import json
 import math
 import os
 import re
@@ -17,15 +19,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 import numpy as np
-import SimpleITK as sitk
 
-from .. import errors
+from .. import errors, images
 from .._features import needed
-from .._json import read as read_json
-from .._tables import read_table
-from .files import read_path
-from .image import Image
-from .named import Found, Query, listed
+from ._words import listed
 
 #: Where an axis of the array goes that begins at a side: LPS.
 _FROM = {
@@ -66,38 +63,55 @@ def home() -> Path:
         return Path.home() / ".brainglobe"
 
 
-def find(query: Query, name: str) -> Found:
-    """Return an image; see :func:`morphseek.images.named.find`."""
-    side, version = query.keys.get("hemisphere", ""), query.keys.get("version", "")
+def find(
+    label: str, atlas: str, keys: dict[str, str], word: str
+) -> tuple[list[Path], Callable[[], dict[int, str]], Callable[[str], images.Image]]:
+    """Return an image's files, what reads the names of its labels, and what reads it.
+
+    Parameters
+    ----------
+    label : str
+        What messages begin with.
+    atlas, keys, word
+        What a name says: ``brainglobe:atlas:key-value:word``.
+
+    Raises
+    ------
+    morphseek.errors.InputUnreadableError
+        The atlas is not there, was not fetched, or is damaged.
+    morphseek.errors.InvalidArgumentError
+        BrainGlobe's names have no such key or word; a package is missing.
+    """
+    side, version = keys.get("hemisphere", ""), keys.get("version", "")
     if (
-        query.keys.keys() - {"hemisphere", "version"}
-        or query.word not in ("", "annotation")
+        keys.keys() - {"hemisphere", "version"}
+        or word not in ("", "annotation")
         or side not in ("", *_SIDES)
     ):
         raise errors.InvalidArgumentError(
-            f"{name}: {query.text}: after a BrainGlobe atlas there may be annotation,"
+            f"{label}: after a BrainGlobe atlas there may be annotation,"
             " hemisphere-left or hemisphere-right, and version-NUMBER"
         )
-    there = _versions(query.atlas)
+    there = _versions(atlas)
     fits = [a for a in there if not version or a.version == _numbers(version)]
     if not fits:
-        known = listed(f"version-{'.'.join(map(str, a.version))}" for a in there)
-        near = known or listed(difflib.get_close_matches(query.atlas, _names()) or _names())
+        known = listed([f"version-{'.'.join(map(str, a.version))}" for a in there])
+        near = known or listed(difflib.get_close_matches(atlas, _names()) or _names())
         raise errors.InputUnreadableError(
-            f"{name}: {query.text} is not in BrainGlobe's folder, {home()}"
-            f"{f' (it has {near})' if near else ''}; {_fetch(query.atlas)}"
+            f"{label} is not in BrainGlobe's folder, {home()}"
+            f"{f' (it has {near})' if near else ''}; {_fetch(atlas)}"
         )
     chosen = max(fits)
-    said = _read_listing(chosen.listing, name)
-    need = [query.word] + (["hemispheres"] if side and not said["symmetric"] else [])
-    stored = [_stored(query, chosen, said, kind, name) for kind in need]
+    said = _read_listing(chosen.listing, label)
+    need = [word] + (["hemispheres"] if side and not said["symmetric"] else [])
+    stored = [_stored(atlas, chosen, said, kind, label) for kind in need]
 
-    def image(name: str) -> Image:
+    def image(name: str) -> images.Image:
         voxels, *halves = (read(name) for _, read in stored)
         for array in (voxels, *halves):
             if array.shape != tuple(said["shape"]):
                 raise errors.InputUnreadableError(
-                    f"{name}: {query.text} has shape {array.shape} and not {said['shape']}, as"
+                    f"{label} has shape {array.shape} and not {said['shape']}, as"
                     f" {chosen.listing} says; fetch it again"
                 )
         if side:
@@ -105,10 +119,10 @@ def find(query: Query, name: str) -> Found:
             voxels = np.where(of == _SIDES[side], voxels, np.zeros((), voxels.dtype))
         direction = np.array([_FROM[letter] for letter in said["orientation"][::-1]]).T
         spacing = tuple(micrometres / 1000 for micrometres in said["resolution"][::-1])
-        return Image(voxels, spacing, direction=tuple(direction.ravel()))
+        return images.Image(voxels, spacing, direction=tuple(direction.ravel()))
 
     files = [file for listed_files, _ in stored for file in listed_files]
-    return Found([*files, chosen.listing], functools.partial(_label_names, chosen, said), image)
+    return [*files, chosen.listing], functools.partial(_label_names, chosen, said), image
 
 
 def _versions(atlas: str) -> list[_Atlas]:
@@ -141,47 +155,49 @@ def _fetch(atlas: str) -> str:
     )
 
 
-def _read_listing(path: Path, name: str) -> dict[str, Any]:
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8-sig"))
+
+
+def _read_listing(path: Path, label: str) -> dict[str, Any]:
     """Return what an atlas says of itself, checked."""
     try:
         said: dict[str, Any] = {"orientation": _ORIENTATION, "symmetric": True}
-        said |= read_json(path, name)
+        said |= _json(path)
         resolution = [float(number) for number in said["resolution"]]
         letters = str(said["orientation"]).lower()
         axes = sorted({"p": "a", "i": "s", "l": "r"}.get(letter, letter) for letter in letters)
         whole = axes == ["a", "r", "s"] and len(resolution) == len(said["shape"]) == 3
         if not whole or not all(math.isfinite(r) and r > 0 for r in resolution):
             raise ValueError(f"resolution {resolution}, orientation {letters!r}")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise errors.InputUnreadableError(
-            f"{name}: {path} does not say how the atlas lies: {error!r}; fetch it again"
+            f"{label}: {path} does not say how the atlas lies: {error!r}; fetch it again"
         ) from None
     return said | {"orientation": letters, "resolution": resolution}
 
 
 def _stored(
-    query: Query, atlas: _Atlas, said: Mapping[str, Any], kind: str, name: str
+    called: str, atlas: _Atlas, said: Mapping[str, Any], kind: str, label: str
 ) -> tuple[list[Path], Callable[[str], np.ndarray]]:
     """Return the files of an atlas's template, annotation or hemispheres, and what reads them."""
     if not atlas.is_zarr:
         tiff = atlas.listing.with_name(_TIFF[kind])
         if not tiff.is_file() or not tiff.stat().st_size:
-            raise _not_fetched(query, tiff, name)
-        return [tiff], lambda name: sitk.GetArrayFromImage(read_path(tiff, name).image)
+            raise _not_fetched(called, tiff, label)
+        return [tiff], lambda name: images.read(tiff, name).array
     owner = said.get("annotation_set")
     if kind == "" and isinstance(owner, dict):
         owner = owner.get("template")
-    store = _place(atlas, owner, name) / _ZARR[kind]
+    store = _place(atlas, owner, label) / _ZARR[kind]
     try:
         from ngff_zarr import from_ngff_zarr
     except ImportError as error:
-        raise errors.InvalidArgumentError(
-            needed("brainglobe", f"{name}: {query.text}", error)
-        ) from None
+        raise errors.InvalidArgumentError(needed("brainglobe", label, error)) from None
     try:
         scales = from_ngff_zarr(store)
     except Exception as error:  # a reader of foreign files may raise anything
-        raise _not_fetched(query, store, name, f" ({error})") from None
+        raise _not_fetched(called, store, label, f" ({error})") from None
     wanted = [micrometres / 1000 for micrometres in said["resolution"]]
     for level, dataset in zip(scales.images, scales.metadata.datasets):
         if np.allclose([level.scale[axis] for axis in level.dims[-3:]], wanted):
@@ -191,7 +207,7 @@ def _stored(
             if not chunks:
                 break
             return [*chunks, folder / "zarr.json"], functools.partial(_compute, level.data, folder)
-    raise _not_fetched(query, store, name)
+    raise _not_fetched(called, store, label)
 
 
 def _compute(data: Any, folder: Path, name: str) -> np.ndarray:
@@ -203,21 +219,20 @@ def _compute(data: Any, folder: Path, name: str) -> np.ndarray:
         ) from None
 
 
-def _place(atlas: _Atlas, owner: Any, name: str) -> Path:
+def _place(atlas: _Atlas, owner: Any, label: str) -> Path:
     """Return the folder that a manifest names, which lies below the atlases'."""
     location = owner.get("location") if isinstance(owner, dict) else None
     inner = PurePosixPath(str(location or "..").lstrip("/"))
     if ".." in inner.parts:
         raise errors.InputUnreadableError(
-            f"{name}: {atlas.listing} does not say where the atlas's files are; fetch it again"
+            f"{label}: {atlas.listing} does not say where the atlas's files are; fetch it again"
         )
     return atlas.listing.parents[3] / inner
 
 
-def _not_fetched(query: Query, place: Path, name: str, why: str = "") -> errors.MorphSeekError:
+def _not_fetched(atlas: str, place: Path, label: str, why: str = "") -> errors.MorphSeekError:
     return errors.InputUnreadableError(
-        f"{name}: {query.text} was not fetched: {place} is missing or has no voxels{why};"
-        f" {_fetch(query.atlas)}"
+        f"{label} was not fetched: {place} is missing or has no voxels{why}; {_fetch(atlas)}"
     )
 
 
@@ -235,11 +250,10 @@ def _label_names(atlas: _Atlas, said: Mapping[str, Any]) -> dict[int, str]:
     """Return the structures' names; none where the table was not fetched or is none."""
     try:
         if not atlas.is_zarr:
-            rows = read_json(atlas.listing.with_name("structures.json"), "structures")
+            rows = _json(atlas.listing.with_name("structures.json"))
             return {int(row["id"]): str(row["name"]) for row in rows}
         table = _place(atlas, said.get("terminology"), "structures") / "terminology.csv"
-        heading, *cells = read_table(table, "structures", {"identifier", "name"})
-        number, name = heading.index("identifier"), heading.index("name")
-        return {int(row[number]): row[name] for row in cells}
-    except (errors.InputUnreadableError, OSError, ValueError, KeyError, TypeError):
+        cells = csv.DictReader(table.read_text(encoding="utf-8-sig").splitlines())
+        return {int(row["identifier"]): row["name"] for row in cells}
+    except (errors.InputUnreadableError, OSError, ValueError, KeyError, TypeError, csv.Error):
         return {}

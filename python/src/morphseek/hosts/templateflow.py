@@ -7,18 +7,18 @@ folder when it is imported, indexes all of it, and downloads what is asked for.
 from __future__ import annotations
 
 import contextlib
+import csv
 import difflib
 import functools
 import os
 import re
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from .. import errors
-from .._cache import caches
-from .._regular import head
-from .._tables import read_table
-from .named import Found, Query, listed
+from ._words import listed
 
 _NUMBERS = ("res", "cohort")
 _CLIENT = {"res": "resolution", "seg": "segmentation", "den": "density"}  # others as in files
@@ -41,43 +41,61 @@ class _File(NamedTuple):
 
 def home() -> Path:
     """Return the client's folder, which need not be there."""
-    given = os.environ.get("TEMPLATEFLOW_HOME")
-    return Path(given) if given else caches() / "templateflow"
+    if given := os.environ.get("TEMPLATEFLOW_HOME"):
+        return Path(given)
+    own = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
+    default = "Library/Caches" if sys.platform == "darwin" else ".cache"
+    return (Path(own) if own else Path.home() / default) / "templateflow"
 
 
-def find(query: Query, name: str) -> Found:
-    """Return an image's file; see :func:`morphseek.images.named.find`."""
-    folder = home() / f"tpl-{query.atlas}"
-    keys = {key: _value(key, value) for key, value in query.keys.items()}
+def find(
+    label: str, atlas: str, keys: dict[str, str], word: str
+) -> tuple[list[Path], Callable[[], dict[int, str]]]:
+    """Return an image's file, and what reads the names of its labels.
+
+    Parameters
+    ----------
+    label : str
+        What messages begin with.
+    atlas, keys, word
+        What a name says: ``templateflow:atlas:key-value:word``.
+
+    Raises
+    ------
+    morphseek.errors.InputUnreadableError
+        The image is not there, was not fetched, or is one of several.
+    """
+    folder = home() / f"tpl-{atlas}"
+    keys = {key: _value(key, value) for key, value in keys.items()}
     if not folder.is_dir():
         there = sorted(path.name.removeprefix("tpl-") for path in home().glob("tpl-*"))
-        near = difflib.get_close_matches(query.atlas, there) or there
+        near = difflib.get_close_matches(atlas, there) or there
         raise errors.InputUnreadableError(
-            f"{name}: {query.text}: there is no {query.atlas} in TemplateFlow's folder, {home()}"
+            f"{label}: there is no {atlas} in TemplateFlow's folder, {home()}"
             f"{f' (it has {listed(near)})' if near else ''};"
-            f" {_fetch(query.atlas, {'res': '1', **keys}, query.word)}"
+            f" {_fetch(atlas, {'res': '1', **keys}, word)}"
         )
     images = _files(folder, ".nii.gz", ".nii")
     fits = [f for f in images if _asked(f.keys, keys)]
-    word = query.word or next((s for s in _FIRST if any(f.suffix == s for f in fits)), "")
-    fits = [f for f in fits if word in ("", f.suffix)]
+    wanted = word or next((s for s in _FIRST if any(f.suffix == s for f in fits)), "")
+    fits = [f for f in fits if wanted in ("", f.suffix)]
     if len(fits) != 1:
-        like = fits or [f for f in images if f.suffix == query.word] or images
+        like = fits or [f for f in images if f.suffix == word] or images
         like.sort(key=lambda f: -len(f.keys.items() & keys.items()))
-        said = listed(f.name(query.atlas) for f in like)
+        said = listed([f.name(atlas) for f in like])
         raise errors.InputUnreadableError(
-            f"{name}: {query.text} says {len(fits)} images; name one, as {said}"
+            f"{label} says {len(fits)} images; name one, as {said}"
             if fits
-            else f"{name}: {query.text} is not in {folder}{f', which has {said}' if said else ''};"
-            f" {_fetch(query.atlas, {'res': '1', **keys}, word)}"
+            else f"{label} is not in {folder}{f', which has {said}' if said else ''};"
+            f" {_fetch(atlas, {'res': '1', **keys}, wanted)}"
         )
     (file,) = fits
     if not _is_fetched(file.path):
         raise errors.InputUnreadableError(
-            f"{name}: {query.text} was not fetched: {file.path} is empty or a link to nothing;"
-            f" {_fetch(query.atlas, file.keys, file.suffix)}"
+            f"{label} was not fetched: {file.path} is empty or a link to nothing;"
+            f" {_fetch(atlas, file.keys, file.suffix)}"
         )
-    return Found([file.path], functools.partial(_label_names, folder, file))
+    return [file.path], functools.partial(_label_names, folder, file)
 
 
 def _files(folder: Path, *endings: str) -> list[_File]:
@@ -103,7 +121,11 @@ def _asked(keys: dict[str, str], wanted: dict[str, str]) -> bool:
 
 
 def _is_fetched(path: Path) -> bool:
-    return head(path, len(_ANNEX)) not in (b"", _ANNEX)
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_ANNEX)) not in (b"", _ANNEX)
+    except OSError:
+        return False
 
 
 def _fetch(atlas: str, keys: dict[str, str], suffix: str) -> str:
@@ -132,11 +154,15 @@ def _label_names(folder: Path, file: _File) -> dict[int, str]:
     table = max(tables, key=lambda t: len(t.keys), default=None)
     if table is None or not _is_fetched(table.path):
         return {}
+    rows = []
+    with contextlib.suppress(OSError, ValueError, csv.Error):
+        text = table.path.read_text(encoding="utf-8-sig")
+        rows = [row for row in csv.reader(text.splitlines(), delimiter="\t") if row]
+    heading = [cell.strip().lower() for cell in rows[0]] if rows else []
     for columns in _COLUMNS:
-        with contextlib.suppress(errors.InputUnreadableError, ValueError):
-            heading, *rows = read_table(table.path, "label names", columns) or [[]]
-            index, name = ([cell.lower() for cell in heading].index(column) for column in columns)
-            names = {int(row[index]): row[name] for row in rows if row[name]}
+        with contextlib.suppress(ValueError, IndexError):
+            index, name = (heading.index(column) for column in columns)
+            names = {int(row[index]): row[name] for row in rows[1:] if row[name]}
             # a table whose 0 is a structure counts otherwise than the image
             return names if _NOTHING.search(names.pop(0, "background")) else {}
     return {}

@@ -8,39 +8,36 @@ a worked example.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
-from ._engine import core
-from ._features import needed
-from ._json import read as read_json
-from .verdict import Verdict, grade_of
+from .. import Verdict, schema
+from .._features import missing
 
 try:
     from nipype.interfaces.base import CommandLine, CommandLineInputSpec, File, TraitedSpec, traits
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        needed("nipype", "morphseek.nipype", error), name=error.name
-    ) from None
+    raise missing("nipype", error) from None
 
 
-def _trait(option: dict[str, Any]) -> Any:
-    """Return the trait of an engine option; left undefined, the engine's default holds."""
-    info = {"argstr": f"--{option['name']} %s", "desc": option["help"]}
-    if "number" in option:
-        return traits.Either(
-            traits.Enum(*option["choices"]),
-            traits.Range(low=float(option["min"]), high=float(option["max"])),
-            **info,
-        )
-    if "choices" in option and "prefix" not in option:
-        return traits.Enum(*option["choices"], **info)
-    if option["type"] == "string":
+def _trait(name: str, option: dict[str, Any]) -> Any:
+    """Return the trait of an option's schema; left undefined, the engine's default holds."""
+    info = {"argstr": f"--{name} %s", "desc": option["description"]}
+    if "enum" in option:
+        return traits.Enum(*option["enum"], **info)
+    ways = option.get("anyOf", ())
+    if numbers := [way for way in ways if way.get("type") == "number"]:
+        return traits.Either(traits.Enum(*ways[0]["enum"]), _range(numbers[0], float), **info)
+    if ways or option["type"] == "string":
         return traits.Str(**info)
-    kind, cast = (traits.Int, int) if option["type"] == "int" else (traits.Float, float)
-    if "max" not in option:
-        return kind(**info)
-    return traits.Range(low=cast(option["min"]), high=cast(option["max"]), **info)
+    return _range(option, int if option["type"] == "integer" else float, **info)
+
+
+def _range(option: dict[str, Any], kind: type, **info: Any) -> Any:
+    if "maximum" not in option:
+        return (traits.Int if kind is int else traits.Float)(**info)
+    return traits.Range(low=kind(option["minimum"]), high=kind(option["maximum"]), **info)
 
 
 class _Inputs(CommandLineInputSpec):  # type: ignore[misc]
@@ -120,7 +117,7 @@ InputSpec = type(
         "__doc__": "The module's inputs: files, and the engine's options.",
         # otherwise pickle does not find the class, and workers get their nodes by it
         "__module__": __name__,
-        **{option["name"]: _trait(option) for option in core.option_table()},
+        **{name: _trait(name, each) for name, each in schema.options()["properties"].items()},
     },
 )
 
@@ -148,7 +145,7 @@ class MorphSeekRegistration(CommandLine):  # type: ignore[misc]
 
     Examples
     --------
-    >>> from morphseek.nipype import MorphSeekRegistration
+    >>> from morphseek.hosts.nipype import MorphSeekRegistration
     >>> node = MorphSeekRegistration(preset="fast", threads=2)
     >>> node.inputs.trait("refine").desc.split(";")[1].strip()
     '0 switches them off, -1 leaves it to the preset (off after a network).'
@@ -162,9 +159,9 @@ class MorphSeekRegistration(CommandLine):  # type: ignore[misc]
         outputs: dict[str, Any] = super()._list_outputs()
         report = Path(outputs["report"])
         if report.is_file():  # it is asked before the run, too
-            metrics = read_json(report, "report")
-            outputs["verdict"] = grade_of(metrics)
-            if verdict := Verdict.of(metrics):
+            verdict = Verdict.of(json.loads(report.read_text(encoding="utf-8")))
+            outputs["verdict"] = verdict.grade if verdict else "unknown"
+            if verdict:
                 outputs["reasons"] = list(verdict.reasons)
                 outputs["estimated_error"] = verdict.error_mm
         return outputs

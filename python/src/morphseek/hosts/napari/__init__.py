@@ -3,10 +3,6 @@
 napari finds it by ``napari.yaml``. :class:`RegisterWidget` is the window's panel.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from .._lazy import lazy
-
-__all__ = ["RegisterWidget"]
-
-__getattr__ = lazy(__name__, {"RegisterWidget": ".widget"})
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import errors
-from .._engine.table import option_table
-from .._features import needed
-from ..progress import Progress
-from ..verdict import notes
+from ... import Progress, errors, schema
+from ..._features import missing
 from .geometry import PLACE, Source, mm_per_unit
 from .run import Found, Job, run
 
@@ -18,9 +15,7 @@ try:
     from napari.qt.threading import WorkerBase, WorkerBaseSignals
     from qtpy.QtCore import Signal
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        needed("napari", "morphseek.napari", error), name=error.name
-    ) from None
+    raise missing("napari", error) from None
 
 OPTIONS = ("preset", "initial", "similarity", "smoothness", "symmetric")
 """The engine's options that the panel offers; the others are the Python call's."""
@@ -79,15 +74,16 @@ class RegisterWidget(Container):  # type: ignore[misc]
         self.moving_labels = _choice(
             "Moving labels", self._labels, "Labels of the moving image, to carry over.", True
         )
+        known = schema.options()["properties"]
+        self._known = {name: known[name] for name in known if name in OPTIONS}
         self.engine_options = {
-            option["name"]: ComboBox(
-                label=option["label"],
-                choices=option["choices"],
+            name: ComboBox(
+                label=option["title"],
+                choices=option["anyOf"][0]["enum"] if "anyOf" in option else option["enum"],
                 value=option["default"],
-                tooltip=option["help"],
+                tooltip=option["description"],
             )
-            for option in option_table()
-            if option["name"] in OPTIONS
+            for name, option in self._known.items()
         }
         self.displacement = CheckBox(text="Displacement, mm", value=False)
         self.jacobian = CheckBox(text="Volume change (Jacobian)", value=False)
@@ -191,11 +187,10 @@ class RegisterWidget(Container):  # type: ignore[misc]
             if self.moving_labels.value is None
             else Source.of(self.moving_labels.value, "labels"),
             {
-                option["name"]: self.engine_options[option["name"]].value
-                for option in option_table()
-                if option["name"] in self.engine_options
+                name: self.engine_options[name].value
+                for name, option in self._known.items()
                 # one that is given overrides the preset
-                and self.engine_options[option["name"]].value != option["default"]
+                if self.engine_options[name].value != option["default"]
             },
             self.displacement.value,
             self.jacobian.value,
@@ -289,7 +284,8 @@ def verdict_text(found: Found) -> str:
     if verdict is None:
         return "Registered."
     lines = [f"{verdict.headline}: {verdict.meaning}.", *verdict.reasons]
-    return "\n".join([*lines, *notes(found.result.metrics)])
+    other = [w for w in found.result.metrics["warnings"] if w not in verdict.reasons]
+    return "\n".join([*lines, *other])
 
 
 def sentence(error: Exception) -> str:

@@ -1,0 +1,1 @@
+from .widget import RegisterWidget as RegisterWidget
