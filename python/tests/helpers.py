@@ -19,7 +19,7 @@ from pace import limit
 
 BUNDLES = Path(__file__).parents[2] / "engine" / "internal" / "network" / "testdata"
 # options of the cheapest registration
-QUICK = {"model": "none", "refine": 0, "search": "off", "initial": "com"}
+QUICK = {"model": "none", "refine": 0, "search": False, "initial": "com"}
 
 
 class _Tensor:

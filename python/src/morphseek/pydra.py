@@ -15,7 +15,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ._engine.table import option_table
+from ._engine.table import is_flag, limits, option_table
 from ._json import read as read_json
 from .verdict import Verdict, grade_of
 
@@ -41,7 +41,7 @@ class NiftiGz(File):  # type: ignore[misc]
 _FILES = {
     "fixed_mask": "where not zero, the fixed image counts",
     "moving_mask": "where not zero, the moving image counts",
-    "rigid": "label map of the fixed image: each label moves as one body",
+    "rigid_regions": "label map of the fixed image: each label moves as one body",
     "fixed_labels": "label map of the fixed image, for Dice",
     "moving_labels": "label map to be brought along",
     "fixed_landmarks": "points that steer, where landmark_error says how exact they are",
@@ -59,18 +59,19 @@ def _option(option: dict[str, Any]) -> Any:
     """Return the field of an engine option; None leaves it to the engine's default."""
     kind: Any = {"int": int, "float": float}.get(option["type"], str)
     more: dict[str, Any] = {}
-    if "number" in option:  # words or a number, which the command checks
+    flag = _flag(option["name"])
+    if is_flag(option):
+        kind, flag = bool, f"--{option['name']}"
+    elif "number" in option:  # words or a number, which the command checks
         kind = str | float
     elif "choices" in option and "prefix" not in option:
         more["allowed_values"] = option["choices"]
     elif "max" in option:
         within = attrs.validators.and_(
-            attrs.validators.ge(option["min"]), attrs.validators.le(option["max"])
+            attrs.validators.ge(limits(option)[0]), attrs.validators.le(limits(option)[1])
         )
         more["validator"] = attrs.validators.optional(within)
-    return shell.arg(
-        type=kind | None, default=None, argstr=_flag(option["name"]), help=option["help"], **more
-    )
+    return shell.arg(type=kind | None, default=None, argstr=flag, help=option["help"], **more)
 
 
 def _path(name: str, says: str) -> Any:
@@ -195,7 +196,7 @@ Apply = shell.define(
         "out": shell.outarg(
             type=NiftiGz | File,
             path_template="applied.nii.gz",
-            argstr="--out",
+            argstr="--out-file",
             help="file to write; what has points needs a name of its own kind, as tracts.trk",
         )
     },

@@ -228,7 +228,7 @@ def _missing(rows: Iterable[Row]) -> list[Path]:
 
 def write_pair_list(rows: Sequence[Row], folder: str | os.PathLike[str]) -> Path:
     """Write the pairs to pairs.csv in a folder, which is made if need be: a list for
-    :func:`register_cohort`, ``morphseek batch`` and other programs. Return its path.
+    :func:`register_cohort`, ``morphseek pairs`` and other programs. Return its path.
 
     Examples
     --------

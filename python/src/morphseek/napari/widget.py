@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import errors
-from .._engine.table import option_table
+from .._engine.table import in_python, option_table
 from .._features import needed
 from ..progress import Progress
 from ..verdict import notes
@@ -191,7 +191,7 @@ class RegisterWidget(Container):  # type: ignore[misc]
             if self.moving_labels.value is None
             else Source.of(self.moving_labels.value, "labels"),
             {
-                option["name"]: self.engine_options[option["name"]].value
+                option["name"]: in_python(option["name"], self.engine_options[option["name"]].value)
                 for option in option_table()
                 if option["name"] in self.engine_options
                 # one that is given overrides the preset
