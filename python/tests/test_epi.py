@@ -99,7 +99,7 @@ def test_the_command_reads_bids(tmp_path: Path, scan: dict[str, np.ndarray], com
     np.testing.assert_allclose(got, np.array(at) + [0, 2 * shift.array[31, 28, 30], 0], atol=1e-3)
     again = tmp_path / "again.nii.gz"
     command(
-        "apply", "--transform", out / "first.h5", "--input", paths[0], "--out", again, "--modulate"
+        "apply", "--transform", out / "first.h5", "--input", paths[0], "-o", again, "--modulate"
     )
     one, other = images.read(again).array[tissue], images.read(out / "first.nii.gz").array[tissue]
     assert np.abs(one - other).mean() < 0.03 * other.mean()

@@ -99,7 +99,7 @@ class Tensor:
         ('register("a", "b", similarity="nccc")', "nccc"),
         ('register("a", "b", refine="many")', "refine"),
         ('register_cohort("a", "b", serch=True)', "serch"),
-        ('evaluate("a", "b", search=False)', "search"),
+        ('evaluate("a", "b", search="off")', "search"),
         ('register("a", "b", search=False, symmetric=True, refine=None)', ""),
         ('register("a", "b").verdict.grade', "None"),  # of an old report
         ('Verdict("good", (), 0.4).error_mm', ""),

@@ -47,7 +47,7 @@ def main_job(folder: Path) -> None:
     assert report.stat().st_size > 10_000
     run(
         "apply", "--transform", str(folder / "out" / "transform.h5"), "--input", moving,
-        "--reference", fixed, "--out", str(folder / "again.nii.gz"),
+        "--reference", fixed, "-o", str(folder / "again.nii.gz"),
     )  # fmt: skip
     pairs = folder / "pairs.csv"
     pairs.write_text("id,fixed,moving\na,fixed.nii.gz,moving.nii.gz\n", encoding="utf-8")
