@@ -15,14 +15,12 @@ import pytest
 import SimpleITK as sitk
 from click.testing import CliRunner
 
-from helpers import QUICK, Command, blob
+from helpers import FLAGS, QUICK, Command, blob
 from morphseek import cohort, errors, images, load, register_cohort
 from morphseek.cli import app
 from morphseek.cohort import Scan, fuse_labels, propagation
 from morphseek.report import CohortRow, write_index
 from pace import limit
-
-FLAGS = [f"--{name}={value}" for name, value in QUICK.items()]
 
 
 def touched(root: Path, *names: str) -> Path:
@@ -395,7 +393,7 @@ def test_bids_app(people: Path, tmp_path: Path, command: Command):
 @pytest.mark.parametrize(
     "words, says, code",
     [
-        (["participant"], "--to TEMPLATE is missing", 2),
+        (["participant"], "--template IMAGE is missing", 2),
         (["participant", "--template", "t.nii", "--space", "a-b"], "letters and digits", 2),
         (["participant", "--template", "t.nii", "--participant-label", "9"], "no image", 3),
         (["participant", "--template", "t.nii", "--space", "x" * 300], "255 are the most", 2),
@@ -495,7 +493,7 @@ def test_targets_whose_ids_make_no_names(name: str, tmp_path: Path, monkeypatch:
         (["--bids", "x", "--all-pairs", "--within-subject"], "choose one"),
         (["a.nii", "b.nii"], "give one list of pairs"),
         (["a.nii", "--both-ways"], "belongs to --all-pairs"),
-        (["a.nii", "--template-labels", "l.nii", "--all-pairs"], "belong to --to"),
+        (["a.nii", "--template-labels", "l.nii", "--all-pairs"], "belong to --template"),
         (["--bids", "x", "a.nii", "--all-pairs"], "leave out a.nii"),
         (["--bids", "x", "--all-pairs", "--entity", "ses"], "KEY=VALUE"),
         (["--all-pairs"], "there is no image"),

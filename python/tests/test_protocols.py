@@ -15,7 +15,7 @@ import scipy.ndimage
 import SimpleITK as sitk
 
 import morphseek
-from helpers import QUICK, Command, blob
+from helpers import FLAGS, QUICK, Command, blob
 from morphseek import cohort, errors, images
 from morphseek.cohort import PROTOCOLS, protocol_pairs, run_protocol
 from morphseek.scoring import learn2reg_hd95
@@ -364,13 +364,12 @@ def test_command(tmp_path: Path):
     """The table has the published rows; a second call registers nothing again."""
     root, out = mrct(tmp_path / "data"), tmp_path / "out"
     command = Command(tmp_path / "cache")
-    options = [f"--{name}={value}" for name, value in QUICK.items()]
-    said = command("protocol", "abdomen-mrct-8", root, "--out", out, *options)
+    said = command("protocol", "abdomen-mrct-8", root, "--out", out, *FLAGS)
     assert re.search(r"^MorphSeek \S+ +0\.\d{4} +0\.\d{4} .*2 scored of 2 pairs$", said, re.M)
     assert re.search(r"^no registration +0\.\d{4} +2 scored", said, re.M)
     assert re.search(r"^anatomix \+ MIND-SSC, FireANTs +0\.8790 .*the 8 pairs$", said, re.M)
     assert "published: github.com/neel-dey/anatomix" in said
-    again = command.json("protocol", "abdomen-mrct-8", root, "--out", out, *options)
+    again = command.json("protocol", "abdomen-mrct-8", root, "--out", out, *FLAGS)
     assert again["summary"] == json.loads((out / "protocol.json").read_text())["summary"]
     states = json.loads((out / "summary.json").read_text())["summary"]
     assert states["skipped"] == 2 and states["done"] == 0
@@ -388,9 +387,8 @@ def test_list_alone(tmp_path: Path):
 def test_a_pair_that_fails_is_said(tmp_path: Path):
     root, out = ctct(tmp_path / "data"), tmp_path / "out"
     (root / "imagesTr" / "AbdomenCTCT_0007_0000.nii.gz").write_bytes(b"no image")
-    options = [f"--{name}={value}" for name, value in QUICK.items()]
     command = Command(tmp_path / "cache")
-    said = command("protocol", "abdomen-ctct", root, "--out", out, *options, expect=3)
+    said = command("protocol", "abdomen-ctct", root, "--out", out, *FLAGS, expect=3)
     assert "1 scored of 2 pairs" in said and "1 of 2 pairs" in said
     with open(out / "protocol.csv", newline="", encoding="utf-8") as file:
         good, bad = csv.DictReader(file)

@@ -14,6 +14,7 @@ from scipy import ndimage
 import morphseek
 from helpers import Command, blob
 from morphseek import errors, images
+from morphseek._engine.table import for_engine
 
 QUICK = {"model": "none", "initial": "none", "search": False, "refine": 20, "similarity": "ncc"}
 
@@ -80,7 +81,7 @@ def test_a_rigid_region_keeps_its_shape(tmp_path: Path, command: Command):
     fixed, moving, labels, u = body_pair()
     for name, array in (("f", fixed), ("m", moving), ("l", labels)):
         sitk.WriteImage(sitk.GetImageFromArray(array), tmp_path / f"{name}.nii.gz")
-    options = [f"--{k}={v}" for k, v in QUICK.items()]
+    options = [f"--{k}={for_engine(k, v)}" for k, v in QUICK.items()]
     paths = [str(tmp_path / f"{name}.nii.gz") for name in "fml"]
     for out, more in (("free", []), ("rigid", ["--rigid-regions", paths[2]])):
         command("register", *paths[:2], "--out", tmp_path / out, *options, *more)
@@ -132,7 +133,7 @@ def test_a_symmetric_registration_and_the_space_half_way(tmp_path: Path, command
     for name, array in (("f", fixed), ("m", moving)):
         images.write(tmp_path / f"{name}.nii.gz", array)
     arguments = [str(tmp_path / "f.nii.gz"), str(tmp_path / "m.nii.gz"), "--initial=com"]
-    arguments += ["--model=none", "--search=off", "--refine=5", "--symmetric=on", "--halfway"]
+    arguments += ["--model=none", "--search=off", "--refine=5", "--symmetric", "--halfway"]
     out = tmp_path / "out"
     command("register", *arguments, "--out", out)
     listed = json.loads((out / "report.json").read_text())["files"]

@@ -21,10 +21,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import helpers
 import morphseek
-from helpers import QUICK
 from morphseek import _files
-from morphseek._engine.table import for_engine
 from morphseek.phantoms import make_pair
 
 ERRORS = {
@@ -36,7 +35,7 @@ ERRORS = {
 }
 OWN = "notes.txt"  # a file of the user's, in every folder
 DATA = (".h5", ".nrrd", ".nii.gz", ".mhd", ".raw", ".txt")  # files that are equal in every run
-FLAGS = [f"--{name}={for_engine(name, value)}" for name, value in QUICK.items()] + ["--quiet"]
+FLAGS = [*helpers.FLAGS, "--quiet"]
 Folder = dict[str, bytes]
 
 

@@ -18,9 +18,8 @@ import numpy as np
 import pytest
 
 import morphseek
-from helpers import QUICK, Command, blob
+from helpers import FLAGS, QUICK, Command, blob
 from morphseek import cohort, errors, images
-from morphseek._engine.table import for_engine
 
 
 def test_a_name_does_not_colour_the_terminal(command: Command, tmp_path: Path):
@@ -103,7 +102,6 @@ def odd(files: dict[str, Path], tmp_path: Path) -> Path:
     return folder
 
 
-FLAGS = [f"--{name}={for_engine(name, value)}" for name, value in QUICK.items()]
 PAIR = ["{d}/fixed.nii.gz", "{d}/moving.nii.gz"]
 #: Commands that print the folder's name, and their exit codes.
 COMMANDS: dict[str, tuple[list[str], int]] = {
