@@ -30,6 +30,7 @@ type OptionSpec struct {
 	Min     *float64 `json:"min,omitempty"`
 	Max     *float64 `json:"max,omitempty"`
 	Stage   string   `json:"stage,omitempty"` // that reads it; empty: several do
+	Unset   bool     `json:"unset,omitempty"` // the default stands for no value
 	Help    string   `json:"help"`
 }
 
@@ -42,7 +43,7 @@ var specs = sync.OnceValue(func() []OptionSpec {
 	for i, o := range option.Table {
 		s := OptionSpec{
 			Name: o.Name, Label: o.Label, Type: o.Type(), Default: o.Default, Choices: o.Choices, Prefix: o.Prefix, Number: o.Number,
-			Stage: o.Stage, Help: o.Help,
+			Stage: o.Stage, Unset: o.Unset, Help: o.Help,
 		}
 		if o.Numeric() {
 			s.Min = &o.Min

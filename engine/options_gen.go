@@ -18,7 +18,7 @@ type Options struct {
 	// fit does not find the match.
 	Search string `json:"search"`
 
-	// Network steps T; 0 takes the number that the model was trained with.
+	// Network steps T; by default as many as the model was trained with.
 	Steps int `json:"steps"`
 
 	// Latent trajectories J per step; the best by the label-free reward is kept, the mean always among them.
@@ -27,8 +27,8 @@ type Options struct {
 	// Temperature of the latent samples when trajectories > 1.
 	Tau float64 `json:"tau"`
 
-	// Gradient iterations on the pair at hand at the finest resolution, twice as many at each coarser one; 0 switches them
-	// off, -1 leaves it to the preset (off after a network).
+	// Gradient iterations on the pair at hand at the finest resolution, twice as many at each coarser one; by default as
+	// many as the preset says, and none after a network. 0 switches them off.
 	Refine int `json:"refine"`
 
 	// Similarity for the refinement; auto takes ncc for one modality and mind for two, by the joint histogram and by how the
@@ -40,13 +40,14 @@ type Options struct {
 	// Runtime plugin provider's library.
 	Device string `json:"device"`
 
-	// CPU threads; 0 uses every core.
+	// CPU threads; by default one for every core.
 	Threads int `json:"threads"`
 
 	// Seed of every random draw.
 	Seed uint64 `json:"seed"`
 
-	// Folder that keeps finished results: the same inputs and options are not computed twice; empty computes always.
+	// Folder that keeps finished results, readable by its owner alone: the same inputs and options are not computed twice;
+	// by default nothing is kept.
 	Cache string `json:"cache"`
 
 	// Also give the standard deviation of the displacement at every voxel, mm: over trajectories of the network's policy
@@ -67,9 +68,9 @@ type Options struct {
 	// some hundredths of a voxel. For follow-up studies, which measure change. Takes about twice the time.
 	Symmetric string `json:"symmetric"`
 
-	// How exactly the landmarks were marked, mm: the root mean square distance between two who mark the same point, 1 to 2
-	// for clear ones. Landmarks then steer the registration: they correct an alignment or a deformation that the images led
-	// away from them by more than that. With 0 they do not steer.
+	// How exactly the landmarks were marked, mm, so that they steer: the root mean square distance between two who mark the
+	// same point, 1 to 2 for clear ones; by default they do not steer. They correct an alignment or a deformation that the
+	// images led away from them by more than that.
 	LandmarkError float64 `json:"landmark_error"`
 }
 

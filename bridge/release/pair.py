@@ -51,7 +51,7 @@ def register(folder: Path, out: Path) -> None:
     result.save(out / "result")
     applied = out / "applied.nii.gz"
     words = ("apply", "--transform", out / "result" / "transform.h5", "--input", moving_labels)
-    words += ("--reference", fixed, "--interpolation", "nearest", "--out", applied)
+    words += ("--reference", fixed, "--interpolation", "nearest", "--out-file", applied)
     subprocess.run([*COMMAND, *words], check=True, stdout=subprocess.DEVNULL)
     from morphseek import images
 

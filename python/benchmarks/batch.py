@@ -44,7 +44,7 @@ def main(
         Path | None, typer.Option(help="JSON file for the results.", show_default=False)
     ] = None,
     initial: str = "affine",
-    search: str = "off",
+    search: bool = False,
     refine: int = 5,
 ) -> None:
     """Print the seconds and their ratio."""

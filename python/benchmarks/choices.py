@@ -43,7 +43,7 @@ class Candidate:
 
     Attributes
     ----------
-    initial, similarity, search : str
+    initial, similarity, search : str or bool
         As the options of these names.
     width : float, optional
         The distance over which tissue moves together, in voxels; None leaves it to the plan.
@@ -53,7 +53,7 @@ class Candidate:
 
     initial: str = "affine"
     similarity: str = "auto"
-    search: str = "auto"
+    search: str | bool = "auto"
     width: float | None = None
     deforms: bool = True
 
@@ -61,7 +61,7 @@ class Candidate:
         """Return the keywords of :func:`morphseek.register`."""
         asked: Row = {"initial": self.initial, "similarity": self.similarity}
         if not self.deforms:
-            return asked | {"search": "off", "refine": 0}
+            return asked | {"search": False, "refine": 0}
         width = "auto" if self.width is None else float(np.clip(self.width * voxel_mm, 0.1, 100))
         return asked | {"search": self.search, "smoothness": width}
 
@@ -80,7 +80,7 @@ CANDIDATES = {
     **{f"rigid, {s}": Candidate("rigid", s) for s in ("ncc", "mind")},
     **{
         f"{s}, search {search}" + ("" if width is None else f", {width:g} voxels"): Candidate(
-            similarity=s, search=search, width=width
+            similarity=s, search=search == "on", width=width
         )
         for s in ("ncc", "mind")
         for search in ("off", "on")

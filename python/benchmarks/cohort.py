@@ -19,7 +19,7 @@ from batch import make
 
 import morphseek
 
-OPTIONS: dict[str, Any] = {"model": "none", "initial": "com", "search": "off", "refine": 0}
+OPTIONS: dict[str, Any] = {"model": "none", "initial": "com", "search": False, "refine": 0}
 
 
 def resident() -> float:

@@ -60,7 +60,7 @@ def main(
         ours = [sys.executable, "-m", "morphseek", "register", str(fixed), str(moving)]
         if fixed_labels is not None and moving_labels is not None:
             ours += ["--fixed-labels", str(fixed_labels), "--moving-labels", str(moving_labels)]
-        ours += ["--out", str(out / "ours"), "--no-cache"]
+        ours += ["--out", str(out / "ours")]
         theirs = [greedy, "-c", GREEDY, str(fixed), str(moving), folder]
         least: dict[str, float] = {}
 

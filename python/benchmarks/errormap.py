@@ -91,7 +91,7 @@ def residual(here: np.ndarray, there: np.ndarray, spacing: np.ndarray) -> np.nda
 
 def correlations(pair: truth.Pair) -> dict[str, float]:
     fixed, moving = halved(pair.fixed), halved(pair.moving)
-    result = morphseek.register(fixed, moving, uncertainty="on", threads=1)
+    result = morphseek.register(fixed, moving, uncertainty=True, threads=1)
     back = morphseek.register(moving, fixed, threads=1)
     other = morphseek.register(blurred(fixed), blurred(moving), threads=1)
     image = images.read(fixed)

@@ -57,16 +57,16 @@ real images. About half of them have two contrasts.
 """
 
 ENGINE: dict[str, Row] = {
-    "affine": {"model": "none", "search": "off", "refine": 0},
-    "refinement": {"model": "none", "search": "off"},
-    "search": {"model": "none", "search": "on", "refine": 0},
+    "affine": {"model": "none", "search": False, "refine": 0},
+    "refinement": {"model": "none", "search": False},
+    "search": {"model": "none", "search": True, "refine": 0},
     "plan": {"model": "none"},
 }
 """Methods without a network. The plan is the defaults: search, if the plan chooses it, and
 refinement.
 """
 
-ALONE: Row = {"search": "off", "refine": 0}
+ALONE: Row = {"search": False, "refine": 0}
 """Nothing after a network."""
 
 UNSEEN = 10_000_000
@@ -295,7 +295,7 @@ def methods(points: list[Point]) -> dict[str, tuple[Path | None, Row]]:
         minutes = point.bundle.stem
         found[f"network {minutes}"] = point.bundle, ALONE
         found[f"network {minutes}, T = 1"] = point.bundle, {**ALONE, "steps": 1}
-        found[f"network {minutes}, refined"] = point.bundle, {"search": "off"}
+        found[f"network {minutes}, refined"] = point.bundle, {"search": False}
     return found
 
 

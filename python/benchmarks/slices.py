@@ -73,7 +73,7 @@ def slices(folder: Path, pairs: int) -> Iterator[Case]:
     listed = json.loads((folder / "split.json").read_text())["pairs"]
     for fixed_name, moving_name in listed["test"][:pairs]:
         fixed, moving = load("images", fixed_name), load("images", moving_name)
-        aligned = morphseek.register(fixed, moving, search="off", refine=0)
+        aligned = morphseek.register(fixed, moving, search=False, refine=0)
         stacks = [
             sitk.GetArrayFromImage(image)
             for image in (

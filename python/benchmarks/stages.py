@@ -350,7 +350,7 @@ def main(
         )
     ]
     best: dict[str, float] = {}
-    stage_seconds(fixed, moving, search="off", refine=0)
+    stage_seconds(fixed, moving, search=False, refine=0)
     for _ in range(repeats):
         found, result = stage_seconds(fixed, moving)
         best = {stage: min(seconds, best.get(stage, math.inf)) for stage, seconds in found.items()}
@@ -360,7 +360,7 @@ def main(
             " here are of one"
         )
     asked = min(
-        stage_seconds(fixed, moving, search="on", refine=0)[0]["search"] for _ in range(repeats)
+        stage_seconds(fixed, moving, search=True, refine=0)[0]["search"] for _ in range(repeats)
     )
     peak = speeds()
     skipped = best["search"] < 0.1 * asked

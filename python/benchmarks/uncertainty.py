@@ -46,7 +46,7 @@ def compare(name: str, uncertainty: np.ndarray, error: np.ndarray) -> str:
 def torso(size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Register a made-up pair; return uncertainty and error in its organs."""
     pair = phantoms.make_pair(size=size, seed=seed)
-    result = morphseek.register(pair.fixed, pair.moving, uncertainty="on")
+    result = morphseek.register(pair.fixed, pair.moving, uncertainty=True)
     where = np.argwhere(pair.fixed_labels.array > 0)
     points = (
         where[:, ::-1] @ pair.fixed.index_to_physical[:3, :3].T
@@ -92,7 +92,7 @@ def through(
     result = morphseek.register(
         images.Image.on_grid(fixed.astype(np.float32), image.grid),
         images.Image.on_grid(moving.astype(np.float32), image.grid),
-        uncertainty="on",
+        uncertainty=True,
     )
     inside = fixed > fixed.mean()
     return (

@@ -562,7 +562,6 @@ class Run:
             "--out",
             out,
             "--quiet",
-            "--no-cache",
             "--threads",
             "1",
             *self.options,

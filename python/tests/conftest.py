@@ -47,12 +47,12 @@ def pair() -> PhantomPair:
 
 @pytest.fixture(scope="session")
 def result(pair: PhantomPair) -> morphseek.Registration:
-    return morphseek.register(pair.fixed, pair.moving, model="none", refine=0, search="off")
+    return morphseek.register(pair.fixed, pair.moving, model="none", refine=0, search=False)
 
 
 @pytest.fixture(scope="session")
 def uncertain(pair: PhantomPair) -> morphseek.Registration:
-    return morphseek.register(pair.fixed, pair.moving, model="none", refine=0, uncertainty="on")
+    return morphseek.register(pair.fixed, pair.moving, model="none", refine=0, uncertainty=True)
 
 
 @pytest.fixture(scope="session")

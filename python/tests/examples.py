@@ -25,7 +25,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
     points = morphseek.Landmarks(pair.target_points()[:4], ["a", "b", "c", "d"])
     points.write(folder / "fixed_points.csv")
     points.write(folder / "moving_points.csv")
-    result = morphseek.register(pair.fixed, pair.moving, refine=5, search="off")
+    result = morphseek.register(pair.fixed, pair.moving, refine=5, search=False)
     result.save(folder / "result")
     moved = [pair.fixed.like(np.roll(pair.fixed.array, n, axis=2)) for n in (0, 1)]
     template = morphseek.template(moved, iterations=0, threads=1)

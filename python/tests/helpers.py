@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 
 from morphseek import images
+from morphseek._engine.table import for_engine
 from morphseek.images import Image
 from morphseek.phantoms import PhantomPair
 from pace import limit
 
 BUNDLES = Path(__file__).parents[2] / "engine" / "internal" / "network" / "testdata"
 # options of the cheapest registration
-QUICK = {"model": "none", "refine": 0, "search": "off", "initial": "com"}
+QUICK = {"model": "none", "refine": 0, "search": False, "initial": "com"}
+FLAGS = [f"--{name}={for_engine(name, value)}" for name, value in QUICK.items()]  # of the command
 
 
 class _Tensor:

@@ -90,7 +90,7 @@ def main(wheels: Path) -> None:
             return done.stdout
 
         assert "register" in run(*json.loads(docker()["CMD"][0]))
-        report = json.loads(run("doctor", "--json"))
+        report = json.loads(run("info", "doctor", "--json"))
         ready = {feature["name"]: feature["ready"] for feature in report["features"]}
         assert report["well"] and ready["registration"] and ready["network"], report
         run("demo", "--size", "32", "--out", "result", "--quiet")

@@ -40,7 +40,7 @@ for name in ("fixed", "moving"):
 ENGINE = """
 import sys, morphseek
 assert morphseek.devices()["version"]
-alone = {"model": "hippocampus", "search": "off", "refine": 0}
+alone = {"model": "hippocampus", "search": False, "refine": 0}
 result = morphseek.register("fixed.nii.gz", "moving.nii.gz", device="cpu", **alone)
 assert result.metrics["steps"]
 result.save("out")
@@ -88,9 +88,9 @@ found = ctypes.create_string_buffer(100000)
 assert library.ms_devices(engine, found, ctypes.c_size_t(len(found)), ctypes.byref(needed)) == 0
 assert b"libonnxruntime" in found.value, found.value
 """
-# Files that the cases may leave: our cache, Matplotlib's list of fonts, and PyTorch's folder for
+# Files that the cases may leave: Matplotlib's list of fonts, and PyTorch's folder for
 # compiled code.
-KEPT = (".cache/morphseek", ".cache/matplotlib", ".config/matplotlib", "$TMPDIR/torchinductor_")
+KEPT = (".cache/matplotlib", ".config/matplotlib", "$TMPDIR/torchinductor_")
 
 Case = tuple[str, list[str]]
 
@@ -105,8 +105,8 @@ def cases(arguments: argparse.Namespace) -> list[Case]:
         ("training", lingering(TRAINING, str(TESTS / "training"))),
         ("libraries", lingering(LIBRARIES)),
         ("nipype", lingering(NIPYPE)),
-        ("devices", [*command, "devices"]),
-        ("doctor", [*command, "doctor"]),
+        ("devices", [*command, "info", "devices"]),
+        ("doctor", [*command, "info", "doctor"]),
         ("worker", [sys.executable, "-m", "morphseek.worker", "--describe"]),
         ("demo", [*command, "demo", "--size", "32", "--out", "demo"]),
     ]

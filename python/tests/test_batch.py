@@ -391,7 +391,10 @@ def test_data_frames_refused(tmp_path: Path):
         (pd.DataFrame({**row, "age": [3]}), "and no others. Its header: fixed, moving, age"),
         (pd.DataFrame({"fixed": ["a", "b"], "moving": ["b", None]}), "row 2 has no moving"),
         (pd.DataFrame([["a", "b", "c"]], columns=["fixed", "moving", "moving"]), "moving twice"),
-        (pd.DataFrame({**row, "rigid": [np.zeros(3)]}), "row 1: rigid is given as ndarray"),
+        (
+            pd.DataFrame({**row, "rigid_regions": [np.zeros(3)]}),
+            "row 1: rigid_regions is given as ndarray",
+        ),
         (pd.DataFrame(row, index=pd.Index(["x"], name="fixed")), "fixed"),
         ([("a", "b", "c")], "and no others; it has 3"),
         ([(b"a", b"b")], "fixed is given as bytes"),
@@ -538,7 +541,7 @@ def test_options_as_register_takes_them(study: Path, tmp_path: Path):
         study, tmp_path / "out", **{**QUICK, "search": False, "uncertainty": False, "seed": 0}
     )
     assert states(same)[:3] == ["skipped"] * 3 and same.options == QUICK | {
-        "uncertainty": "off",
+        "uncertainty": False,
         "seed": 0,
     }
     for given, read, state in (
@@ -620,7 +623,7 @@ def wait_for(condition: Any, seconds: float = 300) -> None:
 def test_ctrl_c(tmp_path: Path, command: Command):
     study, out = many(tmp_path, 5), tmp_path / "out"
     process = command.start(
-        "batch",
+        "pairs",
         study,
         "--out",
         out,
@@ -649,22 +652,22 @@ def test_ctrl_c(tmp_path: Path, command: Command):
 
 def test_command(study: Path, tmp_path: Path, command: Command):
     out = tmp_path / "out"
-    text = command("batch", study, "--out", out, "--workers", 2, *FLAGS, expect=3)
+    text = command("pairs", study, "--out", out, "--workers", 2, *FLAGS, expect=3)
     assert (
         "3 done, 1 failed" in text
         and "mean Dice" in text
         and "broken: InputUnreadableError" in text
     )
-    again = command.json("batch", study, "--out", out, *FLAGS, expect=3)
+    again = command.json("pairs", study, "--out", out, *FLAGS, expect=3)
     assert again["summary"]["skipped"] == 3 and again["options"] == {
         "model": "none",
         "refine": 0,
-        "search": "off",
+        "search": False,
         "initial": "com",
     }
     (tmp_path / "empty.csv").write_text("")
     assert (
-        command.json("batch", tmp_path / "empty.csv", "--out", out, expect=3)["error"]["name"]
+        command.json("pairs", tmp_path / "empty.csv", "--out", out, expect=3)["error"]["name"]
         == "input_unreadable"
     )
 
@@ -676,13 +679,13 @@ def test_reports_have_the_command_only_where_one_was_given(
     monkeypatch.setattr(sys, "argv", ["some_study.py", "--of", "mine"])
     assert states(register_cohort(study, tmp_path / "python", **QUICK)) == ["done"]
     page = (tmp_path / "python" / "plain" / "report.html").read_text(encoding="utf-8")
-    assert "--of mine" not in page and "morphseek batch" not in page
-    command("batch", study, "--out", tmp_path / "typed", "--report", "small", *FLAGS)
-    assert f"morphseek batch {study} --out {tmp_path / 'typed'} --report small --model none" in (
+    assert "--of mine" not in page and "morphseek pairs" not in page
+    command("pairs", study, "--out", tmp_path / "typed", "--report", "small", *FLAGS)
+    assert f"morphseek pairs {study} --out {tmp_path / 'typed'} --report small --model none" in (
         tmp_path / "typed" / "plain" / "report.html"
     ).read_text(encoding="utf-8")
     index = (tmp_path / "typed" / "index.html").read_text(encoding="utf-8")
-    assert f"morphseek batch {study}" in index and 'href="plain/report.html"' in index
+    assert f"morphseek pairs {study}" in index and 'href="plain/report.html"' in index
     assert index.count('<img src="data:image/png;base64,') == 1
     assert (tmp_path / "typed" / "plain" / "report.html").stat().st_size < 200_000
 

@@ -14,7 +14,7 @@ import morphseek
 from helpers import Command, write_pair
 from morphseek import Channel, channels, errors, phantoms
 
-QUICK: dict[str, Any] = {"preset": "fast", "refine": 5, "search": "off", "cache": ""}
+QUICK: dict[str, Any] = {"preset": "fast", "refine": 5, "search": False}
 
 
 @pytest.fixture(scope="module")

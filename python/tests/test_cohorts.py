@@ -15,14 +15,12 @@ import pytest
 import SimpleITK as sitk
 from click.testing import CliRunner
 
-from helpers import QUICK, Command, blob
+from helpers import FLAGS, QUICK, Command, blob
 from morphseek import cohort, errors, images, load, register_cohort
 from morphseek.cli import app
 from morphseek.cohort import Scan, fuse_labels, propagation
 from morphseek.report import CohortRow, write_index
 from pace import limit
-
-FLAGS = [f"--{name}={value}" for name, value in QUICK.items()]
 
 
 def touched(root: Path, *names: str) -> Path:
@@ -308,9 +306,9 @@ def test_command_all_to_one_of_bids(people: Path, tmp_path: Path, command: Comma
     anat = people / "sub-1" / "ses-1" / "anat"
     out = tmp_path / "out"
     text = command(
-        "batch", "--bids", people, "--to", anat / "sub-1_ses-1_T1w.nii.gz", "--to-labels",
-        anat / "sub-1_ses-1_dseg.nii.gz", "--labels-back", "--entity", "ses=1", "--out", out,
-        *FLAGS,
+        "pairs", "--bids", people, "--template", anat / "sub-1_ses-1_T1w.nii.gz",
+        "--template-labels", anat / "sub-1_ses-1_dseg.nii.gz", "--labels-back",
+        "--entity", "ses=1", "--out", out, *FLAGS,
     )  # fmt: skip
     assert "2: 2 done" in text
     assert sorted(p.name for p in out.iterdir() if p.is_dir()) == ["sub-2_ses-1", "sub-3_ses-1"]
@@ -330,7 +328,7 @@ def test_command_all_to_one_of_bids(people: Path, tmp_path: Path, command: Comma
     assert (theirs != back.array).mean() < 1e-3
     # a repeated call does nothing; without the labels it is another batch
     again = command.json(
-        "batch", "--bids", people, "--within-subject", "--out", tmp_path / "later", *FLAGS
+        "pairs", "--bids", people, "--within-subject", "--out", tmp_path / "later", *FLAGS
     )
     assert [p["id"] for p in again["pairs"]] == ["sub-1_ses-2_to_ses-1"]
 
@@ -343,8 +341,8 @@ def test_bids_app(people: Path, tmp_path: Path, command: Command):
     )  # fmt: skip
     for path, name in ((template, "T1w"), (labels, "dseg")):
         path.write_bytes((anat / f"sub-1_ses-1_{name}.nii.gz").read_bytes())
-    words = ("bids", people, out, "participant", "--to", template, "--to-labels", labels,
-             "--participant_label", "2,sub-3", "--session-label", "1", *FLAGS)  # fmt: skip
+    words = ("bids", people, out, "participant", "--template", template, "--template-labels",
+             labels, "--participant_label", "2,sub-3", "--session-label", "1", *FLAGS)  # fmt: skip
     command(*words)
     made = {str(path.relative_to(out)) for path in out.glob("sub-*/**/*.*")}
     stem = "sub-2/ses-1/anat/sub-2_ses-1"
@@ -395,11 +393,11 @@ def test_bids_app(people: Path, tmp_path: Path, command: Command):
 @pytest.mark.parametrize(
     "words, says, code",
     [
-        (["participant"], "--to TEMPLATE is missing", 2),
-        (["participant", "--to", "t.nii", "--space", "a-b"], "letters and digits", 2),
-        (["participant", "--to", "t.nii", "--participant-label", "9"], "no image", 3),
-        (["participant", "--to", "t.nii", "--space", "x" * 300], "255 are the most", 2),
-        (["participant", "--to", f"{'x' * 250}.nii"], "makes no name of a file", 2),
+        (["participant"], "--template IMAGE is missing", 2),
+        (["participant", "--template", "t.nii", "--space", "a-b"], "letters and digits", 2),
+        (["participant", "--template", "t.nii", "--participant-label", "9"], "no image", 3),
+        (["participant", "--template", "t.nii", "--space", "x" * 300], "255 are the most", 2),
+        (["participant", "--template", f"{'x' * 250}.nii"], "makes no name of a file", 2),
         (["group"], "run the level participant first", 3),
     ],
 )
@@ -414,8 +412,8 @@ def test_participants_at_the_same_time(people: Path, tmp_path: Path, command: Co
     """As a scheduler runs a BIDS App: each writes to the one folder, none loses another's rows."""
     out, template = tmp_path / "out", people / "sub-1" / "ses-1" / "anat" / "sub-1_ses-1_T1w.nii.gz"
     jobs = [
-        command.start("bids", people, out, "participant", "--to", template, "--participant-label",
-                      label, "--quiet", *FLAGS)
+        command.start("bids", people, out, "participant", "--template", template,
+                      "--participant-label", label, "--quiet", *FLAGS)
         for label in "23"
     ]  # fmt: skip
     for job in jobs:
@@ -474,7 +472,15 @@ def test_targets_whose_ids_make_no_names(name: str, tmp_path: Path, monkeypatch:
     if name.strip() == name != "":  # the cells of a table are stripped
         table = tmp_path / "t.csv"
         table.write_text(f'image,id\nt.nii.gz,"{name}"\n')
-        words = ["label", str(table), "--atlas", "a.nii", "l.nii", "--out", str(tmp_path / "out")]
+        words = [
+            "propagate-labels",
+            str(table),
+            "--atlas",
+            "a.nii",
+            "l.nii",
+            "--out",
+            str(tmp_path / "out"),
+        ]
         found = CliRunner().invoke(app, words)
         assert "no name for a folder" in found.output, found.output
     assert not (tmp_path / "out").exists()
@@ -487,7 +493,7 @@ def test_targets_whose_ids_make_no_names(name: str, tmp_path: Path, monkeypatch:
         (["--bids", "x", "--all-pairs", "--within-subject"], "choose one"),
         (["a.nii", "b.nii"], "give one list of pairs"),
         (["a.nii", "--both-ways"], "belongs to --all-pairs"),
-        (["a.nii", "--to-labels", "l.nii", "--all-pairs"], "belong to --to"),
+        (["a.nii", "--template-labels", "l.nii", "--all-pairs"], "belong to --template"),
         (["--bids", "x", "a.nii", "--all-pairs"], "leave out a.nii"),
         (["--bids", "x", "--all-pairs", "--entity", "ses"], "KEY=VALUE"),
         (["--all-pairs"], "there is no image"),
@@ -495,7 +501,7 @@ def test_targets_whose_ids_make_no_names(name: str, tmp_path: Path, monkeypatch:
 )
 def test_usage_refused(arguments: list[str], says: str, tmp_path: Path, command: Command):
     out = tmp_path / "out"
-    failure = command.json("batch", *arguments, "--out", out, expect=2)["error"]
+    failure = command.json("pairs", *arguments, "--out", out, expect=2)["error"]
     assert says in failure["message"] and not out.exists()
 
 
@@ -573,7 +579,7 @@ def test_label_command(people: Path, tmp_path: Path, command: Command):
     place = people / "sub-2" / "ses-1" / "anat"
     out = tmp_path / "out"
     text = command(
-        "label", people / "sub-1" / "ses-1" / "anat" / "sub-1_ses-1_T1w.nii.gz",
+        "propagate-labels", people / "sub-1" / "ses-1" / "anat" / "sub-1_ses-1_T1w.nii.gz",
         "--atlas", place / "sub-2_ses-1_T1w.nii.gz", place / "sub-2_ses-1_dseg.nii.gz",
         "--out", out, *FLAGS,
     )  # fmt: skip
@@ -583,6 +589,6 @@ def test_label_command(people: Path, tmp_path: Path, command: Command):
         (["a.nii", "--atlases", tmp_path / "t.csv"], "has no label map"),
     ):
         (tmp_path / "t.csv").write_text("image\na.nii\n")
-        process = command.start("label", *arguments, "--out", tmp_path / "o", "--json")
+        process = command.start("propagate-labels", *arguments, "--out", tmp_path / "o", "--json")
         said, _ = process.communicate(timeout=60)
         assert process.returncode in (2, 3) and says in said and not (tmp_path / "o").exists()

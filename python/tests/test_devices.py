@@ -23,7 +23,7 @@ def test_devices_agree_with_onnxruntime(command: Command):
             and "morphseek[gpu]" in devices["cuda"]["remedy"]
         )
 
-    text = " ".join(command("devices").split())
+    text = " ".join(command("info", "devices").split())
     assert (
         found["library"] in text
         and "cpu usable" in text

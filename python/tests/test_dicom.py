@@ -311,8 +311,8 @@ def test_command(case: Case, tmp_path: Path):
     h5, dcm = case.folder / "t.h5", case.folder / "t.dcm"
     case.transform().save(h5)
     given = ["--reference", case.folder / "fixed", "--moving", case.folder / "moving"]
-    assert command.json("convert", h5, "-o", dcm, *given)["out"] == [str(dcm)]
-    assert command.json("check", dcm)["kind"]
+    assert command.json("transform", "convert", h5, "-o", dcm, *given)["out"] == [str(dcm)]
+    assert command.json("transform", "show", dcm)["kind"]
     for transform, out in ((h5, "a.nii.gz"), (dcm, "b.nii.gz")):
         command("apply", "-t", transform, "-i", case.folder / "moving", "-r",
                 case.folder / "fixed", "-o", case.folder / out)  # fmt: skip

@@ -309,7 +309,7 @@ FRAMES: dict[str, tuple[list[Slice], Callable[[Any], Any] | None, str]] = {
     "side by side": (BESIDE, None, "lie side by side"),
     "two times": (
         TWICE, second(FrameContentSequence=("TemporalPositionIndex", 1, 2)),
-        r"frame 1 of all.dcm and frame 10 of all.dcm are of different times .*morphseek series",
+        r"frame 1 of all.dcm and frame 10 of all.dcm are of different times .*morphseek motion",
     ),
     "two triggers": (
         TWICE, second(CardiacSynchronizationSequence=("NominalCardiacTriggerDelayTime", 0, 40.0)),
@@ -408,7 +408,7 @@ FILES: dict[str, tuple[list[Slice], Callable[[Any, int], Any] | None, str]] = {
     ),
     "two times": (
         TWICE, lambda d, k: setattr(d, "AcquisitionTime", f"1015{k // N:02}"),
-        r"different times \(AcquisitionTime\); .* morphseek series",
+        r"different times \(AcquisitionTime\); .* morphseek motion",
     ),
     "a mosaic": (stack()[:1], with_(ImageType=["ORIGINAL", "PRIMARY", "MOSAIC"]), "is a mosaic"),
     "a nameless mosaic": (stack()[:1], tiled, "is a mosaic.*dcm2niix"),

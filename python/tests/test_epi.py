@@ -81,7 +81,7 @@ def test_the_command_reads_bids(tmp_path: Path, scan: dict[str, np.ndarray], com
         (tmp_path / f"{name}.json").write_text(json.dumps(told))
     paths = [tmp_path / f"{name}.nii.gz" for name in ("first", "second")]
     out = tmp_path / "out"
-    assert "voxels along j" in command("epi", *paths, "--out", out)
+    assert "voxels along j" in command("correct-epi", *paths, "--out", out)
     assert {p.name for p in out.iterdir()} == {
         "shift.nii.gz", "fieldmap.nii.gz", "first.nii.gz", "second.nii.gz", "mean.nii.gz",
         "first.h5", "second.h5", "epi.json",
@@ -99,15 +99,23 @@ def test_the_command_reads_bids(tmp_path: Path, scan: dict[str, np.ndarray], com
     np.testing.assert_allclose(got, np.array(at) + [0, 2 * shift.array[31, 28, 30], 0], atol=1e-3)
     again = tmp_path / "again.nii.gz"
     command(
-        "apply", "--transform", out / "first.h5", "--input", paths[0], "--out", again, "--modulate"
+        "apply", "--transform", out / "first.h5", "--input", paths[0], "-o", again, "--modulate"
     )
     one, other = images.read(again).array[tissue], images.read(out / "first.nii.gz").array[tissue]
     assert np.abs(one - other).mean() < 0.03 * other.mean()
     # An option that contradicts the files is refused.
-    command("epi", *paths, "--phase-encoding", "i", "--out", tmp_path / "no", expect=2)
-    command("epi", *reversed(paths), "--readout-time", "0.09", "--out", tmp_path / "no", expect=2)
+    command("correct-epi", *paths, "--phase-encoding", "i", "--out", tmp_path / "no", expect=2)
+    command(
+        "correct-epi",
+        *reversed(paths),
+        "--readout-time",
+        "0.09",
+        "--out",
+        tmp_path / "no",
+        expect=2,
+    )
     (tmp_path / "second.json").write_text(json.dumps({"PhaseEncodingDirection": "j"}))
-    text = command("epi", *paths, "--out", tmp_path / "no", expect=2)
+    text = command("correct-epi", *paths, "--out", tmp_path / "no", expect=2)
     assert "not opposite" in text and not (tmp_path / "no").exists()
 
 
@@ -155,7 +163,7 @@ def test_a_bids_file_that_is_damaged(told: str, says: str, tmp_path: Path):
     with pytest.raises(errors.MorphSeekError, match=says):
         morphseek.correct_epi(tmp_path / "first.nii.gz", tmp_path / "second.nii.gz")
     found = CliRunner().invoke(
-        app, ["epi", *(str(tmp_path / f"{n}.nii.gz") for n in ("first", "second")), "-o",
+        app, ["correct-epi", *(str(tmp_path / f"{n}.nii.gz") for n in ("first", "second")), "--out",
               str(tmp_path / "out")],
     )  # fmt: skip
     assert found.exit_code in (2, 3) and found.output.startswith("morphseek: "), found.output

@@ -116,19 +116,23 @@ CASES = {
         errors.GridMismatchError,
         "moving mask",
     ),
-    "no rigid region": (dict(rigid=0 * MASK), errors.EmptyMaskError, "rigid regions are empty"),
+    "no rigid region": (
+        dict(rigid_regions=0 * MASK),
+        errors.EmptyMaskError,
+        "rigid regions are empty",
+    ),
     "rigid regions on another grid": (
-        dict(rigid=MASK[1:]),
+        dict(rigid_regions=MASK[1:]),
         errors.GridMismatchError,
         "rigid regions",
     ),
     "rigid regions of no labels": (
-        dict(rigid=0.5 * MASK),
+        dict(rigid_regions=0.5 * MASK),
         errors.InvalidArgumentError,
         "whole numbers",
     ),
     "rigid regions along an axis": (
-        dict(rigid=MASK, along="j"),
+        dict(rigid_regions=MASK, along="j"),
         errors.InvalidArgumentError,
         "along at all",
     ),
@@ -204,6 +208,16 @@ CASES = {
         dict(seed=-1),
         errors.InvalidArgumentError,
         "seed is given as number -1; it must be a whole number from 0",
+    ),
+    "the engine's word for True": (
+        dict(symmetric="on"),
+        errors.InvalidArgumentError,
+        "symmetric is 'on'; give True",
+    ),
+    "the engine's number for None": (
+        dict(threads=0),
+        errors.InvalidArgumentError,
+        "threads is 0; give None",
     ),
     "option in another case": (
         dict(Search="on"),
@@ -301,7 +315,7 @@ def test_command_error_as_json(tmp_path: Path, command: Command):
     [
         ["register", "a", "b"],
         ["register", "a", "b", "--out", "c", "--steps", "99"],
-        ["models", "shwo"],
+        ["info", "modles"],
         ["nonsense"],
     ],
     ids=" ".join,

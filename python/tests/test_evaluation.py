@@ -43,7 +43,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def scored(data: Path) -> morphseek.cohort.Evaluation:
-    return evaluate(data / "split.json", data, subset="test", check=True, **RUN)
+    return evaluate(data / "split.json", data, subset="test", cross_check=True, **RUN)
 
 
 def test_scores(data: Path, scored: morphseek.cohort.Evaluation):
@@ -105,7 +105,7 @@ def test_dice_by_the_inverse_is_simpleitks(data: Path):
         ]
     )
     assert inverse_dice(result, fixed, moving) == pytest.approx(expected, abs=0.01)
-    run = evaluate([("a", "c")], data, inverse=True, **{**RUN, "refine": 20})
+    run = evaluate([("a", "c")], data, score_inverse=True, **{**RUN, "refine": 20})
     assert (
         run.summary()["dice_inverse"]
         == run.pairs[0].dice_inverse
@@ -126,7 +126,7 @@ def test_volumes_are_simpleitks(data: Path):
         sitk.Resample(image, coarser, sitk.Transform(), sitk.sitkNearestNeighbor)
         for image in (moving, there)
     )
-    result = morphseek.register(fixed, moving, threads=1, model="none", search="off", refine=5)
+    result = morphseek.register(fixed, moving, threads=1, model="none", search=False, refine=5)
     total = sitk.TransformToDisplacementField(
         result.transform.to_sitk(),
         sitk.sitkVectorFloat64,
@@ -426,7 +426,9 @@ def test_pairs_without_a_common_label(data: Path, tmp_path: Path):
     labels = tmp_path / "data" / "labels" / "c.nii.gz"
     other = images.read(labels)
     images.write(labels, other.like(np.where(other.array, 9, 0).astype(np.uint8)))
-    run = evaluate([("a", "c"), ("a", "b"), ("a", "missing")], tmp_path / "data", check=True, **RUN)
+    run = evaluate(
+        [("a", "c"), ("a", "b"), ("a", "missing")], tmp_path / "data", cross_check=True, **RUN
+    )
     summary = run.summary()
     assert (summary["pairs"], summary["failed"], summary["unscored"]) == (3, 1, 1)
     assert summary["worst"] == {"fixed": "a", "moving": "b", "dice_after": run.pairs[1].dice_after}
@@ -449,7 +451,7 @@ def test_check_of_large_labels(data: Path, tmp_path: Path, scored: morphseek.coh
         path.unlink()
         values = np.select([image.array == 1, image.array == 5], [7, 2**32 + 7], 0).astype(np.int64)
         images.write(path.with_name(f"{name}.nrrd"), image.like(values))
-    run = evaluate(PAIRS[:1], tmp_path / "data", check=True, **RUN)
+    run = evaluate(PAIRS[:1], tmp_path / "data", cross_check=True, **RUN)
     assert [s.label for s in run.pairs[0].labels] == [7, 2**32 + 7]
     assert run.pairs[0].dice_check == pytest.approx(scored.pairs[0].dice_check)
 
@@ -464,7 +466,7 @@ def test_command(data: Path, tmp_path: Path, command: Command):
         data,
         "--out",
         tmp_path / "run",
-        "--check",
+        "--cross-check",
         "--model",
         "none",
         "--refine",

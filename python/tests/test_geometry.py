@@ -287,7 +287,7 @@ def doubtful(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return files
 
 
-FAST: dict[str, Any] = {"model": "none", "refine": 0, "search": "off"}
+FAST: dict[str, Any] = {"model": "none", "refine": 0, "search": False}
 
 
 def test_a_doubt_reaches_the_verdict(doubtful: dict[str, Path]):
@@ -305,7 +305,7 @@ def test_a_doubt_is_said_by_the_command(
 ):
     told = command.json(
         "register", doubtful["fixed"], doubtful["doubtful"], "--out", tmp_path / "out",
-        "--model", "none", "--refine", "0", "--search", "off", "--no-cache", "--report", "full",
+        "--model", "none", "--refine", "0", "--search", "off", "--report", "full",
     )  # fmt: skip
     assert any("pixdim" in warning for warning in told["warnings"])
     report = json.loads((tmp_path / "out" / "report.json").read_text())

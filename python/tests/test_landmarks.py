@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import morphseek
-from helpers import QUICK, Command, blob
+from helpers import FLAGS, QUICK, Command, blob
 from morphseek import Landmarks, errors, images
 from morphseek.cohort import register_into
 from morphseek.landmarks import check_inside, match_landmarks, pair_landmarks
@@ -306,7 +306,7 @@ def shifted(tmp_path: Path) -> dict[str, Path]:
     return paths
 
 
-NO_NETWORK = [f"--{name}={value}" for name, value in QUICK.items()]
+NO_NETWORK = FLAGS
 
 
 def test_the_command(tmp_path: Path, shifted: dict[str, Path], command: Command):

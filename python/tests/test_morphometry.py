@@ -125,13 +125,13 @@ def test_a_batch_and_a_list(tmp_path: Path):
         + "".join(f"s{k},f.nii,m{k},fixed.nii.gz,l{k}.nii.gz\n" for k in range(3))
     )
     out = tmp_path / "out"
-    said = json.loads(run(batch, "-o", out, "--pairs", tmp_path / "pairs.csv", "--json"))
+    said = json.loads(run(batch, "--out", out, "--pairs", tmp_path / "pairs.csv", "--json"))
     assert said["subjects"] == ["s0", "s1", "s2"]
     assert said["labels"][0]["correlation"] == pytest.approx(1)
     assert said["labels"][0]["change_percent"] == pytest.approx((15.7625 + 33.1) / 3, abs=1e-3)
 
     (tmp_path / "list.csv").write_text("transform,id,labels\nbatch/s1,one,l1.nii.gz\nbatch/s2,,\n")
-    told = run(tmp_path / "list.csv", "-o", out, "--fixed-labels", tmp_path / "fixed.nii.gz")
+    told = run(tmp_path / "list.csv", "--out", out, "--fixed-labels", tmp_path / "fixed.nii.gz")
     assert "subjects  2" in told and "+15.8" in told
     assert (out / "logj_one.nii.gz").exists() and not (out / "logj_s0.nii.gz").exists()
 
@@ -151,13 +151,13 @@ def test_a_large_batch(tmp_path: Path):
 def test_bad_cohorts(tmp_path: Path):
     out = tmp_path / "out"
     several = batch_of(tmp_path / "several", ["f.nii", "g.nii"])
-    assert "results of 2 fixed images" in run(several, "-o", out, code=2)
+    assert "results of 2 fixed images" in run(several, "--out", out, code=2)
     (tmp_path / "empty").mkdir()
-    assert "no results" in run(tmp_path / "empty", "-o", out, code=2)
+    assert "no results" in run(tmp_path / "empty", "--out", out, code=2)
     (tmp_path / "list.csv").write_text("file\na.h5\n")
-    assert "column transform" in run(tmp_path / "list.csv", "-o", out, code=3)
+    assert "column transform" in run(tmp_path / "list.csv", "--out", out, code=3)
     (tmp_path / "list.csv").write_text("transform\nnothing.h5\n")
-    assert "nothing.h5 does not exist" in run(tmp_path / "list.csv", "-o", out, code=3)
+    assert "nothing.h5 does not exist" in run(tmp_path / "list.csv", "--out", out, code=3)
     assert not out.exists()
 
     other = Field(np.zeros((3, 9, 9, 9), np.float32), Image(np.zeros((9, 9, 9))).grid, GRID)

@@ -20,7 +20,7 @@ import pytest
 import SimpleITK as sitk
 
 import morphseek
-from helpers import QUICK, Command, blob
+from helpers import FLAGS, QUICK, Command, blob
 from morphseek import cohort, errors, images
 from morphseek.images import named
 
@@ -488,9 +488,8 @@ def test_register_to_an_atlas(flow: Path, tmp_path: Path):
     patient = nifti(tmp_path / "patient.nii.gz", body)
     own = nifti(tmp_path / "own.nii.gz", ((body > 40) + 2 * (body > 65)).astype(np.uint8))
     command = Command(tmp_path / "cache")
-    quick = [f"--{key}={value}" for key, value in QUICK.items()]
     said = command.json(
-        "register", MNI, patient, "--out", tmp_path / "out", *quick,
+        "register", MNI, patient, "--out", tmp_path / "out", *FLAGS,
         "--fixed-labels", f"{MNI}:atlas-MASSP20:dseg", "--moving-labels", own,
     )  # fmt: skip
     report = json.loads((tmp_path / "out" / "report.json").read_text())

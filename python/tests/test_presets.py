@@ -23,8 +23,17 @@ def test_there_and_back(tmp_path: Path):
     assert morphseek.load_preset(path)["refine"] == 0
     for given in (path, str(path)):
         found = morphseek.register(blob(), blob(shift=0.1), preset=given, initial="none")
-        assert found.options["search"] == "off" and float(found.options["smoothness"]) == 2.5
+        assert found.options["search"] is False and float(found.options["smoothness"]) == 2.5
         assert found.options["initial"] == "none" and "preset" not in found.options
+
+
+def test_the_file_has_the_engines_words(tmp_path: Path):
+    """3D Slicer reads it, too."""
+    path = tmp_path / "ours.json"
+    morphseek.save_preset(path, search=True, symmetric=False, steps=None, refine=3)
+    assert json.loads(path.read_text()) == {"search": "on", "symmetric": "off", "refine": 3}
+    path.write_text('{"search": "on", "symmetric": false, "refine": -1, "threads": 2}')
+    assert morphseek.load_preset(path) == {"search": True, "symmetric": False, "threads": 2}
 
 
 @pytest.mark.parametrize(
@@ -55,7 +64,7 @@ HARMFUL = {
 @pytest.mark.parametrize("what", HARMFUL)
 def test_a_preset_is_data(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A colleague's file loads no library, reads no other file and keeps no images, whoever reads
-    it; ``--no-cache`` holds.
+    it.
     """
     content, says = HARMFUL[what]
     values = {"MODEL": str(tmp_path / "nearby"), "CACHE": str(tmp_path / "kept")}
@@ -78,7 +87,7 @@ def test_a_preset_is_data(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     ):
         with pytest.raises(errors.InvalidArgumentError, match=refusal):
             call()
-    for command in ("register", "series"):
+    for command in ("register", "motion"):
         done = run(command, "f.nii.gz", "m.nii.gz", "--out", "out", "--preset", preset)
         assert done.exit_code == 2 and says in " ".join(done.output.split()), done.output
     (name, value), *_ = content.items()
@@ -119,12 +128,12 @@ def test_in_the_command(tmp_path: Path):
     ours, again = tmp_path / "ours.json", tmp_path / "again.json"
     ours.write_text(json.dumps({**QUICK, "smoothness": 2.5, "initial": "none"}))
     pair = (tmp_path / "f.nii.gz", tmp_path / "m.nii.gz", "--out", tmp_path / "out")
-    quiet = ("--report", "none", "--no-cache", "--quiet")
+    quiet = ("--report", "none", "--quiet")
     done = run("register", *pair, *quiet, "--preset", ours, "--initial", "affine",
                "--save-preset", again)  # fmt: skip
     assert done.exit_code == 0, done.output
     said = json.loads((tmp_path / "out" / "report.json").read_text())["options"]
-    assert (said["refine"], said["search"], said["initial"]) == (0, "off", "affine")
+    assert (said["refine"], said["search"], said["initial"]) == (0, False, "affine")
     assert float(said["smoothness"]) == 2.5
     assert morphseek.load_preset(again) == morphseek.load_preset(ours) | {"initial": "affine"}
 

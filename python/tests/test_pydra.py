@@ -15,7 +15,7 @@ import pytest
 
 import morphseek
 from helpers import QUICK
-from morphseek._engine.table import option_table
+from morphseek._engine.table import is_flag, limits, option_table
 
 pytest.importorskip("pydra.compose.shell", reason="needs pydra 1.0", exc_type=ImportError)
 from fileformats.generic import File
@@ -26,6 +26,7 @@ from morphseek.hosts.pydra import Apply, Register
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # pydra's own
 ONE: dict[str, Any] = {**QUICK, "threads": 1}
+WORDS = {**ONE, "search": "off"}  # of the command
 COMMAND = [sys.executable, "-m", "morphseek"]
 
 
@@ -34,7 +35,7 @@ COMMAND = [sys.executable, "-m", "morphseek"]
 def pair_of(fixed: File, moving: File, labels: File) -> Any:
     found = workflow.add(
         Register(fixed=fixed, moving=moving, moving_labels=labels,
-                 executable=[*COMMAND, "register"], append_args=["--report", "none"], **ONE)
+                 executable=[*COMMAND, "register"], append_args=["--report", "none"], **WORDS)
     )  # fmt: skip
     brought = workflow.add(
         Apply(transform=found.transform, image=labels, reference=fixed, interpolation="nearest",
@@ -80,10 +81,12 @@ def test_every_option_comes_to_the_command(files: dict[str, Path]):
         numbers = {"int": int, "float": float}
         if "number" in option:
             given[option["name"]] = 2.5
+        elif is_flag(option):
+            given[option["name"]] = True
         elif "choices" in option:
             given[option["name"]] = option["choices"][-1]
         elif option["type"] in numbers:  # 0, where it may be
-            given[option["name"]] = numbers[option["type"]](max(option.get("min", 0), 0))
+            given[option["name"]] = numbers[option["type"]](max(limits(option)[0] or 0, 0))
         else:
             given[option["name"]] = "a name"
     names = {field.name for field in get_fields(Register)}
@@ -92,7 +95,7 @@ def test_every_option_comes_to_the_command(files: dict[str, Path]):
     assert words[:4] == ["morphseek", "register", str(files["fixed"]), str(files["moving"])]
     for name, value in given.items():
         at = words.index(f"--{name.replace('_', '-')}")
-        assert words[at + 1] == str(value)
+        assert value is True or words[at + 1] == str(value)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +115,7 @@ def test_several_transforms_and_zero(files: dict[str, Path]):
     assert words == [
         "morphseek", "apply", "--transform", str(files["fixed"]), "--transform",
         str(files["moving"]), "--input", str(files["moving"]), "--background", "0.0", "--inverse",
-        "--out", "tracts.trk",
+        "--out-file", "tracts.trk",
     ]  # fmt: skip
 
 

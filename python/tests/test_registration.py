@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import typing
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ import morphseek
 from helpers import BUNDLES, QUICK, blob, oblique
 from morphseek import _manifest, errors, images, progress
 from morphseek._engine import core
+from morphseek._engine.table import in_python
 from morphseek.phantoms import PhantomPair
 from morphseek.progress import Bar
 from pace import limit
@@ -75,14 +77,15 @@ def test_warped_is_simpleitks(result: morphseek.Registration, pair: PhantomPair)
 
 
 def test_rerun_is_identical(pair: PhantomPair, result: morphseek.Registration):
-    again = morphseek.register(pair.fixed, pair.moving, model="none", refine=0, search="off")
+    assert result.options == {"model": "none", "refine": 0, "search": False}
+    again = morphseek.register(pair.fixed, pair.moving, **result.options)
     np.testing.assert_array_equal(again.displacement(), result.displacement())
 
 
 def test_input_kinds_agree(
     pair: PhantomPair, result: morphseek.Registration, files: dict[str, Path]
 ):
-    options = {"model": "none", "refine": 0, "search": "off"}
+    options = {"model": "none", "refine": 0, "search": False}
     from_files = morphseek.register(str(files["fixed"]), files["moving"], **options)
     from_sitk = morphseek.register(pair.fixed.to_sitk(), pair.moving.to_sitk(), **options)
     np.testing.assert_array_equal(from_sitk.displacement(), result.displacement())
@@ -99,7 +102,7 @@ def test_oblique_shift_is_found():
         tuple((np.array(fixed.origin) + offset).tolist()),
         fixed.direction,
     )
-    result = morphseek.register(fixed, moving, model="none", refine=0, search="off")
+    result = morphseek.register(fixed, moving, model="none", refine=0, search=False)
     np.testing.assert_allclose(
         result.displacement_mm()[8:-8, 8:-8, 8:-8].mean(axis=(0, 1, 2)), offset, atol=0.3
     )
@@ -175,7 +178,7 @@ def test_smoothness_is_documented_with_both():
         in morphseek.register.__doc__
     )
     parameter = inspect.signature(morphseek.register).parameters["smoothness"]
-    assert parameter.default == "auto" and parameter.annotation == (str | float)
+    assert parameter.default == "auto" and float in typing.get_args(parameter.annotation)
 
 
 @pytest.mark.parametrize("text", ["no\udcff", "no\0"])
@@ -202,7 +205,8 @@ def test_inputs_are_only_read():
 def test_signature_and_help_come_from_the_engine():
     parameters = inspect.signature(morphseek.register).parameters
     for option in core.option_table():
-        assert parameters[option["name"]].default == option["default"]
+        name = option["name"]
+        assert parameters[name].default == in_python(name, option["default"])
         assert option["help"] in morphseek.register.__doc__
 
 
@@ -281,7 +285,7 @@ def test_uncertainty_ranks_the_error(uncertain: morphseek.Registration, pair: Ph
 
 
 def test_uncertainty_without_the_search():
-    spread = morphseek.register(blob(), blob(shift=0.1), **QUICK, uncertainty="on").uncertainty
+    spread = morphseek.register(blob(), blob(shift=0.1), **QUICK, uncertainty=True).uncertainty
     assert spread.shape == blob().shape and (spread > 0).all()
 
 
@@ -427,7 +431,7 @@ def test_ctrl_c_inside_a_callback(tmp_path: Path):
         " morphseek.phantoms.make_pair(size=96)\ndef inner(p):\n    if p.stage == 'refine' and not"
         " sent:\n        sent.append(time.monotonic())\n        os.kill(os.getpid(),"
         " signal.SIGINT)\ndef outer(p):\n    morphseek.register(pair.fixed, pair.moving,"
-        " refine=1000, search='off', initial='com', progress=inner)\nsent = []\ntry:\n   "
+        " refine=1000, search=False, initial='com', progress=inner)\nsent = []\ntry:\n   "
         " morphseek.register(pair.fixed, pair.moving, progress=outer)\nexcept KeyboardInterrupt:\n "
         f"   print('interrupted', time.monotonic() - sent[0] < {limit(3)})\n"
     )
@@ -441,7 +445,7 @@ def test_one_engine_for_threads_that_begin_together(tmp_path: Path):
         " core.gopy.Open, threading.Barrier(6)\ncore.gopy.Open = lambda *a: (opened.append(1),"
         " real(*a))\nimage = np.random.default_rng(0).random((16, 16, 16))\ndef work(k):\n   "
         " barrier.wait()\n    morphseek.register(image, image, model='none', refine=0,"
-        " search='off', initial='none')\nwith ThreadPoolExecutor(6) as pool:\n   "
+        " search=False, initial='none')\nwith ThreadPoolExecutor(6) as pool:\n   "
         " list(pool.map(work, range(6)))\nprint(len(opened))\n"
     )
     assert_prints(script, "1\n", tmp_path)

@@ -562,7 +562,7 @@ import sys, numpy as np, morphseek
 from morphseek.report import write_report
 a = np.random.default_rng(0).normal(size=(20, 20, 20)).astype("f4")
 before = set(sys.modules)
-r = morphseek.register(a, a, model="none", refine=0, search="off", initial="com")
+r = morphseek.register(a, a, model="none", refine=0, search=False, initial="com")
 write_report("page.html", r, a, a)
 r._repr_html_()
 heavy = {"matplotlib", "scipy", "pandas", "jinja2", "PIL"}

@@ -73,7 +73,7 @@ def folder(
         )
         for i in range(1000)
     ]  # fmt: skip
-    write_index(made / "index.html", rows, command="morphseek batch a.csv", version="1")
+    write_index(made / "index.html", rows, command="morphseek pairs a.csv", version="1")
     return made
 
 

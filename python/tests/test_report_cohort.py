@@ -26,7 +26,7 @@ def test_those_to_look_at_come_first(tmp_path: Path):
         CohortRow("lost", said="fixed: a.nii cannot be read", failed=True),
         CohortRow("nan", verdict="good", error_mm=float("nan"), dice_after=float("nan")),
     ]
-    page = written(tmp_path, rows, title="My <study>", command="morphseek batch a&b.csv")
+    page = written(tmp_path, rows, title="My <study>", command="morphseek pairs a&b.csv")
     order = ["lost", "wrong", "worse", "doubt", "fine", "nan", "old"]
     assert re.findall(r"<tr data-grade=\"[^\"]*\"><td>(\w+)</td>", page) == order
     assert "<h1>My &lt;study&gt;</h1>" in page and "a&amp;b.csv" in page

@@ -59,5 +59,5 @@ def test_a_failure(command: Command):
 
 
 def test_the_command(command: Command):
-    assert command("schema").split() == list(schema.SCHEMAS)
-    assert json.loads(command("schema", "options")) == schema.options()
+    assert command("info", "schema").split() == list(schema.SCHEMAS)
+    assert json.loads(command("info", "schema", "options")) == schema.options()

@@ -137,7 +137,7 @@ def test_framewise_displacement():
 
 def test_the_command(head: dict[str, Any], stack: Path, tmp_path: Path, command: Command):
     out = tmp_path / "out"
-    text = command("series", stack, "--reference", "0", "--out", out)
+    text = command("motion", stack, "--reference-frame", "0", "--out", out)
     assert "framewise displacement" in text and "4 good" in text
     assert {p.name for p in out.iterdir()} == set(motion.outputs(4))
     rows = [line.split("\t") for line in (out / "motion.tsv").read_text().splitlines()]
@@ -178,7 +178,7 @@ def test_the_command(head: dict[str, Any], stack: Path, tmp_path: Path, command:
     pair = [tmp_path / f"{k}.nii.gz" for k in range(2)]
     for path, frame in zip(pair, head["frames"]):
         images.write(path, frame)
-    command("series", *pair, "--reference", "first", "--out", out)
+    command("motion", *pair, "--reference-frame", "first", "--out", out)
     assert {p.name for p in out.iterdir()} == set(motion.outputs(2))
     assert b'labels: "frame"' in (out / "corrected.seq.nrrd").read_bytes()[:900]
 
@@ -269,8 +269,8 @@ def test_the_worst_frame_comes_first(head: dict[str, Any], tmp_path: Path, comma
     for path, frame in zip(paths, frames):
         images.write(path, frame)
     text = command(
-        "series", *paths, "--reference", "0", "--quiet", "--strict", "--out", tmp_path / "out",
-        expect=7,
+        "motion", *paths, "--reference-frame", "0", "--quiet", "--strict", "--out",
+        tmp_path / "out", expect=7,
     )  # fmt: skip
     assert "2.nii.gz" in text.splitlines()[0]
     page = (tmp_path / "out" / "series.html").read_text()
@@ -414,14 +414,16 @@ def test_bad_options(options: dict[str, Any], says: str):
 
 def test_nothing_is_left_behind(tmp_path: Path, command: Command):
     paths = bad_inputs(tmp_path)["constant"][0]
-    text = command("series", *paths, "--reference", "first", "--out", tmp_path / "no", expect=3)
+    text = command(
+        "motion", *paths, "--reference-frame", "first", "--out", tmp_path / "no", expect=3
+    )
     assert "empty.nii.gz" in text and not (tmp_path / "no").exists()
-    wrong = command.json("series", paths[0], "--out", tmp_path / "no", expect=2)
+    wrong = command.json("motion", paths[0], "--out", tmp_path / "no", expect=2)
     assert "1 frame" in wrong["error"]["message"]
     # a result is not written over a frame
     out = tmp_path / "reference.nii.gz"
     os.replace(paths[0], out)
-    text = command("series", out, paths[1], "--out", tmp_path, expect=2)
+    text = command("motion", out, paths[1], "--out", tmp_path, expect=2)
     assert "where a result would be written" in text and out.exists()
 
 

@@ -14,8 +14,9 @@ from scipy import ndimage
 import morphseek
 from helpers import Command, blob
 from morphseek import errors, images
+from morphseek._engine.table import for_engine
 
-QUICK = {"model": "none", "initial": "none", "search": "off", "refine": 20, "similarity": "ncc"}
+QUICK = {"model": "none", "initial": "none", "search": False, "refine": 20, "similarity": "ncc"}
 
 
 def textured(shape: tuple[int, int, int], seed: int = 1) -> np.ndarray:
@@ -80,9 +81,9 @@ def test_a_rigid_region_keeps_its_shape(tmp_path: Path, command: Command):
     fixed, moving, labels, u = body_pair()
     for name, array in (("f", fixed), ("m", moving), ("l", labels)):
         sitk.WriteImage(sitk.GetImageFromArray(array), tmp_path / f"{name}.nii.gz")
-    options = [f"--{k}={v}" for k, v in QUICK.items()]
+    options = [f"--{k}={for_engine(k, v)}" for k, v in QUICK.items()]
     paths = [str(tmp_path / f"{name}.nii.gz") for name in "fml"]
-    for out, more in (("free", []), ("rigid", ["--rigid", paths[2]])):
+    for out, more in (("free", []), ("rigid", ["--rigid-regions", paths[2]])):
         command("register", *paths[:2], "--out", tmp_path / out, *options, *more)
     free, held = (morphseek.Registration.read(tmp_path / name) for name in ("free", "rigid"))
     inside = labels == 5
@@ -100,7 +101,7 @@ def test_a_rigid_region_keeps_its_shape(tmp_path: Path, command: Command):
     assert miss(held) < miss(free) + 0.05
     assert held.metrics["njd_percent"] == 0
     assert "a region moves as one body" in held.metrics["plan"]["reasons"]
-    again = morphseek.register(fixed, moving, rigid=labels, **QUICK)
+    again = morphseek.register(fixed, moving, rigid_regions=labels, **QUICK)
     np.testing.assert_allclose(again.displacement(), held.displacement(), atol=1e-5)
 
 
@@ -110,7 +111,7 @@ def test_a_symmetric_registration_and_the_space_half_way(tmp_path: Path, command
     fixed, moving = images.Image(moved(image, u)), images.Image(image, origin=(40, 0, -8))
     to = np.eye(4)
     to[:3, 3] = 40, 0, -8
-    options = {**QUICK, "symmetric": "on"}
+    options = {**QUICK, "symmetric": True}
     forth = morphseek.register(fixed, moving, initial_transform=to, **options)
     back = morphseek.register(moving, fixed, initial_transform=np.linalg.inv(to), **options)
     points = np.random.default_rng(2).uniform(6, 26, (500, 3))
@@ -132,7 +133,7 @@ def test_a_symmetric_registration_and_the_space_half_way(tmp_path: Path, command
     for name, array in (("f", fixed), ("m", moving)):
         images.write(tmp_path / f"{name}.nii.gz", array)
     arguments = [str(tmp_path / "f.nii.gz"), str(tmp_path / "m.nii.gz"), "--initial=com"]
-    arguments += ["--model=none", "--search=off", "--refine=5", "--symmetric=on", "--halfway"]
+    arguments += ["--model=none", "--search=off", "--refine=5", "--symmetric", "--halfway"]
     out = tmp_path / "out"
     command("register", *arguments, "--out", out)
     listed = json.loads((out / "report.json").read_text())["files"]
@@ -188,8 +189,10 @@ def test_half_way_each_image_has_its_own_outside():
     np.testing.assert_array_equal(again.moving.array, middle.moving.array)
 
 
-@pytest.mark.parametrize("more", [{"along": "j"}, {"rigid": np.ones((20, 20, 20), np.uint8)}])
+@pytest.mark.parametrize(
+    "more", [{"along": "j"}, {"rigid_regions": np.ones((20, 20, 20), np.uint8)}]
+)
 def test_what_holds_one_way_alone_is_not_symmetric(more: dict):
     image = textured((20, 20, 20))
     with pytest.raises(errors.InvalidArgumentError, match="leave symmetric off"):
-        morphseek.register(image, image + 1, symmetric="on", **more, **QUICK)
+        morphseek.register(image, image + 1, symmetric=True, **more, **QUICK)

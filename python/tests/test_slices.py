@@ -65,7 +65,7 @@ def test_transform_of_two_dimensions_is_simpleitks(pair):
 
 def test_transform_of_a_volume_has_three_dimensions():
     body = morphseek.phantoms.make_pair(size=24)
-    result = morphseek.register(body.fixed, body.moving, initial="com", search="off", refine=0)
+    result = morphseek.register(body.fixed, body.moving, initial="com", search=False, refine=0)
     with pytest.raises(errors.InvalidArgumentError, match="three dimensions"):
         result.transform.to_sitk(2)
 

@@ -245,7 +245,7 @@ def test_a_bad_file_is_named(kind: str, says: str, pair: tuple[Image, Image], tm
         images.write(files[-1], image)
     out = tmp_path / "out"
     ran = CliRunner().invoke(
-        app, ["register", *map(str, files), "-o", str(out), "--initial-transform", str(path)]
+        app, ["register", *map(str, files), "--out", str(out), "--initial-transform", str(path)]
     )
     assert ran.exit_code == caught.value.exit_code and path.name in ran.output
     assert not out.exists()

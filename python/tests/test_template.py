@@ -23,7 +23,7 @@ from morphseek.images import Image
 from pace import limit
 
 SHIFTS = np.array([[-3.0, 1, 0], [0, -2, 1], [3, 1, -1]])  # voxels along x, y, z; their mean is 0
-FAST = {"iterations": 1, "refine": 5, "model": "none", "search": "off", "threads": 1}
+FAST = {"iterations": 1, "refine": 5, "model": "none", "search": False, "threads": 1}
 
 
 def affine(rng: np.random.Generator, scale: float = 0.3) -> np.ndarray:
@@ -128,7 +128,7 @@ def test_bends_cancel_out(body: Image):
 def test_the_command(people: dict[str, Any], tmp_path: Path, command: Command):
     out = tmp_path / "out"
     options = ["--refine", 5, "--model", "none", "--search", "off", "--iterations", 1, "--warped"]
-    text = command("template", *people["images"], "--labels", people["labels"], "--out", out,
+    text = command("build-template", *people["images"], "--labels", people["labels"], "--out", out,
                    *options)  # fmt: skip
     assert "labels, mean Dice" in text and "3: " in text
     ids = [f"person-{k}" for k in range(3)]
@@ -151,8 +151,10 @@ def test_the_command(people: dict[str, Any], tmp_path: Path, command: Command):
     )
     # a repeated call reads the result; another one is refused and changes nothing
     stamp = os.stat(out / "template.json").st_mtime_ns
-    command("template", *people["images"], "--labels", people["labels"], "--out", out, *options)
-    text = command("template", *people["images"][:2], "--out", out, *options, expect=6)
+    command(
+        "build-template", *people["images"], "--labels", people["labels"], "--out", out, *options
+    )
+    text = command("build-template", *people["images"][:2], "--out", out, *options, expect=6)
     assert "template.json is of a template of other images" in text
     assert os.stat(out / "template.json").st_mtime_ns == stamp
     read = atlas.load(out)
@@ -160,7 +162,7 @@ def test_the_command(people: dict[str, Any], tmp_path: Path, command: Command):
     table = tmp_path / "people.csv"
     rows = [f"{p},{people['labels'] / p.name},{k}" for k, p in enumerate(people["images"])]
     table.write_text("\n".join(["image,labels,id", *rows]) + "\n")
-    command("template", table, "--out", tmp_path / "two", *options[:-1])
+    command("build-template", table, "--out", tmp_path / "two", *options[:-1])
     got, wanted = (
         sitk.GetArrayFromImage(sitk.ReadImage(str(f / "template.nii.gz")))
         for f in (tmp_path / "two", out)
@@ -171,7 +173,16 @@ def test_the_command(people: dict[str, Any], tmp_path: Path, command: Command):
 @pytest.mark.thorough
 def test_a_kill_loses_one_pair(people: dict[str, Any], tmp_path: Path, command: Command):
     out, whole = tmp_path / "out", tmp_path / "whole"
-    words = ["template", *people["images"], "--iterations", 1, "--model", "none", "--refine", 20]
+    words = [
+        "build-template",
+        *people["images"],
+        "--iterations",
+        1,
+        "--model",
+        "none",
+        "--refine",
+        20,
+    ]
     process = command.start(*words, "--out", out)
     first = out / "rounds" / "01" / "pairs" / "_person-0" / "pair.json"
     deadline = time.monotonic() + limit(60)
@@ -182,7 +193,7 @@ def test_a_kill_loses_one_pair(people: dict[str, Any], tmp_path: Path, command: 
     assert first.exists() and not (out / "template.json").exists()
     stamp = os.stat(out / "rounds" / "01" / "round.json").st_mtime_ns
     done = os.stat(first).st_mtime_ns
-    text = command("template", *people["images"][:2], "--out", out, expect=6)  # other work
+    text = command("build-template", *people["images"][:2], "--out", out, expect=6)  # other work
     assert "plan.json is of a template that was begun" in text
     assert os.stat(first).st_mtime_ns == done
     assert os.stat(out / "rounds" / "01" / "round.json").st_mtime_ns == stamp

@@ -590,7 +590,7 @@ def test_bad_files(what: str, fixed: Image, tmp_path: Path):
         Transform.read(path)
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == 3 or what == "2-D"
-    done = CliRunner().invoke(app, ["check", str(path)])
+    done = CliRunner().invoke(app, ["transform", "show", str(path)])
     assert done.exit_code == caught.value.exit_code and not done.stdout
 
 
@@ -655,7 +655,7 @@ def test_the_commands(bent: sitk.Transform, fixed: Image, inside: np.ndarray, tm
         "-o", tmp_path / "q.csv")  # fmt: skip
     found = Landmarks.read(tmp_path / "q.csv").points
     np.testing.assert_allclose(found, by_itk(bent, inside) - [1, 2, 3], atol=1e-4)
-    run("compose", t, f"{shift}@inverse", "-o", tmp_path / "both.h5")
+    run("transform", "compose", t, f"{shift}@inverse", "-o", tmp_path / "both.h5")
     both = sitk.ReadTransform(str(tmp_path / "both.h5"))
     np.testing.assert_allclose(by_itk(both, inside), found, atol=1e-4)
     run("apply", "-t", t, "-t", f"{shift}@inverse", "--inverse", "-i", tmp_path / "q.csv",
@@ -663,7 +663,7 @@ def test_the_commands(bent: sitk.Transform, fixed: Image, inside: np.ndarray, tm
     np.testing.assert_allclose(Landmarks.read(tmp_path / "back.csv").points, inside, atol=0.1)
 
     out = tmp_path / "out.nii.gz"
-    run("apply", "-t", t, "-i", moving, "-o", out, "--interpolation", "cubic", "--fill", -7)
+    run("apply", "-t", t, "-i", moving, "-o", out, "--interpolation", "cubic", "--background", -7)
     image = sitk.ReadImage(str(out))
     assert image.GetPixelID() == sitk.sitkInt16
     expected = (
@@ -675,38 +675,40 @@ def test_the_commands(bent: sitk.Transform, fixed: Image, inside: np.ndarray, tm
     run("apply", "-t", t, "-i", moving, "-o", out, "--dtype", "float32", "--modulate")
     assert sitk.ReadImage(str(out)).GetPixelID() == sitk.sitkFloat32
 
-    assert run("invert", t, "-o", tmp_path / "inv.h5") == {"out": [str(tmp_path / "inv.h5")]}
+    assert run("transform", "invert", t, "-o", tmp_path / "inv.h5") == {
+        "out": [str(tmp_path / "inv.h5")]
+    }
     inverse = sitk.ReadTransform(str(tmp_path / "inv.h5"))
     np.testing.assert_allclose(by_itk(inverse, by_itk(bent, inside)), inside, atol=0.1)
-    files = run("convert", t, "--to", "ants", "-o", tmp_path / "a_")["out"]
+    files = run("transform", "convert", t, "--format", "ants", "-o", tmp_path / "a_")["out"]
     assert [Path(f).name for f in files] == ["a_0GenericAffine.mat", "a_1Warp.nii.gz"]
-    run("convert", tmp_path / "a_0GenericAffine.mat", "-o", tmp_path / "a.lta",
+    run("transform", "convert", tmp_path / "a_0GenericAffine.mat", "-o", tmp_path / "a.lta",
         "-r", moving, "--moving", moving)  # fmt: skip
     assert "filename = moving.nii.gz" in (tmp_path / "a.lta").read_text()
 
-    said = run("jacobian", t, "-o", tmp_path / "j.nii.gz")
+    said = run("transform", "jacobian", t, "-o", tmp_path / "j.nii.gz")
     values = images.read(tmp_path / "j.nii.gz").array
     assert said["njd_percent"] == 0 and said["max"] == pytest.approx(values.max())
     u = Transform.of(bent).displacement_mm(fixed) @ np.linalg.inv(fixed.index_to_physical[:3, :3]).T
     gradient = np.stack([np.stack(np.gradient(u[..., k])[::-1], -1) for k in range(3)], -2)
     np.testing.assert_allclose(values, np.linalg.det(gradient + np.eye(3)), atol=1e-4)
-    run("jacobian", t, "-o", tmp_path / "j.nii.gz", "--log")
+    run("transform", "jacobian", t, "-o", tmp_path / "j.nii.gz", "--log")
     np.testing.assert_allclose(images.read(tmp_path / "j.nii.gz").array, np.log(values), atol=1e-5)
 
-    said = run("check", t)
+    said = run("transform", "show", t)
     assert said["kind"] == "deformable" and said["njd_percent"] == 0
     assert said["grid"]["size"] == [21, 18, 15]
     lengths = np.linalg.norm(Transform.of(bent).displacement_mm(fixed), axis=-1)
     assert said["displacement_max_mm"] == pytest.approx(lengths.max(), rel=1e-3)
-    assert run("check", tmp_path / "a.lta")["kind"] == "affine"
-    assert run("check", shift)["kind"] == "translation"
-    words = CliRunner().invoke(app, ["check", str(t)]).stdout
+    assert run("transform", "show", tmp_path / "a.lta")["kind"] == "affine"
+    assert run("transform", "show", shift)["kind"] == "translation"
+    words = CliRunner().invoke(app, ["transform", "show", str(t)]).stdout
     assert "DisplacementFieldTransform" in words and "folding" in words
 
     before = t.read_bytes()
     for arguments in (
-        ["compose", t, shift, "-o", t], ["invert", t, "-o", t], ["convert", t, "-o", t],
-        ["jacobian", t, "-o", t],
+        ["transform", "compose", t, shift, "-o", t], ["transform", "invert", t, "-o", t],
+        ["transform", "convert", t, "-o", t], ["transform", "jacobian", t, "-o", t],
     ):  # fmt: skip
         assert "would be written" in run(*arguments, expect=2)["error"]["message"]
     assert t.read_bytes() == before
@@ -714,7 +716,9 @@ def test_the_commands(bent: sitk.Transform, fixed: Image, inside: np.ndarray, tm
                expect=2)  # fmt: skip
     assert "p.csv has points and no voxels" in said["error"]["message"]
     assert not (tmp_path / "n.csv").exists()
-    message = run("convert", t, "-o", tmp_path / "no.lta", expect=2)["error"]["message"]
+    message = run("transform", "convert", t, "-o", tmp_path / "no.lta", expect=2)["error"][
+        "message"
+    ]
     assert "t.h5 bends" in message and not (tmp_path / "no.lta").exists()
 
 
@@ -760,7 +764,7 @@ def test_the_stages_of_a_transform(fixed: Image, bent: sitk.Transform, tmp_path:
         assert found.exit_code == code, found.output
         return found.output
 
-    ran("convert", path, "--stage", "initial", "-o", out)
+    ran("transform", "convert", path, "--stage", "initial", "-o", out)
     read = sitk.ReadTransform(str(out))
     assert read.GetName() == "AffineTransform"
     np.testing.assert_allclose(read.TransformPoint(point), A.TransformPoint(point))
@@ -778,19 +782,16 @@ def test_keep_stages(tmp_path: Path):
         images.write(tmp_path / f"{name}.nii.gz", Image(blob((16, 18, 20), shift), (1, 1, 1)))
     files = [str(tmp_path / f"{name}.nii.gz") for name in "fm"]
     out = tmp_path / "out"
-    cheap = [
-        "--model",
-        "none",
-        "--search",
-        "off",
-        "--refine",
-        "3",
-        "--no-cache",
-        "--report",
-        "none",
-    ]
+    cheap = ["--model", "none", "--search", "off", "--refine", "3", "--report", "none"]
     for keep in (True, False):
-        asked = ["register", *files, "-o", str(out), *cheap, *(["--keep-stages"] if keep else [])]
+        asked = [
+            "register",
+            *files,
+            "--out",
+            str(out),
+            *cheap,
+            *(["--keep-stages"] if keep else []),
+        ]
         ran = CliRunner().invoke(app, asked)
         assert ran.exit_code == 0, ran.output
         report = json.loads((out / "report.json").read_text())

@@ -264,7 +264,7 @@ def test_tensors_are_arrays_everywhere(kind: type, tmp_path: Path):
         found = [
             morphseek.register(fixed, moving, **{name: of(array)}, **QUICK).displacement()
             for name, array in (
-                ("fixed_mask", mask), ("rigid", mask), ("initial_transform", matrix),
+                ("fixed_mask", mask), ("rigid_regions", mask), ("initial_transform", matrix),
                 ("initial_transform", field), ("initial_transform", np.moveaxis(field, 0, -1)),
             )
         ]  # fmt: skip

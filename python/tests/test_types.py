@@ -98,8 +98,9 @@ class Tensor:
         ('register("a", "b", similarty="ncc")', "similarty"),
         ('register("a", "b", similarity="nccc")', "nccc"),
         ('register("a", "b", refine="many")', "refine"),
-        ('register_cohort("a", "b", serch="on")', "serch"),
-        ('evaluate("a", "b", search="no")', "search"),
+        ('register_cohort("a", "b", serch=True)', "serch"),
+        ('evaluate("a", "b", search="off")', "search"),
+        ('register("a", "b", search=False, symmetric=True, refine=None)', ""),
         ('register("a", "b").verdict.grade', "None"),  # of an old report
         ('Verdict("good", (), 0.4).error_mm', ""),
         ('Verdict("splendid", (), 0.4)', "splendid"),

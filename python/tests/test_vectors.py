@@ -426,9 +426,9 @@ def test_the_command(truth: Truth, tmp_path: Path):
     images.write(tmp_path / "i.nii.gz", truth.image)
     d, i = tmp_path / "d.nii.gz", tmp_path / "i.nii.gz"
     for command, out in (
-        (["convert", d], "c.h5"),
-        (["compose", d], "k.h5"),
-        (["convert", d, "--from", "field"], "f.h5"),
+        (["transform", "convert", d], "c.h5"),
+        (["transform", "compose", d], "k.h5"),
+        (["transform", "convert", d, "--input-format", "field"], "f.h5"),
     ):
         ran = CliRunner().invoke(app, [*map(str, command), "-o", str(tmp_path / out)])
         assert ran.exit_code == 0, ran.output
@@ -445,7 +445,7 @@ def test_the_command(truth: Truth, tmp_path: Path):
     np.testing.assert_allclose(
         sitk.GetArrayFromImage(got)[inner], sitk.GetArrayFromImage(want)[inner], atol=1e-3
     )
-    ran = CliRunner().invoke(app, ["check", str(tmp_path / "v.nii.gz")])
+    ran = CliRunner().invoke(app, ["transform", "show", str(tmp_path / "v.nii.gz")])
     assert ran.exit_code == 3 and "velocity field of NiftyReg" in " ".join(ran.output.split())
 
 

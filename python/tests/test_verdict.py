@@ -301,7 +301,7 @@ def test_a_good_one_passes_strict(files: dict[str, Path], tmp_path: Path, comman
 
 
 def test_strict_and_explain_are_in_the_help(command: Command):
-    for name in ("register", "batch"):
+    for name in ("register", "pairs"):
         text = " ".join(command(name, "--help").split())
         assert "--strict" in text and f"code {NOT_GOOD}" in text
     assert "--explain" in " ".join(command("register", "--help").split())
@@ -316,7 +316,7 @@ def test_batch_counts_them(
     (tmp_path / "pairs.csv").write_text(
         f"id,fixed,moving\nsame,{files['fixed']},{files['fixed']}\nnoise,{noise[0]},{noise[1]}\n"
     )
-    arguments = ["batch", tmp_path / "pairs.csv", "--out", tmp_path / "out", *FAST]
+    arguments = ["pairs", tmp_path / "pairs.csv", "--out", tmp_path / "out", *FAST]
     text = command(*arguments)
     content = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
     same, other = content["pairs"]

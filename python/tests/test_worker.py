@@ -23,7 +23,7 @@ from morphseek import errors, worker
 from morphseek.images import Image
 from pace import limit
 
-LONG = {"model": "none", "search": "off", "refine": 1000, "initial": "com", "threads": 1}
+LONG = {"model": "none", "search": False, "refine": 1000, "initial": "com", "threads": 1}
 
 
 def write_request(folder: Path, fixed: Image, moving: Image, **more: Any) -> Path:
@@ -77,7 +77,7 @@ def test_same_as_register(images: tuple[Image, Image], tmp_path: Path):
     mask = images[0].like((images[0].array > 0.2).astype(np.uint8))
     shift = np.eye(4)
     shift[0, 3] = 2.0
-    options = {**QUICK, "search": "on"}
+    options = {**QUICK, "search": True}
     write_request(
         tmp_path,
         *images,
@@ -90,7 +90,7 @@ def test_same_as_register(images: tuple[Image, Image], tmp_path: Path):
     stages = [line["progress"]["stage"] for line in progress]
     assert "align" in stages and stages[-len(worker.OUTPUTS) :] == ["outputs"] * len(worker.OUTPUTS)
     expected = morphseek.register(
-        *images, fixed_mask=mask, initial_transform=shift, uncertainty="on", **options
+        *images, fixed_mask=mask, initial_transform=shift, uncertainty=True, **options
     )
     assert last["result"]["metrics"]["similarity_after"] == pytest.approx(
         expected.metrics["similarity_after"]

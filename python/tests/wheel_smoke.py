@@ -47,11 +47,11 @@ def main_job(folder: Path) -> None:
     assert report.stat().st_size > 10_000
     run(
         "apply", "--transform", str(folder / "out" / "transform.h5"), "--input", moving,
-        "--reference", fixed, "--out", str(folder / "again.nii.gz"),
+        "--reference", fixed, "-o", str(folder / "again.nii.gz"),
     )  # fmt: skip
     pairs = folder / "pairs.csv"
     pairs.write_text("id,fixed,moving\na,fixed.nii.gz,moving.nii.gz\n", encoding="utf-8")
-    run("batch", str(pairs), "--out", str(folder / "batch"), *quick)
+    run("pairs", str(pairs), "--out", str(folder / "batch"), *quick)
     assert (folder / "batch" / "index.html").exists()
 
 
@@ -78,17 +78,17 @@ def main(network: bool) -> None:
     assert "site-packages" in morphseek.__file__, morphseek.__file__
 
     fixed, moving = blobs(0.0), blobs(0.2)
-    aligned = morphseek.register(fixed, moving, model="none", search="off", refine=0)
+    aligned = morphseek.register(fixed, moving, model="none", search=False, refine=0)
     error = np.abs(aligned.warped - fixed).mean() / np.abs(moving - fixed).mean()
     assert error < 0.35, f"alignment leaves {error:.0%} of the difference"
 
-    report = json.loads(run("doctor", "--json"))
+    report = json.loads(run("info", "doctor", "--json"))
     assert report["well"], report
     ready = {feature["name"]: feature["ready"] for feature in report["features"]}
     assert ready["registration"] and ready["network"] == network, report["features"]
     if network:
         # of another organ and for two people: the test is only that it runs where it is asked for
-        deformed = morphseek.register(fixed, moving, model="hippocampus", search="off", refine=0)
+        deformed = morphseek.register(fixed, moving, model="hippocampus", search=False, refine=0)
         assert deformed.metrics["model"] == "hippocampus" and deformed.metrics["steps"], (
             deformed.metrics
         )
@@ -101,7 +101,7 @@ def main(network: bool) -> None:
             assert importlib.util.find_spec(package) is None, package
         models = morphseek.devices()["devices"]
         assert not any(device["usable"] for device in models)
-        assert json.loads(run("models", "list", "--json")), "the list needs no runtime"
+        assert json.loads(run("info", "models", "--json")), "the list needs no runtime"
         heard: list[str] = []
         try:
             morphseek.register(

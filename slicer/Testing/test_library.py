@@ -31,6 +31,7 @@ import morphseek
 from morphseek.report import worst_places
 
 QUICK = {"search": "off", "refine": 4, "model": "none"}
+PYTHON = {**QUICK, "search": False}  # the same in morphseek.register
 LONG = {"search": "off", "refine": 1000, "model": "none", "initial": "com"}
 FLIP = np.array([-1.0, -1.0, 1.0])
 
@@ -122,7 +123,7 @@ def finished(paths: dict[str, Path]) -> tuple[Study, Registration]:
 def expected(images: dict[str, sitk.Image]) -> morphseek.Registration:
     """The same registration without Slicer."""
     return morphseek.register(
-        images["fixed"], images["moving"], **{**QUICK, "search": "on"}, uncertainty="on"
+        images["fixed"], images["moving"], **{**PYTHON, "search": True}, uncertainty=True
     )
 
 
@@ -287,7 +288,7 @@ def test_a_linear_result_is_a_linear_transform(study: Study, images: dict[str, s
     """It is a matrix, which Slicer can edit, and it holds far outside the volume, too."""
     done = register(study.request(refine=0, initial="affine", inverse_transform=True))
     expected = morphseek.register(
-        images["fixed"], images["moving"], **{**QUICK, "refine": 0, "initial": "affine"}
+        images["fixed"], images["moving"], **{**PYTHON, "refine": 0, "initial": "affine"}
     )
     assert expected.transform.is_linear and not np.allclose(expected.initial, np.eye(4), atol=0.01)
     points = np.array([(0.0, 0, 0), (40, -70, 90), (-400, 300, 200)])
@@ -632,7 +633,7 @@ def test_volumes_under_transforms(study: Study, images: dict[str, sitk.Image]):
     np.testing.assert_array_equal(geometry.matrix_of(study.fixed), matrix)
 
     fixed, moving = itk_turned(images["fixed"], second @ first), itk_turned(images["moving"], other)
-    result = morphseek.register(fixed, moving, **QUICK)
+    result = morphseek.register(fixed, moving, **PYTHON)
     assert difference(geometry.array_of(done.nodes["transformed_volume"]), result.warped) < 1e-3
     np.testing.assert_allclose(
         to_itk(done.nodes["transformed_volume"]).GetOrigin(), fixed.GetOrigin(), atol=1e-3
@@ -897,8 +898,8 @@ def test_mask(kind: str, study: Study, images: dict[str, sitk.Image]):
     scratch = slicer.vtkMRMLScene()
     ours = transfer.mask_on(scratch, node, transfer.on_scratch(scratch, study.fixed))
     assert np.count_nonzero(ours != sitk.GetArrayFromImage(mask)) <= 1e-3 * ours.size
-    masked = morphseek.register(images["fixed"], images["moving"], fixed_mask=ours, **QUICK)
-    unmasked = morphseek.register(images["fixed"], images["moving"], **QUICK)
+    masked = morphseek.register(images["fixed"], images["moving"], fixed_mask=ours, **PYTHON)
+    unmasked = morphseek.register(images["fixed"], images["moving"], **PYTHON)
     array = geometry.array_of(done.nodes["transformed_volume"])
     assert difference(array, masked.warped) < 1e-4 < 10 * difference(array, unmasked.warped)
 
@@ -907,10 +908,10 @@ def test_mask(kind: str, study: Study, images: dict[str, sitk.Image]):
 def test_rigid_regions(kind: str, study: Study, images: dict[str, sitk.Image]):
     """Each segment or label moves as one body, as in Python."""
     node = study.segmentation(study.fixed_labels) if kind == "segmentation" else study.fixed_labels
-    options = {**QUICK, "initial": "none"}
+    options = {**PYTHON, "initial": "none"}
     done = register(study.request(rigid_regions=node, **options))
     ours = morphseek.register(
-        images["fixed"], images["moving"], rigid=images["fixed_labels"], **options
+        images["fixed"], images["moving"], rigid_regions=images["fixed_labels"], **options
     )
     free = morphseek.register(images["fixed"], images["moving"], **options)
     array = geometry.array_of(done.nodes["transformed_volume"])
@@ -925,7 +926,7 @@ def test_landmarks_steer(study: Study, images: dict[str, sitk.Image]):
         here.SetNthControlPointLabel(i, f"p{i}")
         there.SetNthControlPointLabel(i, f"p{4 - i}")
     here.SetNthControlPointPosition(here.AddControlPoint(0, 0, 0), 0, 0, 0, here.PositionUndefined)
-    options = {**QUICK, "initial": "none", "refine": 0}
+    options = {**PYTHON, "initial": "none", "refine": 0}
     request = study.request(
         fixed_landmarks=here, moving_landmarks=there, further_options={"landmark_error": 0.5},
         **options,
@@ -952,7 +953,7 @@ def test_labels_drive(kind: str, study: Study, images: dict[str, sitk.Image]):
     labels = dict(zip(("fixed_labels", "moving_labels"), nodes))
     done = register(study.request(labels_drive=True, **labels))
     channel = morphseek.Channel(images["fixed_labels"], images["moving_labels"], labels=True)
-    ours = morphseek.register(images["fixed"], images["moving"], channels=[channel], **QUICK)
+    ours = morphseek.register(images["fixed"], images["moving"], channels=[channel], **PYTHON)
     free = register(study.request(**labels))
     array = geometry.array_of(done.nodes["transformed_volume"])
     other = geometry.array_of(free.nodes["transformed_volume"])
@@ -975,8 +976,8 @@ def test_second_volumes_drive(study: Study, images: dict[str, sitk.Image]):
     assert any("fixed 2, too" in line for line in request.stages())
     done = register(request)
     roots = [sitk.Sqrt(sitk.Abs(images[side])) for side in ("fixed", "moving")]
-    ours = morphseek.register(images["fixed"], images["moving"], channels=[roots], **QUICK)
-    free = morphseek.register(images["fixed"], images["moving"], **QUICK)
+    ours = morphseek.register(images["fixed"], images["moving"], channels=[roots], **PYTHON)
+    free = morphseek.register(images["fixed"], images["moving"], **PYTHON)
     array = geometry.array_of(done.nodes["transformed_volume"])
     assert difference(array, ours.warped) < 1e-4 < difference(array, free.warped)
 

@@ -2,6 +2,8 @@
 // at compile time is written from it by `go generate ./engine`. To add an option, append it to Table.
 package option
 
+import "slices"
+
 // Option declares one option.
 type Option struct {
 	Name    string   // snake_case: the JSON key, ms_options' member, the command line's flag
@@ -16,6 +18,7 @@ type Option struct {
 	Max     float64  // of a number; 0: none
 	Stage   string   // that reads it; "": several do
 	Since   string   // the version that brought it
+	Unset   bool     // the default stands for no value: None in Python, an option left out in the command
 	Result  bool     // it may change the result
 }
 
@@ -28,6 +31,11 @@ func (o Option) Type() string {
 		return "float"
 	}
 	return "int"
+}
+
+// Switch says whether "on" and "off" are among its choices: True and False in Python.
+func (o Option) Switch() bool {
+	return slices.Contains(o.Choices, "on") && slices.Contains(o.Choices, "off")
 }
 
 // Numeric says whether Min and Max hold for it.

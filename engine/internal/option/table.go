@@ -19,8 +19,8 @@ var Table = []Option{
 		Help: "Discrete search for large displacements after the initial alignment; auto searches where no network runs and a smooth fit does not find the match.",
 	},
 	{
-		Name: "steps", Label: "Steps", Default: 0, Max: 16, Stage: "network", Since: "0.1", Result: true,
-		Help: "Network steps T; 0 takes the number that the model was trained with.",
+		Name: "steps", Label: "Steps", Default: 0, Max: 16, Stage: "network", Unset: true, Since: "0.1", Result: true,
+		Help: "Network steps T; by default as many as the model was trained with.",
 	},
 	{
 		Name: "trajectories", Label: "Trajectories", Default: 1, Min: 1, Max: 64, Stage: "network", Since: "0.1", Result: true,
@@ -31,8 +31,8 @@ var Table = []Option{
 		Help: "Temperature of the latent samples when trajectories > 1.",
 	},
 	{
-		Name: "refine", Label: "Refine", Default: -1, Min: -1, Max: 1000, Stage: "refine", Since: "0.1", Result: true,
-		Help: "Gradient iterations on the pair at hand at the finest resolution, twice as many at each coarser one; 0 switches them off, -1 leaves it to the preset (off after a network).",
+		Name: "refine", Label: "Refine", Default: -1, Min: -1, Max: 1000, Stage: "refine", Unset: true, Since: "0.1", Result: true,
+		Help: "Gradient iterations on the pair at hand at the finest resolution, twice as many at each coarser one; by default as many as the preset says, and none after a network. 0 switches them off.",
 	},
 	{
 		Name: "similarity", Label: "Similarity", Default: "auto", Choices: []string{"auto", "ncc", "mse", "mind"}, Stage: "refine", Since: "0.1", Result: true,
@@ -43,16 +43,16 @@ var Table = []Option{
 		Help: "Where networks run; auto takes cuda where it is to be had, else the CPU, and says so. plugin:PATH runs them on an ONNX Runtime plugin provider's library.",
 	},
 	{
-		Name: "threads", Label: "Threads", Default: 0, Max: 1024, Since: "0.1", Result: true, // a network's last bit
-		Help: "CPU threads; 0 uses every core.",
+		Name: "threads", Label: "Threads", Default: 0, Max: 1024, Unset: true, Since: "0.1", Result: true, // a network's last bit
+		Help: "CPU threads; by default one for every core.",
 	},
 	{
 		Name: "seed", Label: "Seed", Default: uint64(0), Since: "0.1", Result: true,
 		Help: "Seed of every random draw.",
 	},
 	{
-		Name: "cache", Label: "Cache", Default: "", Path: true, Since: "0.1",
-		Help: "Folder that keeps finished results: the same inputs and options are not computed twice; empty computes always.",
+		Name: "cache", Label: "Cache", Default: "", Path: true, Unset: true, Since: "0.1",
+		Help: "Folder that keeps finished results, readable by its owner alone: the same inputs and options are not computed twice; by default nothing is kept.",
 	},
 	{
 		Name: "uncertainty", Label: "Uncertainty", Default: "off", Choices: []string{"off", "on"}, Stage: "uncertainty", Since: "0.2", Result: true,
@@ -71,7 +71,7 @@ var Table = []Option{
 		Help: "Register both ways and take the map in the middle: whichever image is called fixed, one map is the other's inverse, to some hundredths of a voxel. For follow-up studies, which measure change. Takes about twice the time.",
 	},
 	{
-		Name: "landmark_error", Label: "Landmark error", Default: 0.0, Max: 1000, Since: "0.23", Result: true,
-		Help: "How exactly the landmarks were marked, mm: the root mean square distance between two who mark the same point, 1 to 2 for clear ones. Landmarks then steer the registration: they correct an alignment or a deformation that the images led away from them by more than that. With 0 they do not steer.",
+		Name: "landmark_error", Label: "Landmark error", Default: 0.0, Max: 1000, Unset: true, Since: "0.23", Result: true,
+		Help: "How exactly the landmarks were marked, mm, so that they steer: the root mean square distance between two who mark the same point, 1 to 2 for clear ones; by default they do not steer. They correct an alignment or a deformation that the images led away from them by more than that.",
 	},
 }

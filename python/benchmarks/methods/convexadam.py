@@ -29,7 +29,7 @@ def _our_affine(job: Job, fixed, moving):
         threads=job.threads,
         device="cpu",
         model="none",
-        search="off",
+        search=False,
         refine=0,
     )
     return result.transform.stage("initial").to_sitk()

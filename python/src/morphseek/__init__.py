@@ -2,7 +2,7 @@
 
 >>> import morphseek
 >>> pair = morphseek.phantoms.make_pair(size=48)
->>> result = morphseek.register(pair.fixed, pair.moving, model="none", refine=0, search="off")
+>>> result = morphseek.register(pair.fixed, pair.moving, model="none", refine=0, search=False)
 >>> result.displacement().shape
 (3, 48, 48, 48)
 

@@ -1,7 +1,7 @@
 """The one table of what needs more than the main installation, and of the extra that brings it.
 
-The errors for a missing package and ``morphseek doctor`` read it. Which packages an extra has, and
-from which version on, says the installed distribution (pyproject.toml). Standard library alone.
+The errors for a missing package and ``morphseek info doctor`` read it. Which packages an extra has,
+and from which version on, says the installed distribution (pyproject.toml). Standard library alone.
 """
 
 from __future__ import annotations

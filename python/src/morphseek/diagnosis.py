@@ -1,6 +1,6 @@
 """What this installation is and what it lacks, in a form that can be shown to anybody.
 
-:func:`doctor` is ``morphseek doctor``. Nothing in what it returns names a patient, a user or a
+:func:`doctor` is ``morphseek info doctor``. Nothing in what it returns names a patient, a user or a
 machine: of paths there are the last names alone, of environment variables the names. It needs the
 standard library alone, so that it can say what else is missing: ``python -m morphseek.diagnosis``
 prints it where not even the command starts.
@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from . import _features
-from ._cache import cache_folder, cache_place
 
 UNWELL = 5
 """The command's exit code where something is wrong: that of the runtime's failures."""
@@ -123,7 +122,7 @@ def _try() -> dict[str, Any]:
         found["devices"] = core.devices()
         pair = phantoms.make_pair(size=32)
         began = time.perf_counter()
-        register(pair.fixed, pair.moving, model="none", search="off", refine=0)
+        register(pair.fixed, pair.moving, model="none", search=False, refine=0)
         found["seconds"] = round(time.perf_counter() - began, 2)
     except Exception as error:  # any failure here is a finding
         found["error"] = f"{type(error).__name__}: {error}"
@@ -256,27 +255,11 @@ def _folders(problems: list[dict[str, str]]) -> list[dict[str, Any]]:
     """Return the folders that a registration writes to beside its output."""
     found: list[dict[str, Any]] = []
     try:
-        cache: Path | None = cache_folder()
-    except RuntimeError:
-        cache = None
-    reason = _unwritable(cache) if cache else "this user has no home"
-    folder = {"name": "cache", "place": cache_place(), "writable": not reason, "bytes": None}
-    if cache:
-        folder["bytes"] = _size(cache)
-    found.append(folder)
-    if reason:
-        _add(
-            problems,
-            f"the cache folder {cache_place()} cannot be written: {reason}",
-            "make it writable, or name another place by XDG_CACHE_HOME (on Windows LOCALAPPDATA);"
-            " without it every registration is computed anew",
-        )
-    try:
         temporary: str | None = tempfile.gettempdir()
         reason = _unwritable(Path(str(temporary)))
     except OSError as error:
         temporary, reason = None, str(error.strerror)
-    found.append({"name": "temporary", "place": "TMPDIR", "writable": not reason, "bytes": None})
+    found.append({"name": "temporary", "place": "TMPDIR", "writable": not reason})
     if reason:
         _add(
             problems,
@@ -284,7 +267,7 @@ def _folders(problems: list[dict[str, str]]) -> list[dict[str, Any]]:
             "name one by TMPDIR (on Windows TEMP)",
         )
     here = _unwritable(Path.cwd())  # results go elsewhere, if need be
-    found.append({"name": "current", "place": ".", "writable": not here, "bytes": None})
+    found.append({"name": "current", "place": ".", "writable": not here})
     return found
 
 
@@ -297,16 +280,6 @@ def _unwritable(folder: Path) -> str:
             return ""
     except OSError as error:
         return str(error.strerror)
-
-
-def _size(folder: Path) -> int:
-    """Return the bytes that the files of a folder take."""
-    total = 0
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            with contextlib.suppress(OSError):
-                total += entry.stat(follow_symlinks=False).st_size
-    return total
 
 
 # -------------------------------------------------------------------------- nothing about anybody
@@ -381,9 +354,8 @@ def rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     packages = [f"{name} {version}" for name, version in report["packages"].items() if version]
     found.append(("packages", ", ".join(packages)))
     for folder in report["folders"]:
-        size = f", {folder['bytes'] / 1e6:.0f} MB" if folder["bytes"] is not None else ""
         state = "writable" if folder["writable"] else "NOT writable"
-        found.append((f"{folder['name']} folder", f"{folder['place']}, {state}{size}"))
+        found.append((f"{folder['name']} folder", f"{folder['place']}, {state}"))
     found.append(("variables set", ", ".join(report["variables"]) or "none"))
     for feature in report["features"]:
         words = "ready" if feature["ready"] else "not here"

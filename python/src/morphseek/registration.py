@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import textwrap
+import typing
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ from ._engine import bindings, core
 from ._engine.generated import Options, Unpack
 from ._engine.metrics import Metrics
 from ._engine.options import plain_options
+from ._engine.table import in_python, is_switch, limits
 from .channels import ChannelLike, first_and_others, read as read_channels
 from .landmarks import LandmarksLike, match_landmarks, steering
 from .progress import Progress, Reporter
@@ -26,7 +28,7 @@ def register(
     *,
     fixed_mask: images.ImageLike | None = None,
     moving_mask: images.ImageLike | None = None,
-    rigid: images.ImageLike | None = None,
+    rigid_regions: images.ImageLike | None = None,
     channels: Iterable[ChannelLike] | None = None,
     initial_transform: Any = None,
     fixed_landmarks: LandmarksLike | None = None,
@@ -47,7 +49,7 @@ def register(
     fixed_mask, moving_mask : ImageLike, optional
         Binary mask: only voxels inside it are compared, in the initial alignment and after. A numpy
         array lies on its image's grid.
-    rigid : ImageLike, optional
+    rigid_regions : ImageLike, optional
         Label map on the fixed image's grid. Each label but 0 (a bone, an implant, a tumour) moves
         as one body: it is shifted and turned, and keeps its shape.
     channels : iterable of Channel, optional
@@ -86,7 +88,7 @@ def register(
     --------
     >>> import morphseek
     >>> pair = morphseek.phantoms.make_pair(size=48)
-    >>> r = morphseek.register(pair.fixed, pair.moving, model="none", refine=0, search="off")
+    >>> r = morphseek.register(pair.fixed, pair.moving, model="none", refine=0, search=False)
     >>> r.displacement().shape, r.warped.shape
     ((3, 48, 48, 48), (48, 48, 48))
     >>> labels = r.apply(pair.moving_labels, interpolation="nearest")
@@ -103,7 +105,7 @@ def register(
     further = read_channels(others, target, source)
     masks = [_mask(fixed_mask, target, "fixed mask"), _mask(moving_mask, source, "moving mask")]
     start = start_of(initial_transform, target, source)
-    regions = _mask(rigid, target, "rigid regions")
+    regions = _mask(rigid_regions, target, "rigid regions")
     chosen = plain_options(options)
     used = [target, source, *masks, regions, *(image for _, pair in further for image in pair)]
     doubts = list(dict.fromkeys(doubt for image in used if image for doubt in image.doubts))
@@ -158,20 +160,19 @@ def _option_lines() -> str:
     """Return the engine's options as a docstring lists parameters."""
     lines = []
     for option in core.option_table():
-        kind = (
-            "{" + ", ".join(f'"{c}"' for c in option["choices"]) + "}"
-            if "choices" in option
-            else {"string": "str"}.get(option["type"], option["type"])
-        )
-        kind += f' or "{option["prefix"]}..."' if "prefix" in option else ""
-        kind += f" or number of {option['number']}" if "number" in option else ""
-        if "min" in option:
-            kind += f" from {option['min']:g}" + (
-                f" to {option['max']:g}" if "max" in option else ""
-            )
-        lines.append(
-            f"{option['name']} : {kind}, default {option['default']!r}\n    {option['help']}"
-        )
+        kinds = ["bool"] if is_switch(option) else []
+        if words := [word for word in option.get("choices", ()) if word not in ("on", "off")]:
+            kinds.insert(0, "{" + ", ".join(f'"{word}"' for word in words) + "}")
+        if "prefix" in option:
+            kinds.append(f'"{option["prefix"]}..."')
+        if "number" in option:
+            kinds.append(f"number of {option['number']}")
+        kind = " or ".join(kinds) or {"string": "str"}.get(option["type"], option["type"])
+        least, most = limits(option)
+        if least is not None:
+            kind += f" from {least:g}" + (f" to {most:g}" if most is not None else "")
+        default = in_python(option["name"], option["default"])
+        lines.append(f"{option['name']} : {kind}, default {default!r}\n    {option['help']}")
     return "\n".join(lines)
 
 
@@ -182,15 +183,13 @@ def _document_options() -> None:
         register.__doc__ = register.__doc__.replace("{options}", listed)
     signature = inspect.signature(register)
     parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    types = {"string": str, "int": int, "float": float}
+    types = typing.get_type_hints(Options)
     for option in core.option_table():
-        annotation = str | float if "number" in option else types[option["type"]]
+        name = option["name"]
+        default = in_python(name, option["default"])
         parameters.append(
             inspect.Parameter(
-                option["name"],
-                inspect.Parameter.KEYWORD_ONLY,
-                default=option["default"],
-                annotation=annotation,
+                name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=types[name]
             )
         )
     register.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

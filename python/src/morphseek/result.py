@@ -69,7 +69,7 @@ class Registration(Applicable):
         The options that were given.
     uncertainty : numpy.ndarray or None
         Standard deviation of the displacement, mm: float32, shape (z, y, x). None unless registered
-        with ``uncertainty="on"``.
+        with ``uncertainty=True``.
 
     Examples
     --------
@@ -280,7 +280,7 @@ class Registration(Applicable):
     def halfway(self, fixed: ImageLike | None = None, moving: ImageLike | None = None) -> Halfway:
         """Return the space half-way between the images, with both of them in it: a
         :class:`morphseek.halfway.Halfway`. It does not depend on which image is called fixed where
-        the registration does not: ``symmetric="on"``.
+        the registration does not: ``symmetric=True``.
 
         Parameters
         ----------

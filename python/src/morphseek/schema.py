@@ -9,7 +9,7 @@ from typing import Any
 
 from . import errors
 from ._engine import metrics
-from ._engine.table import option_table
+from ._engine.table import is_switch, option_table
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
@@ -40,8 +40,11 @@ def _option(option: dict[str, Any]) -> dict[str, Any]:
         "default": option["default"],
     }
     if "choices" not in option:
-        return {"type": _TYPES[option["type"]], **limits, **said}
+        kind = _TYPES[option["type"]]
+        return {"type": [kind, "null"] if option.get("unset") else kind, **limits, **said}
     ways: list[dict[str, Any]] = [{"enum": option["choices"]}]
+    if is_switch(option):  # reports have Python's words, presets the engine's
+        ways.append({"type": "boolean"})
     if "prefix" in option:
         ways.append({"type": "string", "pattern": f"^{option['prefix']}."})
     if "number" in option:

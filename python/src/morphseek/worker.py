@@ -7,10 +7,10 @@ files beside it, shape (z, y, x), and geometry is LPS mm, as in :class:`morphsee
     {"fixed": {"file": "fixed.npy", "spacing": [1, 1, 2], "origin": [0, 0, 0],
                "direction": [1, 0, 0, 0, 1, 0, 0, 0, 1]},
      "moving": {...},
-     "options": {"refine": 10},              of morphseek.register
+     "options": {"refine": 10},              as preset files have them: "on" and "off"
      "outputs": ["warped", "transform"],     of OUTPUTS; "uncertainty" sets the option
      what follows may be absent
-     "fixed_mask": {...}, "moving_mask": {...}, "rigid": {...},
+     "fixed_mask": {...}, "moving_mask": {...}, "rigid_regions": {...},
      "channels": [{"name": "FLAIR", "labels": false, "fixed": {...}, "moving": {...}}, ...],
      "fixed_landmarks": {"points": [[1, 2, 3], ...], "names": ["tip", ...], "source": "F"},
      "moving_landmarks": {...},              LPS mm; they steer
@@ -54,6 +54,7 @@ import numpy as np
 
 from . import _files, _json, errors, images
 from ._engine import core
+from ._engine.table import in_python
 from ._grid import Grid
 from ._streams import open_streams
 from .channels import Channel
@@ -77,7 +78,7 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
         fixed, moving = (_read(folder, request[name], name) for name in ("fixed", "moving"))
         masks: dict[str, Any] = {
             name: _read(folder, request[name], name)
-            for name in ("fixed_mask", "moving_mask", "rigid")
+            for name in ("fixed_mask", "moving_mask", "rigid_regions")
             if request.get(name) is not None
         }
         marks: dict[str, Any] = {
@@ -99,7 +100,10 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
             for i, entry in enumerate(request.get("labels", ()))
         ]
         outputs, spacing = request["outputs"], float(request.get("field_spacing", 0))
-        options, initial = request.get("options", {}), request.get("initial_transform")
+        options = {
+            name: in_python(name, value) for name, value in request.get("options", {}).items()
+        }
+        initial = request.get("initial_transform")
         bent = request.get("initial_field")
         if bent is not None:
             initial = _array(folder, bent, "initial field")
@@ -116,7 +120,7 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
             f"there is no output {', '.join(sorted(unknown))}; known: {', '.join(OUTPUTS)}"
         )
     if "uncertainty" in outputs:
-        options = {**options, "uncertainty": "on"}
+        options = {**options, "uncertainty": True}
     result = register(
         fixed,
         moving,

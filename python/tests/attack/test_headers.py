@@ -116,16 +116,14 @@ def test_no_name_leaves(kind: str, command: Command, tmp_path: Path):
     assert NAME.encode() in content_of(tmp_path / "fixed")
     out = tmp_path / "out"
     quick = ("--model", "none", "--refine", "0", "--search", "off")
-    said = command(
-        "register", fixed, moving, "--out", out, *quick, "--uncertainty", "on", "--explain"
-    )
+    said = command("register", fixed, moving, "--out", out, *quick, "--uncertainty", "--explain")
     said += command(
         "apply", "--transform", out / "transform.h5", "-i", moving, "-r", fixed,
-        "--out", out / "applied.nrrd",
+        "-o", out / "applied.nrrd",
     )  # fmt: skip
     pairs = tmp_path / "pairs.csv"
     pairs.write_text(f"fixed,moving,id\n{fixed},{moving},one\n")
-    said += command("batch", pairs, "--out", out / "batch", *quick)
+    said += command("pairs", pairs, "--out", out / "batch", *quick)
     written = content_of(out) + content_of(tmp_path / "cache") + said.encode()
     assert len(written) > 1 << 17
     for secret in SECRETS:
@@ -150,6 +148,6 @@ def test_a_message_has_no_name(command: Command, tmp_path: Path):
         said = command("register", path, sound, "--out", tmp_path / "out", expect=3)
         for secret in SECRETS:
             assert secret not in said, said
-    process = command.start("doctor", errors="replace")  # well or not
+    process = command.start("info", "doctor", errors="replace")  # well or not
     said = "".join(process.communicate(timeout=120))
     assert not any(secret in said for secret in SECRETS)

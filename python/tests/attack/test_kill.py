@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import helpers
 import morphseek
-from helpers import QUICK
 from morphseek import _files
 from morphseek.phantoms import make_pair
 
@@ -35,7 +35,7 @@ ERRORS = {
 }
 OWN = "notes.txt"  # a file of the user's, in every folder
 DATA = (".h5", ".nrrd", ".nii.gz", ".mhd", ".raw", ".txt")  # files that are equal in every run
-FLAGS = [part for key, value in QUICK.items() for part in (f"--{key}", str(value))] + ["--quiet"]
+FLAGS = [*helpers.FLAGS, "--quiet"]
 Folder = dict[str, bytes]
 
 
@@ -283,33 +283,33 @@ def make_scene(name: str, folder: Path) -> Scene:
     command = [sys.executable, "-m", "morphseek"]
     if name == "register":
         then = [*command, name, fixed, moving, "--out", root, *FLAGS]
-        then += ["--no-cache", "--report", "small"]
-        more = ["--moving-labels", labels, "--uncertainty", "on", "--initial", "none"]
+        then += ["--report", "small"]
+        more = ["--moving-labels", labels, "--uncertainty", "--initial", "none"]
         return Scene.of(root, [*then, *more], then, "")
     if name == "demo":
         then = [*command, name, "--size", 32, "--out", root, *FLAGS, "--report", "none"]
         return Scene.of(root, [*then, "--initial", "none"], then, "")
     if name == "apply":
-        run([*command, "register", fixed, moving, "--out", folder / "r", *FLAGS, "--no-cache"])
+        run([*command, "register", fixed, moving, "--out", folder / "r", *FLAGS])
         then = [*command, name, "--transform", folder / "r" / "transform.h5", "-i", moving]
-        then += ["-r", fixed, "--out", root / "a.mhd"]
+        then += ["-r", fixed, "-o", root / "a.mhd"]
         root.mkdir()
         first = [*then[:-1], root / "a.mhd", "-i", fixed]
         return Scene.of(root, first, then, "")
     pairs = folder / "pairs.csv"
-    if name == "batch":
+    if name == "pairs":
         pairs.write_text("fixed,moving,id\nimages/fixed.nii.gz,images/moving.nii.gz,one\n")
         then = [*command, name, pairs, "--out", root, *FLAGS]
         return Scene.of(root, [*then, "--initial", "none"], then, "", "one")
     pairs.write_text("fixed,moving\nfixed,moving\n")
     more_pairs = folder / "more.csv"
     more_pairs.write_text("fixed,moving\nfixed,moving\nmoving,fixed\n")
-    then = [*command, name, pairs, "--data", folder, "--out", root, *FLAGS, "--no-cache"]
+    then = [*command, name, pairs, "--data", folder, "--out", root, *FLAGS]
     first = [*command, name, more_pairs, *then[5:], "--initial", "none"]
     return Scene.of(root, first, then, "")
 
 
-SCENES = ("register", "apply", "batch", "evaluate", "demo")
+SCENES = ("register", "apply", "pairs", "evaluate", "demo")
 
 
 @pytest.fixture(scope="module")
@@ -366,7 +366,7 @@ def test_a_disk(scenes: Callable[[str], Scene], name: str, kind: str):
         assert ("disk is full" if kind == "full" else "cannot be written") in done.stderr
         assert done.stderr.count("morphseek: ") == 1 and "Traceback" not in done.stderr
         after = {folder: content(root / folder) for folder in scene.old}
-        if name == "batch" and kind == "full":  # its table says that the pair failed
+        if name == "pairs" and kind == "full":  # its table says that the pair failed
             before.pop(""), after.pop("")
         assert after == before
         assert not list(root.rglob(".morphseek-*"))

@@ -21,7 +21,7 @@ SCRIPT = """
 import ctypes, os, sys, threading, _ctypes
 import numpy as np, morphseek
 
-quick = dict(model="none", refine=0, search="off", initial="none")
+quick = dict(model="none", refine=0, search=False, initial="none")
 image = np.random.default_rng(0).random((12, 12, 12))
 
 def use(library):

@@ -174,8 +174,8 @@ def test_a_plan_that_was_planted(
     (planted / "warped.nii.gz").write_text("theirs")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for words in (
-        ("check", folder / "transform.h5"),
-        ("jacobian", folder / "transform.h5", "-o", tmp_path / "jacobian.nii.gz"),
+        ("transform", "show", folder / "transform.h5"),
+        ("transform", "jacobian", folder / "transform.h5", "-o", tmp_path / "jacobian.nii.gz"),
     ):
         done = CliRunner().invoke(app, [str(word) for word in words])
         assert done.exit_code == 0, done.output

@@ -38,7 +38,7 @@ def said(script: str, folder: Path) -> str:
 USED = """
 import multiprocessing, numpy as np, morphseek
 image = np.random.default_rng(0).random((12, 12, 12))
-quick = dict(model="none", refine=0, search="off", initial="none")
+quick = dict(model="none", refine=0, search=False, initial="none")
 def work(_=0):
     try:
         morphseek.register(image, image, **quick)
@@ -176,7 +176,7 @@ def test_the_command_says_so(saved: Path, files: dict[str, Path], command: Comma
     damage(saved / "transform.h5")
     text = command(
         "apply", "--transform", saved / "transform.h5", "-i", files["moving"],
-        "-r", files["fixed"], "--out", tmp_path / "a.nrrd", expect=3,
+        "-r", files["fixed"], "-o", tmp_path / "a.nrrd", expect=3,
     )  # fmt: skip
     assert "transform.h5 is not the file that" in text and not (tmp_path / "a.nrrd").exists()
     alone = tmp_path / "alone"

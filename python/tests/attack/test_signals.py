@@ -16,18 +16,18 @@ if sys.platform == "win32":
     pytest.skip("there are no such signals", allow_module_level=True)
 
 SLOW = ["--model", "none", "--refine", "1000", "--search", "off", "--threads", "1", "--quiet"]
-SLOW += ["--uncertainty", "on"]
+SLOW += ["--uncertainty"]
 
 
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-@pytest.mark.parametrize("name", ["register", "batch"])
+@pytest.mark.parametrize("name", ["register", "pairs"])
 def test_a_signal(
     name: str, number: int, code: int, files: dict[str, Path], command: Command, tmp_path: Path
 ):
     out, pairs = tmp_path / "out", [files["fixed"], files["moving"]]
-    if name == "batch":
+    if name == "pairs":
         pairs = [tmp_path / "pairs.csv"]
         pairs[0].write_text(f"fixed,moving,id\n{files['fixed']},{files['moving']},one\n")
     process = command.start(name, *pairs, "--out", out, *SLOW)

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import morphseek
-from helpers import QUICK, Command, blob
+from helpers import FLAGS, QUICK, Command, blob
 from morphseek import cohort, errors, images
 
 
@@ -102,20 +102,19 @@ def odd(files: dict[str, Path], tmp_path: Path) -> Path:
     return folder
 
 
-FLAGS = [f"--{name}={value}" for name, value in QUICK.items()]
 PAIR = ["{d}/fixed.nii.gz", "{d}/moving.nii.gz"]
 #: Commands that print the folder's name, and their exit codes.
 COMMANDS: dict[str, tuple[list[str], int]] = {
-    "register": (["register", *PAIR, "-o", "{d}/out", *FLAGS, "--report", "none"], 0),
+    "register": (["register", *PAIR, "--out", "{d}/out", *FLAGS, "--report", "none"], 0),
     "apply": (["apply", "-t", "{d}/t.tfm", "-i", PAIR[1], "-r", PAIR[0], "-o", "{d}/a.nii"], 0),
-    "convert": (["convert", "{d}/t.tfm", "-o", "{d}/t.h5"], 0),
-    "check": (["check", "{d}/t.tfm"], 0),
-    "missing": (["check", "{d}/none.tfm"], 3),
-    "batch": (["batch", "{d}/pairs.csv", "-o", "{d}/out", *FLAGS, "--report", "none"], 0),
-    "evaluate": (["evaluate", "{d}/data.csv", "--data", "{d}", "-o", "{d}/out", *FLAGS,
-                  "--no-cache", "--report", "none"], 0),
-    "series": (["series", "{d}/frame-0.nii.gz", "{d}/frame-1.nii.gz", "--reference", "first",
-                "-o", "{d}/out"], 0),
+    "convert": (["transform", "convert", "{d}/t.tfm", "-o", "{d}/t.h5"], 0),
+    "show": (["transform", "show", "{d}/t.tfm"], 0),
+    "missing": (["transform", "show", "{d}/none.tfm"], 3),
+    "pairs": (["pairs", "{d}/pairs.csv", "--out", "{d}/out", *FLAGS, "--report", "none"], 0),
+    "evaluate": (["evaluate", "{d}/data.csv", "--data", "{d}", "--out", "{d}/out", *FLAGS,
+                  "--report", "none"], 0),
+    "motion": (["motion", "{d}/frame-0.nii.gz", "{d}/frame-1.nii.gz", "--reference-frame",
+                "first", "--out", "{d}/out"], 0),
     "train": (["train", "warmup", "{d}/none.toml", "--out", "{d}/run"], 2),
 }  # fmt: skip
 
@@ -129,7 +128,7 @@ def words_of(name: str, folder: Path) -> tuple[list[str], int]:
     "name, encoding",
     [*((name, "ascii") for name in COMMANDS if name != "train"),
      pytest.param("train", "ascii", marks=pytest.mark.training),
-     ("check", "cp1252"), ("check", "cp932")],
+     ("show", "cp1252"), ("show", "cp932")],
 )  # fmt: skip
 def test_an_encoding_without_the_letters(name: str, encoding: str, odd: Path, command: Command):
     command.environment |= {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
@@ -156,21 +155,21 @@ needs_shell = pytest.mark.skipif(not shutil.which("sh"), reason="there is no she
 @needs_shell
 @pytest.mark.parametrize(
     "name, streams",
-    [*((name, "2>&-") for name in ("register", "apply", "batch", "evaluate", "series", "missing")),
-     ("apply", ">&-"), ("apply", "<&-"), ("batch", ">&- 2>&-"),
-     *((name, "2>/dev/full") for name in ("batch", "series", "missing"))],
+    [*((name, "2>&-") for name in ("register", "apply", "pairs", "evaluate", "motion", "missing")),
+     ("apply", ">&-"), ("apply", "<&-"), ("pairs", ">&- 2>&-"),
+     *((name, "2>/dev/full") for name in ("pairs", "motion", "missing"))],
 )  # fmt: skip
 def test_a_closed_stream(name: str, streams: str, odd: Path, command: Command):
     words, code = words_of(name, odd)
     got, said = in_shell(streams, ["morphseek", *words], command.environment)
     assert got == code and "Traceback" not in said, said
-    if code == 0 and name in ("register", "batch", "series"):
+    if code == 0 and name in ("register", "pairs", "motion"):
         assert any((odd / "out").iterdir())
 
 
 @needs_shell
 def test_a_template_and_a_worker_with_a_closed_stream(odd: Path, command: Command):
-    words = ["morphseek", "template", odd / "frame-0.nii.gz", odd / "frame-1.nii.gz", "-o",
+    words = ["morphseek", "build-template", odd / "frame-0.nii.gz", odd / "frame-1.nii.gz", "--out",
              odd / "out", "--iterations", "0", *FLAGS[:3]]  # fmt: skip
     assert in_shell("2>&-", words, command.environment)[0] == 0
     assert (odd / "out" / "template.nii.gz").exists()

@@ -135,7 +135,7 @@ class Registration:
             if side == "fixed" and r.rigid_regions is not None:
                 reference = transfer.on_scratch(self._scratch, volume)
                 regions = transfer.numbered_on(self._scratch, r.rigid_regions, reference)
-                job["rigid"] = put("rigid", regions, grid)
+                job["rigid_regions"] = put("rigid-regions", regions, grid)
             if (points := getattr(r, f"{side}_landmarks")) is not None:
                 job[f"{side}_landmarks"] = transfer.points_of(points)
         if r.initial_transform is not None:

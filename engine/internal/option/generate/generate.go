@@ -7,7 +7,6 @@ import (
 	"go/format"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -300,21 +299,26 @@ func pythonType(o option.Option) string {
 	if o.Prefix != "" { // any text may follow it, which Literal cannot say
 		return "str"
 	}
-	quoted := make([]string, len(o.Choices))
-	for i, c := range o.Choices {
-		quoted[i] = strconv.Quote(c)
+	var quoted []string
+	for _, c := range o.Choices {
+		if !o.Switch() || c != "on" && c != "off" {
+			quoted = append(quoted, strconv.Quote(c))
+		}
 	}
-	kind := "Literal[" + strings.Join(quoted, ", ") + "]"
+	var kinds []string
+	if quoted != nil {
+		kinds = append(kinds, "Literal["+strings.Join(quoted, ", ")+"]")
+	}
+	if o.Switch() {
+		kinds = append(kinds, "bool")
+	}
 	if o.Name == "preset" { // Python takes a file of options, too: load_preset
-		kind += " | str | os.PathLike[str]"
+		kinds = append(kinds, "str", "os.PathLike[str]")
 	}
 	if o.Number != "" {
-		kind += " | float"
+		kinds = append(kinds, "float")
 	}
-	if slices.Contains(o.Choices, "on") && slices.Contains(o.Choices, "off") {
-		kind += " | bool"
-	}
-	return kind
+	return strings.Join(kinds, " | ")
 }
 
 // optionsJSON is the table as engine.OptionSpecs tells it, for a command line that prints its help before the engine is loaded.
@@ -330,13 +334,14 @@ func optionsJSON(t tables, _ string) (string, error) {
 		Min     *float64 `json:"min,omitempty"`
 		Max     *float64 `json:"max,omitempty"`
 		Stage   string   `json:"stage,omitempty"`
+		Unset   bool     `json:"unset,omitempty"`
 		Help    string   `json:"help"`
 	}
 	specs := make([]spec, len(t.options))
 	for i, o := range t.options {
 		specs[i] = spec{
 			Name: o.Name, Label: o.Label, Type: o.Type(), Default: o.Default, Choices: o.Choices, Prefix: o.Prefix, Number: o.Number,
-			Stage: o.Stage, Help: o.Help,
+			Stage: o.Stage, Unset: o.Unset, Help: o.Help,
 		}
 		if o.Numeric() {
 			specs[i].Min = &t.options[i].Min
@@ -384,23 +389,30 @@ func reference(t tables, _ string) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Options\n\n<!-- %s -->\n\n", notice)
 	b.WriteString("Every front end has the same options under the same names: keywords of `morphseek.register`, flags of `morphseek register`, " +
-		"members of `ms_options`, `Set...` of the ITK filter, flags of `MorphSeekRegistration`, the Advanced section in 3D Slicer.\n\n")
+		"members of `ms_options`, `Set...` of the ITK filter, flags of `MorphSeekRegistration`, the Advanced section in 3D Slicer. What is `on` or " +
+		"`off` is `True` or `False` in Python, `--symmetric` or `--no-symmetric` in the command; files of presets have the words.\n\n")
 	for _, o := range t.options {
 		fmt.Fprintf(&b, "## %s\n\n%s\n\n", o.Name, escape(o.Help))
 		fmt.Fprintf(&b, "- Values: %s.\n", values(o))
-		def := fmt.Sprint(o.Default)
-		if def == "" {
-			def = "empty"
-		} else {
-			def = "`" + def + "`"
-		}
-		fmt.Fprintf(&b, "- Default: %s.\n", def)
+		fmt.Fprintf(&b, "- Default: %s.\n", defaultOf(o))
 		if o.Stage != "" {
 			fmt.Fprintf(&b, "- Stage: %s.\n", o.Stage)
 		}
 		fmt.Fprintf(&b, "- Since %s.\n\n", o.Since)
 	}
 	return strings.TrimRight(b.String(), "\n") + "\n", nil
+}
+
+// defaultOf says in words what an option's default is, in C and ITK and in Python.
+func defaultOf(o option.Option) string {
+	inC := "`" + fmt.Sprint(o.Default) + "`"
+	if o.Default == "" {
+		inC = "empty"
+	}
+	if o.Unset {
+		return inC + "; in Python `None`"
+	}
+	return inC
 }
 
 // values says in words what an option takes.
@@ -419,6 +431,9 @@ func values(o option.Option) string {
 		}
 		if o.Number != "" {
 			text += ", or a number of " + o.Number + " " + span()
+		}
+		if o.Switch() {
+			text += "; in Python `True` and `False` for the words `on` and `off`"
 		}
 		return text
 	case o.Path:

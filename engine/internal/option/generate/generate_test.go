@@ -55,7 +55,9 @@ func TestOneEditIsAnOption(t *testing.T) {
 		t.Fatal(err)
 	}
 	end := strings.LastIndex(string(text), "}")
-	edited := string(text[:end]) + "\t{Name: \"half_foo\", Label: \"Half foo\", Default: 7, Min: 3, Max: 9, Since: \"9.9\", Help: \"Foos, <halved>.\"},\n}\n"
+	edited := string(text[:end]) + "\t{Name: \"half_bar\", Label: \"Half bar\", Default: \"off\", Choices: []string{\"off\", \"on\"}, Since: \"9.9\", Help: \"Bars.\"},\n" +
+		"\t{Name: \"half_baz\", Label: \"Half baz\", Default: 0, Unset: true, Since: \"9.9\", Help: \"Bazs.\"},\n" +
+		"\t{Name: \"half_foo\", Label: \"Half foo\", Default: 7, Min: 3, Max: 9, Since: \"9.9\", Help: \"Foos, <halved>.\"},\n}\n"
 	if err := os.WriteFile(table, []byte(edited), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -118,11 +120,12 @@ func TestScratch(t *testing.T) {
 		"bridge/capi/test/layout.c":                 "  MEMBER(ms_options, half_foo);\n",
 		"plugin/include/itkMorphSeekOptions.h":      "  X(HalfFoo, half_foo, int)\n",
 		"plugin/cli/MorphSeekRegistration.xml":      "<longflag>half-foo</longflag>\n      <label>Half foo</label>\n      <description>Foos, &lt;halved&gt;.</description>\n      <default>7</default>",
-		"python/src/morphseek/_engine/generated.py": "    half_foo: int | None\n    \"\"\"Foos, <halved>.\"\"\"\n",
+		"python/src/morphseek/_engine/generated.py": "    half_bar: bool | None\n    \"\"\"Bars.\"\"\"\n    half_baz: int | None\n    \"\"\"Bazs.\"\"\"\n    half_foo: int | None\n    \"\"\"Foos, <halved>.\"\"\"\n",
 		"python/docs/options.md":                    "## half_foo\n\nFoos, &lt;halved&gt;.\n\n- Values: a whole number from 3 to 9.\n- Default: `7`.\n- Since 9.9.\n",
 	} {
 		holds(path, want)
 	}
+	holds("python/docs/options.md", "Bazs.\n\n- Values: a whole number from 0.\n- Default: `0`; in Python `None`.\n")
 	holds("bridge/capi/include/morphseek.h", " *   \"foo_mm\": foos, \"bar\"\n")
 	holds("python/src/morphseek/_engine/metrics.py", "    # foos, \"bar\"\n    foo_mm: list[float]\n")
 	holds("python/docs/metrics.md", "| `foo_mm` | foos, \"bar\" |\n")

@@ -48,7 +48,7 @@ def register(
     moving: tuple[Floats, Grid],
     fixed_mask: tuple[Floats, Grid] | None,
     moving_mask: tuple[Floats, Grid] | None,
-    rigid: tuple[Floats, Grid] | None,
+    rigid_regions: tuple[Floats, Grid] | None,
     initial: Doubles | None,
     before: tuple[Floats, Grid] | None,
     landmarks: tuple[Doubles, list[str]] | None,
@@ -78,7 +78,7 @@ def register(
         ("moving", "moving", moving),
         ("fixed_mask", "fixed mask", fixed_mask),
         ("moving_mask", "moving mask", moving_mask),
-        ("rigid", "rigid regions", rigid),
+        ("rigid", "rigid regions", rigid_regions),
     ):
         if volume is not None:
             told[key] = image(name, *volume)

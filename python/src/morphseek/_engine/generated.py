@@ -36,12 +36,12 @@ class Options(TypedDict, total=False):
     """Initial alignment found before the deformable stages; an initial transform that is given is
     where rigid and affine start, and stays as it is with none and com.
     """
-    search: Literal["auto", "on", "off"] | bool | None
+    search: Literal["auto"] | bool | None
     """Discrete search for large displacements after the initial alignment; auto searches where no
     network runs and a smooth fit does not find the match.
     """
     steps: int | None
-    """Network steps T; 0 takes the number that the model was trained with."""
+    """Network steps T; by default as many as the model was trained with."""
     trajectories: int | None
     """Latent trajectories J per step; the best by the label-free reward is kept, the mean always
     among them.
@@ -50,7 +50,8 @@ class Options(TypedDict, total=False):
     """Temperature of the latent samples when trajectories > 1."""
     refine: int | None
     """Gradient iterations on the pair at hand at the finest resolution, twice as many at each
-    coarser one; 0 switches them off, -1 leaves it to the preset (off after a network).
+    coarser one; by default as many as the preset says, and none after a network. 0 switches them
+    off.
     """
     similarity: Literal["auto", "ncc", "mse", "mind"] | None
     """Similarity for the refinement; auto takes ncc for one modality and mind for two, by the joint
@@ -63,14 +64,14 @@ class Options(TypedDict, total=False):
     plugin:PATH runs them on an ONNX Runtime plugin provider's library.
     """
     threads: int | None
-    """CPU threads; 0 uses every core."""
+    """CPU threads; by default one for every core."""
     seed: int | None
     """Seed of every random draw."""
     cache: str | os.PathLike[str] | None
-    """Folder that keeps finished results: the same inputs and options are not computed twice; empty
-    computes always.
+    """Folder that keeps finished results, readable by its owner alone: the same inputs and options
+    are not computed twice; by default nothing is kept.
     """
-    uncertainty: Literal["off", "on"] | bool | None
+    uncertainty: bool | None
     """Also give the standard deviation of the displacement at every voxel, mm: over trajectories of
     the network's policy (16, or as many as the option says) or, where no network runs, from the
     search's costs of other displacements, whether or not it ran. Takes about as long as that stage,
@@ -87,14 +88,13 @@ class Options(TypedDict, total=False):
     distortion along the phase encoding, two a motion within slices. The initial alignment is not
     held to them.
     """
-    symmetric: Literal["off", "on"] | bool | None
+    symmetric: bool | None
     """Register both ways and take the map in the middle: whichever image is called fixed, one map
     is the other's inverse, to some hundredths of a voxel. For follow-up studies, which measure
     change. Takes about twice the time.
     """
     landmark_error: float | None
-    """How exactly the landmarks were marked, mm: the root mean square distance between two who mark
-    the same point, 1 to 2 for clear ones. Landmarks then steer the registration: they correct an
-    alignment or a deformation that the images led away from them by more than that. With 0 they do
-    not steer.
+    """How exactly the landmarks were marked, mm, so that they steer: the root mean square distance
+    between two who mark the same point, 1 to 2 for clear ones; by default they do not steer. They
+    correct an alignment or a deformation that the images led away from them by more than that.
     """

@@ -15,7 +15,7 @@ from .. import _json, errors
 from .._files import write_text
 from . import bindings, core
 from .generated import Options, Unpack
-from .table import is_preset_file
+from .table import for_engine, in_python, is_preset_file, option_table
 
 #: The options that say how to deform.
 BENDING = (
@@ -23,11 +23,12 @@ BENDING = (
     "smoothness", "along", "symmetric", "uncertainty",
 )  # fmt: skip
 #: Nothing that bends.
-STILL = {"model": "none", "search": "off", "refine": 0}
+STILL = {"model": "none", "search": False, "refine": 0}
 
 
 def all_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every option as the engine takes it: those given, and the others at their defaults.
+    """Return every option as the engine reads it, in Python's words: those given, and the others
+    at their defaults.
 
     Raises
     ------
@@ -37,13 +38,12 @@ def all_options(options: Mapping[str, Any]) -> dict[str, Any]:
     # the names, before values that may be images
     bindings.check_options(dict.fromkeys(options))
     given = {name: _plain(name, value) for name, value in options.items() if value is not None}
-    return bindings.check_options(given)
+    read = bindings.check_options(given)
+    return {name: in_python(name, value) for name, value in read.items()}
 
 
 def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that are given, as the engine takes them ("off" for False):
-    :func:`all_options` without the others.
-    """
+    """Return the options that are given, and those of a preset's file, as the engine reads them."""
     options = _with_file(options)
     read = all_options(options)
     return {name: read[name] for name, value in options.items() if value is not None}
@@ -85,7 +85,9 @@ def load_preset(path: str | os.PathLike[str]) -> dict[str, Any]:
     >>> morphseek.load_preset("fine.json")
     {'refine': 80}
     """
-    found = _json.read_object(path, "preset")
+    found = {
+        name: in_python(name, value) for name, value in _json.read_object(path, "preset").items()
+    }
     try:
         read = all_options(found)
     except errors.InvalidArgumentError as error:
@@ -99,10 +101,10 @@ def _check_harmless(options: Mapping[str, Any], path: str | os.PathLike[str]) ->
     """Refuse what a preset must not say. It comes from others as images do: it loads no library,
     reads no other file, and does not decide that images are kept.
     """
-    for option in core.option_table():
+    for option in option_table():
         name = option["name"]
         value = options.get(name, option["default"])
-        if value == option["default"] or value in option.get("choices", ()):
+        if isinstance(value, bool) or value in (option["default"], *option.get("choices", ())):
             continue
         if "prefix" in option:
             why, instead = "a preset loads no library", f"give --{name} or {name}= yourself"
@@ -114,7 +116,7 @@ def _check_harmless(options: Mapping[str, Any], path: str | os.PathLike[str]) ->
             instead = "give --model or model= yourself"
         elif name == "cache":
             why = "a preset does not decide that images are kept"
-            instead = "give cache= in Python; the command has a folder of its own, and --no-cache"
+            instead = "give --cache or cache= yourself"
         else:
             continue
         raise errors.InvalidArgumentError(
@@ -150,7 +152,8 @@ def save_preset(path: str | os.PathLike[str], **options: Unpack[Options]) -> Non
     """
     chosen = plain_options(options)
     _check_harmless(chosen, path)
-    write_text(path, json.dumps(chosen, indent=2) + "\n")
+    words = {name: for_engine(name, value) for name, value in chosen.items()}
+    write_text(path, json.dumps(words, indent=2) + "\n")
 
 
 def _with_file(options: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -164,7 +167,7 @@ def _with_file(options: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """Return an option's value as JSON knows it."""
+    """Return an option's value as JSON knows it; refuse the engine's words for True and None."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, np.generic):
@@ -173,6 +176,8 @@ def _plain(name: str, value: Any) -> Any:
         raise errors.InvalidArgumentError(
             f"{name} is given as {type(value).__name__}; options are text and numbers"
         )
+    if (python := in_python(name, value)) is not value:
+        raise errors.InvalidArgumentError(f"{name} is {value!r}; give {python}")
     if isinstance(value, str):
         core.check_text(name, value)
     if isinstance(value, float) and not math.isfinite(value):

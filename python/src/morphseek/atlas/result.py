@@ -322,7 +322,7 @@ def write(
 
 
 def load(folder: str | os.PathLike[str]) -> Template:
-    """Read back what :meth:`Template.save` or ``morphseek template`` wrote, all but the pictures.
+    """Read back what :meth:`Template.save` or ``morphseek build-template`` wrote, but the pictures.
 
     Raises
     ------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,65 +9,66 @@ import click
 
 from .. import errors
 from ..verdict import tally
-from ._app import app, reported
-from .cohorts import read_entities
-from .options import PATH, changed, command_line, common_options, workers_option
-from .output import print_rows, say
+from ._command import command
+from .options import (
+    PATH,
+    command_line,
+    common_options,
+    entity_option,
+    option,
+    read_entities,
+    suffix_option,
+    workers_option,
+)
+from .output import Reply, print_rows, say, say_notes
 
 
-@app.command("bids")
-@click.argument("dataset", type=PATH, metavar="BIDS_DIR")
-@click.argument("out", type=PATH, metavar="OUTPUT_DIR")
-@click.argument("level", type=click.Choice(["participant", "group"]))
-@click.option("--to", "template", metavar="TEMPLATE", help="The template: it is fixed.")
-@click.option(
-    "--space",
-    help="Name of the template in the outputs' names, letters and digits; by default read off its"
-    " file's name.",
-)
-@click.option("--to-labels", type=PATH, help="Label map of the template: carried to each image.")
-@click.option("--to-mask", type=PATH, help="Mask of the template: where not zero, it counts.")
-@click.option(
-    "--participant-label", "--participant_label", "participants", multiple=True,
-    metavar="LABEL[,LABEL]", help="These subjects alone, with or without sub-.",
+@command(
+    "bids",
+    click.argument("dataset", type=PATH, metavar="BIDS_DIR"),
+    click.argument("out", type=PATH, metavar="OUTPUT_DIR"),
+    click.argument("level", type=click.Choice(["participant", "group"])),
+    option("--template", metavar="IMAGE", help="The image to register onto: it is fixed."),
+    option(
+        "--space",
+        help="Name of the template in the outputs' names, letters and digits; by default read off"
+        " its file's name.",
+    ),
+    option(
+        "--template-labels", "labels", type=PATH,
+        help="Label map of the template: carried to each image.",
+    ),
+    option(
+        "--template-mask", "mask", type=PATH,
+        help="Mask of the template: where not zero, it counts.",
+    ),
+    option(
+        "--participant-label", "--participant_label", "participants", multiple=True,
+        metavar="LABEL[,LABEL]", help="These subjects alone, with or without sub-.",
+    ),
+    option(
+        "--session-label", "--session_label", "sessions", multiple=True, metavar="LABEL[,LABEL]",
+        help="These sessions alone, with or without ses-.",
+    ),
+    suffix_option,
+    entity_option,
+    option(
+        "--work", "-w", type=PATH, help="Folder for a folder a registration; else OUTPUT_DIR/work."
+    ),
+    workers_option,
+    common_options("small"),
+    cancelled="finished registrations are kept, and the same command goes on",
 )  # fmt: skip
-@click.option(
-    "--session-label", "--session_label", "sessions", multiple=True, metavar="LABEL[,LABEL]",
-    help="These sessions alone, with or without ses-.",
-)  # fmt: skip
-@click.option("--suffix", default="T1w", help="The kind of image: T1w, T2w, FLAIR, ...")
-@click.option(
-    "--entity", multiple=True, metavar="KEY=VALUE[,VALUE]",
-    help="What the images' names must say, such as acq=mprage; several times for several.",
-)  # fmt: skip
-@click.option(
-    "--work", "-w", type=PATH, help="Folder for a folder a registration; else OUTPUT_DIR/work."
-)
-@workers_option
-@common_options("small")
-def bids_command(
-    dataset: Path,
-    out: Path,
-    level: str,
-    template: str | None,
-    space: str | None,
-    to_labels: Path | None,
-    to_mask: Path | None,
-    participants: tuple[str, ...],
-    sessions: tuple[str, ...],
-    suffix: str,
-    entity: tuple[str, ...],
-    work: Path | None,
-    workers: int,
-    report: Any,
-    quiet: bool,
-    as_json: bool,
-    **options: Any,
-) -> None:
+def bids(
+    dataset: Path, out: Path, level: str, template: str | None, space: str | None,
+    labels: Path | None, mask: Path | None, participants: tuple[str, ...],
+    sessions: tuple[str, ...], suffix: str, entity: tuple[str, ...], work: Path | None,
+    progress: bool, **how: Any,
+) -> Reply:  # fmt: skip
     """Register the images of a BIDS dataset onto a template, as a BIDS App.
 
     \b
-    morphseek bids BIDS_DIR OUTPUT_DIR participant --to TEMPLATE
+    morphseek bids BIDS_DIR OUTPUT_DIR participant --template IMAGE
     morphseek bids BIDS_DIR OUTPUT_DIR group
 
     participant writes a derivative dataset with the names of fMRIPrep:
@@ -77,49 +77,40 @@ def bids_command(
     registration. The same command goes on after an interruption. group writes group_xfm.tsv, a row
     a transform, worst verdict first.
     """
-    with reported(as_json, "finished registrations are kept, and the same command goes on"):
-        from .. import cohort
-        from ..cohort import derivatives
-        from ..cohort.batch import run_list
+    from .. import cohort
+    from ..cohort import derivatives
+    from ..cohort.batch import run_list
 
-        if level == "group":
-            path = cohort.write_group(out)
-            if as_json:
-                print(json.dumps({"table": str(path)}))
-            elif not quiet:
-                say(f"wrote {path}")
-            return
-        if template is None:
-            raise errors.InvalidArgumentError(
-                "--to TEMPLATE is missing: give the image to register onto"
-            )
-        space = space or cohort.space_of(template)
-        wanted = read_entities(entity, "--entity")
-        for key, given in (("sub", participants), ("ses", sessions)):
-            if given:
-                wanted[key] = ",".join(given)
-        scans = cohort.find_bids(dataset, suffix=suffix, entities=wanted)
-        if not quiet and not as_json:
-            for note in scans.notes:
-                say(f"note: {note}", "yellow", to_errors=True)
-        derivatives.check_space(space, scans)
-        folder = work or out / "work"
-        done = run_list(
-            cohort.pairs_to(scans, template, labels=to_labels, mask=to_mask),
-            folder,
-            labels_back=to_labels is not None,
-            workers=workers,
-            report=report,
-            command=command_line(),
-            progress=not (quiet or as_json),
-            options=changed(options),
-            shared=True,
+    if level == "group":
+        table = str(cohort.write_group(out))
+        return Reply({"table": table}, lambda quiet: None if quiet else say(f"wrote {table}"))
+    if template is None:
+        raise errors.InvalidArgumentError(
+            "--template IMAGE is missing: give the image to register onto"
         )
-        made = cohort.write_derivatives(scans, done, folder, out, space, str(template))
-        if as_json:
-            print(json.dumps({**done.to_dict(), "transforms": [str(path) for path in made]}))
-        elif not quiet:
-            rows = [("transforms", str(len(made))), ("results", str(out))]
-            print_rows([*rows, ("verdict", tally(done.summary()["verdict"]))])
-        if done.exit_code:
-            raise click.exceptions.Exit(done.exit_code)
+    space = space or cohort.space_of(template)
+    wanted = read_entities(entity, "--entity")
+    wanted |= {k: ",".join(v) for k, v in (("sub", participants), ("ses", sessions)) if v}
+    scans = cohort.find_bids(dataset, suffix=suffix, entities=wanted)
+    if progress:
+        say_notes(scans.notes)
+    derivatives.check_space(space, scans)
+    folder = work or out / "work"
+    study = run_list(
+        cohort.pairs_to(scans, template, labels=labels, mask=mask),
+        folder,
+        labels_back=labels is not None,
+        command=command_line(),
+        progress=progress,
+        shared=True,
+        **how,
+    )
+    written = cohort.write_derivatives(scans, study, folder, out, space, str(template))
+
+    def show(quiet: bool) -> None:
+        if not quiet:
+            rows = [("transforms", str(len(written))), ("results", str(out))]
+            print_rows([*rows, ("verdict", tally(study.summary()["verdict"]))])
+
+    facts = {**study.to_dict(), "transforms": [str(path) for path in written]}
+    return Reply(facts, show, study.exit_code)

@@ -8,53 +8,53 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ._app import app, reported
-from .options import changed, command_line, common_options, out_folder
-from .output import print_summary, say
+from ._command import command
+from .options import command_line, common_options, option, out_folder
+from .output import Reply, say, summary_reply
 
 if TYPE_CHECKING:
     from ..result import Registration
 
 
-@app.command()
-@out_folder(default="morphseek-demo", help="Folder for the results.")
-@click.option(
-    "--size", type=click.IntRange(32, 256), default=96,
-    help="Voxels of the fixed image along each axis.",
+@command(
+    "demo",
+    out_folder(default="morphseek-demo", help="Folder for the results."),
+    option(
+        "--size", type=click.IntRange(32, 256), default=96,
+        help="Voxels of the fixed image along each axis.",
+    ),
+    common_options("full"),
 )  # fmt: skip
-@common_options("full")
-def demo(out: Path, size: int, report: Any, quiet: bool, as_json: bool, **options: Any) -> None:
+def demo(out: Path, size: int, progress: bool, **given: Any) -> Reply:
     """Register a made-up pair with a known answer: an MR-like and a CT-like torso, different in
     pose, size, grid and shape.
     """
-    with reported(as_json):
-        from .. import cohort, phantoms
+    from .. import cohort, phantoms
 
-        started = time.perf_counter()
-        pair = phantoms.make_pair(size)
-        if not (quiet or as_json):
-            seconds = time.perf_counter() - started
-            made = f"made fixed {pair.fixed!r}, moving {pair.moving!r} in {seconds:.1f} s"
-            say(made, to_errors=True)  # no result
+    started = time.perf_counter()
+    pair = phantoms.make_pair(size)
+    if progress:
+        seconds = time.perf_counter() - started
+        made = f"made fixed {pair.fixed!r}, moving {pair.moving!r} in {seconds:.1f} s"
+        say(made, to_errors=True)  # no result
 
-        def error_to_truth(result: Registration) -> dict[str, Any]:
-            truth = pair.errors(result)
-            return {
-                "tre_before_mm": truth["before"]["mean_mm"],
-                "tre_after_mm": truth["after"]["mean_mm"],
-                "truth": truth,
-            }
+    def error_to_truth(result: Registration) -> dict[str, Any]:
+        truth = pair.errors(result)
+        return {
+            "tre_before_mm": truth["before"]["mean_mm"],
+            "tre_after_mm": truth["after"]["mean_mm"],
+            "truth": truth,
+        }
 
-        summary = cohort.register_into(
-            out,
-            (pair.fixed, pair.moving),
-            (pair.fixed_labels, pair.moving_labels),
-            options=changed(options),
-            title="the demonstration pair: a CT-like torso onto an MR-like one",
-            command=command_line(),
-            report=report,
-            progress=not (quiet or as_json),
-            label_names=phantoms.LABELS,
-            extra=error_to_truth,
-        )
-        print_summary(summary, out, quiet, as_json)
+    summary = cohort.register_into(
+        out,
+        (pair.fixed, pair.moving),
+        (pair.fixed_labels, pair.moving_labels),
+        title="the demonstration pair: a CT-like torso onto an MR-like one",
+        command=command_line(),
+        progress=progress,
+        label_names=phantoms.LABELS,
+        extra=error_to_truth,
+        **given,
+    )
+    return summary_reply(summary, out)

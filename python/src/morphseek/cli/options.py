@@ -7,58 +7,131 @@ import shlex
 import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .. import errors
-from .._cache import cache_folder
-from .._engine.table import is_preset_file, option_table
+from .._engine.table import is_flag, is_preset_file, limits, option_table
+from ._command import Decorator, Option, set_options
 from .output import NOT_GOOD
 
-Command = TypeVar("Command", bound=Callable[..., None])
+if TYPE_CHECKING:
+    from ..cohort import Scans
 
 PATH = click.Path(path_type=Path)
+MAPS = ["linear", "cubic", "sinc", "nearest", "label"]
 
-out_folder = functools.partial(click.option, "--out", "-o", type=PATH)
-json_option = click.option(
+changed = set_options  # of the command protocol
+option = functools.partial(click.option, cls=Option)
+_images = functools.partial(option, section="Images of a BIDS folder")
+_running = functools.partial(option, section="Running")
+_output = functools.partial(option, section="Output")
+
+
+def together(*decorators: Decorator) -> Decorator:
+    """Return decorators as one; the first one's option comes first."""
+
+    def give(function: Callable[..., Any]) -> Callable[..., Any]:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return give
+
+
+out_folder = functools.partial(option, "--out", type=PATH, metavar="FOLDER")
+out_file = functools.partial(
+    option, "--out-file", "-o", "out", type=PATH, required=True, metavar="FILE"
+)
+json_option = _output(
     "--json", "as_json", is_flag=True,
     help="Print the result, or the error, as JSON on standard output.",
 )  # fmt: skip
-quiet_option = click.option(
+quiet_option = _output(
     "--quiet", "-q", is_flag=True, help="Print nothing but errors; no progress bar."
 )
-strict_option = click.option(
+strict_option = _output(
     "--strict", is_flag=True,
-    help=f"Exit with code {NOT_GOOD} where the verdict is not good; all results are written all"
-    " the same.",
+    help=f"Exit with code {NOT_GOOD} where a verdict is not good; all results are written all the"
+    " same.",
 )  # fmt: skip
-no_cache_option = click.option(
-    "--no-cache", is_flag=True,
-    help="Compute anew, even if the same registration was done before, and keep no copy in the"
-    " user's cache folder.",
-)  # fmt: skip
-workers_option = click.option(
+workers_option = _running(
     "--workers", type=click.IntRange(1), default=1,
     help="Pairs at a time; each gets its share of the cores unless --threads says otherwise.",
 )  # fmt: skip
-
-scheduler_option = click.option(
+scheduler_option = _running(
     "--scheduler",
     help="Address of a Dask scheduler whose workers do the work, one thread a pair (extra: pip"
     " install morphseek[dask]).",
 )
-no_resume_option = click.option(
-    "--no-resume", is_flag=True, help="Do pairs again that are finished."
+no_resume_option = _running("--no-resume", is_flag=True, help="Do again what is finished.")
+reference_option = option(
+    "--reference", "-r", type=PATH,
+    help="Image whose grid the output gets: the fixed one. Where it is left out, the transform's"
+    " own, if it holds one.",
+)  # fmt: skip
+stage_option = option(
+    "--stage", type=click.Choice(["initial", "final"]), default="final",
+    help="initial: of a transform that bends, the rigid or affine part alone, where it stands"
+    " apart. final: all of it.",
+)  # fmt: skip
+labels_csv_option = option(
+    "--labels-csv", type=PATH, help="Names of the labels: columns id and name."
 )
+suffix_option = _images("--suffix", default="T1w", help="The kind of image: T1w, T2w, FLAIR, ...")
+entity_option = _images(
+    "--entity", multiple=True, metavar="KEY=VALUE[,VALUE]",
+    help="What the images' names must say, such as ses=01 or acq=mprage; several times for more.",
+)  # fmt: skip
+bids_options = together(
+    _images("--bids", type=PATH, metavar="FOLDER", help="A BIDS folder whose images are taken."),
+    suffix_option,
+    entity_option,
+    _images(
+        "--label-entity", multiple=True, metavar="KEY=VALUE[,VALUE]",
+        help="What the label maps' names must say, such as desc=aseg.",
+    ),
+    _images("--no-labels", is_flag=True, help="Take no label maps."),
+)  # fmt: skip
 
 
-def report_option(default: str) -> Callable[[Command], Command]:
-    return click.option(
-        "--report", type=click.Choice(["full", "small", "none"]), default=default,
-        help="What report.html is: interactive, up to 6 MB; one picture and the numbers, below 200"
-        " kB; or not written.",
-    )  # fmt: skip
+def found_scans(
+    sources: tuple[Path, ...],
+    bids: Path | None,
+    suffix: str,
+    entity: tuple[str, ...],
+    label_entity: tuple[str, ...],
+    no_labels: bool,
+) -> Scans:
+    """Return the images that the user names, or those of the BIDS folder."""
+    from .. import cohort
+
+    if bids is not None:
+        if sources:
+            raise errors.InvalidArgumentError(
+                f"--bids {bids} finds the images itself; leave out {sources[0]}"
+            )
+        return cohort.find_bids(
+            bids, suffix=suffix, entities=read_entities(entity, "--entity"), labels=not no_labels,
+            label_entities=read_entities(label_entity, "--label-entity"),
+        )  # fmt: skip
+    if not sources:
+        raise errors.InvalidArgumentError("there is no image; give files, a folder or --bids")
+    return cohort.read_scans(sources[0] if len(sources) == 1 else sources)
+
+
+def read_entities(texts: tuple[str, ...], name: str) -> dict[str, str]:
+    """Return what the user asks of names by KEY=VALUE."""
+    entities: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or key in entities:
+            raise errors.InvalidArgumentError(
+                f"{name} {text}: give KEY=VALUE, each key once, such as ses=01"
+            )
+        entities[key] = value
+    return entities
 
 
 def command_line() -> str:
@@ -71,60 +144,54 @@ def command_line() -> str:
     return "morphseek " + shlex.join(words)
 
 
-def engine_options(without: Collection[str] = ()) -> Callable[[Command], Command]:
+def engine_options(without: Collection[str] = ()) -> Decorator:
     """Give a command the engine's options but for some: their names, types, ranges, defaults and
     helps are the engine's own.
     """
-
-    def give(command: Command) -> Command:
-        for option in reversed(option_table()):  # the last one given comes first
-            name = option["name"]
-            # --no-cache and a fixed folder stand for the cache
-            if name != "cache" and name not in without:
-                command = _option(option)(command)
-        return _save_preset_option(command)
-
-    return give
+    chosen = [_option(one) for one in option_table() if one["name"] not in without]
+    save = option(
+        "--save-preset", type=PATH, metavar="FILE.json", section="Registration",
+        help="Also write the options that were set to a file, for --preset FILE.json.",
+    )  # fmt: skip
+    return together(*chosen, save)
 
 
-_save_preset_option = click.option(
-    "--save-preset", type=PATH, metavar="FILE.json",
-    help="Also write the options that were set to a file, for --preset FILE.json.",
-)  # fmt: skip
-
-
-def common_options(report: str, without: Collection[str] = ()) -> Callable[[Command], Command]:
+def common_options(report: str, without: Collection[str] = ()) -> Decorator:
     """Give a command what all have that register: its report, its silence, the engine's options."""
-    options = (engine_options(without), json_option, quiet_option, report_option(report))
-
-    def give(command: Command) -> Command:
-        for option in options:
-            command = option(command)
-        return command
-
-    return give
+    page = _output(
+        "--report", type=click.Choice(["full", "small", "none"]), default=report,
+        help="What report.html is: interactive, up to 6 MB; one picture and the numbers, below 200"
+        " kB; or not written.",
+    )  # fmt: skip
+    return together(engine_options(without), page, quiet_option, json_option)
 
 
-def _option(option: dict[str, Any]) -> Callable[[Command], Command]:
-    name = option["name"]
-    more: dict[str, Any] = {"default": option["default"], "help": option["help"]}
-    least, most = option.get("min"), option.get("max")
-    if "prefix" in option or "number" in option:  # the engine knows what else it takes
-        words = list(option["choices"])
-        words += [f"{option['prefix']}..."] if "prefix" in option else []
-        words += [f"{option['number']} from {least:g} to {most:g}"] if "number" in option else []
-        more |= {"type": str, "metavar": "|".join(words), "callback": _checked}
+def _option(entry: dict[str, Any]) -> Decorator:
+    """Return an option of the engine's table; its help is the first sentence of the table's."""
+    name, choices = entry["name"], list(entry.get("choices", ()))
+    flag = f"--{name.replace('_', '-')}"
+    more: dict[str, Any] = {"default": None if entry.get("unset") else entry["default"]}
+    least, most = limits(entry)
+    if is_flag(entry):
+        flag = f"{flag}/--no-{flag[2:]}"
+        more = {"default": False, "show_default": False}
+    elif "prefix" in entry or "number" in entry:  # the engine knows what else it takes
+        choices += [f"{entry['prefix']}..."] if "prefix" in entry else []
+        choices += [f"{entry['number']} from {least:g} to {most:g}"] if "number" in entry else []
+        more |= {"type": str, "metavar": "|".join(choices), "callback": _checked}
     elif name == "preset":
-        words = [*option["choices"], "FILE.json"]
+        words = [*choices, "FILE.json"]
         more |= {"type": str, "metavar": "|".join(words), "callback": _checked_preset}
-    elif "choices" in option:
-        more["type"] = click.Choice(option["choices"])
-    elif option["type"] == "string":
-        more["type"] = str
+    elif choices:
+        more["type"] = click.Choice(choices)
+    elif entry["type"] == "string":
+        more |= {"type": str, "metavar": "FOLDER" if name == "cache" else "NAME|FILE.onnx"}
+    elif entry["type"] == "int":
+        more["type"] = click.IntRange(least, most)
     else:
-        kind = click.IntRange if option["type"] == "int" else click.FloatRange
-        more["type"] = kind(least, most)
-    return click.option(f"--{name.replace('_', '-')}", name, **more)
+        more["type"] = click.FloatRange(least, most, min_open=entry.get("unset", False))
+    first, stop, _ = entry["help"].partition(". ")
+    return option(flag, name, section="Registration", help=first + stop.strip(), **more)
 
 
 def _checked(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -143,44 +210,3 @@ def _checked(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
 def _checked_preset(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
     """Return a preset of the engine's, or the name of a file, which is read later."""
     return value if is_preset_file(value) else _checked(ctx, parameter, value)
-
-
-def changed(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the engine's options that the user set: those that differ from their defaults, and
-    those of a preset's file where the command does not say otherwise. Write them to the file that
-    ``save_preset`` names.
-    """
-    options = dict(options)
-    save = options.pop("save_preset")
-    defaults = {o["name"]: o["default"] for o in option_table()}
-    found = {name: value for name, value in options.items() if value != defaults[name]}
-    if is_preset_file(options.get("preset")):
-        from .._engine.options import plain_options
-
-        said = click.get_current_context().get_parameter_source
-        own = {
-            name: value
-            for name, value in options.items()
-            if said(name) is not click.core.ParameterSource.DEFAULT
-        }
-        found = plain_options(own)  # with those of the file
-    if save is not None:
-        from .._engine.options import save_preset
-
-        save_preset(save, **found)
-    return found
-
-
-def cache_option(no_cache: bool) -> dict[str, Any]:
-    """Return the cache option: the user's cache folder, unless it is not wanted or cannot be
-    made.
-    """
-    if no_cache:
-        return {}
-    try:
-        folder = cache_folder()
-        # as the engine makes it: it will hold patients' images
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except (OSError, RuntimeError):  # RuntimeError: a user without a home
-        return {}
-    return {"cache": str(folder)}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -16,6 +15,16 @@ from ..verdict import GRADES, UNKNOWN, Verdict, explain as explain_in_words, exp
 
 _FURTHER_MM = 0.1  # what marking a point again differs by at least
 NOT_GOOD = 7  # what --strict exits with; no failure of the engine's table does
+
+
+class Reply(NamedTuple):
+    """What a command found, and how it says so."""
+
+    facts: Any
+    """For ``--json``."""
+    show: Callable[[bool], None]
+    """Print them for people; True: with ``--quiet``, what is wrong alone."""
+    exit_code: int = 0
 
 
 def say(text: str, color: str | None = None, to_errors: bool = False) -> None:
@@ -42,7 +51,7 @@ def is_good(verdict: Verdict | None) -> bool:
 _COLORS = {"good": "green", "check": "yellow", "failed": "red"}
 
 
-def print_verdict(verdict: Verdict | None, quiet: bool) -> None:
+def _print_verdict(verdict: Verdict | None, quiet: bool) -> None:
     """Print the verdict; one that is not good is an error to who wants to see nothing else."""
     if quiet and is_good(verdict):
         return
@@ -50,19 +59,22 @@ def print_verdict(verdict: Verdict | None, quiet: bool) -> None:
     say(f"verdict: {verdict or UNKNOWN}", color, to_errors=quiet)
 
 
-def print_summary(
-    summary: dict[str, Any], out: Path, quiet: bool, as_json: bool, explain: bool = False
-) -> None:
-    if as_json:
-        print(json.dumps(summary | ({"explanation": explain_in_words(summary)} if explain else {})))
-        return
-    for warning in notes(summary):
-        say(f"note: {warning}", "yellow", to_errors=True)
-    if not quiet:
-        print_rows(_summary_rows(summary, out))
-    if explain:
-        print_rows(explanation(summary))
-    print_verdict(Verdict.of(summary), quiet)
+def summary_reply(
+    summary: dict[str, Any], out: Path, explain: bool = False, strict: bool = False
+) -> Reply:
+    """Return what a command says that registered one pair."""
+
+    def show(quiet: bool) -> None:
+        say_notes(notes(summary))
+        if not quiet:
+            print_rows(_summary_rows(summary, out))
+        if explain:
+            print_rows(explanation(summary))
+        _print_verdict(Verdict.of(summary), quiet)
+
+    bad = strict and not is_good(Verdict.of(summary))
+    facts = summary | ({"explanation": explain_in_words(summary)} if explain else {})
+    return Reply(facts, show, NOT_GOOD if bad else 0)
 
 
 def _summary_rows(summary: dict[str, Any], out: Path) -> list[tuple[str, str]]:
@@ -73,31 +85,19 @@ def _summary_rows(summary: dict[str, Any], out: Path) -> list[tuple[str, str]]:
         rows += _landmark_rows(summary["landmarks"], summary["align"]["method"])
     if truth := summary.get("truth"):
         rows += _truth_rows(truth, summary["align"]["method"])
-    rows += [
-        (
-            summary["similarity"],
-            f"{summary['similarity_before']:.4f} -> {summary['similarity_after']:.4f}",
-        ),
-        ("folding (NJD)", f"{summary['njd_percent']:.4f} %"),
-        *(
-            [
-                (
-                    "uncertainty",
-                    f"mean {spread['mean_mm']:.1f} mm, 95 % below {spread['p95_mm']:.1f} mm",
-                )
-            ]
-            if (spread := summary["uncertainty"])
-            else []
-        ),
+    course = f"{summary['similarity_before']:.4f} -> {summary['similarity_after']:.4f}"
+    rows += [(summary["similarity"], course), ("folding (NJD)", f"{summary['njd_percent']:.4f} %")]
+    if spread := summary["uncertainty"]:
+        span = f"mean {spread['mean_mm']:.1f} mm, 95 % below {spread['p95_mm']:.1f} mm"
+        rows.append(("uncertainty", span))
+    when = " (then; now from the cache)" if summary["cached"] else ""
+    page = out / "report.html"
+    return [
+        *rows,
         ("model, device", f"{summary['model']}, {summary['device']}"),
-        (
-            "time",
-            f"{summary['seconds']['total']:.1f} s"
-            + (" (then; now from the cache)" if summary["cached"] else ""),
-        ),
-        ("report", str(page if (page := out / "report.html").exists() else out / "report.json")),
+        ("time", f"{summary['seconds']['total']:.1f} s{when}"),
+        ("report", str(page if page.exists() else out / "report.json")),
     ]
-    return rows
 
 
 def _landmark_rows(landmarks: dict[str, Any], method: str) -> list[tuple[str, str]]:
@@ -127,37 +127,28 @@ def _truth_rows(truth: dict[str, Any], method: str) -> list[tuple[str, str]]:
     """
 
     def course(of: dict[str, Any], key: str) -> str:
-        return (
-            " -> ".join(f"{of[when][key]:.1f}" for when in ("before", "initial", "after")) + " mm"
-        )
+        return " -> ".join(f"{of[when][key]:.1f}" for when in ("before", "initial", "after"))
 
+    how = f"before -> initial alignment ({method}) -> after, at {truth['points']} points in organs"
     rows = [
-        (
-            "error to the truth",
-            (
-                f"{course(truth, 'mean_mm')} on average: before -> initial alignment ({method}) ->"
-                f" after, at {truth['points']} points in organs"
-            ),
-        ),
-        ("  median", course(truth, "median_mm")),
-        ("  95th percentile", course(truth, "p95_mm")),
+        ("error to the truth", f"{course(truth, 'mean_mm')} mm on average: {how}"),
+        ("  median", f"{course(truth, 'median_mm')} mm"),
+        ("  95th percentile", f"{course(truth, 'p95_mm')} mm"),
     ]
-    if worse := [
-        organ
+    worse = [
+        f"{organ['name']} {organ['initial']['mean_mm']:.1f} -> {organ['after']['mean_mm']:.1f}"
         for organ in truth["organs"]
         if organ["after"]["mean_mm"] > 1.05 * organ["initial"]["mean_mm"]
-    ]:
-        rows.append(
-            (
-                "  worse than initial",
-                ", ".join(
-                    f"{o['name']} {o['initial']['mean_mm']:.1f} -> {o['after']['mean_mm']:.1f}"
-                    for o in worse
-                )
-                + " mm",
-            )
-        )
+    ]
+    if worse:
+        rows.append(("  worse than initial", ", ".join(worse) + " mm"))
     return rows
+
+
+def say_notes(texts: Iterable[str]) -> None:
+    """Print notes to standard error."""
+    for text in texts:
+        say(f"note: {text}", "yellow", to_errors=True)
 
 
 def say_failures(pairs: Iterable[Any]) -> None:

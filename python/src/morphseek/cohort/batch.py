@@ -42,7 +42,7 @@ def register_cohort(
     ----------
     pairs : path or sequence
         CSV in UTF-8 with the columns fixed and moving and, optionally, fixed_labels, moving_labels,
-        fixed_mask, moving_mask, rigid, fixed_channel, moving_channel, fixed_label_channel,
+        fixed_mask, moving_mask, rigid_regions, fixed_channel, moving_channel, fixed_label_channel,
         moving_label_channel, fixed_landmarks, moving_landmarks, initial_transform and id, the
         name of the pair's folder. Separated by commas, semicolons or tabs; empty rows and columns
         do not count. Paths are relative to the file. Or a data frame with those columns, a list of
@@ -89,7 +89,7 @@ def register_cohort(
     Examples
     --------
     >>> done = morphseek.register_cohort(
-    ...     [("fixed.nii.gz", "moving.nii.gz")], "study", refine=0, search="off"
+    ...     [("fixed.nii.gz", "moving.nii.gz")], "study", refine=0, search=False
     ... )
     >>> done.pairs[0].status
     'done'

@@ -111,7 +111,7 @@ def write_derivatives(
     >>> _ = Path("moving.nii.gz").rename("study/sub-01/anat/sub-01_T1w.nii.gz")
     >>> scans = cohort.find_bids("study")
     >>> pairs = cohort.pairs_to(scans, "fixed.nii.gz")
-    >>> done = morphseek.register_cohort(pairs, "work", refine=0, search="off")
+    >>> done = morphseek.register_cohort(pairs, "work", refine=0, search=False)
     >>> made = cohort.write_derivatives(scans, done, "work", "out", "Mine", "fixed.nii.gz")
     >>> [path.name for path in made]
     ['sub-01_from-T1w_to-Mine_mode-image_xfm.h5']

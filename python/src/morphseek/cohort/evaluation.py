@@ -45,8 +45,8 @@ def evaluate(
     subset: str | None = None,
     labels_csv: str | os.PathLike[str] | None = None,
     against: str | os.PathLike[str] | None = None,
-    check: bool = False,
-    inverse: bool = False,
+    cross_check: bool = False,
+    score_inverse: bool = False,
     pages: str | os.PathLike[str] | None = None,
     report: Literal["full", "small"] = "small",
     progress: Callable[[Progress], Any] | bool | None = None,
@@ -70,10 +70,10 @@ def evaluate(
         Columns id, name and, to merge labels, structure. Labels that it does not list are left out.
     against : path, optional
         Folder of another evaluation of the same pairs, for the Wilcoxon test.
-    check : bool
+    cross_check : bool
         Compute Dice a second time with SimpleITK alone, from the transform written to a file and
         read back (``dice_check``).
-    inverse : bool
+    score_inverse : bool
         Measure Dice in the moving image's space, too (``dice_inverse``): the fixed labels, carried
         over by the inverse transform, against the moving ones, where the fixed image reaches. Dice
         on the fixed grid is blind to what the transform jumps over; where this one is much lower,
@@ -107,7 +107,7 @@ def evaluate(
     >>> for name in ("fixed", "moving"):
     ...     _ = Path(f"{name}.nii.gz").rename(f"data/images/{name}.nii.gz")
     ...     _ = Path(f"{name}_labels.nii.gz").rename(f"data/labels/{name}.nii.gz")
-    >>> found = morphseek.evaluate([("fixed", "moving")], "data", refine=0, search="off")
+    >>> found = morphseek.evaluate([("fixed", "moving")], "data", refine=0, search=False)
     >>> found.pairs[0].dice_after > found.pairs[0].dice_before
     True
     """
@@ -119,7 +119,7 @@ def evaluate(
                 " it otherwise; rename the file"
             )
     chosen, _ = checked_options(options)
-    if chosen.get("uncertainty", "off") != "off":
+    if chosen.get("uncertainty"):
         raise errors.InvalidArgumentError(
             "uncertainty: an evaluation has no place for it; register, or a batch, writes it for"
             " each pair"
@@ -160,7 +160,15 @@ def evaluate(
                 page = _Page(Path(pages, f"pair-{len(scores) + 1:04d}.html"), report, names)
             scores.append(
                 _evaluate_pair(
-                    root, fixed, moving, merge, check, inverse, chosen, page, callback and within
+                    root,
+                    fixed,
+                    moving,
+                    merge,
+                    cross_check,
+                    score_inverse,
+                    chosen,
+                    page,
+                    callback and within,
                 )
             )
             if bar is not None:
@@ -200,8 +208,8 @@ def _evaluate_pair(
     fixed: str,
     moving: str,
     merge: dict[int, int] | None,
-    check: bool,
-    inverse: bool,
+    cross_check: bool,
+    score_inverse: bool,
     options: dict[str, Any],
     page: _Page | None,
     progress: Callable[[Progress], Any] | None,
@@ -243,9 +251,9 @@ def _evaluate_pair(
             score.error_mm = verdict.error_mm
         score.njd_percent, score.sdlogj = result.metrics["njd_percent"], result.metrics["sdlogj"]
         score.seconds, score.cached = result.metrics["seconds"]["total"], result.metrics["cached"]
-        if check:
+        if cross_check:
             score.dice_check = independent_dice(result.transform, *labels)
-        if inverse:
+        if score_inverse:
             score.dice_inverse = inverse_dice(result, *labels)
         if page is not None:
             from ..report import write_report

@@ -87,7 +87,7 @@ def register_into(
 
     Examples
     --------
-    >>> options = {"refine": 0, "search": "off"}
+    >>> options = {"refine": 0, "search": False}
     >>> report = cohort.register_into("out", ("fixed.nii.gz", "moving.nii.gz"), options=options)
     >>> report["verdict"]["grade"] in ("good", "check", "failed")
     True

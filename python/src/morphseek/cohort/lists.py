@@ -129,7 +129,7 @@ IMAGES = (
     "moving_labels",
     "fixed_mask",
     "moving_mask",
-    "rigid",
+    "rigid_regions",
     "fixed_channel",
     "moving_channel",
     "fixed_label_channel",

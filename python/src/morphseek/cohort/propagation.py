@@ -189,7 +189,7 @@ def propagate_labels(
     Examples
     --------
     >>> atlases = [("moving.nii.gz", "moving_labels.nii.gz")]
-    >>> found = cohort.propagate_labels(["fixed.nii.gz"], atlases, "out", refine=0, search="off")
+    >>> found = cohort.propagate_labels(["fixed.nii.gz"], atlases, "out", refine=0, search=False)
     >>> [target.status for target in found.targets]
     ['done']
     """

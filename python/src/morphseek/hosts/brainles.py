@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .. import Options
 
 StrPath = str | os.PathLike[str]
-LINEAR = {"initial": "rigid", "search": "off", "refine": 0, "model": "none"}
+LINEAR = {"initial": "rigid", "search": False, "refine": 0, "model": "none"}
 """What it does unless told otherwise: one person's images, or an atlas, rigidly."""
 _INTERPOLATIONS = {
     "default": "linear", "linear": "linear", "nearestneighbor": "nearest", "nn": "nearest",
@@ -41,7 +41,7 @@ class MorphSeekRegistrator(Registrator):  # type: ignore[misc]
     ----------
     **options
         Of :func:`morphseek.register`. Without any, the registration is rigid, as that of the other
-        registrators is: :data:`LINEAR`. ``initial="affine", refine=-1, search="auto"`` deforms.
+        registrators is: :data:`LINEAR`. ``initial="affine", refine=None, search="auto"`` deforms.
 
     Examples
     --------

@@ -45,7 +45,7 @@ class Register(Transform):
     >>> from morphseek.hosts.monai import Register
     >>> body = torch.from_numpy(morphseek.phantoms.make_pair(size=32).fixed.float32().T.copy())
     >>> f, m = (MetaTensor(i[None], affine=torch.eye(4)) for i in (body, body.roll(2, 0)))
-    >>> out = Register(model="none", refine=0, search="off")(f, m)
+    >>> out = Register(model="none", refine=0, search=False)(f, m)
     >>> out["warped"].shape == f.shape, out["ddf"].shape == (3, *f.shape[1:])
     (True, True)
     """

@@ -147,8 +147,8 @@ class MorphSeekRegistration(CommandLine):  # type: ignore[misc]
     --------
     >>> from morphseek.hosts.nipype import MorphSeekRegistration
     >>> node = MorphSeekRegistration(preset="fast", threads=2)
-    >>> node.inputs.trait("refine").desc.split(";")[1].strip()
-    '0 switches them off, -1 leaves it to the preset (off after a network).'
+    >>> node.inputs.trait("refine").desc.split(". ")[-1]
+    '0 switches them off.'
     """
 
     _cmd = "MorphSeekRegistration"

@@ -39,7 +39,7 @@ class NiftiGz(File):  # type: ignore[misc]
 _FILES = {
     "fixed_mask": "where not zero, the fixed image counts",
     "moving_mask": "where not zero, the moving image counts",
-    "rigid": "label map of the fixed image: each label moves as one body",
+    "rigid_regions": "label map of the fixed image: each label moves as one body",
     "fixed_labels": "label map of the fixed image, for Dice",
     "moving_labels": "label map to be brought along",
     "fixed_landmarks": "points that steer, where landmark_error says how exact they are",
@@ -55,20 +55,31 @@ def _flag(name: str) -> str:
 
 def _option(name: str, option: dict[str, Any]) -> Any:
     """Return the field of an option's schema; None leaves it to the engine's default."""
-    kind: Any = {"integer": int, "number": float}.get(option.get("type", ""), str)
-    more: dict[str, Any] = {}
-    if any(way.get("type") == "number" for way in option.get("anyOf", ())):
-        kind = str | float  # words or a number, which the command checks
-    elif "enum" in option:
-        more["allowed_values"] = option["enum"]
-    elif "maximum" in option:
+    ways = option.get("anyOf", [option])
+    types = {each for way in ways for each in _listed(way.get("type", "string"))}
+    words = [word for way in ways for word in way.get("enum", ())]
+    kind: Any = str
+    flag, more = _flag(name), dict[str, Any]()
+    if "boolean" in types and set(words) == {"on", "off"}:
+        flag, kind = f"--{name.replace('_', '-')}", bool
+    elif words and "number" in types:  # which the command checks
+        kind = str | float
+    elif words and not any("pattern" in way for way in ways):
+        more["allowed_values"] = words
+    elif types & {"integer", "number"}:
+        kind = int if "integer" in types else float
+    if "maximum" in option:
         within = attrs.validators.and_(
             attrs.validators.ge(option["minimum"]), attrs.validators.le(option["maximum"])
         )
         more["validator"] = attrs.validators.optional(within)
     return shell.arg(
-        type=kind | None, default=None, argstr=_flag(name), help=option["description"], **more
+        type=kind | None, default=None, argstr=flag, help=option["description"], **more
     )
+
+
+def _listed(types: str | list[str]) -> list[str]:
+    return [types] if isinstance(types, str) else types
 
 
 def _path(name: str, says: str) -> Any:
@@ -197,7 +208,7 @@ Apply = shell.define(
         "out": shell.outarg(
             type=NiftiGz | File,
             path_template="applied.nii.gz",
-            argstr="--out",
+            argstr="--out-file",
             help="file to write; what has points needs a name of its own kind, as tracts.trk",
         )
     },

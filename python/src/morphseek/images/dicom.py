@@ -413,7 +413,7 @@ def _several(places: Sequence[Sequence[_Slice]], source: _Source) -> errors.Morp
     for key, what in _SEVERAL.items():
         values = {each.frame.text(key): each.frame for each in place}
         if len(values) > 1:
-            motion = ", or all to morphseek series" if what == "times" else ""
+            motion = ", or all to morphseek motion" if what == "times" else ""
             return source.unreadable(
                 f"{source} show one place {len(values)} times: {_pair(*values.values())} are of"
                 f" different {what} ({key}); {source.apart}{motion}"

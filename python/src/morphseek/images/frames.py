@@ -65,7 +65,7 @@ class Frames:
         return errors.InvalidArgumentError(
             f"{self.name} holds {held} that turn with the tissue (vectors, a tensor, an FOD); only"
             " scalar images and label maps are resampled here: use the program that made it, with"
-            " the transform converted by morphseek convert"
+            " the transform converted by morphseek transform convert"
         )
 
     def __len__(self) -> int:

@@ -30,7 +30,7 @@ ONE_BODY = (
     "one body nearly everywhere", "one body",
 )  # fmt: skip
 #: How the frames of other regimes are registered, where the caller did not choose.
-HELD = {"similarity": "mind", "smoothness": "high", "search": "off"}
+HELD = {"similarity": "mind", "smoothness": "high", "search": False}
 CHANGED = (
     "The contrast, or noise, differs too much from the reference's to follow detail: tissue was"
     " held together. Look where it moved by itself, and compare with a rigid motion."

@@ -177,7 +177,7 @@ def inverted(part: sitk.Transform, name: str) -> list[sitk.Transform]:
     else:
         raise errors.InvalidArgumentError(
             f"{name}: a {part.GetName()} cannot be inverted here; convert it to a field first:"
-            " morphseek convert FILE --reference FIXED --out field.nii.gz"
+            " morphseek transform convert FILE --reference FIXED -o field.nii.gz"
         )
     try:
         onto, still = _reached(vectors, grid, name), np.eye(4)
@@ -201,6 +201,6 @@ def _reached(vectors: np.ndarray, grid: Grid, name: str) -> Grid:
     if (high - low + 1).prod() > 8 * np.prod(grid.size) + 1e6:
         raise errors.InvalidArgumentError(
             f"{name}: it spreads its grid so far that its inverse would not fit; check it:"
-            " morphseek check FILE"
+            " morphseek transform show FILE"
         )
     return grid.part(low, high - low + 1)

@@ -51,6 +51,12 @@ class _Run(WorkerBase):  # type: ignore[misc]
         return not self.abort_requested
 
 
+def _in_python(option: dict[str, Any], word: str) -> Any:
+    """Return a choice as :func:`morphseek.register` takes it: of a switch a bool."""
+    is_switch = any(way.get("type") == "boolean" for way in option.get("anyOf", ()))
+    return {"on": True, "off": False}.get(word, word) if is_switch else word
+
+
 class RegisterWidget(Container):  # type: ignore[misc]
     """The panel.
 
@@ -187,7 +193,7 @@ class RegisterWidget(Container):  # type: ignore[misc]
             if self.moving_labels.value is None
             else Source.of(self.moving_labels.value, "labels"),
             {
-                name: self.engine_options[name].value
+                name: _in_python(option, self.engine_options[name].value)
                 for name, option in self._known.items()
                 # one that is given overrides the preset
                 if self.engine_options[name].value != option["default"]

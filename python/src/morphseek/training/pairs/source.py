@@ -143,7 +143,7 @@ class PairSource:
                 self._files(moving)[0],
                 initial=cast(Any, self.initial),
                 model="none",
-                search="off",
+                search=False,
                 refine=0,
                 threads=1,
             ).transform.initial

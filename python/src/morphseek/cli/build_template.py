@@ -1,0 +1,124 @@
+"""morphseek build-template"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ._command import command
+from .options import (
+    PATH,
+    command_line,
+    engine_options,
+    json_option,
+    no_resume_option,
+    option,
+    out_folder,
+    quiet_option,
+    scheduler_option,
+    workers_option,
+)
+from .output import NOT_GOOD, Reply, print_rows, say
+
+
+@command(
+    "build-template",
+    click.argument("images", type=PATH, metavar="IMAGES...", nargs=-1, required=True),
+    out_folder(required=True, help="Folder for the results; made if need be."),
+    option(
+        "--labels", type=PATH, multiple=True, metavar="FOLDER|FILE",
+        help="Label maps: the folder that has them under the images' names, or once for each image,"
+        " in their order.",
+    ),
+    option(
+        "--start", default="mean", metavar="mean|N|FILE",
+        help="What comes first: the mean of the images, image N, counted from 0, or a template that"
+        " there is. The latter two give the template their grid.",
+    ),
+    option(
+        "--iterations", type=click.IntRange(0), default=4,
+        help="Deformable rounds, after a rigid and an affine one; 0 gives the affine mean.",
+    ),
+    option(
+        "--average", type=click.Choice(["mean", "median"]), default="mean",
+        help="How the intensities are averaged; median holds all images in memory.",
+    ),
+    option(
+        "--sharpen", type=click.FloatRange(0, 1), default=0.0,
+        help="Share of a Laplacian sharpening that is added to each template.",
+    ),
+    option(
+        "--spacing", type=click.FloatRange(0, min_open=True), metavar="MM",
+        help="Spacing of the template's voxels; by default the median of the images'.",
+    ),
+    option("--warped", is_flag=True, help="Also write each image in the template's space."),
+    workers_option,
+    scheduler_option,
+    no_resume_option,
+    engine_options(),
+    option(
+        "--strict", is_flag=True, section="Output",
+        help=f"Exit with code {NOT_GOOD} where an image was left out; all results are written all"
+        " the same.",
+    ),
+    quiet_option,
+    json_option,
+    cancelled="finished registrations are kept, and the same command goes on",
+)  # fmt: skip
+def build_template(
+    images: tuple[Path, ...], out: Path, labels: tuple[Path, ...], start: str, no_resume: bool,
+    strict: bool, options: dict[str, Any], **how: Any,
+) -> Reply:  # fmt: skip
+    """Make the template of a population: its mean image, in the middle of its shapes.
+
+    IMAGES are two or more files, or one CSV with the columns image and, optionally, labels and id.
+
+    Writes template.nii.gz, labels.nii.gz (the label that most images give a voxel), the transform
+    of each image (transform_ID.h5), template.html (pictures and plots by iteration, a row for each
+    image) and template.json: all of them or, on an error, none. After an interruption the same
+    command goes on. An image whose registration fails is left out of that mean.
+
+    Example: morphseek build-template scans/*.nii.gz --out template
+    """
+    from .. import atlas
+
+    folder = len(labels) == 1 and labels[0].is_dir()
+    template = atlas.template(
+        images[0] if len(images) == 1 else list(images),
+        out,
+        labels=labels[0] if folder else list(labels) or None,
+        start=int(start) if start.isdecimal() else start,
+        resume=not no_resume,
+        command=command_line(),
+        **how,
+        **options,
+    )
+    facts = template.to_dict()
+    lost = [subject for subject in template.subjects if not subject.is_used]
+
+    def show(quiet: bool) -> None:
+        for subject in lost:
+            text = f"left out: {subject.name}: {' '.join(subject.reasons)}"
+            say(text, "yellow", to_errors=True)
+        if not quiet:
+            print_rows(_rows(facts, out))
+
+    return Reply(facts, show, NOT_GOOD if strict and lost else 0)
+
+
+def _rows(facts: dict[str, Any], out: Path) -> list[tuple[str, str]]:
+    from ..verdict import tally
+
+    first, last = facts["iterations"][0], facts["iterations"][-1]
+    rows = [
+        ("images", f"{len(facts['images'])}: {tally(facts['verdicts'])}"),
+        ("gradient", f"{first['gradient']:.3f} -> {last['gradient']:.3f} a mm"),
+        ("entropy", f"{first['entropy']:.2f} -> {last['entropy']:.2f} bits"),
+        ("mean of the transforms", f"{last['mean_voxels']:.3f} voxels from the identity"),
+    ]
+    if facts["dice"] is not None:
+        overlap = f"{facts['dice']:.3f} with the vote, {facts['dice_without_own']:.3f} with others'"
+        rows.append(("labels, mean Dice", overlap))
+    return [*rows, ("report", str(out / "template.html"))]

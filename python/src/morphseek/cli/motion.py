@@ -1,0 +1,118 @@
+"""morphseek motion"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ._command import command
+from .options import (
+    MAPS,
+    PATH,
+    command_line,
+    engine_options,
+    json_option,
+    option,
+    out_folder,
+    quiet_option,
+    strict_option,
+)
+from .output import NOT_GOOD, Reply, print_rows, say
+
+_MOST_LINES = 5  # frames that are not good, of which a line is printed
+
+
+@command(
+    "motion",
+    click.argument("frames", type=PATH, metavar="FRAMES...", nargs=-1, required=True),
+    out_folder(required=True, help="Folder for the results; made if need be."),
+    option(
+        "--reference-frame", "reference", default="mean", metavar="mean|first|N",
+        help="What the frames are registered onto: the first, or frame N, counted from 0; or their"
+        " mean, in two rounds, which take twice the time. The first frame of a functional series"
+        " differs in contrast from the others.",
+    ),
+    option(
+        "--motion", type=click.Choice(["rigid", "affine", "deformable"]), default="rigid",
+        help="rigid: shifts and turns, as of a head. deformable: as of a heart or a chest; takes"
+        " all options of `morphseek register`.",
+    ),
+    option(
+        "--consistent", is_flag=True,
+        help="Also register each frame onto the one before and measure, in mm, how far the two ways"
+        " to a frame disagree. A frame whose verdict is not good is registered again from the"
+        " concatenated one, and the better is kept. Takes about twice the time.",
+    ),
+    option(
+        "--mask", type=PATH,
+        help="Mask on the frames' grid: voxels of the reference count where it is not zero.",
+    ),
+    option(
+        "--interpolation", type=click.Choice(MAPS), default="linear",
+        help="How the frames are resampled; cubic and sinc blur less.",
+    ),
+    engine_options(),
+    strict_option,
+    quiet_option,
+    json_option,
+)  # fmt: skip
+def motion(
+    frames: tuple[Path, ...], out: Path, strict: bool, options: dict[str, Any], **how: Any
+) -> Reply:
+    """Correct the motion between the frames of a time series.
+
+    FRAMES is one image with a time axis (4-D NIfTI), one folder with a DICOM series of several
+    frames, or a file for each frame in the order of time.
+
+    Writes corrected.nii.gz (4-D), corrected.seq.nrrd (a sequence for 3D Slicer), reference.nii.gz,
+    the transform of each frame (transform_0000.h5, ...), motion.tsv (six parameters and framewise
+    displacement, named as fMRIPrep's), series.html (plots and a table, worst first) and
+    series.json: all of them or, on an error, none.
+
+    Example: morphseek motion bold.nii.gz --out corrected
+    """
+    from .. import _files, images
+    from ..motion import outputs, series
+
+    known = outputs(100_000 if out.is_dir() else 0)
+    inputs = {f"frame {k}": path for k, path in enumerate(frames)}
+    images.check_apart(out, known, {**inputs, "mask": how["mask"]})
+    _files.check_output(out)
+    corrected = series(frames[0] if len(frames) == 1 else list(frames), **how, **options)
+    corrected.save(out, command_line())
+    facts = corrected.to_dict()
+    bad = [frame for frame in corrected.worst if frame.grade != "good"]
+
+    def show(quiet: bool) -> None:
+        for frame in bad[:_MOST_LINES]:
+            color = "red" if frame.grade == "failed" else "yellow"
+            say(f"{frame.name}: {frame.verdict or 'unknown'}", color, to_errors=True)
+        if len(bad) > _MOST_LINES:
+            rest = f"and {len(bad) - _MOST_LINES} more frames that are not good:"
+            say(f"{rest} {out / 'motion.tsv'}", "yellow", to_errors=True)
+        if not quiet:
+            print_rows(_rows(facts, out))
+
+    return Reply(facts, show, NOT_GOOD if strict and bad else 0)
+
+
+def _rows(facts: dict[str, Any], out: Path) -> list[tuple[str, str]]:
+    from ..verdict import tally
+
+    mean, most = (facts[f"framewise_displacement_{key}"] for key in ("mean", "max"))
+    rows = [
+        ("frames", f"{len(facts['frames'])}, {facts['motion']}, onto {facts['reference']}"),
+        ("verdicts", tally(facts["verdicts"])),
+        ("framewise displacement", f"mean {mean:.2f} mm, up to {most:.2f} mm"),
+        ("tissue moved", f"up to {facts['displacement_max']:.1f} mm"),
+    ]
+    apart = [row["disagreement_mean"] for row in facts["frames"] if row.get("disagreement_mean")]
+    if apart:
+        again = sum(row["start"] == "concatenated" for row in facts["frames"])
+        span = f"mean {sum(apart) / len(apart):.2f} mm, up to {max(apart):.2f} mm"
+        rows.append(
+            ("two ways disagree", f"{span}; {again} frames taken from the concatenated one")
+        )
+    return [*rows, ("report", str(out / "series.html"))]

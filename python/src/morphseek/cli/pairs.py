@@ -1,0 +1,177 @@
+"""morphseek pairs"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .. import errors
+from ..verdict import GRADES, tally
+from ._command import command
+from .options import (
+    PATH,
+    bids_options,
+    command_line,
+    common_options,
+    found_scans,
+    no_resume_option,
+    option,
+    out_folder,
+    scheduler_option,
+    strict_option,
+    workers_option,
+)
+from .output import NOT_GOOD, Reply, print_rows, say_failures, say_notes
+
+
+@command(
+    "pairs",
+    click.argument("sources", type=PATH, metavar="[PAIRS.csv|IMAGES...]", nargs=-1),
+    out_folder(
+        required=True,
+        help="Folder for one folder a pair, summary.csv, summary.json and index.html.",
+    ),
+    option(
+        "--template", type=PATH, metavar="IMAGE",
+        help="Register every image onto this one, which is fixed.",
+    ),
+    option("--template-labels", "labels", type=PATH, help="Label map of the template."),
+    option(
+        "--template-mask", "mask", type=PATH,
+        help="Mask of the template: where not zero, it counts.",
+    ),
+    option(
+        "--labels-back", is_flag=True,
+        help="Also carry the fixed labels to each moving image: fixed_labels_on_moving.nii.gz.",
+    ),
+    option(
+        "--all-pairs", is_flag=True,
+        help="Register every pair of the images, once: the one that comes first is fixed.",
+    ),
+    option("--both-ways", is_flag=True, help="With --all-pairs: each onto the other, too."),
+    option(
+        "--within-subject", is_flag=True,
+        help="Register each subject's later sessions onto the first.",
+    ),
+    bids_options,
+    workers_option,
+    scheduler_option,
+    no_resume_option,
+    common_options("small"),
+    strict_option,
+    cancelled="finished pairs are kept, and the same command goes on",
+)  # fmt: skip
+def pairs(
+    sources: tuple[Path, ...], out: Path, template: Path | None, labels: Path | None,
+    mask: Path | None, labels_back: bool, all_pairs: bool, both_ways: bool, within_subject: bool,
+    progress: bool, report: Any, workers: int, scheduler: str | None, no_resume: bool, strict: bool,
+    options: dict[str, Any], **where: Any,
+) -> Reply:  # fmt: skip
+    """Register many pairs, each into a folder of its own.
+
+    \b
+    morphseek pairs PAIRS.csv --out DIR                        a list of pairs
+    morphseek pairs IMAGES... --template IMAGE --out DIR       all to one
+    morphseek pairs IMAGES... --all-pairs --out DIR            each with each
+    morphseek pairs --bids FOLDER --within-subject --out DIR   follow-up on first
+
+    PAIRS.csv has the columns fixed, moving and, optionally, fixed_labels, moving_labels,
+    fixed_mask, moving_mask, rigid_regions, fixed_channel, moving_channel, fixed_label_channel,
+    moving_label_channel, fixed_landmarks, moving_landmarks, initial_transform, id.
+
+    IMAGES are files, one folder of images (or with the folders images and labels), or a CSV with
+    the column image and, optionally, labels, mask, subject, session, id. --bids finds them in a
+    BIDS folder: one a subject and session, with its label map *_dseg.nii.gz where there is one.
+
+    Pairs that are finished, with the same files and options, are not done again: after an
+    interruption, the same command goes on. A pair that fails is listed with its error, the others
+    go on, and the exit code is the first failure's.
+    """
+    from .. import cohort
+
+    ways = {"--template": template, "--all-pairs": all_pairs, "--within-subject": within_subject}
+    chosen = [name for name, value in ways.items() if value]
+    _check_usage(chosen, sources, where["bids"], both_ways, labels or mask)
+    listed: Any = sources[0] if sources else None
+    if chosen:
+        scans = found_scans(sources, **where)
+        if progress:
+            say_notes(scans.notes)
+        if template:
+            listed = cohort.pairs_to(scans, template, labels=labels, mask=mask)
+        elif all_pairs:
+            listed = cohort.all_pairs(scans, both_ways=both_ways)
+        else:
+            listed = cohort.within_subject(scans)
+    study = cohort.register_cohort(
+        listed,
+        out,
+        labels_back=labels_back,
+        workers=workers,
+        scheduler=scheduler,
+        report=report,
+        command=command_line(),
+        resume=not no_resume,
+        progress=progress,
+        **options,
+    )
+    bad = strict and any(pair.verdict != GRADES[0] for pair in study.pairs)
+
+    def show(quiet: bool) -> None:
+        if quiet:  # nobody has said it yet
+            say_failures(study.pairs)
+            return
+        if study.earlier:
+            count = f"{len(study.earlier)} finished pairs of earlier calls"
+            say_notes([
+                f"the tables in {out} list {count}, too; who does not want one removes its folder"
+            ])  # fmt: skip
+        print_rows(_rows(study.summary(), out))
+
+    return Reply(study.to_dict(), show, study.exit_code or (NOT_GOOD if bad else 0))
+
+
+def _check_usage(
+    chosen: list[str],
+    sources: tuple[Path, ...],
+    bids: Path | None,
+    both_ways: bool,
+    of_template: Path | None,
+) -> None:
+    """Refuse what is no list of pairs and does not say which pairs are to be made."""
+    ways = "--template IMAGE, --all-pairs or --within-subject"
+    problem = ""
+    if len(chosen) > 1:
+        problem = f"{' and '.join(chosen)}: choose one of them"
+    elif not chosen and bids:
+        problem = f"--bids: say which pairs to register: {ways}"
+    elif not chosen and len(sources) != 1:
+        problem = f"give one list of pairs (PAIRS.csv); or images, and {ways}"
+    elif both_ways and chosen != ["--all-pairs"]:
+        problem = "--both-ways belongs to --all-pairs"
+    elif of_template and chosen != ["--template"]:
+        problem = "--template-labels and --template-mask belong to --template"
+    if problem:
+        raise errors.InvalidArgumentError(problem)
+
+
+def _rows(summary: dict[str, Any], out: Path) -> list[tuple[str, str]]:
+    counts = ", ".join(
+        f"{summary[state]} {state}" for state in ("done", "skipped", "failed") if summary[state]
+    )
+    rows = [("pairs", f"{summary['pairs']}: {counts}")]
+    if summary["dice_after"] is not None:
+        rows.append(("mean Dice", f"{summary['dice_before']:.4f} -> {summary['dice_after']:.4f}"))
+    if summary["tre_after_mm"] is not None:
+        course = f"{summary['tre_before_mm']:.1f} -> {summary['tre_after_mm']:.1f} mm"
+        rows.append(("landmarks, mean", course))
+    if summary["seconds"] is not None:
+        rows += [
+            ("mean NJD", f"{summary['njd_percent']:.4f} %"),
+            ("a pair", f"{summary['seconds']:.2f} s"),
+        ]
+    if summary["outliers"]:
+        rows.append(("outliers", f"{summary['outliers']}: named in index.html"))
+    return [*rows, ("results", str(out / "summary.csv")), ("verdict", tally(summary["verdict"]))]
