@@ -115,7 +115,7 @@ class RegistrationResult(DenseTransform):
         """Whether the result can be trusted, as far as the images tell: a
         :class:`morphseek.Verdict`. None for a result that an older library saved.
         """
-        return Verdict.of(self.metrics)
+        return Verdict.of(self.to_dict())
 
     @property
     def stages(self) -> dict[str, Transform]:
@@ -137,7 +137,7 @@ class RegistrationResult(DenseTransform):
         >>> len(result.explain()) > 0
         True
         """
-        return explain(self.metrics)
+        return explain(self.to_dict())
 
     def __repr__(self) -> str:
         m = self.metrics
@@ -202,8 +202,10 @@ class RegistrationResult(DenseTransform):
         """
         from .report.notebook import view
 
-        images = self._given(fixed, moving)
-        return view(self, images, (fixed_labels, moving_labels), height, more)
+        more |= {"fixed_labels": fixed_labels, "moving_labels": moving_labels}
+        if fixed_labels is not None and moving_labels is not None and "scores" not in more:
+            more["scores"] = self.score(fixed_labels, moving_labels)
+        return view(self, *self._given(fixed, moving), height=height, **more)
 
     def plot(self, fixed: ImageLike | None = None, moving: ImageLike | None = None) -> Figure:
         """Return a Matplotlib figure for a paper: fixed, before, after and the volume change, in

@@ -16,7 +16,7 @@ from .. import errors, images, transforms
 from .._engine import bindings
 from .._grid import Grid
 from .._percentiles import distinct
-from ..result import RegistrationResult
+from ..transforms.dense import DenseTransform
 from ..transforms.resample import resample_identity
 
 
@@ -30,7 +30,8 @@ class LabelScore:
 
     The error of volume is by how many percent the transform mistakes the label's volume in the
     moving image: its Jacobian determinant, summed over the fixed label, against the volume of the
-    moving label. It means something where both images hold the structure whole.
+    moving label. It means something where both images hold the structure whole: not where
+    ``is_cut``, for then the label reaches the border of an image.
 
     Examples
     --------
@@ -44,10 +45,11 @@ class LabelScore:
     hd95_before: float | None
     hd95_after: float | None
     volume_error_percent: float
+    is_cut: bool = False
 
 
 def score_labels(
-    result: RegistrationResult,
+    result: DenseTransform,
     fixed_labels: images.ImageLike,
     moving_labels: images.ImageLike,
     *,
@@ -57,7 +59,7 @@ def score_labels(
 
     Parameters
     ----------
-    result : RegistrationResult
+    result : DenseTransform
     fixed_labels, moving_labels : ImageLike
         Label maps; 0 is background. The fixed one lies on the fixed image's grid. Numpy arrays lie
         on their image's grid.
@@ -98,12 +100,20 @@ def score_labels(
     found = bindings.score_labels(
         result.displacement, result.grid, result.jacobian(), here, there, moving.grid, carried
     )
-    return [
-        LabelScore(**score)
-        if labels is None
-        else LabelScore(**{**score, "label": labels[score["label"] - 1]})
-        for score in found
+    cut = _at_border(here) | _at_border(there)
+    for score in found:
+        score["is_cut"] = score["label"] in cut
+        if labels is not None:
+            score["label"] = labels[score["label"] - 1]
+    return [LabelScore(**score) for score in found]
+
+
+def _at_border(labels: bindings.Labels) -> set[int]:
+    """Return the labels that reach the border of a map; slices have none along their normal."""
+    faces: list[np.ndarray] = [
+        labels.take([0, size - 1], axis) for axis, size in enumerate(labels.shape) if size > 1
     ]
+    return {int(value) for face in faces for value in distinct(face)}
 
 
 def _whole(
@@ -138,7 +148,7 @@ def _fits(labels: np.ndarray) -> bool:
 
 
 def _shared(
-    result: RegistrationResult, fixed_labels: images.ImageLike, moving_labels: images.ImageLike
+    result: DenseTransform, fixed_labels: images.ImageLike, moving_labels: images.ImageLike
 ) -> tuple[images.Image, images.Image, list[int]]:
     """Return the two label maps and the labels that both have. The maps hold the labels' numbers in
     that list, from 1: the engine's voxels are float32, which does not hold every label.
@@ -236,7 +246,7 @@ def _agreement(fixed: images.Image, other: np.ndarray) -> dict[int, dict[str, An
 
 
 def inverse_dice(
-    result: RegistrationResult, fixed_labels: images.ImageLike, moving_labels: images.ImageLike
+    result: DenseTransform, fixed_labels: images.ImageLike, moving_labels: images.ImageLike
 ) -> float:
     """Return the mean Dice, over the labels that both images have, in the moving image's space.
 
@@ -268,9 +278,7 @@ def inverse_dice(
     return float(np.mean([score["dice"] for score in scores.values()])) if scores else math.nan
 
 
-def independent_dice(
-    result: RegistrationResult, fixed: images.Image, moving: images.Image
-) -> float:
+def independent_dice(result: DenseTransform, fixed: images.Image, moving: images.Image) -> float:
     """Return the mean Dice by SimpleITK alone, from transform.h5."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "transform.h5"

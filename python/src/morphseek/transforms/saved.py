@@ -130,6 +130,13 @@ class Transform:
         on = "" if self._grid is None else f" on {' x '.join(map(str, self._grid.size))}"
         return f"Transform({self._transform.GetName()}{on})"
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the kind, the parts and the grids."""
+        from ..report.cards import transform
+
+        grids = (("fixed image", self._grid), ("moving image", self._moving_grid))
+        return transform(summary(self._transform, None), grids)
+
     @property
     def name(self) -> str:
         """What messages call it: its file."""
