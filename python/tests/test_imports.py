@@ -104,6 +104,35 @@ def test_torch_stays_below_training():
             assert within(i.importer, "training") or i.importer == "morphseek.monai", i
 
 
+#: What a room must not know, not even in a function or for the type checker.
+UNKNOWN = {
+    "report": {"result", "registration", "atlas", "motion", "scoring", "cohort"},
+    "scoring": {"result", "registration", "atlas", "motion", "report", "cohort"},
+}
+
+
+def test_rooms_below_know_none_above():
+    """A page takes plain data, arrays and what its own Protocols say; results hand them down."""
+    for i in IMPORTS:
+        for room, above in UNKNOWN.items():
+            if within(i.importer, room):
+                assert not any(within(i.target, other) for other in above), i
+
+
+def test_what_shows_itself_is_in_no_circle():
+    """Images and transforms draw themselves by parts of the report that know neither."""
+    graph = edges(lazy=True)
+    seen, more = set(), ["morphseek.report.cards"]
+    while more:
+        module = more.pop()
+        seen.add(module)
+        more += [t for t in graph[module] if within(t, "report") and t not in seen]
+    assert len(seen) > 4
+    for module in seen - {"morphseek.report"}:  # which loads what is asked for
+        for room in ("images", "transforms"):
+            assert not any(within(target, room) for target in graph[module]), module
+
+
 def test_no_private_name_crosses_rooms():
     """A name with an underscore is private to its file."""
     for i in IMPORTS:
@@ -111,11 +140,13 @@ def test_no_private_name_crosses_rooms():
             assert i.name == "__version__", i
 
 
-def edges() -> dict[str, set[str]]:
-    """Return what each module loads when it is imported; importing a file runs its package, too."""
+def edges(lazy: bool = False) -> dict[str, set[str]]:
+    """Return what each module loads when it is imported, or later, where `lazy`; importing a file
+    runs its package, too.
+    """
     found: dict[str, set[str]] = {module: set() for module in FILES}
     for i in IMPORTS:
-        if i.lazy or i.target not in FILES:
+        if i.lazy and not lazy or i.target not in FILES:
             continue
         parts = i.target.split(".")
         for n in range(1, len(parts) + 1):

@@ -302,6 +302,11 @@ def test_landmarks_are_carried(pair: PhantomPair, result: morphseek.Registration
         score_landmarks(result, points, there[:1])
 
 
+def test_landmarks_are_scored_first(pair: PhantomPair, result: morphseek.RegistrationResult):
+    with pytest.raises(morphseek.errors.InvalidArgumentError, match="score_landmarks"):
+        result.view(landmarks=([[0.0, 0, 0]], [[0.0, 0, 0]]))
+
+
 # ---------------------------------------------------------------------------------------- content
 
 
@@ -611,6 +616,7 @@ def test_every_template_escapes():
         assert re.findall(r"\S+ \| safe", text) == ["text | safe"] * (path.name == "data.html.j2")
     meta = render("data.html.j2", meta={"a": "</script>&"}, volumes={"<": "eA=="})
     assert json.loads(parsed(meta).one("script", id="meta").text) == {"a": "</script>&"}
+    # what a template misspells is an error
     with pytest.raises(jinja2.UndefinedError, match="height"):
         render("frame.html.j2", page="")
 
@@ -682,7 +688,7 @@ def test_images_and_transforms_show_themselves(
     assert pixels(shown.one("img")["src"]).std() > 5
     hostile = images.Image(np.full((3, 4, 5), np.nan), name="<b>a</b>", doubts=("<i>odd</i>",))
     assert "Image: <b>a</b>" in card(hostile).text and "<i>odd</i>" in card(hostile).text
-    for transform, kind in ((result.transform, "deformable"), (np.eye(4), "identity")):
+    for transform, kind in ((result.transform, "affine"), (np.eye(4), "identity")):
         assert f"Transform: {kind}" in card(morphseek.Transform(transform)).text
     rows = card(result.transform).one("table").rows()
     assert ["fixed image", "40 \u00d7 40 \u00d7 40 voxels"] in rows

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 from markupsafe import Markup
 
-from .. import _files, images
+from .. import _files, errors, images
 from .._engine.generated import Unpack
 from . import viewer_data
 from .facts import facts
@@ -104,6 +104,11 @@ def compose(
     scene = Scene(result, target, source, labels("fixed"), labels("moving"), labels("warped"))
     scores, names = content.get("scores", ()), content.get("label_names") or {}
     points = content.get("landmarks")
+    if points is not None and not hasattr(points, "after_mm"):
+        raise errors.InvalidArgumentError(
+            "landmarks are no errors; give what morphseek.scoring.score_landmarks(result, fixed,"
+            " moving) returns"
+        )
     told = facts(
         result,
         scene,

@@ -32,7 +32,7 @@ def png(indices: Bytes) -> bytes:
     picture = Image.fromarray(indices)
     picture.putpalette(_PALETTE)
     file = io.BytesIO()
-    picture.save(file, "PNG", compress_level=6)
+    picture.save(file, "PNG", compress_level=4)
     return file.getvalue()
 
 

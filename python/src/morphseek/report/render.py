@@ -9,11 +9,13 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from ..verdict import millimetres, tally
@@ -45,11 +47,11 @@ def data_url(file: bytes) -> str:
 def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
+        bytecode_cache=_compiled(),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=False,
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     environment.globals |= {"asset": asset, "script_of": _script_of, "signs": _SIGNS}
@@ -57,6 +59,17 @@ def _environment() -> Environment:
         "data_url": data_url, "digest": _digest, "mm": millimetres, "tally": tally
     }  # fmt: skip
     return environment
+
+
+def _compiled() -> FileSystemBytecodeCache | None:
+    """Return where compiled templates are kept, beside them as Python keeps its own; None where it
+    keeps none.
+    """
+    folder = _FOLDER / "__pycache__"
+    if sys.dont_write_bytecode or not os.access(_FOLDER, os.W_OK):
+        return None
+    folder.mkdir(exist_ok=True)
+    return FileSystemBytecodeCache(str(folder))
 
 
 def _script_of(names: Sequence[str]) -> str:
