@@ -29,7 +29,7 @@ func (p *problem) lookBeforeNetwork(e *env, st state) (proposal, error) {
 		if !alone.facts.IsOneBody(o) {
 			return proposal{state: st}, nil
 		}
-		why = fmt.Sprintf("the images agree by %.2f after a smooth fit, as one body: the network %s, which is made for two people, is left out",
+		why = fmt.Sprintf("after a first, smooth fit the images correlate by %.2f (0 to 1), as those of one body: the network %s, which is made for two people, is left out",
 			alone.facts.Agreement.Correlation, m.Name)
 	}
 	e.notes.because(why)

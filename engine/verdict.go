@@ -35,9 +35,9 @@ func startDoubts(m Metrics, slices bool) (doubts []string) {
 	searched := refines(align.Method(a.Method))
 	switch {
 	case searched && a.Confidence < leastConfidence:
-		doubts = append(doubts, "The initial alignment is not sure of itself (another position fits nearly as well): look at the result, or give an initial transform.")
+		doubts = append(doubts, "The initial alignment is uncertain (another position fits nearly as well): look at the result, or give an initial transform.")
 	case searched && a.Score < leastScore && a.Confidence < surePose && !slices:
-		doubts = append(doubts, fmt.Sprintf("The images agree little under the initial alignment (%.2f; pairs that match have %.2f and more), which may be of the wrong pose: look at the result, or give an initial transform.", a.Score, leastScore))
+		doubts = append(doubts, fmt.Sprintf("The images match little after the initial alignment (%.2f; pairs that belong together have %.2f and more), which may be in the wrong position: look at the result, or give an initial transform.", a.Score, leastScore))
 	}
 	if a.Turn > asReversed && m.Referee.Mirrored > maybeMirrored {
 		doubts = append(doubts, fmt.Sprintf("The alignment turned the moving image by %.0f degrees, as where a header reverses an axis, and its mirror image would match nearly as well: check left and right in both.", a.Turn))
@@ -133,9 +133,9 @@ func verdict(e RefereeMetrics, by evidence, doubts []string, voxel float64) Verd
 	}
 	switch {
 	case by.isChance(e):
-		doubt(Failed, "Nothing in the images speaks for this place: moved by some voxels they would match as well.")
+		doubt(Failed, "The images do not show where they belong: shifted by some voxels they would match just as well.")
 	case e.Start < by.blunt:
-		doubt(Check, "Little in the images speaks for the initial alignment: another place would match nearly as well.")
+		doubt(Check, "The images hardly show where they belong: in another position they would match nearly as well.")
 	}
 	if mirrored(e) {
 		doubt(Failed, fmt.Sprintf("The images match better with one of them mirrored: check %s in both headers, and that both show the same part of the body.", e.Axis))

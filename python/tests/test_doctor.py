@@ -275,7 +275,8 @@ def test_features_are_extras():
     offered = {f.extra for f in _features.FEATURES} - {""}
     assert offered == extras() - {"benchmark", "test", "coverage", "docs", "lint", "all"}
     assert {r.package for r in _features.requirements(_features.FEATURES[0])} == {
-        "numpy", "SimpleITK", "pydicom", "click", "rich", "packaging", "isal", "lazy-loader"
+        "numpy", "SimpleITK", "pydicom", "click", "rich", "packaging", "isal", "lazy-loader",
+        "jinja2", "pillow",
     }  # fmt: skip
     # an extra that includes another one brings that one's packages, too
     assert {"torch", "onnxruntime", "tensorboard"} <= _features.brings("training")

@@ -16,7 +16,7 @@ from helpers import QUICK, blob
 from morphseek import images, phantoms
 from morphseek.phantoms import PhantomPair
 from morphseek.report import CohortRow, write_index, write_report
-from morphseek.scoring import score_labels
+from morphseek.scoring import score_labels, score_landmarks
 
 INSTALLED = {
     "chromium": browsers.found(browsers.CHROMIUM),
@@ -54,7 +54,7 @@ def folder(
         moving_labels=pair.moving_labels,
         scores=score_labels(result, pair.fixed_labels, pair.moving_labels),
         label_names={**phantoms.LABELS, 1: "<img src=x onerror=document.title=1>"},
-        landmarks=(points, result.transform_points(points) + 2),
+        landmarks=score_landmarks(result, points, result.transform_points(points) + 2),
         estimated_error=np.abs(result.displacement()[0]),
         command="morphseek register a.nii.gz '<img src=x onerror=alert(1)>.nii.gz' --out out",
         title="<img src=x onerror=alert(1)>.nii.gz onto a.nii.gz",

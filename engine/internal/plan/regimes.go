@@ -28,28 +28,28 @@ var regimes = []regime{
 	{"asked", func(o Options, f Facts) bool { return f.IsGiven(o) }, given, says("")},
 	{"one contrast by a curve", func(_ Options, f Facts) bool { return f.Mapped > 0 }, bySize(mapped), curve},
 	{"slices in the large", func(o Options, f Facts) bool { return f.Large && !describes(o, f) }, always(tissue),
-		agree("in the large alone, so tissue moves together over a wide distance and fine detail is not followed")},
+		agree("the slices match in their large structures alone, so fine detail is not followed")},
 	{"two people, far apart", func(o Options, f Facts) bool { return f.Apart && !describes(o, f) }, rough,
-		says("the images agree little after the search: fine detail is followed, as between two people")},
+		says("the images still match little after the search, as those of two people do: fine detail is followed")},
 	{"two people, two contrasts", func(o Options, f Facts) bool { return f.arePeople(o) }, acrossPeople,
-		says("two contrasts are compared that agree little, as of two people: detail is followed")},
+		says("the images have different contrasts and match little, as those of two people do: detail is followed")},
 	{"two contrasts", describes, acrossContrasts,
-		says("two contrasts are compared: tissue moves together over a wide distance, for descriptors of them agree less sharply than intensities do")},
+		says("the images have different contrasts, across which fine detail cannot be matched reliably: the deformation is kept smooth over a wide distance")},
 	{"frames of one scan", func(o Options, f Facts) bool { return f.Frames() && f.IsAlike(o) }, always(local),
-		agree("as frames of one scan, so what moved by itself is followed")},
+		agree("as frames of one scan do, so what moved by itself is followed")},
 	{"noise", func(_ Options, f Facts) bool { return isNoisy(f.Agreement) }, always(grainy),
-		agree("noise covers fine detail, so tissue moves together over a wide distance")},
+		agree("noise covers fine detail, so the deformation is kept smooth over a wide distance")},
 	{"two people", upTo(twoPeople), rough,
-		agree("as two people, so fine detail is followed")},
+		agree("as those of two people do, so fine detail is followed")},
 	{"two people or one body", below(oneBody), towards(stiff, rough, twoPeople, oneBody),
-		agree("between two people and one body, so detail is followed in part")},
+		agree("better than those of two people do and less than those of one body do, so detail is followed in part")},
 	{"one body, tissue new or gone", upTo(unlike), always(stiff),
-		agree("as one body with tissue that is new, gone or noisy, so tissue is held together")},
+		agree("as those of one body do with tissue that is new, gone or noisy, so the deformation is kept smooth")},
 	{"one body nearly everywhere", below(alike), func(o Options, f Facts) refine.Regularisation {
 		return between(stiff, bySize(supple)(o, f), f.Agreement.Correlation, unlike, alike)
-	}, agree("as one body nearly everywhere, so tissue moves together")},
+	}, agree("as those of one body do nearly everywhere, so the deformation is kept smooth")},
 	{"one body", func(Options, Facts) bool { return true }, towards(smooth, bySize(supple), alike, 1),
-		agree("as one body, so tissue moves together")},
+		agree("as those of one body do, so the deformation is kept smooth")},
 }
 
 // For returns the regime of a pair.
@@ -79,12 +79,12 @@ func says(text string) func(Facts) string { return func(Facts) string { return t
 // agree says a regime of intensities with the agreement that it follows from.
 func agree(text string) func(Facts) string {
 	return func(f Facts) string {
-		return fmt.Sprintf("the images agree by %.2f after a smooth fit: %s", f.Agreement.Correlation, text)
+		return fmt.Sprintf("after a first, smooth fit the images correlate by %.2f (0 to 1): %s", f.Agreement.Correlation, text)
 	}
 }
 
 func curve(f Facts) string {
-	return fmt.Sprintf("a curve maps the contrast of one image to the other's, and they agree by %.2f then: intensities are compared, and tissue moves together", f.Mapped)
+	return fmt.Sprintf("the contrast of one image can be converted to the other's, and they correlate by %.2f (0 to 1) then: intensities are compared, and the deformation is kept smooth", f.Mapped)
 }
 
 type regularisations = func(Options, Facts) refine.Regularisation

@@ -55,21 +55,21 @@ type need struct {
 // that holds is taken.
 var needs = []need{
 	{"slices in the large", func(_ Options, f Facts) bool { return f.Large }, none,
-		"fine detail of the slices has no counterpart: no search"},
+		"fine detail of the slices has no counterpart: no search for large displacements"},
 	{"frames of one scan", func(_ Options, f Facts) bool { return f.Frames() }, whole,
 		"the images lie and match as frames of one scan: the search looks for what moved by itself"},
 	{"two contrasts of one body", func(o Options, f Facts) bool { return describes(o, f) && f.Agreement.Correlation >= sharesContrast }, none,
-		"a smooth fit found the match: no search"},
+		"a first, smooth fit brought the images together: no search for large displacements"},
 	{"two contrasts", describes, whole,
-		"the two contrasts agree little after a smooth fit: the search looks farther"},
+		"the images, of different contrasts, match little after a first, smooth fit: a search looks farther"},
 	{"two modalities", func(_ Options, f Facts) bool { return !f.SameModality }, whole,
-		"the images seem to be of two modalities: the search looks farther"},
+		"the images seem to be of two modalities: a search looks farther"},
 	{"one body", func(_ Options, f Facts) bool { return f.Agreement.Correlation >= oneBody || isNoisy(f.Agreement) }, none,
-		"the images agree after a smooth fit: no search"},
+		"the images match after a first, smooth fit: no search for large displacements"},
 	{"well aligned", func(_ Options, f Facts) bool { return unaligned(f) == 0 }, none,
-		"the images match well already: no search"},
+		"the images match well already: no search for large displacements"},
 	{"slices that agree", func(_ Options, f Facts) bool { return f.Slices && disagreeing(f) == 0 }, none,
-		"the slices agree after a smooth fit: no search"},
+		"the slices match after a first, smooth fit: no search for large displacements"},
 	{"slices", func(_ Options, f Facts) bool { return f.Slices }, func(f Facts) float64 { return unaligned(f) * disagreeing(f) }, farther},
 	{"two people", func(_ Options, f Facts) bool { return f.Agreement.Correlation <= twoPeople }, unaligned, farther},
 	{"two people or one body", func(Options, Facts) bool { return true }, func(f Facts) float64 {
@@ -77,7 +77,7 @@ var needs = []need{
 	}, farther},
 }
 
-const farther = "the images do not match well after the initial alignment: the search looks farther"
+const farther = "the images do not match well after the initial alignment: a search looks farther"
 
 func whole(Facts) float64 { return 1 }
 

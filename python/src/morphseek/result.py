@@ -182,7 +182,7 @@ class Registration(Applicable):
         """Whether the result can be trusted, as far as the images tell: a
         :class:`morphseek.Verdict`. None for a result that an older library saved.
         """
-        return Verdict.of(self.metrics)
+        return Verdict.of(self.to_dict())
 
     def explain(self) -> str:
         """Return in plain words how the engine came to the result: the verdict and its reasons,
@@ -194,7 +194,7 @@ class Registration(Applicable):
         >>> len(result.explain()) > 0
         True
         """
-        return explain(self.metrics)
+        return explain(self.to_dict())
 
     def __repr__(self) -> str:
         m, grids = self.metrics, (self.grid, self.moving_grid)
@@ -257,8 +257,10 @@ class Registration(Applicable):
         """
         from .report.notebook import view
 
-        images = self._given(fixed, moving)
-        return view(self, images, (fixed_labels, moving_labels), height, more)
+        more |= {"fixed_labels": fixed_labels, "moving_labels": moving_labels}
+        if fixed_labels is not None and moving_labels is not None and "scores" not in more:
+            more["scores"] = self.score(fixed_labels, moving_labels)
+        return view(self, *self._given(fixed, moving), height=height, **more)
 
     def plot(self, fixed: ImageLike | None = None, moving: ImageLike | None = None) -> Figure:
         """Return a Matplotlib figure for a paper: fixed, before, after and the volume change, in

@@ -7,6 +7,7 @@ The engine judges; here its metrics are read and put into sentences, for every f
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -50,11 +51,13 @@ class Verdict:
     """In plain words; empty where the grade is good."""
     error_mm: float
     """Estimated mean distance of points from where they belong, mm."""
+    voxel_mm: float = dataclasses.field(default=0.0, repr=False, compare=False)
+    """Edge of the cube that has the volume of the fixed image's voxel; 0 where it is not known."""
 
     @classmethod
     def of(cls, metrics: Mapping[str, Any]) -> Verdict | None:
-        """Return the verdict in a result's metrics, or in report.json; None where an older library
-        gave none.
+        """Return the verdict in a result's metrics, or in report.json, which knows the voxels, too;
+        None where an older library gave none.
 
         >>> Verdict.of({"verdict": {"grade": "good", "reasons": [], "error_mm": 0.4}})
         Verdict(grade='good', reasons=(), error_mm=0.4)
@@ -63,7 +66,11 @@ class Verdict:
         found = metrics.get("verdict") or {}
         if found.get("grade") not in GRADES:  # empty in what the engine read from an old file
             return None
-        return cls(found["grade"], tuple(found["reasons"] or ()), float(found["error_mm"]))
+        grid = metrics.get("fixed_grid")
+        voxel_mm = 0.0 if grid is None else math.prod(map(float, grid[3:6])) ** (1 / 3)
+        return cls(
+            found["grade"], tuple(found["reasons"] or ()), float(found["error_mm"]), voxel_mm
+        )
 
     @property
     def meaning(self) -> str:
@@ -73,7 +80,7 @@ class Verdict:
     @property
     def headline(self) -> str:
         """The grade and the estimated error."""
-        return f"{self.grade}, estimated error {millimetres(self.error_mm)}"
+        return f"{self.grade}, estimated error {millimetres(self.error_mm, self.voxel_mm)}"
 
     def __str__(self) -> str:
         if not self.reasons:
@@ -81,13 +88,20 @@ class Verdict:
         return f"{self.grade}: {'; '.join(reason.rstrip('.') for reason in self.reasons)}"
 
 
-def millimetres(length: float) -> str:
-    """Return a length as it is shown: tenths are what an estimate is good for.
+_LARGE_VOXEL = 3.0  # mm; from there on a length means little without the size of a voxel
 
-    >>> millimetres(3.14), millimetres(0.02)
-    ('3.1 mm', 'below 0.1 mm')
+
+def millimetres(length: float, voxel_mm: float = 0.0) -> str:
+    """Return a length as it is shown: tenths are what an estimate is good for. Where voxels are
+    large it is said in voxels, too.
+
+    >>> millimetres(3.14), millimetres(0.02), millimetres(10.3, voxel_mm=16)
+    ('3.1 mm', 'below 0.1 mm', '10.3 mm (0.6 voxels)')
     """
-    return f"{length:.1f} mm" if length >= 0.05 else "below 0.1 mm"
+    if length < 0.05:
+        return "below 0.1 mm"
+    voxels = f" ({length / voxel_mm:.1f} voxels)" if voxel_mm >= _LARGE_VOXEL else ""
+    return f"{length:.1f} mm{voxels}"
 
 
 def grade_of(metrics: Mapping[str, Any]) -> str:
@@ -159,7 +173,7 @@ def explanation(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
     if similarity := plan.get("similarity"):
         lines.append(("Similarity", _SIMILARITIES.get(similarity, similarity)))
     for channel in metrics.get("channels") or ():
-        lines.append(("Channel", _channel(channel)))
+        lines.append((f"Channel {channel['name']}", _channel(channel)))
     if plan.get("similarity") or plan.get("search"):
         share = 100 * plan.get("search", 0)
         lines.append(
@@ -174,7 +188,9 @@ def explanation(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
         lines.append(("Smoothness", f"tissue moves together over {smoothness:.1f} mm"))
     if (referee := metrics.get("referee")) and Verdict.of(metrics):
         lines += _said_by(referee)
-    return lines + [("Because", reason) for reason in plan.get("reasons") or ()]
+    if reasons := plan.get("reasons"):
+        lines.append(("Because", "; ".join(reason.rstrip(".") for reason in reasons)))
+    return lines
 
 
 def _channel(channel: Mapping[str, Any]) -> str:
@@ -183,7 +199,7 @@ def _channel(channel: Mapping[str, Any]) -> str:
     measure = "overlap (Jaccard)" if how == "labels" else "correlation"
     what = f"{channel['labels']} labels" if how == "labels" else _SIMILARITIES.get(how, how)
     return (
-        f"{channel['name']}, weight {channel['weight']:g}: {what};"
+        f"weight {channel['weight']:g}: {what};"
         f" {measure} {channel['before']:.2f} -> {channel['after']:.2f} (0 to 1)"
     )
 
@@ -191,23 +207,25 @@ def _channel(channel: Mapping[str, Any]) -> str:
 def _said_by(referee: Mapping[str, float]) -> list[tuple[str, str]]:
     """Return what the referee, a comparison of the images that no stage optimises, saw."""
     gain = referee["gain"]
-    closer = "closer" if gain > 0 else "no closer"
+    closer = "closer to" if gain > 0 else "no closer to"
     deformation = (
-        f"it brought the images {closer} than the start did ({gain:+.2f}; 0 is no difference)"
+        f"it brought the images {closer} each other than the alignment did ({gain:+.2f}; 0 is no"
+        " difference)"
         if gain
         else "none in the result"
     )
     fit = (
         f"correlation {referee['correlation']:.2f} (0 to 1), over {100 * referee['common']:.0f} %"
-        " of the fixed image that both images show"
+        " of the smaller image, which both show"
     )
-    far = f"by up to {referee['reach_mm']:.0f} mm" if "reach_mm" in referee else "a little"
-    end = f", {100 * referee['end']:.0f} % in the end" if referee["end"] else ""
+    far = f"by {referee['reach_mm']:.0f} mm or less" if "reach_mm" in referee else "a little"
+    end = f", after the deformation by {100 * referee['end']:.0f} %" if referee["end"] else ""
     place = (
-        f"moved {far}, the images would differ by {100 * referee['start']:.0f} % more at the"
-        f" start{end}; near 0, nothing in them speaks for this place"
+        f"a shift of the aligned image {far} makes the match worse by"
+        f" {100 * referee['start']:.0f} %{end}; if it hardly mattered (near 0 %), the images would"
+        " not show where they belong"
     )
-    return [("Deformation", deformation), ("Fit", fit), ("Evidence", place)]
+    return [("Deformation", deformation), ("Fit", fit), ("Certainty of place", place)]
 
 
 def explain(metrics: Mapping[str, Any]) -> str:

@@ -184,6 +184,12 @@ class Template:
             f" {repr(self.image)[6:-1].rpartition(',')[0]})"
         )
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: how the template came about, and its middle planes."""
+        from ..report.cards import template
+
+        return template(self.to_dict(), self.image.array, self.image.grid)
+
     @property
     def used(self) -> list[Subject]:
         """The images that count."""
@@ -315,7 +321,13 @@ def write(
             given.save(path)
         if warped:
             images.write(folder / warped_name(subject.id), template.warped(number))
-    _files.write_text(folder / "template.html", page(template, command))
+    shown = page(
+        template.to_dict(),
+        [iteration.picture for iteration in template.iterations],
+        [subject.picture for subject in template.subjects],
+        command,
+    )
+    _files.write_text(folder / "template.html", shown)
     listed = {path.name: _manifest.entry(path) for path in sorted(folder.iterdir())}
     content = {**template.to_dict(), **(more or {}), _manifest.KEY: listed}
     _files.write_text(folder / SEAL, json.dumps(content, indent=1) + "\n")

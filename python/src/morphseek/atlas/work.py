@@ -18,7 +18,7 @@ from .._engine.options import BENDING, STILL
 from .._grid import Grid
 from ..cohort import Outcome, register_cohort
 from ..progress import Bar, Progress, callback_of
-from ..report.template import three_planes
+from ..report.picture import three_planes
 from ..result import Registration
 from ..transforms import Field, Transform
 from ..transforms.parts import field_on
@@ -162,7 +162,7 @@ class Work:
         kind = "mean" if self.first is None else "image"
         iteration = Iteration(
             0, kind, gradient, entropy, seconds=time.process_time() - began,
-            picture=three_planes(average.image),
+            picture=three_planes(average.image.array, average.image.grid),
         )  # fmt: skip
         with rounds.writing(0) as folder:
             for source, start in zip(self.sources, starts):
@@ -275,7 +275,7 @@ class Work:
                 float(left.max()),
                 [s.id for s, counts in zip(self.sources, used) if not counts],
                 time.process_time() - began,
-                three_planes(average.image),
+                three_planes(average.image.array, average.image.grid),
             )
             volumes.write(folder / TEMPLATE, average.image)
             said = [
@@ -336,7 +336,7 @@ class Work:
         if len(self.sources) > _MOST_PICTURES:
             return b""
         found = dense(Transform.read(way), average.grid, source.grid)
-        return three_planes(average.like(np.nan_to_num(carried(source.read(), found))), 200)
+        return three_planes(np.nan_to_num(carried(source.read(), found)), average.grid, 200)
 
     def _voted(
         self, average: volumes.Image, ways: Sequence[Path], outcomes: Sequence[Mapping[str, Any]]

@@ -7,7 +7,7 @@ import os
 import statistics
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _files, errors
 from .._engine import core
@@ -17,6 +17,9 @@ from .._tables import csv_text
 from ..verdict import counts
 from .listing import FINISHED, INDEX, fits, write_listing
 from .unlike import outliers
+
+if TYPE_CHECKING:
+    from ..report import CohortRow
 
 SUMMARIES = ("summary.csv", "summary.json")
 
@@ -207,7 +210,20 @@ class Cohort:
         write_listing(temporary / SUMMARIES[1], content, (SUMMARIES[0], INDEX))
 
     def _write_index(self, path: Path, folder: Path, command: str) -> None:
-        from ..report import CohortRow, write_index
+        from ..report import write_index
+
+        rows = self._rows(folder)
+        write_index(path, rows, command=command, version=core.version(), pages=folder)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the verdicts, and the pairs to look at first."""
+        from ..report.cards import pairs
+
+        return pairs("Registrations", self._rows())
+
+    def _rows(self, folder: Path | None = None) -> list[CohortRow]:
+        """Return the index's rows, with the pages that lie in a folder."""
+        from ..report import CohortRow
 
         rows = []
         for pair in self.pairs:
@@ -225,12 +241,12 @@ class Cohort:
                     njd_percent=pair.njd_percent,
                     seconds=pair.seconds,
                     said=pair.message or " ".join(pair.reasons) or pair.status,
-                    page=page if (folder / page).is_file() else "",
+                    page=page if folder and (folder / page).is_file() else "",
                     failed=pair.status in ("failed", "pending"),
                     unlike=tuple(pair.unlike),
                 )
             )
-        write_index(path, rows, command=command, version=core.version(), pages=folder)
+        return rows
 
 
 def _earlier(folder: Path, now: Collection[str]) -> list[Outcome]:

@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from .._tables import csv_text
 from ..scoring.labels import LabelScore
 from ..verdict import counts
 from .listing import INDEX, write_listing
+
+if TYPE_CHECKING:
+    from ..report import CohortRow
 
 _MEANS = (
     "dice_before",
@@ -194,6 +197,7 @@ class Evaluation:
             "hd95_before",
             "hd95_after",
             "volume_error_percent",
+            "is_cut",
             "verdict",
             "error_mm",
             "njd_percent",
@@ -226,9 +230,20 @@ class Evaluation:
         write_listing(folder / FILES[0], self.to_dict(), (FILES[1], INDEX, *pages))
 
     def _write_index(self, folder: Path) -> None:
-        from ..report import CohortRow, write_index
+        from ..report import write_index
 
-        rows = [
+        write_index(folder / INDEX, self._rows(), title="Evaluation", version=core.version())
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the verdicts, and the pairs to look at first."""
+        from ..report.cards import pairs
+
+        return pairs("Evaluation", self._rows())
+
+    def _rows(self) -> list[CohortRow]:
+        from ..report import CohortRow
+
+        return [
             CohortRow(
                 f"{pair.moving} onto {pair.fixed}",
                 verdict=pair.verdict,
@@ -243,7 +258,6 @@ class Evaluation:
             )
             for pair in self.pairs
         ]
-        write_index(folder / INDEX, rows, title="Evaluation", version=core.version())
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write results.json (everything), results.csv (one row a pair and label) and index.html

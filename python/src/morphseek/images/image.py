@@ -105,6 +105,12 @@ class Image:
             f" {self.array.dtype})"
         )
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: size, intensities and the middle planes."""
+        from ..report.cards import image
+
+        return image(self.array, self.grid, self.name, self.doubts)
+
     @property
     def grid(self) -> Grid:
         """Where the voxels lie."""

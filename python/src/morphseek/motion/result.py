@@ -99,6 +99,12 @@ class Series:
     start: float = 0.0
     step: float | None = None
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the motion, and the frames to look at first."""
+        from ..report.cards import series
+
+        return series(self.to_dict())
+
     @property
     def framewise_displacement(self) -> list[float | None]:
         """Of each frame against the one before, mm (Power et al. 2012); None for the first."""
@@ -161,6 +167,7 @@ class Series:
         said: dict[str, Any] = {
             "reference": self.said,
             "motion": self.kind,
+            "seconds_at_first_frame": self.start,
             "seconds_between_frames": self.step,
             "verdicts": counts(frame.grade for frame in self.frames),
             "framewise_displacement_mean": float(np.mean(moved)),
@@ -193,7 +200,7 @@ class Series:
             for frame in self.frames:
                 frame.transform.save(temporary / transform_name(frame.index))
             _files.write_text(temporary / "motion.tsv", _table(self.rows()))
-            _files.write_text(temporary / "series.html", page(self, command))
+            _files.write_text(temporary / "series.html", page(self.to_dict(), command))
             listed = {p.name: _manifest.entry(p) for p in sorted(temporary.iterdir())}
             content = {**self.to_dict(), _manifest.KEY: listed}
             _files.write_text(temporary / _SEAL, json.dumps(content, indent=1) + "\n")

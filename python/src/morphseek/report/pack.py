@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 Bytes = NDArray[np.uint8]
 
-_GZIP, ZLIB = 31, 15
+_GZIP = 31
 
 
 def quantised(volume: np.ndarray, low: float, high: float) -> Bytes:
@@ -30,13 +30,9 @@ def quantised(volume: np.ndarray, low: float, high: float) -> Bytes:
 
 def packed(volume: Bytes, bits: int = 8) -> str:
     """Return a volume as text. The viewer undoes it; :func:`unpacked` does the same here."""
-    return base64.b64encode(deflated(_differences(volume, bits), _GZIP)).decode()
-
-
-def deflated(content: bytes, container: int = ZLIB) -> bytes:
-    """Return differences compressed."""
-    stream = zlib.compressobj(1, zlib.DEFLATED, container, 9, zlib.Z_RLE)
-    return stream.compress(content) + stream.flush()
+    stream = zlib.compressobj(1, zlib.DEFLATED, _GZIP, 9, zlib.Z_RLE)
+    content = stream.compress(_differences(volume, bits)) + stream.flush()
+    return base64.b64encode(content).decode()
 
 
 def unpacked(text: str, shape: Sequence[int], bits: int = 8) -> Bytes:

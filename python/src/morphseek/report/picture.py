@@ -1,95 +1,45 @@
-"""Small pictures without a drawing library: numpy paints, zlib writes the PNG."""
+"""Pictures of planes: grey values, the outlines of labels, and the letters of the patient's sides.
+
+It knows arrays and grids alone, so that images may draw themselves.
+"""
 
 from __future__ import annotations
 
-import base64
-import struct
-import zlib
+import functools
+import io
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
 
-from . import pack
+from .._grid import Grid
+from .axes import Axes, plane_letters, plane_sizes, planes
 
 Bytes = NDArray[np.uint8]
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 GREYS = 64
 FIXED, MOVING, LETTER, LINE = range(GREYS, GREYS + 4)
-COLORS = {
-    FIXED: (79, 179, 217),
-    MOVING: (240, 169, 74),
-    LETTER: (232, 211, 107),
-    LINE: (40, 46, 50),
-}
-
-# 5 x 7 dots, one number a row
-_GLYPHS = {
-    "A": (14, 17, 17, 31, 17, 17, 17),
-    "I": (14, 4, 4, 4, 4, 4, 14),
-    "L": (16, 16, 16, 16, 16, 16, 31),
-    "P": (30, 17, 17, 30, 16, 16, 16),
-    "R": (30, 17, 17, 30, 20, 18, 17),
-    "S": (15, 16, 16, 14, 1, 1, 30),
-}
+_COLORS = ((79, 179, 217), (240, 169, 74), (232, 211, 107), (40, 46, 50))
+_PALETTE = [v for n in range(GREYS) for v in 3 * (n * 255 // (GREYS - 1),)] + [*sum(_COLORS, ())]
+_GAP = 2  # pixels between planes
+_LETTERED = 80  # pixels that a plane with letters has at least
 
 
 def png(indices: Bytes) -> bytes:
     """Return a picture of palette indices as a PNG file."""
-    height, width = indices.shape
-    grey = np.arange(GREYS) * 255 // (GREYS - 1)
-    palette = [(v, v, v) for v in grey.tolist()] + [COLORS[i] for i in sorted(COLORS)]
-    rows = np.full((height, width + 1), 2, np.uint8)  # the first byte: differences to the row above
-    rows[0, 1:] = indices[0]
-    np.subtract(indices[1:], indices[:-1], out=rows[1:, 1:])
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(content))
-        + kind
-        + content
-        + struct.pack(">I", zlib.crc32(kind + content))
-        for kind, content in (
-            (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
-            (b"PLTE", bytes(v for color in palette for v in color)),
-            (b"IDAT", pack.deflated(rows.tobytes())),
-            (b"IEND", b""),
-        )
-    )
-
-
-def data_url(file: bytes) -> str:
-    """Return a PNG file as an address that holds it."""
-    return "data:image/png;base64," + base64.b64encode(file).decode()
+    picture = Image.fromarray(indices)
+    picture.putpalette(_PALETTE)
+    file = io.BytesIO()
+    picture.save(file, "PNG", compress_level=4)
+    return file.getvalue()
 
 
 def stretched(image: np.ndarray, height: int, width: int) -> NDArray[np.float32]:
     """Return an image at another size: linear between pixels, their mean where it is small."""
-    image = image.astype(np.float32)
-    for axis, size in ((0, height), (1, width)):
-        while image.shape[axis] >= 2 * size:
-            ends = [slice(None), slice(None)]
-            ends[axis] = slice(0, image.shape[axis] // 2 * 2)
-            even = np.moveaxis(image[tuple(ends)], axis, 0)
-            image = np.moveaxis((even[::2] + even[1::2]) / 2, 0, axis)
-        low, high, share = _between(image.shape[axis], size)
-        share = share[:, None] if axis == 0 else share
-        image = image.take(low, axis) * (1 - share) + image.take(high, axis) * share
-    return image.astype(np.float32, copy=False)
-
-
-def _between(count: int, size: int) -> tuple[np.ndarray, np.ndarray, NDArray[np.float32]]:
-    place = np.clip((np.arange(size) + 0.5) * count / size - 0.5, 0, count - 1)
-    low = place.astype(np.intp)
-    return low, np.minimum(low + 1, count - 1), (place - low).astype(np.float32)
-
-
-def nearest(image: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Return a label image at another size."""
-    rows, columns = (
-        ((np.arange(size) + 0.5) * count / size).astype(np.intp)
-        for size, count in ((height, image.shape[0]), (width, image.shape[1]))
-    )
-    picked: np.ndarray = image[rows[:, None], columns]
-    return picked
+    drawn = Image.fromarray(np.ascontiguousarray(image, np.float32))
+    return np.asarray(drawn.resize((width, height), Image.Resampling.BILINEAR))
 
 
 def borders(labels: np.ndarray) -> NDArray[np.bool_]:
@@ -100,18 +50,14 @@ def borders(labels: np.ndarray) -> NDArray[np.bool_]:
     return found
 
 
-def write_letters(picture: Bytes, letters: str, x: int, y: int, size: int = 2) -> None:
-    """Paint letters centred at a point, where they fit."""
-    dots = np.zeros((7, 6 * len(letters) - 1), bool)
-    for place, letter in enumerate(letters):
-        for row, bits in enumerate(_GLYPHS[letter]):
-            dots[row, 6 * place : 6 * place + 5] = [bits >> (4 - column) & 1 for column in range(5)]
-    dots = dots.repeat(size, 0).repeat(size, 1)
-    height, width = dots.shape
-    top = min(max(y - height // 2, 0), picture.shape[0] - height)
-    left = min(max(x - width // 2, 0), picture.shape[1] - width)
-    if top >= 0 and left >= 0:
-        picture[top : top + height, left : left + width][dots] = LETTER
+def _outline(labels: np.ndarray, height: int, width: int) -> NDArray[np.bool_]:
+    drawn = Image.fromarray(np.ascontiguousarray(labels, np.uint8))
+    return borders(np.asarray(drawn.resize((width, height), Image.Resampling.NEAREST)))
+
+
+@functools.cache
+def _font() -> Font:
+    return ImageFont.load_default(18)
 
 
 def sheet(
@@ -136,29 +82,49 @@ def sheet(
     width : int
         Of the picture in pixels; a high one is drawn narrower.
     """
-    scale = (width - 2 * (len(sizes_mm) - 1)) / sum(w for _, w in sizes_mm)
-    height = max(h for h, _ in sizes_mm)
-    scale = min(scale, 1.1 * width / (height * len(rows)))
+    scale = (width - _GAP * (len(sizes_mm) - 1)) / sum(w for _, w in sizes_mm)
+    scale = min(scale, 1.1 * width / (max(h for h, _ in sizes_mm) * len(rows)))
     cells = [(max(2, round(h * scale)), max(2, round(w * scale))) for h, w in sizes_mm]
     tall = max(h for h, _ in cells)
-    picture = np.zeros(
-        (tall * len(rows) + 2 * (len(rows) - 1), sum(w for _, w in cells) + 2 * (len(cells) - 1)),
-        np.uint8,
+    picture = Image.new(
+        "L", (sum(w for _, w in cells) + _GAP * (len(cells) - 1), (tall + _GAP) * len(rows) - _GAP)
     )
+    paint = ImageDraw.Draw(picture)
+    paint.fontmode = "1"  # a letter has one color
     lined = iter(outlines)
-    for r, planes in enumerate(rows):
-        left, top = 0, r * (tall + 2)
-        for plane, (h, w), names in zip(planes, cells, letters):
-            y = top + (tall - h) // 2
-            cell = picture[y : y + h, left : left + w]
-            cell[:] = np.clip(stretched(plane, h, w), 0, 1) * (GREYS - 1) + 0.5
+    for r, row in enumerate(rows):
+        left = 0
+        for plane, (h, w), names in zip(row, cells, letters):
+            top = r * (tall + _GAP) + (tall - h) // 2
+            cell = (np.clip(stretched(plane, h, w), 0, 1) * (GREYS - 1) + 0.5).astype(np.uint8)
             for labels, color in next(lined, ()):
-                cell[borders(nearest(labels, h, w))] = color
-            if min(h, w) > 80:
-                places = ((9, h // 2), (w - 9, h // 2), (w // 2, 11), (w // 2, h - 11))
-                for name, (x, there) in zip(names, places):
-                    write_letters(cell, name, x, there)
-            left += w + 2
-    for r in range(1, len(rows)):
-        picture[r * (tall + 2) - 2 : r * (tall + 2)] = LINE
-    return picture
+                cell[_outline(labels, h, w)] = color
+            picture.paste(Image.fromarray(cell), (left, top))
+            if min(h, w) > _LETTERED:
+                places = ((3, h / 2, "lm"), (w - 3, h / 2, "rm"), (w / 2, 3, "mt"),
+                          (w / 2, h - 3, "mb"))  # fmt: skip
+                for name, (x, y, anchor) in zip(names, places):
+                    paint.text((left + x, top + y), name, LETTER, _font(), anchor)
+            left += w + _GAP
+        if r:
+            end = r * (tall + _GAP) - 1
+            paint.rectangle((0, end - _GAP + 1, picture.width, end), LINE)
+    return np.asarray(picture)
+
+
+def three_planes(
+    volume: np.ndarray, grid: Grid, width: int = 420, low: float = 0.0, high: float = 1.0
+) -> bytes:
+    """Return the middle planes of a volume (z, y, x), whose intensities run from ``low`` to
+    ``high``, as a PNG file.
+    """
+    axes = Axes(grid)
+    turned = axes.turn(volume)
+    middle = [n // 2 for n in turned.shape[::-1]]
+    spacing = [grid.spacing[column] for column in axes.columns]
+    sizes = plane_sizes([n * s for n, s in zip(turned.shape[::-1], spacing)])
+    grey = [
+        (plane.astype(np.float32) - low) / max(high - low, 1e-12)
+        for plane in planes(turned, middle)
+    ]
+    return png(sheet([grey], [[], [], []], sizes, plane_letters(axes.letters()), width))

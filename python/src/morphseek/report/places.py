@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from .. import images
-from ..result import Registration
-from ..scoring import LabelScore, LandmarkErrors
+from .inputs import LandmarkErrors, Registration, Scores
 from .maps import Maps
 from .views import MOST_LABELS, Scene
 
@@ -67,7 +66,7 @@ def is_own(scene: Scene, label: int) -> bool:
 def jumps(
     scene: Scene,
     maps: Maps,
-    scores: Sequence[LabelScore],
+    scores: Scores,
     names: Mapping[int, str],
     points: LandmarkErrors | None,
 ) -> list[dict[str, Any]]:
@@ -175,9 +174,7 @@ def _at(mask: np.ndarray, scene: Scene, nodes: list[np.ndarray]) -> np.ndarray:
     return picked
 
 
-def _worst_label(
-    scene: Scene, scores: Sequence[LabelScore], names: Mapping[int, str]
-) -> dict[str, Any]:
+def _worst_label(scene: Scene, scores: Scores, names: Mapping[int, str]) -> dict[str, Any]:
     """Return where the label of the lowest Dice disagrees most."""
     worst = min(scores, key=lambda s: s.dice_after)
     numbers = {value: number for number, value in scene.values.items()}

@@ -8,8 +8,9 @@ import numpy as np
 
 from .. import errors, images
 from .._features import needed
-from ..result import Registration
-from .views import PLANES, Scene, plane_letters
+from .axes import PLANES, plane_letters, planes
+from .inputs import Registration
+from .views import Scene
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,8 +43,7 @@ def figure(
         "volume", ["#8fd3f4", "#2b6cb0", "#f4f4f4", "#b3452c", "#fbc08d"]
     ).with_extremes(bad="#ff2bd6")
     jacobian = scene.cropped(result.jacobian())
-    x, y, z = at
-    changes = [jacobian[z], jacobian[::-1, y], jacobian[::-1, :, x]]
+    changes = planes(jacobian, at)
     for row, name in enumerate(("fixed", "before", "after")):
         low, high = scene.windows["fixed" if name == "fixed" else "moving"]
         for plane, shown in enumerate(scene.slices(name, at)):

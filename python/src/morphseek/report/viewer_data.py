@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from ..scoring import LabelScore, LandmarkErrors
 from . import pack
+from .inputs import LandmarkErrors, Scores
 from .maps import Maps
-from .markup import Markup, join, script_data
 from .places import is_own, jumps
+from .render import render
 from .views import MOST_LABELS, Scene
 
 
@@ -19,13 +19,13 @@ def of(
     scene: Scene,
     *,
     room: int,
-    scores: Sequence[LabelScore] = (),
+    scores: Scores = (),
     names: Mapping[int, str],
     points: LandmarkErrors | None = None,
     error: np.ndarray | None = None,
-) -> Markup:
-    """Return the elements that hold everything the viewer shows, in at most `room` bytes: of 8
-    bits, else of 7, else with the finest axis halved, and so on.
+) -> str:
+    """Return HTML that holds everything the viewer shows, in at most `room` bytes: of 8 bits,
+    else of 7, else with the finest axis halved, and so on.
     """
     halved: list[str] = []
     while True:
@@ -43,13 +43,13 @@ def _packed(
     scene: Scene,
     bits: int,
     said: str,
-    scores: Sequence[LabelScore],
+    scores: Scores,
     names: Mapping[int, str],
     points: LandmarkErrors | None,
     error: np.ndarray | None,
-) -> Markup:
+) -> str:
     maps = Maps(scene, error)
-    listed, elements = [], []
+    listed, texts = [], {}
     for name, volume in {**scene.volumes, **maps.volumes}.items():
         depth = bits if volume.image else 8
         listed.append(
@@ -61,8 +61,7 @@ def _packed(
                 "linear": volume.image,
             }
         )
-        text = pack.packed(volume.array, depth)
-        elements.append(Markup(f'\n<script type="text/plain" id="volume-{name}">{text}</script>'))
+        texts[name] = pack.packed(volume.array, depth)
     meta = {
         "size": list(scene.shape[::-1]),
         "spacing": scene.spacing,
@@ -82,7 +81,7 @@ def _packed(
         "jumps": jumps(scene, maps, scores, names, points),
         "volumes": listed,
     }
-    return join("\n", script_data("meta", meta), *elements)
+    return render("data.html.j2", meta=meta, volumes=texts)
 
 
 def _estimate(scene: Scene, bits: int) -> float:
@@ -103,9 +102,7 @@ def _what_was_done(scene: Scene, bits: int, halved: list[str]) -> str:
     return "; ".join(said)
 
 
-def _label_list(
-    scene: Scene, scores: Sequence[LabelScore], names: Mapping[int, str]
-) -> list[dict[str, Any]]:
+def _label_list(scene: Scene, scores: Scores, names: Mapping[int, str]) -> list[dict[str, Any]]:
     dice = {s.label: round(s.dice_after, 3) for s in scores}
     values = scene.values | {s.label: s.label for s in scores if is_own(scene, s.label)}
     found: list[dict[str, Any]] = [

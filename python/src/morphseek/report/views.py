@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,78 +12,16 @@ from numpy.typing import NDArray
 from .. import images
 from .._grid import Grid
 from .._percentiles import distinct, percentiles
-from ..result import Registration
 from ..transforms.labels import minimum
 from ..transforms.resample import resample_identity
 from . import pack, picture
+from .axes import Axes, plane_letters, plane_sizes, planes
+from .inputs import Registration
 from .pack import Bytes
 
-PLANES = ("axial", "coronal", "sagittal")
 MOST_LABELS = 255
 LARGE = 1_500_000  # voxels above which "before" and the maps come at half the resolution
-_AXES = (("R", "L"), ("A", "P"), ("I", "S"))
-_OBLIQUE = math.sin(math.radians(15))
-# Which of x, y, z run across a plane and down it; downwards z is turned, for the head is up.
-ACROSS_DOWN = ((0, 1), (0, 2), (1, 2))
-
-
-class Axes:
-    """How a grid's index axes lie in the patient, and how to turn volumes to the nearest anatomical
-    ones.
-    """
-
-    def __init__(self, grid: Grid):
-        self.matrix = grid.index_to_physical
-        direction = self.matrix[:3, :3] / np.linalg.norm(self.matrix[:3, :3], axis=0)
-        columns = max(  # the index axis that runs along x, y, z
-            itertools.permutations(range(3)),
-            key=lambda order: sum(abs(direction[r, c]) for r, c in enumerate(order)),
-        )
-        self.signs = [1.0 if direction[r, c] >= 0 else -1.0 for r, c in enumerate(columns)]
-        self.columns = columns
-        self._order = [2 - columns[r] for r in (2, 1, 0)]  # the array axes that run along z, y, x
-        self._directions = direction[:, columns] * self.signs
-        size = grid.size
-        turned = np.zeros((4, 4))  # from the turned index x, y, z to the grid's own
-        turned[3, 3] = 1
-        for r, c in enumerate(columns):
-            turned[c, r] = self.signs[r]
-            turned[c, 3] = 0 if self.signs[r] > 0 else size[c] - 1
-        self.to_index = turned
-
-    def turn(self, volume: np.ndarray) -> np.ndarray:
-        """Return a view of the volume with axes z, y, x running to the head, back and left."""
-        flips = (slice(None, None, -1 if self.signs[r] < 0 else 1) for r in (2, 1, 0))
-        turned: np.ndarray = volume.transpose(self._order)[tuple(flips)]
-        return turned
-
-    def letters(self) -> list[tuple[str, str]]:
-        """Return what lies at the low and the high end of x, y and z: one letter, or the two or
-        three that an oblique axis runs between, the nearest first.
-        """
-        return [self._letters(self._directions[:, a]) for a in range(3)]
-
-    @staticmethod
-    def _letters(direction: np.ndarray) -> tuple[str, str]:
-        order = [
-            r for r in np.argsort(-abs(direction), kind="stable") if abs(direction[r]) > _OBLIQUE
-        ]
-        ends = [_AXES[r] if direction[r] > 0 else _AXES[r][::-1] for r in order]
-        return "".join(low for low, _ in ends), "".join(high for _, high in ends)
-
-    def tilt(self) -> float:
-        """Return by how many degrees an axis is off its anatomical one, at most."""
-        worst = min(abs(self._directions[a, a]) for a in range(3))
-        return math.degrees(math.acos(min(1.0, float(worst))))
-
-
-def plane_letters(letters: Sequence[tuple[str, str]]) -> list[tuple[str, str, str, str]]:
-    """Return the letters at the left, right, top and bottom of the three planes."""
-    found = []
-    for across, down in ACROSS_DOWN:
-        top, bottom = letters[down] if down == 1 else letters[down][::-1]
-        found.append((*letters[across], top, bottom))
-    return found
+_MOST_OUTLINED = 12  # labels whose outlines a still picture shows
 
 
 @dataclasses.dataclass
@@ -132,7 +68,7 @@ class Scene:
         self.values: dict[int, int] = {}
         """What the page's labels stand for; small ones for themselves."""
         self.merged = False
-        """There were more labels than a byte holds; the smallest ones share the last number."""
+        """There were more labels than a byte holds; those of the largest numbers share the last."""
         self._images(fixed, moving)
         if fixed_labels is not None and moving_labels is not None:
             self._labels(fixed_labels, moving_labels, warped_labels)
@@ -224,7 +160,7 @@ class Scene:
         halves, grid = self._coarse()
         numbers = moving.like(self._numbered(moving.array))
         if warped is None:
-            warped = self.result.apply(moving, interpolation="nearest")
+            warped = self.result.transform.apply(moving, interpolation="nearest")
         before = resample_identity(numbers, grid, "nearest", 0.0).astype(np.uint8)
         for name, array in (("fixed", fixed.array), ("after", warped.array)):
             turned = self.axes.turn(self._numbered(array))
@@ -329,13 +265,16 @@ class Scene:
     def slices(self, name: str, at: Sequence[int]) -> list[np.ndarray]:
         """Return the axial, coronal and sagittal slice through a voxel, as they are shown."""
         array, halves = self.volumes[name].array, self.volumes[name].halves
-        x, y, z = (p // h for p, h in zip(at, halves[::-1]))
-        return [array[z], array[::-1, y], array[::-1, :, x]]
+        return planes(array, [p // h for p, h in zip(at, halves[::-1])])
 
     def sizes_mm(self) -> list[tuple[float, float]]:
         """Return height and width of the planes."""
-        size = [n * s for n, s in zip(self.shape[::-1], self.spacing)]
-        return [(size[down], size[across]) for across, down in ACROSS_DOWN]
+        return plane_sizes([n * s for n, s in zip(self.shape[::-1], self.spacing)])
+
+    @property
+    def is_outlined(self) -> bool:
+        """Whether a still picture shows the outlines of the labels."""
+        return 0 < len(self.values) <= _MOST_OUTLINED
 
     def still(self, width: int, limit: int) -> bytes:
         """Return the three planes before and after, of a slice its own, with the labels' outlines,
@@ -343,10 +282,10 @@ class Scene:
         """
         at = self.middle()
         one = [k for k, n in enumerate(self.shape) if n == 1]  # axial runs through z, and so on
-        planes = one if len(one) == 1 else [0, 1, 2]
+        kept = one if len(one) == 1 else [0, 1, 2]
 
-        def chosen(all_planes: Sequence[Any]) -> list[Any]:
-            return [all_planes[k] for k in planes]
+        def chosen(three: Sequence[Any]) -> list[Any]:
+            return [three[k] for k in kept]
 
         low, high = self.windows["moving"]
         rows, outlines = [], []
@@ -355,12 +294,12 @@ class Scene:
                 continue
             grey = (s.astype(np.float32) for s in chosen(self.slices(name, at)))
             rows.append([(s - low) / max(1, high - low) for s in grey])
-            if 0 < len(self.values) <= 12:
+            if self.is_outlined:
                 maps = (self.slices(f"labels-{which}", at) for which in ("fixed", name))
                 pairs = zip(*(chosen(m) for m in maps))
                 outlines += [[(f, picture.FIXED), (m, picture.MOVING)] for f, m in pairs]
             else:
-                outlines += [[] for _ in planes]
+                outlines += [[] for _ in kept]
         letters, sizes = chosen(plane_letters(self.axes.letters())), chosen(self.sizes_mm())
         while True:
             file = picture.png(picture.sheet(rows, outlines, sizes, letters, width))
@@ -380,9 +319,8 @@ class Scene:
             shown, max(1, round(height * scale)), max(1, round(width * scale))
         )
         grey = np.clip((shown - low) / max(1, high - low), 0, 1) * (picture.GREYS - 1)
-        return picture.png(
-            grey.astype(np.uint8) & np.uint8(0xFC)
-        )  # 16 shades: there may be a thousand
+        # 16 shades: there may be a thousand on a page
+        return picture.png(grey.astype(np.uint8) & np.uint8(0xFC))
 
 
 def known(array: np.ndarray) -> np.ndarray:

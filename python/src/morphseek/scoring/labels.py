@@ -31,7 +31,8 @@ class LabelScore:
 
     The error of volume is by how many percent the transform mistakes the label's volume in the
     moving image: its Jacobian determinant, summed over the fixed label, against the volume of the
-    moving label. It means something where both images hold the structure whole.
+    moving label. It means something where both images hold the structure whole: not where
+    ``is_cut``, for then the label reaches the border of an image.
 
     Examples
     --------
@@ -45,6 +46,7 @@ class LabelScore:
     hd95_before: float | None
     hd95_after: float | None
     volume_error_percent: float
+    is_cut: bool = False
 
 
 def score_labels(
@@ -99,13 +101,21 @@ def score_labels(
         carried = np.ascontiguousarray(warped.array, np.int32)
     lies = None if transform.grid is not None else fixed
     field, volumes = transform.displacement(lies), transform.jacobian(lies)
-    found = bindings.score_labels(field, fixed.grid, volumes, here, there, moving.grid, carried)
-    return [
-        LabelScore(**score)
-        if labels is None
-        else LabelScore(**{**score, "label": labels[score["label"] - 1]})
-        for score in found
+    scores = bindings.score_labels(field, fixed.grid, volumes, here, there, moving.grid, carried)
+    cut = _at_border(here) | _at_border(there)
+    for score in scores:
+        score["is_cut"] = score["label"] in cut
+        if labels is not None:
+            score["label"] = labels[score["label"] - 1]
+    return [LabelScore(**score) for score in scores]
+
+
+def _at_border(labels: bindings.Labels) -> set[int]:
+    """Return the labels that reach the border of a map; slices have none along their normal."""
+    faces: list[np.ndarray] = [
+        labels.take([0, size - 1], axis) for axis, size in enumerate(labels.shape) if size > 1
     ]
+    return {int(value) for face in faces for value in distinct(face)}
 
 
 def _whole(

@@ -261,6 +261,13 @@ class Transform(Applicable):
     def _transform(self) -> Transform:
         return self
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the kind, the parts and the grids."""
+        from ..report.cards import transform
+
+        grids = (("fixed image", self._grid), ("moving image", self._moving_grid))
+        return transform(summary(self._sitk(), None), grids)
+
     @property
     def name(self) -> str:
         """What messages call it: its file."""

@@ -1,0 +1,67 @@
+"""What a notebook shows of an image, a transform, pairs, a series and a template, in HTML.
+
+It knows plain data, arrays and grids alone, so that all of them may show themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .._grid import Grid
+from .._percentiles import percentiles
+from .axes import Axes
+from .cohort import CohortRow, summary
+from .picture import three_planes
+from .render import render
+
+_MOST_ROWS = 10
+
+
+def image(array: np.ndarray, grid: Grid, name: str, doubts: Sequence[str]) -> str:
+    """Return the card of an image: where it lies, its intensities and its middle planes."""
+    axes = Axes(grid)
+    values = array[np.isfinite(array)]
+    low, dark, bright, high = percentiles(values, (0, 0.5, 99.5, 100)) if values.size else [0.0] * 4
+    shown = np.nan_to_num(array, nan=low, posinf=high, neginf=low)
+    return render(
+        "card_image.html.j2",
+        name="" if name == "image" else name,
+        image=described(array, grid),
+        low=low,
+        high=high,
+        letters=["".join((a, " to ", b)) for a, b in axes.letters()],
+        tilt=axes.tilt(),
+        doubts=doubts,
+        picture=three_planes(shown, grid, low=dark, high=bright) if array.size else b"",
+    )
+
+
+def described(array: np.ndarray, grid: Grid) -> dict[str, Any]:
+    """Return what a page says of an image in words."""
+    return {"size": grid.size, "spacing": grid.spacing, "type": array.dtype.name}
+
+
+def transform(facts: Mapping[str, Any], grids: Iterable[tuple[str, Grid | None]]) -> str:
+    """Return the card of a transform: its parts, and the grids that it knows, by name."""
+    known = [(name, grid.size) for name, grid in grids if grid is not None]
+    return render("card_transform.html.j2", **facts, grids=known)
+
+
+def pairs(title: str, rows: Iterable[CohortRow]) -> str:
+    """Return the card of many pairs: their verdicts, and the pairs to look at first."""
+    return render("card_pairs.html.j2", title=title, most=_MOST_ROWS, **summary(rows))
+
+
+def series(facts: Mapping[str, Any]) -> str:
+    """Return the card of a time series: its motion, and the frames to look at first."""
+    return render("card_series.html.j2", most=_MOST_ROWS, **facts)
+
+
+def template(facts: Mapping[str, Any], array: np.ndarray, grid: Grid) -> str:
+    """Return the card of a template: how it came about, and its middle planes."""
+    low, high = percentiles(array, (0.5, 99.5))
+    picture = three_planes(array, grid, low=low, high=high)
+    return render("card_template.html.j2", **facts, picture=picture)

@@ -1,0 +1,82 @@
+"""The templates of the pages, which lie in ``templates``: to edit a page, edit them.
+
+Whatever a template shows is escaped, so that no name, path or message becomes part of the page. A
+page loads nothing, and runs no script but its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from ..verdict import millimetres, tally
+
+_FOLDER = Path(__file__).parent / "templates"
+_SIGNS = {"good": "\u2713", "check": "!", "failed": "\u2715"}  # for those who see no color
+
+
+def render(template: str, **facts: Any) -> str:
+    """Return a page, or a part of one, in HTML.
+
+    >>> render("frame.html.j2", page="<p>", height=90)[:34]
+    '<iframe srcdoc="&lt;p&gt;" sandbox'
+    """
+    return _environment().get_template(template).render(facts)
+
+
+def asset(*names: str) -> Markup:
+    """Return files that lie beside the templates."""
+    return Markup("".join((_FOLDER / name).read_text(encoding="utf-8") for name in names))
+
+
+def data_url(file: bytes) -> str:
+    """Return a PNG file as an address that holds it."""
+    return "data:image/png;base64," + base64.b64encode(file).decode()
+
+
+@functools.cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        bytecode_cache=_compiled(),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    environment.globals |= {"asset": asset, "script_of": _script_of, "signs": _SIGNS}
+    environment.filters |= {
+        "data_url": data_url, "digest": _digest, "mm": millimetres, "tally": tally
+    }  # fmt: skip
+    return environment
+
+
+def _compiled() -> FileSystemBytecodeCache | None:
+    """Return where compiled templates are kept, beside them as Python keeps its own; None where it
+    keeps none.
+    """
+    folder = _FOLDER / "__pycache__"
+    if sys.dont_write_bytecode or not os.access(_FOLDER, os.W_OK):
+        return None
+    folder.mkdir(exist_ok=True)
+    return FileSystemBytecodeCache(str(folder))
+
+
+def _script_of(names: Sequence[str]) -> str:
+    """Return JavaScript files as one function, so that nothing in them is global."""
+    return Markup("'use strict';\n(() => {\n%s})();\n") % asset(*names) if names else ""
+
+
+def _digest(script: str) -> str:
+    """Return what a page's content policy knows its script by."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
