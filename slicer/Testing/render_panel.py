@@ -1,5 +1,5 @@
 """Draws Screenshots/panel.png: the panel before and after a real registration of the demonstration
-pair by its own button, and beside them the panel with its other sections opened.
+pair by its own button, and beside them its other sections, opened.
 
     QT_QPA_PLATFORM=offscreen python slicer/Testing/render_panel.py OUT.png
 
@@ -101,10 +101,13 @@ def main(path):
         if said.errors:
             sys.exit(said.errors[0])
         after = picture(widget.parent)
-        ui.resultCollapsibleButton.setCollapsed(True)
-        for name in ("review", "transfer", "outputs", "advanced", "details"):
-            getattr(ui, f"{name}CollapsibleButton").setCollapsed(False)
-        beside([before, after, picture(widget.parent)]).save(path)
+        images = [before, after]
+        sections = ("inputs", "result", "review", "transfer", "outputs", "details", "advanced")
+        for opened in (sections[2:-1], sections[-1:]):
+            for name in sections:
+                getattr(ui, f"{name}CollapsibleButton").setCollapsed(name not in opened)
+            images.append(picture(widget.parent))
+        beside(images).save(path)
         Image.open(path).quantize(64).save(path, optimize=True)
         widget.cleanup()
 

@@ -715,7 +715,7 @@ def curved(study: Study, image: sitk.Image) -> Any:
 
 
 def test_labels_under_a_grid_transform(study: Study, images: dict[str, sitk.Image]):
-    """Labels are resampled once, as by Transfer now, through the parent as it was at the start.
+    """Labels are resampled once, as by Carry over now, through the parent as it was at the start.
     Dice is that of the transferred labels.
     """
     labels, parent = study.moving_labels, curved(study, images["moving"])
