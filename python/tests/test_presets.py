@@ -102,8 +102,7 @@ def test_a_preset_is_data(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
 def worker_run(folder: Path, options: dict[str, Any]) -> None:
     folder.mkdir(exist_ok=True)
     np.save(folder / "image.npy", blob())
-    place = {"file": "image.npy", "spacing": [1] * 3, "origin": [0] * 3,
-             "direction": np.eye(3).ravel().tolist()}  # fmt: skip
+    place = {"file": "image.npy", "matrix": np.eye(4).tolist()}
     request = {"fixed": place, "moving": place, "outputs": [], "options": options}
     (folder / "request.json").write_text(json.dumps(request))
     worker.run(folder, lambda _: True)

@@ -20,6 +20,7 @@ import SimpleITK as sitk
 import morphseek
 from helpers import QUICK, blob, oblique
 from morphseek import errors, worker
+from morphseek._grid import Grid
 from morphseek.images import Image
 from pace import limit
 
@@ -27,7 +28,7 @@ LONG = {"model": "none", "search": False, "refine": 1000, "initial": "com", "thr
 
 
 def write_request(folder: Path, fixed: Image, moving: Image, **more: Any) -> Path:
-    request = {"options": QUICK, "outputs": ["warped"], **more}
+    request = {"options": QUICK, "outputs": ["transformed_volume"], **more}
     for name, image in {
         "fixed": fixed,
         "moving": moving,
@@ -41,7 +42,7 @@ def write_request(folder: Path, fixed: Image, moving: Image, **more: Any) -> Pat
 
 def write_image(folder: Path, name: str, image: Image) -> dict[str, Any]:
     np.save(folder / f"{name}.npy", image.array)
-    return {"file": f"{name}.npy", **worker.geometry(image.grid)}
+    return {"file": f"{name}.npy", "matrix": image.index_to_physical.tolist()}
 
 
 def start(folder: Path) -> subprocess.Popen:
@@ -68,6 +69,11 @@ def until_refinement(process: subprocess.Popen) -> None:
             return
 
 
+def travelled(image: Image) -> Image:
+    """Return an image on the grid that its matrix gives: the last bit may be another."""
+    return Image.on_grid(image.array, Grid.from_matrix((1, 1, 1), image.index_to_physical))
+
+
 @pytest.fixture(scope="module")
 def images() -> tuple[Image, Image]:
     return oblique(blob()), oblique(blob((18, 26, 30), shift=0.1))
@@ -89,19 +95,26 @@ def test_same_as_register(images: tuple[Image, Image], tmp_path: Path):
     *progress, last = finish(start(tmp_path))
     stages = [line["progress"]["stage"] for line in progress]
     assert "align" in stages and stages[-len(worker.OUTPUTS) :] == ["outputs"] * len(worker.OUTPUTS)
+    fixed, moving, inside = map(travelled, (*images, mask))
     expected = morphseek.register(
-        *images, fixed_mask=mask, initial_transform=shift, uncertainty=True, **options
+        fixed, moving, fixed_mask=inside, initial_transform=shift, uncertainty=True, **options
     )
     assert last["result"]["metrics"]["similarity_after"] == pytest.approx(
         expected.metrics["similarity_after"]
     )
+    told, verdict = last["result"]["verdict"], expected.verdict
+    assert (told["grade"], told["reasons"]) == (verdict.grade, list(verdict.reasons))
+    assert told["meaning"] == verdict.meaning and told["error"].endswith(" mm")
+    assert told["sign"] and isinstance(told["notes"], list)
+    assert {"Start", "Search", "Fit"} <= {what for what, _ in last["result"]["explanation"]}
 
     def output(name: str) -> np.ndarray:
         entry = last["result"]["files"][name]
-        assert entry["direction"] == pytest.approx(list(images[0].direction))
+        axes = np.array(entry["matrix"])[:3, :3]  # a transform's grid has a margin
+        np.testing.assert_allclose(axes, images[0].index_to_physical[:3, :3], atol=1e-12)
         return np.load(tmp_path / entry["file"])
 
-    np.testing.assert_array_equal(output("warped"), expected.warped)
+    np.testing.assert_array_equal(output("transformed_volume"), expected.warped)
     np.testing.assert_array_equal(output("uncertainty"), expected.uncertainty)
     for name, transform in (("transform", expected), ("inverse_transform", expected.inverse())):
         np.testing.assert_array_equal(output(name), transform.behind_initial()[0])
@@ -109,7 +122,7 @@ def test_same_as_register(images: tuple[Image, Image], tmp_path: Path):
         assert last["result"]["files"][name]["linear"] == transform.is_linear
     np.testing.assert_array_equal(output("jacobian"), expected.jacobian())
     squares = sitk.GetArrayFromImage(sitk.VectorMagnitude(expected.transform.displacement_image()))
-    np.testing.assert_allclose(output("magnitude"), squares, rtol=1e-5)
+    np.testing.assert_allclose(output("displacement_magnitude"), squares, rtol=1e-5)
 
 
 def test_channels_drive(images: tuple[Image, Image], tmp_path: Path):
@@ -130,12 +143,14 @@ def test_channels_drive(images: tuple[Image, Image], tmp_path: Path):
         for k, channel in enumerate(channels)
     ]
     options = {**QUICK, "refine": 5}
-    write_request(tmp_path, *images, outputs=["warped"], options=options, channels=written)
+    write_request(
+        tmp_path, *images, outputs=["transformed_volume"], options=options, channels=written
+    )
     last = finish(start(tmp_path))[-1]["result"]
     expected = morphseek.register(
         *images, channels=[morphseek.Channel(**channel) for channel in channels], **options
     )
-    warped = np.load(tmp_path / last["files"]["warped"]["file"])
+    warped = np.load(tmp_path / last["files"]["transformed_volume"]["file"])
     np.testing.assert_array_equal(warped, expected.warped)
     assert [c["name"] for c in last["metrics"]["channels"]] == ["root", "labels"]
     assert np.abs(warped - morphseek.register(*images, **options).warped).max() > 1e-3
@@ -153,7 +168,7 @@ def test_labels_come_back_on_the_fixed_grid(images: tuple[Image, Image], tmp_pat
         tmp_path,
         *images,
         outputs=[],
-        labels=[{"file": "labels-in-0.npy", **worker.geometry(coarse.grid)}],
+        labels=[{"file": "labels-in-0.npy", "matrix": coarse.index_to_physical.tolist()}],
     )
     result = finish(start(tmp_path))[-1]["result"]
     (entry,) = result["labels"]
@@ -192,7 +207,7 @@ def test_vectors_on_a_coarser_grid(images: tuple[Image, Image]):
 @pytest.mark.parametrize(
     "change, error",
     [
-        ({"outputs": ["warped", "colour"]}, errors.InvalidArgumentError),
+        ({"outputs": ["transformed_volume", "colour"]}, errors.InvalidArgumentError),
         ({"options": {"refine": "many"}}, errors.InvalidArgumentError),
         ({"options": {"model": "/nowhere/net.onnx"}}, errors.ModelNotFoundError),
         ({"initial_transform": np.zeros((4, 4)).tolist()}, errors.InvalidArgumentError),
@@ -216,7 +231,7 @@ def test_failures(
         error.name,
         error.code,
     ) and last["message"]
-    assert not (tmp_path / "warped.npy").exists()
+    assert not (tmp_path / "transformed_volume.npy").exists()
 
 
 def test_constant_volume(images: tuple[Image, Image], tmp_path: Path):
@@ -260,21 +275,51 @@ def test_sigterm_in_the_middle(tmp_path: Path):
     assert {p.name for p in tmp_path.iterdir()} == {"request.json", "fixed.npy", "moving.npy"}
 
 
-def test_describe():
-    out = subprocess.run(
-        [sys.executable, "-m", "morphseek.worker", "--describe"],
+def ask(*question: str | Path) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "morphseek.worker", *question],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        check=True,
-    ).stdout
-    found = json.loads(out)
+    )
+
+
+def answer(*question: str | Path) -> dict[str, Any]:
+    done = ask(*question)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_describe():
+    found = answer("--describe")
     assert found["version"] == morphseek.__version__ and "cpu" in found["devices"]
     assert {option["name"] for option in found["options"]} >= {"preset", "initial", "refine"}
 
 
-def test_usage():
-    process = subprocess.run(
-        [sys.executable, "-m", "morphseek.worker"], capture_output=True, text=True
-    )
-    assert process.returncode == 2 and "usage" in process.stderr
+def test_pairs(tmp_path: Path):
+    (tmp_path / "study.csv").write_text("fixed;moving;rigid\na.nii;sub/b.nii;\na.nii;c.nii;r.nii\n")
+    first, second = answer("--pairs", tmp_path / "study.csv")["pairs"]
+    a, b = str(tmp_path / "a.nii"), str(tmp_path / "sub" / "b.nii")
+    assert first == {"id": "001-b-to-a", "fixed": a, "moving": b}
+    assert second["rigid"] == str(tmp_path / "r.nii")
+    (tmp_path / "study.csv").write_text("fixed\na.nii\n")
+    done = ask("--pairs", tmp_path / "study.csv")
+    assert done.returncode == errors.InputUnreadableError.exit_code
+    assert "columns fixed and moving" in json.loads(done.stdout)["error"]["message"]
+
+
+def test_presets(tmp_path: Path):
+    path = tmp_path / "ours.json"
+    assert answer("--save-preset", path, '{"refine": 7, "smoothness": "2.5"}') == {}
+    assert answer("--load-preset", path)["options"] == morphseek.load_preset(path)
+    assert morphseek.load_preset(path)["refine"] == 7
+    done = ask("--save-preset", path, '{"model": "/tmp/a.onnx"}')
+    assert done.returncode == errors.InvalidArgumentError.exit_code
+    assert "names no file" in json.loads(done.stdout)["error"]["message"]
+    assert morphseek.load_preset(path)["refine"] == 7
+
+
+@pytest.mark.parametrize("words", [(), ("--pairs",), ("--describe", "more"), ("a", "b")])
+def test_usage(words: tuple[str, ...]):
+    done = ask(*words)
+    assert done.returncode == 2 and "usage" in done.stderr and not done.stdout

@@ -21,8 +21,9 @@ import slicer
 import vtk
 from matplotlib.figure import Figure
 from MorphSeekLib import geometry
+from MorphSeekLib.options import PRESETS
 from MorphSeekLib.registration import register
-from MorphSeekLib.request import PRESETS, RegistrationRequest
+from MorphSeekLib.request import RegistrationRequest
 
 import conftest  # noqa: F401, sets the core up
 

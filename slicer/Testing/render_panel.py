@@ -1,5 +1,5 @@
-"""Draws Screenshots/panel.png: the panel after a real registration of the demonstration pair by its
-own button, and beside it the panel with its options opened.
+"""Draws Screenshots/panel.png: the panel before and after a real registration of the demonstration
+pair by its own button, and beside them its other sections, opened.
 
     QT_QPA_PLATFORM=offscreen python slicer/Testing/render_panel.py OUT.png
 
@@ -68,36 +68,47 @@ def main(path):
 
     with stand_ins.install() as said:
         import MorphSeek
+        from MorphSeekLib.sample import name_labels
 
         widget = MorphSeek.MorphSeekWidget()
         widget.setup()
         widget.enter()
+        panel, ui = widget.panel, widget.ui
         pair = phantoms.make_pair(size=72)
-        parameters = widget._parameters
+        parameters = panel.parameters
         parameters.fixed, parameters.moving = (
             add_volume("Abdomen MR", pair.fixed),
             add_volume("Abdomen CT", pair.moving),
         )
-        labels = "vtkMRMLLabelMapVolumeNode"
-        parameters.fixed_labels, parameters.moving_labels = (
-            add_volume("MR organs", pair.fixed_labels, labels),
-            add_volume("CT organs", pair.moving_labels, labels),
-        )
-        parameters.preset = "MR <- CT"
-        widget.ui.registerButton.click()
-        while widget._registration is not None or widget._asking is not None:
-            stand_ins.application().processEvents()
-            time.sleep(0.02)
+        labels = [
+            add_volume(name, image, "vtkMRMLLabelMapVolumeNode")
+            for name, image in (("MR organs", pair.fixed_labels), ("CT organs", pair.moving_labels))
+        ]
+        name_labels(labels, list(phantoms.LABELS.values()))
+        parameters.fixed_labels, parameters.moving_labels = labels
+        parameters.preset = "MR with CT"
+
+        def wait(busy):
+            while busy():
+                stand_ins.application().processEvents()
+                time.sleep(0.02)
+
+        wait(lambda: panel.package.asking is not None)
+        widget.layout.setContentsMargins(6, 6, 6, 6)
+        before = picture(widget.parent)
+        ui.registerButton.click()
+        wait(lambda: panel.registration is not None)
         if said.errors:
             sys.exit(said.errors[0])
-        widget.layout.setContentsMargins(6, 6, 6, 6)
         after = picture(widget.parent)
-        for name in ("transfer", "advanced"):
-            getattr(widget.ui, f"{name}CollapsibleButton").setCollapsed(False)
-        for name in ("result", "review"):
-            getattr(widget.ui, f"{name}CollapsibleButton").setCollapsed(True)
-        beside([after, picture(widget.parent)]).save(path)
-        Image.open(path).quantize(128).save(path, optimize=True)
+        images = [before, after]
+        sections = ("inputs", "result", "review", "transfer", "outputs", "details", "advanced")
+        for opened in (sections[2:-1], sections[-1:]):
+            for name in sections:
+                getattr(ui, f"{name}CollapsibleButton").setCollapsed(name not in opened)
+            images.append(picture(widget.parent))
+        beside(images).save(path)
+        Image.open(path).quantize(64).save(path, optimize=True)
         widget.cleanup()
 
 

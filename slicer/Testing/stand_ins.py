@@ -440,9 +440,13 @@ def parameterNodeWrapper(cls: type) -> type:
 # ------------------------------------------------------------------------ ScriptedLoadableModule.py
 
 
+RELOADED: list[str] = []
+"""The modules that were reloaded."""
+
+
 class Layout(QtWidgets.QVBoxLayout):
-    def addWidget(self, widget: Dialect) -> None:
-        super().addWidget(widget.wrapped)
+    def addWidget(self, widget: Any) -> None:
+        super().addWidget(getattr(widget, "wrapped", widget))
 
 
 class ScriptedLoadableModule:
@@ -460,6 +464,9 @@ class ScriptedLoadableModuleWidget:
 
     def setup(self) -> None:
         pass
+
+    def onReload(self) -> None:
+        RELOADED.append(type(self).__name__.removesuffix("Widget"))
 
 
 class ScriptedLoadableModuleLogic:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from MorphSeekLib.request import PRESETS
+from MorphSeekLib.options import PRESETS
 from PySide6 import QtGui
 
 EXTENSION = Path(__file__).resolve().parents[1]

@@ -1,4 +1,4 @@
-"""Checks the panel's .ui file against Qt, MorphSeek.py and the engine's table of options."""
+"""Checks the panel's .ui file against Qt, the scripts and the engine's table of options."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 import slicer
 import stand_ins
-from MorphSeekLib.request import OUTPUTS, OVERRIDES, PRESETS, SMOOTHNESS, RegistrationRequest
+from MorphSeekLib.options import OUTPUTS, OVERRIDES, PRESETS, SMOOTHNESS
+from MorphSeekLib.request import RegistrationRequest
 from PySide6 import QtWidgets
 
 MODULE = stand_ins.MODULE
 UI = MODULE / "Resources" / "UI" / "MorphSeek.ui"
-TREE = ast.parse((MODULE / "MorphSeek.py").read_text(encoding="utf-8"))
+LIBRARY = MODULE / "MorphSeekLib"
+SCRIPTS = [*LIBRARY.glob("*.py"), MODULE / "MorphSeek.py"]
 XML = {widget.get("name"): widget for widget in ElementTree.parse(UI).iter("widget")}
 # parameters that no widget shows
 KEPT = {"last_fixed", "last_moving", "last_transformed_volume", "last_transform", "last_places"}
@@ -50,9 +52,9 @@ BOUND = {
 @pytest.fixture(scope="module")
 def module() -> typing.Iterator[typing.Any]:
     with stand_ins.install():
-        import MorphSeek
+        from MorphSeekLib import parameters
 
-        yield MorphSeek
+        yield parameters
 
 
 @pytest.fixture(scope="module")
@@ -62,18 +64,16 @@ def panel(module: typing.Any) -> stand_ins.Dialect:
 
 def parameters() -> dict[str, ast.expr]:
     """Return the annotated fields of MorphSeekParameterNode, from the source."""
-    (cls,) = (
-        node
-        for node in TREE.body
-        if isinstance(node, ast.ClassDef) and node.name == "MorphSeekParameterNode"
-    )
+    tree = ast.parse((LIBRARY / "parameters.py").read_text(encoding="utf-8"))
+    (cls,) = (node for node in tree.body if isinstance(node, ast.ClassDef))
     return {node.target.id: node.annotation for node in cls.body if isinstance(node, ast.AnnAssign)}
 
 
 def used_widgets() -> set[str]:
-    """Return the names X of `self.ui.X` and `ui.X` in MorphSeek.py."""
+    """Return the names X of `self.ui.X` and `ui.X` in the scripts."""
     found = set()
-    for node in ast.walk(TREE):
+    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in SCRIPTS)
+    for node in (node for tree in trees for node in ast.walk(tree)):
         if isinstance(node, ast.Attribute):
             owner = node.value
             if (
@@ -146,22 +146,17 @@ def test_every_field_of_a_request_is_a_parameter() -> None:
     assert extra == {"landmarks", *second, *(f"make_{name}" for name in OUTPUTS)}
 
 
-def naming_widget(module: typing.Any) -> typing.Any:
-    """A MorphSeekWidget whose `ui` answers with the names themselves."""
-    widget = module.MorphSeekWidget()
-    widget.ui = type("Names", (), {"__getattr__": lambda self, name: name})()
-    return widget
-
-
 def test_every_output_has_its_selector(module: typing.Any) -> None:
-    widget = naming_widget(module)
-    assert {widget._outputSelector(name) for name in OUTPUTS} == {
+    from MorphSeekLib.panel import output_selector
+
+    names = type("Names", (), {"__getattr__": lambda self, name: name})()
+    assert {output_selector(names, name) for name in OUTPUTS} == {
         BOUND[name].get("name") for name in OUTPUTS
     }
 
 
-def test_presets_are_the_library_s(module: typing.Any) -> None:
-    assert module.PRESETS == list(PRESETS) == items("preset")
+def test_presets_are_the_library_s() -> None:
+    assert list(PRESETS) == items("preset")
     assert property_of(XML["presetDescriptionLabel"], "text") == PRESETS["Automatic"].description
 
 
@@ -237,11 +232,18 @@ def test_everything_a_user_can_operate_has_a_tool_tip() -> None:
             assert tip and tip[-1] in ".:" or name in ("registerButton", "reviewButton"), name
 
 
-def test_sections_are_in_order() -> None:
-    sections = [
-        property_of(w, "text") for w in XML.values() if w.get("class") == "ctkCollapsibleButton"
-    ]
-    assert sections == ["Inputs", "Outputs", "Transfer", "Advanced", "Result", "Review"]
+def test_the_first_screen_is_inputs_register_and_the_verdict() -> None:
+    sections = [w for w in XML.values() if w.get("class") == "ctkCollapsibleButton"]
+    assert [property_of(w, "text") for w in sections] == [
+        "Inputs", "Result", "Compare", "Labels and points", "Outputs", "Options", "Details"
+    ]  # fmt: skip
+    folded = [property_of(w, "collapsed") == "true" for w in sections]
+    assert folded == [False, *[True] * 6]
+    below = [w.get("name") for w in XML["resultCollapsibleButton"].iter("widget")]
+    assert below.index("verdictLabel") < below.index("resultTable")
+    everything = list(XML)  # Register stands below the inputs, before all that is folded
+    assert everything.index("inputsCollapsibleButton") < everything.index("registerButton")
+    assert everything.index("registerButton") < everything.index("resultCollapsibleButton")
 
 
 def test_the_panel_fits_a_narrow_dock(panel: stand_ins.Dialect) -> None:

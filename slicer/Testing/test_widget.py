@@ -20,6 +20,20 @@ import pytest
 import slicer
 import stand_ins
 from MorphSeekLib.request import Event, RegistrationRequest
+from PySide6 import QtWidgets
+
+
+def request_of(parameters: Any) -> RegistrationRequest:
+    from MorphSeekLib import parameters as module  # needs the stand-ins
+
+    return module.request_of(parameters)
+
+
+def checkerboard(*volumes: Any, **how: Any) -> Any:
+    from MorphSeekLib import compare
+
+    return compare.checkerboard(*volumes, **how)
+
 
 METRICS = {
     "similarity": "normalized mutual information",
@@ -29,11 +43,17 @@ METRICS = {
     "seconds": {"total": 24.66},
     "model": "none",
     "device": "cpu",
-    "warnings": ["the masks were ignored", "The fields overlap by 12 %."],
-    "verdict": {"grade": "check", "reasons": ["The fields overlap by 12 %."], "error_mm": 3.14},
     "dice": {"liver": [0.5, 0.9]},
     "dice_before": 0.5,
     "dice_after": 0.9,
+}
+VERDICT = {
+    "grade": "check",
+    "sign": "!",
+    "meaning": "look at the result before you use it",
+    "error": "3.1 mm",
+    "reasons": ["The fields overlap by 12 %.", "A <b>"],
+    "notes": ["the masks were ignored"],
 }
 PLACES = [
     {"kind": "shrunk", "text": "most shrunk \u00d70.10", "tip": "", "lps": [4.0, 5.0, 2.0]},
@@ -90,7 +110,8 @@ class ScriptedRegistration:
                 "the volumes do not overlap", "no_overlap", 7
             )
         else:
-            self.result, self.places = METRICS, PLACES
+            self.result, self.places, self.verdict = METRICS, PLACES, VERDICT
+            self.explanation = [["Start", "a rigid & good alignment"]]
             for name, kind in (
                 ("transformed_volume", "vtkMRMLScalarVolumeNode"),
                 ("transform", "vtkMRMLGridTransformNode"),
@@ -122,7 +143,7 @@ class Panel:
         self.widget.setup()
         self.widget.enter()
         self.ui = self.widget.ui
-        self.wait(lambda: self.widget._asking is None)
+        self.wait(lambda: self.widget.panel.package.asking is None)
 
     @property
     def parameters(self) -> Any:
@@ -151,7 +172,7 @@ class Panel:
 
     def register(self) -> ScriptedRegistration:
         self.ui.registerButton.click()
-        self.wait(lambda: self.widget._registration is None)
+        self.wait(lambda: self.widget.panel.registration is None)
         return ScriptedRegistration.made[-1]
 
 
@@ -286,7 +307,7 @@ def operate(panel: Panel) -> dict[str, Any]:
         (ui.fieldSpacingSpinBox, 2.5),
     ):
         box.setValue(value)
-    panel.widget.onFurtherOption("similarity", "mind")
+    panel.widget.panel.options.choose("similarity", "mind")
     return {
         **nodes,
         "fixed": panel.parameters.fixed,
@@ -318,7 +339,7 @@ def operate(panel: Panel) -> dict[str, Any]:
 
 def test_every_widget_reaches_the_request(panel: Panel) -> None:
     expected = operate(panel)
-    request = panel.widget.logic.request(panel.parameters)
+    request = request_of(panel.parameters)
     assert vars(request) == expected
     assert expected.keys() == vars(RegistrationRequest()).keys()
     defaults = {"transformed_volume"}  # not changed by operate()
@@ -329,7 +350,7 @@ def test_every_widget_reaches_the_request(panel: Panel) -> None:
 
 def test_defaults_leave_everything_to_the_preset(panel: Panel) -> None:
     panel.select_volumes()
-    request = panel.widget.logic.request(panel.parameters)
+    request = request_of(panel.parameters)
     expected = RegistrationRequest(fixed=panel.parameters.fixed, moving=panel.parameters.moving)
     options = {**request.options()}
     assert (
@@ -338,13 +359,12 @@ def test_defaults_leave_everything_to_the_preset(panel: Panel) -> None:
         and options.pop("device") == "auto"
     )
     assert options == expected.options() == {}
-    assert request.stages() == expected.transform.stages()
 
 
 def test_moving_labels_alone_are_transferred_but_not_scored(panel: Panel) -> None:
     panel.select_volumes()
     panel.ui.movingLabelsSelector.setCurrentNode(segmentation("organs"))
-    request = panel.widget.logic.request(panel.parameters)
+    request = request_of(panel.parameters)
     assert (
         [node.GetName() for node in request.transfer] == ["organs"]
         and request.moving_labels is None
@@ -368,24 +388,9 @@ def test_the_parameter_node_reaches_the_panel(panel: Panel) -> None:
     )
 
 
-def test_preset_and_settings_show_their_stages(panel: Panel) -> None:
+def test_a_preset_says_for_whom_it_is(panel: Panel) -> None:
     panel.ui.presetComboBox.setCurrentText("Brain MR")
-    assert "one person or two" in panel.ui.presetDescriptionLabel.text
-    assert (
-        "Search" not in panel.ui.stagesLabel.text
-        and "local correlation" in panel.ui.stagesLabel.text
-    )
-    assert "Smoothness" not in panel.ui.stagesLabel.text
-    for text, shown in (("low", "Smoothness: low"), ("2.5", "Smoothness: 2.5 mm")):
-        panel.ui.smoothnessLineEdit.setText(text)
-        assert shown in panel.ui.stagesLabel.text
-    panel.ui.refineSpinBox.setValue(0)
-    assert "Smoothness" not in panel.ui.stagesLabel.text  # nothing deforms
-    panel.ui.modelLineEdit.setText("hippo<campus>")
-    assert (
-        "Refinement" not in panel.ui.stagesLabel.text
-        and "hippo&lt;campus&gt;" in panel.ui.stagesLabel.text
-    )
+    assert "of one person or two" in panel.ui.presetDescriptionLabel.text
 
 
 def test_a_model_file_is_chosen_from_disk(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,7 +398,7 @@ def test_a_model_file_is_chosen_from_disk(panel: Panel, monkeypatch: pytest.Monk
     panel.select_volumes()
     panel.ui.modelButton.click()
     assert panel.parameters.model == panel.ui.modelLineEdit.text == "/models/knee.onnx"
-    assert panel.ui.statusLabel.text == "There is no model file /models/knee.onnx"
+    assert panel.ui.statusLabel.text == "There is no network file /models/knee.onnx"
     monkeypatch.setattr(stand_ins.QFileDialog, "answer", "")  # the user closes the dialog
     panel.ui.modelButton.click()
     assert panel.parameters.model == "/models/knee.onnx"
@@ -402,8 +407,7 @@ def test_a_model_file_is_chosen_from_disk(panel: Panel, monkeypatch: pytest.Monk
 def test_a_preset_is_saved_and_loaded(
     panel: Panel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    panel.widget._package = describe()
-    panel.widget.updatePanel()
+    monkeypatch.setattr(MorphSeekLib.process, "describe", describe)
     panel.select_volumes()
     expected = operate(panel)
     monkeypatch.setattr(stand_ins.QFileDialog, "answer", str(tmp_path / "ours"))
@@ -419,50 +423,47 @@ def test_a_preset_is_saved_and_loaded(
     monkeypatch.setattr(stand_ins.QFileDialog, "answer", str(tmp_path / "bare.json"))
     (tmp_path / "bare.json").write_text("{}")
     panel.ui.loadPresetButton.click()
-    assert panel.widget.logic.request(panel.parameters).options() == {
+    assert request_of(panel.parameters).options() == {
         "steps": 0, "trajectories": 1, "device": "auto", "threads": 0
     }  # fmt: skip
     monkeypatch.setattr(stand_ins.QFileDialog, "answer", str(tmp_path / "ours.json"))
     panel.ui.loadPresetButton.click()
-    assert vars(panel.widget.logic.request(panel.parameters)) == expected
+    assert vars(request_of(panel.parameters)) == expected
 
 
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("{", "it is not JSON"),
-        ("[1]", "no options by name"),
-        ('{"similarty": "ncc"}', "there is no option 'similarty'"),
-        ('{"similarity": "mi"}', "similarity cannot be 'mi'"),
-        ('{"steps": 17}', "steps cannot be 17"),
-        ('{"steps": true}', "steps cannot be True"),
-        ('{"smoothness": "stiff"}', "smoothness cannot be 'stiff'"),
+        ("{", "is no JSON"),
+        ("[1]", "is no JSON object"),
+        ('{"similarty": "ncc"}', 'unknown option "similarty"'),
+        ('{"similarity": "mi"}', 'similarity is "mi"; it must be one of'),
+        ('{"steps": 17}', "steps is 17; it must lie in [0, 16]"),
+        ('{"steps": true}', "steps is given as bool"),
+        ('{"smoothness": "stiff"}', 'smoothness is "stiff"'),
         ('{"device": "plugin:/a.so"}', "device is 'plugin:/a.so'; a preset loads no library"),
         ('{"model": "/tmp/a.onnx"}', "a preset names no file, but one of hippocampus"),
         ('{"model": "nearby"}', "a preset names no file"),
         ('{"cache": "/tmp"}', "a preset does not decide that images are kept"),
-        ("[" * 100_000, "it is not JSON"),
-        (" " * (2 << 20), "too large"),
+        ("[" * 100_000, "is no JSON"),
     ],
 )
 def test_a_bad_preset_changes_nothing(
     text: str, message: str, panel: Panel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    panel.widget._package = describe()
-    panel.widget.updatePanel()
+    monkeypatch.setattr(MorphSeekLib.process, "describe", describe)
     expected = operate(panel)
     (tmp_path / "bad.json").write_text(text)
     monkeypatch.setattr(stand_ins.QFileDialog, "answer", str(tmp_path / "bad.json"))
     panel.ui.loadPresetButton.click()
     assert message in panel.said.errors[-1]
-    assert vars(panel.widget.logic.request(panel.parameters)) == expected
+    assert vars(request_of(panel.parameters)) == expected
 
 
 def test_a_preset_that_would_be_refused_is_not_saved(
     panel: Panel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    panel.widget._package = describe()
-    panel.widget.updatePanel()
+    monkeypatch.setattr(MorphSeekLib.process, "describe", describe)
     panel.parameters.model = "/models/knee.onnx"
     monkeypatch.setattr(stand_ins.QFileDialog, "answer", str(tmp_path / "ours.json"))
     panel.ui.savePresetButton.click()
@@ -483,7 +484,7 @@ def test_progress_is_shown(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> Non
     panel.select_volumes()
     ui = panel.ui
     ui.registerButton.click()
-    panel.widget._pollTimer.stop()  # the test polls
+    panel.widget.panel.timer.stop()  # the test polls
     assert (
         ui.registerButton.text,
         ui.registerButton.enabled,
@@ -492,15 +493,15 @@ def test_progress_is_shown(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> Non
     assert not ui.inputsCollapsibleButton.enabled and not ui.advancedCollapsibleButton.enabled
     seen = []
     for _ in range(3):
-        panel.widget.onPoll()
+        panel.widget.panel.poll()
         seen.append((ui.statusLabel.text, ui.progressBar.value))
     assert seen == [
-        ("Initial alignment", 20),
-        ("Refinement, about 40 s left", 51),
+        ("Aligning", 20),
+        ("Refining, about 40 s left", 51),
         ("Measuring, about 2 min left", 90),
     ]
     assert "align: affine, 4 mm" in ui.logTextEdit.plainText
-    panel.widget.onPoll()
+    panel.widget.panel.poll()
     assert (
         ui.registerButton.text,
         ui.registerButton.enabled,
@@ -514,7 +515,7 @@ def test_the_timer_drives_it_to_the_end(panel: Panel) -> None:
     assert panel.register().state == "finished"
     assert (
         panel.ui.statusLabel.text == "Done in 25 s. Verdict: check."
-        and not panel.widget._pollTimer.isActive()
+        and not panel.widget.panel.timer.isActive()
     )
 
 
@@ -526,7 +527,7 @@ def test_cancel(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
     panel.ui.registerButton.click()
     assert (
         ScriptedRegistration.made[-1].state == "cancelled"
-        and not panel.widget._pollTimer.isActive()
+        and not panel.widget.panel.timer.isActive()
     )
     assert panel.ui.statusLabel.text == "Cancelled. Nothing was added to the scene."
     assert panel.ui.registerButton.text == "Register" and panel.ui.registerButton.enabled
@@ -555,7 +556,7 @@ def test_a_failure_is_one_message_and_the_next_run_works(
         panel.ui.statusLabel.text == f"Not registered. {message}"
         and message in panel.ui.logTextEdit.plainText
     )
-    assert not registration.running and not panel.widget._pollTimer.isActive()
+    assert not registration.running and not panel.widget.panel.timer.isActive()
     assert (
         panel.ui.registerButton.text == "Register"
         and panel.ui.registerButton.enabled
@@ -576,11 +577,8 @@ def test_result_table(panel: Panel) -> None:
     rows = [[table.item(i, j).text() for j in range(3)] for i in range(table.rowCount)]
     assert rows == [
         ["Similarity", "1.086", "1.275"],
-        ["Dice (overlap of the labels)", "0.500", "0.900"],
         ["Folding", "", "0.012 %"],
-        ["Time", "", "24.7 s"],
-        ["Network", "", "none"],
-        ["Device", "", "cpu"],
+        ["Dice, mean of the labels", "0.500", "0.900"],
         ["Dice of liver", "0.500", "0.900"],
     ]
     assert table.item(0, 0).toolTip() == "normalized mutual information; higher is better"
@@ -589,47 +587,41 @@ def test_result_table(panel: Panel) -> None:
         and not panel.ui.warningsLabel.wrapped.isHidden()
     )
     assert (
-        not panel.ui.resultCollapsibleButton.collapsed
-        and not panel.ui.reviewCollapsibleButton.collapsed
+        panel.ui.explanationLabel.text == "<b>Start:</b> a rigid &amp; good alignment"
+        "<br><b>Network:</b> none<br><b>Computed on:</b> cpu"
     )
+    sections = {name for name in vars(panel.ui) if name.endswith("CollapsibleButton")}
+    assert {name for name in sections if not getattr(panel.ui, name).collapsed} == {
+        "inputsCollapsibleButton", "resultCollapsibleButton"
+    }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "verdict, text, color",
-    [
-        (
-            METRICS["verdict"],
-            "! Verdict: check (look at the result before you use it)\nEstimated error: 3.1 mm"
-            "\n- The fields overlap by 12 %.",
-            "#6b4e00",
-        ),
-        (
-            {"grade": "good", "reasons": [], "error_mm": 0.02},
-            "\u2713 Verdict: good (nothing that was measured speaks against the result)"
-            "\nEstimated error: below 0.1 mm",
-            "#1b5e20",
-        ),
-        (
-            {"grade": "failed", "reasons": ["A <b>", "C"], "error_mm": 20},
-            "\u2715 Verdict: failed (do not use the result)\nEstimated error: 20.0 mm"
-            "\n- A <b>\n- C",
-            "#8a1c12",
-        ),
-        (None, "Verdict: unknown (the installed package gives none)", ""),
-    ],
-)
-def test_verdict(
-    panel: Panel, monkeypatch: pytest.MonkeyPatch, verdict: Any, text: str, color: str
-) -> None:
-    monkeypatch.setitem(METRICS, "verdict", verdict)
+@pytest.mark.parametrize("grade, color", [("good", "#1b5e20"), ("check", "#6b4e00")])
+def test_verdict(panel: Panel, monkeypatch: pytest.MonkeyPatch, grade: str, color: str) -> None:
+    monkeypatch.setitem(VERDICT, "grade", grade)
     panel.select_volumes()
     assert panel.ui.verdictLabel.wrapped.isHidden()
     panel.register()
     label = panel.ui.verdictLabel
-    assert label.text == text and not label.wrapped.isHidden()
-    assert color in label.wrapped.styleSheet() and bool(color) == bool(label.wrapped.styleSheet())
-    grade = f" Verdict: {verdict['grade']}." if verdict else ""
-    assert panel.ui.statusLabel.text == f"Done in 25 s.{grade}"
+    assert label.text == (
+        f"! {grade.capitalize()}: look at the result before you use it\nEstimated error: 3.1 mm"
+        "\n- The fields overlap by 12 %.\n- A <b>"
+    )
+    assert color in label.wrapped.styleSheet() and not label.wrapped.isHidden()
+    assert panel.ui.statusLabel.text == f"Done in 25 s. Verdict: {grade}."
+    panel.parameters.fixed = None
+    panel.select_volumes()
+    monkeypatch.setattr(ScriptedRegistration, "end", "failed")
+    panel.register()  # nothing of the earlier result stays
+    assert label.wrapped.isHidden() and panel.ui.resultCollapsibleButton.collapsed
+
+
+def test_every_verdict_of_the_worker_has_its_colours(panel: Panel) -> None:
+    from MorphSeekLib.result_section import COLORS
+
+    import morphseek.verdict
+
+    assert tuple(COLORS) == morphseek.verdict.GRADES
 
 
 def test_review(panel: Panel) -> None:
@@ -646,13 +638,13 @@ def test_review(panel: Panel) -> None:
     assert panel.layers[:2] == ("MorphSeek checkerboard", None)
     assert ui.fadeWidget.wrapped.isHidden()
     ui.flickerRadioButton.setChecked(True)
-    assert panel.layers == ("fixed", "moving", 1.0) and panel.widget._flickerTimer.isActive()
-    panel.widget.onFlicker()
+    assert panel.layers == ("fixed", "moving", 1.0) and panel.widget.panel.review.timer.isActive()
+    panel.widget.panel.review._on_flicker()
     assert panel.layers[2] == 0.0
-    panel.widget.onFlicker()
+    panel.widget.panel.review._on_flicker()
     assert panel.layers[2] == 1.0
     panel.widget.exit()
-    assert not panel.widget._flickerTimer.isActive()
+    assert not panel.widget.panel.review.timer.isActive()
     ui.fadeRadioButton.setChecked(True)
     assert panel.layers[2] == 1.0  # while the user is in another module the views stay
     ui.reviewButton.click()
@@ -761,7 +753,7 @@ def test_worst_places(panel: Panel) -> None:
     assert set(place()) == {(-4.0, -5.0, 2.0)} and ui.placeComboBox.currentIndex == 0
 
 
-def test_an_older_package_knows_no_places(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_may_have_no_places(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[__name__], "PLACES", [])
     panel.select_volumes()
     panel.register()
@@ -776,17 +768,17 @@ def test_a_result_that_comes_in_another_module_is_shown_on_return(
     panel.ui.flickerRadioButton.setChecked(True)
     panel.ui.registerButton.click()
     panel.widget.exit()
-    panel.wait(lambda: panel.widget._registration is None)
-    assert panel.layers == (None, None, 0.0) and not panel.widget._flickerTimer.isActive()
+    panel.wait(lambda: panel.widget.panel.registration is None)
+    assert panel.layers == (None, None, 0.0) and not panel.widget.panel.review.timer.isActive()
     panel.widget.enter()
     assert (
         panel.layers == ("fixed", "transformed_volume", 1.0)
-        and panel.widget._flickerTimer.isActive()
+        and panel.widget.panel.review.timer.isActive()
     )
     panel.widget.exit()
     panel.widget.enter()
     # only once: a result that the user has seen is shown by the Review button
-    assert not panel.widget._flickerTimer.isActive()
+    assert not panel.widget.panel.review.timer.isActive()
 
 
 def test_a_new_result_is_shown_itself(panel: Panel) -> None:
@@ -819,14 +811,14 @@ def test_checkerboard_is_made_of_both_volumes(panel: Panel) -> None:
         node.GetDisplayNode().SetWindowLevel(window, level)
     slicer.util.updateVolumeFromArray(fixed, np.full(shape, 60.0, np.float32))
     slicer.util.updateVolumeFromArray(other, np.full(shape, 20.0, np.float32))
-    board = panel.widget.logic.checkerboard(fixed, other, squares=4)
+    board = checkerboard(fixed, other, squares=4)
     # 64 mm along x: cubes of 16 mm, that is 8 voxels of 2 mm along x and y and 16 of 1 mm along z.
     # (20 - 10) / 50 of a window of 200 at 100: 140.
     expected = np.indices(shape)
     odd = (expected[0] // 16 + expected[1] // 8 + expected[2] // 8) % 2
     assert np.array_equal(slicer.util.arrayFromVolume(board), np.where(odd, 140.0, 60.0))
     assert board.GetSpacing() == fixed.GetSpacing() and not board.GetSaveWithScene()
-    assert panel.widget.logic.checkerboard(fixed, other) is board
+    assert checkerboard(fixed, other) is board
 
 
 def test_checkerboard_of_another_grid_under_a_transform(panel: Panel) -> None:
@@ -843,7 +835,7 @@ def test_checkerboard_of_another_grid_under_a_transform(panel: Panel) -> None:
         node.GetDisplayNode().AutoWindowLevelOff()
         node.GetDisplayNode().SetWindowLevel(1.0, 0.5)
         node.SetAndObserveTransformNodeID(transform.GetID())
-    board = panel.widget.logic.checkerboard(fixed, other, squares=2)
+    board = checkerboard(fixed, other, squares=2)
     assert board.GetOrigin() == (30.0, 0.0, 0.0) and board.GetTransformNodeID() is None
     array = slicer.util.arrayFromVolume(board)
     assert array[1, 1, 1] == 0 and array[1, 1, 5] == 1
@@ -860,7 +852,7 @@ def test_checkerboard_of_integers_of_64_bits(panel: Panel) -> None:
         slicer.util.arrayFromVolume(node)[:] = value
         node.GetDisplayNode().AutoWindowLevelOff()
         node.GetDisplayNode().SetWindowLevel(1.0, 0.5)
-    board = slicer.util.arrayFromVolume(panel.widget.logic.checkerboard(fixed, other, squares=2))
+    board = slicer.util.arrayFromVolume(checkerboard(fixed, other, squares=2))
     assert board[0, 0, 0] == 0 and board[0, 0, 4] == 1
 
 
@@ -876,7 +868,7 @@ def test_transfer_afterwards(panel: Panel) -> None:
     points.AddControlPoint(1.0, 2.0, 3.0)
     assert (ui.transferButton.enabled, ui.transferButton.toolTip) == (
         False,
-        "Select moving labels or landmarks",
+        "Select moving labels or points",
     )
     ui.landmarksSelector.setCurrentNode(points)
     assert (ui.transferButton.enabled, ui.transferButton.toolTip) == (
@@ -899,7 +891,7 @@ def test_transfer_afterwards(panel: Panel) -> None:
         made.GetNthControlPointPosition(0) == pytest.approx((11.0, 2.0, 3.0))
         and not panel.said.errors
     )
-    assert "transferred: points (registered)" in ui.logTextEdit.plainText
+    assert "carried over: points (registered)" in ui.logTextEdit.plainText
 
 
 # ---------------------------------------------------------------------------- the life of the scene
@@ -916,7 +908,7 @@ def test_leaving_the_module_keeps_it_running_and_closing_the_scene_ends_it(
     registration = ScriptedRegistration.made[-1]
     assert registration.running and panel.ui.registerButton.text == "Cancel"
     slicer.mrmlScene.Clear()
-    assert registration.state == "cancelled" and not panel.widget._pollTimer.isActive()
+    assert registration.state == "cancelled" and not panel.widget.panel.timer.isActive()
     assert (
         panel.ui.registerButton.text == "Register"
         and panel.ui.statusLabel.text == "Select the fixed and the moving volume"
@@ -936,7 +928,7 @@ def test_a_scene_closed_while_the_package_is_asked_does_not_stop_the_question(
     widget.enter()
     slicer.mrmlScene.Clear()
     end = time.monotonic() + 10
-    while widget._asking is not None and time.monotonic() < end:
+    while widget.panel.package.asking is not None and time.monotonic() < end:
         stand_ins.application().processEvents()
     assert "NVIDIA H100" in widget.ui.deviceLabel.text
     widget.cleanup()
@@ -985,7 +977,7 @@ def test_every_option_of_the_engine_is_on_the_panel(
 ) -> None:
     monkeypatch.setattr(MorphSeekLib.process, "describe", lambda: {**DESCRIPTION, "options": TABLE})
     panel = Panel(said)
-    made = {name: widget for name, (widget, _) in panel.widget._optionWidgets.items()}
+    made = {name: widget for name, (widget, _) in panel.widget.panel.options.widgets.items()}
     assert [*made] == ["similarity", "foo", "tau", "cache"]
     form = panel.ui.furtherOptionsGroupBox.layout()
     assert [form.labelForField(widget).text() for widget in made.values()] == [
@@ -1000,7 +992,7 @@ def test_every_option_of_the_engine_is_on_the_panel(
     ) == (3, 9)
 
     def asked() -> dict[str, Any]:
-        return panel.widget.logic.request(panel.parameters).options()
+        return request_of(panel.parameters).options()
 
     before = asked()
     made["similarity"].setCurrentText("mind")
@@ -1033,11 +1025,11 @@ def test_volumes_that_go_while_it_runs(panel: Panel, monkeypatch: pytest.MonkeyP
     panel.select_volumes()
     panel.ui.registerButton.click()
     slicer.mrmlScene.RemoveNode(panel.parameters.fixed)
-    panel.wait(lambda: panel.widget._registration is None)
+    panel.wait(lambda: panel.widget.panel.registration is None)
     assert (
         panel.parameters.last_fixed is None
         and not panel.ui.reviewButton.enabled
-        and not panel.widget._reviewing
+        and not panel.widget.panel.review.active
     )
 
 
@@ -1065,7 +1057,7 @@ def test_scene_save_and_reload_keeps_the_parameters(panel: Panel, tmp_path: Path
     assert panel.parameters.preset == "Automatic" and panel.parameters.fixed is None
     slicer.mrmlScene.SetURL(str(tmp_path / "scene.mrml"))
     slicer.mrmlScene.Import()
-    request = panel.widget.logic.request(panel.parameters)
+    request = request_of(panel.parameters)
     assert {
         n: v.GetName() if isinstance(v, slicer.vtkMRMLNode) else v
         for n, v in vars(request).items()
@@ -1129,7 +1121,7 @@ def test_a_missing_package_is_said_and_installed_after_asking(
         and "/usb/morphseek-0.1.0.whl" in said.questions[-1]
     )
     assert said.steps == [0, "Installing /usb/morphseek-0.1.0.whl ...", "closed"]
-    panel.wait(lambda: panel.widget._asking is None)
+    panel.wait(lambda: panel.widget.panel.package.asking is None)
     assert ui.installFrame.wrapped.isHidden() and ui.registerButton.enabled and not said.errors
     panel.widget.cleanup()
 
@@ -1154,7 +1146,7 @@ def test_a_package_that_is_there_and_does_not_run_is_installed_anew(
     assert "wrong ELF class" in panel.ui.installLabel.text
     panel.ui.installButton.click()
     assert len(said.questions) == 1 and pip == [["--no-deps", "--force-reinstall", "morphseek"]]
-    panel.wait(lambda: panel.widget._asking is None)
+    panel.wait(lambda: panel.widget.panel.package.asking is None)
     assert panel.ui.installFrame.wrapped.isHidden() and not said.errors
     panel.widget.cleanup()
 
@@ -1203,20 +1195,26 @@ def test_sample_data_is_offered(said: Any, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_library_that_cannot_be_imported_leaves_a_panel_that_says_so(
     said: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in (
-        "MorphSeekLib",
-        "MorphSeekLib.request",
-        "MorphSeekLib.process",
-        "MorphSeekLib.registration",
-    ):
-        monkeypatch.setitem(sys.modules, name, None)
-    panel = Panel(said)
-    assert (
-        panel.ui.statusLabel.text.startswith("The module could not be loaded: ModuleNotFoundError")
-        and not panel.ui.registerButton.enabled
-    )
-    assert panel.ui.presetComboBox.count == 6
-    panel.widget.cleanup()
+    monkeypatch.setitem(sys.modules, "MorphSeekLib.panel", None)
+    import MorphSeek
+
+    widget = MorphSeek.MorphSeekWidget()
+    widget.setup()
+    (label,) = widget.parent.findChildren(QtWidgets.QLabel)
+    assert label.text().startswith("The module could not be loaded: ModuleNotFoundError")
+    widget.enter()
+    widget.exit()
+    widget.cleanup()
+
+
+def test_reloading_the_module_reloads_its_library(panel: Panel) -> None:
+    known = {n: m for n, m in sys.modules.items() if n.partition(".")[0] == "MorphSeekLib"}
+    assert "MorphSeekLib.panel" in known
+    try:
+        panel.widget.onReload()
+        assert "MorphSeek" in stand_ins.RELOADED and not known.keys() & sys.modules.keys()
+    finally:
+        sys.modules.update(known)
 
 
 # ----------------------------------------------------------------------------------------- for real
@@ -1258,11 +1256,11 @@ def test_the_examples_of_the_user_s_page_run(
         assert float(after) > float(before) and float(folding) == 0
         assert grade in ("good", "check", "failed") and places
         monkeypatch.chdir(tmp_path)
-        Path("study.csv").write_text("name,fixed,moving\nanna,MR.nrrd,CT.nrrd\n")
+        Path("study.csv").write_text("id,fixed,moving\nanna,MR.nrrd,CT.nrrd\n")
         exec(study, variables)
         assert (
-            Path("results/anna.nii.gz").is_file()
-            and Path("results/anna.h5").is_file()
+            Path("results/anna/transformed_volume.nii.gz").is_file()
+            and Path("results/anna/transform.h5").is_file()
             and variables["rows"][0]["error"] == ""
         )
 
@@ -1270,13 +1268,13 @@ def test_the_examples_of_the_user_s_page_run(
 def test_through_the_buttons_with_the_real_worker() -> None:
     with stand_ins.install() as said:
         panel = Panel(said)
-        assert "cpu" in panel.widget._package["devices"]
+        assert "cpu" in panel.widget.panel.package.description["devices"]
         panel.select_volumes()
         panel.ui.searchComboBox.setCurrentText("do not search")
         panel.ui.modelLineEdit.setText("none")
         panel.ui.refineSpinBox.setValue(2)
         panel.ui.registerButton.click()
-        panel.wait(lambda: panel.widget._registration is None, 60)
+        panel.wait(lambda: panel.widget.panel.registration is None, 60)
         assert panel.ui.statusLabel.text.startswith("Done in") and not said.errors
         assert panel.parameters.last_transform.IsA("vtkMRMLGridTransformNode")
         assert slicer.util.arrayFromVolume(panel.parameters.last_transformed_volume).shape == (
@@ -1301,8 +1299,8 @@ def test_the_worker_is_heard_although_slicer_s_event_loop_keeps_python_s_lock() 
         try:
             panel.ui.registerButton.click()
             end = time.monotonic() + 60
-            while panel.widget._registration is not None and time.monotonic() < end:
-                panel.widget.onPoll()
+            while panel.widget.panel.registration is not None and time.monotonic() < end:
+                panel.widget.panel.poll()
                 until = time.monotonic() + 0.05
                 while time.monotonic() < until:
                     pass

@@ -1,14 +1,13 @@
 """A registration in a process of its own, for programs with a window: ``python -m morphseek.worker
 FOLDER``.
 
-FOLDER is a private one of the caller's. ``request.json`` in it says what to do; arrays are .npy
-files beside it, shape (z, y, x), and geometry is LPS mm, as in :class:`morphseek.images.Image`::
+FOLDER is a private one of the caller's. ``request.json`` in it says what to do. Arrays are .npy
+files beside it, shape (z, y, x); ``matrix`` takes their continuous index (x, y, z) to LPS mm::
 
-    {"fixed": {"file": "fixed.npy", "spacing": [1, 1, 2], "origin": [0, 0, 0],
-               "direction": [1, 0, 0, 0, 1, 0, 0, 0, 1]},
+    {"fixed": {"file": "fixed.npy", "matrix": [[1, 0, 0, -50], [0, 1, 0, 20], ...]},
      "moving": {...},
      "options": {"refine": 10},              as preset files have them: "on" and "off"
-     "outputs": ["warped", "transform"],     of OUTPUTS; "uncertainty" sets the option
+     "outputs": ["transform"],               of OUTPUTS; "uncertainty" sets the option
      what follows may be absent
      "fixed_mask": {...}, "moving_mask": {...}, "rigid_regions": {...},
      "channels": [{"name": "FLAIR", "labels": false, "fixed": {...}, "moving": {...}}, ...],
@@ -21,17 +20,33 @@ files beside it, shape (z, y, x), and geometry is LPS mm, as in :class:`morphsee
      "temporary": true}                      remove FOLDER if the caller goes away
 
 Standard output carries one JSON object a line: ``{"progress": {"stage", "fraction", "message"}}``
-any number of times, then either ``{"result": {"metrics": {...}, "files": {"warped": {"file",
-"spacing", "origin", "direction"}, ...}, "labels": [{"file", ...}, ...], "places": [{"kind", "text",
-"tip", "lps"}, ...]}}`` or ``{"error": {"name", "code", "class", "message"}}``. The label maps come
-back on the fixed grid, by nearest neighbours. ``transform`` and ``inverse_transform`` are the
-displacements before a linear map acts, their ``initial``, a 4x4 matrix, and whether they are
-none, ``linear``; places are :func:`morphseek.report.worst_places`.
-The exit code is the command line's. A result line means that all files are whole. The process ends
-when its standard input does, so that it never outlives its caller, and at once on SIGTERM.
+any number of times, then either ``{"error": {"name", "code", "class", "message"}}`` or::
 
-``python -m morphseek.worker --describe`` prints what there is: ``{"version", "options", "models",
-"devices"}``.
+    {"result": {"metrics": {...},            of Registration.metrics
+                "verdict": {"grade", "sign", "meaning", "error", "reasons": [...], "notes": [...]},
+                "explanation": [["Start", "a rigid alignment"], ...],
+                "files": {"transform": {"file", "matrix", "initial", "linear"}, ...},
+                "labels": [{"file", "matrix"}, ...],
+                "places": [{"kind", "text", "tip", "lps"}, ...]}}
+
+The words are :mod:`morphseek.verdict`'s, the places :func:`morphseek.report.worst_places`. The
+label maps come back on the fixed grid, by nearest neighbours. ``transform`` and
+``inverse_transform`` are the displacements before a linear map acts, their ``initial``, a 4x4
+matrix, and whether they are none, ``linear``. The exit code is the command line's. A result line
+means that all files are whole. The process ends when its standard input does, so that it never
+outlives its caller, and at once on SIGTERM.
+
+In place of FOLDER the worker takes questions, and prints the answer or the error as one line:
+
+``--describe``
+    What there is: ``{"version", "options", "models", "devices"}``.
+``--pairs LIST``
+    What :func:`morphseek.cohort.read_list` reads, with absolute paths: ``{"pairs": [{"id", "fixed",
+    "moving", ...}, ...]}``.
+``--load-preset FILE``
+    What :func:`morphseek.load_preset` reads: ``{"options": {...}}``.
+``--save-preset FILE OPTIONS``
+    Writes the options, a JSON object, by :func:`morphseek.save_preset`: ``{}``.
 """
 
 from __future__ import annotations
@@ -52,9 +67,10 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from . import _files, _json, errors, images
+from . import _files, _json, errors, images, verdict
 from ._engine import core
-from ._engine.table import in_python
+from ._engine.options import load_preset, save_preset
+from ._engine.table import for_engine, in_python
 from ._grid import Grid
 from ._streams import open_streams
 from .channels import Channel
@@ -64,7 +80,14 @@ from .registration import register
 from .result import Registration
 from .transforms import Field
 
-OUTPUTS = ("warped", "transform", "inverse_transform", "magnitude", "jacobian", "uncertainty")
+OUTPUTS = (
+    "transformed_volume",
+    "transform",
+    "inverse_transform",
+    "displacement_magnitude",
+    "jacobian",
+    "uncertainty",
+)
 """What can be asked for. ``transform`` and ``inverse_transform`` are float32 (z, y, x, 3), LPS mm,
 components x, y, z, as :func:`vectors` returns them: from fixed to moving space, and back. The
 others are float32 (z, y, x) on the fixed grid.
@@ -157,8 +180,30 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
     from .report import worst_places
 
     progress(Progress("outputs", 1.0, "worst places"))
-    places = worst_places(result, fixed)
-    return {"metrics": result.to_dict(), "files": files, "labels": moved, "places": places}
+    return {
+        "metrics": result.to_dict(),
+        "verdict": _verdict(result),
+        "explanation": verdict.explanation(result.metrics),
+        "files": files,
+        "labels": moved,
+        "places": worst_places(result, fixed),
+    }
+
+
+def _verdict(result: Registration) -> dict[str, Any]:
+    """Return the verdict in words."""
+    from .report.shell import SIGNS
+
+    found = result.verdict
+    assert found is not None  # this library gives one
+    return {
+        "grade": found.grade,
+        "sign": SIGNS[found.grade],
+        "meaning": found.meaning,
+        "error": verdict.millimetres(found.error_mm),
+        "reasons": found.reasons,
+        "notes": verdict.notes(result.metrics),
+    }
 
 
 def _told(progress: Progress) -> dict[str, Any]:
@@ -167,10 +212,9 @@ def _told(progress: Progress) -> dict[str, Any]:
 
 def _read(folder: Path, entry: dict[str, Any], name: str) -> images.Image:
     array = _array(folder, entry, name)
-    spacing, origin, direction = (
-        tuple(float(v) for v in entry[key]) for key in ("spacing", "origin", "direction")
-    )
-    return images.Image(array, spacing, origin, direction, name.replace("_", " "))
+    matrix = np.array(entry["matrix"], dtype=np.float64).reshape(4, 4)
+    place = Grid.from_matrix((1, 1, 1), matrix)  # the array gives the size
+    return images.Image.on_grid(array, place, name.replace("_", " "))
 
 
 def _array(folder: Path, entry: dict[str, Any], name: str) -> np.ndarray:
@@ -188,7 +232,7 @@ def _array(folder: Path, entry: dict[str, Any], name: str) -> np.ndarray:
 
 def _output(result: Registration, name: str) -> tuple[np.ndarray, Grid]:
     """Return an output's array and its grid."""
-    if name == "warped":
+    if name == "transformed_volume":
         return result.warped, result.grid
     if name == "jacobian":
         return result.jacobian(), result.grid
@@ -200,7 +244,7 @@ def _output(result: Registration, name: str) -> tuple[np.ndarray, Grid]:
 
 def _write(folder: Path, name: str, array: np.ndarray, grid: Grid) -> dict[str, Any]:
     _files.write_array(folder / f"{name}.npy", array)
-    return {"file": f"{name}.npy", **geometry(grid)}
+    return {"file": f"{name}.npy", "matrix": grid.index_to_physical.tolist()}
 
 
 def vectors(transform: Field, spacing: float = 0.0) -> tuple[np.ndarray, Grid]:
@@ -235,15 +279,6 @@ def vectors(transform: Field, spacing: float = 0.0) -> tuple[np.ndarray, Grid]:
     return coarse.behind_initial()
 
 
-def geometry(grid: Grid) -> dict[str, list[float]]:
-    """Return a grid as it travels."""
-    return {
-        "spacing": list(grid.spacing),
-        "origin": list(grid.origin),
-        "direction": list(grid.direction),
-    }
-
-
 def describe() -> dict[str, Any]:
     """Return what a panel shows: version, the engine's options, the models, and the usable devices
     with their names.
@@ -257,6 +292,35 @@ def describe() -> dict[str, Any]:
         "models": core.models(),
         "devices": {"cpu": f"{os.cpu_count()} cores", **cards},
     }
+
+
+def pairs(path: str) -> list[dict[str, str]]:
+    """Return the pairs of a list: the id of each, and its files by their absolute paths."""
+    from .cohort import read_list
+
+    return [
+        {"id": pair.id, **{name: str(pair.path(name)) for name in pair.files}}
+        for pair in read_list(path)
+    ]
+
+
+QUESTIONS = {"--describe": 0, "--pairs": 1, "--load-preset": 1, "--save-preset": 2}
+"""How many values each question has."""
+
+
+def answer(question: str, *values: str) -> dict[str, Any]:
+    """Return the answer to one of QUESTIONS."""
+    if question == "--describe":
+        return describe()
+    if question == "--pairs":
+        return {"pairs": pairs(*values)}
+    if question == "--load-preset":
+        read = load_preset(*values)
+        return {"options": {name: for_engine(name, value) for name, value in read.items()}}
+    path, options = values
+    words = json.loads(options)
+    save_preset(path, **{name: in_python(name, value) for name, value in words.items()})
+    return {}
 
 
 def _end_with_caller(folder: Path) -> None:
@@ -282,8 +346,10 @@ def _lines() -> TextIO:
 def main(arguments: list[str]) -> int:
     """The command; returns its exit code."""
     open_streams()
-    if len(arguments) != 1:
-        print("usage: python -m morphseek.worker FOLDER | --describe", file=sys.stderr)
+    question, *values = arguments or [""]
+    if len(values) != QUESTIONS.get(question, 0) or not question:
+        usage = " | ".join(("FOLDER", *QUESTIONS))
+        print(f"usage: python -m morphseek.worker {usage}", file=sys.stderr)
         return errors.InvalidArgumentError.exit_code
     lines = _lines()
 
@@ -291,10 +357,10 @@ def main(arguments: list[str]) -> int:
         lines.write(json.dumps(line) + "\n")
 
     try:
-        if arguments[0] == "--describe":
-            send(**describe())
+        if question in QUESTIONS:
+            send(**answer(question, *values))
             return 0
-        folder = Path(arguments[0])
+        folder = Path(question)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         threading.Thread(target=_end_with_caller, args=(folder,), daemon=True).start()
         send(result=run(folder, lambda report: send(progress=_told(report))))

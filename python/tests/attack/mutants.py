@@ -165,7 +165,7 @@ def make_seeds(folder: Path) -> dict[str, Seed]:
             "warped.nii.gz": gzip.compress(cases.nifti((3, 4, 5), bytes(120)), mtime=0),
         },
     )
-    entry = {"file": "v.npy", "spacing": [1] * 3, "origin": [0] * 3, "direction": grid[9:]}
+    entry = {"file": "v.npy", "matrix": np.eye(4).tolist()}
     seeds["request.json"] = Seed(
         json.dumps({"fixed": entry, "moving": entry, "outputs": ["none"], "options": {}}).encode(),
         "request",

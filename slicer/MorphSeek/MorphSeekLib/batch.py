@@ -1,7 +1,7 @@
-"""Registers a study list: many pairs of files, one after the other, each with its own result.
+"""Registers a list of pairs of files, one after the other, each with its own result.
 
 >>> from MorphSeekLib.batch import run
->>> rows = run("study.csv", "results", preset="MR <- CT", show=print)
+>>> rows = run("study.csv", "results", preset="MR with CT", show=print)
 """
 
 from __future__ import annotations
@@ -11,26 +11,23 @@ import tempfile
 from pathlib import Path
 from typing import Any, Callable
 
+from . import process
 from .registration import RegistrationError, register
 from .request import RegistrationRequest
 
-IMAGES = (
-    "fixed", "moving", "fixed_mask", "moving_mask", "rigid_regions", "fixed_labels",
-    "moving_labels",
-)  # fmt: skip
-ENDINGS = {
-    "transformed_volume": ".nii.gz",
-    "transform": ".h5",
-    "inverse_transform": "-inverse.h5",
-    "displacement_magnitude": "-magnitude.nii.gz",
-    "jacobian": "-jacobian.nii.gz",
-    "uncertainty": "-uncertainty.nii.gz",
+KINDS = {
+    **dict.fromkeys(("fixed", "moving"), "vtkMRMLScalarVolumeNode"),
+    **dict.fromkeys(
+        ("fixed_mask", "moving_mask", "rigid_regions", "fixed_labels", "moving_labels"),
+        "vtkMRMLLabelMapVolumeNode",
+    ),
+    "moving_landmarks": "vtkMRMLMarkupsFiducialNode",
 }
-"""The ending of each output's file name."""
-LABELS, LANDMARKS = "-labels.nii.gz", "-landmarks.mrk.json"
-"""The endings of the file names of transferred nodes."""
+"""The columns of a list, beside id, and the class of each."""
+TRANSFERRED = {"moving_labels": "labels.nii.gz", "moving_landmarks": "landmarks.mrk.json"}
+TRANSFORMS = ("transform", "inverse_transform")
 RESULTS = (
-    "name",
+    "id",
     "error",
     "verdict",
     "error_mm",
@@ -50,18 +47,18 @@ def run(
     show: Callable[[str], Any] = lambda line: None,
     **fields: Any,
 ) -> list[dict[str, Any]]:
-    """Register every row of a study list.
+    """Register every row of a list.
 
     Parameters
     ----------
     study : path
-        CSV with the columns fixed and moving and, optionally, name, fixed_mask, moving_mask,
-        rigid_regions, fixed_labels, moving_labels (label maps) and landmarks (.mrk.json, of the
-        moving side). Paths are relative to the file.
+        A table that ``morphseek batch`` reads, too, with the columns fixed and moving and,
+        optionally, id and the others of KINDS. Paths are relative to the file; masks, labels and
+        rigid regions are label maps, landmarks a .mrk.json file.
     out : path
-        Folder. Each row writes its outputs as NAME with ENDINGS: NAME.nii.gz (transformed volume)
-        and NAME.h5 (transform) unless `fields` says otherwise. Labels and landmarks, if given,
-        become NAME-labels.nii.gz and NAME-landmarks.mrk.json. results.csv has a line for every row.
+        Folder. Each row writes its outputs into a folder of its id: transformed_volume.nii.gz and
+        transform.h5 unless `fields` says otherwise, and what moves along as TRANSFERRED says.
+        results.csv has a line for every row.
     show : callable
         Called with one line of text for each row.
     fields
@@ -75,57 +72,22 @@ def run(
 
     Raises
     ------
-    ValueError
-        The list lacks a column, a name occurs twice or cannot be a file name, or two rows would
-        write one file.
+    RuntimeError, ValueError
+        The list cannot be read, or has a column that this function does not know.
     """
-    study, out = Path(study), Path(out)
-    with open(study, newline="", encoding="utf-8-sig") as file:
-        pairs = list(csv.DictReader(file))
-    if not pairs or not {"fixed", "moving"} <= pairs[0].keys():
-        raise ValueError(
-            f"{study} needs a header with the columns fixed and moving, and at least one row"
-        )
-    names = [
-        pair.get("name") or f"{i:03d}-{_stem(pair['moving'] or '')}-to-{_stem(pair['fixed'] or '')}"
-        for i, pair in enumerate(pairs, 1)
-    ]
-    if twice := {name for name in names if names.count(name) > 1}:
-        raise ValueError(f"{study} has the name {', '.join(sorted(twice))} more than once")
-    if odd := next(
-        (
-            name
-            for name in names
-            # one of a formula would be another in results.csv
-            if name.startswith((".", "=", "+", "-", "@"))
-            or any(c in '/\\:*?"<>|' or ord(c) < 32 for c in name)
-        ),
-        None,
-    ):
-        raise ValueError(f"{study} has the name {odd!r}, which is no name for files")
-    owners: dict[str, str] = {}
-    for name in names:
-        for ending in (*ENDINGS.values(), LABELS, LANDMARKS):
-            if owners.setdefault(name + ending, name) != name:
-                raise ValueError(
-                    f"{study}: {owners[name + ending]} and {name} would both write {name}{ending};"
-                    " give one another name"
-                )
+    pairs, out = process.ask("--pairs", str(study))["pairs"], Path(out)
+    if strange := set().union(*pairs) - {"id", *KINDS}:
+        raise ValueError(f"{study}: in Slicer a list cannot have {', '.join(sorted(strange))}")
     out.mkdir(parents=True, exist_ok=True)
     rows = []
-    for name, pair in zip(names, pairs):
-        paths = {
-            key: study.parent / value
-            for key, value in pair.items()
-            if key in (*IMAGES, "landmarks") and value
-        }
-        rows.append({"name": name, **_row(paths, out / name, fields)})
-        row = rows[-1]
+    for pair in pairs:
+        name = pair.pop("id")
+        rows.append({"id": name, **_row(pair, out / name, fields)})
         finished = (
             "{verdict}, similarity {similarity_before:.3f} -> {similarity_after:.3f},"
             " {seconds:.1f} s"
         )
-        show(f"{name}: {row['error'] or finished.format(**row)}")
+        show(f"{name}: {rows[-1]['error'] or finished.format(**rows[-1])}")
         with open(out / "results.csv", "w", newline="", encoding="utf-8") as file:
             table = csv.DictWriter(file, RESULTS, restval="")
             table.writeheader()
@@ -139,63 +101,38 @@ def _harmless(cell: Any) -> Any:
     return f"'{cell}" if formula else cell
 
 
-def _row(paths: dict[str, Path], target: Path, fields: dict[str, Any]) -> dict[str, Any]:
+def _row(paths: dict[str, str], target: Path, fields: dict[str, Any]) -> dict[str, Any]:
     import slicer
 
     scene = slicer.vtkMRMLScene()  # a separate one, so that the pairs do not fill the user's scene
     try:
-        nodes = {
-            key: load(
-                scene,
-                path,
-                (
-                    "vtkMRMLScalarVolumeNode"
-                    if key in ("fixed", "moving")
-                    else "vtkMRMLLabelMapVolumeNode"
-                ),
-            )
-            for key, path in paths.items()
-            if key in IMAGES
-        }
-        landmarks = (
-            [load(scene, paths["landmarks"], "vtkMRMLMarkupsFiducialNode")]
-            if "landmarks" in paths
-            else []
-        )
-        labels = [nodes["moving_labels"]] if "moving_labels" in nodes else []
+        nodes = {key: load(scene, path, KINDS[key]) for key, path in paths.items()}
+        carried = {file: nodes[key] for key, file in TRANSFERRED.items() if key in nodes}
+        nodes.pop("moving_landmarks", None)
         if "fixed_labels" not in nodes:
             nodes.pop("moving_labels", None)  # only carried over: Dice needs the fixed labels
-        done = register(
-            RegistrationRequest(**nodes, transfer=[*labels, *landmarks], **fields), scene=scene
-        )
-        files = {ENDINGS[output]: done.nodes[output] for output in ENDINGS if output in done.nodes}
-        endings = [LABELS] * len(labels) + [LANDMARKS] * len(landmarks)
-        files |= zip(endings, done.nodes.get("transferred", ()))
+        request = RegistrationRequest(**nodes, transfer=list(carried.values()), **fields)
+        done = register(request, scene=scene)
+        transferred = zip(carried, done.nodes.pop("transferred", ()))
+        files = [
+            (f"{name}{'.h5' if name in TRANSFORMS else '.nii.gz'}", node)
+            for name, node in done.nodes.items()
+        ]
         with tempfile.TemporaryDirectory(prefix=".morphseek-", dir=target.parent) as folder:
-            for ending, node in files.items():
-                save(node, Path(folder, f"{target.name}{ending}"))
+            for file, node in (*files, *transferred):
+                save(node, Path(folder, file))
+            target.mkdir(exist_ok=True)
             for path in Path(folder).iterdir():
-                path.replace(target.parent / path.name)
+                path.replace(target / path.name)
     except (RegistrationError, ValueError, OSError) as error:
         return {"error": str(error)}
-    found = {key: done.result[key] for key in RESULTS if key in done.result}
     return {
         "error": "",
-        **found,
-        **_verdict(done.result),
+        **{key: done.result[key] for key in RESULTS if key in done.result},
+        "verdict": done.verdict["grade"],
+        "error_mm": done.result["verdict"]["error_mm"],
+        "reasons": " | ".join(done.verdict["reasons"]),
         "seconds": done.result["seconds"]["total"],
-    }
-
-
-def _verdict(metrics: dict[str, Any]) -> dict[str, Any]:
-    """Return the verdict's three columns."""
-    verdict = metrics.get("verdict") or {}
-    if not verdict.get("grade"):  # from an older package
-        return {"verdict": "unknown", "error_mm": "", "reasons": ""}
-    return {
-        "verdict": verdict["grade"],
-        "error_mm": verdict["error_mm"],
-        "reasons": " | ".join(verdict["reasons"]),
     }
 
 
@@ -206,7 +143,7 @@ def load(scene: Any, path: str | Path, kind: str) -> Any:
     import slicer
 
     node = scene.AddNode(getattr(slicer, kind)())
-    node.SetName(_stem(path))
+    node.SetName(Path(path).name.split(".")[0])
     storage = scene.AddNode(_storage(node))
     storage.SetFileName(str(path))
     if not Path(path).is_file() or not storage.ReadData(node):
@@ -231,7 +168,3 @@ def _storage(node: Any) -> Any:
         if node.IsA("vtkMRMLMarkupsNode")
         else node.CreateDefaultStorageNode()
     )
-
-
-def _stem(path: str | Path) -> str:
-    return Path(path).name.split(".")[0]

@@ -1,15 +1,20 @@
-"""The comparison layout: the fixed volume beside the moving one before and after, three planes
-each, in linked slice views. Also moves all slice views to a place.
+"""Compares volumes in the slice views: a layout of the fixed volume beside the moving one before
+and after, three planes each, linked; a checkerboard of two; all views moved to a place.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from . import geometry, transfer
+
 LAYOUT = 7351  # the layout's number in the scene; Slicer's own are below 1,000
 VIEW_GROUP = 51  # links the views with each other, not with Slicer's red, green and yellow
 COLUMNS = {"Fixed": "#6e9bd1", "Before": "#8c8c8c", "After": "#e0a458"}
 PLANES = ("Axial", "Coronal", "Sagittal")
+BOARD = "MorphSeek checkerboard"
 
 
 def description() -> str:
@@ -105,3 +110,45 @@ def go_to(scene: Any, lps: list[float]) -> None:
     if crosshair.GetCrosshairMode() == crosshair.NoCrosshair:
         crosshair.SetCrosshairMode(crosshair.ShowSmallBasic)
     crosshair.SetCrosshairRAS(r, a, s)
+
+
+def checkerboard(fixed: Any, other: Any, squares: int = 8) -> Any:
+    """Return a hidden volume, on the fixed grid, of cubes taken in turn from the fixed volume and
+    from another.
+
+    The other volume's window is mapped onto the fixed volume's. The longest side has `squares`
+    cubes. The node is made once and reused, and it is not saved with the scene.
+    """
+    import slicer
+
+    scratch, scene = slicer.vtkMRMLScene(), fixed.GetScene()
+    reference = transfer.on_scratch(scratch, fixed)
+    resampled = transfer.resampled(geometry.copy_volume(scratch, other), reference)
+    a, b = (array.astype(np.float32) for array in (geometry.array_of(reference), resampled))
+    (window, level), (other_window, other_level) = _window(fixed, a), _window(other, b)
+    b = (b - other_level) * (window / other_window) + level
+    spacing = np.array(reference.GetSpacing()[::-1])
+    side = (np.array(a.shape) * spacing).max() / squares
+    cube = np.maximum(np.round(side / spacing), 1).astype(int)
+    z, y, x = (index // n for index, n in zip(np.indices(a.shape, sparse=True), cube))
+    odd = (z + y + x) % 2 == 1
+    node = scene.GetFirstNodeByName(BOARD)
+    if node is None:
+        node = scene.AddNewNodeByClass("vtkMRMLScalarVolumeNode", BOARD)
+        node.SetHideFromEditors(True)
+        node.SetSaveWithScene(False)
+        node.CreateDefaultDisplayNodes()
+    slicer.util.updateVolumeFromArray(node, np.where(odd, b, a))
+    node.CopyOrientation(reference)
+    node.GetDisplayNode().AutoWindowLevelOff()
+    node.GetDisplayNode().SetWindowLevel(window, level)
+    return node
+
+
+def _window(volume: Any, array: np.ndarray) -> tuple[float, float]:
+    """Return window and level of a volume's display; without a display, of its range of values."""
+    display = volume.GetDisplayNode()
+    if display is not None and display.GetWindow() > 0:
+        return display.GetWindow(), display.GetLevel()
+    low, high = float(array.min()), float(array.max())
+    return max(high - low, 1e-6), (high + low) / 2

@@ -1,4 +1,4 @@
-"""Converts MRML volumes to arrays and LPS geometry, and back, in world coordinates.
+"""Converts MRML volumes to arrays and matrices to LPS, and back, in world coordinates.
 
 Slicer uses RAS, MorphSeek LPS: x and y change sign. The user's nodes are only read. Functions that
 must change a node work on a copy in a scene of their own (`scratch`), under a copy of the node's
@@ -162,26 +162,6 @@ def matrix_of(volume: Any) -> np.ndarray:
     return RAS_LPS @ slicer.util.arrayFromVTKMatrix(matrix)
 
 
-def to_geometry(matrix: np.ndarray) -> dict[str, list[float]]:
-    """Return a 4x4 index to LPS matrix as the worker takes it: spacing, origin and row-major
-    direction.
-    """
-    spacing = np.linalg.norm(matrix[:3, :3], axis=0)
-    return {
-        "spacing": spacing.tolist(),
-        "origin": matrix[:3, 3].tolist(),
-        "direction": (matrix[:3, :3] / spacing).ravel().tolist(),
-    }
-
-
-def to_matrix(geometry: dict[str, Any]) -> np.ndarray:
-    """Return the 4x4 index to LPS matrix of a geometry from the worker."""
-    matrix = np.eye(4)
-    matrix[:3, :3] = np.reshape(geometry["direction"], (3, 3)) * geometry["spacing"]
-    matrix[:3, 3] = geometry["origin"]
-    return matrix
-
-
 def fill_volume(volume: Any, array: np.ndarray, matrix: np.ndarray) -> None:
     """Set the voxels (z, y, x) of a volume node and its grid, a 4x4 index to LPS matrix."""
     import slicer
@@ -227,29 +207,30 @@ def field_on(node: Any, volume: Any) -> np.ndarray:
     return out
 
 
-def grid_transform(vectors: np.ndarray, geometry: dict[str, Any]) -> Any:
+def grid_transform(vectors: np.ndarray, matrix: np.ndarray) -> Any:
     """Return displacements as a vtkOrientedGridTransform, for MRML's transform from parent.
 
     Parameters
     ----------
     vectors : numpy.ndarray
         float32 (z, y, x, 3), LPS mm, components x, y, z.
-    geometry : dict
-        Their grid's spacing, origin and direction, LPS.
+    matrix : numpy.ndarray
+        4x4, from their index (x, y, z) to LPS mm.
     """
     import slicer
     import vtk
     from vtk.util.numpy_support import vtk_to_numpy
 
+    matrix, direction = RAS_LPS @ matrix, np.eye(4)
+    spacing = np.linalg.norm(matrix[:3, :3], axis=0)
+    direction[:3, :3] = matrix[:3, :3] / spacing
     image = vtk.vtkImageData()
     image.SetDimensions(vectors.shape[2::-1])
-    image.SetSpacing(geometry["spacing"])
-    image.SetOrigin((RAS_LPS[:3, :3] @ geometry["origin"]).tolist())
+    image.SetSpacing(spacing.tolist())
+    image.SetOrigin(matrix[:3, 3].tolist())
     image.AllocateScalars(vtk.VTK_FLOAT, 3)
     ras = vtk_to_numpy(image.GetPointData().GetScalars()).reshape(vectors.shape)
     np.multiply(vectors, np.float32([-1, -1, 1]), out=ras)
-    direction = np.eye(4)
-    direction[:3, :3] = RAS_LPS[:3, :3] @ np.reshape(geometry["direction"], (3, 3))
     transform = slicer.vtkOrientedGridTransform()
     transform.SetDisplacementGridData(image)
     transform.SetGridDirectionMatrix(slicer.util.vtkMatrixFromArray(direction))

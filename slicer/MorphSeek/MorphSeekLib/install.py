@@ -221,9 +221,9 @@ def ensure(
         raise RuntimeError(problem)
     origin = "from the Python Package Index" if source == PACKAGE else "or taken from that folder"
     question = (
-        f"MorphSeek needs its Python package ({source}) and its dependencies (ONNX Runtime among"
-        f" them, about 50 MB in all). They are downloaded {origin} into Slicer's own"
-        " Python; Slicer's numpy, scipy and SimpleITK stay as they are. Install them now?"
+        f"MorphSeek needs its Python package ({source}) and what it builds on, about 50 MB in all."
+        f" They are downloaded {origin} into this Slicer. Slicer's own numpy, scipy and SimpleITK"
+        " stay as they are. Install them now?"
     )
     if not confirm(question):
         return False

@@ -18,34 +18,26 @@ _NAMES = {
     "jacobian": "{moving} to {fixed} Jacobian",
     "uncertainty": "{moving} to {fixed} uncertainty (mm)",
 }
-WORKER = {
-    "transformed_volume": "warped",
-    "transform": "transform",
-    "inverse_transform": "inverse_transform",
-    "displacement_magnitude": "magnitude",
-    "jacobian": "jacobian",
-    "uncertainty": "uncertainty",
-}
-"""The worker's name of each output."""
 
 
 def build(
-    scratch: Any, output: str, array: np.ndarray, grid: dict[str, Any], fixed: Any, moving: Any
+    scratch: Any, output: str, array: np.ndarray, entry: dict[str, Any], fixed: Any, moving: Any
 ) -> Any:
-    """Return an output as a node of the scratch scene."""
+    """Return an output, with the worker's entry for it, as a node of the scratch scene."""
+    matrix = np.array(entry["matrix"])
     if output in ("transform", "inverse_transform"):
-        initial = np.array(grid["initial"])
+        initial = np.array(entry["initial"])
         node = geometry.add(scratch, "vtkMRMLGridTransformNode")
-        if grid["linear"]:  # a matrix, which Slicer's Transforms edits
+        if entry["linear"]:  # a matrix, which Slicer's Transforms edits
             made = geometry.linear_transform(initial)
         elif np.array_equal(initial, np.eye(4)):  # a grid, which Slicer's tools for grids take
-            made = geometry.grid_transform(array, grid)
+            made = geometry.grid_transform(array, matrix)
         else:
-            made = geometry.before_linear(geometry.grid_transform(array, grid), initial)
+            made = geometry.before_linear(geometry.grid_transform(array, matrix), initial)
         node.SetAndObserveTransformFromParent(made)
     else:
         node = geometry.add(scratch, "vtkMRMLScalarVolumeNode")
-        geometry.fill_volume(node, array, geometry.to_matrix(grid))
+        geometry.fill_volume(node, array, matrix)
     node.SetName(_NAMES[output].format(moving=moving.GetName(), fixed=fixed.GetName()))
     return node
 

@@ -33,26 +33,42 @@ def python() -> str:
     return shutil.which("PythonSlicer") or sys.executable
 
 
+def run(*arguments: str) -> str:
+    """Return what Python prints, in a process of its own: about a second, the first time more.
+
+    Raises RuntimeError with the reason if it fails.
+    """
+    done = subprocess.run(
+        [python(), *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        **HIDDEN,
+    )
+    if done.returncode:
+        last = done.stderr.strip().rpartition("\n")[2]
+        with contextlib.suppress(ValueError, KeyError):  # the worker's own words, where it has some
+            last = json.loads(done.stdout)["error"]["message"]
+        raise RuntimeError(last or f"exit code {done.returncode}")
+    return done.stdout
+
+
+def ask(*question: str) -> dict[str, Any]:
+    """Return the worker's answer to one of its questions.
+
+    Raises RuntimeError with the reason if there is none, or the package does not run.
+    """
+    return json.loads(run("-m", "morphseek.worker", *question))
+
+
 @functools.cache
 def describe() -> dict[str, Any]:
     """Return what the installed package offers: version, options (the engine's table), models and
     devices.
-
-    Raises RuntimeError if it is not installed or does not run. It is asked in a process of its own,
-    which takes about a second the first time.
     """
-    done = subprocess.run(
-        [python(), "-m", "morphseek.worker", "--describe"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        **HIDDEN,
-    )
-    if done.returncode:
-        raise RuntimeError(
-            done.stderr.strip().rpartition("\n")[2] or f"exit code {done.returncode}"
-        )
-    return json.loads(done.stdout)
+    return ask("--describe")
 
 
 class Worker:
@@ -65,10 +81,12 @@ class Worker:
         self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._process: subprocess.Popen | None = None
 
-    def put(self, name: str, array: np.ndarray, grid: dict[str, Any]) -> dict[str, Any]:
-        """Write an input array; return its entry for the request."""
+    def put(self, name: str, array: np.ndarray, matrix: np.ndarray) -> dict[str, Any]:
+        """Write an input array, whose index a 4x4 matrix takes to LPS mm; return its entry for the
+        request.
+        """
         np.save(self.folder / f"{name}.npy", np.ascontiguousarray(array))
-        return {"file": f"{name}.npy", **grid}
+        return {"file": f"{name}.npy", "matrix": matrix.tolist()}
 
     def get(self, entry: dict[str, Any]) -> np.ndarray:
         """Return an output array, mapped into memory; it is invalid once the worker is closed."""

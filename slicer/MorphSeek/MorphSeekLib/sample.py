@@ -4,24 +4,26 @@ in pose, size, grid and shape, with ten organs each.
 
 from __future__ import annotations
 
-import subprocess
+import colorsys
+import json
 import tempfile
 from pathlib import Path
 from typing import Any, Callable
 
-from .process import HIDDEN, python
+from . import process
 
 VOLUMES = {"fixed": "Torso MR", "moving": "Torso CT"}
 LABELS = {"fixed_labels": "Torso MR organs", "moving_labels": "Torso CT organs"}
 
 # Runs in a process of its own, as every registration does.
 _MAKE = """
-import sys
+import json, sys
 from pathlib import Path
 from morphseek import images, phantoms
 pair = phantoms.make_pair()
 for name in sys.argv[2:]:
     images.write(Path(sys.argv[1], name + ".nrrd"), getattr(pair, name))
+print(json.dumps(list(phantoms.LABELS.values())))
 """
 
 
@@ -34,19 +36,29 @@ def load(volume: Callable[..., Any], labels: Callable[..., Any]) -> list[Any]:
         The Python package is not installed or does not run.
     """
     with tempfile.TemporaryDirectory(prefix="morphseek-") as folder:
-        done = subprocess.run(
-            [python(), "-c", _MAKE, folder, *VOLUMES, *LABELS],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            **HIDDEN,
-        )
-        if done.returncode:
-            said = done.stderr.strip().rpartition("\n")[2] or f"exit code {done.returncode}"
-            raise RuntimeError(f"{said}. Open the module MorphSeek: its first lines say what to do")
-        return [
+        try:
+            organs = json.loads(process.run("-c", _MAKE, folder, *VOLUMES, *LABELS))
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"{error}. Open the module MorphSeek: its first lines say what to do"
+            ) from None
+        nodes = [
             read(str(Path(folder, f"{name}.nrrd")), {"name": title})
             for read, names in ((volume, VOLUMES), (labels, LABELS))
             for name, title in names.items()
         ]
+    name_labels(nodes[2:], organs)
+    return nodes
+
+
+def name_labels(nodes: list[Any], names: list[str]) -> None:
+    """Give label maps one table of colours, which names their labels, from 1 on."""
+    colors = nodes[0].GetScene().AddNewNodeByClass("vtkMRMLColorTableNode", "Torso organs")
+    colors.SetTypeToUser()
+    colors.SetNumberOfColors(len(names) + 1)
+    colors.SetColor(0, "background", 0.0, 0.0, 0.0, 0.0)
+    for number, name in enumerate(names, 1):
+        colors.SetColor(number, name, *colorsys.hsv_to_rgb(number / len(names), 0.6, 0.9), 1.0)
+    for node in nodes:
+        node.CreateDefaultDisplayNodes()
+        node.GetDisplayNode().SetAndObserveColorNodeID(colors.GetID())

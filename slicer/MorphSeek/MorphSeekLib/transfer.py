@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import geometry, outputs
-from .request import is_under
+from .validation import is_under
 
 BINARY = "Binary labelmap"
 _NAME = "{} (registered)"
@@ -267,6 +267,29 @@ def dice(
         if size := int(np.count_nonzero(first) + np.count_nonzero(second)):
             scores[name] = 2 * int(np.count_nonzero(first & second)) / size
     return scores
+
+
+def titles(labels: Iterable[str], *nodes: Any) -> dict[str, str]:
+    """Return what labels are called: a segment by its name, a number of label maps by its name in
+    the first one's colours that have one. No two are called the same.
+    """
+    found = {label: label for label in labels}
+    for label in found if nodes[0].IsA("vtkMRMLLabelMapVolumeNode") else ():
+        names = (_color_name(node.GetDisplayNode(), int(label)) for node in nodes)
+        found[label] = next(filter(None, names), f"label {label}")
+    called = list(found.values())
+    return {
+        label: f"{name} ({label})" if called.count(name) > 1 else name
+        for label, name in found.items()
+    }
+
+
+def _color_name(display: Any, number: int) -> str:
+    colors = display.GetColorNode() if display is not None else None
+    if colors is None or not 0 <= number < colors.GetNumberOfColors():
+        return ""
+    name = colors.GetColorName(number)
+    return "" if name == "(none)" else name  # of a colour without a name, in older Slicers
 
 
 def resampled(volume: Any, reference: Any) -> np.ndarray:
