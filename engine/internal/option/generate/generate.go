@@ -389,7 +389,7 @@ func reference(t tables, _ string) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Options\n\n<!-- %s -->\n\n", notice)
 	b.WriteString("Every front end has the same options under the same names: keywords of `morphseek.register`, flags of `morphseek register`, " +
-		"members of `ms_options`, `Set...` of the ITK filter, flags of `MorphSeekRegistration`, the Advanced section in 3D Slicer. What is `on` or " +
+		"members of `ms_options`, `Set...` of the ITK filter, flags of `MorphSeekRegistration`, the section Options in 3D Slicer. What is `on` or " +
 		"`off` is `True` or `False` in Python, `--symmetric` or `--no-symmetric` in the command; files of presets have the words.\n\n")
 	for _, o := range t.options {
 		fmt.Fprintf(&b, "## %s\n\n%s\n\n", o.Name, escape(o.Help))
