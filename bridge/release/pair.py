@@ -29,9 +29,9 @@ NAMES = ("fixed", "moving", "fixed_labels", "moving_labels")
 
 
 def make(folder: Path) -> None:
-    from morphseek import images, phantoms
+    from morphseek import images, phantom
 
-    pair = phantoms.make_pair(64)
+    pair = phantom.make_pair(64)
     for name in NAMES:
         images.write(folder / f"{name}.nii.gz", getattr(pair, name))
 

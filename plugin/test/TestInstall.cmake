@@ -40,8 +40,8 @@ set(moving ${WORK}/moving.nii.gz)
 # The phantom at a tenth of its size: the built-in network was trained on images of that size in mm.
 execute_process(COMMAND ${PYTHON} -c "
 import SimpleITK as sitk
-from morphseek import phantoms
-pair = phantoms.make_pair(size=32)
+from morphseek import phantom
+pair = phantom.make_pair(size=32)
 for image, path in ((pair.fixed.to_sitk(), '${fixed}'), (pair.moving.to_sitk(), '${moving}')):
     image.SetSpacing([0.1 * s for s in image.GetSpacing()])
     image.SetOrigin([0.1 * o for o in image.GetOrigin()])

@@ -22,7 +22,7 @@ import pytest
 import SimpleITK as sitk
 
 import morphseek
-from morphseek import phantoms
+from morphseek import phantom
 from morphseek._engine import core
 
 EXECUTABLE = os.environ["MORPHSEEK_REGISTRATION"]
@@ -40,7 +40,7 @@ def run(*arguments, **kwargs):
 def pair(tmp_path_factory):
     """Files of a small pair: oblique, anisotropic, of two contrasts, with labels."""
     folder = tmp_path_factory.mktemp("pair")
-    made = phantoms.make_pair(size=32)
+    made = phantom.make_pair(size=32)
     for name in ("fixed", "moving", "moving_labels"):
         sitk.WriteImage(getattr(made, name).to_sitk(), str(folder / f"{name}.nii.gz"))
     return folder

@@ -25,7 +25,7 @@ def make(folder: Path, pairs: int, size: int) -> Path:
     """Write made-up pairs and their list."""
     rows = ["fixed,moving,id"]
     for i in range(pairs):
-        pair = morphseek.phantoms.make_pair(size, seed=i)
+        pair = morphseek.phantom.make_pair(size, seed=i)
         for name in ("fixed", "moving"):
             images.write(folder / f"{name}-{i}.nrrd", getattr(pair, name))
         rows.append(f"fixed-{i}.nrrd,moving-{i}.nrrd,{i}")
@@ -56,10 +56,10 @@ def main(
         (Path(folder) / "first.csv").write_text(
             "".join(study.read_text().splitlines(keepends=True)[:2])
         )
-        morphseek.register_cohort(Path(folder, "first.csv"), Path(folder, "warm-up"), **options)
+        morphseek.register_pairs(Path(folder, "first.csv"), Path(folder, "warm-up"), **options)
         for workers, threads in ((1, 1), (2, 1), (1, 2)) * repeats:
             began, cpu = time.perf_counter(), time.process_time()
-            done = morphseek.register_cohort(
+            done = morphseek.register_pairs(
                 study,
                 Path(folder, "out"),
                 workers=workers,

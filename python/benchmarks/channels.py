@@ -17,7 +17,7 @@ import numpy as np
 import typer
 
 import morphseek
-from morphseek import Channel, phantoms
+from morphseek import Channel, phantom
 
 
 def main(
@@ -39,7 +39,7 @@ def main(
         return
     for contrasts in (("CT", "CT"), ("MR", "CT")):
         for seed in range(1, seeds + 1):
-            made = phantoms.make_pair(size=size, seed=seed, contrasts=contrasts)
+            made = phantom.make_pair(size=size, seed=seed, contrasts=contrasts)
             labels = Channel(made.fixed_labels, made.moving_labels, labels=True)
             for channels in ([], [labels]):
                 result = morphseek.register(made.fixed, made.moving, channels=channels)

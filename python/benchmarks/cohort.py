@@ -50,7 +50,7 @@ def main(
         found: dict[str, Any] = {"pairs": pairs, "size": size, "workers": workers}
         for name in ("first", "again"):
             began, cpu = time.perf_counter(), time.process_time()
-            done = morphseek.register_cohort(
+            done = morphseek.register_pairs(
                 study, out, workers=workers, threads=1, progress=watch, **OPTIONS
             )
             if done.exit_code:

@@ -52,7 +52,7 @@ KINDS = [
     "abdomen CT, two people",
     "abdomen MR <- CT, two people",
 ]
-"""None comes from the training's generator: torsos come from morphseek.phantoms, the others are
+"""None comes from the training's generator: torsos come from morphseek.phantom, the others are
 real images. About half of them have two contrasts.
 """
 

@@ -23,7 +23,7 @@ import typer
 from methods import METHODS, Job
 
 import morphseek
-from morphseek import phantoms
+from morphseek import phantom
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +47,7 @@ def fit(size: list[float], cost: list[float]) -> Line:
 
 def torsos(folder: Path, side: int) -> tuple[Path, Path]:
     """Write the torso's fixed and moving image with side^3 voxels each, and return the files."""
-    pair = phantoms.make_pair(64)
+    pair = phantom.make_pair(64)
     paths = folder / f"fixed{side}.nrrd", folder / f"moving{side}.nrrd"
     for path, made in zip(paths, (pair.fixed, pair.moving)):
         image = made.to_sitk()
@@ -152,7 +152,7 @@ def main(
 ) -> None:
     """Measure the growth of the cost and write it down."""
     out.mkdir(parents=True, exist_ok=True)
-    pair = phantoms.make_pair(small)
+    pair = phantom.make_pair(small)
     # as arrays, with voxels of 1 mm, as the network expects
     fixed, moving = pair.fixed.array, pair.moving.array
 

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import SimpleITK as sitk
 
-from morphseek import _files, cohort, images, phantoms, scoring
+from morphseek import _files, cohort, images, phantom, scoring
+from morphseek.cohort.folders import find_file
+from morphseek.cohort.tables import read_labels_csv
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,10 +28,10 @@ class DataSet:
     merge: dict[int, int] | None
 
     def image(self, name: str) -> Path:
-        return cohort.find_file(self.folder, name, "images").resolve()
+        return find_file(self.folder, name, "images").resolve()
 
     def labels(self, name: str) -> sitk.Image:
-        read = images.read(cohort.find_file(self.folder, name, "labels"), f"labels of {name}")
+        read = images.read(find_file(self.folder, name, "labels"), f"labels of {name}")
         return sitk.Cast(scoring.merge_labels(read, self.merge).to_sitk(), sitk.sitkUInt32)
 
 
@@ -46,7 +48,7 @@ def read(spec: str, count: int | None, two_modalities: bool) -> DataSet:
         raise ValueError(f"--data {spec}: write NAME=FOLDER or NAME=FOLDER:SUBSET")
     folder = Path(path)
     table = folder / "labels.csv"
-    merge = cohort.read_labels_csv(table)[0] if table.exists() else None
+    merge = read_labels_csv(table)[0] if table.exists() else None
     return DataSet(
         name,
         folder,
@@ -57,7 +59,7 @@ def read(spec: str, count: int | None, two_modalities: bool) -> DataSet:
 
 
 def make_phantom(folder: Path, count: int, size: int) -> DataSet:
-    """Write `count` pairs of :func:`morphseek.phantoms.make_pair`, of two modalities, and read
+    """Write `count` pairs of :func:`morphseek.phantom.make_pair`, of two modalities, and read
     them; existing files are kept.
     """
     pairs = [(f"fixed{seed}", f"moving{seed}") for seed in range(count)]
@@ -66,7 +68,7 @@ def make_phantom(folder: Path, count: int, size: int) -> DataSet:
     for seed, (fixed, moving) in enumerate(pairs):
         if (folder / "labels" / f"{moving}.nii.gz").exists():
             continue
-        made = phantoms.make_pair(size, seed)
+        made = phantom.make_pair(size, seed)
         for name, image, labels in (
             (fixed, made.fixed, made.fixed_labels),
             (moving, made.moving, made.moving_labels),

@@ -182,11 +182,11 @@ def run(
         Also write displacements as Learn2Reg takes submissions: ``fields/disp_0396_0395.nii.gz``,
         voxels, axes (x, y, z, component).
     **options
-        Of :func:`morphseek.register_cohort`.
+        Of :func:`morphseek.register_pairs`.
     """
     rows = protocol_pairs(name, data, pairs=pairs, masks=masks)
     write_list(rows, out)
-    study = morphseek.register_cohort(rows, out, **options)
+    study = morphseek.register_pairs(rows, out, **options)
     protocol = PROTOCOLS[name]
     scores = [score(protocol, row, of, out / of.id) for row, of in zip(rows, study.pairs)]
     for row, each in zip(rows, scores):

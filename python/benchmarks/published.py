@@ -12,7 +12,7 @@ from morphseek import errors
 from morphseek.cohort import read_pairs
 
 Row = dict[str, Any]
-"""A pair as :func:`morphseek.register_cohort` takes it: ``id``, and paths by column."""
+"""A pair as :func:`morphseek.register_pairs` takes it: ``id``, and paths by column."""
 
 Find = Callable[[Path, "Path | None"], list[Row]]
 """Returns the pairs of a data folder and, where one is given, of a list of pairs."""
@@ -316,7 +316,7 @@ PROTOCOLS: dict[str, Protocol] = {
 def protocol_pairs(
     name: str, data: Path, *, pairs: Path | None = None, masks: bool = True
 ) -> list[Row]:
-    """Return the pairs of a protocol as :func:`morphseek.register_cohort` takes them.
+    """Return the pairs of a protocol as :func:`morphseek.register_pairs` takes them.
 
     Parameters
     ----------

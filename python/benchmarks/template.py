@@ -1,7 +1,7 @@
 """Measures templates of real images: python template.py FOLDER [--count N] [--ants] [--out DIR].
 
 FOLDER has images/, labels/ (the same names) and split.json with the list train. Prints the
-sharpness of the affine mean, of morphseek.template and, with --ants, of ANTs' build_template
+sharpness of the affine mean, of morphseek.build_template and, with --ants, of ANTs' build_template
 (antspyx), all measured in the same way: in the middle half of the template, with intensities scaled
 to 0..1 by percentiles there. Also prints the overlap of labels, the mean of the transforms, and the
 time.
@@ -71,7 +71,7 @@ def main(
     for said, rounds, sharpen in runs:
         began = cpu()
         with tempfile.TemporaryDirectory() as place:
-            found = morphseek.template(
+            found = morphseek.build_template(
                 paths, out or Path(place), labels=folder / "labels", iterations=rounds,
                 sharpen=sharpen, resume=False,
             )  # fmt: skip

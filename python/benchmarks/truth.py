@@ -22,7 +22,7 @@ import SimpleITK as sitk
 from scipy import ndimage
 from scipy.spatial.transform import Rotation
 
-from morphseek import phantoms
+from morphseek import phantom
 
 POINTS = 1500  # the most points of a pair made from a real image
 FOREGROUND = 0.15  # in an image scaled to 0..1, larger values count as tissue
@@ -155,10 +155,10 @@ def centres(image: sitk.Image) -> np.ndarray:
 
 
 def torso(size: int, seed: int, contrasts: tuple[str, str], name: str = "") -> Pair:
-    """Return :func:`morphseek.phantoms.make_pair`'s images and labels, with points in the organs
+    """Return :func:`morphseek.phantom.make_pair`'s images and labels, with points in the organs
     and inside the moving image.
     """
-    made = phantoms.make_pair(size, seed, contrasts)
+    made = phantom.make_pair(size, seed, contrasts)
     points = made.target_points(_step(size))
     answers = made.truth(points)
     images = [
@@ -188,7 +188,7 @@ def aligned_torso(size: int, seed: int, contrasts: tuple[str, str], name: str = 
     contrast: the truth is the identity.
     """
     one, other = (
-        phantoms.make_pair(size, s, (contrast, contrast))
+        phantom.make_pair(size, s, (contrast, contrast))
         for s, contrast in zip((seed, seed + 500), contrasts, strict=True)
     )
     points = one.target_points(_step(size))

@@ -1,6 +1,6 @@
 """Compares the uncertainty with the true error: python uncertainty.py [IMAGE ...].
 
-The pairs are made-up torsos (two contrasts, morphseek.phantoms) and one for each IMAGE: IMAGE is
+The pairs are made-up torsos (two contrasts, morphseek.phantom) and one for each IMAGE: IMAGE is
 the moving image, and the fixed one is the same under a smooth random displacement, with another
 contrast curve and noise in both. Prints for each pair Spearman's correlation of uncertainty and
 error over the organs (in an IMAGE: voxels above its mean), the root mean square of both in fifths
@@ -19,7 +19,7 @@ from scipy.ndimage import gaussian_filter, map_coordinates
 from scipy.stats import spearmanr
 
 import morphseek
-from morphseek import images, phantoms
+from morphseek import images, phantom
 from morphseek._streams import open_streams
 
 CURVE, NOISE = 0.7, 0.03  # exponent of the contrast curve; standard deviation, of the brightest
@@ -45,7 +45,7 @@ def compare(name: str, uncertainty: np.ndarray, error: np.ndarray) -> str:
 
 def torso(size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Register a made-up pair; return uncertainty and error in its organs."""
-    pair = phantoms.make_pair(size=size, seed=seed)
+    pair = phantom.make_pair(size=size, seed=seed)
     result = morphseek.register(pair.fixed, pair.moving, uncertainty=True)
     where = np.argwhere(pair.fixed_labels.array > 0)
     points = (

@@ -13,7 +13,7 @@ from morphseek.scoring import mean_dice, score_labels
 
 BACKGROUND, TEXT, FIXED, MOVING = "#14181b", "#c9d1d6", "#4fb3d9", "#f0a94a"
 
-pair = morphseek.phantoms.make_pair()
+pair = morphseek.phantom.make_pair()
 result = morphseek.register(pair.fixed, pair.moving, progress=True)
 scores = score_labels(result, pair.fixed_labels, pair.moving_labels)
 print(f"Dice {mean_dice(scores, 'before'):.3f} -> {mean_dice(scores):.3f}, {result}")
@@ -53,7 +53,7 @@ for row, plane in enumerate((1, 0)):
         for name, color in () if labels is None else (("labels-fixed", FIXED), (labels, MOVING)):
             outlined = scene.slices(name, at)[plane]
             across, down = ((np.arange(n) + 0.5) * s for n, s in zip(outlined.shape[::-1], spacing))
-            for label in morphseek.phantoms.LABELS:
+            for label in morphseek.phantom.LABELS:
                 if 0 < np.count_nonzero(outlined == label) < outlined.size:
                     axes.contour(across, down, outlined == label, [0.5], colors=color, linewidths=1)
         axes.set_axis_off()

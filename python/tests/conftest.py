@@ -11,7 +11,7 @@ import pytest
 
 import morphseek
 from helpers import Command, write_pair
-from morphseek.phantoms import PhantomPair, make_pair
+from morphseek.phantom import PhantomPair, make_pair
 
 
 def pytest_configure() -> None:

@@ -14,13 +14,13 @@ import pytest
 
 import morphseek
 from helpers import write_pair
-from morphseek import cohort, images, phantoms, scoring, transforms
+from morphseek import cohort, images, phantom, scoring, transforms
 
 
 @pytest.fixture(scope="session")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     folder = tmp_path_factory.mktemp("examples")
-    pair = phantoms.make_pair(size=48)
+    pair = phantom.make_pair(size=48)
     write_pair(folder, pair)
     points = morphseek.Landmarks(pair.target_points()[:4], ["a", "b", "c", "d"])
     points.write(folder / "fixed_points.csv")
@@ -28,9 +28,9 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
     result = morphseek.register(pair.fixed, pair.moving, refine=5, search=False)
     result.save(folder / "result")
     moved = [pair.fixed.like(np.roll(pair.fixed.array, n, axis=2)) for n in (0, 1)]
-    template = morphseek.template(moved, iterations=0, threads=1)
+    template = morphseek.build_template(moved, iterations=0, threads=1)
     template.save(folder / "template")
-    modules = {"cohort": cohort, "images": images, "phantoms": phantoms}
+    modules = {"cohort": cohort, "images": images, "phantom": phantom}
     modules |= {"scoring": scoring, "transforms": transforms, "morphseek": morphseek, "np": np}
     modules |= {"os": os, "Path": Path}
     return folder, {"pair": pair, "result": result, "template": template, **modules}

@@ -15,7 +15,7 @@ import numpy as np
 from morphseek import images
 from morphseek._engine.table import for_engine
 from morphseek.images import Image
-from morphseek.phantoms import PhantomPair
+from morphseek.phantom import PhantomPair
 from pace import limit
 
 BUNDLES = Path(__file__).parents[2] / "engine" / "internal" / "network" / "testdata"

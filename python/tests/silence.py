@@ -30,8 +30,8 @@ LINGER = "\nimport time; time.sleep(float(sys.argv[1]))"
 
 # The built-in network was trained on images of a tenth of this size in mm.
 PAIR = """
-from morphseek import images, phantoms
-pair = phantoms.make_pair(size=32)
+from morphseek import images, phantom
+pair = phantom.make_pair(size=32)
 for name in ("fixed", "moving"):
     image = getattr(pair, name)
     small = images.Image(image.array, tuple(0.1 * s for s in image.spacing), tuple(0.1 * o for o in image.origin), image.direction)
@@ -39,7 +39,7 @@ for name in ("fixed", "moving"):
 """  # noqa: E501 a program
 ENGINE = """
 import sys, morphseek
-assert morphseek.devices()["version"]
+assert morphseek.info.devices()["version"]
 alone = {"model": "hippocampus", "search": False, "refine": 0}
 result = morphseek.register("fixed.nii.gz", "moving.nii.gz", device="cpu", **alone)
 assert result.metrics["steps"]

@@ -19,8 +19,9 @@ import SimpleITK as sitk
 
 import morphseek
 from helpers import QUICK, Command, blob
-from morphseek import _files, _staging, cohort, errors, images, register_cohort, registration
+from morphseek import _files, _staging, cohort, errors, images, register_pairs, registration
 from morphseek.cohort import jobs
+from morphseek.cohort.tables import read_labels_csv
 from pace import limit
 
 FLAGS = ["--model", "none", "--refine", 0, "--search", "off", "--initial", "com"]
@@ -74,7 +75,7 @@ def test_outputs_are_those_of_register(study: Path, tmp_path: Path):
         for name in ("fixed", "moving", "fixed_labels", "moving_labels")
     }
     out, seen = tmp_path / "out", []
-    done = register_cohort(study, out, workers=2, progress=seen.append, **QUICK)
+    done = register_pairs(study, out, workers=2, progress=seen.append, **QUICK)
     assert [p.id for p in done.pairs] == ["full", "plain", "003-fixed-to-moving", "broken"]
     assert states(done) == ["done", "done", "done", "failed"] and done.exit_code == 3
     assert (
@@ -134,7 +135,7 @@ def test_channels(study: Path, tmp_path: Path):
         "half,fixed.nii.gz,moving.nii.gz,,,fixed_labels.nii.gz,",
     ]
     study.write_text("\n".join(rows) + "\n")
-    done = register_cohort(study, tmp_path / "out", **QUICK)
+    done = register_pairs(study, tmp_path / "out", **QUICK)
     assert states(done) == ["done", "failed"]
     assert "fixed_label_channel alone" in (done.pairs[1].message or "")
     said = morphseek.Registration.read(tmp_path / "out" / "both").metrics["channels"]
@@ -144,11 +145,11 @@ def test_channels(study: Path, tmp_path: Path):
 
 def test_resume(study: Path, tmp_path: Path):
     out = tmp_path / "out"
-    register_cohort(study, out, **QUICK)
+    register_pairs(study, out, **QUICK)
     before = stamps(out)
     shutil.copy(study.parent / "moving.nii.gz", study.parent / "missing.nii.gz")
     # the broken pair is tried again; threads and workers do not matter
-    done = register_cohort(study, out, workers=2, **QUICK)
+    done = register_pairs(study, out, workers=2, **QUICK)
     assert states(done) == ["skipped", "skipped", "skipped", "done"] and done.exit_code == 0
     assert (
         done.pairs[0].dice_after
@@ -160,27 +161,27 @@ def test_resume(study: Path, tmp_path: Path):
     images.write(study.parent / "missing.nii.gz", image.like(image.array + 1))  # other content
     with open(out / "plain" / "transform.h5", "r+b") as file:
         file.truncate(100)  # an incomplete output
-    assert states(register_cohort(study, out, **QUICK)) == ["skipped", "done", "skipped", "done"]
-    assert states(register_cohort(study, out, **QUICK)) == ["skipped"] * 4
+    assert states(register_pairs(study, out, **QUICK)) == ["skipped", "done", "skipped", "done"]
+    assert states(register_pairs(study, out, **QUICK)) == ["skipped"] * 4
     # as if the process was killed just after it had finished the pair
     (out / "plain" / f"{_staging.staging_prefix()}x").mkdir()
-    assert states(register_cohort(study, out, **QUICK)) == ["skipped"] * 4
+    assert states(register_pairs(study, out, **QUICK)) == ["skipped"] * 4
     assert not list(out.glob("*/.morphseek-*"))
     (out / "plain" / "pair.json").write_text("{")
-    assert states(register_cohort(study, out, **QUICK)) == ["skipped", "done", "skipped", "skipped"]
-    assert states(register_cohort(study, out, **QUICK, seed=1)) == ["done"] * 4
-    assert states(register_cohort(study, out, resume=False, **QUICK, seed=1)) == ["done"] * 4
+    assert states(register_pairs(study, out, **QUICK)) == ["skipped", "done", "skipped", "skipped"]
+    assert states(register_pairs(study, out, **QUICK, seed=1)) == ["done"] * 4
+    assert states(register_pairs(study, out, resume=False, **QUICK, seed=1)) == ["done"] * 4
 
     lines = study.read_text(encoding="utf-8").splitlines()
     study.write_text("\n".join([lines[0], lines[1].replace(" moving_labels.nii.gz", "")]) + "\n")
-    assert states(register_cohort(study, out, report="none", **QUICK)) == ["done"]
+    assert states(register_pairs(study, out, report="none", **QUICK)) == ["done"]
     assert sorted(os.listdir(out / "full")) == [n for n in OUTPUTS if n != "report.html"]
     for report, state in (("small", "done"), ("full", "done"), ("small", "skipped")):
-        assert states(register_cohort(study, out, report=report, **QUICK)) == [state]  # type: ignore[arg-type]
+        assert states(register_pairs(study, out, report=report, **QUICK)) == [state]  # type: ignore[arg-type]
     assert sorted(os.listdir(out / "full")) == OUTPUTS
     assert 'id="viewer"' in (out / "full" / "report.html").read_text(encoding="utf-8")
     with pytest.raises(errors.InvalidArgumentError, match="report is 'huge'"):
-        register_cohort(study, out, report="huge", **QUICK)  # type: ignore[arg-type]
+        register_pairs(study, out, report="huge", **QUICK)  # type: ignore[arg-type]
 
 
 def test_files_of_others_stay(study: Path):
@@ -202,7 +203,7 @@ def test_files_of_others_stay(study: Path):
     (study.parent / "plain" / "notes").mkdir()
     (study.parent / "plain" / "notes.txt").write_text("mine")
     for seed in (0, 1, 2):
-        assert states(register_cohort(study, study.parent, **QUICK, seed=seed)) == ["done"] * 2
+        assert states(register_pairs(study, study.parent, **QUICK, seed=seed)) == ["done"] * 2
     assert sorted(os.listdir(study.parent / "full")) == sorted(
         [*OUTPUTS, "t1.nii.gz", "warped_labels.nii.gz"]
     )
@@ -211,13 +212,13 @@ def test_files_of_others_stay(study: Path):
     # A pair that fails keeps its earlier results, which still belong to the files of that run.
     whole = (study.parent / "fixed_labels.nii.gz").read_bytes()
     (study.parent / "fixed_labels.nii.gz").write_bytes(b"broken")
-    assert states(register_cohort(study, study.parent, **QUICK, seed=2)) == ["failed", "skipped"]
+    assert states(register_pairs(study, study.parent, **QUICK, seed=2)) == ["failed", "skipped"]
     (study.parent / "fixed_labels.nii.gz").write_bytes(whole)
-    assert states(register_cohort(study, study.parent, **QUICK, seed=2)) == ["skipped", "skipped"]
+    assert states(register_pairs(study, study.parent, **QUICK, seed=2)) == ["skipped", "skipped"]
 
     shutil.copy(study.parent / "fixed.nii.gz", study.parent / "plain" / "warped.nii.gz")
     study.write_text("id,fixed,moving\nplain,plain/warped.nii.gz,fixed.nii.gz\n")
-    done = register_cohort(study, study.parent, **QUICK)
+    done = register_pairs(study, study.parent, **QUICK)
     assert (
         "where a result would be written" in done.pairs[0].message
         and (study.parent / "plain" / "warped.nii.gz").exists()
@@ -298,7 +299,7 @@ def test_headers_and_slices(header: str, tmp_path: Path):
 def test_lists_refused(text: str, says: str, tmp_path: Path):
     (tmp_path / "pairs.csv").write_text(text)
     with pytest.raises(errors.InputUnreadableError, match=says):
-        register_cohort(tmp_path / "pairs.csv", tmp_path / "out")
+        register_pairs(tmp_path / "pairs.csv", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -400,7 +401,7 @@ def test_data_frames_refused(tmp_path: Path):
         ([(b"a", b"b")], "fixed is given as bytes"),
     ):
         with pytest.raises(errors.InvalidArgumentError, match=says):
-            register_cohort(given, tmp_path / "out")
+            register_pairs(given, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -412,7 +413,7 @@ def test_other_lists_of_data_frames(tmp_path: Path):
     with pytest.raises(errors.InputUnreadableError, match=r"missing\.h5"):
         cohort.morphometry(frame)
     with pytest.raises(errors.MorphSeekError, match=r"a\.nii"):
-        morphseek.template(pd.DataFrame({"image": ["a.nii", "b.nii"]}), tmp_path / "out")
+        morphseek.build_template(pd.DataFrame({"image": ["a.nii", "b.nii"]}), tmp_path / "out")
 
 
 def test_pairs_of_an_earlier_call_keep_their_rows(study: Path, tmp_path: Path):
@@ -422,7 +423,7 @@ def test_pairs_of_an_earlier_call_keep_their_rows(study: Path, tmp_path: Path):
 
     def run(*rows: int) -> list[tuple[str, str]]:
         study.write_text("\n".join([lines[0], *(lines[n] for n in rows)]) + "\n")
-        register_cohort(study, out, **QUICK)
+        register_pairs(study, out, **QUICK)
         told = json.loads((out / "summary.json").read_text(encoding="utf-8"))
         with open(out / "summary.csv", newline="", encoding="utf-8") as file:
             assert [r["id"] for r in csv.DictReader(file)] == [p["id"] for p in told["pairs"]]
@@ -453,12 +454,12 @@ def test_lists_without_a_file(study: Path, tmp_path: Path, monkeypatch: pytest.M
         ("fixed.nii.gz", Path("moving.nii.gz")),
         {"fixed": "moving.nii.gz", "moving": "fixed.nii.gz", "id": 7, "fixed_mask": None},
     ]
-    done = register_cohort(given, tmp_path / "out", **QUICK)
+    done = register_pairs(given, tmp_path / "out", **QUICK)
     assert [(p.id, p.status) for p in done.pairs] == [
         ("001-moving-to-fixed", "done"),
         ("7", "done"),
     ]
-    assert states(register_cohort(study, tmp_path / "file", **QUICK)).count("done") == 3
+    assert states(register_pairs(study, tmp_path / "file", **QUICK)).count("done") == 3
     for bad, says in (
         ([], "no pair"),
         (3, "given as int"),
@@ -469,7 +470,7 @@ def test_lists_without_a_file(study: Path, tmp_path: Path, monkeypatch: pytest.M
         ([("a", "")], "moving is an empty path"),
     ):
         with pytest.raises(errors.MorphSeekError, match=says):
-            register_cohort(bad, tmp_path / "none")
+            register_pairs(bad, tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 
@@ -478,7 +479,7 @@ def test_lists_without_a_file(study: Path, tmp_path: Path, monkeypatch: pytest.M
 )
 def test_lists_in_other_encodings_are_told_what_to_do(encoding: str, name: str, tmp_path: Path):
     (tmp_path / "pairs.csv").write_text(f"fixed,moving,id,name\n1,{name},x,y\n", encoding=encoding)
-    for read in (cohort.read_list, morphseek.cohort.read_pairs, morphseek.cohort.read_labels_csv):
+    for read in (cohort.read_list, morphseek.cohort.read_pairs, read_labels_csv):
         with pytest.raises(
             errors.InputUnreadableError,
             match='pairs.csv is no text in UTF-8; save it anew as "CSV UTF-8"',
@@ -494,13 +495,13 @@ def test_refused_before_the_work(study: Path, tmp_path: Path, monkeypatch: pytes
         ({"scheduler": "nonsense://x"}, errors.InvalidArgumentError),
     ):
         with pytest.raises(error):
-            register_cohort(study, tmp_path / "out", **given)
+            register_pairs(study, tmp_path / "out", **given)
     (tmp_path / "file").write_text("")
     with pytest.raises(errors.OutputUnwritableError):
-        register_cohort(study, tmp_path / "file" / "out")
+        register_pairs(study, tmp_path / "file" / "out")
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(errors.InvalidArgumentError, match=r"morphseek\[dask\]"):
-        register_cohort(study, tmp_path / "out", scheduler="tcp://127.0.0.1:1")
+        register_pairs(study, tmp_path / "out", scheduler="tcp://127.0.0.1:1")
 
 
 @pytest.mark.parametrize(
@@ -526,18 +527,18 @@ def test_what_are_no_labels_is_told_before_the_work(
     monkeypatch.setattr(
         registration, "register", lambda *images, **options: pytest.fail("was registered")
     )
-    done = register_cohort(study, tmp_path / "out", **QUICK)
+    done = register_pairs(study, tmp_path / "out", **QUICK)
     assert done.pairs[0].error == "InvalidArgumentError" and says in done.pairs[0].message
     (score,) = morphseek.evaluate([("fixed", "moving")], tmp_path, **QUICK).pairs
     assert score.exit_code == 2 and says in score.error
 
 
 def test_options_as_register_takes_them(study: Path, tmp_path: Path):
-    done = register_cohort(study, tmp_path / "out", preset=None, **{**QUICK, "refine": np.int64(0)})
+    done = register_pairs(study, tmp_path / "out", preset=None, **{**QUICK, "refine": np.int64(0)})
     assert states(done)[:3] == ["done"] * 3 and done.options == QUICK
-    assert states(register_cohort(study, tmp_path / "out", **QUICK))[:3] == ["skipped"] * 3
+    assert states(register_pairs(study, tmp_path / "out", **QUICK))[:3] == ["skipped"] * 3
     # the same values in other forms, and defaults
-    same = register_cohort(
+    same = register_pairs(
         study, tmp_path / "out", **{**QUICK, "search": False, "uncertainty": False, "seed": 0}
     )
     assert states(same)[:3] == ["skipped"] * 3 and same.options == QUICK | {
@@ -549,21 +550,21 @@ def test_options_as_register_takes_them(study: Path, tmp_path: Path):
         ("2.50", "2.5", "skipped"),
         ("low", "low", "done"),
     ):
-        again = register_cohort(study, tmp_path / "out", smoothness=given, **QUICK)
+        again = register_pairs(study, tmp_path / "out", smoothness=given, **QUICK)
         assert states(again)[:3] == [state] * 3 and again.options["smoothness"] == read
 
 
 def test_no_work_where_the_summary_has_no_place(study: Path, tmp_path: Path):
     (tmp_path / "out" / "summary.csv").mkdir(parents=True)
     with pytest.raises(errors.OutputUnwritableError, match="summary.csv is a folder"):
-        register_cohort(study, tmp_path / "out")
+        register_pairs(study, tmp_path / "out")
     assert os.listdir(tmp_path / "out") == ["summary.csv"]
 
 
 def test_a_list_is_not_written_over(study: Path):
     shutil.copy(study, study.parent / "summary.csv")
     with pytest.raises(errors.InvalidArgumentError, match="pairs: .*would be written"):
-        register_cohort(study.parent / "summary.csv", study.parent, **QUICK)
+        register_pairs(study.parent / "summary.csv", study.parent, **QUICK)
     assert (study.parent / "summary.csv").read_bytes() == study.read_bytes()
 
 
@@ -574,19 +575,19 @@ def test_a_pair_that_another_call_is_at(study: Path, tmp_path: Path):
     folder.mkdir(parents=True)
     with _files.output_folder(folder) as other:
         (other / "notes.txt").write_text("half done")
-        pair = register_cohort(study, tmp_path / "out", **QUICK).pairs[1]
+        pair = register_pairs(study, tmp_path / "out", **QUICK).pairs[1]
         assert pair.exit_code == 6 and "another call of morphseek is writing to" in pair.message
         assert os.listdir(folder) == [other.name]
         assert (other / "notes.txt").exists()
     (folder / f"{other.name}x").mkdir()
-    assert states(register_cohort(study, tmp_path / "out", **QUICK))[1] == "done"
+    assert states(register_pairs(study, tmp_path / "out", **QUICK))[1] == "done"
     assert sorted(os.listdir(folder)) == sorted([*OUTPUTS, "notes.txt"])
 
 
 def test_stopped_by_its_progress(study: Path, tmp_path: Path):
     out = tmp_path / "out"
     with pytest.raises(errors.CancelledError):
-        register_cohort(
+        register_pairs(
             study, out, progress=lambda progress: np.bool_(not progress.message), **QUICK
         )
     pending = [
@@ -595,8 +596,8 @@ def test_stopped_by_its_progress(study: Path, tmp_path: Path):
     ]
     assert pending[0] == "done" and pending.count("pending") == 3
     with pytest.raises(ZeroDivisionError):
-        register_cohort(study, out, progress=lambda progress: 1 / 0, **QUICK)
-    assert states(register_cohort(study, out, **QUICK))[0] == "skipped"
+        register_pairs(study, out, progress=lambda progress: 1 / 0, **QUICK)
+    assert states(register_pairs(study, out, **QUICK))[0] == "skipped"
 
 
 SLOW = {**QUICK, "refine": 15, "similarity": "ncc"}  # takes a good part of a second
@@ -604,7 +605,7 @@ SLOW = {**QUICK, "refine": 15, "similarity": "ncc"}  # takes a good part of a se
 
 def many(folder: Path, pairs: int) -> Path:
     """A list of slow pairs."""
-    pair = morphseek.phantoms.make_pair(size=40)
+    pair = morphseek.phantom.make_pair(size=40)
     for name in ("fixed", "moving"):
         images.write(folder / f"{name}.nrrd", getattr(pair, name))
     (folder / "pairs.csv").write_text(
@@ -646,7 +647,7 @@ def test_ctrl_c(tmp_path: Path, command: Command):
         "summary.csv",
         "summary.json",
     }
-    again = register_cohort(study, out, **SLOW)
+    again = register_pairs(study, out, **SLOW)
     assert again.summary()["skipped"] == len(whole) and again.summary()["done"] == 5 - len(whole)
 
 
@@ -677,7 +678,7 @@ def test_reports_have_the_command_only_where_one_was_given(
 ):
     study.write_text("id,fixed,moving\nplain,fixed.nii.gz,moving.nii.gz\n")
     monkeypatch.setattr(sys, "argv", ["some_study.py", "--of", "mine"])
-    assert states(register_cohort(study, tmp_path / "python", **QUICK)) == ["done"]
+    assert states(register_pairs(study, tmp_path / "python", **QUICK)) == ["done"]
     page = (tmp_path / "python" / "plain" / "report.html").read_text(encoding="utf-8")
     assert "--of mine" not in page and "morphseek pairs" not in page
     command("pairs", study, "--out", tmp_path / "typed", "--report", "small", *FLAGS)
@@ -709,7 +710,7 @@ def test_cluster_that_loses_a_worker(tmp_path: Path):
     ) as cluster:
         with ThreadPoolExecutor(1) as pool:
             run = pool.submit(
-                register_cohort, study, out, scheduler=cluster.scheduler_address, **SLOW
+                register_pairs, study, out, scheduler=cluster.scheduler_address, **SLOW
             )
             wait_for(
                 lambda: run.done() or stamps(out) and len(list(out.glob("*/.morphseek-*"))) == 2
@@ -728,7 +729,7 @@ def test_cluster_that_loses_a_worker(tmp_path: Path):
         for name in after:
             # nothing is left of the lost worker's attempt
             assert sorted(os.listdir(out / name)) == OUTPUTS
-        again = register_cohort(study, out, scheduler=cluster.scheduler_address, **SLOW)
+        again = register_pairs(study, out, scheduler=cluster.scheduler_address, **SLOW)
         assert states(again) == ["skipped"] * 5 + ["failed"] and stamps(out) == after
 
 
@@ -740,12 +741,12 @@ def test_a_defect_keeps_its_traceback(
 
     monkeypatch.setattr(registration, "register", defect)
     out = tmp_path / "out"
-    done = register_cohort(study, out, **QUICK)
+    done = register_pairs(study, out, **QUICK)
     assert done.pairs[1].error == "ZeroDivisionError"
     log = (out / "plain" / "error.log").read_text(encoding="utf-8")
     assert "Traceback" in log and "in defect" in log and "in the middle of it" in log
     assert not (out / "broken").exists()  # a missing file is not a defect of the program
     assert "pair plain failed" in caplog.text and "in defect" in caplog.text
     monkeypatch.undo()
-    assert register_cohort(study, out, **QUICK).pairs[1].status == "done"
+    assert register_pairs(study, out, **QUICK).pairs[1].status == "done"
     assert not (out / "plain" / "error.log").exists()

@@ -12,22 +12,22 @@ import SimpleITK as sitk
 
 import morphseek
 from helpers import Command, write_pair
-from morphseek import Channel, channels, errors, phantoms
+from morphseek import Channel, channels, errors, phantom
 
 QUICK: dict[str, Any] = {"preset": "fast", "refine": 5, "search": False}
 
 
 @pytest.fixture(scope="module")
-def pair() -> phantoms.PhantomPair:
-    return phantoms.make_pair(size=40, seed=3)
+def pair() -> phantom.PhantomPair:
+    return phantom.make_pair(size=40, seed=3)
 
 
-def dice(result: morphseek.Registration, pair: phantoms.PhantomPair) -> float:
+def dice(result: morphseek.Registration, pair: phantom.PhantomPair) -> float:
     scores = result.score(pair.fixed_labels, pair.moving_labels)
     return float(np.mean([s.dice_after for s in scores]))
 
 
-def test_labels_drive(pair: phantoms.PhantomPair):
+def test_labels_drive(pair: phantom.PhantomPair):
     plain = morphseek.register(pair.fixed, pair.moving, **QUICK)
     labels = Channel(pair.fixed_labels, pair.moving_labels, labels=True, name="organs")
     driven = morphseek.register(pair.fixed, pair.moving, channels=[labels], **QUICK)
@@ -38,7 +38,7 @@ def test_labels_drive(pair: phantoms.PhantomPair):
     assert dice(driven, pair) > dice(plain, pair) + 0.01
 
 
-def test_lists_are_channels(pair: phantoms.PhantomPair):
+def test_lists_are_channels(pair: phantom.PhantomPair):
     """Lists of images are the first pair and channels; an image without a partner is reported."""
     one = morphseek.register(
         [pair.fixed, pair.fixed, None], [pair.moving, pair.moving, pair.moving], **QUICK
@@ -51,7 +51,7 @@ def test_lists_are_channels(pair: phantoms.PhantomPair):
     assert len(one.metrics["channels"]) == 1
 
 
-def test_a_channel_has_a_grid_of_its_own(pair: phantoms.PhantomPair):
+def test_a_channel_has_a_grid_of_its_own(pair: phantom.PhantomPair):
     """A channel gives the same result after resampling to another spacing and orientation."""
 
     def elsewhere(image: morphseek.Image) -> sitk.Image:
@@ -87,7 +87,7 @@ def test_a_channel_has_a_grid_of_its_own(pair: phantoms.PhantomPair):
     ],
 )
 def test_what_is_no_channel(
-    pair: phantoms.PhantomPair, fixed: Any, moving: Any, given: Any, say: str
+    pair: phantom.PhantomPair, fixed: Any, moving: Any, given: Any, say: str
 ):
     def image(name: Any) -> Any:
         if isinstance(name, list):
@@ -100,7 +100,7 @@ def test_what_is_no_channel(
         morphseek.register(image(fixed), image(moving), channels=given, **QUICK)
 
 
-def test_large_labels_are_refused(pair: phantoms.PhantomPair):
+def test_large_labels_are_refused(pair: phantom.PhantomPair):
     """In float32 two such labels would become one."""
     large = pair.fixed_labels.array.astype(np.int64) + (1 << 24)
     with pytest.raises(errors.InvalidArgumentError, match="channel 2, fixed: the label 167772"):
@@ -118,7 +118,7 @@ def test_names():
     assert channels.name_of(Channel("a", "b", name="T2"), 4) == "T2"
 
 
-def test_command(tmp_path: Path, pair: phantoms.PhantomPair, command: Command):
+def test_command(tmp_path: Path, pair: phantom.PhantomPair, command: Command):
     paths = write_pair(tmp_path, pair)
     arguments = [
         "register", paths["fixed"], paths["moving"], "--out", tmp_path / "out",

@@ -16,7 +16,7 @@ import SimpleITK as sitk
 
 import morphseek
 from helpers import BUNDLES, Command
-from morphseek import images, phantoms
+from morphseek import images, phantom
 from morphseek._engine import core
 from morphseek.cli.output import say
 from pace import limit
@@ -312,7 +312,7 @@ def test_smoothness(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a process has no such signal there")
 def test_ctrl_c_leaves_nothing(tmp_path: Path, command: Command):
-    pair = morphseek.phantoms.make_pair(size=72)
+    pair = morphseek.phantom.make_pair(size=72)
     for name in ("fixed", "moving"):
         images.write(tmp_path / f"{name}.nrrd", getattr(pair, name))
     out = tmp_path / "out"
@@ -381,7 +381,7 @@ def test_demo(tmp_path: Path, command: Command):
     truth = report["truth"]
     assert truth["after"]["mean_mm"] == report["tre_after_mm"] and [
         organ["name"] for organ in truth["organs"]
-    ] == list(phantoms.LABELS.values())
+    ] == list(phantom.LABELS.values())
     page = (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
     assert (
         "Error to the truth" in page

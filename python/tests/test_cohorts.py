@@ -16,9 +16,10 @@ import SimpleITK as sitk
 from click.testing import CliRunner
 
 from helpers import FLAGS, QUICK, Command, blob
-from morphseek import cohort, errors, images, load, register_cohort
+from morphseek import cohort, errors, images, load, register_pairs
 from morphseek.cli import app
 from morphseek.cohort import Scan, fuse_labels, propagation
+from morphseek.cohort.propagation import dice_of
 from morphseek.report import CohortRow, write_index
 from pace import limit
 
@@ -171,7 +172,7 @@ def test_mixed_dimensions_and_empty_files(tmp_path: Path):
         cohort.all_pairs(scans)
     with pytest.raises(errors.InputUnreadableError, match=r"empty.nii.gz"):
         cohort.pairs_to(scans[:1], tmp_path / "empty.nii.gz")
-    done = register_cohort(cohort.pairs_to(scans[1:2], scans[0].path), tmp_path / "out", **QUICK)
+    done = register_pairs(cohort.pairs_to(scans[1:2], scans[0].path), tmp_path / "out", **QUICK)
     assert "empty.nii.gz" in done.pairs[0].message and not (tmp_path / "out" / "empty").exists()
 
 
@@ -315,10 +316,10 @@ def test_command_all_to_one_of_bids(people: Path, tmp_path: Path, command: Comma
     back = images.read(out / "sub-2_ses-1" / "fixed_labels_on_moving.nii.gz")
     own = images.read(people / "sub-2" / "ses-1" / "anat" / "sub-2_ses-1_dseg.nii.gz")
     assert back.array.shape == own.array.shape
-    both = cohort.dice_of(back.array, own.array)
+    both = dice_of(back.array, own.array)
     result = load(out / "sub-2_ses-1")
     before = images.read(anat / "sub-1_ses-1_dseg.nii.gz").array
-    assert both[4] > cohort.dice_of(before, own.array)[4] + 0.1
+    assert both[4] > dice_of(before, own.array)[4] + 0.1
     theirs = sitk.GetArrayFromImage(
         sitk.Resample(
             sitk.ReadImage(str(anat / "sub-1_ses-1_dseg.nii.gz")), own.to_sitk(),
@@ -464,7 +465,7 @@ def test_a_description_that_is_damaged(text: str, says: str, tmp_path: Path):
                                   "a/b", "a:b", "x" * 256, "", " x"])  # fmt: skip
 def test_targets_whose_ids_make_no_names(name: str, tmp_path: Path, monkeypatch: Any):
     monkeypatch.setattr(
-        propagation, "register_cohort", lambda *a, **k: pytest.fail("was registered")
+        propagation, "register_pairs", lambda *a, **k: pytest.fail("was registered")
     )
     targets = cohort.Scans([Scan(name, tmp_path / "t.nii.gz")])
     with pytest.raises(errors.InvalidArgumentError, match="no name for a folder"):
@@ -559,14 +560,14 @@ def test_labels_by_atlases(people: Path, tmp_path: Path):
 def test_a_failed_verdict_does_not_vote(
     people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    real = propagation.register_cohort
+    real = propagation.register_pairs
 
     def judged(*given: Any, **more: Any) -> cohort.Cohort:
         done = real(*given, **more)
         done.pairs[0].verdict, done.pairs[0].reasons = "failed", ["They are mirrored."]
         return done
 
-    monkeypatch.setattr(propagation, "register_cohort", judged)
+    monkeypatch.setattr(propagation, "register_pairs", judged)
     scans = list(cohort.find_bids(people))
     study = cohort.propagate_labels(scans[:1], scans[1:], tmp_path / "out", **QUICK)
     assert study.targets[0].voters == [s.id for s in scans[2:]]

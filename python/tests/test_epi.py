@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import morphseek
 from helpers import Command
-from morphseek import errors, images, phantoms
+from morphseek import errors, images, phantom
 from morphseek.cli import app
 
 
@@ -32,7 +32,7 @@ def shown(body: np.ndarray, shift: np.ndarray, axis: int) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def scan() -> dict[str, np.ndarray]:
-    pair = phantoms.make_pair(size=64, seed=3)
+    pair = phantom.make_pair(size=64, seed=3)
     body = np.asarray(pair.fixed.array, np.float64)
     body = body - body.min()
     z, y, x = np.indices(body.shape) / 63

@@ -14,8 +14,11 @@ import SimpleITK as sitk
 
 import morphseek
 from helpers import QUICK, Command, blob
-from morphseek import cohort, errors, images
-from morphseek.cohort import evaluate, evaluation, find_list, read_pairs
+from morphseek import errors, images
+from morphseek.cohort import evaluate, evaluation, read_pairs
+from morphseek.cohort.folders import find_file
+from morphseek.cohort.lists import find_list
+from morphseek.cohort.tables import read_labels_csv
 from morphseek.scoring import inverse_dice, mean_dice, score_labels
 
 PAIRS = [("a", "b"), ("b", "c"), ("c", "a"), ("a", "c"), ("b", "a"), ("c", "b")]
@@ -229,10 +232,10 @@ def test_merging(data: Path, tmp_path: Path):
     assert named.names == {5: "core"} and [s.label for s in named.pairs[0].labels] == [5]
     # as Excel writes it where the decimal separator is a comma
     table.write_text("sep=;\n ID ; Name;\n5;core;\n;;\n")
-    assert morphseek.cohort.read_labels_csv(table) == ({5: 5}, {5: "core"})
+    assert read_labels_csv(table) == ({5: 5}, {5: "core"})
     # as pandas writes it where a number was missing
     table.write_text(",id,name\n0,5.0,NA\n")
-    assert morphseek.cohort.read_labels_csv(table) == ({5: 5}, {5: "NA"})
+    assert read_labels_csv(table) == ({5: 5}, {5: "NA"})
     for text, says in (
         ("number\n5\n", "columns"),
         ("", "the columns id and name"),
@@ -376,8 +379,8 @@ def test_labels_lie_where_the_images_do(image: str, labels: str, tmp_path: Path)
     for name in (image, labels):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).touch()
-    assert cohort.find_file(root, image, "images") == root / image
-    assert cohort.find_file(root, image, "labels") == root / labels
+    assert find_file(root, image, "images") == root / image
+    assert find_file(root, image, "labels") == root / labels
 
 
 def test_refused_before_the_first_pair(data: Path, tmp_path: Path):
@@ -621,10 +624,7 @@ def test_background_is_no_structure_and_a_label_without_one_keeps_its_name(tmp_p
     table.write_text(
         "id,name,structure\n0,Background,Background\n1,ant,hippo\n2,post,hippo\n7,skull,\n8,skin,\n"
     )
-    assert morphseek.cohort.read_labels_csv(table) == (
-        {1: 1, 2: 1, 7: 2, 8: 3},
-        {1: "hippo", 2: "skull", 3: "skin"},
-    )
+    assert read_labels_csv(table) == ({1: 1, 2: 1, 7: 2, 8: 3}, {1: "hippo", 2: "skull", 3: "skin"})
 
 
 def test_uncertainty_has_no_place(data: Path):

@@ -276,7 +276,7 @@ def test_voxels_that_nibabel_takes_from_the_header_are_refused(tmp_path: Path):
 def doubtful(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Two images of one body, of which the moving one's header contradicts itself."""
     folder = tmp_path_factory.mktemp("doubtful")
-    pair = morphseek.phantoms.make_pair(size=32)
+    pair = morphseek.phantom.make_pair(size=32)
     files = {"fixed": folder / "fixed.nii", "moving": folder / "moving.nii"}
     images.write(files["fixed"], pair.fixed)
     images.write(files["moving"], pair.moving)

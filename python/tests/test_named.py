@@ -528,9 +528,7 @@ def test_table_of_pairs(flow: Path, tmp_path: Path):
     (folder / "pairs.csv").write_text(f"fixed,moving\n{MNI},patient.nii.gz\n")
 
     def run() -> Any:
-        return cohort.register_cohort(
-            folder / "pairs.csv", tmp_path / "out", report="none", **QUICK
-        )
+        return cohort.register_pairs(folder / "pairs.csv", tmp_path / "out", report="none", **QUICK)
 
     (pair,) = run().pairs
     assert (pair.status, pair.id) == ("done", "001-patient-to-MNI152NLin2009cAsym")
@@ -546,7 +544,7 @@ def test_halves_of_one_file_are_two_images(flow: Path, tmp_path: Path):
 
     def run(side: str) -> str:
         pairs = [{"id": "a", "fixed": f"{ALLEN}:hemisphere-{side}", "moving": patient}]
-        (pair,) = cohort.register_cohort(pairs, tmp_path / "out", report="none", **QUICK).pairs
+        (pair,) = cohort.register_pairs(pairs, tmp_path / "out", report="none", **QUICK).pairs
         return pair.status
 
     assert [run("left"), run("left"), run("right")] == ["done", "skipped", "done"]
@@ -555,7 +553,7 @@ def test_halves_of_one_file_are_two_images(flow: Path, tmp_path: Path):
 def test_all_to_an_atlas(flow: Path, tmp_path: Path):
     patient = nifti(tmp_path / "patient.nii.gz", (90 * blob(shift=0.05)).T)
     pairs = cohort.pairs_to(cohort.read_scans([patient]), MNI, labels=f"{MNI}:atlas-MASSP20:dseg")
-    done = cohort.register_cohort(
+    done = cohort.register_pairs(
         pairs, tmp_path / "out", labels_back=True, report="none", **QUICK
     ).pairs
     assert [pair.status for pair in done] == ["done"]

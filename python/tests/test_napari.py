@@ -19,7 +19,7 @@ import SimpleITK as sitk
 from scipy.ndimage import gaussian_filter
 
 from helpers import QUICK, blob, oblique
-from morphseek import errors, phantoms
+from morphseek import errors, phantom
 from morphseek._engine.table import option_table
 from pace import limit
 
@@ -281,7 +281,7 @@ def test_what_cannot_be_registered_is_said(model: ViewerModel, qtbot: Any):
 
 def big_pair(viewer: Any) -> None:
     """Add two volumes whose registration takes seconds."""
-    pair = phantoms.make_pair(size=96)
+    pair = phantom.make_pair(size=96)
     for name, image in (("A", pair.fixed), ("B", pair.moving)):
         viewer.add_image(image.array, name=name, **layer_place(image))
 
@@ -337,7 +337,7 @@ def test_the_samples_open(model: ViewerModel):
         for array, more, kind in sample():
             getattr(model, f"add_{kind}")(array, **more)
     assert len(model.layers) == 6
-    pair = phantoms.make_pair(size=64)
+    pair = phantom.make_pair(size=64)
     moving = Source.of(model.layers["CT (moving)"], "moving").image()
     np.testing.assert_allclose(moving.grid.numbers, pair.moving.grid.numbers, atol=1e-9)
     points = Source.of(model.layers["CT points"], "points").points()

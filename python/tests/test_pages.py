@@ -122,7 +122,7 @@ def images_named(*names: str, size: int = 32) -> dict[str, Any]:
     """Return the two sides of made-up patients by turns."""
     found: dict[str, Any] = {}
     for k, name in enumerate(names):
-        pair = morphseek.phantoms.make_pair(size=size, seed=k // 2)
+        pair = morphseek.phantom.make_pair(size=size, seed=k // 2)
         found[name] = pair.moving if k % 2 else pair.fixed
     return found
 
@@ -134,14 +134,14 @@ def on_disk(**found: morphseek.Image) -> dict[str, Any]:
 
 
 def for_channels() -> dict[str, Any]:
-    pair = morphseek.phantoms.make_pair(size=32)
+    pair = morphseek.phantom.make_pair(size=32)
     names = {"t1": pair.fixed, "flair": pair.fixed, "t1_before": pair.moving}
     names |= {"flair_before": pair.moving, "ct": pair.fixed, "other_ct": pair.moving}
     return {**names, "organs": pair.fixed_labels, "other_organs": pair.moving_labels}
 
 
 def for_landmarks() -> dict[str, Any]:
-    pair = morphseek.phantoms.make_pair(size=32)
+    pair = morphseek.phantom.make_pair(size=32)
     points = pair.target_points(4)[::9][:6]
     morphseek.Landmarks(points).write("F.mrk.json")
     morphseek.Landmarks(pair.truth(points)).write("M.mrk.json")
@@ -149,13 +149,13 @@ def for_landmarks() -> dict[str, Any]:
 
 
 def for_series() -> dict[str, Any]:
-    frame = sitk.GetImageFromArray(morphseek.phantoms.make_pair(size=32).fixed.array)
+    frame = sitk.GetImageFromArray(morphseek.phantom.make_pair(size=32).fixed.array)
     sitk.WriteImage(sitk.JoinSeries([frame, frame + 1.0, frame, frame]), "bold.nii.gz")
     return {}
 
 
 def for_shape() -> dict[str, Any]:
-    pair = morphseek.phantoms.make_pair(size=32)
+    pair = morphseek.phantom.make_pair(size=32)
     names = images_named("before", "after", "baseline", "followup")
     vertebrae = pair.fixed_labels.like((pair.fixed_labels.array == 3).astype(np.uint8))
     up = morphseek.images.Image(pair.fixed.array)
@@ -164,19 +164,19 @@ def for_shape() -> dict[str, Any]:
 
 
 def for_slices() -> dict[str, Any]:
-    middle = morphseek.phantoms.make_pair(size=48).fixed.array[24]
+    middle = morphseek.phantom.make_pair(size=48).fixed.array[24]
     return {"morphseek": morphseek, "fixed": middle, "moving": np.roll(middle, 1, axis=0)}
 
 
 def for_templates() -> dict[str, Any]:
     for k, name in enumerate("abc"):
-        pair = morphseek.phantoms.make_pair(size=24, seed=k)
+        pair = morphseek.phantom.make_pair(size=24, seed=k)
         on_disk(**{name: pair.moving, f"l{name}": pair.moving_labels})
     return {}
 
 
 def for_files() -> dict[str, Any]:
-    pair = morphseek.phantoms.make_pair(size=32)
+    pair = morphseek.phantom.make_pair(size=32)
     return on_disk(fixed=pair.fixed, moving=pair.moving)
 
 

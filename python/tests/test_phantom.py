@@ -7,8 +7,8 @@ import pytest
 import SimpleITK as sitk
 
 import morphseek
-from morphseek import errors, phantoms
-from morphseek.phantoms import PhantomPair
+from morphseek import errors, phantom
+from morphseek.phantom import PhantomPair
 
 
 def test_truth_maps_labels_to_labels(pair: PhantomPair):
@@ -24,7 +24,7 @@ def test_truth_maps_labels_to_labels(pair: PhantomPair):
     assert (
         set(np.unique(pair.fixed_labels.array))
         == set(np.unique(pair.moving_labels.array))
-        == {0, *phantoms.LABELS}
+        == {0, *phantom.LABELS}
     )
 
 
@@ -40,7 +40,7 @@ def test_truth_is_a_diffeomorphism(pair: PhantomPair):
 
 
 def test_seed(pair: PhantomPair):
-    again, other = phantoms.make_pair(size=40), phantoms.make_pair(size=40, seed=1)
+    again, other = phantom.make_pair(size=40), phantom.make_pair(size=40, seed=1)
     np.testing.assert_array_equal(again.moving.array, pair.moving.array)
     assert (other.moving_labels.array != pair.moving_labels.array).mean() > 0.02
     np.testing.assert_array_equal(other.fixed_labels.array, pair.fixed_labels.array)
@@ -51,7 +51,7 @@ def test_contrasts(contrasts: tuple[str, str], pair: PhantomPair):
     """Another contrast shows the same anatomy in the same place. CT has air at -1000; MR has no
     negative values.
     """
-    other = phantoms.make_pair(40, 0, contrasts)
+    other = phantom.make_pair(40, 0, contrasts)
     np.testing.assert_array_equal(other.moving_labels.array, pair.moving_labels.array)
     np.testing.assert_array_equal(other.truth(np.eye(3)), pair.truth(np.eye(3)))
     for image, contrast in ((other.fixed, contrasts[0]), (other.moving, contrasts[1])):
@@ -63,7 +63,7 @@ def test_contrasts(contrasts: tuple[str, str], pair: PhantomPair):
 @pytest.mark.parametrize("contrasts", [("PET", "CT"), ("mr", "CT"), ("CT",)])
 def test_unknown_contrasts_are_named(contrasts: tuple[str, ...]):
     with pytest.raises(errors.InvalidArgumentError, match="give two, each of MR, CT"):
-        phantoms.make_pair(16, 0, contrasts)
+        phantom.make_pair(16, 0, contrasts)
 
 
 def test_errors_are_distances_to_the_truth(pair: PhantomPair, result: morphseek.Registration):
@@ -106,4 +106,4 @@ def test_errors_are_distances_to_the_truth(pair: PhantomPair, result: morphseek.
                 "points"
             ] == np.count_nonzero(which)
     assert errors["points"] == sum(o["points"] for o in errors["organs"]) < len(points)
-    assert [o["name"] for o in errors["organs"]] == list(phantoms.LABELS.values())
+    assert [o["name"] for o in errors["organs"]] == list(phantom.LABELS.values())

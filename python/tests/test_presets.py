@@ -19,8 +19,8 @@ from morphseek.cli import app
 
 def test_there_and_back(tmp_path: Path):
     path = tmp_path / "ours.json"
-    morphseek.save_preset(path, **QUICK, smoothness=2.5)
-    assert morphseek.load_preset(path)["refine"] == 0
+    morphseek.presets.save(path, **QUICK, smoothness=2.5)
+    assert morphseek.presets.load(path)["refine"] == 0
     for given in (path, str(path)):
         found = morphseek.register(blob(), blob(shift=0.1), preset=given, initial="none")
         assert found.options["search"] is False and float(found.options["smoothness"]) == 2.5
@@ -30,10 +30,10 @@ def test_there_and_back(tmp_path: Path):
 def test_the_file_has_the_engines_words(tmp_path: Path):
     """3D Slicer reads it, too."""
     path = tmp_path / "ours.json"
-    morphseek.save_preset(path, search=True, symmetric=False, steps=None, refine=3)
+    morphseek.presets.save(path, search=True, symmetric=False, steps=None, refine=3)
     assert json.loads(path.read_text()) == {"search": "on", "symmetric": "off", "refine": 3}
     path.write_text('{"search": "on", "symmetric": false, "refine": -1, "threads": 2}')
-    assert morphseek.load_preset(path) == {"search": True, "symmetric": False, "threads": 2}
+    assert morphseek.presets.load(path) == {"search": True, "symmetric": False, "threads": 2}
 
 
 @pytest.mark.parametrize(
@@ -77,13 +77,13 @@ def test_a_preset_is_data(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
         sitk.WriteImage(sitk.GetImageFromArray(blob()), f"{name}.nii.gz")
     refusal = rf"study\.json: {[*content][0]} is '.*{says}.*give"
     for call in (
-        lambda: morphseek.load_preset(preset),
+        lambda: morphseek.presets.load(preset),
         lambda: morphseek.register(blob(), blob(), preset=preset),
-        lambda: morphseek.register_cohort([("f.nii.gz", "m.nii.gz")], "many", preset=preset),
-        lambda: morphseek.series(np.stack([blob()] * 2), preset=str(preset)),
-        lambda: morphseek.template(["f.nii.gz", "m.nii.gz"], "template", preset=preset),
+        lambda: morphseek.register_pairs([("f.nii.gz", "m.nii.gz")], "many", preset=preset),
+        lambda: morphseek.correct_motion(np.stack([blob()] * 2), preset=str(preset)),
+        lambda: morphseek.build_template(["f.nii.gz", "m.nii.gz"], "template", preset=preset),
         lambda: worker_run(tmp_path / "request", {"preset": str(preset)}),
-        lambda: morphseek.save_preset(preset, **content),
+        lambda: morphseek.presets.save(preset, **content),
     ):
         with pytest.raises(errors.InvalidArgumentError, match=refusal):
             call()
@@ -111,8 +111,8 @@ def worker_run(folder: Path, options: dict[str, Any]) -> None:
 def test_plain_values_and_models_that_are_built_in(tmp_path: Path):
     kept = {"model": "hippocampus", "device": "cpu", "smoothness": "2.5", "seed": 3, "along": "ij"}
     path = tmp_path / "ours.json"
-    morphseek.save_preset(path, **kept)
-    assert morphseek.load_preset(path) == kept
+    morphseek.presets.save(path, **kept)
+    assert morphseek.presets.load(path) == kept
 
 
 def run(*words: object) -> Result:
@@ -134,7 +134,7 @@ def test_in_the_command(tmp_path: Path):
     said = json.loads((tmp_path / "out" / "report.json").read_text())["options"]
     assert (said["refine"], said["search"], said["initial"]) == (0, False, "affine")
     assert float(said["smoothness"]) == 2.5
-    assert morphseek.load_preset(again) == morphseek.load_preset(ours) | {"initial": "affine"}
+    assert morphseek.presets.load(again) == morphseek.presets.load(ours) | {"initial": "affine"}
 
 
 @pytest.mark.parametrize(

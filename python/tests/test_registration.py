@@ -25,7 +25,7 @@ from helpers import BUNDLES, QUICK, blob, oblique
 from morphseek import _manifest, errors, images, progress
 from morphseek._engine import core
 from morphseek._engine.table import in_python
-from morphseek.phantoms import PhantomPair
+from morphseek.phantom import PhantomPair
 from morphseek.progress import Bar
 from pace import limit
 
@@ -386,7 +386,7 @@ def test_exception_in_progress_comes_back(pair: PhantomPair):
 def test_ctrl_c(tmp_path: Path):
     """SIGINT during a registration soon raises KeyboardInterrupt, and the interpreter goes on."""
     script = (
-        "import morphseek, time\npair = morphseek.phantoms.make_pair(size=64)\nstarted = []\n"
+        "import morphseek, time\npair = morphseek.phantom.make_pair(size=64)\nstarted = []\n"
         "try:\n    morphseek.register(pair.fixed, pair.moving, progress=lambda p: started or"
         " (started.append(1), print('started', flush=True)))\n    print('finished')\nexcept"
         " KeyboardInterrupt:\n    print('interrupted', flush=True)\n    small ="
@@ -428,7 +428,7 @@ def test_ctrl_c_inside_a_callback(tmp_path: Path):
     """A registration in the callback of another ends as soon as an outer one."""
     script = (
         "import morphseek, sys, threading, time, signal, os\npair ="
-        " morphseek.phantoms.make_pair(size=96)\ndef inner(p):\n    if p.stage == 'refine' and not"
+        " morphseek.phantom.make_pair(size=96)\ndef inner(p):\n    if p.stage == 'refine' and not"
         " sent:\n        sent.append(time.monotonic())\n        os.kill(os.getpid(),"
         " signal.SIGINT)\ndef outer(p):\n    morphseek.register(pair.fixed, pair.moving,"
         " refine=1000, search=False, initial='com', progress=inner)\nsent = []\ntry:\n   "
@@ -456,7 +456,7 @@ def test_fork_is_refused(tmp_path: Path):
     script = (
         "import os, numpy as np, morphseek\n"
         "image = np.random.default_rng(0).random((16, 16, 16))\n"
-        "morphseek.devices()\n"  # loads the engine
+        "morphseek.info.devices()\n"  # loads the engine
         "if (child := os.fork()) == 0:\n"
         "    try:\n"
         "        morphseek.register(image, image)\n"

@@ -21,8 +21,8 @@ from PIL import Image as Drawing
 
 import morphseek
 from helpers import QUICK, Command, blob, oblique
-from morphseek import images, phantoms
-from morphseek.phantoms import PhantomPair
+from morphseek import images, phantom
+from morphseek.phantom import PhantomPair
 from morphseek.report import pack, picture, places, viewer_data, worst_places, write_report
 from morphseek.report.axes import Axes, plane_letters
 from morphseek.report.maps import Maps
@@ -89,7 +89,7 @@ def page(
             fixed_labels=pair.fixed_labels,
             moving_labels=pair.moving_labels,
             scores=score_labels(result, pair.fixed_labels, pair.moving_labels),
-            label_names=phantoms.LABELS,
+            label_names=phantom.LABELS,
             command="morphseek register 'my fixed.nii' moving.nii --out out",
             title="moving onto fixed",
         )
@@ -358,11 +358,11 @@ def test_labels_are_listed_worst_first(
     head, *rows = table_of(page, "Labels")
     assert head == ["label", "Dice before", "Dice after", "HD95 before", "HD95 after", "volume"]
     assert [row[0] for row in rows] == [
-        phantoms.LABELS[s.label] for s in sorted(scores, key=lambda s: s.dice_after)
+        phantom.LABELS[s.label] for s in sorted(scores, key=lambda s: s.dice_after)
     ]
     volumes = {row[0]: row[5] for row in rows}
     for score in scores:
-        told = volumes[phantoms.LABELS[score.label]]
+        told = volumes[phantom.LABELS[score.label]]
         if score.is_cut:
             assert told == "cut by the field of view"
         else:

@@ -13,8 +13,8 @@ import pytest
 
 import morphseek
 from helpers import QUICK, blob
-from morphseek import images, phantoms
-from morphseek.phantoms import PhantomPair
+from morphseek import images, phantom
+from morphseek.phantom import PhantomPair
 from morphseek.report import CohortRow, write_index, write_report
 from morphseek.scoring import score_labels, score_landmarks
 
@@ -53,7 +53,7 @@ def folder(
         fixed_labels=pair.fixed_labels,
         moving_labels=pair.moving_labels,
         scores=score_labels(result, pair.fixed_labels, pair.moving_labels),
-        label_names={**phantoms.LABELS, 1: "<img src=x onerror=document.title=1>"},
+        label_names={**phantom.LABELS, 1: "<img src=x onerror=document.title=1>"},
         landmarks=score_landmarks(result, points, result.transform_points(points) + 2),
         estimated_error=np.abs(result.displacement()[0]),
         command="morphseek register a.nii.gz '<img src=x onerror=alert(1)>.nii.gz' --out out",

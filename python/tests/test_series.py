@@ -16,7 +16,7 @@ from scipy.spatial.transform import Rotation
 
 import morphseek
 from helpers import Command, blob
-from morphseek import errors, images, motion, phantoms
+from morphseek import errors, images, motion, phantom
 from morphseek.images import Image
 from morphseek.motion import measures, run
 
@@ -57,7 +57,7 @@ def expected(body: Image, shift: np.ndarray, turn: np.ndarray, points: np.ndarra
 @pytest.fixture(scope="module")
 def head() -> dict[str, Any]:
     rng = np.random.default_rng(4)
-    body = phantoms.make_pair(size=64).fixed
+    body = phantom.make_pair(size=64).fixed
     shifts = np.array([[0, 0, 0], [3, -2, 1], [-4, 1, 5], [6, 2.5, -3]], float)
     turns = np.array([[0, 0, 0], [0.02, -0.01, 0.03], [-0.03, 0.02, 0.01], [0.01, 0.04, -0.02]])
     frames = [moved(body, s, t, rng) for s, t in zip(shifts, turns)]
@@ -73,7 +73,7 @@ def stack(head: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(scope="module")
 def found(head: dict[str, Any]) -> motion.Series:
-    return morphseek.series(head["frames"], reference="first", consistent=True)
+    return morphseek.correct_motion(head["frames"], reference="first", consistent=True)
 
 
 def test_the_motion_comes_back(head: dict[str, Any], found: motion.Series):
@@ -100,7 +100,7 @@ def test_the_motion_comes_back(head: dict[str, Any], found: motion.Series):
 
 def test_onto_the_mean(head: dict[str, Any]):
     """The mean lies at the middle frame's place, so motions differ only by that frame's."""
-    found = morphseek.series(head["frames"])
+    found = morphseek.correct_motion(head["frames"])
     body = head["body"]
     at = np.random.default_rng(1).uniform(0.25, 0.75, (60, 3)) * body.grid.size
     points = (body.index_to_physical @ np.c_[at, np.ones(60)].T)[:3].T
@@ -185,7 +185,7 @@ def test_the_command(head: dict[str, Any], stack: Path, tmp_path: Path, command:
 
 def test_a_deformation(tmp_path: Path):
     """For tissue with a known bend, the table's displacements are the true ones."""
-    body = phantoms.make_pair(size=48).fixed
+    body = phantom.make_pair(size=48).fixed
     z, y, x = np.indices(body.array.shape) / 47
     push = 1.5 * np.exp(-12 * ((x - 0.5) ** 2 + (y - 0.5) ** 2 + (z - 0.5) ** 2))
     vectors = np.zeros((*body.array.shape, 3))
@@ -195,14 +195,14 @@ def test_a_deformation(tmp_path: Path):
     bend = sitk.DisplacementFieldTransform(field)
     bent = sitk.GetArrayFromImage(sitk.Resample(body.to_sitk(), bend))
     frames = [body, body.like(bent)]
-    found = morphseek.series(frames, reference=1, motion="deformable", consistent=True)
+    found = morphseek.correct_motion(frames, reference=1, motion="deformable", consistent=True)
     assert found.kind == "deformable" and found.frames[1].start == "reference"
     tissue = measures.tissue_of(found.reference, None)
     # the map of the resampling is the truth from the bent frame to the plain one
     got = found.frames[0].transform.displacement_mm(body)[tissue]
     truth = vectors[tissue]
     assert np.linalg.norm(got - truth, axis=1).mean() < 0.15 * np.linalg.norm(truth, axis=1).max()
-    rigid = morphseek.series(frames, reference=1)
+    rigid = morphseek.correct_motion(frames, reference=1)
     assert (
         np.abs(found.corrected[0].array - bent)[tissue].mean()
         < 0.6 * np.abs(rigid.corrected[0].array - bent)[tissue].mean()
@@ -216,7 +216,8 @@ def test_contrast_that_changes_tears_nothing():
     frames = truth.inversion_recovery(96, 1, (180.0, 260.0, 1000.0))
     given = [frame.image for frame in frames]
     held, rigid = (
-        morphseek.series(given, reference="first", motion=how) for how in ("deformable", "rigid")
+        morphseek.correct_motion(given, reference="first", motion=how)
+        for how in ("deformable", "rigid")
     )
     voxel = given[0].GetSpacing()[0]
     for number, frame in enumerate(frames[1:], 1):
@@ -243,13 +244,13 @@ def test_frames_of_one_contrast_are_registered_once(monkeypatch: pytest.MonkeyPa
         return register(*pair, **options)
 
     monkeypatch.setattr(run, "register", counted)
-    body = phantoms.make_pair(size=40).fixed
+    body = phantom.make_pair(size=40).fixed
     frames = [body, body.like(np.roll(body.array, 1, axis=2))]
-    found = morphseek.series(frames, reference="first", motion="deformable")
+    found = morphseek.correct_motion(frames, reference="first", motion="deformable")
     assert len(asked) == 1 and found.frames[1].grade == "good"
     noise = np.random.default_rng(3).normal(0, 100, body.array.shape).astype(np.float32)
     other = [body, body.like(noise)]
-    morphseek.series(
+    morphseek.correct_motion(
         other, reference="first", motion="deformable", similarity="ncc",
         progress=lambda report: told.append(report.fraction),
     )  # fmt: skip
@@ -262,7 +263,7 @@ def test_the_worst_frame_comes_first(head: dict[str, Any], tmp_path: Path, comma
     """A frame that shows something else is reported and does not count as good."""
     noise = np.random.default_rng(3).normal(0, 100, head["body"].array.shape).astype(np.float32)
     frames = [*head["frames"][:2], head["body"].like(noise), head["frames"][3]]
-    found = morphseek.series(frames, reference="first", consistent=True)
+    found = morphseek.correct_motion(frames, reference="first", consistent=True)
     assert found.worst[0].index == 2 and found.worst[0].grade != "good"
     assert found.to_dict()["worst"][0] == 2
     paths = [tmp_path / f"{k}.nii.gz" for k in range(4)]
@@ -285,7 +286,7 @@ def test_a_frame_that_failed_starts_from_the_concatenated_one(monkeypatch: pytes
     itself it stays where it lay.
     """
     rng, none = np.random.default_rng(4), np.zeros(3)
-    body = phantoms.make_pair(size=48).fixed
+    body = phantom.make_pair(size=48).fixed
     frames = [moved(body, none, np.array([0, 0, 0.35 * k]), rng) for k in range(5)]
     register = run.register
 
@@ -298,9 +299,9 @@ def test_a_frame_that_failed_starts_from_the_concatenated_one(monkeypatch: pytes
         return register(fixed, moving, **options)
 
     monkeypatch.setattr(run, "register", without_search)
-    alone = morphseek.series(frames, reference=0)
+    alone = morphseek.correct_motion(frames, reference=0)
     assert alone.frames[4].grade == "failed" and alone.worst[0].index == 4
-    found = morphseek.series(frames, reference=0, consistent=True)
+    found = morphseek.correct_motion(frames, reference=0, consistent=True)
     assert found.frames[4].start == "concatenated" and found.frames[4].grade != "failed"
     turned = [frame.motion[5] for frame in found.frames]
     np.testing.assert_allclose(turned, 0.35 * np.arange(5), atol=0.1)
@@ -348,10 +349,10 @@ def test_dicom(tmp_path: Path):
     with pytest.raises(
         errors.InputUnreadableError, match=r"short most places .* 3 times.*complete"
     ):
-        morphseek.series(tmp_path / "short")
+        morphseek.correct_motion(tmp_path / "short")
     dicom(tmp_path / "one", 1)
     with pytest.raises(errors.InvalidArgumentError, match="one holds 1 frame"):
-        morphseek.series(tmp_path / "one")
+        morphseek.correct_motion(tmp_path / "one")
 
 
 def bad_inputs(folder: Path) -> dict[str, tuple[list[Path], type[Exception], str]]:
@@ -391,7 +392,7 @@ def test_bad_input(case: str, tmp_path: Path):
     paths, error, says = bad_inputs(tmp_path)[case]
     given = paths[0] if len(paths) == 1 else paths
     with pytest.raises(error, match=says.replace(".", r"\.")):
-        morphseek.series(given, reference="first", threads=1)
+        morphseek.correct_motion(given, reference="first", threads=1)
 
 
 @pytest.mark.parametrize(
@@ -409,7 +410,7 @@ def test_bad_input(case: str, tmp_path: Path):
 )
 def test_bad_options(options: dict[str, Any], says: str):
     with pytest.raises(errors.InvalidArgumentError, match=says):
-        morphseek.series([blob()] * 3, **options)
+        morphseek.correct_motion([blob()] * 3, **options)
 
 
 def test_nothing_is_left_behind(tmp_path: Path, command: Command):
@@ -430,25 +431,25 @@ def test_nothing_is_left_behind(tmp_path: Path, command: Command):
 def test_it_is_cancelled_and_tells_how_far_it_is():
     told: list[morphseek.Progress] = []
     frames = [blob(shift=0.02 * k) for k in range(3)]
-    morphseek.series(frames, reference=1, consistent=True, progress=told.append, threads=1)
+    morphseek.correct_motion(frames, reference=1, consistent=True, progress=told.append, threads=1)
     fractions = [report.fraction for report in told]
     assert fractions == sorted(fractions) and 0.9 < fractions[-1] <= 1
     assert {report.total for report in told} == {4}
     with pytest.raises(errors.CancelledError):
-        morphseek.series(frames, progress=lambda report: False)
+        morphseek.correct_motion(frames, progress=lambda report: False)
 
 
 def test_arrays_and_nibabel():
     """An array (time, z, y, x) and a nibabel image in milliseconds give the list's series."""
     nibabel = pytest.importorskip("nibabel")
     frames = np.stack([blob(shift=0.02 * k) for k in range(3)])
-    wanted = morphseek.series(list(frames), reference="first", threads=1)
-    got = morphseek.series(frames, reference="first", threads=1)
+    wanted = morphseek.correct_motion(list(frames), reference="first", threads=1)
+    got = morphseek.correct_motion(frames, reference="first", threads=1)
     assert got.step is None and [f.motion for f in got.frames] == [f.motion for f in wanted.frames]
     scan = nibabel.Nifti1Image(frames.T, np.diag([-1.0, -1, 1, 1]))
     scan.header.set_xyzt_units("mm", "msec")
     scan.header.set_zooms((1, 1, 1, 720))
-    timed = morphseek.series(scan, reference="first", threads=1)
+    timed = morphseek.correct_motion(scan, reference="first", threads=1)
     assert timed.step == pytest.approx(0.72)
     assert timed.image().GetSpacing()[3] == pytest.approx(0.72)
     np.testing.assert_allclose(timed.frames[2].motion, wanted.frames[2].motion, atol=1e-5)

@@ -20,7 +20,7 @@ SPACING = (0.8, 1.2)  # x, y
 @pytest.fixture(scope="module")
 def pair() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return a slice, the same after a known motion, and that motion in voxels (2, y, x)."""
-    body = morphseek.phantoms.make_pair(size=96).fixed.array[48].astype(np.float32)
+    body = morphseek.phantom.make_pair(size=96).fixed.array[48].astype(np.float32)
     rng = np.random.default_rng(3)
     u = np.stack([gaussian_filter(rng.normal(size=body.shape), 14) for _ in range(2)])
     u *= 3 / np.abs(u).max()
@@ -64,7 +64,7 @@ def test_transform_of_two_dimensions_is_simpleitks(pair):
 
 
 def test_transform_of_a_volume_has_three_dimensions():
-    body = morphseek.phantoms.make_pair(size=24)
+    body = morphseek.phantom.make_pair(size=24)
     result = morphseek.register(body.fixed, body.moving, initial="com", search=False, refine=0)
     with pytest.raises(errors.InvalidArgumentError, match="three dimensions"):
         result.transform.to_sitk(2)

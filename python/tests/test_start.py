@@ -168,7 +168,7 @@ def test_an_affine_that_acts_first(pair: tuple[Image, Image]):
 
 @pytest.fixture(scope="module")
 def finished() -> tuple[Image, Image, Registration]:
-    made = morphseek.phantoms.make_pair(size=40)
+    made = morphseek.phantom.make_pair(size=40)
     fixed, moving = images.read(made.fixed), images.read(made.moving)
     return fixed, moving, morphseek.register(fixed, moving, threads=2)
 

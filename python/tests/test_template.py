@@ -16,7 +16,7 @@ import SimpleITK as sitk
 
 import morphseek
 from helpers import QUICK, Command, blob
-from morphseek import atlas, errors, images, phantoms
+from morphseek import atlas, errors, images, phantom
 from morphseek.atlas import means
 from morphseek.atlas.votes import Votes
 from morphseek.images import Image
@@ -47,7 +47,7 @@ def pushed(body: Image, voxels: float) -> Image:
 
 @pytest.fixture(scope="module")
 def body() -> Image:
-    return phantoms.make_pair(size=40).fixed
+    return phantom.make_pair(size=40).fixed
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_the_mean_of_matrices():
 
 
 def test_shifts_meet_in_the_middle(body: Image, people: dict[str, Any]):
-    found = morphseek.template(people["images"], labels=people["labels"], **FAST)
+    found = morphseek.build_template(people["images"], labels=people["labels"], **FAST)
     points = (body.index_to_physical @ np.c_[np.full((1, 3), 20.0), [1]].T)[:3].T
     for shift, transform in zip(SHIFTS, found.transforms):
         moved = (transform.transform_points(points) - points) / body.spacing
@@ -111,7 +111,7 @@ def test_bends_cancel_out(body: Image):
     side, although it starts from one of them.
     """
     people = [pushed(body, v) for v in (-2.0, 2.0)]
-    found = morphseek.template(
+    found = morphseek.build_template(
         people, start=0, iterations=2, model="none", threads=2, initial="rigid"
     )
     assert found.iterations[0].kind == "image"
@@ -209,7 +209,9 @@ def test_a_kill_loses_one_pair(people: dict[str, Any], tmp_path: Path, command: 
 def test_an_image_that_shows_something_else_is_left_out(people: dict[str, Any], tmp_path: Path):
     noise = np.random.default_rng(3).normal(0, 100, (40, 40, 40)).astype(np.float32)
     strange = images.read(people["images"][0]).like(noise)
-    found = morphseek.template([*people["images"], strange], tmp_path / "out", start=0, **FAST)
+    found = morphseek.build_template(
+        [*people["images"], strange], tmp_path / "out", start=0, **FAST
+    )
     assert not found.subjects[3].is_used and found.subjects[3].reasons
     assert found.iterations[-1].left_out == ["image-0003"] and len(found.used) == 3
     assert "Left out." in (tmp_path / "out" / "template.html").read_text()
@@ -268,7 +270,7 @@ def test_bad_input(case: str, tmp_path: Path):
     given, labels, error, says = bad(tmp_path)[case]
     out = tmp_path / "out"
     with pytest.raises(error, match=says.replace(".nii", r"\.nii")):
-        morphseek.template(given, out, labels=labels)
+        morphseek.build_template(given, out, labels=labels)
     assert not out.exists()
 
 
@@ -287,7 +289,7 @@ def test_bad_input(case: str, tmp_path: Path):
 )
 def test_bad_options(options: dict[str, Any], says: str, tmp_path: Path):
     with pytest.raises(errors.InvalidArgumentError, match=says):
-        morphseek.template([blob(), blob(shift=0.1)], tmp_path / "out", **options)
+        morphseek.build_template([blob(), blob(shift=0.1)], tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
 
 
@@ -295,10 +297,10 @@ def test_other_work_stays(tmp_path: Path):
     people = [blob(), blob(shift=0.1)]
     (tmp_path / "template.nii.gz").write_text("somebody's")
     with pytest.raises(errors.OutputUnwritableError, match=r"template\.nii\.gz is there"):
-        morphseek.template(people, tmp_path, **FAST)
+        morphseek.build_template(people, tmp_path, **FAST)
     (tmp_path / "two" / "rounds").mkdir(parents=True)
     with pytest.raises(errors.OutputUnwritableError, match="rounds is there"):
-        morphseek.template(people, tmp_path / "two", **FAST)
+        morphseek.build_template(people, tmp_path / "two", **FAST)
     assert (tmp_path / "template.nii.gz").read_text() == "somebody's"
     assert not any((tmp_path / "two" / "rounds").iterdir())
 
@@ -306,19 +308,19 @@ def test_other_work_stays(tmp_path: Path):
 def test_it_is_cancelled_and_tells_how_far_it_is(tmp_path: Path):
     told: list[morphseek.Progress] = []
     people = [blob(), blob(shift=0.05)]
-    morphseek.template(people, progress=told.append, iterations=0, threads=1)
+    morphseek.build_template(people, progress=told.append, iterations=0, threads=1)
     fractions = [report.fraction for report in told]
     assert fractions == sorted(fractions) and 0.8 < fractions[-1] <= 1
     with pytest.raises(errors.CancelledError):
-        morphseek.template(people, tmp_path / "out", progress=lambda report: False, **FAST)
+        morphseek.build_template(people, tmp_path / "out", progress=lambda report: False, **FAST)
     assert (tmp_path / "out" / "rounds" / "plan.json").exists()
 
 
 def test_a_median_and_sharpening():
     people = [blob(), blob(shift=0.05), blob(shift=-0.05)]
-    plain = morphseek.template(people, iterations=0, threads=1)
-    sharp = morphseek.template(people, iterations=0, sharpen=0.5, threads=1)
-    median = morphseek.template(people, iterations=0, average="median", threads=1)
+    plain = morphseek.build_template(people, iterations=0, threads=1)
+    sharp = morphseek.build_template(people, iterations=0, sharpen=0.5, threads=1)
+    median = morphseek.build_template(people, iterations=0, average="median", threads=1)
     assert sharp.iterations[0].gradient > plain.iterations[0].gradient
     assert not np.array_equal(median.image.array, plain.image.array)
     assert sharp.settings["sharpen"] == 0.5
@@ -333,7 +335,7 @@ def test_a_pair_of_a_list_starts_from_a_transform(pair: Any, files: dict[str, Pa
     row = {"fixed": files["fixed"], "moving": files["moving"], "id": "a",
            "initial_transform": tmp_path / "start.tfm"}  # fmt: skip
     options = {**QUICK, "initial": "none"}
-    morphseek.register_cohort([row], tmp_path / "out", report="none", **options)
+    morphseek.register_pairs([row], tmp_path / "out", report="none", **options)
     np.testing.assert_allclose(
         morphseek.Registration.read(tmp_path / "out" / "a").initial, shift, atol=1e-6
     )

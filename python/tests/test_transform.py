@@ -275,7 +275,7 @@ def test_tensors_are_arrays_everywhere(kind: type, tmp_path: Path):
         points = of(np.array([[1.0, 2.0, 3.0]]))
         copy = Field(of(result.displacement()), result.grid, result.moving_grid)
         frames = np.stack([fixed.array, fixed.array])
-        series = morphseek.series(of(frames), reference=0)
+        series = morphseek.correct_motion(of(frames), reference=0)
         return [
             *found,
             result.displacement(),
@@ -298,9 +298,9 @@ def test_tensors_are_arrays_everywhere(kind: type, tmp_path: Path):
         np.testing.assert_array_equal(as_tensor, as_array)
     for volume in (fixed.array, kind(fixed.array)):
         with pytest.raises(errors.InvalidArgumentError, match=r"a series has \(time, z, y, x\)"):
-            morphseek.series(volume)
+            morphseek.correct_motion(volume)
         with pytest.raises(errors.InvalidArgumentError, match="is one image; give a list"):
-            morphseek.template(volume, tmp_path / "template")
+            morphseek.build_template(volume, tmp_path / "template")
 
 
 def test_what_has_a_place_is_no_array(fixed: images.Image):

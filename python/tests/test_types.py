@@ -98,7 +98,7 @@ class Tensor:
         ('register("a", "b", similarty="ncc")', "similarty"),
         ('register("a", "b", similarity="nccc")', "nccc"),
         ('register("a", "b", refine="many")', "refine"),
-        ('register_cohort("a", "b", serch=True)', "serch"),
+        ('register_pairs("a", "b", serch=True)', "serch"),
         ('evaluate("a", "b", search="off")', "search"),
         ('register("a", "b", search=False, symmetric=True, refine=None)', ""),
         ('register("a", "b").verdict.grade', "None"),  # of an old report
@@ -115,7 +115,7 @@ class Tensor:
         ('register("a", "b", preset="ours.json")', ""),
         ('register("a", "b", preset=pathlib.Path("ours.json"))', ""),
         ('register("a", "b", preset=1)', "preset"),
-        ('register_cohort("a", "b", preset=pathlib.Path("ours.json"))', ""),
+        ('register_pairs("a", "b", preset=pathlib.Path("ours.json"))', ""),
         ('save_preset("a.json", preset="fast")', ""),
         ("register(numpy.zeros(3), ours.Tensor()).apply(ours.Tensor()).dtype", ""),
         ("NoSuchName", "NoSuchName"),

@@ -311,12 +311,12 @@ def test_pairs(tmp_path: Path):
 def test_presets(tmp_path: Path):
     path = tmp_path / "ours.json"
     assert answer("--save-preset", path, '{"refine": 7, "smoothness": "2.5"}') == {}
-    assert answer("--load-preset", path)["options"] == morphseek.load_preset(path)
-    assert morphseek.load_preset(path)["refine"] == 7
+    assert answer("--load-preset", path)["options"] == morphseek.presets.load(path)
+    assert morphseek.presets.load(path)["refine"] == 7
     done = ask("--save-preset", path, '{"model": "/tmp/a.onnx"}')
     assert done.returncode == errors.InvalidArgumentError.exit_code
     assert "names no file" in json.loads(done.stdout)["error"]["message"]
-    assert morphseek.load_preset(path)["refine"] == 7
+    assert morphseek.presets.load(path)["refine"] == 7
 
 
 @pytest.mark.parametrize("words", [(), ("--pairs",), ("--describe", "more"), ("a", "b")])

@@ -46,7 +46,7 @@ def phantom(folder: Path) -> list[Path]:
     """Write the pair of `morphseek demo`: fixed, moving and their labels."""
     import morphseek
 
-    pair = morphseek.phantoms.make_pair()
+    pair = morphseek.phantom.make_pair()
     paths = []
     for name in ("fixed", "moving", "fixed_labels", "moving_labels"):
         paths.append(folder / f"{name}.nrrd")

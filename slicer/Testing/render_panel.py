@@ -64,7 +64,7 @@ def beside(images, gap=24):
 
 
 def main(path):
-    from morphseek import phantoms
+    from morphseek import phantom
 
     with stand_ins.install() as said:
         import MorphSeek
@@ -74,7 +74,7 @@ def main(path):
         widget.setup()
         widget.enter()
         panel, ui = widget.panel, widget.ui
-        pair = phantoms.make_pair(size=72)
+        pair = phantom.make_pair(size=72)
         parameters = panel.parameters
         parameters.fixed, parameters.moving = (
             add_volume("Abdomen MR", pair.fixed),
@@ -84,7 +84,7 @@ def main(path):
             add_volume(name, image, "vtkMRMLLabelMapVolumeNode")
             for name, image in (("MR organs", pair.fixed_labels), ("CT organs", pair.moving_labels))
         ]
-        name_labels(labels, list(phantoms.LABELS.values()))
+        name_labels(labels, list(phantom.LABELS.values()))
         parameters.fixed_labels, parameters.moving_labels = labels
         parameters.preset = "MR with CT"
 

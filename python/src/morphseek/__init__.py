@@ -1,16 +1,16 @@
 """MorphSeek: deformable registration of 3-D medical images.
 
 >>> import morphseek
->>> pair = morphseek.phantoms.make_pair(size=48)
+>>> pair = morphseek.phantom.make_pair(size=48)
 >>> result = morphseek.register(pair.fixed, pair.moving, model="none", refine=0, search=False)
 >>> result.displacement().shape
 (3, 48, 48, 48)
 
 :func:`register` registers a pair; its :class:`Registration` warps images, labels and points,
 and its :class:`Verdict` says whether it can be trusted.
-:func:`register_cohort` registers many pairs into folders, :func:`evaluate` scores them,
-:func:`series` registers the frames of a time series, :func:`template` makes the
-mean of many images.
+:func:`register_pairs` registers many pairs into folders, :func:`evaluate` scores them,
+:func:`correct_motion` registers the frames of a time series, :func:`build_template` makes the mean
+of many images, :func:`propagate_labels` carries labels of atlases over.
 :mod:`morphseek.images` and :mod:`morphseek.transforms` read and write, :mod:`morphseek.scoring`
 measures overlap, :mod:`morphseek.errors` lists what can go wrong. The names are in
 ``__init__.pyi``, and load when they are first used.

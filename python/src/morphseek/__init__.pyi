@@ -2,23 +2,27 @@ from . import (
     cohort as cohort,
     errors as errors,
     images as images,
-    phantoms as phantoms,
+    info as info,
+    phantom as phantom,
+    presets as presets,
     report as report,
-    schema as schema,
     scoring as scoring,
     transforms as transforms,
 )
-from ._engine.core import __version__ as __version__, devices as devices
+from ._engine.core import __version__ as __version__
 from ._engine.generated import Options as Options
-from ._engine.options import load_preset as load_preset, save_preset as save_preset
-from .atlas import Template as Template, template as template
+from .atlas import Template as Template, build_template as build_template
 from .channels import Channel as Channel
-from .cohort import evaluate as evaluate, register_cohort as register_cohort
-from .diagnosis import doctor as doctor
+from .cohort import (
+    evaluate as evaluate,
+    morphometry as morphometry,
+    propagate_labels as propagate_labels,
+    register_pairs as register_pairs,
+)
 from .epi import correct_epi as correct_epi
 from .images import Grid as Grid, Image as Image
 from .landmarks import Landmarks as Landmarks
-from .motion import series as series
+from .motion import correct_motion as correct_motion
 from .progress import Progress as Progress
 from .registration import register as register
 from .result import Registration as Registration

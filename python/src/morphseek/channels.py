@@ -33,7 +33,7 @@ class Channel:
     Examples
     --------
     >>> import morphseek
-    >>> pair = morphseek.phantoms.make_pair(size=48)
+    >>> pair = morphseek.phantom.make_pair(size=48)
     >>> r = morphseek.register(
     ...     pair.fixed, pair.moving,
     ...     channels=[morphseek.Channel(pair.fixed_labels, pair.moving_labels, labels=True)],

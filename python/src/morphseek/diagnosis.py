@@ -37,7 +37,7 @@ def doctor() -> dict[str, Any]:
     -------
     dict
         ``well``; ``problems``, dicts with what and remedy; ``version``, ``platform``, ``python``;
-        ``processor`` and ``runtime`` as :func:`morphseek.devices` has them; ``trial``, a small
+        ``processor`` and ``runtime`` as :func:`morphseek.info.devices` has them; ``trial``, a small
         registration: its seconds or its error; ``features``, dicts with name, purpose, ready,
         missing and remedy; ``packages`` and their versions; ``folders``, dicts with name, place
         and writable; ``variables``, the names of those of MorphSeek's that are set. What could not
@@ -46,7 +46,7 @@ def doctor() -> dict[str, Any]:
     Examples
     --------
     >>> import morphseek
-    >>> report = morphseek.doctor()
+    >>> report = morphseek.info.doctor()
     >>> report["features"][0]["name"], report["features"][0]["ready"]
     ('registration', True)
     """
@@ -114,13 +114,13 @@ def _try() -> dict[str, Any]:
     """Ask the engine for its devices, and register a small pair."""
     found: dict[str, Any] = {}
     try:
-        from . import phantoms
+        from . import phantom
         from ._engine import core
         from .registration import register
 
         found["version"] = core.version()
         found["devices"] = core.devices()
-        pair = phantoms.make_pair(size=32)
+        pair = phantom.make_pair(size=32)
         began = time.perf_counter()
         register(pair.fixed, pair.moving, model="none", search=False, refine=0)
         found["seconds"] = round(time.perf_counter() - began, 2)

@@ -87,7 +87,7 @@ def register(
     Examples
     --------
     >>> import morphseek
-    >>> pair = morphseek.phantoms.make_pair(size=48)
+    >>> pair = morphseek.phantom.make_pair(size=48)
     >>> r = morphseek.register(pair.fixed, pair.moving, model="none", refine=0, search=False)
     >>> r.displacement().shape, r.warped.shape
     ((3, 48, 48, 48), (48, 48, 48))

@@ -44,9 +44,9 @@ In place of FOLDER the worker takes questions, and prints the answer or the erro
     What :func:`morphseek.cohort.read_list` reads, with absolute paths: ``{"pairs": [{"id", "fixed",
     "moving", ...}, ...]}``.
 ``--load-preset FILE``
-    What :func:`morphseek.load_preset` reads: ``{"options": {...}}``.
+    What :func:`morphseek.presets.load` reads: ``{"options": {...}}``.
 ``--save-preset FILE OPTIONS``
-    Writes the options, a JSON object, by :func:`morphseek.save_preset`: ``{}``.
+    Writes the options, a JSON object, by :func:`morphseek.presets.save`: ``{}``.
 """
 
 from __future__ import annotations

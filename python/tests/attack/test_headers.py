@@ -16,7 +16,7 @@ import pytest
 import SimpleITK as sitk
 
 from helpers import Command
-from morphseek import images, phantoms
+from morphseek import images, phantom
 
 NAME = "QUXMANN^ZYPHORA"  # long enough that voxels do not spell it by chance
 ALLOWED = {
@@ -107,7 +107,7 @@ SECRETS = ("QUXMANN", "ZYPHORA", "19770707", "19440404", UID)
 
 @pytest.mark.parametrize("kind", MAKERS)
 def test_no_name_leaves(kind: str, command: Command, tmp_path: Path):
-    pair = phantoms.make_pair(size=20)
+    pair = phantom.make_pair(size=20)
     for which in ("fixed", "moving"):
         (tmp_path / which).mkdir()
     fixed, moving = (

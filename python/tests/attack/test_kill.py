@@ -24,7 +24,7 @@ import pytest
 import helpers
 import morphseek
 from morphseek import _files
-from morphseek.phantoms import make_pair
+from morphseek.phantom import make_pair
 
 ERRORS = {
     "EDQUOT": errno.EDQUOT,

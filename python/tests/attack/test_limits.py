@@ -54,7 +54,7 @@ def epi_of(sidecar: Path) -> object:
 JSON_READERS: dict[str, Callable[[Path], object]] = {
     "split.json": lists.read_pairs,
     "a.mrk.json": Landmarks.read,
-    "preset.json": morphseek.load_preset,
+    "preset.json": morphseek.presets.load,
     "run/report.json": lambda path: morphseek.Registration.read(path.parent),
     "template/template.json": lambda path: atlas.load(path.parent),
     "batch/summary.json": lambda path: cohort.morphometry(path.parent),
@@ -106,7 +106,7 @@ def test_a_manifest_of_brackets(tmp_path: Path):
 
 
 def small_series() -> motion.Series:
-    return morphseek.series(np.stack([blob((10, 11, 12))] * 2), reference=0)
+    return morphseek.correct_motion(np.stack([blob((10, 11, 12))] * 2), reference=0)
 
 
 def small_epi() -> EPICorrection:
@@ -143,7 +143,7 @@ def test_a_list_of_brackets_in_a_batch(files: dict[str, Path], tmp_path: Path):
     pair = [(files["fixed"], files["moving"])]
     atlases = [(files["moving"], files["moving_labels"])]
     for _ in range(2):
-        assert morphseek.register_cohort(pair, out, **QUICK).pairs[0].status == "done"
+        assert morphseek.register_pairs(pair, out, **QUICK).pairs[0].status == "done"
         done = cohort.propagate_labels([files["fixed"]], atlases, labels, **QUICK)
         assert not done.targets[0].message
         told = [path for path in tmp_path.rglob("*.json") if "cache" not in path.parts]

@@ -39,9 +39,9 @@ READERS: dict[str, Callable[[Path], object]] = {
     "slices/a.dcm": lambda path: images.read(path.parent),
     "run/report.json": lambda path: morphseek.Registration.read(path.parent),
     "work/request.json": lambda path: worker.run(path.parent, print),
-    "preset.json": morphseek.load_preset,
+    "preset.json": morphseek.presets.load,
     "label map.nii.gz": lambda path: images.read_on(path, np.zeros(18), "labels"),
-    "time.nii.gz": morphseek.series,
+    "time.nii.gz": morphseek.correct_motion,
     "a.dcm": images.read,
     "parts.mhd": images.parts,
 }
@@ -203,7 +203,7 @@ def test_what_is_no_staging_folder(result: morphseek.Registration, tmp_path: Pat
 def test_a_pair_of_a_batch(files: dict[str, Path], tmp_path: Path, make_pipe: MakePipe):
     pipe = tmp_path / "pipe.mhd"
     make_pipe(pipe)
-    done = morphseek.register_cohort([(files["fixed"], pipe)], tmp_path / "out", **QUICK)
+    done = morphseek.register_pairs([(files["fixed"], pipe)], tmp_path / "out", **QUICK)
     assert "is a pipe" in str(done.pairs[0].message) and done.exit_code == 3
 
 

@@ -21,6 +21,7 @@ import morphseek
 from helpers import QUICK, Command
 from morphseek import _files, errors, images, registration
 from morphseek.cohort import jobs, lists
+from morphseek.cohort.into import register_into
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 
@@ -81,7 +82,7 @@ def test_what_needs_no_engine_works_after_a_fork(tmp_path: Path):
 import os, threading, time, numpy as np, morphseek
 from morphseek import _itk, images
 from morphseek.transforms import files
-morphseek.devices()
+morphseek.info.devices()
 started = threading.Event()
 def hold():
     with _itk.hdf5_lock:
@@ -93,7 +94,7 @@ if (child := os.fork()) == 0:
     images.write("a.nrrd", images.Image(np.ones((4, 4, 4))))
     files.read("t.h5")
     try:
-        print(morphseek.doctor()["version"])
+        print(morphseek.info.doctor()["version"])
     except morphseek.errors.MorphSeekError as error:
         os.write(1, b"refused ")
     os._exit(0)
@@ -134,10 +135,10 @@ def test_two_batches_in_one_folder(files: dict[str, Path], tmp_path: Path):
     def second(_: object) -> None:
         if not refused:
             with pytest.raises(errors.OutputUnwritableError, match="another call of morphseek"):
-                morphseek.register_cohort(pairs, out, **QUICK)
+                morphseek.register_pairs(pairs, out, **QUICK)
             refused.append(True)
 
-    assert morphseek.register_cohort(pairs, out, **QUICK, progress=second).exit_code == 0
+    assert morphseek.register_pairs(pairs, out, **QUICK, progress=second).exit_code == 0
     assert refused == [True]
 
 
@@ -187,7 +188,7 @@ def test_the_command_says_so(saved: Path, files: dict[str, Path], command: Comma
 
 def test_a_damaged_result_of_a_batch_is_done_again(files: dict[str, Path], tmp_path: Path):
     def states() -> list[str]:
-        done = morphseek.register_cohort(
+        done = morphseek.register_pairs(
             [{"fixed": files["fixed"], "moving": files["moving"], "id": "one"}],
             tmp_path / "out",
             **QUICK,
@@ -247,9 +248,7 @@ def test_a_folder_that_is_removed_meanwhile(
 
     monkeypatch.setattr(registration, "register", register)
     with pytest.raises(errors.OutputUnwritableError, match="somebody removed .*out.* meanwhile"):
-        morphseek.cohort.register_into(
-            out, (files["fixed"], files["moving"]), options=dict(QUICK), report="none"
-        )
+        register_into(out, (files["fixed"], files["moving"]), options=dict(QUICK), report="none")
     assert not out.exists()
 
 
@@ -294,7 +293,7 @@ def test_an_input_of_a_batch_that_is_written_meanwhile(
         return known
 
     monkeypatch.setattr(jobs.Job, "fingerprint", fingerprint)
-    done = morphseek.register_cohort([(path, files["moving"])], tmp_path / "out", **QUICK)
+    done = morphseek.register_pairs([(path, files["moving"])], tmp_path / "out", **QUICK)
     assert done.exit_code == 3 and "was changed or removed while it was in" in done.pairs[0].message
     assert not list((tmp_path / "out").glob("*/report.json"))
 

@@ -34,7 +34,7 @@ def test_a_name_is_no_formula(files: dict[str, Path], tmp_path: Path):
     shutil.copy(files["moving"], moving)
     pairs = tmp_path / "pairs.csv"
     pairs.write_text(f"fixed,moving,id\n{files['fixed']},=cmd.nii.gz,one\n")
-    morphseek.register_cohort(pairs, tmp_path / "out", **QUICK)
+    morphseek.register_pairs(pairs, tmp_path / "out", **QUICK)
     (row,) = csv.DictReader((tmp_path / "out" / "summary.csv").read_text().splitlines())
     assert row["moving"] == "'=cmd.nii.gz" and row["id"] == "one"
     assert float(row["njd_percent"]) >= 0
@@ -49,7 +49,7 @@ def test_an_id_is_the_folders_name_in_every_table(sign: str, tmp_path: Path):
     subject = cohort.Subject(name, np.eye(4))
     (tmp_path / "images").mkdir()
     calls: list[Callable[[], Any]] = [
-        lambda: morphseek.register_cohort([row], tmp_path / "out"),
+        lambda: morphseek.register_pairs([row], tmp_path / "out"),
         lambda: cohort.read_scans([f"{name}.nii.gz"]),
         lambda: cohort.propagate_labels(
             cohort.Scans([scan]), [("a.nii", "l.nii")], tmp_path / "out"

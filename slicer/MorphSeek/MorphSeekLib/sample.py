@@ -19,11 +19,11 @@ LABELS = {"fixed_labels": "Torso MR organs", "moving_labels": "Torso CT organs"}
 _MAKE = """
 import json, sys
 from pathlib import Path
-from morphseek import images, phantoms
-pair = phantoms.make_pair()
+from morphseek import images, phantom
+pair = phantom.make_pair()
 for name in sys.argv[2:]:
     images.write(Path(sys.argv[1], name + ".nrrd"), getattr(pair, name))
-print(json.dumps(list(phantoms.LABELS.values())))
+print(json.dumps(list(phantom.LABELS.values())))
 """
 
 

@@ -136,7 +136,7 @@ def devices() -> dict[str, Any]:
 
     Examples
     --------
-    >>> sorted(morphseek.devices())
+    >>> sorted(morphseek.info.devices())
     ['devices', 'gpus', 'library', 'processor', 'providers', 'version']
     """
     open_engine()

@@ -81,8 +81,8 @@ def load_preset(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     Examples
     --------
-    >>> morphseek.save_preset("fine.json", refine=80)
-    >>> morphseek.load_preset("fine.json")
+    >>> morphseek.presets.save("fine.json", refine=80)
+    >>> morphseek.presets.load("fine.json")
     {'refine': 80}
     """
     found = {
@@ -146,8 +146,8 @@ def save_preset(path: str | os.PathLike[str], **options: Unpack[Options]) -> Non
     >>> import pathlib, tempfile
     >>> import morphseek
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "study.json"
-    >>> morphseek.save_preset(file, smoothness="high")
-    >>> morphseek.load_preset(file)
+    >>> morphseek.presets.save(file, smoothness="high")
+    >>> morphseek.presets.load(file)
     {'smoothness': 'high'}
     """
     chosen = plain_options(options)

@@ -5,4 +5,4 @@ from .result import (
     load as load,
     outputs as outputs,
 )
-from .run import template as template
+from .run import build_template as build_template

@@ -145,7 +145,8 @@ class Subject:
 
 @dataclasses.dataclass
 class Template:
-    """The mean of a population, in the middle of its shapes: what :func:`morphseek.template` gives.
+    """The mean of a population, in the middle of its shapes, from
+    :func:`morphseek.build_template`.
 
     Attributes
     ----------

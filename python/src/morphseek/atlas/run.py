@@ -19,7 +19,7 @@ from .sources import Source, looked_at, read_sources
 from .work import Settings, Work
 
 
-def template(
+def build_template(
     images: Any,
     out: str | os.PathLike[str] | None = None,
     *,
@@ -77,7 +77,7 @@ def template(
     command : str
         What repeats it, for template.html.
     progress : callable or bool, optional
-        As of :func:`morphseek.register_cohort`, over all rounds.
+        As of :func:`morphseek.register_pairs`, over all rounds.
     **options
         Of :func:`morphseek.register`. ``smoothness`` is low unless given. ``initial`` says which
         linear rounds there are: affine, rigid alone, or none (com, none).
@@ -97,9 +97,9 @@ def template(
     --------
     >>> import morphseek
     >>> import numpy as np
-    >>> body = morphseek.phantoms.make_pair(size=32).fixed
+    >>> body = morphseek.phantom.make_pair(size=32).fixed
     >>> moved = [body.like(np.roll(body.array, n, axis=2)) for n in (-1, 0, 1)]
-    >>> found = morphseek.template(moved, iterations=0, threads=1)
+    >>> found = morphseek.build_template(moved, iterations=0, threads=1)
     >>> [round(float(t.transform_points([[0, 0, 0]])[0, 0] / body.spacing[0])) for t in
     ...  found.transforms]
     [-1, 0, 1]

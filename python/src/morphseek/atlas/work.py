@@ -16,7 +16,7 @@ from .._engine import bindings, core
 from .._engine.bindings import Doubles
 from .._engine.options import BENDING, STILL
 from .._grid import Grid
-from ..cohort import Outcome, register_cohort
+from ..cohort import Outcome, register_pairs
 from ..progress import Bar, Progress, callback_of
 from ..report.picture import three_planes
 from ..result import Registration
@@ -197,7 +197,7 @@ class Work:
             if (start := rounds.linear(number, source.id)).exists():
                 pair["initial_transform"] = start
             pairs.append(pair)
-        done = register_cohort(
+        done = register_pairs(
             pairs,
             rounds.pairs(number),
             workers=self.settings.workers,

@@ -88,7 +88,7 @@ def bids(
         raise errors.InvalidArgumentError(
             "--template IMAGE is missing: give the image to register onto"
         )
-    space = space or cohort.space_of(template)
+    space = space or derivatives.space_of(template)
     wanted = read_entities(entity, "--entity")
     wanted |= {k: ",".join(v) for k, v in (("sub", participants), ("ses", sessions)) if v}
     scans = cohort.find_bids(dataset, suffix=suffix, entities=wanted)

@@ -85,7 +85,7 @@ def build_template(
     from .. import atlas
 
     folder = len(labels) == 1 and labels[0].is_dir()
-    template = atlas.template(
+    template = atlas.build_template(
         images[0] if len(images) == 1 else list(images),
         out,
         labels=labels[0] if folder else list(labels) or None,

@@ -29,10 +29,11 @@ def demo(out: Path, size: int, progress: bool, **given: Any) -> Reply:
     """Register a made-up pair with a known answer: an MR-like and a CT-like torso, different in
     pose, size, grid and shape.
     """
-    from .. import cohort, phantoms
+    from .. import phantom
+    from ..cohort.into import register_into
 
     started = time.perf_counter()
-    pair = phantoms.make_pair(size)
+    pair = phantom.make_pair(size)
     if progress:
         seconds = time.perf_counter() - started
         made = f"made fixed {pair.fixed!r}, moving {pair.moving!r} in {seconds:.1f} s"
@@ -46,14 +47,14 @@ def demo(out: Path, size: int, progress: bool, **given: Any) -> Reply:
             "truth": truth,
         }
 
-    summary = cohort.register_into(
+    summary = register_into(
         out,
         (pair.fixed, pair.moving),
         (pair.fixed_labels, pair.moving_labels),
         title="the demonstration pair: a CT-like torso onto an MR-like one",
         command=command_line(),
         progress=progress,
-        label_names=phantoms.LABELS,
+        label_names=phantom.LABELS,
         extra=error_to_truth,
         **given,
     )

@@ -49,7 +49,11 @@ def evaluate(
     failure's.
     """
     from .. import _files, images
-    from ..cohort import FILES, INDEX, PAGES, evaluate as run, find_list, run_file
+    from ..cohort import evaluate as run
+    from ..cohort.evaluation import run_file
+    from ..cohort.listing import INDEX
+    from ..cohort.lists import find_list
+    from ..cohort.scores import FILES, PAGES
 
     pairs = find_list(pairs, data)
     compared = against and run_file(against)

@@ -51,8 +51,9 @@ def morphometry(
     their mean and SD, and a table of the volumes by label: all of them or, on an error, none.
     """
     from .. import cohort
+    from ..cohort.tables import read_labels_csv
 
-    names = cohort.read_labels_csv(labels_csv)[1] if labels_csv else None
+    names = read_labels_csv(labels_csv)[1] if labels_csv else None
     study = cohort.morphometry(results, out, names=names, affine=not without_affine, **how)
     facts = study.to_dict()
 

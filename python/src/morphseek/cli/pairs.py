@@ -105,7 +105,7 @@ def pairs(
             listed = cohort.all_pairs(scans, both_ways=both_ways)
         else:
             listed = cohort.within_subject(scans)
-    study = cohort.register_cohort(
+    study = cohort.register_pairs(
         listed,
         out,
         labels_back=labels_back,

@@ -74,6 +74,7 @@ def propagate_labels(
     the verdict failed does not vote, and that is said. What is finished is not done again.
     """
     from .. import cohort
+    from ..cohort.tables import read_labels_csv
 
     if bool(atlas) == bool(atlases):
         raise errors.InvalidArgumentError(
@@ -85,7 +86,7 @@ def propagate_labels(
         atlases if atlases else list(atlas),
         out,
         fusion=fusion,
-        names=cohort.read_labels_csv(labels_csv)[1] if labels_csv else None,
+        names=read_labels_csv(labels_csv)[1] if labels_csv else None,
         workers=workers,
         scheduler=scheduler,
         report=report,

@@ -23,7 +23,7 @@ from .results import SUMMARIES, Cohort, Outcome
 _PATIENCE = 600.0  # seconds, with calls that write the tables of a shared folder
 
 
-def register_cohort(
+def register_pairs(
     pairs: str | os.PathLike[str] | Sequence[Any],
     out: str | os.PathLike[str],
     *,
@@ -88,7 +88,7 @@ def register_cohort(
 
     Examples
     --------
-    >>> done = morphseek.register_cohort(
+    >>> done = morphseek.register_pairs(
     ...     [("fixed.nii.gz", "moving.nii.gz")], "study", refine=0, search=False
     ... )
     >>> done.pairs[0].status
@@ -114,7 +114,7 @@ def run_list(
     resume: bool = True,
     shared: bool = False,
 ) -> Cohort:
-    """Do what :func:`register_cohort` does. Other calls may work on other pairs in a ``shared``
+    """Do what :func:`register_pairs` does. Other calls may work on other pairs in a ``shared``
     folder at the same time.
     """
     if report not in get_args(Report):

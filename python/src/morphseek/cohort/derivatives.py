@@ -82,7 +82,7 @@ def write_derivatives(
     scans : iterable of Scan
         As :func:`find_bids` returns them; each is a pair of `done`.
     done : Cohort
-        Of :func:`register_cohort` with the folder `work`.
+        Of :func:`register_pairs` with the folder `work`.
     out : path
         The dataset: ``sub-01/anat/sub-01_from-T1w_to-SPACE_mode-image_xfm.h5``, which brings the
         image onto the template; the one from SPACE to T1w, which goes back; the image and its
@@ -111,7 +111,7 @@ def write_derivatives(
     >>> _ = Path("moving.nii.gz").rename("study/sub-01/anat/sub-01_T1w.nii.gz")
     >>> scans = cohort.find_bids("study")
     >>> pairs = cohort.pairs_to(scans, "fixed.nii.gz")
-    >>> done = morphseek.register_cohort(pairs, "work", refine=0, search=False)
+    >>> done = morphseek.register_pairs(pairs, "work", refine=0, search=False)
     >>> made = cohort.write_derivatives(scans, done, "work", "out", "Mine", "fixed.nii.gz")
     >>> [path.name for path in made]
     ['sub-01_from-T1w_to-Mine_mode-image_xfm.h5']

@@ -290,7 +290,7 @@ def run_file(folder: str | os.PathLike[str]) -> Path:
 
     Examples
     --------
-    >>> cohort.run_file("scores.json").name
+    >>> run_file("scores.json").name
     'scores.json'
     """
     return Path(folder) / FILES[0] if Path(folder).is_dir() else Path(folder)

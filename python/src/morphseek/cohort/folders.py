@@ -16,7 +16,7 @@ def find_file(root: Path, name: str, kind: str) -> Path:
     --------
     >>> os.makedirs("data/images")
     >>> _ = Path("fixed.nii.gz").rename("data/images/fixed.nii.gz")
-    >>> cohort.find_file(Path("data"), "fixed", "images").as_posix()
+    >>> find_file(Path("data"), "fixed", "images").as_posix()
     'data/images/fixed.nii.gz'
     """
     if "/" in name and kind == "labels":

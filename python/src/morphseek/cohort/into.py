@@ -75,7 +75,7 @@ def register_into(
         that, what report.json holds, and the list of the files with their checksums.
     extra : callable, optional
         Returns what else report.json shall hold; under "truth", what
-        :meth:`morphseek.phantoms.PhantomPair.errors` says, for the page too.
+        :meth:`morphseek.phantom.PhantomPair.errors` says, for the page too.
     **inputs
         Masks, initial transform and progress: of :func:`morphseek.register`.
 
@@ -88,7 +88,7 @@ def register_into(
     Examples
     --------
     >>> options = {"refine": 0, "search": False}
-    >>> report = cohort.register_into("out", ("fixed.nii.gz", "moving.nii.gz"), options=options)
+    >>> report = register_into("out", ("fixed.nii.gz", "moving.nii.gz"), options=options)
     >>> report["verdict"]["grade"] in ("good", "check", "failed")
     True
     """

@@ -45,7 +45,7 @@ class Job:
     report: Report
     command: str
     resume: bool
-    batch: str  # which call of register_cohort() it belongs to
+    batch: str  # which call of register_pairs() it belongs to
     labels_back: bool = False
 
     def _inputs(self) -> list[tuple[str, list[Path]]]:

@@ -22,7 +22,7 @@ def find_list(pairs: Any, data: str | os.PathLike[str]) -> Any:
 
     Examples
     --------
-    >>> cohort.find_list("pairs.csv", "data")
+    >>> find_list("pairs.csv", "data")
     'pairs.csv'
     """
     if (
@@ -171,7 +171,7 @@ class Pair:
 
 
 def read_list(source: str | os.PathLike[str] | Sequence[Any]) -> list[Pair]:
-    """Return the pairs of a CSV file, or of a list; see :func:`register_cohort`. A pair without id
+    """Return the pairs of a CSV file, or of a list; see :func:`register_pairs`. A pair without id
     is called NUMBER-MOVING-to-FIXED.
 
     Examples

@@ -23,7 +23,7 @@ from .._tables import csv_text
 from ..progress import Progress
 from ..result import Registration
 from ..scoring import check_labels, on_fixed_grid
-from .batch import register_cohort
+from .batch import register_pairs
 from .fusion import FUSIONS, Fused, Fusion, fuse_labels
 from .into import Report
 from .listing import FINISHED, fits
@@ -164,7 +164,7 @@ def propagate_labels(
     out : path
         Folder; target ID writes to ``out/ID`` labels.nii.gz, agreement.nii.gz (the share of the
         votes, 0..1) and fusion.json. volumes.csv has a row a target and label, labels.json has
-        everything, and ``out/registrations`` is a folder of :func:`register_cohort`. Targets of
+        everything, and ``out/registrations`` is a folder of :func:`register_pairs`. Targets of
         earlier calls that lie there finished keep their rows.
     fusion : {"majority", "joint", "staple"}
         How the maps are fused: see :func:`fuse_labels`. Where an atlas is of another contrast than
@@ -173,7 +173,7 @@ def propagate_labels(
         Label number to name, for the tables. By default those of the atlases that are given by
         name.
     workers, scheduler, report, command, resume, progress, **options
-        Of :func:`register_cohort`.
+        Of :func:`register_pairs`.
 
     Returns
     -------
@@ -214,7 +214,7 @@ def propagate_labels(
         )
     if names is None:
         names = images.label_names(*(atlas.labels for atlas in known))
-    cohort = register_cohort(
+    cohort = register_pairs(
         rows, folder / REGISTRATIONS, workers=workers, scheduler=scheduler, report=report,
         command=command, resume=resume, progress=progress, **options,
     )  # fmt: skip

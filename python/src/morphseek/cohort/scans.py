@@ -247,7 +247,7 @@ def pairs_to(
     labels: str | os.PathLike[str] | None = None,
     mask: str | os.PathLike[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the pairs of :func:`register_cohort` that bring every image to one: the template is
+    """Return the pairs of :func:`register_pairs` that bring every image to one: the template is
     fixed. A pair is called as its image.
 
     >>> rows = cohort.pairs_to([Scan("sub-01", Path("moving.nii.gz"))], "fixed.nii.gz")

@@ -17,7 +17,7 @@ def read_labels_csv(path: str | os.PathLike[str]) -> tuple[dict[int, int], dict[
     Examples
     --------
     >>> _ = Path("labels.csv").write_text("id,name\n17,left\n53,right\n")
-    >>> cohort.read_labels_csv("labels.csv")
+    >>> read_labels_csv("labels.csv")
     ({17: 17, 53: 53}, {17: 'left', 53: 'right'})
     """
     table = read_records(

@@ -43,7 +43,7 @@ class Register(Transform):
     >>> from monai.data import MetaTensor
     >>> import morphseek
     >>> from morphseek.hosts.monai import Register
-    >>> body = torch.from_numpy(morphseek.phantoms.make_pair(size=32).fixed.float32().T.copy())
+    >>> body = torch.from_numpy(morphseek.phantom.make_pair(size=32).fixed.float32().T.copy())
     >>> f, m = (MetaTensor(i[None], affine=torch.eye(4)) for i in (body, body.roll(2, 0)))
     >>> out = Register(model="none", refine=0, search=False)(f, m)
     >>> out["warped"].shape == f.shape, out["ddf"].shape == (3, *f.shape[1:])

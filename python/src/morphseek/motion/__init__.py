@@ -1,6 +1,6 @@
 """Time series: the frames of one scan registered onto one of them, or onto their mean."""
 
 from .result import FrameMotion, Series, outputs
-from .run import series
+from .run import correct_motion
 
-__all__ = ["FrameMotion", "Series", "outputs", "series"]
+__all__ = ["FrameMotion", "Series", "correct_motion", "outputs"]

@@ -75,7 +75,7 @@ class FrameMotion:
 
 @dataclasses.dataclass(frozen=True)
 class Series:
-    """What :func:`morphseek.series` found.
+    """What :func:`morphseek.correct_motion` found.
 
     Attributes
     ----------

@@ -37,7 +37,7 @@ CHANGED = (
 )
 
 
-def series(
+def correct_motion(
     frames: images.ImageLike | Iterable[images.ImageLike],
     *,
     reference: str | int = "mean",
@@ -90,9 +90,9 @@ def series(
     --------
     >>> import morphseek
     >>> import numpy as np
-    >>> body = morphseek.phantoms.make_pair(size=40).fixed
+    >>> body = morphseek.phantom.make_pair(size=40).fixed
     >>> moved = body.like(np.roll(body.array, 1, axis=2))  # one voxel of 9.6 mm to the left
-    >>> found = morphseek.series([body, moved], reference="first", threads=1)
+    >>> found = morphseek.correct_motion([body, moved], reference="first", threads=1)
     >>> [round(v) for v in found.framewise_displacement[1:]]
     [10]
     """

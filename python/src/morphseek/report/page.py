@@ -72,7 +72,7 @@ def write_report(
     title : str
         Which images, for the heading.
     truth : dict, optional
-        Of a made-up pair the errors at points, from :meth:`morphseek.phantoms.PhantomPair.errors`.
+        Of a made-up pair the errors at points, from :meth:`morphseek.phantom.PhantomPair.errors`.
     size : {"full", "small"}, default "full"
         "full" is the interactive page, at most 6 MB; "small" has one picture and the numbers, below
         200 kB.

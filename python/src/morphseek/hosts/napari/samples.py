@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import Image, phantoms
+from ... import Image, phantom
 from .geometry import layer_place
 
 LayerData = tuple[np.ndarray, dict[str, Any], str]
@@ -21,7 +21,7 @@ def torso() -> list[LayerData]:
     [((64, 64, 64), 'image'), ((56, 72, 72), 'image'), ((56, 72, 72), 'labels'), ((40, 3),
     'points')]
     """
-    pair = phantoms.make_pair(size=64)
+    pair = phantom.make_pair(size=64)
     points = pair.truth(pair.target_points())
     points = points[:: max(1, len(points) // POINTS)][:POINTS, ::-1]
     return [
@@ -46,7 +46,7 @@ def slices() -> list[LayerData]:
     >>> [(array.shape, kind) for array, _, kind in slices()]
     [((80, 80), 'image'), ((90, 90), 'image')]
     """
-    pair = phantoms.make_pair(size=80, contrasts=("MR", "MR"))
+    pair = phantom.make_pair(size=80, contrasts=("MR", "MR"))
     still, moved = pair.fixed, pair.moving
     middle = len(still.array) // 2
     centre = still.index_to_physical @ [middle, middle, middle, 1]

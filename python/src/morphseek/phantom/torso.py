@@ -51,7 +51,7 @@ class PhantomPair:
 
     Examples
     --------
-    >>> pair = phantoms.make_pair(size=32)
+    >>> pair = phantom.make_pair(size=32)
     >>> pair.fixed.array.shape, pair.truth([[0.0, 0.0, 0.0]]).shape
     ((32, 32, 32), (1, 3))
     """
