@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 THREADS = 2
-QUICK = {"model": "none", "search": "off", "refine": 0, "threads": THREADS}
+QUICK = {"model": "none", "search": False, "refine": 0, "threads": THREADS}
 # an emulator stands before Python where the kernel does not know the processor
 COMMAND = (*os.environ.get("PAIR_EMULATOR", "").split(), sys.executable, "-m", "morphseek")
 WORDS = ("--model", "none", "--search", "off", "--refine", "0", "--report", "none", "--quiet")

@@ -160,7 +160,7 @@ def test_writes_what_python_computes(pair, outputs):
         pair / "moving.nii.gz",
         model="none",
         initial="com",
-        search="off",
+        search=False,
         refine=2,
         threads=2,
     )
@@ -308,10 +308,10 @@ def test_uncertainty_is_what_python_computes(pair, tmp_path):
         pair / "moving.nii.gz",
         model="none",
         initial="com",
-        search="on",
+        search=True,
         refine=2,
         threads=2,
-        uncertainty="on",
+        uncertainty=True,
     )
     assert written.GetSize() == sitk.ReadImage(str(pair / "fixed.nii.gz")).GetSize()
     np.testing.assert_allclose(sitk.GetArrayFromImage(written), result.uncertainty, atol=1e-3)
@@ -346,7 +346,7 @@ def test_masks_and_an_initial_transform_as_in_python(pair, tmp_path):
         *images,
         model="none",
         initial="none",
-        search="off",
+        search=False,
         refine=2,
         threads=2,
         initial_transform=tmp_path / "start.tfm",

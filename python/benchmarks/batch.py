@@ -13,9 +13,8 @@ import os
 import tempfile
 import time
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 import morphseek
 from morphseek import images
@@ -34,18 +33,21 @@ def make(folder: Path, pairs: int, size: int) -> Path:
     return path
 
 
+@click.command(context_settings={"show_default": True})
+@click.option("--pairs", default=100, type=click.IntRange(2), help="How many.")
+@click.option(
+    "--size",
+    default=48,
+    type=click.IntRange(32),
+    help="Voxels of the fixed images along each axis.",
+)
+@click.option("--repeats", default=1, type=click.IntRange(1), help="The fastest counts.")
+@click.option("--out", type=Path, help="JSON file for the results.")
+@click.option("--initial", default="affine")
+@click.option("--search/--no-search", default=False)
+@click.option("--refine", default=5)
 def main(
-    pairs: Annotated[int, typer.Option(min=2, help="How many.")] = 100,
-    size: Annotated[
-        int, typer.Option(min=32, help="Voxels of the fixed images along each axis.")
-    ] = 48,
-    repeats: Annotated[int, typer.Option(min=1, help="The fastest counts.")] = 1,
-    out: Annotated[
-        Path | None, typer.Option(help="JSON file for the results.", show_default=False)
-    ] = None,
-    initial: str = "affine",
-    search: bool = False,
-    refine: int = 5,
+    pairs: int, size: int, repeats: int, out: Path | None, initial: str, search: bool, refine: int
 ) -> None:
     """Print the seconds and their ratio."""
     options = {"model": "none", "initial": initial, "search": search, "refine": refine}
@@ -110,4 +112,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

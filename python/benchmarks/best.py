@@ -19,14 +19,14 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import choices
+import click
 import numpy as np
 import points
 import SimpleITK as sitk
 import truth
-import typer
 from intervals import interval
 from numpy.typing import NDArray
 from scipy import ndimage
@@ -76,7 +76,7 @@ class Network:
         path = BUNDLES / f"{name}.onnx"
         if not path.is_file() or name not in config.presets():
             known = sorted(p.stem for p in BUNDLES.glob("*.onnx"))
-            raise typer.BadParameter(
+            raise click.BadParameter(
                 f"there is no network {name!r}; there are {', '.join(known)}", param_hint="--models"
             )
         torch.set_num_threads(1)
@@ -607,21 +607,28 @@ def draw(groups: Groups, path: Path) -> None:
     figure.savefig(path, dpi=75)
 
 
+@click.command(context_settings={"show_default": True})
+@click.option(
+    "--data", type=Path, required=True, help="The hippocampi: images, labels, split.json."
+)
+@click.option("--out", type=Path, required=True, help="Folder of rows.jsonl and of the figure.")
+@click.option("--models", default="hippocampus", help="Shipped networks, commas between.")
+@click.option("--j", default=64, type=click.IntRange(1), help="Trajectories, the mean among them.")
+@click.option("--tau", default=1.0, type=click.FloatRange(0), help="Temperature of the samples.")
+@click.option("--n", default=6, type=click.IntRange(1), help="Pairs of each set.")
+@click.option("--seed", default=2, help="Seed of the known motions and the samples.")
+@click.option(
+    "--minutes",
+    default=600,
+    type=click.FloatRange(0),
+    help="Start no pair after so many minutes; 0 runs nothing.",
+)
 def main(
-    data: Annotated[Path, typer.Option(help="The hippocampi: images, labels, split.json.")],
-    out: Annotated[Path, typer.Option(help="Folder of rows.jsonl and of the figure.")],
-    models: Annotated[str, typer.Option(help="Shipped networks, commas between.")] = "hippocampus",
-    j: Annotated[int, typer.Option("--j", help="Trajectories, the mean among them.", min=1)] = 64,
-    tau: Annotated[float, typer.Option(help="Temperature of the samples.", min=0)] = 1.0,
-    n: Annotated[int, typer.Option("--n", help="Pairs of each set.", min=1)] = 6,
-    seed: Annotated[int, typer.Option(help="Seed of the known motions and the samples.")] = 2,
-    minutes: Annotated[
-        float, typer.Option(help="Start no pair after so many minutes; 0 runs nothing.", min=0)
-    ] = 600,
+    data: Path, out: Path, models: str, j: int, tau: float, n: int, seed: int, minutes: float
 ) -> None:
     """Run the pairs that the folder lacks, and print the gain of the best of J over their mean."""
     if not (data / "split.json").is_file():
-        raise typer.BadParameter(
+        raise click.BadParameter(
             f"{data} has no split.json; name the folder that has images, labels and it",
             param_hint="--data",
         )
@@ -630,22 +637,22 @@ def main(
     until = time.monotonic() + 60 * minutes
     if minutes:
         for row in collect(path, data, models.split(","), j, tau, n, seed, until):
-            typer.echo(
+            click.echo(
                 f"{row['model']} | {row['set']} | {row['pair']} | the mean"
                 f" {row['measured'][0]:.4f} | {row['cpu_seconds']:.1f} CPU s"
             )
     rows = choices.read_rows(path)
     if not rows:
-        raise typer.BadParameter(f"{path} has no pair; give it more --minutes", param_hint="--out")
+        raise click.BadParameter(f"{path} has no pair; give it more --minutes", param_hint="--out")
     groups = grouped(rows)
-    typer.echo(f"\n{sum(row['cpu_seconds'] for row in rows) / 3600:.2f} CPU hours\n")
-    typer.echo(table(groups))
-    typer.echo(curve(groups))
-    typer.echo(facts(groups))
+    click.echo(f"\n{sum(row['cpu_seconds'] for row in rows) / 3600:.2f} CPU hours\n")
+    click.echo(table(groups))
+    click.echo(curve(groups))
+    click.echo(facts(groups))
     draw(groups, out / "best.png")
-    typer.echo(str(out / "best.png"))
+    click.echo(str(out / "best.png"))
 
 
 if __name__ == "__main__":
     open_streams()
-    typer.run(main)
+    main()

@@ -11,25 +11,22 @@ that of the labels that drove the registration, which only shows that it followe
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
+import click
 import numpy as np
-import typer
 
 import morphseek
 from morphseek import Channel, phantom
 
 
-def main(
-    pair: Annotated[
-        tuple[Path, Path, Path, Path] | None, typer.Option(help="Images, then label maps.")
-    ] = None,
-    seeds: Annotated[int, typer.Option(help="Made-up torsos of each kind.", min=1)] = 2,
-    size: Annotated[int, typer.Option(help="Their voxels along an axis.", min=32)] = 96,
-) -> None:
+@click.command(context_settings={"show_default": True})
+@click.option("--pair", type=Path, nargs=4, help="Images, then label maps.")
+@click.option("--seeds", default=2, type=click.IntRange(1), help="Made-up torsos of each kind.")
+@click.option("--size", default=96, type=click.IntRange(32), help="Their voxels along an axis.")
+def main(pair: tuple[Path, Path, Path, Path] | None, seeds: int, size: int) -> None:
     """Print one row per registration."""
-    typer.echo("| pair | channel | Dice | points, mm | 95 % | least Jacobian | folding, % |")
-    typer.echo("|---|---|---:|---:|---:|---:|---:|")
+    click.echo("| pair | channel | Dice | points, mm | 95 % | least Jacobian | folding, % |")
+    click.echo("|---|---|---:|---:|---:|---:|---:|")
     if pair is not None:
         fixed, moving, fixed_labels, moving_labels = pair
         labels = Channel(fixed_labels, moving_labels, labels=True)
@@ -65,8 +62,8 @@ def row(
         f"{m['jacobian_min']:.2f}",
         f"{m['njd_percent']:.3f}",
     ]
-    typer.echo(f"| {' | '.join(cells)} |")
+    click.echo(f"| {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -16,14 +16,14 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import choosers
+import click
 import numpy as np
 import scoring
 import SimpleITK as sitk
 import truth
-import typer
 import zoo
 from intervals import interval
 from numpy.typing import NDArray
@@ -446,7 +446,7 @@ def learned(t: Table, groups: list[str], seeds: list[int]) -> dict[str, NDArray[
     found = {}
     for name, chooser in choosers.CHOOSERS.items():
         if name in lacking:
-            typer.echo(f"left out: {name}: needs {lacking[name]}", err=True)
+            click.echo(f"left out: {name}: needs {lacking[name]}", err=True)
             continue
         found[name] = np.mean(
             [gain_of(t, choosers.left_out(chooser, t.seen, held, groups, s)) for s in seeds], axis=0
@@ -513,35 +513,49 @@ def draw(t: Table, ways: dict[str, NDArray[np.float64]], path: Path) -> None:
     figure.savefig(path, dpi=90)
 
 
+@click.command(context_settings={"show_default": True})
+@click.option(
+    "--out",
+    type=Path,
+    required=True,
+    help="Folder of rows.jsonl and of the figure; created if missing.",
+)
+@click.option("--data", type=Path, help="Folder of real images, as for zoo.py.")
+@click.option(
+    "--kinds",
+    multiple=True,
+    help="As for zoo.py; without it, kinds of every body that take seconds.",
+)
+@click.option(
+    "--candidates", default="", help="Candidates to compare, separated by semicolons; default: all."
+)
+@click.option("--seeds", default="1,2", help="As for zoo.py.")
+@click.option("--n", default=1, type=click.IntRange(1), help="Pairs of each kind and seed.")
+@click.option(
+    "--size", default=48, type=click.IntRange(16), help="Voxels along each axis of a made-up body."
+)
+@click.option(
+    "--minutes",
+    default=600,
+    type=click.FloatRange(0),
+    help="Start no registration after so many minutes.",
+)
 def main(
-    out: Annotated[
-        Path, typer.Option(help="Folder of rows.jsonl and of the figure; created if missing.")
-    ],
-    data: Annotated[Path | None, typer.Option(help="Folder of real images, as for zoo.py.")] = None,
-    kinds: Annotated[
-        list[str],
-        typer.Option(
-            "--kinds", help="As for zoo.py; without it, kinds of every body that take seconds."
-        ),
-    ] = [],
-    candidates: Annotated[
-        str, typer.Option(help="Candidates to compare, separated by semicolons; default: all.")
-    ] = "",
-    seeds: Annotated[str, typer.Option(help="As for zoo.py.")] = "1,2",
-    n: Annotated[int, typer.Option("--n", help="Pairs of each kind and seed.", min=1)] = 1,
-    size: Annotated[
-        int, typer.Option(help="Voxels along each axis of a made-up body.", min=16)
-    ] = 48,
-    minutes: Annotated[
-        float, typer.Option(help="Start no registration after so many minutes.", min=0)
-    ] = 600,
+    out: Path,
+    data: Path | None,
+    kinds: tuple[str, ...],
+    candidates: str,
+    seeds: str,
+    n: int,
+    size: int,
+    minutes: float,
 ) -> None:
     """Run the registrations that the folder lacks, and compare the plan with other choices."""
     out.mkdir(parents=True, exist_ok=True)
     names = [PLAN, *(name for name in candidates.split(";") if name and name != PLAN)]
     names = list(CANDIDATES) if not candidates else names
     if unknown := [name for name in names if name not in CANDIDATES]:
-        raise typer.BadParameter(
+        raise click.BadParameter(
             f"there is no candidate {unknown[0]!r}; there are {'; '.join(CANDIDATES)}",
             param_hint="--candidates",
         )
@@ -549,14 +563,14 @@ def main(
     chosen = zoo.choose(
         every,
         kinds or [f"={kind}" for kind in KINDS if kind in every],
-        lambda text: typer.echo(text, err=True),
+        lambda text: click.echo(text, err=True),
     )
     if not kinds:
         chosen.sort(key=lambda kind: KINDS.index(kind.name))
     path = out / "rows.jsonl"
     for row in read_rows(path) if minutes else []:
         if (row["size"], row["version"]) != (size, morphseek.__version__):
-            raise typer.BadParameter(
+            raise click.BadParameter(
                 f"{path} is of size {row['size']} and version {row['version']}; name another"
                 " folder",
                 param_hint="--out",
@@ -564,18 +578,18 @@ def main(
     runs = [int(seed) for seed in seeds.split(",")]
     until = time.monotonic() + 60 * minutes
     for row in collect(path, chosen, runs, names, size, until):
-        typer.echo(
+        click.echo(
             f"{row['kind']} | {row['pair']} | {row['candidate']} | {row['error']:.2f} mm |"
             f" {row['cpu_seconds']:.1f} CPU s | {row['status']}"
         )
     rows = read_rows(path)
     t = table_of(rows, names)
     if not t.kinds:
-        raise typer.BadParameter(
+        raise click.BadParameter(
             f"{path} has no pair that every candidate was run on; give it more --minutes",
             param_hint="--out",
         )
-    typer.echo(f"\n{sum(row['cpu_seconds'] for row in rows) / 3600:.2f} CPU hours\n")
+    click.echo(f"\n{sum(row['cpu_seconds'] for row in rows) / 3600:.2f} CPU hours\n")
     ways = {
         "the oracle": t.gains.max(1),
         "the best on the kind's other pair": gain_of(t, reachable(t)),
@@ -584,20 +598,20 @@ def main(
     kind_out = learned(t, t.kinds, TRAINED)
     body_out = learned(t, t.bodies, TRAINED)
     shown = {name: kind_out[name] for name in ("boosted trees", "GRPO") if name in kind_out}
-    typer.echo(ceilings(t, shown))
-    typer.echo("Each kind by what was learned from the others:\n\n" + summary(t, ways | kind_out))
+    click.echo(ceilings(t, shown))
+    click.echo("Each kind by what was learned from the others:\n\n" + summary(t, ways | kind_out))
     wide = worthwhile(t)
     if wide.any():
         few = dataclasses.replace(t, kinds=[k for k, w in zip(t.kinds, wide, strict=True) if w])
-        typer.echo(
+        click.echo(
             f"Of them the {len(set(few.kinds))} kinds where the oracle gains {CEILING:g} %:\n\n"
             + summary(few, {name: gains[wide] for name, gains in (ways | kind_out).items()})
         )
     if body_out:
-        typer.echo("Each body by what was learned from the others:\n\n" + summary(t, body_out))
+        click.echo("Each body by what was learned from the others:\n\n" + summary(t, body_out))
     drawn = dict(list(ways.items())[:2]) | shown
     draw(t, drawn, out / "choices.png")
-    typer.echo(str(out / "choices.png"))
+    click.echo(str(out / "choices.png"))
 
 
 TRAINED = [1, 2, 3]
@@ -606,4 +620,4 @@ TRAINED = [1, 2, 3]
 
 if __name__ == "__main__":
     open_streams()
-    typer.run(main)
+    main()

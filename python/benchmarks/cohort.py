@@ -12,9 +12,9 @@ import os
 import tempfile
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 from batch import make
 
 import morphseek
@@ -28,11 +28,11 @@ def resident() -> float:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def main(
-    pairs: Annotated[int, typer.Option(min=10, help="How many.")] = 1000,
-    size: Annotated[int, typer.Option(min=32, help="Voxels along each axis.")] = 32,
-    workers: Annotated[int, typer.Option(min=1)] = 2,
-) -> None:
+@click.command(context_settings={"show_default": True})
+@click.option("--pairs", default=1000, type=click.IntRange(10), help="How many.")
+@click.option("--size", default=32, type=click.IntRange(32), help="Voxels along each axis.")
+@click.option("--workers", default=2, type=click.IntRange(1))
+def main(pairs: int, size: int, workers: int) -> None:
     """Print what a large batch costs."""
     with tempfile.TemporaryDirectory() as folder:
         sources = 10  # few files for many pairs: each pair reads its files again
@@ -68,4 +68,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

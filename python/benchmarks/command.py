@@ -14,9 +14,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 PHASES = ("start", "read", "engine", "score", "page", "write")
 # affine, then deformable, by the settings of its tutorial; methods/greedy.py compares its results
@@ -44,15 +43,22 @@ def cpu_seconds(arguments: list[str]) -> tuple[float, str]:
     return used.ru_utime + used.ru_stime, text
 
 
+@click.command(context_settings={"show_default": True})
+@click.argument("fixed", type=Path)
+@click.argument("moving", type=Path)
+@click.option("--fixed-labels", type=Path, help="With the moving ones: scores.")
+@click.option("--moving-labels", type=Path, help="As fixed-labels.")
+@click.option("--repeats", default=5, type=click.IntRange(1), help="Runs of each, by turns.")
+@click.option(
+    "--greedy", default=sys.executable, help="Python that has picsl-greedy; empty: without it."
+)
 def main(
     fixed: Path,
     moving: Path,
-    fixed_labels: Annotated[Path | None, typer.Option(help="With the moving ones: scores.")] = None,
-    moving_labels: Annotated[Path | None, typer.Option(help="As fixed-labels.")] = None,
-    repeats: Annotated[int, typer.Option(help="Runs of each, by turns.", min=1)] = 5,
-    greedy: Annotated[
-        str, typer.Option(help="Python that has picsl-greedy; empty: without it.")
-    ] = sys.executable,
+    fixed_labels: Path | None,
+    moving_labels: Path | None,
+    repeats: int,
+    greedy: str,
 ) -> None:
     """Print a row for a table: the phases, the total, greedy, and the ratio of both."""
     with tempfile.TemporaryDirectory() as folder:
@@ -75,12 +81,12 @@ def main(
             if greedy:
                 keep("greedy", cpu_seconds(theirs)[0])
     names = [*PHASES, "all", *(["greedy"] if greedy else [])]
-    typer.echo(f"| {' | '.join(names)} |")
-    typer.echo(f"|{'---:|' * len(names)}")
-    typer.echo(f"| {' | '.join(f'{least[name]:.2f}' for name in names)} |")
+    click.echo(f"| {' | '.join(names)} |")
+    click.echo(f"|{'---:|' * len(names)}")
+    click.echo(f"| {' | '.join(f'{least[name]:.2f}' for name in names)} |")
     if greedy:
-        typer.echo(f"\ngreedy takes {least['greedy'] / least['all']:.1f} times as long")
+        click.echo(f"\ngreedy takes {least['greedy'] / least['all']:.1f} times as long")
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -9,11 +9,10 @@ noise is added. Prints the distance between the found and the true shift, mm.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
+import click
 import numpy as np
 import SimpleITK as sitk
-import typer
 from scipy.ndimage import gaussian_filter, map_coordinates
 
 import morphseek
@@ -42,14 +41,14 @@ def distorted(image: np.ndarray, shift: np.ndarray, rng: np.random.Generator) ->
     return np.clip(shown, 0, None) + rng.normal(0, NOISE * image.max(), image.shape)
 
 
-def main(
-    images: list[Path],
-    voxel: Annotated[float, typer.Option(help="mm.")] = 2.0,
-    largest: Annotated[float, typer.Option(help="Shift, voxels.")] = 4.0,
-    seed: Annotated[int, typer.Option(help="Of the field.")] = 3,
-) -> None:
+@click.command(context_settings={"show_default": True})
+@click.argument("images", type=Path, nargs=-1, required=True)
+@click.option("--voxel", default=2.0, help="mm.")
+@click.option("--largest", default=4.0, help="Shift, voxels.")
+@click.option("--seed", default=3, help="Of the field.")
+def main(images: tuple[Path, ...], voxel: float, largest: float, seed: int) -> None:
     """Print one row per image: the shifts in its tissue and the error of the found ones, mm."""
-    typer.echo("| image | shift, 95 % | off, median | off, 95 % |\n|---|---:|---:|---:|")
+    click.echo("| image | shift, 95 % | off, median | off, 95 % |\n|---|---:|---:|---:|")
     for number, path in enumerate(images):
         rng = np.random.default_rng(seed + number)
         image = coarse(path, voxel)
@@ -65,9 +64,9 @@ def main(
         tissue = gaussian_filter(array, 1) > 0.15 * array.max()
         off, there = (voxel * abs(v[tissue]) for v in (found - shift, shift))
         figures = (np.percentile(there, 95), np.median(off), np.percentile(off, 95))
-        typer.echo(f"| {path.name} | {' | '.join(f'{v:.2f}' for v in figures)} |")
+        click.echo(f"| {path.name} | {' | '.join(f'{v:.2f}' for v in figures)} |")
 
 
 if __name__ == "__main__":
     open_streams()
-    typer.run(main)
+    main()

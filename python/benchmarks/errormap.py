@@ -11,12 +11,11 @@ of a registration there and back ("inverse"), and the distance to a registration
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
+import click
 import numpy as np
 import SimpleITK as sitk
 import truth
-import typer
 import zoo
 from scipy.ndimage import gaussian_filter, map_coordinates, uniform_filter
 from scipy.stats import rankdata, spearmanr
@@ -130,31 +129,31 @@ def correlations(pair: truth.Pair) -> dict[str, float]:
     return {name: float(spearmanr(values, error).statistic) for name, values in read.items()}
 
 
-def main(
-    data: Annotated[Path | None, typer.Option(help="Folder of real images.")] = None,
-    kinds: Annotated[str, typer.Option(help="Names of zoo.py; a comma in one as \\,")] = KINDS,
-    seed: Annotated[int, typer.Option(help="Of the pairs.")] = 1,
-    size: Annotated[int, typer.Option(help="Voxels of a made-up body along an axis.")] = 56,
-) -> None:
+@click.command(context_settings={"show_default": True})
+@click.option("--data", type=Path, help="Folder of real images.")
+@click.option("--kinds", default=KINDS, help="Names of zoo.py; a comma in one as \\,")
+@click.option("--seed", default=1, help="Of the pairs.")
+@click.option("--size", default=56, help="Voxels of a made-up body along an axis.")
+def main(data: Path | None, kinds: str, seed: int, size: int) -> None:
     """Print one row per pair, and the mean."""
     known = zoo.kinds(zoo.Settings(size=size, n=1, data=data))
     rows: list[dict[str, float]] = []
     for name in kinds.replace("\\,", "\0").split(","):
         kind = known[name.replace("\0", ",").strip()]
         if kind.lacking:
-            typer.echo(f"left out: {kind.name}: {kind.lacking}")
+            click.echo(f"left out: {kind.name}: {kind.lacking}")
             continue
         for pair in kind.make(seed):
             found = correlations(pair)
             if not rows:
-                typer.echo(f"| pair | {' | '.join(found)} |\n|---|{'---:|' * len(found)}")
+                click.echo(f"| pair | {' | '.join(found)} |\n|---|{'---:|' * len(found)}")
             rows.append(found)
             cells = " | ".join(f"{v:.2f}" for v in found.values())
-            typer.echo(f"| {kind.name} | {cells} |")
+            click.echo(f"| {kind.name} | {cells} |")
     if rows:
         means = " | ".join(f"{np.mean([row[name] for row in rows]):.2f}" for name in rows[0])
-        typer.echo(f"| mean | {means} |")
+        click.echo(f"| mean | {means} |")
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import numpy as np
 import SimpleITK as sitk
 import truth
-import typer
 import zoo
 
 import morphseek
@@ -50,11 +50,11 @@ def row_of(kind: str, pair: truth.Pair) -> dict[str, Any]:
     }
 
 
-def main(
-    out: Annotated[Path, typer.Option(help="JSON file to write")],
-    data: Annotated[Path | None, typer.Option(help="folder of real images, for more kinds")] = None,
-    n: Annotated[int, typer.Option(help="pairs of a kind")] = 1,
-) -> None:
+@click.command(context_settings={"show_default": True})
+@click.option("--out", type=Path, required=True, help="JSON file to write")
+@click.option("--data", type=Path, help="folder of real images, for more kinds")
+@click.option("--n", default=1, help="pairs of a kind")
+def main(out: Path, data: Path | None, n: int) -> None:
     """Write facts and errors of every kind's pairs."""
     settings = zoo.Settings(n=n, data=data)
     rows: list[dict[str, Any]] = []
@@ -72,4 +72,4 @@ def main(
 
 if __name__ == "__main__":
     sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(2)
-    typer.run(main)
+    main()

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
 
+import click
 import measure
 import numpy as np
 import peers as peer_runs
-import typer
 import zoo
 
 from morphseek._streams import open_streams
@@ -146,31 +145,44 @@ def draw(found: dict[str, dict[str, tuple[float, float]]], paths: list[Path]) ->
         figure.savefig(path, dpi=120)
 
 
+@click.command(context_settings={"show_default": True})
+@click.option(
+    "--out",
+    type=Path,
+    required=True,
+    help="Folder of the runs, one file a smoothness, and of the figure; made if need be.",
+)
+@click.option(
+    "--data",
+    type=Path,
+    help="Folder of real images, as for zoo.py. Without it, what lies in --out is drawn.",
+)
+@click.option(
+    "--smoothness",
+    default="low,auto,high,0.5,1,2,4",
+    help="Words and numbers of mm, comma-separated.",
+)
+@click.option("--seeds", default="1", help="As for zoo.py.")
+@click.option("--n", default=2, type=click.IntRange(1), help="Pairs of each kind and seed.")
+@click.option("--jobs", default=1, type=click.IntRange(1), help="Pairs at a time, one thread each.")
+@click.option("--program", default=zoo.PROGRAM, help="The morphseek command to measure.")
+@click.option("--peers", default="", help="Peers to run once beside them, as for zoo.py.")
+@click.option(
+    "--timeout",
+    default=900,
+    type=float,
+    help="Seconds after which a registration is killed and counts as failed.",
+)
 def main(
-    out: Annotated[
-        Path,
-        typer.Option(
-            help="Folder of the runs, one file a smoothness, and of the figure; made if need be."
-        ),
-    ],
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of real images, as for zoo.py. Without it, what lies in --out is drawn."
-        ),
-    ] = None,
-    smoothness: Annotated[
-        str, typer.Option(help="Words and numbers of mm, comma-separated.")
-    ] = "low,auto,high,0.5,1,2,4",
-    seeds: Annotated[str, typer.Option(help="As for zoo.py.")] = "1",
-    n: Annotated[int, typer.Option("--n", help="Pairs of each kind and seed.", min=1)] = 2,
-    jobs: Annotated[int, typer.Option(help="Pairs at a time, one thread each.", min=1)] = 1,
-    program: Annotated[str, typer.Option(help="The morphseek command to measure.")] = zoo.PROGRAM,
-    peers: Annotated[str, typer.Option(help="Peers to run once beside them, as for zoo.py.")] = "",
-    timeout: Annotated[
-        float,
-        typer.Option(help="Seconds after which a registration is killed and counts as failed."),
-    ] = 900,
+    out: Path,
+    data: Path | None,
+    smoothness: str,
+    seeds: str,
+    n: int,
+    jobs: int,
+    program: str,
+    peers: str,
+    timeout: float,
 ) -> None:
     """Run every smoothness that is not in the folder yet, print the table, and draw the figure."""
     out.mkdir(parents=True, exist_ok=True)
@@ -179,10 +191,10 @@ def main(
     for value in smoothness.split(",") if data is not None else []:
         path = out / f"smoothness-{value}.json"
         if path.exists():
-            typer.echo(f"kept {path}")
+            click.echo(f"kept {path}")
             continue
         chosen = zoo.choose(
-            every, [f"={kind}" for kinds in ANATOMIES.values() for kind in kinds], typer.echo
+            every, [f"={kind}" for kinds in ANATOMIES.values() for kind in kinds], click.echo
         )
         run = zoo.Run(program, ["final"], ["--smoothness", value], left, timeout)
         rows = zoo.run_all(
@@ -190,11 +202,11 @@ def main(
             [int(seed) for seed in seeds.split(",")],
             run,
             jobs,
-            typer.echo,
+            click.echo,
             lambda rows: None,
         )
         if failed := [row for row in rows if row["method"] == zoo.OURS and row["status"] != "ok"]:
-            raise typer.BadParameter(
+            raise click.BadParameter(
                 f"smoothness {value}: {zoo.line_of(failed[0])}", param_hint="--smoothness"
             )
         peer_runs.write(
@@ -215,16 +227,16 @@ def main(
     }
     found = curves(runs)
     if not found:
-        raise typer.BadParameter(
+        raise click.BadParameter(
             f"{out} has no runs with an error and a Dice; give --data", param_hint="--out"
         )
-    typer.echo(
+    click.echo(
         "\nMean error where the truth is known; mean Dice between two people.\n\n" + table(found)
     )
     draw(found, [out / "frontier.svg", out / "frontier.png"])
-    typer.echo(str(out / "frontier.svg"))
+    click.echo(str(out / "frontier.svg"))
 
 
 if __name__ == "__main__":
     open_streams()
-    typer.run(main)
+    main()

@@ -18,12 +18,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import choices
+import click
 import numpy as np
 import truth
-import typer
 import zoo
 from intervals import DRAWS, interval
 from numpy.typing import NDArray
@@ -140,7 +140,7 @@ def exported(run: Path, out: Path, wanted: list[float]) -> list[Point]:
                 nearest = min(found, key=lambda path: abs(found[path] - 60 * minutes))
                 backbone, config, state = load_backbone(nearest)
             else:
-                typer.echo(f"left out: {run} has not reached {minutes:g} minutes", err=True)
+                click.echo(f"left out: {run} has not reached {minutes:g} minutes", err=True)
                 continue
             export_bundle(backbone, config, bundle)
             n = config.optim.accumulate
@@ -550,23 +550,44 @@ def draw(t: Table, points: list[Point], line: tuple[float, float] | None, path: 
     figure.savefig(path, dpi=100)
 
 
+@click.command(context_settings={"show_default": True})
+@click.option(
+    "--run", type=Path, required=True, help="Run folder of morphseek train, with iteration-N.pt."
+)
+@click.option("--out", type=Path, required=True, help="Folder of bundles, rows and figure.")
+@click.option("--data", type=Path, help="Folder of real images, as for zoo.py.")
+@click.option(
+    "--minutes",
+    default="0,5,10,20,40",
+    help="CPU minutes of training to measure at, separated by commas.",
+)
+@click.option("--kinds", multiple=True, help="As for zoo.py.")
+@click.option("--seeds", default="1,2", help="As for zoo.py.")
+@click.option("--n", default=1, type=click.IntRange(1), help="Pairs of each kind and seed.")
+@click.option(
+    "--size", default=48, type=click.IntRange(16), help="Voxels along a made-up torso's axes."
+)
+@click.option(
+    "--for",
+    "for_",
+    default=600,
+    type=click.FloatRange(0),
+    help="Start no registration after so many minutes.",
+)
+@click.option(
+    "--config", default=CONFIG, type=Path, help="The run's configuration, for the cost of a step."
+)
 def main(
-    run: Annotated[Path, typer.Option(help="Run folder of morphseek train, with iteration-N.pt.")],
-    out: Annotated[Path, typer.Option(help="Folder of bundles, rows and figure.")],
-    data: Annotated[Path | None, typer.Option(help="Folder of real images, as for zoo.py.")] = None,
-    minutes: Annotated[
-        str, typer.Option(help="CPU minutes of training to measure at, separated by commas.")
-    ] = "0,5,10,20,40",
-    kinds: Annotated[list[str], typer.Option("--kinds", help="As for zoo.py.")] = [],
-    seeds: Annotated[str, typer.Option(help="As for zoo.py.")] = "1,2",
-    n: Annotated[int, typer.Option("--n", help="Pairs of each kind and seed.", min=1)] = 1,
-    size: Annotated[int, typer.Option(help="Voxels along a made-up torso's axes.", min=16)] = 48,
-    for_: Annotated[
-        float, typer.Option("--for", help="Start no registration after so many minutes.", min=0)
-    ] = 600,
-    config: Annotated[
-        Path, typer.Option(help="The run's configuration, for the cost of a step.")
-    ] = CONFIG,
+    run: Path,
+    out: Path,
+    data: Path | None,
+    minutes: str,
+    kinds: tuple[str, ...],
+    seeds: str,
+    n: int,
+    size: int,
+    for_: float,
+    config: Path,
 ) -> None:
     """Run the registrations that the folder lacks, and print and draw the curve."""
     out.mkdir(parents=True, exist_ok=True)
@@ -574,32 +595,32 @@ def main(
     for point in points:
         if point.away:
             away = ", ".join(f"{value:.3f} voxels (T = {k})" for k, value in point.away.items())
-            typer.echo(f"{point.bundle.name}: the engine's field is {away} from PyTorch's")
+            click.echo(f"{point.bundle.name}: the engine's field is {away} from PyTorch's")
     asked = methods(points)
     every = zoo.kinds(zoo.Settings(size, n, data, out / "pairs"))
     chosen = zoo.choose(
         every,
         kinds or [f"={kind}" for kind in KINDS if kind in every],
-        lambda text: typer.echo(text, err=True),
+        lambda text: click.echo(text, err=True),
     )
     path = out / "rows.jsonl"
     runs = [int(seed) for seed in seeds.split(",")]
     for row in collect(path, chosen, runs, asked, time.monotonic() + 60 * for_):
         found = " | ".join(f"{row[k]:.3f}" for k in ("error", "dice") if k in row)
-        typer.echo(f"{row['kind']} | {row['pair']} | {row['method']} | {found} | {row['status']}")
+        click.echo(f"{row['kind']} | {row['pair']} | {row['method']} | {found} | {row['status']}")
     rows = choices.read_rows(path)
     t = table_of(rows, list(asked))
     if not t.kinds or not t.labelled:
-        raise typer.BadParameter(
+        raise click.BadParameter(
             f"{path} has no pair that every method was run on, with points and with labels; give"
             " it more --for",
             param_hint="--out",
         )
-    typer.echo(f"\n{t.pairs} pairs; {sum(r['cpu_seconds'] for r in rows) / 3600:.2f} CPU hours\n")
-    typer.echo(summary(t))
+    click.echo(f"\n{t.pairs} pairs; {sum(r['cpu_seconds'] for r in rows) / 3600:.2f} CPU hours\n")
+    click.echo(summary(t))
     last = points[-1].bundle.stem if points else ""
     shown = [*ENGINE, *([f"network {last}", f"network {last}, refined"] if points else [])]
-    typer.echo(details(t, shown))
+    click.echo(details(t, shown))
     line = None
     trained = [p for p in points if p.minutes > 0]
     if len(trained) > 1:
@@ -608,16 +629,16 @@ def main(
             np.array([t.share[f"network {p.bundle.stem}"] for p in trained]),
             t.share["search"],
         )
-        typer.echo(
+        click.echo(
             f"ln(error / affine) = {line[0]:.3f} {line[1]:+.3f} ln(minutes); the search's after"
             f" {at:.3g} CPU minutes ({low:.3g} to {high:.3g})\n"
         )
-        typer.echo(estimate(trained, at, work(config)) + "\n")
+        click.echo(estimate(trained, at, work(config)) + "\n")
     if points:
         draw(t, points, line, out / "general.png")
-        typer.echo(str(out / "general.png"))
+        click.echo(str(out / "general.png"))
 
 
 if __name__ == "__main__":
     open_streams()
-    typer.run(main)
+    main()

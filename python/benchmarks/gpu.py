@@ -23,11 +23,11 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import measure
 import numpy as np
-import typer
 
 # ONNX Runtime reads it when it loads; operators.py needs it, too
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
@@ -67,34 +67,29 @@ def numbers(text: str) -> tuple[int, ...]:
     return tuple(int(n) for n in text.split(","))
 
 
+@click.command(context_settings={"show_default": True})
+@click.option("--out", type=Path, required=True, help="Folder of the bundles and the table.")
+@click.option("--device", default="cuda", help="cuda, tensorrt or cpu.")
+@click.option("--size", default="160,192,224", help="D,H,W.")
+@click.option(
+    "--networks", default=",".join(PAPER), help="Backbones, or paths of bundles that loop."
+)
+@click.option("--repeats", default=10, help="Timed runs after a warm-up; their median counts.")
+@click.option(
+    "--peak",
+    default="",
+    help=(
+        "The device's float32 and float16 TFLOP/s and its TB/s, for the floor. Default: by"
+        " the card's name, where it is known."
+    ),
+)
+@click.option(
+    "--train",
+    default="4,16",
+    help=('Trajectories of the GRPO iterations to time for each backbone: J,J,...; "" times none.'),
+)
 def run(
-    out: Annotated[Path, typer.Option(help="Folder of the bundles and the table.")],
-    device: Annotated[str, typer.Option(help="cuda, tensorrt or cpu.")] = "cuda",
-    size: Annotated[str, typer.Option(help="D,H,W.")] = "160,192,224",
-    networks: Annotated[
-        str, typer.Option(help="Backbones, or paths of bundles that loop.")
-    ] = ",".join(PAPER),
-    repeats: Annotated[
-        int, typer.Option(help="Timed runs after a warm-up; their median counts.")
-    ] = 10,
-    peak: Annotated[
-        str,
-        typer.Option(
-            help=(
-                "The device's float32 and float16 TFLOP/s and its TB/s, for the floor. Default: by"
-                " the card's name, where it is known."
-            )
-        ),
-    ] = "",
-    train: Annotated[
-        str,
-        typer.Option(
-            help=(
-                'Trajectories of the GRPO iterations to time for each backbone: J,J,...; ""'
-                " times none."
-            )
-        ),
-    ] = "4,16",
+    out: Path, device: str, size: str, networks: str, repeats: int, peak: str, train: str
 ) -> None:
     """Measure everything and write table.md and table.json."""
     require(device)
@@ -725,4 +720,4 @@ def placed(found: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    one(*sys.argv[2:]) if sys.argv[1:2] == ["one"] else typer.run(run)
+    one(*sys.argv[2:]) if sys.argv[1:2] == ["one"] else run()

@@ -14,12 +14,12 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import measure
 import numpy as np
 import SimpleITK as sitk
-import typer
 from methods import METHODS, Job
 
 import morphseek
@@ -96,7 +96,7 @@ def by_volume(sides: list[int], method: str, threads: int) -> list[dict[str, Any
                 "peak_mib": cost.peak_bytes / 2**20,
             }
         )
-        typer.echo(f"{side}^3 voxels: {cost.cpu_seconds:.1f} CPU s, {rows[-1]['peak_mib']:.0f} MiB")
+        click.echo(f"{side}^3 voxels: {cost.cpu_seconds:.1f} CPU s, {rows[-1]['peak_mib']:.0f} MiB")
     return rows
 
 
@@ -108,7 +108,7 @@ def in_process(name: str, sizes: list[int], call: Callable[[int], Any]) -> list[
         started = time.process_time()
         call(size)
         rows.append({"size": size, "cpu_seconds": time.process_time() - started})
-        typer.echo(f"{name} = {size}: {rows[-1]['cpu_seconds']:.2f} CPU s")
+        click.echo(f"{name} = {size}: {rows[-1]['cpu_seconds']:.2f} CPU s")
     return rows
 
 
@@ -139,17 +139,19 @@ def page(series: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def main(
-    out: Annotated[Path, typer.Option(help="Folder for growth.json, growth.md and growth.png.")],
-    sides: Annotated[
-        str, typer.Option(help="Voxels along an edge, comma-separated.")
-    ] = "64,96,128,160,192,224,256,320",
-    method: Annotated[
-        str, typer.Option(help="Which of ours grows with the volume.")
-    ] = "morphseek-default",
-    small: Annotated[int, typer.Option(help="Voxels along an edge for T, J and pairs.")] = 48,
-    threads: Annotated[int, typer.Option()] = 1,
-) -> None:
+@click.command(context_settings={"show_default": True})
+@click.option(
+    "--out", type=Path, required=True, help="Folder for growth.json, growth.md and growth.png."
+)
+@click.option(
+    "--sides",
+    default="64,96,128,160,192,224,256,320",
+    help="Voxels along an edge, comma-separated.",
+)
+@click.option("--method", default="morphseek-default", help="Which of ours grows with the volume.")
+@click.option("--small", default=48, help="Voxels along an edge for T, J and pairs.")
+@click.option("--threads", default=1)
+def main(out: Path, sides: str, method: str, small: int, threads: int) -> None:
     """Measure the growth of the cost and write it down."""
     out.mkdir(parents=True, exist_ok=True)
     pair = phantom.make_pair(small)
@@ -188,7 +190,7 @@ def main(
     )
     (out / "growth.md").write_text(page(series))
     _draw(out / "growth.png", series)
-    typer.echo(page(series))
+    click.echo(page(series))
 
 
 def _draw(path: Path, series: dict[str, dict[str, Any]]) -> None:
@@ -205,4 +207,4 @@ def _draw(path: Path, series: dict[str, dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

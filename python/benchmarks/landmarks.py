@@ -9,10 +9,9 @@ so an error is added to them. The error is measured at the other points.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
+import click
 import numpy as np
-import typer
 import zoo
 
 import morphseek
@@ -22,17 +21,25 @@ def at_others(result: morphseek.Registration, fixed: np.ndarray, moving: np.ndar
     return float(np.linalg.norm(result.transform_points(fixed) - moving, axis=1).mean())
 
 
+@click.command(context_settings={"show_default": True})
+@click.argument("kinds", nargs=-1, required=True)
+@click.option("--data", type=Path, help="Folder of real images.")
+@click.option("--given", default=20, help="Points that steer; at most half of them.")
+@click.option("--error", default=1.0, help="landmark_error, mm.")
+@click.option("--seed", default=13, help="Of the made-up pairs.")
+@click.option("--n", default=1, help="Pairs of a kind.")
+@click.option("--draws", default=3, help="Choices of points, of each pair.")
 def main(
-    kinds: list[str],
-    data: Annotated[Path | None, typer.Option(help="Folder of real images.")] = None,
-    given: Annotated[int, typer.Option(help="Points that steer; at most half of them.")] = 20,
-    error: Annotated[float, typer.Option(help="landmark_error, mm.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of the made-up pairs.")] = 13,
-    n: Annotated[int, typer.Option(help="Pairs of a kind.")] = 1,
-    draws: Annotated[int, typer.Option(help="Choices of points, of each pair.")] = 3,
+    kinds: tuple[str, ...],
+    data: Path | None,
+    given: int,
+    error: float,
+    seed: int,
+    n: int,
+    draws: int,
 ) -> None:
     """Print a row for every pair and draw: mean error, mm, at the points that were not given."""
-    typer.echo("| pair | steer | without, mm | with, mm |\n|---|---:|---:|---:|")
+    click.echo("| pair | steer | without, mm | with, mm |\n|---|---:|---:|---:|")
     known, rows = zoo.kinds(zoo.Settings(n=n, data=data)), []
     for kind in kinds:
         for pair in known[kind].make(seed):
@@ -52,14 +59,14 @@ def main(
                     landmark_error=error,
                 )  # fmt: skip
                 rows.append([at_others(r, here[others], there[others]) for r in (plain, led)])
-                typer.echo(
+                click.echo(
                     f"| {kind}, {pair.name} | {few} of {len(here)} |"
                     f" {rows[-1][0]:.2f} | {rows[-1][1]:.2f} |"
                 )
     before, after = np.mean(rows, axis=0)
     worse = max(b - a for a, b in rows)
-    typer.echo(f"| mean; worst change {worse:+.2f} | | {before:.2f} | {after:.2f} |")
+    click.echo(f"| mean; worst change {worse:+.2f} | | {before:.2f} | {after:.2f} |")
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -11,24 +11,25 @@ import json
 import math
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import gpu
 import numpy as np
-import typer
 
 
-def run(
-    bundle: Annotated[Path, typer.Argument(help="A bundle (.onnx).")],
-    size: Annotated[str, typer.Option(help="D,H,W.")] = "48,64,48",
-    steps: Annotated[int, typer.Option(help="T.")] = 3,
-    threads: Annotated[int, typer.Option()] = 1,
-    repeats: Annotated[
-        int,
-        typer.Option(help="Runs, after one that warms up; the fastest of each operator's counts."),
-    ] = 3,
-) -> None:
-    """Print the table."""
+@click.command(context_settings={"show_default": True})
+@click.argument("bundle", type=Path)
+@click.option("--size", default="48,64,48", help="D,H,W.")
+@click.option("--steps", default=3, help="T.")
+@click.option("--threads", default=1)
+@click.option(
+    "--repeats",
+    default=3,
+    help="Runs, after one that warms up; the fastest of each operator's counts.",
+)
+def run(bundle: Path, size: str, steps: int, threads: int, repeats: int) -> None:
+    """Print the table of a bundle (.onnx)."""
     print(table(operators(bundle, gpu.numbers(size), steps, threads, repeats)))
 
 
@@ -129,4 +130,4 @@ def table(rows: dict[str, dict[str, float]], least: float = 0.01) -> str:
 
 
 if __name__ == "__main__":
-    typer.run(run)
+    run()

@@ -15,14 +15,14 @@ import json
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import measure
 import pairs as data_sets
 import scoring
 import SimpleITK as sitk
 import summary
-import typer
 from methods import METHODS, Job, Method
 
 from morphseek._streams import open_streams
@@ -116,7 +116,7 @@ def chosen(names: str) -> list[Method]:
         elif name in METHODS:
             found[name] = METHODS[name]
         else:
-            raise typer.BadParameter(
+            raise click.BadParameter(
                 f"there is no method {name!r}; there are {', '.join(METHODS)}, and all, ours,"
                 " peers",
                 param_hint="--methods",
@@ -132,7 +132,7 @@ def run(
     probes = {}
     for method in methods:
         probes[method.name] = found = probe(method, threads)
-        typer.echo(f"{method.name}: {found.version or 'NOT RUN: ' + found.error}")
+        click.echo(f"{method.name}: {found.version or 'NOT RUN: ' + found.error}")
     _note_left_out(out / "left_out.json", sets, methods, probes)
     for data in sets:
         fit = [
@@ -179,7 +179,7 @@ def run(
                     write(path, row)
                 ended = f"{row['status']} {row['reason']}".strip()
                 figures = f"Dice {row['mean_dice']:.3f}, {row['cpu_seconds']:.1f} CPU s"
-                typer.echo(
+                click.echo(
                     f"{'kept' if kept else 'ran'} {data.name} {fixed} <- {moving} {method.name}:"
                     f" {ended}, {figures}"
                 )
@@ -218,53 +218,58 @@ def write(path: Path, content: dict[str, Any]) -> None:
     Path(file.name).replace(path)
 
 
+@click.command(context_settings={"show_default": True})
+@click.option(
+    "--out",
+    type=Path,
+    required=True,
+    help="Folder of the results: rows/, table.md, table.json, *.png. Old rows are kept.",
+)
+@click.option(
+    "--data",
+    multiple=True,
+    help="NAME=FOLDER or NAME=FOLDER:SUBSET; may be given again. Without it: made-up torsos.",
+)
+@click.option(
+    "--two-modalities",
+    multiple=True,
+    help="Name of a data set whose pairs are of two modalities; may be given again.",
+)
+@click.option(
+    "--methods", default="all", help="Names, comma-separated; all, ours and peers stand for many."
+)
+@click.option(
+    "--pairs",
+    default=0,
+    help="Take only the first pairs of each data set; 0 takes all (of the torsos: 3).",
+)
+@click.option("--phantom-size", default=96, help="Voxels along each axis of the made-up torsos.")
+@click.option("--threads", default=1, help="For every method.")
+@click.option(
+    "--timeout",
+    default=1800,
+    type=float,
+    help="Seconds after which a registration is killed and counts as failed.",
+)
+@click.option(
+    "--table-only/--no-table-only", help="Make the table again from the rows; run nothing."
+)
 def main(
-    out: Annotated[
-        Path,
-        typer.Option(
-            help="Folder of the results: rows/, table.md, table.json, *.png. Old rows are kept."
-        ),
-    ],
-    data: Annotated[
-        list[str],
-        typer.Option(
-            help=(
-                "NAME=FOLDER or NAME=FOLDER:SUBSET; may be given again. Without it: made-up torsos."
-            )
-        ),
-    ] = [],
-    two_modalities: Annotated[
-        list[str],
-        typer.Option(
-            help="Name of a data set whose pairs are of two modalities; may be given again."
-        ),
-    ] = [],
-    methods: Annotated[
-        str, typer.Option(help="Names, comma-separated; all, ours and peers stand for many.")
-    ] = "all",
-    pairs: Annotated[
-        int,
-        typer.Option(
-            help="Take only the first pairs of each data set; 0 takes all (of the torsos: 3)."
-        ),
-    ] = 0,
-    phantom_size: Annotated[
-        int, typer.Option(help="Voxels along each axis of the made-up torsos.")
-    ] = 96,
-    threads: Annotated[int, typer.Option(help="For every method.")] = 1,
-    timeout: Annotated[
-        float,
-        typer.Option(help="Seconds after which a registration is killed and counts as failed."),
-    ] = 1800,
-    table_only: Annotated[
-        bool, typer.Option(help="Make the table again from the rows; run nothing.")
-    ] = False,
+    out: Path,
+    data: tuple[str, ...],
+    two_modalities: tuple[str, ...],
+    methods: str,
+    pairs: int,
+    phantom_size: int,
+    threads: int,
+    timeout: float,
+    table_only: bool,
 ) -> None:
     """Register the same pairs with MorphSeek and its peers, and write one table."""
     out = out.resolve()
     if table_only:
         if not (out / "run.json").exists():
-            raise typer.BadParameter(f"{out} has no results of this script", param_hint="--out")
+            raise click.BadParameter(f"{out} has no results of this script", param_hint="--out")
         summary.write(out)
         return
     selected = chosen(methods)
@@ -275,7 +280,7 @@ def main(
             for spec in data
         ]
     except (ValueError, MorphSeekError) as error:
-        raise typer.BadParameter(str(error), param_hint="--data") from None
+        raise click.BadParameter(str(error), param_hint="--data") from None
     run(
         sets or [data_sets.make_phantom(out / "phantom", pairs or 3, phantom_size)],
         selected,
@@ -287,4 +292,4 @@ def main(
 
 if __name__ == "__main__":
     open_streams()
-    typer.run(main)
+    main()

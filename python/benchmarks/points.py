@@ -12,12 +12,12 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import numpy as np
 import SimpleITK as sitk
 import truth
-import typer
 import zoo
 
 import morphseek
@@ -137,15 +137,26 @@ def plot(rows: dict[str, dict[str, Any]], to: Path) -> None:
     figure.savefig(to, dpi=110)
 
 
+@click.command(context_settings={"show_default": True})
+@click.option(
+    "--data", type=Path, required=True, help="The hippocampi: images, labels, split.json."
+)
+@click.option("--to", type=Path, required=True, help="Folder of the rows.")
+@click.option("--models", default="none", help="Names or bundles, commas between.")
+@click.option("--refine", default="0,60", help="Iterations after a network.")
+@click.option("--subset", default="test", help="Pair list.")
+@click.option("--seeds", default="2", help="Of the known motions.")
+@click.option("--n", default=15, help="People a seed.")
+@click.option("--plot", "picture", type=Path, help="Draw here.")
 def main(
-    data: Annotated[Path, typer.Option(help="The hippocampi: images, labels, split.json.")],
-    to: Annotated[Path, typer.Option(help="Folder of the rows.")],
-    models: Annotated[str, typer.Option(help="Names or bundles, commas between.")] = "none",
-    refine: Annotated[str, typer.Option(help="Iterations after a network.")] = "0,60",
-    subset: Annotated[str, typer.Option(help="Pair list.")] = "test",
-    seeds: Annotated[str, typer.Option(help="Of the known motions.")] = "2",
-    n: Annotated[int, typer.Option(help="People a seed.")] = 15,
-    picture: Annotated[Path | None, typer.Option("--plot", help="Draw here.")] = None,
+    data: Path,
+    to: Path,
+    models: str,
+    refine: str,
+    subset: str,
+    seeds: str,
+    n: int,
+    picture: Path | None,
 ) -> None:
     to.mkdir(parents=True, exist_ok=True)
     for model in models.split(","):
@@ -165,4 +176,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

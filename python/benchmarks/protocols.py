@@ -23,11 +23,11 @@ import json
 import math
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import numpy as np
 import SimpleITK as sitk
-import typer
 from published import PROTOCOLS, Protocol, Row, protocol_pairs, stem
 
 import morphseek
@@ -247,37 +247,40 @@ def value(text: str) -> Any:
         return text
 
 
+@click.command(context_settings={"show_default": True})
+@click.argument("name")
+@click.argument("folder", type=Path)
+@click.option(
+    "--out",
+    type=Path,
+    required=True,
+    help="Folder for one folder a pair, pairs.csv, protocol.csv, protocol.json and index.html.",
+)
+@click.option(
+    "--pairs",
+    type=Path,
+    help="A list of pairs instead of the data set's own; Mindboggle-101 needs one, with the columns"
+    " subject1 (fixed) and subject2 (moving).",
+)
+@click.option("--list-only", is_flag=True, help="Write pairs.csv, a list for pairs, and no more.")
+@click.option("--masks/--no-masks", default=True, help="Use the masks that the data set has.")
+@click.option("--fields", is_flag=True, help="Also write displacements for a submission.")
+@click.option("--workers", type=int, default=1)
+@click.option(
+    "--option", multiple=True, help="NAME=VALUE, an option of morphseek.register; may be repeated."
+)
 def main(
     name: str,
     folder: Path,
-    out: Annotated[
-        Path,
-        typer.Option(
-            help="Folder for one folder a pair, pairs.csv, protocol.csv, protocol.json and"
-            " index.html."
-        ),
-    ],
-    pairs: Annotated[
-        Path | None,
-        typer.Option(
-            help="A list of pairs instead of the data set's own; Mindboggle-101 needs one, with the"
-            " columns subject1 (fixed) and subject2 (moving)."
-        ),
-    ] = None,
-    list_only: Annotated[
-        bool, typer.Option("--list-only", help="Write pairs.csv, a list for batch, and no more.")
-    ] = False,
-    masks: Annotated[bool, typer.Option(help="Use the masks that the data set has.")] = True,
-    fields: Annotated[
-        bool, typer.Option("--fields", help="Also write displacements for a submission.")
-    ] = False,
-    workers: int = 1,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(help="NAME=VALUE, an option of morphseek.register; may be repeated."),
-    ] = None,
+    out: Path,
+    pairs: Path | None,
+    list_only: bool,
+    masks: bool,
+    fields: bool,
+    workers: int,
+    option: tuple[str, ...],
 ) -> None:
-    options = {key: value(text) for key, _, text in (o.partition("=") for o in option or ())}
+    options = {key: value(text) for key, _, text in (o.partition("=") for o in option)}
     try:
         if list_only:
             print(write_list(protocol_pairs(name, folder, pairs=pairs, masks=masks), out))
@@ -291,7 +294,7 @@ def main(
     raise SystemExit(code)
 
 
-main.__doc__ = __doc__
+main.help = __doc__
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
 
+import click
 import numpy as np
-import typer
 import zoo
 from numpy.typing import NDArray
 from scipy import stats
@@ -72,11 +71,13 @@ def described(true: NDArray[np.float64], estimated: NDArray[np.float64]) -> str:
     )
 
 
-def main(
-    results: Annotated[Path, typer.Argument(help="What zoo.py --json wrote.")],
-    out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path(),
-) -> None:
-    """Draw the estimated error against the true one, and print how well they agree."""
+@click.command(context_settings={"show_default": True})
+@click.argument("results", type=Path)
+@click.option("--out", default=Path(), type=Path, help="Folder for the figure.")
+def main(results: Path, out: Path) -> None:
+    """Draw the estimated error against the true one, and print how well they agree. RESULTS is what
+    zoo.py --json wrote.
+    """
     bodies, c = columns(json.loads(results.read_text())["rows"])
     by, _ = fitted(c, np.ones(len(bodies), bool))
     others = left_out(bodies, c)
@@ -114,4 +115,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

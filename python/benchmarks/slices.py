@@ -15,11 +15,11 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
+import click
 import numpy as np
 import SimpleITK as sitk
-import typer
 from scipy.ndimage import gaussian_filter, map_coordinates
 
 import morphseek
@@ -39,25 +39,25 @@ class Case(NamedTuple):
     truth: Array | None = None
 
 
-def main(
-    folder: Annotated[Path, typer.Argument(help="images/, labels/ and split.json.")],
-    methods: Annotated[list[str] | None, typer.Option(help="ours, greedy, demons.")] = None,
-    pairs: Annotated[int, typer.Option(help="Test pairs, at most.", min=1)] = 12,
-) -> None:
-    """Print one row per kind and method."""
+@click.command(context_settings={"show_default": True})
+@click.argument("folder", type=Path)
+@click.option("--methods", multiple=True, help="ours, greedy, demons.")
+@click.option("--pairs", default=12, type=click.IntRange(1), help="Test pairs, at most.")
+def main(folder: Path, methods: tuple[str, ...], pairs: int) -> None:
+    """Print one row per kind and method. FOLDER has images/, labels/ and split.json."""
     cases = list(slices(folder, pairs))
     kinds = {
         "two people": cases,
         "known motion": [moved(c, k) for k, c in enumerate(cases[::3])],
         "known motion, two contrasts": [moved(c, k, True) for k, c in enumerate(cases[::3])],
     }
-    typer.echo("| slices | method | Dice | error, pixels | folding, % | SDlogJ | CPU s |")
-    typer.echo("|---|---|---:|---:|---:|---:|---:|")
+    click.echo("| slices | method | Dice | error, pixels | folding, % | SDlogJ | CPU s |")
+    click.echo("|---|---|---:|---:|---:|---:|---:|")
     for kind, chosen in kinds.items():
         for name in ["none", *(methods or METHODS)]:
             rows = [scored(case, METHODS[name] if name != "none" else _still) for case in chosen]
             means = [np.mean([r[k] for r in rows]) for k in range(5)]
-            typer.echo(
+            click.echo(
                 f"| {kind} ({len(chosen)}) | {name} | {means[0]:.3f} | {means[1]:.3f} |"
                 f" {means[2]:.3f} | {means[3]:.3f} | {means[4]:.2f} |"
             )
@@ -202,4 +202,4 @@ def _demons(case: Case) -> Array:
 METHODS = {"ours": _ours, "greedy": _greedy, "demons": _demons}
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -14,11 +14,11 @@ import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import measure
 import numpy as np
-import typer
 
 import morphseek
 
@@ -324,23 +324,24 @@ def page(
     return "\n".join(lines)
 
 
-def main(
-    fixed: Annotated[Path, typer.Argument(help="Image of the one modality.")],
-    moving: Annotated[Path, typer.Argument(help="Another.")],
-    repeats: Annotated[
-        int,
-        typer.Option(help="Registrations after a warm-up; the least time of each stage counts."),
-    ] = 2,
-    cache_mb: Annotated[
-        float,
-        typer.Option(
-            help="Size of the last cache: a pass over less data does not wait for memory."
-        ),
-    ] = 32,
-    passes: Annotated[bool, typer.Option("--passes", help="Every pass of a stage, too.")] = False,
-) -> None:
-    """Print the table of stages. By default the search runs only if the images match badly, so it
-    is also measured with search on.
+@click.command(context_settings={"show_default": True})
+@click.argument("fixed", type=Path)
+@click.argument("moving", type=Path)
+@click.option(
+    "--repeats",
+    default=2,
+    help="Registrations after a warm-up; the least time of each stage counts.",
+)
+@click.option(
+    "--cache-mb",
+    default=32,
+    type=float,
+    help="Size of the last cache: a pass over less data does not wait for memory.",
+)
+@click.option("--passes", is_flag=True, help="Every pass of a stage, too.")
+def main(fixed: Path, moving: Path, repeats: int, cache_mb: float, passes: bool) -> None:
+    """Print the table of stages for two images, FIXED of the one modality and MOVING of another. By
+    default the search runs only if the images match badly, so it is also measured with search on.
     """
     grids = [
         Grid(image.array.shape[::-1], tuple(image.spacing))
@@ -387,4 +388,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -13,13 +13,13 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import numpy as np
 import peers as peer_runs
 import SimpleITK as sitk
 import truth
-import typer
 import zoo
 from methods import Job, Method
 
@@ -206,35 +206,46 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+@click.command(context_settings={"show_default": True})
+@click.option(
+    "--kinds", multiple=True, help="Part of the names of zoo.py's kinds; =NAME is only that."
+)
+@click.option(
+    "--perturbations",
+    default=",".join(PERTURBATIONS),
+    help=f"Which of these, by commas: {', '.join(PERTURBATIONS)}.",
+)
+@click.option("--seeds", default=1, type=click.IntRange(1), help="Of each perturbation.")
+@click.option("--n", default=2, type=click.IntRange(1), help="Pairs of each kind.")
+@click.option(
+    "--size", default=96, type=click.IntRange(16), help="Voxels along an axis of a made-up body."
+)
+@click.option("--data", type=Path, help="Folder of real images, as zoo.py's.")
+@click.option("--method", default="", help="A peer of methods/ in the library's place, as greedy.")
+@click.option("--json", "json_out", type=Path, help="Write every row.")
 def main(
-    kinds: Annotated[
-        list[str], typer.Option(help="Part of the names of zoo.py's kinds; =NAME is only that.")
-    ] = [],
-    perturbations: Annotated[
-        str, typer.Option(help=f"Which of these, by commas: {', '.join(PERTURBATIONS)}.")
-    ] = ",".join(PERTURBATIONS),
-    seeds: Annotated[int, typer.Option(help="Of each perturbation.", min=1)] = 1,
-    n: Annotated[int, typer.Option("--n", help="Pairs of each kind.", min=1)] = 2,
-    size: Annotated[int, typer.Option(help="Voxels along an axis of a made-up body.", min=16)] = 96,
-    data: Annotated[Path | None, typer.Option(help="Folder of real images, as zoo.py's.")] = None,
-    method: Annotated[
-        str, typer.Option(help="A peer of methods/ in the library's place, as greedy.")
-    ] = "",
-    json_out: Annotated[Path | None, typer.Option("--json", help="Write every row.")] = None,
+    kinds: tuple[str, ...],
+    perturbations: str,
+    seeds: int,
+    n: int,
+    size: int,
+    data: Path | None,
+    method: str,
+    json_out: Path | None,
 ) -> None:
     names = zoo.named(perturbations, list(PERTURBATIONS), "perturbation")
     every = zoo.kinds(zoo.Settings(size, n, data))
     register = by_peer(peer_runs.chosen(method)[0]) if method else ours
     rows: list[dict[str, Any]] = []
-    for kind in zoo.choose(every, kinds, typer.echo):
+    for kind in zoo.choose(every, kinds, click.echo):
         for pair in kind.make(1):
             for row in measure(pair, names, register, seeds):
                 rows.append({"kind": kind.name, "pair": pair.name, **row})
-                typer.echo(f"{kind.name} {pair.name} {row}")
-    typer.echo(table(rows))
+                click.echo(f"{kind.name} {pair.name} {row}")
+    click.echo(table(rows))
     if json_out:
         json_out.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -14,11 +14,11 @@ import resource
 import tempfile
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import numpy as np
 import SimpleITK as sitk
-import typer
 
 import morphseek
 
@@ -55,13 +55,13 @@ def by_ants(paths: list[Path], iterations: int) -> sitk.Image:
         return sitk.ReadImage(path)
 
 
-def main(
-    folder: Path,
-    count: Annotated[int, typer.Option(help="How many images to take, from the first.")] = 16,
-    iterations: int = 4,
-    ants: Annotated[bool, typer.Option("--ants", help="Also build_template of antspyx.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Keep the template there.")] = None,
-) -> None:
+@click.command(context_settings={"show_default": True})
+@click.argument("folder", type=Path)
+@click.option("--count", default=16, help="How many images to take, from the first.")
+@click.option("--iterations", default=4)
+@click.option("--ants", is_flag=True, help="Also build_template of antspyx.")
+@click.option("--out", type=Path, help="Keep the template there.")
+def main(folder: Path, count: int, iterations: int, ants: bool, out: Path | None) -> None:
     """Print one row per template."""
     names = json.loads((folder / "split.json").read_text())["train"][:count]
     paths = [folder / "images" / f"{name}.nii.gz" for name in names]
@@ -80,8 +80,8 @@ def main(
         began = cpu()
         rows.append(("ANTs, 3 iterations", by_ants(paths, 3), 0.0, None))
         rows[-1] = (*rows[-1][:2], cpu() - began, None)
-    typer.echo("| template | gradient | entropy | Dice | of others | mean, voxels | CPU s |")
-    typer.echo("|---|---:|---:|---:|---:|---:|---:|")
+    click.echo("| template | gradient | entropy | Dice | of others | mean, voxels | CPU s |")
+    click.echo("|---|---:|---:|---:|---:|---:|---:|")
     for said, image, seconds, found in rows:
         cells = [f"{v:.3f}" for v in sharpness(image)]
         if found is None:
@@ -89,8 +89,8 @@ def main(
         else:
             cells += [f"{found.mean_dice(own):.3f}" for own in (False, True)]
             cells += [f"{found.iterations[-1].mean_voxels:.4f}"]
-        typer.echo(f"| {said} | {' | '.join(cells)} | {seconds:.0f} |")
+        click.echo(f"| {said} | {' | '.join(cells)} | {seconds:.0f} |")
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -11,10 +11,9 @@ uncertainty.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
+import click
 import numpy as np
-import typer
 from scipy.ndimage import gaussian_filter, map_coordinates
 from scipy.stats import spearmanr
 
@@ -101,25 +100,26 @@ def through(
     )
 
 
+@click.command(context_settings={"show_default": True})
+@click.argument("images", type=Path, nargs=-1)
+@click.option("--size", default=96, help="Voxels of a made-up torso along each axis.")
+@click.option("--seeds", default=2, help="How many made-up torsos.")
+@click.option("--amplitude", default=8.0, help="Amplitude of the displacement, mm.")
+@click.option("--smoothness", default=25.0, help="Smoothness of the displacement, mm.")
 def main(
-    images: Annotated[
-        list[Path] | None, typer.Argument(help="Images whose background is 0.", show_default=False)
-    ] = None,
-    size: Annotated[int, typer.Option(help="Voxels of a made-up torso along each axis.")] = 96,
-    seeds: Annotated[int, typer.Option(help="How many made-up torsos.")] = 2,
-    amplitude: Annotated[float, typer.Option(help="Amplitude of the displacement, mm.")] = 8.0,
-    smoothness: Annotated[float, typer.Option(help="Smoothness of the displacement, mm.")] = 25.0,
+    images: tuple[Path, ...], size: int, seeds: int, amplitude: float, smoothness: float
 ) -> None:
+    """Print the table for made-up torsos and for IMAGES, whose background is 0."""
     print(
         "| pair | Spearman | RMS error/uncertainty by fifths, mm | all, mm | error < 2"
         " uncertainties |\n|---|---|---|---|---|"
     )
     for seed in range(seeds):
         print(compare(f"torso {seed}", *torso(size, seed)), flush=True)
-    for seed, path in enumerate(images or []):
+    for seed, path in enumerate(images):
         print(compare(path.name, *through(path, amplitude, smoothness, seed)), flush=True)
 
 
 if __name__ == "__main__":
     open_streams()
-    typer.run(main)
+    main()

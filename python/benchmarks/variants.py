@@ -12,13 +12,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
 
+import click
 import numpy as np
 import pairs as data_sets
 import scoring
 import SimpleITK as sitk
-import typer
 
 import morphseek
 
@@ -127,44 +126,47 @@ def run(
         )
         carried = sitk.Resample(moving_labels, fixed_labels, whole, sitk.sitkNearestNeighbor, 0)
         dice[name] = scoring.score(fixed_labels, carried)["mean_dice"]
-        typer.echo(f"{dice[name]:.4f}  {name}")
+        click.echo(f"{dice[name]:.4f}  {name}")
     return dice
 
 
-def main(
-    data: Annotated[
-        list[str], typer.Option(help="NAME=FOLDER or NAME=FOLDER:SUBSET, as for peers.py.")
-    ],
-    out: Annotated[Path, typer.Option(help="JSON file to write.")],
-    count: Annotated[
-        int, typer.Option("--pairs", help="How many pairs of every data set, from the first.")
-    ] = 1,
-    threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
-) -> None:
+@click.command(context_settings={"show_default": True})
+@click.option(
+    "--data",
+    required=True,
+    multiple=True,
+    help="NAME=FOLDER or NAME=FOLDER:SUBSET, as for peers.py.",
+)
+@click.option("--out", type=Path, required=True, help="JSON file to write.")
+@click.option(
+    "--pairs", "count", default=1, help="How many pairs of every data set, from the first."
+)
+@click.option("--threads", default=1, help="CPU threads.")
+def main(data: tuple[str, ...], out: Path, count: int, threads: int) -> None:
     found: dict[str, dict[str, float]] = {}
     for spec in data:
         chosen = data_sets.read(spec, count, two_modalities=False)
         for fixed, moving in chosen.pairs:
             key = f"{chosen.name}: {fixed} <- {moving}"
-            typer.echo(key)
+            click.echo(key)
             images = (
                 sitk.ReadImage(str(chosen.image(name)), sitk.sitkFloat32)
                 for name in (fixed, moving)
             )
             found[key] = run(*images, chosen.labels(fixed), chosen.labels(moving), threads=threads)
             eight = [found[key][name] for name in VARIANTS]
-            typer.echo(f"spread of the eight {100 * (max(eight) - min(eight)):.2f} points of Dice")
-    typer.echo(
+            click.echo(f"spread of the eight {100 * (max(eight) - min(eight)):.2f} points of Dice")
+    click.echo(
         f"all {len(found)} pairs: mean difference to the pair as it is, its root mean square, the"
         " greatest loss, points of Dice"
     )
     for name in list(VARIANTS | UNBLURRED)[1:]:
         change = 100 * np.array([dice[name] - dice["as it is"] for dice in found.values()])
-        typer.echo(
+        click.echo(
             f"{change.mean():+.2f} {np.sqrt(np.mean(change**2)):.2f} {change.min():+.2f}  {name}"
         )
     out.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -14,13 +14,13 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import numpy as np
 import pairs
 import scoring
 import SimpleITK as sitk
-import typer
 
 import morphseek
 from morphseek import _files
@@ -161,12 +161,12 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def main(
-    data: Annotated[list[str], typer.Option(help="NAME=FOLDER or NAME=FOLDER:SUBSET.")],
-    out: Annotated[Path, typer.Option("--json", help="Rows; read first, if it is there.")],
-    n: Annotated[int, typer.Option(help="Pairs of each set that are changed.")] = 3,
-    count: Annotated[int | None, typer.Option("--pairs", help="Pairs of each set.")] = None,
-) -> None:
+@click.command(context_settings={"show_default": True})
+@click.option("--data", required=True, multiple=True, help="NAME=FOLDER or NAME=FOLDER:SUBSET.")
+@click.option("--json", "out", type=Path, required=True, help="Rows; read first, if it is there.")
+@click.option("--n", default=3, help="Pairs of each set that are changed.")
+@click.option("--pairs", "count", type=int, help="Pairs of each set.")
+def main(data: tuple[str, ...], out: Path, n: int, count: int | None) -> None:
     """Count the verdicts of pairs that belong together and of pairs that do not."""
     sets = [pairs.read(spec, count, False) for spec in data]
     rows: list[Row] = json.loads(out.read_text()) if out.exists() else []
@@ -184,4 +184,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

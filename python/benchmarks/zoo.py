@@ -21,10 +21,11 @@ import subprocess
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import measure
 import numpy as np
 import pairs as data_sets
@@ -32,7 +33,6 @@ import peers as peer_runs
 import scoring
 import SimpleITK as sitk
 import truth
-import typer
 from methods import METHODS, Job
 from methods.shared import as_field
 
@@ -893,7 +893,7 @@ def version_of(program: str) -> str:
             [program, "--version"], check=True, capture_output=True, text=True
         ).stdout.split()[-1]
     except (OSError, subprocess.CalledProcessError) as error:
-        raise typer.BadParameter(
+        raise click.BadParameter(
             f"{program} does not run: {error}; give the path of a morphseek command",
             param_hint="--program",
         ) from None
@@ -903,7 +903,7 @@ def named(text: str, known: list[str], what: str) -> list[str]:
     """Return the words of a comma-separated list, all in `known`, in the order of `known`."""
     words = [word for word in text.split(",") if word]
     if unknown := [word for word in words if word not in known]:
-        raise typer.BadParameter(f"there is no {what} {unknown[0]!r}; there are {', '.join(known)}")
+        raise click.BadParameter(f"there is no {what} {unknown[0]!r}; there are {', '.join(known)}")
     return [word for word in known if word in words]
 
 
@@ -912,7 +912,7 @@ def peers_of(text: str) -> list[str]:
     return named(",".join(SHORT.get(name, name) for name in text.split(",")), list(METHODS), "peer")
 
 
-def choose(every: dict[str, Kind], wanted: list[str], say: Callable[[str], None]) -> list[Kind]:
+def choose(every: dict[str, Kind], wanted: Sequence[str], say: Callable[[str], None]) -> list[Kind]:
     """Return the kinds whose name contains one of the parts ("=NAME" is only that kind; without
     parts: all), and report those that lack their data.
     """
@@ -921,7 +921,7 @@ def choose(every: dict[str, Kind], wanted: list[str], say: Callable[[str], None]
         for part in wanted or [""]
     }
     if unknown := [part for part, names in matching.items() if not names]:
-        raise typer.BadParameter(
+        raise click.BadParameter(
             f"no kind has {unknown[0]!r} in its name; --list shows them", param_hint="--kinds"
         )
     found = [
@@ -933,90 +933,99 @@ def choose(every: dict[str, Kind], wanted: list[str], say: Callable[[str], None]
     return [kind for kind in found if not kind.lacking]
 
 
+@click.command(context_settings={"show_default": True})
+@click.option(
+    "--seeds",
+    default="1",
+    help="Comma-separated seeds. Each gives --n pairs of every kind, always the same ones.",
+)
+@click.option("--n", default=2, type=click.IntRange(1), help="Pairs of each kind and seed.")
+@click.option(
+    "--kinds",
+    "kinds_",
+    multiple=True,
+    help=(
+        "Part of the names of the kinds to run; may be repeated. =NAME is only that kind."
+        " Default: all."
+    ),
+)
+@click.option("--states", default=",".join(STATES), help="States to run.")
+@click.option(
+    "--peers",
+    default="",
+    help=f"Peers to run beside them: {', '.join(SHORT)}, or names of methods/.",
+)
+@click.option(
+    "--data",
+    type=Path,
+    help=(
+        "Folder of real images: brain/, abdomen/, hippocampus/ (images/, labels/,"
+        " split.json), other/ (pairs.json)."
+    ),
+)
+@click.option(
+    "--size", default=96, type=click.IntRange(16), help="Voxels along each axis of a made-up torso."
+)
+@click.option("--jobs", default=1, type=click.IntRange(1), help="Pairs at a time, one thread each.")
+@click.option(
+    "--program",
+    default=PROGRAM,
+    help="The morphseek command to measure; that of this Python unless given.",
+)
+@click.option(
+    "--options",
+    default="",
+    help='Further options of every registration, as on the command line: "--smoothness 2.5".',
+)
+@click.option("--json", "json_out", type=Path, help="Write every registration's figures.")
+@click.option(
+    "--compare",
+    "compare_with",
+    type=Path,
+    help="A file of --json from before a change: print kind by kind what changed.",
+)
+@click.option(
+    "--pairs",
+    "store",
+    type=Path,
+    help=(
+        "Folder that keeps the pairs made from images for the next run; by default a temporary one."
+    ),
+)
+@click.option(
+    "--keep",
+    type=Path,
+    help=(
+        "New folder for images, points and results of every pair, with an index.html to"
+        " look at them."
+    ),
+)
+@click.option(
+    "--timeout",
+    default=900,
+    type=float,
+    help="Seconds after which a registration is killed and counts as failed.",
+)
+@click.option(
+    "--list", "list_", is_flag=True, help="List the kinds, and what they need; run nothing."
+)
 def main(
-    seeds: Annotated[
-        str,
-        typer.Option(
-            help="Comma-separated seeds. Each gives --n pairs of every kind, always the same ones."
-        ),
-    ] = "1",
-    n: Annotated[int, typer.Option("--n", help="Pairs of each kind and seed.", min=1)] = 2,
-    kinds_: Annotated[
-        list[str],
-        typer.Option(
-            "--kinds",
-            help=(
-                "Part of the names of the kinds to run; may be repeated. =NAME is only that kind."
-                " Default: all."
-            ),
-        ),
-    ] = [],
-    states: Annotated[str, typer.Option(help="States to run.")] = ",".join(STATES),
-    peers: Annotated[
-        str,
-        typer.Option(help=f"Peers to run beside them: {', '.join(SHORT)}, or names of methods/."),
-    ] = "",
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help=(
-                "Folder of real images: brain/, abdomen/, hippocampus/ (images/, labels/,"
-                " split.json), other/ (pairs.json)."
-            )
-        ),
-    ] = None,
-    size: Annotated[
-        int, typer.Option(help="Voxels along each axis of a made-up torso.", min=16)
-    ] = 96,
-    jobs: Annotated[int, typer.Option(help="Pairs at a time, one thread each.", min=1)] = 1,
-    program: Annotated[
-        str,
-        typer.Option(help="The morphseek command to measure; that of this Python unless given."),
-    ] = PROGRAM,
-    options: Annotated[
-        str,
-        typer.Option(
-            help=(
-                'Further options of every registration, as on the command line: "--smoothness 2.5".'
-            )
-        ),
-    ] = "",
-    json_out: Annotated[
-        Path | None, typer.Option("--json", help="Write every registration's figures.")
-    ] = None,
-    compare_with: Annotated[
-        Path | None,
-        typer.Option(
-            "--compare",
-            help="A file of --json from before a change: print kind by kind what changed.",
-        ),
-    ] = None,
-    store: Annotated[
-        Path | None,
-        typer.Option(
-            "--pairs",
-            help=(
-                "Folder that keeps the pairs made from images for the next run; by default a"
-                " temporary one."
-            ),
-        ),
-    ] = None,
-    keep: Annotated[
-        Path | None,
-        typer.Option(
-            help=(
-                "New folder for images, points and results of every pair, with an index.html to"
-                " look at them."
-            )
-        ),
-    ] = None,
-    timeout: Annotated[
-        float,
-        typer.Option(help="Seconds after which a registration is killed and counts as failed."),
-    ] = 900,
-    list_: Annotated[
-        bool, typer.Option("--list", help="List the kinds, and what they need; run nothing.")
-    ] = False,
+    seeds: str,
+    n: int,
+    kinds_: tuple[str, ...],
+    states: str,
+    peers: str,
+    data: Path | None,
+    size: int,
+    jobs: int,
+    program: str,
+    options: str,
+    json_out: Path | None,
+    compare_with: Path | None,
+    store: Path | None,
+    keep: Path | None,
+    timeout: float,
+    list_: bool,
 ) -> None:
     """Register pairs of every kind and write one table: errors at points, overlap, regularity, CPU
     time.
@@ -1025,11 +1034,11 @@ def main(
     every = kinds(Settings(size, n, data, store or Path(scratch.name)))
     if list_:
         for kind in every.values():
-            typer.echo(kind.name + (f"  (needs {kind.lacking})" if kind.lacking else ""))
+            click.echo(kind.name + (f"  (needs {kind.lacking})" if kind.lacking else ""))
         return
     if keep is not None and keep.exists():
-        raise typer.BadParameter(f"{keep} is there already; name a new folder", param_hint="--keep")
-    chosen = choose(every, kinds_, lambda text: typer.echo(text, err=True))
+        raise click.BadParameter(f"{keep} is there already; name a new folder", param_hint="--keep")
+    chosen = choose(every, kinds_, lambda text: click.echo(text, err=True))
     run = Run(
         program,
         named(states, list(STATES), "state"),
@@ -1056,13 +1065,13 @@ def main(
 
     # read before the work, so that a bad file fails at once
     old = None if compare_with is None else json.loads(compare_with.read_text())["rows"]
-    rows = run_all(chosen, [int(seed) for seed in seeds.split(",")], run, jobs, typer.echo, save)
-    typer.echo("\nMean / median / 95th percentile of the error, mm.\n\n" + table(rows, run.states))
+    rows = run_all(chosen, [int(seed) for seed in seeds.split(",")], run, jobs, click.echo, save)
+    click.echo("\nMean / median / 95th percentile of the error, mm.\n\n" + table(rows, run.states))
     for kind, pair, affine, final in harmed(rows):
-        typer.echo(f"worse than its affine: {kind}, {pair}: {affine:.2f} -> {final:.2f} mm")
+        click.echo(f"worse than its affine: {kind}, {pair}: {affine:.2f} -> {final:.2f} mm")
     if old is not None:
-        typer.echo("\n" + comparison(compare(old, rows)))
+        click.echo("\n" + comparison(compare(old, rows)))
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -48,7 +48,7 @@ result.save("out")
 TRAINING = """
 import json, sys
 from pathlib import Path
-from typer.testing import CliRunner
+from click.testing import CliRunner
 sys.path.insert(0, sys.argv[2])
 from morphseek.training.cli import app
 from training_helpers import write_phantom
@@ -69,7 +69,7 @@ onnxruntime.InferenceSession("mine.onnx", providers=["CPUExecutionProvider"])
 """  # noqa: E501 a program
 LIBRARIES = """
 import sys, morphseek
-import numpy, scipy.ndimage, SimpleITK, nibabel, matplotlib.figure, typer, rich, onnxruntime
+import numpy, scipy.ndimage, SimpleITK, nibabel, matplotlib.figure, rich, onnxruntime
 import torch, monai.losses, onnx, onnxscript, distributed
 from torch.utils.tensorboard import SummaryWriter
 SummaryWriter("log").close()

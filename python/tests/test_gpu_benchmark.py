@@ -68,7 +68,7 @@ def test_stops_without_the_provider(gpu, tmp_path, monkeypatch):
 
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
     with pytest.raises(SystemExit, match="pip install --force-reinstall --no-deps onnxruntime-gpu"):
-        gpu.run(tmp_path / "out", device="cuda")
+        gpu.run(["--out", str(tmp_path / "out")], standalone_mode=False)
     assert not (tmp_path / "out").exists()
     gpu.require("cpu")
 
@@ -222,15 +222,8 @@ def test_floor_without_peaks(gpu):
 def test_a_network_that_cannot_be_exported_is_a_row(gpu, tmp_path, capsys):
     pytest.importorskip("torch", reason="needs the extra: pip install morphseek[training]")
     # one voxel at the coarsest level
-    gpu.run(
-        tmp_path,
-        device="cpu",
-        size="32,32,32",
-        networks="nice-trans",
-        repeats=1,
-        peak="67,989,3.35",
-        train="",
-    )
+    words = "--device cpu --size 32,32,32 --networks nice-trans --repeats 1 --peak 67,989,3.35"
+    gpu.run(["--out", str(tmp_path), *words.split(), "--train", ""], standalone_mode=False)
     rows = json.loads((tmp_path / "table.json").read_text(encoding="utf-8"))["rows"]
     assert len(rows) == 4 and all(
         "spatial element" in row["failed"] and "\n" not in row["failed"] for row in rows

@@ -628,7 +628,7 @@ def test_nothing_loads_the_templates_unasked():
     program = """
 import sys, numpy as np, morphseek
 a = np.random.default_rng(0).normal(size=(20, 20, 20)).astype("f4")
-r = morphseek.register(a, a, model="none", refine=0, search="off", initial="com")
+r = morphseek.register(a, a, model="none", refine=0, search=False, initial="com")
 print(sorted({"jinja2", "PIL", "morphseek.report"} & set(sys.modules)))
 r._repr_html_()
 print(sorted({"jinja2", "PIL", "matplotlib", "scipy", "pandas", "asyncio"} & set(sys.modules)))

@@ -284,15 +284,8 @@ def test_refused(case: Case, tmp_path: Path):
     for change, reference, says in (
         (lambda d: None, "other", "different patients"),
         (lambda d: None, None, "give the folder of the fixed DICOM series"),
-        (lambda d: setattr(d, "PatientID", "0816"), "fixed", "different patients"),
-        (lambda d: setattr(d, "SOPClassUID", "1.2.3"), "fixed", "no RT structure set"),
-        (lambda d: delattr(d, "StructureSetROISequence"), "fixed", "contours are damaged"),
-        (lambda d: setattr(first(d), "ContourData", ["1", "2"]), "fixed", "are damaged"),
-        (lambda d: setattr(first(d), "ContourData", ["1e9"] * 9), "fixed", "are damaged"),
         (lambda d: numbers(d, lambda p: p + wild), "fixed", "parallel planes"),
         (lambda d: numbers(d, lambda p: p + across), "fixed", "more than a body"),
-        (lambda d: setattr(d.StructureSetROISequence[0], "ReferencedFrameOfReferenceUID", "1.2"),
-         "fixed", "2 frames of reference"),
     ):  # fmt: skip
         path = edited(write_structures(tmp_path / "rs.dcm", case), change)
         given = case.folder / reference if reference == "fixed" else reference

@@ -13,6 +13,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 import SimpleITK as sitk
@@ -25,7 +26,6 @@ sys.path.insert(0, str(BENCHMARKS))
 import frontier  # noqa: E402
 import scoring  # noqa: E402
 import truth  # noqa: E402
-import typer  # noqa: E402
 import zoo  # noqa: E402
 
 DATA = Path(os.environ.get("MORPHSEEK_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -470,7 +470,7 @@ def test_a_renamed_kind_keeps_its_pairs_and_its_old_files():
 
 @pytest.mark.parametrize("wanted", [["knee"], ["torso", "=torso"]])
 def test_a_kind_that_is_not_there_is_named(wanted: list[str]):
-    with pytest.raises(typer.BadParameter, match=f"'{wanted[-1]}'"):
+    with pytest.raises(click.BadParameter, match=f"'{wanted[-1]}'"):
         zoo.choose(zoo.kinds(zoo.Settings(24, 1)), wanted, print)
 
 

@@ -16,10 +16,10 @@ import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
+import click
 import numpy as np
-import typer
 
 from morphseek import _files
 from morphseek._json import without_nan
@@ -747,47 +747,56 @@ def draw(out: Path, picture: Path) -> None:
     figure.savefig(picture, dpi=100)
 
 
-app = typer.Typer(help="Ablations of the training.", no_args_is_help=True, rich_markup_mode=None)
+@click.group(no_args_is_help=True, context_settings={"show_default": True})
+def app() -> None:
+    """Run ablations of the training."""
 
 
 def _fail(error: Exception) -> NoReturn:
-    typer.secho(f"error: {error}", fg="red", err=True)
-    raise typer.Exit(2)
+    click.secho(f"error: {error}", fg="red", err=True)
+    raise click.exceptions.Exit(2)
 
 
 @app.command("run")
+@click.argument("group")
+@click.option(
+    "--data",
+    type=Path,
+    required=True,
+    envvar="MORPHSEEK_DATA_SET",
+    metavar="DIR",
+    help="Data folder.",
+)
+@click.option(
+    "--out",
+    type=Path,
+    required=True,
+    help="Folder of the results; finished arms in it are not repeated.",
+)
+@click.option("--iterations", default=200, help="Training iterations of an arm.")
+@click.option("--seeds", default=1, help="Seeds 0 to this minus 1.")
+@click.option("--scale", default="small", help="small (one CPU core) or full.")
+@click.option("--arms", default="", help="Only these arms, comma-separated.")
+@click.option(
+    "--set",
+    "set_",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help=("Change one key in every arm and in the warm-up, e.g. --set data.labels=4 (repeatable)."),
+)
 def run_command(
-    group: Annotated[
-        str,
-        typer.Argument(
-            help="ladder, ldvn, trajectories, steps, labels, hd95, recipe, points or all."
-        ),
-    ],
-    data: Annotated[
-        Path,
-        typer.Option("--data", envvar="MORPHSEEK_DATA_SET", help="Data folder.", metavar="DIR"),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option("--out", help="Folder of the results; finished arms in it are not repeated."),
-    ],
-    iterations: Annotated[int, typer.Option(help="Training iterations of an arm.")] = 200,
-    seeds: Annotated[int, typer.Option(help="Seeds 0 to this minus 1.")] = 1,
-    scale: Annotated[str, typer.Option(help="small (one CPU core) or full.")] = "small",
-    arms: Annotated[str, typer.Option(help="Only these arms, comma-separated.")] = "",
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help=(
-                "Change one key in every arm and in the warm-up, e.g. --set data.labels=4"
-                " (repeatable)."
-            ),
-            metavar="KEY=VALUE",
-        ),
-    ] = None,
+    group: str,
+    data: Path,
+    out: Path,
+    iterations: int,
+    seeds: int,
+    scale: str,
+    arms: str,
+    set_: tuple[str, ...],
 ) -> None:
-    """Run a group of ablations; `tables` then prints it."""
+    """Run a group of ablations; `tables` then prints it. GROUP is ladder, ldvn, trajectories,
+    steps, labels, hd95, recipe, points or all.
+    """
     if scale not in SCALES:
         _fail(ValueError(f"unknown scale {scale!r}; there are {', '.join(SCALES)}"))
     if group != "all" and group not in GROUPS:
@@ -807,24 +816,21 @@ def run_command(
                 seeds=tuple(range(seeds)),
                 scale=scale,
                 arms=only,
-                changes=changes_of(set_ or []),
+                changes=changes_of(set_),
             )
         except (OSError, ValueError) as error:
             _fail(error)
 
 
 @app.command("tables")
-def tables_command(
-    out: Annotated[Path, typer.Argument(help="Folder of `run`.")],
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw Dice over points of the group points here.")
-    ] = None,
-) -> None:
-    """Markdown tables and p-values of the ablations in a folder."""
+@click.argument("out", type=Path)
+@click.option("--plot", type=Path, help="Draw Dice over points of the group points here.")
+def tables_command(out: Path, plot: Path | None) -> None:
+    """Print Markdown tables and p-values of the ablations in OUT, the folder of `run`."""
     text = tables(out)
     if not text:
         _fail(ValueError(f"{out} has no results of `run`"))
-    typer.echo(text)
+    click.echo(text)
     if plot:
         try:
             draw(out, plot)

@@ -13,11 +13,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
+import click
 import numpy as np
 import torch
-import typer
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -318,33 +318,42 @@ def step_cost(
     return json.loads(done.stdout.splitlines()[-1])
 
 
-app = typer.Typer(
-    help="Looks inside a trained policy.", no_args_is_help=True, rich_markup_mode=None
-)
+@click.group(no_args_is_help=True, context_settings={"show_default": True})
+def app() -> None:
+    """Look inside a trained policy."""
 
 
 def _fail(error: Exception) -> NoReturn:
-    typer.secho(f"error: {error}", fg="red", err=True)
-    raise typer.Exit(2)
+    click.secho(f"error: {error}", fg="red", err=True)
+    raise click.exceptions.Exit(2)
 
 
 @app.command()
+@click.argument("checkpoint", type=Path)
+@click.option(
+    "--data",
+    type=Path,
+    required=True,
+    envvar="MORPHSEEK_DATA_SET",
+    metavar="DIR",
+    help="Data folder.",
+)
+@click.option("--pairs", default=4, type=click.IntRange(1), help="Validation pairs to use.")
+@click.option("--tau", default=1.0, help="Temperature of the samples.")
+@click.option("--signal/--no-signal", help="Also measure the policy-gradient signal (slow).")
+@click.option("--trajectories", default="4,16,64", help="J of the signal table.")
+@click.option("--to", type=Path, help="Write the results here as JSON.")
 def diagnose(
-    checkpoint: Annotated[Path, typer.Argument(help="RUN/best.pt or last.pt.")],
-    data: Annotated[
-        Path,
-        typer.Option("--data", envvar="MORPHSEEK_DATA_SET", help="Data folder.", metavar="DIR"),
-    ],
-    pairs: Annotated[int, typer.Option(help="Validation pairs to use.", min=1)] = 4,
-    tau: Annotated[float, typer.Option(help="Temperature of the samples.")] = 1.0,
-    signal: Annotated[
-        bool, typer.Option(help="Also measure the policy-gradient signal (slow).")
-    ] = False,
-    trajectories: Annotated[str, typer.Option(help="J of the signal table.")] = "4,16,64",
-    to: Annotated[Path | None, typer.Option(help="Write the results here as JSON.")] = None,
+    checkpoint: Path,
+    data: Path,
+    pairs: int,
+    tau: float,
+    signal: bool,
+    trajectories: str,
+    to: Path | None,
 ) -> None:
     """Print posterior collapse, variance of log pi, gradient norms by term, sigma and |mu|, and the
-    policy's signal.
+    policy's signal. CHECKPOINT is RUN/best.pt or last.pt.
     """
     check_folder(to)
     sizes = counts("--trajectories", trajectories, least=2)
@@ -375,15 +384,15 @@ def diagnose(
         objective.load_policy_state(state["policy"])
     report: dict = {"collapse": [collapse_probe(backbone, s, tau=tau) for s in labelled]}
     if not labelled:
-        typer.echo("no labels: no Dice of samples")
+        click.echo("no labels: no Dice of samples")
     for row in report["collapse"]:
-        typer.echo(
+        click.echo(
             f"samples at tau = {tau}: Dice {row['dice_mean']:.2f} +- {row['dice_sd']:.2f} % (mu:"
             f" {row['dice_mu']:.2f})"
         )
     report["variance"] = variance_ratio(backbone, samples[0], tau=tau)
     v = report["variance"]
-    typer.echo(
+    click.echo(
         f"Var(sum X_i) / (0.5 N) = {v['ratio']:.3f} +- {v['standard_error']:.3f}, N = {v['n']}"
     )
     report["gradient_norms"] = gradient_norms(
@@ -391,7 +400,7 @@ def diagnose(
         samples[0],
         config.policy.temperature(min(state["iteration"], config.run.iterations - 1)),
     )
-    typer.echo(
+    click.echo(
         "gradient norms: " + ", ".join(f"{k} {x:.3g}" for k, x in report["gradient_norms"].items())
     )
     run = checkpoint.parent
@@ -399,37 +408,36 @@ def diagnose(
         h = report["histories"] = histories(run, ("sigma", "mu_abs", "kl"))
         for key in ("sigma", "mu_abs", "kl"):
             parts = np.array_split(np.array(h[key]), min(8, max(len(h[key]), 1)))
-            typer.echo(
+            click.echo(
                 f"{key} over the run: " + " ".join(f"{p.mean():.3g}" for p in parts if len(p))
             )
     if signal:
         report["signal"] = policy_signal(objective, labelled, sizes)
-        typer.echo("| noise | advantage | J | cosine |\n|---|---|---|---|")
+        click.echo("| noise | advantage | J | cosine |\n|---|---|---|---|")
         for r in report["signal"]:
-            typer.echo(f"| {r['noise']} | {r['advantage']} | {r['J']} | {r['cosine']:.3f} |")
+            click.echo(f"| {r['noise']} | {r['advantage']} | {r['J']} | {r['cosine']:.3f} |")
     if to:
         _files.write_text(to, json.dumps(without_nan(report), indent=1, allow_nan=False))
 
 
 @app.command()
-def memory(
-    trajectories: Annotated[str, typer.Option(help="Values of J.")] = "1,2,4,8,16",
-    size: Annotated[str, typer.Option(help="Size of the grid, D,H,W.")] = "48,64,48",
-    backbone: Annotated[str, typer.Option()] = "compact",
-) -> None:
+@click.option("--trajectories", default="1,2,4,8,16", help="Values of J.")
+@click.option("--size", default="48,64,48", help="Size of the grid, D,H,W.")
+@click.option("--backbone", default="compact")
+def memory(trajectories: str, size: str, backbone: str) -> None:
     """Print the peak memory of one GRPO step over J, one by one and all at once."""
     shape, sizes = counts("--size", size, 3), counts("--trajectories", trajectories)
     try:
         build(backbone).latent_shape(shape)
     except ValueError as error:
         _fail(error)
-    typer.echo("| J | one by one, MiB | at once, MiB |\n|---|---|---|")
+    click.echo("| J | one by one, MiB | at once, MiB |\n|---|---|---|")
     for j in sizes:
         try:
             values = [step_cost(j, s, shape, backbone)["mib"] for s in (True, False)]
         except RuntimeError as error:
             _fail(error)
-        typer.echo(f"| {j} | {values[0]:.0f} | {values[1]:.0f} |")
+        click.echo(f"| {j} | {values[0]:.0f} | {values[1]:.0f} |")
 
 
 if __name__ == "__main__":

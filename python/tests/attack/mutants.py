@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import dataclasses
 import gzip
+import io
 import json
 import os
 import queue
@@ -27,6 +28,15 @@ from pathlib import Path
 from typing import Any
 
 import image_cases as cases
+import numpy as np
+import SimpleITK as sitk
+
+import morphseek
+from morphseek import errors, images, worker
+from morphseek._engine import core
+from morphseek.cohort import lists
+from morphseek.landmarks import Landmarks
+from morphseek.transforms import h5
 
 _SECONDS = 10
 _MEGABYTES = 200
@@ -55,142 +65,105 @@ class Seed:
     """The file to read, if it is another one."""
 
 
-def _fcsv() -> bytes:
-    return (
-        b"# Markups fiducial file version = 4.11\n# CoordinateSystem = LPS\n# columns ="
-        b" id,x,y,z,ow,ox,oy,oz,vis,sel,lock,label,desc,associatedNodeID\n"
-        b"1,1.5,2,3,0,0,0,1,1,1,0,tip,,\n2,4,5,6,0,0,0,1,1,1,0,base,,\n"
-    )
+def _json(**values: Any) -> bytes:
+    return json.dumps(values).encode()
 
 
-def _markups() -> bytes:
-    points = [{"label": str(i), "position": [i, 2.5, -3], "orientation": [1, 0]} for i in range(3)]
-    return json.dumps(
-        {"markups": [{"type": "Fiducial", "coordinateSystem": "LPS", "controlPoints": points}]}
-    ).encode()
+def _npy() -> bytes:
+    file = io.BytesIO()
+    np.save(file, cases.VOXELS.astype("<f4"))
+    return file.getvalue()
 
 
-def make_seeds(folder: Path) -> dict[str, Seed]:
-    """Return the sound files by name; some are made by writers in the folder."""
-    import numpy as np
-    import SimpleITK as sitk
+FCSV = (
+    b"# Markups fiducial file version = 4.11\n# CoordinateSystem = LPS\n# columns ="
+    b" id,x,y,z,ow,ox,oy,oz,vis,sel,lock,label,desc,associatedNodeID\n"
+    b"1,1.5,2,3,0,0,0,1,1,1,0,tip,,\n2,4,5,6,0,0,0,1,1,1,0,base,,\n"
+)
+POINTS = [{"label": str(i), "position": [i, 2.5, -3], "orientation": [1, 0]} for i in range(3)]
+MARKUPS = {"type": "Fiducial", "coordinateSystem": "LPS", "controlPoints": POINTS}
+GRID = [3, 4, 5, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1]
+REPORT = {
+    "version": "0.20.0", "fixed_grid": GRID, "moving_grid": GRID,
+    "initial_transform": np.eye(4).tolist(), "options": {"model": "none"}, "njd_percent": 0.5,
+}  # fmt: skip
+FIELD = (
+    cases.NRRD.replace("short", "float").replace("dimension: 3", "dimension: 4")
+    .replace("sizes: 8 7 6", "sizes: 3 3 4 5").replace("directions: ", "directions: none ")
+    .replace("kinds: ", "kinds: vector ").encode() + bytes(720)
+)  # fmt: skip
+WARPED = gzip.compress(cases.nifti((3, 4, 5), bytes(120)), mtime=0)
+ENTRY = {"file": "v.npy", "spacing": [1] * 3, "origin": [0] * 3, "direction": GRID[9:]}
+REQUEST = _json(fixed=ENTRY, moving=ENTRY, outputs=["none"], options={})
+VECTORS = cases.meta(
+    "ElementType = MET_SHORT", "ElementNumberOfChannels = 3\nElementType = MET_FLOAT", b""
+)
+TWO_MHD = cases.meta("LOCAL", "two.raw", b"")
+TWO_NHDR = cases.nrrd("encoding: raw", "encoding: gzip\ndata file: two.raw.gz", b"")
+PART = cases.packed_meta(b"").replace(b"= LOCAL", b"= part.zraw")
+BUNDLE = Path(__file__).parents[3] / "engine" / "internal" / "network" / "testdata" / "tiny.onnx"
 
-    from morphseek.transforms import h5
 
-    def text_of(data: bytes, mark: bytes) -> int:
-        return data.index(mark) + len(mark)
-
-    local = b"ElementDataFile = LOCAL\n"
-    seeds = {}
-    for name in ("plain.mha", "packed.mha", "big.mha"):
-        seeds[name] = Seed(cases.SOUND[name], "image", text_of(cases.SOUND[name], local))
-    for name in ("plain.nrrd", "packed.nrrd", "big.nrrd", "members.nrrd"):
-        seeds[name] = Seed(cases.SOUND[name], "image", text_of(cases.SOUND[name], b"\n\n"))
-    seeds["plain.nii"] = Seed(cases.SOUND["plain.nii"], "image", 0)
-    seeds["packed.nii.gz"] = Seed(cases.SOUND["packed.nii.gz"], "image", 0, True)
-    seeds["two.mhd"] = Seed(
-        cases.META.replace("= LOCAL", "= two.raw").encode(), "image", beside={"two.raw": cases.RAW}
-    )
-    seeds["two.nhdr"] = Seed(
-        cases.NRRD.replace("encoding: raw", "encoding: gzip\ndata file: two.raw.gz").encode(),
-        "image",
-        beside={"two.raw.gz": cases.GZIP},
-    )
-    seeds["part.zraw"] = Seed(
-        cases.ZLIB,
-        "image",
-        0,
-        beside={"part.mhd": cases.packed_meta(b"").replace(b"= LOCAL", b"= part.zraw")},
-        read="part.mhd",
-    )
-    vectors = cases.META.replace(
-        "ElementType = MET_SHORT", "ElementNumberOfChannels = 3\nElementType = MET_FLOAT"
-    ).encode()
-    seeds["vectors.mha"] = Seed(vectors + bytes(len(cases.RAW) * 6), "vectors", len(vectors))
+def _transforms(folder: Path) -> Iterator[tuple[str, Seed]]:
+    """Yield transform files, which their writers make in the folder."""
     field = sitk.DisplacementFieldTransform(
         sitk.Cast(sitk.GetImageFromArray(np.ones((5, 4, 3, 3))), sitk.sitkVectorFloat64)
     )
     affine = sitk.AffineTransform(3)
     affine.SetTranslation((1, 2, 3))
-    for name, transform in (
-        ("affine.tfm", affine),
-        ("affine.txt", affine),
-        ("affine.mat", affine),
-        ("affine.h5", affine),
-        ("composite.tfm", sitk.CompositeTransform([affine, sitk.Euler3DTransform()])),
-        ("composite.h5", sitk.CompositeTransform([affine, field])),
-        ("field.h5", field),
-    ):
-        sitk.WriteTransform(transform, str(folder / name))
+    files = {f"affine.{ending}": affine for ending in ("tfm", "txt", "mat", "h5")} | {
+        "composite.tfm": sitk.CompositeTransform([affine, sitk.Euler3DTransform()]),
+        "composite.h5": sitk.CompositeTransform([affine, field]),
+        "field.h5": field,
+    }
+    place = np.array([3, 4, 5, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1.0])
+    own = h5.Part("DisplacementFieldTransform", place, np.ones(180, np.float32))
+    for name in (*files, "own.h5"):
+        if name == "own.h5":
+            h5.write(folder / name, [own], f"morphseek fixed grid: {' '.join(map(str, GRID))}")
+        else:
+            sitk.WriteTransform(files[name], str(folder / name))
         text = 0 if name.endswith((".h5", ".mat")) else -1
-        seeds[name] = Seed((folder / name).read_bytes(), "transform", text)
+        yield name, Seed((folder / name).read_bytes(), "transform", text)
         (folder / name).unlink()
-    part = h5.Part(
-        "DisplacementFieldTransform",
-        np.array([3, 4, 5, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1.0]),
-        np.ones(180, np.float32),
-    )
-    h5.write(folder / "own.h5", [part], "morphseek fixed grid: 3 4 5 1 1 1 0 0 0 1 0 0 0 1 0 0 0 1")
-    seeds["own.h5"] = Seed((folder / "own.h5").read_bytes(), "transform", 0)
-    (folder / "own.h5").unlink()
-    seeds["pairs.csv"] = Seed(b"fixed,moving,id\na.nii.gz,b.nii.gz,one\nc.mha,d.mha,two\n", "list")
-    seeds["split.json"] = Seed(
-        json.dumps({"pairs": {"train": [["a", "b"]], "test": [["c", "d"], ["e", "f"]]}}).encode(),
-        "split",
-    )
-    seeds["points.csv"] = Seed(b"name,x,y,z\ntip,1.5,2,3\nbase,4,5,6e1\n", "landmarks")
-    seeds["points.fcsv"] = Seed(_fcsv(), "landmarks")
-    seeds["points.mrk.json"] = Seed(_markups(), "landmarks")
-    grid = [3, 4, 5, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1]
-    seeds["report.json"] = Seed(
-        json.dumps(
-            {
-                "version": "0.20.0",
-                "fixed_grid": grid,
-                "moving_grid": grid,
-                "initial_transform": np.eye(4).tolist(),
-                "options": {"model": "none"},
-                "njd_percent": 0.5,
-            }
-        ).encode(),
-        "result",
-        beside={
-            "displacement.nrrd": cases.NRRD.replace("short", "float")
-            .replace("dimension: 3", "dimension: 4")
-            .replace("sizes: 8 7 6", "sizes: 3 3 4 5")
-            .replace("directions: ", "directions: none ")
-            .replace("kinds: ", "kinds: vector ")
-            .encode()
-            + bytes(720),
-            "warped.nii.gz": gzip.compress(cases.nifti((3, 4, 5), bytes(120)), mtime=0),
-        },
-    )
-    entry = {"file": "v.npy", "matrix": np.eye(4).tolist()}
-    seeds["request.json"] = Seed(
-        json.dumps({"fixed": entry, "moving": entry, "outputs": ["none"], "options": {}}).encode(),
-        "request",
-        beside={"v.npy": _npy(np)},
-    )
-    seeds["v.npy"] = Seed(
-        _npy(np),
-        "request",
-        128,
-        beside={"request.json": seeds["request.json"].data},
-        read="request.json",
-    )
-    bundle = (
-        Path(__file__).parents[3] / "engine" / "internal" / "network" / "testdata" / "tiny.onnx"
-    )
-    seeds["tiny.onnx"] = Seed(bundle.read_bytes(), "bundle", 0)
-    return seeds
 
 
-def _npy(np: Any) -> bytes:
-    import io
+def _texts() -> Iterator[tuple[str, Seed]]:
+    """Yield image files that begin with a text."""
+    for name in ("plain.mha", "packed.mha", "big.mha", "plain.nrrd", "packed.nrrd", "big.nrrd",
+                 "members.nrrd"):  # fmt: skip
+        data = cases.SOUND[name]
+        mark = b"ElementDataFile = LOCAL\n" if name.endswith("mha") else b"\n\n"
+        yield name, Seed(data, "image", data.index(mark) + len(mark))
 
-    file = io.BytesIO()
-    np.save(file, cases.VOXELS.astype("<f4"))
-    return file.getvalue()
+
+def make_seeds(folder: Path) -> dict[str, Seed]:
+    """Return the sound files by name; some are made by writers in the folder."""
+    lists = {"train": [["a", "b"]], "test": [["c", "d"], ["e", "f"]]}
+    return {
+        **dict(_texts()),
+        "plain.nii": Seed(cases.SOUND["plain.nii"], "image", 0),
+        "packed.nii.gz": Seed(cases.SOUND["packed.nii.gz"], "image", 0, True),
+        "two.mhd": Seed(TWO_MHD, "image", beside={"two.raw": cases.RAW}),
+        "two.nhdr": Seed(TWO_NHDR, "image", beside={"two.raw.gz": cases.GZIP}),
+        "part.zraw": Seed(cases.ZLIB, "image", 0, beside={"part.mhd": PART}, read="part.mhd"),
+        "vectors.mha": Seed(VECTORS + bytes(len(cases.RAW) * 6), "vectors", len(VECTORS)),
+        **dict(_transforms(folder)),
+        "pairs.csv": Seed(b"fixed,moving,id\na.nii.gz,b.nii.gz,one\nc.mha,d.mha,two\n", "list"),
+        "split.json": Seed(_json(pairs=lists), "split"),
+        "points.csv": Seed(b"name,x,y,z\ntip,1.5,2,3\nbase,4,5,6e1\n", "landmarks"),
+        "points.fcsv": Seed(FCSV, "landmarks"),
+        "points.mrk.json": Seed(_json(markups=[MARKUPS]), "landmarks"),
+        "report.json": Seed(
+            _json(**REPORT), "result",
+            beside={"displacement.nrrd": FIELD, "warped.nii.gz": WARPED},
+        ),
+        "request.json": Seed(REQUEST, "request", beside={"v.npy": _npy()}),
+        "v.npy": Seed(
+            _npy(), "request", 128, beside={"request.json": REQUEST}, read="request.json"
+        ),
+        "tiny.onnx": Seed(BUNDLE.read_bytes(), "bundle", 0),
+    }  # fmt: skip
 
 
 # ---------------------------------------------------------------------- damage
@@ -312,70 +285,16 @@ def mutants(seeds: dict[str, Seed], indices: range, front: str, salt: str = "") 
 # --------------------------------------------------------------------- readers
 
 
-def _image(path: Path) -> Any:
-    from morphseek import images
-
-    return images.read(path, "moving").array
-
-
-def _vectors(path: Path) -> Any:
-    from morphseek import images
-
-    return images.read_vectors(path)
-
-
-def _transform(path: Path) -> Any:
-    from morphseek import Transform
-
-    return Transform.read(path).transform_points([[1.0, 2.0, 3.0]])
-
-
-def _landmarks(path: Path) -> Any:
-    from morphseek.landmarks import Landmarks
-
-    return Landmarks.read(path)
-
-
-def _list(path: Path) -> Any:
-    from morphseek.cohort import lists
-
-    return lists.read_list(path)
-
-
-def _split(path: Path) -> Any:
-    from morphseek.cohort import lists
-
-    return lists.read_pairs(path, "test")
-
-
-def _result(path: Path) -> Any:
-    import morphseek
-
-    return morphseek.Registration.read(path.parent)
-
-
-def _request(path: Path) -> Any:
-    from morphseek import worker
-
-    return worker.run(path.parent, print)
-
-
-def _bundle(path: Path) -> Any:
-    from morphseek._engine import core
-
-    return core.verify_model(str(path))
-
-
 READERS: dict[str, Callable[[Path], Any]] = {
-    "image": _image,
-    "vectors": _vectors,
-    "transform": _transform,
-    "landmarks": _landmarks,
-    "list": _list,
-    "split": _split,
-    "result": _result,
-    "request": _request,
-    "bundle": _bundle,
+    "image": lambda path: images.read(path, "moving").array,
+    "vectors": images.read_vectors,
+    "transform": lambda path: morphseek.Transform.read(path).transform_points([[1.0, 2.0, 3.0]]),
+    "landmarks": Landmarks.read,
+    "list": lists.read_list,
+    "split": lambda path: lists.read_pairs(path, "test"),
+    "result": lambda path: morphseek.Registration.read(path.parent),
+    "request": lambda path: worker.run(path.parent, print),
+    "bundle": lambda path: core.verify_model(str(path)),
 }
 MODULE = ("image", "transform")  # what the command-line module reads
 _FAILURES = {3, 4}  # exit codes: an input, a model
@@ -439,8 +358,6 @@ def _trailing(data: bytes, mutant: Mutant) -> bool:
 
 
 def _swapped(raw: bytes, size: int) -> bytes:
-    import numpy as np
-
     return np.frombuffer(raw, f"u{size}").byteswap().tobytes() if len(raw) % size == 0 else raw
 
 
@@ -465,8 +382,6 @@ def _names(mutant: Mutant) -> tuple[str, ...]:
 
 def read_one(mutant: Mutant, folder: Path) -> str:
     """Read a mutant in this process; return what is wrong, or an empty string."""
-    from morphseek import errors
-
     path = mutant.put(folder)
     before = _peak(reset=True)
     started = sum(os.times()[:4])  # CPU time, also of children: the machine may be busy

@@ -148,14 +148,16 @@ def steps(kind: str, path: Path, out: Path, case: test_dicom.Case) -> Iterator[C
     yield lambda: images.write(out / "b.nii.gz", loaded[0].inverse().apply(fixed, moving))
 
 
-def wrong(kind: str, data: bytes, folder: Path, case: test_dicom.Case) -> str:
-    """Use a file; return what went wrong, or an empty string."""
+def wrong(kind: str, data: bytes, folder: Path, case: test_dicom.Case, says: str = "") -> str:
+    """Use a file; return what went wrong, or an empty string. If a message is expected, the file
+    must be refused at once with it.
+    """
     folder.mkdir(exist_ok=True)
     path, out = folder / "odd.dcm", folder / "out"
     path.write_bytes(data)
     out.mkdir(exist_ok=True)
     before, started = mutants._peak(reset=True), time.process_time()
-    said = ""
+    said, refused = "", not says
     for step in steps(kind, path, out, case):
         there = set(out.iterdir())
         try:
@@ -163,6 +165,9 @@ def wrong(kind: str, data: bytes, folder: Path, case: test_dicom.Case) -> str:
                 step()
         except errors.MorphSeekError as error:
             text = str(error)
+            if says and not re.search(says, text):
+                said = said or f"it does not say {says!r}: {text}"
+            refused = True
             if error.exit_code not in _FAILURES:
                 said = said or f"exit code {error.exit_code}: {text}"
             if "odd.dcm" not in text:
@@ -180,6 +185,8 @@ def wrong(kind: str, data: bytes, folder: Path, case: test_dicom.Case) -> str:
         except Exception as error:
             said = said or f"unexpected: {type(error).__name__}: {error}"[:400]
             break
+        if not refused:
+            said = said or "it was taken"
     seconds, grown = time.process_time() - started, (mutants._peak() - before) / 1024
     if seconds > _SECONDS:
         said = said or f"{seconds:.0f} s"
@@ -298,53 +305,59 @@ def _put(path: Path, data: bytes) -> Path:
 
 # --------------------------------------------------------------- chosen by hand
 
-
-def _grid(data: Any) -> Any:
-    return data.DeformableRegistrationSequence[0].DeformableRegistrationGridSequence[0]
-
-
-def _matrix(data: Any) -> Any:
-    if "RegistrationSequence" in data:
-        return data.RegistrationSequence[1].MatrixRegistrationSequence[0].MatrixSequence[0]
-    return data.DeformableRegistrationSequence[0].PostDeformationMatrixRegistrationSequence[0]
+Change = Callable[[Any], None]
+GRID = "DeformableRegistrationSequence.0.DeformableRegistrationGridSequence.0"
+POST = "DeformableRegistrationSequence.0.PostDeformationMatrixRegistrationSequence.0"
+MATRIX = "RegistrationSequence.1.MatrixRegistrationSequence.0.MatrixSequence.0"
 
 
-def _set_matrix(*numbers: float) -> Callable[[Any], None]:
-    return lambda d: setattr(_matrix(d), "FrameOfReferenceTransformationMatrix", list(numbers))
+def put(path: str = "", **values: Any) -> Change:
+    """Set attributes of the parts of an object at a path, in which * is every item; None removes
+    one, and a function gives the new value from the old.
+    """
+
+    def change(data: Any) -> None:
+        found = [data]
+        for key in filter(None, path.split(".")):
+            found = [getattr(p, key) if key.isalpha() else p[int(key)] if key != "*" else p
+                     for p in found]  # fmt: skip
+            found = [item for p in found for item in p] if key == "*" else found
+        for one, (key, value) in itertools.product(found, values.items()):
+            if value is None:
+                delattr(one, key)
+            else:
+                setattr(one, key, value(getattr(one, key)) if callable(value) else value)
+
+    return change
 
 
-def _set_grid(**values: Any) -> Callable[[Any], None]:
-    return lambda d: [setattr(_grid(d), key, value) for key, value in values.items()]
+def matrix(path: str, numbers: str) -> Change:
+    return put(path, FrameOfReferenceTransformationMatrix=list(map(float, numbers.split())))
 
 
-def _vectors(number: float) -> Callable[[Any], None]:
-    def set_one(data: Any) -> None:
-        vectors = np.frombuffer(_grid(data).VectorGridData, "<f4").copy()
-        vectors[100] = number
-        _grid(data).VectorGridData = vectors.tobytes()
+def vectors(number: float, *at: int) -> Change:
+    """Change some numbers of the field, by default all."""
 
-    return set_one
+    def changed(old: bytes) -> bytes:
+        values = np.frombuffer(old, "<f4").copy()
+        values[list(at) or slice(None)] = number
+        return values.tobytes()
+
+    return put(GRID, VectorGridData=changed)
 
 
-def _contours(*lines: Any, kind: str = "CLOSED_PLANAR", number: int = 5) -> Callable[[Any], None]:
+def contours(*lines: Any, kind: str = "CLOSED_PLANAR", number: int = 5) -> Change:
     """Give a structure only these contours."""
-
-    def set_all(data: Any) -> None:
-        data.ROIContourSequence = [
-            test_structures.item(
-                ReferencedROINumber=number,
-                ContourSequence=[
-                    test_structures.item(
-                        ContourGeometricType=kind,
-                        NumberOfContourPoints=len(line),
-                        ContourData=[f"{v:.10g}" for v in np.ravel(line)],
-                    )
-                    for line in lines
-                ],
-            )
-        ]
-
-    return set_all
+    sequence = [
+        test_structures.item(
+            ContourGeometricType=kind,
+            NumberOfContourPoints=len(line),
+            ContourData=[f"{v:.10g}" for v in np.ravel(line)],
+        )
+        for line in lines
+    ]
+    one = test_structures.item(ReferencedROINumber=number, ContourSequence=sequence)
+    return put(ROIContourSequence=[one])
 
 
 def square(size: float = 5, z: float = 0, x: float = 0) -> np.ndarray:
@@ -355,127 +368,125 @@ def square(size: float = 5, z: float = 0, x: float = 0) -> np.ndarray:
 HUGE = 2**32 - 1
 SPIRAL = np.linspace(0, 400, 3000)
 TURNS = np.column_stack([SPIRAL * np.cos(SPIRAL), SPIRAL * np.sin(SPIRAL), 0 * SPIRAL]) / 20
-THOUGHT: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "matrix that mirrors": ("linear", _set_matrix(-1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1)),
-    "matrix that shears": ("linear", _set_matrix(1, 2, 3, 0, 0, 1, 4, 0, 0, 0, 1, 0, 0, 0, 0, 1)),
-    "matrix almost singular": (
-        "linear", _set_matrix(1, 0, 0, 0, 0, 1e-7, 0, 0, 0, 0, 1e-7, 0, 0, 0, 0, 1),
-    ),
-    "matrix of great numbers": (
-        "linear", _set_matrix(1e150, 0, 0, 0, 0, 1e150, 0, 0, 0, 0, 1e150, 0, 0, 0, 0, 1),
-    ),
-    "matrix far away": ("linear", _set_matrix(1, 0, 0, 1e15, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1)),
-    "matrix of 32": ("linear", _set_matrix(*np.eye(4).ravel(), *np.eye(4).ravel())),
-    "post far away": ("bent", _set_matrix(1, 0, 0, 1e300, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1)),
-    "grid without end": ("bent", _set_grid(GridDimensions=[HUGE, HUGE, HUGE])),
-    "grid of nothing": ("bent", _set_grid(GridDimensions=[0, 28, 24], VectorGridData=b"")),
-    "grid of one": ("bent", _set_grid(GridDimensions=[1, 1, 1], VectorGridData=bytes(12))),
-    "grid of two axes": ("bent", _set_grid(GridDimensions=[26, 28])),
-    "grid in a line": ("bent", _set_grid(GridDimensions=[26 * 28 * 24, 1, 1])),
-    "grid NaN": ("bent", _vectors(float("nan"))),
-    "grid of a signalling NaN": (
-        "bent", lambda d: setattr(
-            _grid(d), "VectorGridData", b"\1\0\x80\x7f" + _grid(d).VectorGridData[4:]
+ROI, FIRST = "StructureSetROISequence", "ROIContourSequence.0"
+ONE = "1 0 0 0  0 1 0 0  0 0 1 0  0 0 0 1"
+#: By the kind of object: a change, or one with words of the refusal.
+THOUGHT: dict[str, dict[str, Change | tuple[Change, str]]] = {
+    "linear": {
+        "matrix that mirrors": matrix(MATRIX, "-1 0 0 0  0 1 0 0  0 0 1 0  0 0 0 1"),
+        "matrix that shears": matrix(MATRIX, "1 2 3 0  0 1 4 0  0 0 1 0  0 0 0 1"),
+        "matrix almost singular": matrix(MATRIX, "1 0 0 0  0 1e-7 0 0  0 0 1e-7 0  0 0 0 1"),
+        "matrix of great numbers": matrix(MATRIX, "1e150 0 0 0  0 1e150 0 0  0 0 1e150 0  0 0 0 1"),
+        "matrix far away": matrix(MATRIX, "1 0 0 1e15  0 1 0 0  0 0 1 0  0 0 0 1"),
+        "matrix of 32": matrix(MATRIX, f"{ONE} {ONE}"),
+        "another frame": put(FrameOfReferenceUID="1.2.3"),
+        "both in one frame": put("RegistrationSequence.*", FrameOfReferenceUID="1.2.3"),
+        "many images": put(RegistrationSequence=lambda old: [old[1] for _ in range(300)]),
+    },
+    "bent": {
+        "another kind": (put(SOPClassUID="1.2.840.10008.5.1.4.1.1.2"), "no Spatial Registration"),
+        "a structure set": put(SOPClassUID=structures.KIND),
+        "no sequence": (put(DeformableRegistrationSequence=None), "lacks what"),
+        "post far away": matrix(POST, "1 0 0 1e300  0 1 0 0  0 0 1 0  0 0 0 1"),
+        "post of great numbers": (
+            matrix(POST, "1e150 0 0 0  0 1e150 0 0  0 0 1e150 0  0 0 0 1"), "more than a kilometre",
         ),
-    ),
-    "grid of great numbers": ("bent", _vectors(3e38)),
-    "grid that reaches far": ("bent", _vectors(9e5)),
-    "grid of tiny voxels": ("bent", _set_grid(GridResolution=[1e-300] * 3)),
-    "grid turned over": ("bent", _set_grid(GridResolution=[1.0, -1.4, 2.1])),
-    "grid far away": ("bent", _set_grid(ImagePositionPatient=[1e9, 0, 0])),
-    "grid askew": ("bent", _set_grid(ImageOrientationPatient=[1, 0, 0, 0.5, 0.5, 0])),
-    "grid without axes": ("bent", _set_grid(ImageOrientationPatient=[0] * 6)),
-    "two grids": (
-        "bent", lambda d: d.DeformableRegistrationSequence[0].DeformableRegistrationGridSequence
-        .append(copy.deepcopy(_grid(d))),
-    ),
-    "field of another frame": (
-        "bent", lambda d: setattr(d, "FrameOfReferenceUID", "1.2.3"),
-    ),
-    "source of another frame": (
-        "bent", lambda d: setattr(
-            d.DeformableRegistrationSequence[0], "SourceFrameOfReferenceUID", "1.2.3"
+        "post singular": (matrix(POST, "0 " * 15 + "1"), "cannot be inverted"),
+        "post projective": (matrix(POST, "1 " * 16), "matrix that is none"),
+        "no grid": (
+            put(GRID[: GRID.rindex(".Def")], DeformableRegistrationGridSequence=None),
+            "has no vector grid",
         ),
-    ),
-    "matrix of another frame": ("linear", lambda d: setattr(d, "FrameOfReferenceUID", "1.2.3")),
-    "both in one frame": (
-        "linear", lambda d: [
-            setattr(each, "FrameOfReferenceUID", "1.2.3") for each in d.RegistrationSequence
+        "no vectors": (put(GRID, VectorGridData=None), "has 0 bytes of vectors"),
+        "few vectors": (put(GRID, VectorGridData=bytes(24)), "24 bytes .* is cut short"),
+        "no place": (put(GRID, ImagePositionPatient=None), "lacks what"),
+        "grid without end": put(GRID, GridDimensions=[HUGE, HUGE, HUGE]),
+        "grid of nothing": put(GRID, GridDimensions=[0, 28, 24], VectorGridData=b""),
+        "grid of one": put(GRID, GridDimensions=[1, 1, 1], VectorGridData=bytes(12)),
+        "grid of two axes": put(GRID, GridDimensions=[26, 28]),
+        "grid in a line": put(GRID, GridDimensions=[26 * 28 * 24, 1, 1]),
+        "grid NaN": (vectors(np.nan, 0, 1, 2), r"says nothing \(NaN\) at 1 of"),
+        "a number NaN": vectors(np.nan, 100),
+        "a signalling NaN": put(GRID, VectorGridData=lambda old: b"\1\0\x80\x7f" + old[4:]),
+        "a great number": vectors(3e38, 100),
+        "great numbers": (vectors(3e38), "more than a kilometre"),
+        "a number that reaches far": vectors(9e5, 100),
+        "tiny voxels": (put(GRID, GridResolution=[1e-300] * 3), "lies nowhere"),
+        "huge voxels": (put(GRID, GridResolution=[1e300] * 3), "lies nowhere"),
+        "flat voxels": (put(GRID, GridResolution=[1.0, 0.0, 1.0]), "lies nowhere"),
+        "grid turned over": put(GRID, GridResolution=[1.0, -1.4, 2.1]),
+        "grid far away": put(GRID, ImagePositionPatient=[1e9, 0, 0]),
+        "grid askew": put(GRID, ImageOrientationPatient=[1, 0, 0, 0.5, 0.5, 0]),
+        "grid along one axis": (
+            put(GRID, ImageOrientationPatient=[1, 0, 0, 1, 0, 0]), "at right angles",
+        ),
+        "grid without axes": put(GRID, ImageOrientationPatient=[0] * 6),
+        "two grids": put(
+            "DeformableRegistrationSequence.0",
+            DeformableRegistrationGridSequence=lambda old: [*old, copy.deepcopy(old[0])],
+        ),
+        "another frame": put(FrameOfReferenceUID="1.2.3"),
+        "source of another frame": put(
+            "DeformableRegistrationSequence.0", SourceFrameOfReferenceUID="1.2.3"
+        ),
+    },
+    "structures": {
+        "contour of one point": contours(np.zeros((1, 3)), square(z=1)),
+        "contour of two points": contours(np.eye(3)[:2], square(z=1)),
+        "contours in a line": contours(np.outer(np.arange(9), [1, 2, 0])),
+        "contour that winds": contours(TURNS, TURNS + [0, 0, 1]),
+        "contour that crosses": contours(square()[[0, 2, 1, 3]], square(z=1)),
+        "contours next to each other": contours(square(), square(z=0.06), square(z=3)),
+        "contours in very many planes": contours(square(), square(z=0.06), square(z=9e5)),
+        "contour as large as a town": contours(square(5e5), square(5e5, 1)),
+        "contour as large as a house": contours(square(9000), square(9000, 1)),
+        "contours far apart": contours(square(), square(z=1, x=9e5)),
+        "contours uneven": contours(square(), square(z=1), square(z=2.5)),
+        "contours across": contours(square(), square()[:, [2, 0, 1]]),
+        "contours beyond count": contours(*[square(3, k % 40, k % 7) for k in range(1000)]),
+        "contour of no kind": contours(square(), square(z=1), kind=""),
+        "contour of an unknown kind": contours(square(), kind="SPHERE"),
+        "points far away": contours(np.full((1, 3), 9e5), kind="POINT"),
+        "contours of nobody": contours(square(), square(z=1), number=77),
+        "contours of an unnamed structure": put(ROIContourSequence=[Dataset()]),
+        "no contours of nobody": put(
+            ROIContourSequence=[test_structures.item(ReferencedROINumber=77)]
+        ),
+        "number below 0": lambda data: [
+            put(f"{ROI}.0", ROINumber=-3)(data), put(FIRST, ReferencedROINumber=-3)(data),
         ],
-    ),
-    "many images": (
-        "linear", lambda d: setattr(
-            d, "RegistrationSequence", [d.RegistrationSequence[1] for _ in range(300)]
-        ),
-    ),
-    "contour of one point": ("structures", _contours(np.zeros((1, 3)), square(z=1))),
-    "contour of two points": ("structures", _contours(np.eye(3)[:2], square(z=1))),
-    "contours in a line": ("structures", _contours(np.outer(np.arange(9), [1, 2, 0]))),
-    "contour that winds": ("structures", _contours(TURNS, TURNS + [0, 0, 1])),
-    "contour that crosses": ("structures", _contours(square()[[0, 2, 1, 3]], square(z=1))),
-    "contours next to each other": ("structures", _contours(square(), square(z=0.06), square(z=3))),
-    "contours in very many planes": (
-        "structures", _contours(square(), square(z=0.06), square(z=9e5)),
-    ),
-    "contour as large as a town": ("structures", _contours(square(5e5), square(5e5, 1))),
-    "contour as large as a house": ("structures", _contours(square(9000), square(9000, 1))),
-    "contours far apart": ("structures", _contours(square(), square(z=1, x=9e5))),
-    "contours uneven": ("structures", _contours(square(), square(z=1), square(z=2.5))),
-    "contours across": ("structures", _contours(square(), square()[:, [2, 0, 1]])),
-    "contours beyond count": (
-        "structures", _contours(*[square(3, k % 40, k % 7) for k in range(1000)]),
-    ),
-    "contour of no kind": ("structures", _contours(square(), square(z=1), kind="")),
-    "contour of an unknown kind": ("structures", _contours(square(), kind="SPHERE")),
-    "points far away": ("structures", _contours(np.full((1, 3), 9e5), kind="POINT")),
-    "contours of nobody": ("structures", _contours(square(), square(z=1), number=77)),
-    "contours of an unnamed structure": (
-        "structures", lambda d: setattr(d, "ROIContourSequence", [Dataset()]),
-    ),
-    "no contours of nobody": (
-        "structures", lambda d: setattr(
-            d, "ROIContourSequence", [test_structures.item(ReferencedROINumber=77)]
-        ),
-    ),
-    "number below 0": (
-        "structures", lambda d: [
-            setattr(d.StructureSetROISequence[0], "ROINumber", -3),
-            setattr(d.ROIContourSequence[0], "ReferencedROINumber", -3),
-        ],
-    ),
-    "one number twice": (
-        "structures", lambda d: setattr(d.StructureSetROISequence[1], "ROINumber", 3),
-    ),
-    "names beyond count": (
-        "structures", lambda d: setattr(
-            d, "StructureSetROISequence", [
+        "one number twice": put(f"{ROI}.1", ROINumber=3),
+        "names beyond count": put(
+            StructureSetROISequence=[
                 test_structures.item(ROINumber=k, ROIName="n" * 64) for k in range(1000)
-            ],
+            ]
         ),
-    ),
-    "structures of another frame": (
-        "structures", lambda d: [
-            setattr(each, "ReferencedFrameOfReferenceUID", "1.2.3")
-            for each in d.StructureSetROISequence
-        ],
-    ),
-    "structures of another patient": ("structures", lambda d: setattr(d, "PatientID", "0816")),
-    "a registration as structures": (
-        "structures", lambda d: setattr(d, "SOPClassUID", "1.2.840.10008.5.1.4.1.1.66.1"),
-    ),
-    "structures as a registration": ("bent", lambda d: setattr(d, "SOPClassUID", structures.KIND)),
-    "no number of its own": ("structures", lambda d: delattr(d, "SOPInstanceUID")),
+        "another frame": put(f"{ROI}.*", ReferencedFrameOfReferenceUID="1.2.3"),
+        "two frames": (put(f"{ROI}.0", ReferencedFrameOfReferenceUID="1.2"), "2 frames"),
+        "another patient": (put(PatientID="0816"), "different patients"),
+        "another kind": (put(SOPClassUID="1.2.3"), "no RT structure set"),
+        "a registration": put(SOPClassUID="1.2.840.10008.5.1.4.1.1.66.1"),
+        "no structures": (put(StructureSetROISequence=None), "contours are damaged"),
+        "two coordinates": (
+            put(f"{FIRST}.ContourSequence.0", ContourData=["1", "2"]), "are damaged",
+        ),
+        "coordinates far away": (
+            put(f"{FIRST}.ContourSequence.0", ContourData=["1e9"] * 9), "are damaged",
+        ),
+        "no number of its own": put(SOPInstanceUID=None),
+    },
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", THOUGHT)
-def test_thought_of(objects: Objects, tmp_path: Path, what: str):
-    kind, make = THOUGHT[what]
+@pytest.mark.parametrize("kind, what", [(kind, what) for kind in THOUGHT for what in THOUGHT[kind]])
+def test_thought_of(objects: Objects, tmp_path: Path, kind: str, what: str):
+    entry = THOUGHT[kind][what]
+    make, says = entry if isinstance(entry, tuple) else (entry, "")
     data = pydicom.dcmread(_put(tmp_path / "sound.dcm", objects.files[kind]))
     make(data)
     data.save_as(tmp_path / "made.dcm")
     made = (tmp_path / "made.dcm").read_bytes()
-    assert wrong(kind, made, tmp_path / "use", objects.case) == ""
+    assert wrong(kind, made, tmp_path / "use", objects.case, says) == ""
 
 
 @pytest.mark.parametrize("kind", _KINDS)
@@ -497,9 +508,9 @@ def test_explicit_kinds_of_values(objects: Objects, tmp_path: Path, kind: str):
     assert found == [] and len(at) > 8
 
 
-def test_packed_without_end(objects: Objects, tmp_path: Path):
+@pytest.mark.parametrize("kind", ["bent", "structures"])
+def test_packed_without_end(objects: Objects, tmp_path: Path, kind: str):
     """A file of one megabyte that unpacks to more than a thousand."""
-    kind = "structures"
     data = pydicom.dcmread(_put(tmp_path / "sound.dcm", objects.files[kind]))
     data.file_meta.TransferSyntaxUID = pydicom.uid.DeflatedExplicitVRLittleEndian
     data.save_as(tmp_path / "made.dcm", implicit_vr=False, little_endian=True)
@@ -513,4 +524,5 @@ def test_packed_without_end(objects: Objects, tmp_path: Path):
     more = packer.compress(bytes(2**20)) + packer.flush(zlib.Z_FULL_FLUSH)  # is the same each time
     packed = head + more * 1025 + packer.flush()
     assert len(packed) < 2**22
-    assert wrong(kind, made[:begin] + packed, tmp_path / "use", objects.case) == ""
+    says = "unpacks to more than"
+    assert wrong(kind, made[:begin] + packed, tmp_path / "use", objects.case, says) == ""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import image_cases as cases
 import numpy as np
@@ -75,13 +77,21 @@ def test_a_bomb_costs_nothing(name: str, tmp_path: Path):
     assert grown < 50_000 and time.process_time() - started < 1  # kB and s
 
 
-def test_the_limit_can_be_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    "limit, error, words",
+    [
+        ("1e-7", errors.InputUnreadableError, "set MORPHSEEK_INPUT_LIMIT_GB"),
+        *((limit, errors.InvalidArgumentError, "MORPHSEEK_INPUT_LIMIT_GB is .*number of GiB")
+          for limit in ("much", "nan", "-1")),
+        ("", None, ""),
+    ],
+)  # fmt: skip
+def test_the_limit_can_be_set(
+    limit: str, error: Any, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     (tmp_path / "a.mha").write_bytes(cases.SOUND["plain.mha"])
-    monkeypatch.setenv("MORPHSEEK_INPUT_LIMIT_GB", "1e-7")
-    with pytest.raises(errors.InputUnreadableError, match="set MORPHSEEK_INPUT_LIMIT_GB"):
-        images.read(tmp_path / "a.mha")
-    monkeypatch.setenv("MORPHSEEK_INPUT_LIMIT_GB", "much")
-    with pytest.raises(errors.InvalidArgumentError, match="number of GiB"):
+    monkeypatch.setenv("MORPHSEEK_INPUT_LIMIT_GB", limit)
+    with pytest.raises(error, match=words) if error else contextlib.nullcontext():
         images.read(tmp_path / "a.mha")
 
 

@@ -33,10 +33,17 @@ ERRORS = {
     "EIO": errno.EIO,
     "EACCES": errno.EACCES,
 }
+MODES = ("kill", *(str(number) for number in ERRORS.values()))  # killed, or one operation fails
+FOREVER = tuple(f"-{mode}" for mode in MODES[1:])  # that operation and all that follow
 OWN = "notes.txt"  # a file of the user's, in every folder
 DATA = (".h5", ".nrrd", ".nii.gz", ".mhd", ".raw", ".txt")  # files that are equal in every run
 FLAGS = [*helpers.FLAGS, "--quiet"]
 Folder = dict[str, bytes]
+
+
+def nightly(*cases: Any) -> list[Any]:
+    """Return rows of a table of tests that run at night alone."""
+    return [pytest.param(*case, marks=pytest.mark.nightly) for case in cases]
 
 
 class Killer:
@@ -142,11 +149,7 @@ def run(command: list[Any]) -> None:
 
 
 def attack(
-    killer: Killer,
-    scene: Scene,
-    mode: str,
-    choose: Callable[[list[str]], Iterable[int]],
-    codes: tuple[int, ...],
+    killer: Killer, scene: Scene, mode: str, choose: Callable[[list[str]], Iterable[int]]
 ) -> None:
     """Kill or disturb the command at the chosen operations."""
     scene.reset()
@@ -161,7 +164,9 @@ def attack(
         happened = killer.operations()  # not always in the same order
         at = f"{mode} at {point}: {' '.join(happened[point - 1 : point])}\n{done.stderr}"
         try:
-            assert done.returncode in (*codes, 0), f"exit code {done.returncode}"
+            assert done.returncode in (137 if mode == "kill" else 6, 0), (
+                f"exit code {done.returncode}"
+            )
             assert "Traceback" not in done.stderr
             if done.returncode == 6:
                 assert done.stderr.count("morphseek: ") == 1
@@ -203,24 +208,22 @@ except errors.MorphSeekError as error:
 """
 
 
-@pytest.mark.parametrize("packed", ["packed", "plain"])
-@pytest.mark.parametrize("name", ["a.nrrd", "a.nii", "a.nhdr", "a.mha", "a.mhd", "a.nii.gz"])
-@pytest.mark.nightly
-def test_no_write_fails_in_silence(killer: Killer, tmp_path: Path, name: str, packed: str):
-    check_writes(killer, tmp_path / "out", name, packed, list)
+def last_write(writes: list[int]) -> list[int]:
+    """The one that happens when a file is closed, whose error ITK does not check."""
+    return writes[-1:]
 
 
-@pytest.mark.parametrize(("name", "packed"), [("a.nrrd", "plain"), ("a.nrrd", "packed")])
-def test_the_last_write_fails_not_in_silence(
-    killer: Killer, tmp_path: Path, name: str, packed: str
+NAMES = ("a.nrrd", "a.nii", "a.nhdr", "a.mha", "a.mhd", "a.nii.gz")
+
+
+@pytest.mark.parametrize("packed", ["plain", "packed"])
+@pytest.mark.parametrize(
+    "name, choose", [("a.nrrd", last_write), *nightly(*((name, list) for name in NAMES))]
+)
+def test_no_write_fails_in_silence(
+    killer: Killer, tmp_path: Path, name: str, choose: Callable[[Any], Iterable[int]], packed: str
 ):
-    """The write that happens when a file is closed, whose error ITK does not check."""
-    check_writes(killer, tmp_path / "out", name, packed, lambda writes: writes[-1:])
-
-
-def check_writes(
-    killer: Killer, folder: Path, name: str, packed: str, choose: Callable[[Any], Iterable[int]]
-) -> None:
+    folder = tmp_path / "out"
     folder.mkdir()
     command = [sys.executable, "-c", IMAGE, folder / name, packed]
     assert killer(folder, "count", 0, command).returncode == 0
@@ -253,16 +256,9 @@ def writer(tmp_path_factory: pytest.TempPathFactory) -> Scene:
     return Scene.of(root, first, then, "")
 
 
-def test_the_writer_is_killed(killer: Killer, writer: Scene):
-    attack(killer, writer, "kill", every, (137,))
-
-
-@pytest.mark.parametrize("name", ERRORS)
-@pytest.mark.parametrize("forever", [False, True])
-@pytest.mark.nightly
-def test_the_writer_fails_everywhere(killer: Killer, writer: Scene, name: str, forever: bool):
-    mode = str(-ERRORS[name] if forever else ERRORS[name])
-    attack(killer, writer, mode, every, (6,))
+@pytest.mark.parametrize("mode", ["kill", *nightly(*((m,) for m in MODES[1:] + FOREVER))])
+def test_the_writer_is_disturbed(killer: Killer, writer: Scene, mode: str):
+    attack(killer, writer, mode, every)
 
 
 def study(folder: Path) -> list[Path]:
@@ -324,9 +320,22 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Scene]:
     return get
 
 
-@pytest.mark.parametrize("name", SCENES[:-1])
-def test_a_command_is_killed(killer: Killer, scenes: Callable[[str], Scene], name: str):
-    attack(killer, scenes(name), "kill", some(3), (137,))
+@pytest.mark.parametrize(
+    "name, mode, choose",
+    [
+        *((name, "kill", some(3)) for name in SCENES[:-1]),
+        ("register", str(errno.EIO), some(3)),
+        *nightly(*((name, mode, every) for name in SCENES for mode in MODES + FOREVER)),
+    ],
+)
+def test_a_command_is_disturbed(
+    killer: Killer,
+    scenes: Callable[[str], Scene],
+    name: str,
+    mode: str,
+    choose: Callable[[list[str]], Iterable[int]],
+):
+    attack(killer, scenes(name), mode, choose)
 
 
 @contextlib.contextmanager
@@ -349,9 +358,7 @@ def mounted(folder: Path, options: str) -> Iterator[Path]:
         shutil.rmtree(kept)
 
 
-@pytest.mark.parametrize(
-    "name", [*SCENES[:3], *(pytest.param(name, marks=pytest.mark.nightly) for name in SCENES[3:])]
-)
+@pytest.mark.parametrize("name", [*SCENES[:3], *nightly(*((name,) for name in SCENES[3:]))])
 @pytest.mark.parametrize("kind", ["full", "read-only"])
 def test_a_disk(scenes: Callable[[str], Scene], name: str, kind: str):
     """On a full disk there are a message, exit code 6, and the old results."""
@@ -372,18 +379,19 @@ def test_a_disk(scenes: Callable[[str], Scene], name: str, kind: str):
         assert not list(root.rglob(".morphseek-*"))
 
 
-@pytest.mark.parametrize("name", SCENES)
-@pytest.mark.nightly
-def test_a_command_is_killed_everywhere(killer: Killer, scenes: Callable[[str], Scene], name: str):
-    attack(killer, scenes(name), "kill", every, (137,))
+def last(operations: list[str]) -> Iterable[int]:
+    return [max(i for i, line in enumerate(operations, 1) if line.startswith("rename"))]
 
 
-def attack_the_cache(
-    killer: Killer, folder: Path, mode: str, choose: Callable[[list[str]], Iterable[int]]
-) -> None:
-    """Disturb the engine's cache: the result is still written, unless the process is killed."""
-    fixed, moving, *_ = study(folder)
-    cache, out = folder / "cache", folder / "out"
+@pytest.mark.parametrize(
+    "mode, choose", [("kill", last), *nightly(*((mode, every) for mode in MODES))]
+)
+def test_the_cache_is_disturbed(
+    killer: Killer, tmp_path: Path, mode: str, choose: Callable[[list[str]], Iterable[int]]
+):
+    """The result is still written, unless the process is killed."""
+    fixed, moving, *_ = study(tmp_path)
+    cache, out = tmp_path / "cache", tmp_path / "out"
     command = [sys.executable, "-m", "morphseek", "register", fixed, moving, "--out", out]
     command += [*FLAGS, "--report", "none"]
 
@@ -401,31 +409,3 @@ def attack_the_cache(
             found = morphseek.Registration.read(out)
             np.testing.assert_array_equal(found.displacement(), expected)
         assert found.metrics["cached"], point
-
-
-def last(operations: list[str]) -> Iterable[int]:
-    return [max(i for i, line in enumerate(operations, 1) if line.startswith("rename"))]
-
-
-def test_the_cache_is_killed(killer: Killer, tmp_path: Path):
-    attack_the_cache(killer, tmp_path, "kill", last)
-
-
-@pytest.mark.parametrize("mode", ["kill", *(str(number) for number in ERRORS.values())])
-@pytest.mark.nightly
-def test_the_cache_is_disturbed_everywhere(killer: Killer, tmp_path: Path, mode: str):
-    attack_the_cache(killer, tmp_path, mode, every)
-
-
-def test_a_command_fails(killer: Killer, scenes: Callable[[str], Scene]):
-    attack(killer, scenes("register"), str(errno.EIO), some(3), (6,))
-
-
-@pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("forever", [False, True])
-@pytest.mark.parametrize("name", SCENES)
-@pytest.mark.nightly
-def test_a_command_fails_everywhere(
-    killer: Killer, scenes: Callable[[str], Scene], name: str, forever: bool, error: str
-):
-    attack(killer, scenes(name), str(-ERRORS[error] if forever else ERRORS[error]), every, (6,))

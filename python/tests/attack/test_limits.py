@@ -72,24 +72,23 @@ NESTED = {
 }
 
 
-@pytest.mark.parametrize("brackets", NESTED)
-@pytest.mark.parametrize("name", JSON_READERS)
-def test_brackets_in_brackets(name: str, brackets: str, tmp_path: Path):
-    path = tmp_path / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(NESTED[brackets])
-    refused(lambda: JSON_READERS[name](path), f"{path.name}.*nested too deeply")
+NO_JSON = {
+    **{name: (content, "{0.name}.*nested too deeply") for name, content in NESTED.items()},
+    "a bracket": (b"{", "{0}"),
+    "bytes": (b"\xff\xfe\x00", "{0}"),
+    "brackets": (b"[1" * 5, "{0}"),
+    "words": (b"NaN NaN", "{0}"),
+    "a long number": (b"[" + b"1" * 5000 + b"]", "{0}"),
+}
 
 
+@pytest.mark.parametrize("content", NO_JSON)
 @pytest.mark.parametrize("name", JSON_READERS)
-@pytest.mark.parametrize(
-    "content", [b"{", b"\xff\xfe\x00", b"[1" * 5, b"NaN NaN", b"[" + b"1" * 5000 + b"]"]
-)
-def test_what_is_no_json(name: str, content: bytes, tmp_path: Path):
-    path = tmp_path / name
+def test_what_is_no_json(name: str, content: str, tmp_path: Path):
+    path, (data, words) = tmp_path / name, NO_JSON[content]
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(content)
-    refused(lambda: JSON_READERS[name](path), str(path))
+    path.write_bytes(data)
+    refused(lambda: JSON_READERS[name](path), words.format(path))
 
 
 def test_a_manifest_of_brackets(tmp_path: Path):

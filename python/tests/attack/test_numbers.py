@@ -149,13 +149,3 @@ def test_surroundings_with_rubbish(files: dict[str, Path], command: Command, tmp
     options = ["--model", "none", "--refine", "0", "--search", "off"]
     command("register", fixed, files["moving"], "--out", tmp_path / "out", *options)
     assert images.read(tmp_path / "out" / "warped.nii.gz").array.ndim == 3
-
-
-@pytest.mark.parametrize("limit", ["nan", "-1", "much", ""])
-def test_a_limit_that_is_none(limit: str, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("MORPHSEEK_INPUT_LIMIT_GB", limit)
-    if not limit:
-        images.read(files["fixed"])
-        return
-    with pytest.raises(errors.InvalidArgumentError, match="MORPHSEEK_INPUT_LIMIT_GB is"):
-        images.read(files["fixed"])

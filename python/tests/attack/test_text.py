@@ -136,7 +136,7 @@ def test_an_encoding_without_the_letters(name: str, encoding: str, odd: Path, co
     process = command.start(*words, encoding="latin-1")
     out, err = (text.replace("\n", "") for text in process.communicate(timeout=120))
     assert process.returncode == code and "Traceback" not in err, out + err
-    if encoding == "ascii" and name != "train":  # Typer writes UTF-8 there
+    if encoding == "ascii" and name != "train":  # Click writes UTF-8 there
         assert "\\u65e5\\u672c Gr\\xf6\\xdfe" in out + err
 
 

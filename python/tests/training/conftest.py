@@ -18,7 +18,7 @@ pytest.importorskip(
     "monai", reason="training tests need the extra: pip install morphseek[training]"
 )
 
-from training_helpers import REPOSITORY, write_phantom  # noqa: E402  (after the skips)
+from training_helpers import REPOSITORY, TINY, write_phantom  # noqa: E402  (after the skips)
 
 
 def pytest_collection_modifyitems(items):
@@ -82,20 +82,6 @@ def phantoms(tmp_path_factory) -> Path:
     return root
 
 
-TINY = {
-    "model.backbone": "compact",
-    "run.pretrain": 0,
-    "model.options": {"widths": [4, 4, 8], "latent_channels": 8, "decoder": [8, 8]},
-    "data.min_size": [24, 24, 24],
-    "run.threads": 1,
-    "run.amp": "none",
-    "run.device": "cpu",
-    "run.val_every": 1000000,
-    "run.picture_every": 0,
-    "run.steps_schedule": [],
-}
-
-
 @pytest.fixture
 def tiny(phantoms):
     """Make a configuration for the phantoms from a preset and changes."""
@@ -109,5 +95,18 @@ def tiny(phantoms):
         return load(preset).replace(
             **(TINY | {"data.path": str(phantoms), "model.options": options} | dotted)
         )
+
+    return make
+
+
+@pytest.fixture
+def start(tiny, tmp_path):
+    """Start or continue a run, by a configuration or a preset with changes, in a folder."""
+    from morphseek.training.run import Trainer
+
+    def make(config, folder="", *, init=None, **changes) -> Trainer:
+        if isinstance(config, str):
+            config = tiny(config, **changes)
+        return Trainer(config, tmp_path / folder, init=init, progress=False)
 
     return make

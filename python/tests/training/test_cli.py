@@ -1,15 +1,20 @@
 """``morphseek train``: three commands from pairs to a bundle, and the errors that users meet."""
 
 import json
+import shutil
 
 import ablate
 import diagnostics
 import onnx
 import pytest
+import SimpleITK as sitk
 import torch
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from morphseek.training.cli import app
+from morphseek.training.export import graph_sha256, read_manifest
+from morphseek.training.run import Trainer, load_backbone
+from training_helpers import TINY
 
 RESEARCH = {  # commands of the scripts beside the package
     "diagnose": diagnostics.app,
@@ -17,109 +22,46 @@ RESEARCH = {  # commands of the scripts beside the package
     "run": ablate.app,
     "tables": ablate.app,
 }
-
-run = CliRunner()
-TINY = [
-    "--set",
-    "model.backbone=compact",
-    "--set",
-    "run.pretrain=0",
-    "--set",
-    'model.options={"widths": [4, 4, 8], "latent_channels": 8, "decoder": [8, 8]}',
-    "--set",
-    "data.min_size=[24, 24, 24]",
-    "--set",
-    "run.threads=1",
-    "--set",
-    "run.val_every=3",
-    "--set",
-    "run.iterations=3",
-    "--set",
-    "run.amp=none",
-    "--set",
-    "run.steps_schedule=[]",
-]
+SHORT = TINY | {"run.val_every": 3, "run.iterations": 3}
 
 
-def test_three_commands_make_a_bundle(phantoms, tmp_path, recwarn):
-    data = ["--data", str(phantoms)]
-    r = run.invoke(app, ["warmup", "warmup", "--out", str(tmp_path / "w"), "-q", *data, *TINY])
-    assert r.exit_code == 0, r.output
-    assert "done: 3 iterations, 3 optimiser steps" in r.output and "validation Dice" in r.output
-    paper = [
-        "--set",
-        "policy.trajectories=2",
-        "--set",
-        "run.steps=1",
-        "--set",
-        "model.parametrisation=velocity",
-    ]
-    r = run.invoke(
-        app,
-        [
-            "finetune",
-            "paper",
-            "--out",
-            str(tmp_path / "f"),
-            "--init",
-            str(tmp_path / "w" / "best.pt"),
-            "-q",
-            *data,
-            *TINY,
-            *paper,
-        ],
-    )
-    assert r.exit_code == 0, r.output
-    best = str(tmp_path / "f" / "best.pt")
-    other = [
-        w.replace("compact", "siamese").replace(
-            '"decoder": [8, 8]', '"decoder": [8, 8], "reader": [8, 8]'
-        )
-        for w in TINY
-    ]
-    r = run.invoke(
-        app, ["finetune", "best", "--out", str(tmp_path / "g"), "--init", best, "-q", *data, *other]
-    )
-    assert (
-        r.exit_code == 2
-        and "its network is compact, the configured one siamese" in r.output
-        and not (tmp_path / "g").exists()
-    ), r.output
-    r = run.invoke(
-        app,
-        [
-            "export",
-            "best",
-            "--checkpoint",
-            best,
-            "--out",
-            str(tmp_path / "mine.onnx"),
-            "--set",
-            "model.mirrored=[false,true]",
-        ],
-    )
-    assert r.exit_code == 0, r.output
+def sets(**keys):
+    """Return a short run's ``--set`` options with other values of some keys."""
+    keys = SHORT | {key.replace("__", "."): value for key, value in keys.items()}
+    return [word for key, v in keys.items() for word in ("--set", f"{key}={json.dumps(v)}")]
+
+
+@pytest.fixture
+def call(phantoms, tmp_path):
+    """Run a line, in which {t} is the test's folder and {d} the data; return the output."""
+
+    def run(line, *more, code=0):
+        words = line.replace("{d}", f"--data {phantoms}").replace("{t}", str(tmp_path)).split()
+        done = CliRunner().invoke(RESEARCH.get(words[0], app), [*words, *more])
+        assert done.exit_code == code, (line, done.output, done.exception)
+        assert "Traceback" not in done.output
+        return done.output
+
+    return run
+
+
+def test_three_commands_make_a_bundle(call, tmp_path, recwarn):
+    text = call("warmup warmup --out {t}/w -q {d}", *sets())
+    assert "done: 3 iterations, 3 optimiser steps" in text and "validation Dice" in text
+    paper = dict(policy__trajectories=2, run__steps=1, model__parametrisation="velocity")
+    call("finetune paper --out {t}/f --init {t}/w/best.pt -q {d}", *sets(**paper))
+    options = TINY["model.options"] | {"reader": [8, 8]}
+    other = sets(model__backbone="siamese", model__options=options)
+    text = call("finetune best --out {t}/g --init {t}/f/best.pt -q {d}", *other, code=2)
+    assert "its network is compact, the configured one siamese" in text
+    assert not (tmp_path / "g").exists()
+    export = "export {} --checkpoint {{t}}/f/best.pt --out {{t}}/{}.onnx --set "
+    call(export.format("best", "mine") + "model.mirrored=[false,true]")
     (tmp_path / "name.toml").write_text(
         'base = "paper"\n[bundle]\nname = "phantom"\nlicence = "CC0-1.0"\n'
     )
-    r = run.invoke(
-        app,
-        [
-            "export",
-            str(tmp_path / "name.toml"),
-            "--checkpoint",
-            best,
-            "--out",
-            str(tmp_path / "b.onnx"),
-            *data,
-            "--set",
-            "data.test=val",
-        ],
-    )
-    assert r.exit_code == 0, r.output
+    call(export.format("{t}/name.toml", "b") + "data.test=val {d}")
     assert not [w for w in recwarn if "axis name" in str(w.message)]
-    from morphseek.training.export import graph_sha256, read_manifest
-
     counts = [
         "first" in {i.name for i in onnx.load(tmp_path / name).graph.initializer}
         for name in ("mine.onnx", "b.onnx")
@@ -127,210 +69,108 @@ def test_three_commands_make_a_bundle(phantoms, tmp_path, recwarn):
     assert counts == [True, False]  # only the first was given views of its steps
     m = read_manifest(tmp_path / "mine.onnx")  # what was not given is not in it
     assert (m["name"], m["licence"], m["credit"], m["training_data"]) == ("mine", "", "", [])
-    m = read_manifest(tmp_path / "b.onnx")
-    assert (m["name"], m["licence"], m["sha256"]) == (
-        "phantom",
-        "CC0-1.0",
-        graph_sha256(tmp_path / "b.onnx"),
-    )
+    m, sha256 = read_manifest(tmp_path / "b.onnx"), graph_sha256(tmp_path / "b.onnx")
+    assert (m["name"], m["licence"], m["sha256"]) == ("phantom", "CC0-1.0", sha256)
     assert m["metrics"]["test_pairs"] == 1 and 0 < m["metrics"]["test_dice"] <= 1
-    r = run.invoke(app, ["evaluate", best, *data, "--steps", "2", "--to", str(tmp_path / "e.json")])
-    assert r.exit_code == 0 and "T = 2: Dice" in r.output
+
+    assert "T = 2: Dice" in call("evaluate {t}/f/best.pt {d} --steps 2 --to {t}/e.json")
     rows = json.loads((tmp_path / "e.json").read_text())
     assert len(rows) == 2 and len(rows[0]["steps"]) == 3
-    warm, mean = str(tmp_path / "w" / "last.pt"), tmp_path / "mean.pt"
-    r = run.invoke(app, ["average", warm, best, "--share", "3", "--share", "1", "--out", str(mean)])
-    assert r.exit_code == 0, r.output
-    from morphseek.training.run import load_backbone
 
-    a, b, m = (load_backbone(path)[0].state_dict() for path in (warm, best, mean))
+    names = ("w/last.pt", "f/best.pt", "mean.pt")
+    call("average {t}/w/last.pt {t}/f/best.pt --share 3 --share 1 --out {t}/mean.pt")
+    a, b, m = (load_backbone(tmp_path / name)[0].state_dict() for name in names)
     for key in a:
         assert torch.allclose(m[key], 0.75 * a[key] + 0.25 * b[key], atol=1e-6), key
-    assert run.invoke(app, ["evaluate", str(mean), *data, "--steps", "1"]).exit_code == 0
-    changed = torch.load(best, weights_only=True)
+    call("evaluate {t}/mean.pt {d} --steps 1")
+    changed = torch.load(tmp_path / "f" / "best.pt", weights_only=True)
     changed["config"]["model"]["parametrisation"] = "displacement"
     torch.save(changed, tmp_path / "displacement.pt")
-    r = run.invoke(app, ["average", best, str(tmp_path / "displacement.pt"), "--out", str(mean)])
-    assert r.exit_code == 2 and "different networks" in r.output, r.output
-    r = run.invoke(app, ["average", best, best, "--out", str(tmp_path)])
-    assert r.exit_code == 6 and not list(tmp_path.parent.glob(f".{tmp_path.name}*")), r.output
-    r = run.invoke(diagnostics.app, ["diagnose", best, "--data", str(tmp_path / "gone")])
-    assert r.exit_code == 2 and "gone" in r.output and "Traceback" not in r.output, r.output
-    r = run.invoke(diagnostics.app, ["diagnose", best, *data, "--pairs", "1"])
-    assert r.exit_code == 0, r.output
+    text = call("average {t}/f/best.pt {t}/displacement.pt --out {t}/mean.pt", code=2)
+    assert "different networks" in text
+    call("average {t}/f/best.pt {t}/f/best.pt --out {t}", code=6)
+    assert not list(tmp_path.parent.glob(f".{tmp_path.name}*"))
+
+    assert "gone" in call("diagnose {t}/f/best.pt --data {t}/gone", code=2)
+    text = call("diagnose {t}/f/best.pt {d} --pairs 1")
     for words in ("samples at tau", "Var(sum X_i)", "gradient norms", "sigma over the run"):
-        assert words in r.output
+        assert words in text
 
 
-def test_errors_are_one_line(phantoms, tmp_path):
-    out, bundle = ["--out", str(tmp_path / "o")], ["--out", str(tmp_path / "o.onnx")]
-    (tmp_path / "no.pt").write_bytes(b"no checkpoint")
-    for arguments, message in (
-        (["warmup", "nothing", *out], "no preset 'nothing'"),
-        (["warmup", "best", *out, "--set", "run.vists=3"], "run.vists"),
-        (["finetune", "best", *out, "--data", str(tmp_path / "gone")], "does not exist"),
-        (["finetune", "best", *out], "no data folder"),
+@pytest.mark.parametrize(
+    "line, code, message",
+    [
+        ("warmup nothing {o}", 2, "no preset 'nothing'"),
+        ("warmup best {o} --set run.vists=3", 2, "run.vists"),
+        ("finetune best {o} --data {t}/gone", 3, "does not exist"),
+        ("finetune best {o}", 2, "no data folder"),
+        ("finetune best {o} {d} --set data.labels=0", 2, "needs labels"),
+        ("finetune best {o} {d} --set iterations=3", 2, "write SECTION.KEY"),
         (
-            ["finetune", "best", *out, "--data", str(phantoms), "--set", "data.labels=0"],
-            "needs labels",
-        ),
-        (["export", "paper", *out, "--random", "0"], "ends in .onnx"),
-        (["export", "paper", *bundle], "either --checkpoint or --random"),
-        (
-            ["export", "paper", *bundle, "--random", "0", "--set", "model.backbone=nice-trans"],
-            "--size D,H,W",
-        ),
-        (
-            ["export", "paper", *bundle, "--random", "0", "--size", "24,20,24"],
-            "not a multiple of 8",
-        ),
-        (
-            ["export", "paper", *bundle, "--random", "0", "--set", 'model.options={"x": 1}'],
-            "model.options",
-        ),
-        (
-            ["finetune", "paper", *out, "--data", str(phantoms), "--set", "run.device=abacus"],
-            "'abacus' is no device",
-        ),
-        (["evaluate", str(tmp_path / "no.pt"), "--data", str(phantoms)], "is no checkpoint"),
-        (
-            [
-                "evaluate",
-                "gone.pt",
-                "--data",
-                str(phantoms),
-                "--to",
-                str(tmp_path / "nowhere" / "x.json"),
-            ],
-            "there is no folder",
-        ),
-        (["tables", str(tmp_path)], "no results"),
-        (
-            ["run", "steps", *out, "--data", str(phantoms), "--arms", "t1,t9"],
-            "unknown arm 't9'; there are t1",
-        ),
-        (["average", str(tmp_path / "only.pt"), *out], "at least two checkpoints"),
-        (["average", "a.pt", "b.pt", "--share", "1", *out], "as many shares"),
-        (["average", "a.pt", "b.pt", "--share", "nan", "--share", "1", *out], "as many shares"),
-        (
-            ["finetune", "policy", *out, "--data", str(phantoms), "--set", "policy.refresh=0"],
-            "policy.refresh",
-        ),
-        (
-            ["export", "paper", *bundle, "--random", "0", "--size", "24,32"],
-            "--size 24,32: give 3 whole numbers",
-        ),
-        (["export", "paper", *bundle, "--checkpoint", str(tmp_path)], "Is a directory"),
-        (["memory", "--trajectories", "x"], "--trajectories x: give one or more whole numbers"),
-        (["memory", "--size", "50,60,50"], "(50, 60, 50) is not a multiple of 8"),
-        (["memory", "--backbone", "foo"], "unknown backbone 'foo'; known: compact"),
-        (
-            ["diagnose", "gone.pt", "--data", str(phantoms), "--trajectories", "1,4"],
-            "--trajectories 1,4: give one or more whole numbers above 1",
-        ),
-        (["diagnose", "gone.pt", "--data", str(phantoms), "--pairs", "0"], "--pairs"),
-        (["average", "gone.pt", "gone.pt", *out], "gone.pt"),
-        (["run", "everything", *out, "--data", str(phantoms)], "unknown group"),
-        (
-            ["run", "steps", *out, "--data", str(phantoms), "--scale", "huge"],
-            "unknown scale 'huge'; there are small, full",
-        ),
-        (
-            ["finetune", "best", *out, "--data", str(phantoms), "--set", "iterations=3"],
-            "write SECTION.KEY",
-        ),
-        (
-            ["run", "steps", *out, "--data", str(phantoms), "--set", "run.steps=2"],
-            "'run.steps' is what the arm 't1' of 'steps' sets itself",
-        ),
-        (
-            ["run", "steps", *out, "--data", str(phantoms), "--set", "data.labels"],
-            "expected KEY=VALUE",
-        ),
-        (
-            ["run", "steps", *out, "--data", str(phantoms), "--set", "data.lables=3"],
-            "unknown key 'data.lables'",
-        ),
-        (
-            ["finetune", "best", *out, "--data", str(phantoms), "--set", "run.iterations=500"],
+            "finetune best {o} {d} --set run.iterations=500",
+            2,
             "run.pretrain = 2700 leaves none of run.iterations = 500",
         ),
-        (["evaluate", "gone.pt", "--data", str(phantoms)], "gone.pt"),
-    ):
-        r = run.invoke(RESEARCH.get(arguments[0], app), arguments)
-        assert r.exit_code in (2, 3) and message in r.output, (arguments, r.output)
-        assert "Traceback" not in r.output
+        ("finetune paper {o} {d} --set run.device=abacus", 2, "'abacus' is no device"),
+        ("finetune policy {o} {d} --set policy.refresh=0", 2, "policy.refresh"),
+        ("export paper {o} --random 0", 2, "ends in .onnx"),
+        ("export paper {o}.onnx", 2, "either --checkpoint or --random"),
+        ("export paper {o}.onnx --random 0 --set model.backbone=nice-trans", 2, "--size D,H,W"),
+        ("export paper {o}.onnx --random 0 --size 24,20,24", 2, "not a multiple of 8"),
+        ("export paper {o}.onnx --random 0 --size 24,32", 2, "--size 24,32: give 3 whole numbers"),
+        ('export paper {o}.onnx --random 0 --set model.options={"x":1}', 2, "model.options"),
+        ("export paper {o}.onnx --checkpoint {t}", 3, "Is a directory"),
+        ("evaluate {t}/no.pt {d}", 2, "is no checkpoint"),
+        ("evaluate gone.pt {d}", 3, "gone.pt"),
+        ("evaluate gone.pt {d} --to {t}/nowhere/x.json", 2, "there is no folder"),
+        ("average {t}/only.pt {o}", 2, "at least two checkpoints"),
+        ("average a.pt b.pt --share 1 {o}", 2, "as many shares"),
+        ("average a.pt b.pt --share nan --share 1 {o}", 2, "as many shares"),
+        ("average gone.pt gone.pt {o}", 3, "gone.pt"),
+        ("memory --trajectories x", 2, "--trajectories x: give one or more whole numbers"),
+        ("memory --size 50,60,50", 2, "(50, 60, 50) is not a multiple of 8"),
+        ("memory --backbone foo", 2, "unknown backbone 'foo'; known: compact"),
+        ("diagnose gone.pt {d} --trajectories 1,4", 2, "give one or more whole numbers above 1"),
+        ("diagnose gone.pt {d} --pairs 0", 2, "--pairs"),
+        ("tables {t}", 2, "no results"),
+        ("run everything {o} {d}", 2, "unknown group"),
+        ("run steps {o} {d} --arms t1,t9", 2, "unknown arm 't9'; there are t1"),
+        ("run steps {o} {d} --scale huge", 2, "unknown scale 'huge'; there are small, full"),
+        ("run steps {o} {d} --set run.steps=2", 2, "'run.steps' is what the arm 't1' of 'steps'"),
+        ("run steps {o} {d} --set data.labels", 2, "expected KEY=VALUE"),
+        ("run steps {o} {d} --set data.lables=3", 2, "unknown key 'data.lables'"),
+    ],
+)
+def test_an_error_is_one_line(call, tmp_path, line, code, message):
+    (tmp_path / "no.pt").write_bytes(b"no checkpoint")
+    assert message in call(line.replace("{o}", "--out {t}/o"), code=code)
 
 
-def test_presets_are_listed():
-    r = run.invoke(app, ["presets"])
-    assert r.exit_code == 0 and {"best", "paper", "policy"} <= {
-        line.split()[0] for line in r.output.splitlines()
-    }
+def test_presets_are_listed(call):
+    names = {line.split()[0] for line in call("presets").splitlines()}
+    assert {"best", "paper", "policy"} <= names
 
 
 @pytest.mark.thorough
-def test_a_network_that_never_saw_labels(phantoms, tmp_path):
-    data, out = ["--data", str(phantoms)], tmp_path / "w"
-    r = run.invoke(
-        app, ["warmup", "warmup", "--out", str(out), "-q", *data, *TINY, "--set", "data.labels=0"]
-    )
-    assert r.exit_code == 0 and "validation NJD" in r.output and "go on from last.pt" in r.output, (
-        r.output
-    )
-    r = run.invoke(app, ["evaluate", str(out / "last.pt"), *data, "--steps", "1"])
-    assert (
-        r.exit_code == 0
-        and "T = 1: NJD" in r.output
-        and "2 pairs, 0 of them with labels" in r.output
-    ), r.output
-    r = run.invoke(diagnostics.app, ["diagnose", str(out / "last.pt"), *data])
-    assert (
-        r.exit_code == 0
-        and "no labels" in r.output
-        and "Dice 0.00" not in r.output
-        and "similarity" in r.output
-    ), r.output
-    r = run.invoke(diagnostics.app, ["diagnose", str(out / "last.pt"), *data, "--signal"])
-    assert r.exit_code == 2 and "--signal needs labels" in r.output, r.output
-    r = run.invoke(
-        app,
-        [
-            "export",
-            "warmup",
-            "--checkpoint",
-            str(out / "last.pt"),
-            "--out",
-            str(tmp_path / "b.onnx"),
-            *data,
-        ],
-    )
-    assert r.exit_code == 0, r.output
-    metrics = json.loads(r.output.splitlines()[-1])
-    assert (
-        metrics["test_pairs"] == 2 and "test_njd_percent" in metrics and "test_dice" not in metrics
-    )
-    for command in (
-        ["evaluate", str(out / "last.pt"), "--pairs", "nope"],
-        [
-            "export",
-            "warmup",
-            "--checkpoint",
-            str(out / "last.pt"),
-            "--out",
-            str(tmp_path / "c.onnx"),
-        ],
-    ):
-        where = data if command[0] == "evaluate" else ["--data", str(tmp_path)]
-        r = run.invoke(app, [*command, *where])
-        assert r.exit_code == 3 and (
-            "no pair list 'nope'" in r.output or "neither split.json" in r.output
-        ), r.output
+def test_a_network_that_never_saw_labels(call, tmp_path):
+    text = call("warmup warmup --out {t}/w -q {d}", *sets(data__labels=0))
+    assert "validation NJD" in text and "go on from last.pt" in text
+    text = call("evaluate {t}/w/last.pt {d} --steps 1")
+    assert "T = 1: NJD" in text and "2 pairs, 0 of them with labels" in text
+    text = call("diagnose {t}/w/last.pt {d}")
+    assert "no labels" in text and "Dice 0.00" not in text and "similarity" in text
+    assert "--signal needs labels" in call("diagnose {t}/w/last.pt {d} --signal", code=2)
+    text = call("export warmup --checkpoint {t}/w/last.pt --out {t}/b.onnx {d}")
+    metrics = json.loads(text.splitlines()[-1])
+    assert metrics["test_pairs"] == 2 and "test_njd_percent" in metrics
+    assert "test_dice" not in metrics
+    text = call("evaluate {t}/w/last.pt --pairs nope {d}", code=3)
+    assert "no pair list 'nope'" in text
+    text = call("export warmup --checkpoint {t}/w/last.pt --out {t}/c.onnx --data {t}", code=3)
+    assert "neither split.json" in text
 
 
-def test_a_run_that_is_stopped_while_it_pretrains_ends_well(phantoms, tmp_path, monkeypatch):
-    from morphseek.training.run import Trainer
-
+def test_a_run_that_is_stopped_while_it_pretrains_ends_well(call, monkeypatch):
     validate = Trainer.validate
 
     def stop(trainer):
@@ -338,151 +178,68 @@ def test_a_run_that_is_stopped_while_it_pretrains_ends_well(phantoms, tmp_path, 
         return validate(trainer)
 
     monkeypatch.setattr(Trainer, "validate", stop)
-    options = (
-        'model.options={"widths": [8, 8, 8], "reader": [8, 8], "latent_channels": 8, "decoder":'
-        " [8, 8]}"
-    )
-    r = run.invoke(
-        app,
-        [
-            "finetune",
-            "best",
-            "--out",
-            str(tmp_path),
-            "-q",
-            "--data",
-            str(phantoms),
-            *TINY,
-            "--set",
-            "model.backbone=siamese",
-            "--set",
-            options,
-            "--set",
-            "run.pretrain=8",
-            "--set",
-            "run.iterations=9",
-        ],
-    )
-    assert (
-        r.exit_code == 0
-        and "stopped; repeat the command" in r.output
-        and "validation segmentation Dice" in r.output
-    ), r.output
+    options = {"widths": [8, 8, 8], "reader": [8, 8], "latent_channels": 8, "decoder": [8, 8]}
+    changes = {"model__backbone": "siamese", "model__options": options}
+    changes |= {"run__pretrain": 8, "run__iterations": 9}
+    text = call("finetune best --out {t} -q {d}", *sets(**changes))
+    assert "stopped; repeat the command" in text and "validation segmentation Dice" in text
 
 
-def test_a_bad_label_file_is_one_line(phantoms, tmp_path):
-    import shutil
-
-    import SimpleITK as sitk
-
-    root = shutil.copytree(phantoms, tmp_path / "data")
-    for path in (root / "labels").iterdir():
-        sitk.WriteImage(sitk.Cast(sitk.ReadImage(str(path)), sitk.sitkInt16) * 200, str(path))
-    r = run.invoke(
-        app, ["finetune", "paper", "--out", str(tmp_path / "o"), "-q", "--data", str(root), *TINY]
-    )
-    assert r.exit_code == 3 and "label 400; labels must be" in r.output, r.output
+@pytest.fixture
+def data(phantoms, tmp_path):
+    """Return a copy of the data, to change it."""
+    return shutil.copytree(phantoms, tmp_path / "data")
 
 
-def test_labels_above_their_number_are_announced(phantoms, tmp_path, caplog):
-    import shutil
+def change_labels(paths, change):
+    for path in paths:
+        sitk.WriteImage(change(sitk.ReadImage(str(path))), str(path))
 
-    import SimpleITK as sitk
 
-    root, data = (
-        shutil.copytree(phantoms, tmp_path / "data"),
-        ["--data", str(tmp_path / "data"), "-q", *TINY],
-    )
-    one = root / "labels" / "p6.nii.gz"
-    sitk.WriteImage(sitk.ReadImage(str(one)) + 1, str(one))  # labels 2 and 3, background 1
-    r = run.invoke(
-        app,
-        [
-            "finetune",
-            "paper",
-            "--out",
-            str(tmp_path / "a"),
-            *data,
-            "--set",
-            "policy.trajectories=2",
-        ],
-    )
-    assert (
-        r.exit_code == 0 and caplog.text.count(f"{one}: label 3 is above data.labels = 2") == 1
-    ), r.output + caplog.text
-    for path in (root / "labels").iterdir():
-        sitk.WriteImage(sitk.ReadImage(str(path)) * 10, str(path))
-    r = run.invoke(app, ["finetune", "paper", "--out", str(tmp_path / "b"), *data])
-    assert r.exit_code == 3 and "its labels are 10, 20, none of them from 1 to 2" in r.output, (
-        r.output
-    )
+def test_a_bad_label_file_is_one_line(call, data):
+    change_labels((data / "labels").iterdir(), lambda m: sitk.Cast(m, sitk.sitkInt16) * 200)
+    text = call("finetune paper --out {t}/o -q --data {t}/data", *sets(), code=3)
+    assert "label 400; labels must be" in text
+
+
+def test_labels_above_their_number_are_announced(call, data, caplog):
+    one, few = data / "labels" / "p6.nii.gz", sets(policy__trajectories=2)
+    change_labels([one], lambda m: m + 1)  # labels 2 and 3, background 1
+    call("finetune paper --out {t}/a --data {t}/data -q", *few)
+    assert caplog.text.count(f"{one}: label 3 is above data.labels = 2") == 1
+    change_labels((data / "labels").iterdir(), lambda m: m * 10)
+    text = call("finetune paper --out {t}/b --data {t}/data -q", *sets(), code=3)
+    assert "its labels are 10, 20, none of them from 1 to 2" in text
     # A warm-up needs no labels: for their values it only warns.
-    r = run.invoke(app, ["warmup", "warmup", "--out", str(tmp_path / "c"), *data])
-    assert r.exit_code == 0 and "label 20 is above" in caplog.text, r.output
+    call("warmup warmup --out {t}/c --data {t}/data -q", *sets())
+    assert "label 20 is above" in caplog.text
 
 
-def test_what_is_no_number_is_null_in_json(tiny, phantoms, tmp_path):
+def refuse(constant):
+    raise AssertionError(f"{constant} is no JSON")
+
+
+def test_what_is_no_number_is_null_in_json(start, call, tmp_path):
     """No volume has label 3."""
-    from morphseek.training.run import Trainer
-
-    def refuse(constant):
-        raise AssertionError(f"{constant} is no JSON")
-
-    Trainer(tiny("best", data__labels=3), tmp_path, progress=False)._save()
-    r = run.invoke(
-        app,
-        [
-            "evaluate",
-            str(tmp_path / "last.pt"),
-            "--data",
-            str(phantoms),
-            "--pairs",
-            "val",
-            "--steps",
-            "1",
-            "--to",
-            str(tmp_path / "e.json"),
-        ],
-    )
-    assert r.exit_code == 0, r.output
+    start("best", data__labels=3)._save()
+    call("evaluate {t}/last.pt {d} --pairs val --steps 1 --to {t}/e.json")
     (row,) = json.loads((tmp_path / "e.json").read_text(), parse_constant=refuse)
     assert row["steps"][1]["dice_3"] is None and row["steps"][1]["dice_1"] > 0
 
 
-def test_what_ends_a_run_is_one_line(phantoms, tmp_path, monkeypatch):
-    import shutil
-
-    from morphseek.training.run import Trainer
-
-    root = shutil.copytree(phantoms, tmp_path / "data")
-    (root / "few.csv").write_text("fixed,moving\np0,p1\n")
-    arguments = [
-        "--data",
-        str(root),
-        "-q",
-        *TINY,
-        "--set",
-        "data.pairs=few.csv",
-        "--set",
-        "data.val=",
-    ]
+def test_what_ends_a_run_is_one_line(call, data, monkeypatch):
+    (data / "few.csv").write_text("fixed,moving\np0,p1\n")
+    few = sets(data__pairs="few.csv", data__val="")
     with monkeypatch.context() as m:
         m.setattr(Trainer, "learning_rate", lambda trainer, iteration: 1e30)
-        r = run.invoke(app, ["warmup", "warmup", "--out", str(tmp_path / "far"), *arguments])
-    assert (
-        r.exit_code == 5
-        and "morphseek: iteration 1: the loss is " in r.output
-        and "lower optim.lr" in r.output
-    ), r.output
-    image = root / "images" / "p1.nii.gz"
+        text = call("warmup warmup --out {t}/far --data {t}/data -q", *few, code=5)
+    assert "morphseek: iteration 1: the loss is " in text and "lower optim.lr" in text
+    image = data / "images" / "p1.nii.gz"
     image.write_bytes(image.read_bytes()[:2000])
-    r = run.invoke(app, ["warmup", "warmup", "--out", str(tmp_path / "o"), *arguments])
-    assert r.exit_code == 3 and f"{image} " in r.output.replace("\n", ""), r.output
+    text = call("warmup warmup --out {t}/o --data {t}/data -q", *few, code=3)
+    assert f"{image} " in text.replace("\n", "")
     image.unlink()
-    r = run.invoke(app, ["warmup", "warmup", "--out", str(tmp_path / "p"), *arguments])
-    assert r.exit_code == 3 and "no image 'p1'" in r.output, r.output
-    (root / "split.json").write_text("[]")
-    r = run.invoke(
-        app, ["finetune", "paper", "--out", str(tmp_path / "q"), "--data", str(root), "-q", *TINY]
-    )
-    assert r.exit_code == 3 and "split.json is no JSON object" in r.output, r.output
+    assert "no image 'p1'" in call("warmup warmup --out {t}/p --data {t}/data -q", *few, code=3)
+    (data / "split.json").write_text("[]")
+    text = call("finetune paper --out {t}/q --data {t}/data -q", *sets(), code=3)
+    assert "split.json is no JSON object" in text

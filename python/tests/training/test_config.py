@@ -11,8 +11,8 @@ from morphseek.training.config import Config, ConfigError, load, presets
         ("[optim]\nlearning_rate = 1e-3\n", "unknown key 'optim.learning_rate'"),
         ("[polcy]\n", "did you mean 'policy'"),
         ("[policy]\ntau_int = 3\n", "did you mean 'tau_init'"),
-        ("[run]\nvisits = 1.5\n", "'run.iterations' must be int"),
-        ("[run]\nvisits = true\n", "'run.iterations' must be int"),
+        ("[run]\niterations = 1.5\n", "'run.iterations' must be int"),
+        ("[run]\niterations = true\n", "'run.iterations' must be int"),
         ("[loss]\nsimilarity = 'ssd'\n", "'loss.similarity' must be one of 'mse', 'ncc', 'mind'"),
         ("[data]\nspacing = 1.0\n", "'data.spacing' must be a list"),
         ("run = 3\n", "must be a section"),
@@ -203,19 +203,6 @@ def test_replace_reaches_into_the_options_and_wants_a_section():
         Config().replace(iterations=4)
 
 
-def test_the_old_name_of_iterations_is_read(tmp_path):
-    """In files and their bases, in checkpoints and on the command line."""
-    (tmp_path / "old.toml").write_text("base = 'warmup'\n[run]\nvisits = 7\n")
-    (tmp_path / "on.toml").write_text("base = 'old.toml'\n[optim]\nlr = 1e-3\n")
-    for name in ("old", "on"):
-        assert load(tmp_path / f"{name}.toml").run.iterations == 7
-    saved = load("warmup").to_dict()
-    saved["run"]["visits"] = saved["run"].pop("iterations")
-    assert Config.from_dict(saved) == load("warmup")
-    assert load("warmup").replace(**{"run.visits": 9}).run.iterations == 9
-    old = {"loss.phases": [{"visit": 5, "dice": 2.0}], "data.pairs": "people:train"}
-    found = load("best").replace(**old)
-    assert found.loss.phases == [{"iteration": 5, "dice": 2.0}]
-    assert found.data.pairs == "subjects:train"
+def test_replace_refuses_an_unknown_key():
     with pytest.raises(ConfigError, match="run.vists"):
         load("warmup").replace(**{"run.vists": 9})

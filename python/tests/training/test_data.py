@@ -201,7 +201,7 @@ def test_elastic_augmentation_moves_images_with_their_labels(phantoms):
 
 def test_pair_lists(phantoms, tmp_path):
     assert d.read_pairs(phantoms, "val") == [("p6", "p7")]
-    assert d.read_people(phantoms, "train") == [f"p{i}" for i in range(6)]
+    assert d.read_subjects(phantoms, "train") == [f"p{i}" for i in range(6)]
     with pytest.raises(ValueError, match="no pair list 'nope'; there are grpo, test, val, warmup"):
         d.read_pairs(phantoms, "nope")
     (tmp_path / "list.csv").write_text("fixed,moving\na,b\nb,c\n")
@@ -359,8 +359,8 @@ def test_learn2reg_lists_of_images_are_people_and_no_pairs(tmp_path):
         == d.read_pairs(tmp_path, "val")
         == [("a", "b")]
     )
-    assert d.read_people(tmp_path, "training") == ["./imagesTr/a.nii.gz", "./imagesTr/b.nii.gz"]
-    assert d.read_people(tmp_path, "names") == d.read_people(tmp_path, "val") == ["a", "b"]
+    assert d.read_subjects(tmp_path, "training") == ["./imagesTr/a.nii.gz", "./imagesTr/b.nii.gz"]
+    assert d.read_subjects(tmp_path, "names") == d.read_subjects(tmp_path, "val") == ["a", "b"]
     with pytest.raises(FileNotFoundError, match="list of pairs 'training'"):
         d.read_pairs(tmp_path, "training")
 
@@ -453,7 +453,7 @@ def test_files_that_are_no_volumes_are_named(phantoms, tmp_path):
 )
 def test_lists_that_are_none_are_named(tmp_path, content):
     (tmp_path / "split.json").write_text(content)
-    for read in (d.read_pairs, d.read_people):
+    for read in (d.read_pairs, d.read_subjects):
         with pytest.raises(d.DataError, match="split.json"):
             read(tmp_path, "val")
 
@@ -461,7 +461,7 @@ def test_lists_that_are_none_are_named(tmp_path, content):
 def test_learn2reg_files_and_csv_lines_that_are_none_are_named(tmp_path):
     (tmp_path / "X_dataset.json").write_text("[1]")
     (tmp_path / "half.csv").write_text("fixed,moving\na,b\na\n")
-    for read in (d.read_pairs, d.read_people):
+    for read in (d.read_pairs, d.read_subjects):
         with pytest.raises(d.DataError, match="X_dataset.json"):
             read(tmp_path, "val")
     with pytest.raises(d.DataError, match="half.csv, line 3 has no moving"):

@@ -108,14 +108,10 @@ def test_the_signal_of_few_trajectories(tiny, trajectories):
     assert len(rows) == 6 and all(np.isfinite(r["cosine"]) for r in rows)
 
 
-def test_diagnose_has_the_weights_of_the_checkpoints_iteration(tiny, tmp_path, phantoms):
-    from typer.testing import CliRunner
+def test_diagnose_has_the_weights_of_the_checkpoints_iteration(start, tmp_path, phantoms):
+    from click.testing import CliRunner
 
-    from morphseek.training.run import Trainer
-
-    trainer = Trainer(
-        tiny("best", loss__phases=[{"iteration": 5, "dice": 10.0}]), tmp_path, progress=False
-    )
+    trainer = start("best", loss__phases=[{"iteration": 5, "dice": 10.0}])
     found = []
     for iteration, kl_weight in ((4, 1e-3), (5, 1e-3), (5, 2e-3)):
         trainer.iteration, trainer.objective.kl_weight = iteration, kl_weight

@@ -16,7 +16,6 @@ from morphseek.training.backbones import build_backbone
 from morphseek.training.config import load
 from morphseek.training.evaluate import field_on_fixed_grid, register_sample
 from morphseek.training.pairs import Sample, make_grid, make_sample, read_case
-from morphseek.training.run import Trainer
 from training_helpers import random_field
 
 SMALL = {
@@ -309,10 +308,10 @@ def test_a_bundle_has_every_weight_by_name(bundle):
         assert torch.equal(weights[k], v), k
 
 
-def test_a_run_starts_from_a_bundle(bundle, tiny, tmp_path):
+def test_a_run_starts_from_a_bundle(start, bundle, tiny):
     path, _, backbone, _ = bundle
     config = tiny("best", run__iterations=1)
-    trainer = Trainer(config, tmp_path, init=path, progress=False)
+    trainer = start(config, init=path)
     assert torch.equal(trainer.backbone.flow.weight, backbone.flow.weight)
     other = tiny(
         "best",
@@ -320,7 +319,7 @@ def test_a_run_starts_from_a_bundle(bundle, tiny, tmp_path):
         model__options={"widths": [4, 4, 4], "latent_channels": 8, "decoder": [8, 8]},
     )
     with pytest.raises((ValueError, RuntimeError), match="size mismatch|does not fit"):
-        Trainer(other, tmp_path / "other", init=path, progress=False)
+        start(other, "other", init=path)
 
 
 @pytest.mark.thorough
@@ -381,7 +380,7 @@ def test_the_papers_networks(name, half, tmp_path):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["transmorph", "nice-trans"])
-def test_a_run_starts_from_a_bundle_of_a_transformer(name, tiny, tmp_path):
+def test_a_run_starts_from_a_bundle_of_a_transformer(start, name, tiny, tmp_path):
     """In the file matrices are transposed, also square ones, and the attention's tables are
     expanded to pairs of voxels in a window.
     """
@@ -395,7 +394,7 @@ def test_a_run_starts_from_a_bundle_of_a_transformer(name, tiny, tmp_path):
             p.add_(0.02 * torch.randn_like(p)).copy_(p.half().float())
     size = (32, 32, 64)
     export.export_bundle(backbone, config, tmp_path / "bundle.onnx", size=size)
-    trainer = Trainer(config, tmp_path / "run", init=tmp_path / "bundle.onnx", progress=False)
+    trainer = start(config, "run", init=tmp_path / "bundle.onnx")
     own, found = backbone.state_dict(), trainer.backbone.state_dict()
     # Small windows do not use all of a table.
     assert all(torch.equal(found[k], v) for k, v in own.items() if not k.endswith(export.TABLE))

@@ -15,7 +15,6 @@ from morphseek.training.config import ConfigError, KnownMotion, load
 from morphseek.training.evaluate import evaluate_points, first
 from morphseek.training.pairs import PairSource, make_grid
 from morphseek.training.pairs.known_motion import draw_map, known_pair, other_contrast
-from morphseek.training.run import Trainer
 from morphseek.training.run.supply import FolderSupply, random_source
 from morphseek.training.step import StepObjective
 
@@ -142,9 +141,9 @@ def test_the_share_of_iterations_and_the_seed(tiny):
         ("synthetic", {"loss__truth": 0.3}, "'known.share' needs the volumes of a data folder"),
     ],
 )
-def test_a_share_without_effect_is_refused(tiny, tmp_path, preset, changes, message):
+def test_a_share_without_effect_is_refused(start, tmp_path, preset, changes, message):
     with pytest.raises(ConfigError, match=message):
-        Trainer(tiny(preset, known__share=0.5, **changes), tmp_path / "run", progress=False)
+        start(preset, "run", known__share=0.5, **changes)
     assert not (tmp_path / "run").exists()
 
 
@@ -153,7 +152,7 @@ def test_scales_are_two_numbers():
         load("best").replace(**{"known.fine": [1.0]})
 
 
-def test_a_run_learns_from_the_truth(tiny, tmp_path, monkeypatch):
+def test_a_run_learns_from_the_truth(start, tiny, tmp_path, monkeypatch):
     """A known motion that is the same at every iteration is learnt, and validation measures its
     points.
     """
@@ -170,7 +169,7 @@ def test_a_run_learns_from_the_truth(tiny, tmp_path, monkeypatch):
         optim__lr=2e-3,
         optim__ema=0.0,
     )
-    trainer = Trainer(config, tmp_path / "run", progress=False)
+    trainer = start(config, "run")
     monkeypatch.setattr(trainer, "rng", lambda iteration: np.random.default_rng(0))
     last = trainer.run()
     assert {"val_points_mm", "val_points_two_mm", "val_dice"} <= last.keys()

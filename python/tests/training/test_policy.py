@@ -385,16 +385,10 @@ def test_mean_candidate_never_makes_the_state_worse(tiny):
     assert reward(result.u) >= reward(mean) - 1e-6
 
 
-def test_the_hd95_reward_is_in_mm(tiny, tmp_path):
+def test_the_hd95_reward_is_in_mm(start):
     from types import SimpleNamespace
 
-    from morphseek.training.run import Trainer
-
-    trainer = Trainer(
-        tiny("policy", policy__reward="hd95", data__spacing=[5.0, 1.0, 1.0]),
-        tmp_path,
-        progress=False,
-    )
+    trainer = start("policy", policy__reward="hd95", data__spacing=[5.0, 1.0, 1.0])
     fixed = torch.zeros(1, 1, 10, 10, 10)
     fixed[..., 3:7, 3:7, 3:7] = 1
     pair = SimpleNamespace(fixed_map=fixed, moving_map=torch.roll(fixed, 2, 2), fixed_labels=fixed)

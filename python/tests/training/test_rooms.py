@@ -1,18 +1,17 @@
-"""Backbones and similarities of other packages, and old names of moved ones."""
+"""Backbones and similarities of other packages."""
 
 from __future__ import annotations
 
 import importlib
-import typing
 
 import pytest
 import torch
 
 from morphseek.training import losses
 from morphseek.training.backbones import BACKBONES, build, build_backbone
-from morphseek.training.config import Loss, Model
+from morphseek.training.config import Model
 from morphseek.training.export import StepGraph
-from morphseek.training.run import Trainer, load_backbone
+from morphseek.training.run import load_backbone
 
 TOY = '''
 from torch import nn
@@ -54,7 +53,7 @@ def toy(tmp_path, monkeypatch):
     BACKBONES.pop("toy", None)
 
 
-def test_a_backbone_from_outside(toy, tiny, tmp_path):
+def test_a_backbone_from_outside(start, toy, tiny, tmp_path):
     config = tiny(
         "best",
         model__backbone=toy,
@@ -63,7 +62,7 @@ def test_a_backbone_from_outside(toy, tiny, tmp_path):
         loss__phases=[],
         run__iterations=2,
     )
-    trainer = Trainer(config, tmp_path / "run", progress=False)
+    trainer = start(config, "run")
     trainer.run()
     backbone, _, _ = load_backbone(tmp_path / "run" / "last.pt")
     assert backbone.name == "toy" and backbone.latent_channels == 6
@@ -74,13 +73,9 @@ def test_a_backbone_from_outside(toy, tiny, tmp_path):
     assert u.shape == (1, 3, 16, 16, 16)
 
 
-def test_what_a_backbone_from_outside_cannot_do_is_said(toy, tiny, tmp_path):
+def test_what_a_backbone_from_outside_cannot_do_is_said(start, toy):
     with pytest.raises(ValueError, match="loss.segmentation needs .* not toy"):
-        Trainer(
-            tiny("best", model__backbone=toy, model__options={}, loss__segmentation=0.1),
-            tmp_path,
-            progress=False,
-        )
+        start("best", model__backbone=toy, model__options={}, loss__segmentation=0.1)
 
 
 def test_an_unknown_backbone_names_those_of_other_packages(toy):
@@ -88,20 +83,14 @@ def test_an_unknown_backbone_names_those_of_other_packages(toy):
         build("tay")
 
 
-def test_similarities_are_those_of_the_configuration():
-    known = typing.get_args(typing.get_type_hints(Loss)["similarity"])
-    assert set(known) == set(losses.SIMILARITIES)
-
-
-def test_a_similarity_is_one_function(tiny, phantoms, tmp_path):
+def test_a_similarity_is_one_function(start, tiny, phantoms):
     @losses.similarity("none of ours")
     def product(fixed, warped, mask, window):
         return -(fixed * warped).mean()
 
     try:
-        config = tiny("warmup", run__iterations=1, data__pairs="warmup")
-        trainer = Trainer(config, tmp_path, progress=False)
-        trainer.objective.weights.similarity = "none of ours"
+        config = tiny("warmup", run__iterations=1, loss__similarity="none of ours")
+        trainer = start(config)
         assert trainer.run_iteration()["similarity"] < 0
     finally:
         del losses.SIMILARITIES["none of ours"]

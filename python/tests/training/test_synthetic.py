@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from morphseek.training.backbones import build_backbone
 from morphseek.training.backbones.siamese import local_correlation
-from morphseek.training.config import RENAMED_BODIES, ConfigError, Synthetic, load
+from morphseek.training.config import ConfigError, Synthetic, load
 from morphseek.training.export import StepGraph, export_bundle
 from morphseek.training.losses import endpoint_error
 from morphseek.training.run import Trainer
@@ -202,15 +202,6 @@ def test_mistakes_are_named(tmp_path, text, message):
     path.write_text("base = 'synthetic'\n" + text)
     with pytest.raises((ConfigError, ValueError), match=message):
         Trainer(load(path), tmp_path / "out", progress=False)
-
-
-def test_an_earlier_name_of_a_body_is_read():
-    (earlier,) = RENAMED_BODIES
-    phases = [{"iteration": 5, "bodies": [earlier]}]
-    settings = Synthetic(bodies=["head", earlier], phases=phases)
-    assert settings.bodies == ["head", RENAMED_BODIES[earlier]]
-    assert set(settings.bodies) <= set(BODIES)
-    assert settings.at(5).bodies == [RENAMED_BODIES[earlier]]
 
 
 def tiny(**changes):

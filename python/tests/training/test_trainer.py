@@ -15,24 +15,31 @@ import torch
 from morphseek.training.evaluate import evaluate_pairs
 from morphseek.training.run import Trainer, average, load_backbone, precision
 from morphseek.training.run.bar import Bar
-from morphseek.training.run.log import histories
+
+SMALL = {"widths": [8, 8, 8], "latent_channels": 8, "decoder": [8, 8]}
+SIAMESE = {
+    "model__backbone": "siamese",
+    "model__options": SMALL | {"reader": [8, 8], "segmentation_classes": 2},
+}
 
 
 def final(folder):
     return torch.load(folder / "last.pt", weights_only=True)["model"]
 
 
+def rows_of(folder, **options):
+    lines = (folder / "log.jsonl").read_text().splitlines()
+    return [json.loads(line, **options) for line in lines]
+
+
 def same(a, b):
     return all(torch.equal(a[k], b[k]) for k in a)
 
 
-def test_training_registers_the_phantoms(tiny, tmp_path):
+def test_training_registers_the_phantoms(start, tmp_path):
     changes = dict(run__val_every=40, run__val_steps=1, run__picture_every=1, run__keep_every=30)
-    config = tiny(
-        "best", run__iterations=80, run__steps=1, optim__lr=5e-3, optim__ema=0.9, **changes
-    )
-    trainer = Trainer(config, tmp_path, progress=False)
-    last = trainer.run()
+    changes |= dict(run__iterations=80, run__steps=1, optim__lr=5e-3, optim__ema=0.9)
+    last = start("best", **changes).run()
     assert last["val_dice"] > last["val_dice_t0"] + 0.05
     _, _, best = load_backbone(tmp_path / "best.pt")
     assert best["best"] >= last["val_dice"]
@@ -40,33 +47,18 @@ def test_training_registers_the_phantoms(tiny, tmp_path):
         path.name: load_backbone(path)[2]["iteration"] for path in tmp_path.glob("iteration-*.pt")
     }
     assert kept == {"iteration-30.pt": 30, "iteration-60.pt": 60}
-    rows = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    assert [r["iteration"] for r in rows] == list(range(1, 81))
+    assert [r["iteration"] for r in rows_of(tmp_path)] == list(range(1, 81))
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert "loss" in events.Tags()["scalars"] and len(events.Tags()["images"]) == 1
 
 
-def test_recognition_is_trained_first(tiny, tmp_path):
-    options = {
-        "widths": [8, 8, 8],
-        "reader": [8, 8],
-        "latent_channels": 8,
-        "decoder": [8, 8],
-        "segmentation_classes": 2,
-    }
-    changes = dict(
-        model__backbone="siamese",
-        model__options=options,
-        optim__lr=1e-2,
-        optim__warmup=1,
-        optim__ema=0.5,
-    )
-    config = tiny(
-        "best", run__iterations=46, run__pretrain=45, run__val_every=15, run__val_steps=1, **changes
-    )
-    trainer = Trainer(config, tmp_path, progress=False)
+def test_recognition_is_trained_first(start, tiny, tmp_path):
+    changes = SIAMESE | dict(optim__lr=1e-2, optim__warmup=1, optim__ema=0.5)
+    changes |= dict(run__iterations=46, run__pretrain=45, run__val_every=15, run__val_steps=1)
+    config = tiny("best", **changes)
+    trainer = start(config)
     flow = trainer.backbone.flow.weight.detach().clone()
     for _ in range(45):
         trainer.run_iteration()
@@ -74,11 +66,9 @@ def test_recognition_is_trained_first(tiny, tmp_path):
     assert torch.equal(trainer.backbone.flow.weight, flow)
     trainer.run_iteration()
     assert not torch.equal(trainer.backbone.flow.weight, flow)
-    trainer = Trainer(config, tmp_path / "logged", progress=False)
+    trainer = start(config, "logged")
     trainer.run()
-    rows = [
-        json.loads(line) for line in (tmp_path / "logged" / "log.jsonl").read_text().splitlines()
-    ]
+    rows = rows_of(tmp_path / "logged")
     found = {
         r["iteration"]: r["val_segmentation_dice"] for r in rows if "val_segmentation_dice" in r
     }
@@ -86,36 +76,17 @@ def test_recognition_is_trained_first(tiny, tmp_path):
     assert "val_dice" in rows[-1]
 
 
-def test_some_iterations_of_the_pretraining_register(tiny, tmp_path):
-    options = {
-        "widths": [8, 8, 8],
-        "reader": [8, 8],
-        "latent_channels": 8,
-        "decoder": [8, 8],
-        "segmentation_classes": 2,
-    }
-    changes = dict(model__backbone="siamese", model__options=options)
-    config = tiny(
-        "best", run__iterations=7, run__pretrain=6, run__pretrain_joint_every=3, **changes
-    )
-    trainer = Trainer(config, tmp_path, progress=False)
-    assert ["soft_dice" in trainer.run_iteration() for _ in range(7)] == [
-        True,
-        False,
-        False,
-        True,
-        False,
-        False,
-        True,
-    ]
+def test_some_iterations_of_the_pretraining_register(start):
+    changes = SIAMESE | dict(run__iterations=7, run__pretrain=6, run__pretrain_joint_every=3)
+    trainer = start("best", **changes)
+    registers = ["soft_dice" in trainer.run_iteration() for _ in range(7)]
+    assert [i for i in range(7) if registers[i]] == [0, 3, 6]
 
 
 @pytest.mark.parametrize("preset", ["best", "paper"])
-def test_every_step_has_its_view(tiny, tmp_path, monkeypatch, preset):
+def test_every_step_has_its_view(start, monkeypatch, preset):
     views = dict(model__offsets=[[0, 0, 0], [1, 2, 3]], model__mirrored=[True, False, False, False])
-    trainer = Trainer(
-        tiny(preset, run__steps=3, **views, policy__trajectories=2), tmp_path, progress=False
-    )
+    trainer = start(preset, run__steps=3, **views, policy__trajectories=2)
     seen, state = [], trainer.backbone.state
     monkeypatch.setattr(
         trainer.backbone,
@@ -126,8 +97,8 @@ def test_every_step_has_its_view(tiny, tmp_path, monkeypatch, preset):
     assert seen == [(0, 0, 0, 1), (1, 2, 3, 0), (0, 0, 0, 0)]
 
 
-def test_segmentation_is_compared_where_the_images_were_moved_to(tiny, tmp_path):
-    trainer = Trainer(tiny("best"), tmp_path, progress=False)
+def test_segmentation_is_compared_where_the_images_were_moved_to(start):
+    trainer = start("best")
     pair = trainer.pair(0, trainer.rng(0))
     u = torch.zeros(1, 3, *pair.fixed.shape[2:])
     maps = torch.cat((pair.fixed_map, pair.moving_map))[:, 0].long()
@@ -137,13 +108,13 @@ def test_segmentation_is_compared_where_the_images_were_moved_to(tiny, tmp_path)
     assert trainer.objective.segmentation_loss(logits, pair, u, None) > 0.1
 
 
-def test_only_a_network_that_reads_single_images_can_be_pretrained(tiny, tmp_path):
+def test_only_a_network_that_reads_single_images_can_be_pretrained(start):
     with pytest.raises(ValueError, match="siamese"):
-        Trainer(tiny("best", run__iterations=2, run__pretrain=1), tmp_path, progress=False)
+        start("best", run__iterations=2, run__pretrain=1)
 
 
 @pytest.mark.parametrize("preset", ["best", "paper", "policy"])
-def test_resumed_run_ends_with_the_same_weights(tiny, tmp_path, preset):
+def test_resumed_run_ends_with_the_same_weights(start, tmp_path, preset):
     changes = dict(
         run__steps=2,
         run__checkpoint_minutes=1e-9,
@@ -152,14 +123,14 @@ def test_resumed_run_ends_with_the_same_weights(tiny, tmp_path, preset):
         policy__refresh_pairs=1,
         policy__trajectories=2,
     )
-    whole = Trainer(tiny(preset, run__iterations=5, **changes), tmp_path / "whole", progress=False)
+    whole = start(preset, "whole", run__iterations=5, **changes)
     whole.run()
-    part = Trainer(tiny(preset, run__iterations=5, **changes), tmp_path / "part", progress=False)
+    part = start(preset, "part", run__iterations=5, **changes)
     for _ in range(2):
         part.run_iteration()
     part._save()
     part.run_iteration()  # after the checkpoint: lost, and repeated
-    again = Trainer(tiny(preset, run__iterations=5, **changes), tmp_path / "part", progress=False)
+    again = start(preset, "part", run__iterations=5, **changes)
     assert again.iteration == 2
     again.run()
     a, b = (torch.load(tmp_path / n / "last.pt", weights_only=True) for n in ("whole", "part"))
@@ -184,7 +155,7 @@ Killed(Config.from_dict(json.load(open(sys.argv[1]))), sys.argv[2], progress=Fal
 """
 
 
-def test_killed_at_any_moment(tiny, tmp_path):
+def test_killed_at_any_moment(start, tiny, tmp_path):
     config = tiny("best", run__iterations=14, run__steps=1, run__checkpoint_minutes=1e-9)
     (tmp_path / "c.json").write_text(json.dumps(config.to_dict()))
     command = [sys.executable, "-c", _RUN, str(tmp_path / "c.json"), str(tmp_path / "run")]
@@ -192,41 +163,35 @@ def test_killed_at_any_moment(tiny, tmp_path):
     assert killed.returncode == -signal.SIGKILL
     done = torch.load(tmp_path / "run" / "last.pt", weights_only=True)["iteration"]
     assert 4 <= done < 14, "the kill must come in the middle"
-    Trainer(config, tmp_path / "run", progress=False).run()
-    Trainer(config, tmp_path / "whole", progress=False).run()
+    start(config, "run").run()
+    start(config, "whole").run()
     assert same(final(tmp_path / "run"), final(tmp_path / "whole"))
-    iterations = [
-        json.loads(line)["iteration"]
-        for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()
-    ]
-    assert iterations == list(range(1, 15))
+    assert [r["iteration"] for r in rows_of(tmp_path / "run")] == list(range(1, 15))
 
 
-def test_a_run_killed_before_its_first_checkpoint_begins_anew(tiny, tmp_path):
+def test_a_run_killed_before_its_first_checkpoint_begins_anew(start, tiny, tmp_path):
     config = tiny("best", run__iterations=2, run__steps=1, run__val_every=1, run__val_steps=1)
-    Trainer(config, tmp_path, progress=False).run()
+    start(config).run()
     (tmp_path / "last.pt").unlink()
-    again = Trainer(config.replace(**{"data.val": ""}), tmp_path, progress=False)
+    again = start(config.replace(**{"data.val": ""}))
     again.run()
-    assert [
-        json.loads(line)["iteration"] for line in (tmp_path / "log.jsonl").read_text().splitlines()
-    ] == [1, 2]
+    assert [r["iteration"] for r in rows_of(tmp_path)] == [1, 2]
     assert not (tmp_path / "best.pt").exists()
 
 
-def test_resuming_with_other_processes_is_refused(tiny, tmp_path):
-    trainer = Trainer(tiny("best"), tmp_path, progress=False)
+def test_resuming_with_other_processes_is_refused(start, tmp_path):
+    trainer = start("best")
     trainer.world = 2
     trainer._save()
     with pytest.raises(ValueError, match=r"made by 2 process\(es\), not 1"):
-        Trainer(tiny("best"), tmp_path, progress=False)
+        start("best")
     old = torch.load(tmp_path / "last.pt", weights_only=True)
     del old["world"]
     torch.save(old, tmp_path / "last.pt")
-    Trainer(tiny("best"), tmp_path, progress=False)
+    start("best")
 
 
-def test_indices_are_not_averaged(tiny, tmp_path, monkeypatch):
+def test_indices_are_not_averaged(start, tmp_path, monkeypatch):
     """Such as a transformer's tables of relative positions: integers beside the weights."""
     from morphseek.training.run import checkpoint, loop
 
@@ -238,9 +203,7 @@ def test_indices_are_not_averaged(tiny, tmp_path, monkeypatch):
     build_backbone = loop.build_backbone
     for module in (checkpoint, loop):
         monkeypatch.setattr(module, "build_backbone", build)
-    trainer = Trainer(
-        tiny("best", run__iterations=1, run__steps=1, optim__ema=0.9), tmp_path, progress=False
-    )
+    trainer = start("best", run__iterations=1, run__steps=1, optim__ema=0.9)
     trainer.run_iteration()
     for iteration in (2, 4, 8):
         trainer.iteration = iteration
@@ -254,22 +217,15 @@ def test_indices_are_not_averaged(tiny, tmp_path, monkeypatch):
     assert mean["iteration"] == 8  # the iterations of one run
 
 
-def test_resuming_with_another_configuration_is_refused(tiny, tmp_path):
-    Trainer(tiny("best", run__iterations=1, run__steps=1), tmp_path, progress=False).run()
+def test_resuming_with_another_configuration_is_refused(start):
+    start("best", run__iterations=1, run__steps=1).run()
     with pytest.raises(ValueError, match="another configuration"):
-        Trainer(
-            tiny("best", run__iterations=1, run__steps=1, optim__lr=1.0), tmp_path, progress=False
-        )
+        start("best", run__iterations=1, run__steps=1, optim__lr=1.0)
 
 
-def test_fine_tuning_starts_from_the_warm_up(tiny, tmp_path):
-    Trainer(tiny("warmup", run__iterations=2), tmp_path / "w", progress=False).run()
-    t = Trainer(
-        tiny("best", run__iterations=2),
-        tmp_path / "f",
-        init=tmp_path / "w" / "last.pt",
-        progress=False,
-    )
+def test_fine_tuning_starts_from_the_warm_up(start, tmp_path):
+    start("warmup", "w", run__iterations=2).run()
+    t = start("best", "f", init=tmp_path / "w" / "last.pt", run__iterations=2)
     w = final(tmp_path / "w")
     assert all(torch.equal(v, w[k]) for k, v in t.backbone.state_dict().items() if k in w)
 
@@ -278,22 +234,17 @@ def test_fine_tuning_starts_from_the_warm_up(tiny, tmp_path):
     "key, then, now", [("parametrisation", "velocity", "displacement"), ("scale", 10.0, 5.0)]
 )
 def test_weights_that_would_mean_something_else_are_announced(
-    tiny, tmp_path, caplog, key, then, now
+    start, tmp_path, caplog, key, then, now
 ):
-    Trainer(tiny("warmup", **{f"model__{key}": then}), tmp_path, progress=False)._save()
+    start("warmup", **{f"model__{key}": then})._save()
     for value in (then, now):
-        Trainer(
-            tiny("best", **{f"model__{key}": value}),
-            tmp_path / "f",
-            init=tmp_path / "last.pt",
-            progress=False,
-        )
+        start("best", "f", init=tmp_path / "last.pt", **{f"model__{key}": value})
         assert (
             f"was trained with model.{key} = {then!r}, this run has {now!r}" in caplog.text
         ) == (value == now)
 
 
-def test_schedules(tiny, tmp_path):
+def test_schedules(start, tiny):
     c = tiny(
         "paper",
         run__iterations=100,
@@ -305,7 +256,7 @@ def test_schedules(tiny, tmp_path):
         policy__tau_every=10,
         run__steps_schedule=[[0, 1], [50, 2]],
     )
-    t = Trainer(c, tmp_path, progress=False)
+    t = start(c)
     assert [t.steps(v) for v in (0, 49, 50, 99)] == [1, 1, 2, 2]
     assert [t.temperature(v) for v in (0, 9, 10, 79, 80, 99)] == [10, 10, 9, 3, 2, 2]
     t.config.run.steps_schedule = [[50, 2], [0, 1]]
@@ -315,8 +266,8 @@ def test_schedules(tiny, tmp_path):
     assert rate[55] == pytest.approx(0.55, abs=0.01) and rate[99] == pytest.approx(0.1, abs=0.01)
 
 
-def test_target_kl_schedule(tiny, tmp_path):
-    t = Trainer(tiny("warmup", loss__kl_target=1.0, loss__kl=0.1), tmp_path, progress=False)
+def test_target_kl_schedule(start):
+    t = start("warmup", loss__kl_target=1.0, loss__kl=0.1)
     t._adapt_kl({"kl": 3.0})
     assert t.objective.kl_weight == pytest.approx(0.15)
     t._adapt_kl({"kl": 1.0})
@@ -336,8 +287,20 @@ torch.save(t.objective.memory.state() | {"kl_weight": t.objective.kl_weight}, sy
 """  # noqa: E501 a program
 
 
+def in_two_processes(config, folder):
+    """Run a configuration by torchrun with gloo; return the run's folder."""
+    (folder / "c.json").write_text(json.dumps(config.to_dict()))
+    (folder / "rank.py").write_text(_RANK)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    words = ["--log-dir", folder / "log", folder / "rank.py", folder / "c.json", folder / "run"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command += map(str, words)
+    subprocess.run(command, check=True, env=environment, timeout=200, capture_output=True)
+    return folder / "run"
+
+
 @pytest.mark.thorough
-def test_two_processes_average_their_gradients(tiny, tmp_path):
+def test_two_processes_average_their_gradients(start, tiny, tmp_path):
     """With torchrun and gloo both ranks end with the same weights: those that one process gets from
     the mean of both gradients.
     """
@@ -352,27 +315,11 @@ def test_two_processes_average_their_gradients(tiny, tmp_path):
         optim__clip=0.0,
         optim__ema=0.0,
     )
-    (tmp_path / "c.json").write_text(json.dumps(config.to_dict()))
-    (tmp_path / "rank.py").write_text(_RANK)
-    out = tmp_path / "run"
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc_per_node=2",
-        "--log-dir",
-        str(tmp_path / "log"),
-        str(tmp_path / "rank.py"),
-        str(tmp_path / "c.json"),
-        str(out),
-    ]
-    subprocess.run(command, check=True, env=environment, timeout=200, capture_output=True)
+    out = in_two_processes(config, tmp_path)
     a, b = (torch.load(out / f"rank{r}.pt", weights_only=True) for r in (0, 1))
     assert same(a, b)
 
-    single = Trainer(config, tmp_path / "single", progress=False)
+    single = start(config, "single")
     total = None
     for rank in (0, 1):
         single.rank = single.supply.rank = rank
@@ -409,28 +356,8 @@ def test_two_processes_share_the_policy(tiny, tmp_path):
         policy__trajectories=2,
         loss__kl_target=1e-4,
     )
-    (tmp_path / "c.json").write_text(json.dumps(config.to_dict()))
-    (tmp_path / "rank.py").write_text(_RANK)
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc_per_node=2",
-        "--log-dir",
-        str(tmp_path / "log"),
-        str(tmp_path / "rank.py"),
-        str(tmp_path / "c.json"),
-        str(tmp_path),
-    ]
-    subprocess.run(
-        command,
-        check=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        timeout=200,
-        capture_output=True,
-    )
-    a, b = (torch.load(tmp_path / f"state{r}.pt", weights_only=True) for r in (0, 1))
+    out = in_two_processes(config, tmp_path)
+    a, b = (torch.load(out / f"state{r}.pt", weights_only=True) for r in (0, 1))
     assert (
         torch.equal(a.pop("basis"), b.pop("basis")) and a == b and a["kl_weight"] != config.loss.kl
     )
@@ -483,21 +410,19 @@ def test_evaluation_is_exact_on_a_known_shift(phantoms, steps):
         ("val", ""),
     ],
 )
-def test_resuming_on_other_data_is_refused(tiny, tmp_path, key, value):
-    Trainer(tiny("warmup", run__iterations=1), tmp_path, progress=False).run()
+def test_resuming_on_other_data_is_refused(start, key, value):
+    start("warmup", run__iterations=1).run()
     with pytest.raises(
         ValueError, match=rf"last.pt was made with another configuration \(data.{key}\)"
     ):
-        Trainer(
-            tiny("warmup", run__iterations=2, **{f"data__{key}": value}), tmp_path, progress=False
-        )
+        start("warmup", run__iterations=2, **{f"data__{key}": value})
 
 
-def test_a_run_goes_on_where_its_data_was_moved(tiny, tmp_path, phantoms):
-    Trainer(tiny("warmup", run__iterations=1), tmp_path / "run", progress=False).run()
+def test_a_run_goes_on_where_its_data_was_moved(start, tiny, tmp_path, phantoms):
+    start("warmup", "run", run__iterations=1).run()
     shutil.copytree(phantoms, tmp_path / "moved")
     moved = tiny("warmup", run__iterations=2, data__path=str(tmp_path / "moved"), data__test="val")
-    assert Trainer(moved, tmp_path / "run", progress=False).iteration == 1
+    assert start(moved, "run").iteration == 1
 
 
 @pytest.fixture
@@ -516,24 +441,20 @@ def bare(phantoms, tmp_path):
         ("grpo", "val", r"2 of 8 volumes have no label file \(p1, p6\)"),
     ],
 )
-def test_fine_tuning_wants_every_label_file(tiny, bare, tmp_path, pairs, val, message):
+def test_fine_tuning_wants_every_label_file(start, bare, pairs, val, message):
     changes = dict(data__path=str(bare), data__pairs=pairs, data__val=val)
     with pytest.raises(ValueError, match=message):
-        Trainer(tiny("best", **changes), tmp_path / "run", progress=False)
-    Trainer(tiny("warmup", **changes), tmp_path / "run", progress=False)
+        start("best", "run", **changes)
+    start("warmup", "run", **changes)
 
 
-def test_an_empty_list_is_refused(tiny, bare, tmp_path):
+def test_an_empty_list_is_refused(start, bare):
     (bare / "split.json").write_text(
         json.dumps({"alone": ["p0"], "pairs": {"none": [], "val": []}})
     )
     for pairs in ("none", "subjects:alone"):
         with pytest.raises(ValueError, match=f"data.pairs = '{pairs}' names no pair"):
-            Trainer(
-                tiny("warmup", data__path=str(bare), data__pairs=pairs),
-                tmp_path / "run",
-                progress=False,
-            )
+            start("warmup", "run", data__path=str(bare), data__pairs=pairs)
 
 
 @pytest.mark.parametrize("labels", [0, 2])
@@ -554,7 +475,7 @@ def test_warm_up_without_labels_is_validated_without_dice(tiny, bare, tmp_path, 
     assert (tmp_path / "run" / "last.pt").exists() and not (tmp_path / "run" / "best.pt").exists()
 
 
-def test_dice_is_of_the_validation_pairs_with_labels(tiny, bare, tmp_path):
+def test_dice_is_of_the_validation_pairs_with_labels(start, bare):
     (bare / "split.json").write_text(
         json.dumps(
             {
@@ -568,39 +489,24 @@ def test_dice_is_of_the_validation_pairs_with_labels(tiny, bare, tmp_path):
     )
     found = []
     for val in ("val", "one"):
-        config = tiny(
-            "warmup", run__iterations=1, run__val_steps=1, data__path=str(bare), data__val=val
-        )
-        found.append(Trainer(config, tmp_path / val, progress=False).run()["val_dice"])
+        changes = dict(run__iterations=1, run__val_steps=1, data__path=str(bare), data__val=val)
+        found.append(start("warmup", val, **changes).run()["val_dice"])
     assert found[0] == found[1] > 0
 
 
-def test_pretraining_must_leave_iterations(tiny, tmp_path):
-    options = {"widths": [8, 8, 8], "reader": [8, 8], "latent_channels": 8, "decoder": [8, 8]}
+def test_pretraining_must_leave_iterations(start):
     with pytest.raises(ValueError, match="run.pretrain = 5 leaves none of run.iterations = 5"):
-        Trainer(
-            tiny(
-                "best",
-                model__backbone="siamese",
-                model__options=options,
-                run__iterations=5,
-                run__pretrain=5,
-            ),
-            tmp_path,
-            progress=False,
-        )
+        start("best", **SIAMESE, run__iterations=5, run__pretrain=5)
 
 
 @pytest.mark.parametrize("backbone, extra", [("compact", {}), ("siamese", {"reader": [8, 8]})])
 @pytest.mark.parametrize("given", [{}, {"segmentation_classes": 2}])
-def test_the_segmentation_has_a_class_for_every_label(tiny, tmp_path, backbone, extra, given):
-    options = {"widths": [8, 8, 8], "latent_channels": 8, "decoder": [8, 8]} | extra
+def test_the_segmentation_has_a_class_for_every_label(
+    start, tiny, tmp_path, backbone, extra, given
+):
+    options = SMALL | extra
     changes = dict(model__backbone=backbone, run__iterations=2, run__steps=1)
-    first = Trainer(
-        tiny("best", model__options=options | {"segmentation_classes": 2}, **changes),
-        tmp_path / "two",
-        progress=False,
-    )
+    first = start("best", "two", model__options=options | {"segmentation_classes": 2}, **changes)
     first._save()
     config = tiny(
         "best",
@@ -610,38 +516,32 @@ def test_the_segmentation_has_a_class_for_every_label(tiny, tmp_path, backbone, 
         **changes,
     )
     # From a network for two labels, whose head does not fit.
-    trainer = Trainer(config, tmp_path / "one", init=tmp_path / "two" / "last.pt", progress=False)
+    trainer = start(config, "one", init=tmp_path / "two" / "last.pt")
     assert torch.equal(trainer.backbone.flow.weight, first.backbone.flow.weight)
     trainer.run()
-    assert "segmentation" in json.loads(
-        (tmp_path / "one" / "log.jsonl").read_text().splitlines()[-1]
-    )
+    assert "segmentation" in rows_of(tmp_path / "one")[-1]
     found, config, _ = load_backbone(tmp_path / "one" / "last.pt")
     assert found.segmentation_classes == config.model.options["segmentation_classes"] == 1
 
 
 @pytest.mark.parametrize("name", ["avx512_bf16", "amx_bf16", "bf16", None])
-def test_a_cpu_without_bf16_computes_in_float32(tiny, tmp_path, caplog, monkeypatch, name):
+def test_a_cpu_without_bf16_computes_in_float32(start, caplog, monkeypatch, name):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, name: True})
-    trainer = Trainer(tiny("best", run__amp="bf16"), tmp_path, progress=False)
+    trainer = start("best", run__amp="bf16")
     assert trainer.precision((24, 24, 24)) == (name is not None)
     assert not caplog.records
 
 
 @pytest.mark.parametrize("depth, fine", [(8, False), (16, False), (24, True)])
 def test_grids_whose_gradients_bf16_gets_wrong_are_computed_in_float32(
-    tiny, tmp_path, caplog, monkeypatch, depth, fine
+    start, caplog, monkeypatch, depth, fine
 ):
     """Depths 8 and 16 leave two voxels at stride 4 or 8, where oneDNN's bf16 weight gradients are
     wrong on CPUs with avx512_bf16.
     """
     monkeypatch.setattr(precision, "computes_in_bf16", lambda: True)
-    changes = dict(
-        run__steps=1,
-        run__amp="bf16",
-        model__options={"widths": [8, 8, 16], "latent_channels": 16, "decoder": [8, 8]},
-    )
-    trainer = Trainer(tiny("best", **changes), tmp_path, progress=False)
+    options = {"widths": [8, 8, 16], "latent_channels": 16, "decoder": [8, 8]}
+    trainer = start("best", run__steps=1, run__amp="bf16", model__options=options)
     pair = trainer.pair(0, trainer.rng(0)).to("cpu")
     pair = type(pair)(
         **{k: v if v is None else v[:, :, :depth].contiguous() for k, v in vars(pair).items()}
@@ -652,26 +552,17 @@ def test_grids_whose_gradients_bf16_gets_wrong_are_computed_in_float32(
     for amp in (trainer.precision((depth, 24, 24)), False):
         trainer.objective.amp = amp
         trainer.objective(pair, torch.zeros(1, 3, depth, 24, 24)).loss.backward()
-        gradients.append(
-            {
-                k: p.grad.clone()
-                for k, p in trainer.backbone.named_parameters()
-                if p.grad is not None
-            }
-        )
+        weights = trainer.backbone.named_parameters()
+        gradients.append({k: p.grad.clone() for k, p in weights if p.grad is not None})
         trainer.optimizer.zero_grad(set_to_none=True)
     for name in ("enc8.1.conv.weight", "fuse.0.conv.weight", "dec8.conv.weight"):
         found, truth = (g[name] for g in gradients)
         assert float((found - truth).norm() / truth.norm()) < 0.3, name
 
 
-def test_each_pair_has_the_precision_of_its_grid(tiny, tmp_path, monkeypatch):
-    trainer = Trainer(
-        tiny(
-            "policy", run__steps=1, run__amp="bf16", policy__trajectories=2, policy__refresh_pairs=1
-        ),
-        tmp_path,
-        progress=False,
+def test_each_pair_has_the_precision_of_its_grid(start, monkeypatch):
+    trainer = start(
+        "policy", run__steps=1, run__amp="bf16", policy__trajectories=2, policy__refresh_pairs=1
     )
     seen, state = [], trainer.backbone.state
     monkeypatch.setattr(trainer, "precision", lambda size: len(size) == 2)
@@ -688,16 +579,9 @@ def test_each_pair_has_the_precision_of_its_grid(tiny, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("where", ["gradient", "loss"])
-def test_a_step_that_is_not_finite_stops_the_run(tiny, tmp_path, monkeypatch, where):
-    config = tiny(
-        "best",
-        run__iterations=4,
-        run__steps=1,
-        run__val_every=2,
-        run__val_steps=1,
-        run__checkpoint_minutes=1e-9,
-    )
-    trainer = Trainer(config, tmp_path, progress=False)
+def test_a_step_that_is_not_finite_stops_the_run(start, tmp_path, monkeypatch, where):
+    changes = dict(run__iterations=4, run__steps=1, run__val_every=2, run__val_steps=1)
+    trainer = start("best", **changes, run__checkpoint_minutes=1e-9)
     step = trainer.step_module
 
     def spoilt(*a, **k):
@@ -718,15 +602,11 @@ def test_a_step_that_is_not_finite_stops_the_run(tiny, tmp_path, monkeypatch, wh
     assert all(p.isfinite().all() for p in trainer.backbone.state_dict().values())
     _, _, last = load_backbone(tmp_path / "last.pt")
     assert last["iteration"] == 2 and last["best"] > 0
-    assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 2
+    assert len(rows_of(tmp_path)) == 2
 
 
-def test_a_network_without_numbers_is_never_the_best(tiny, tmp_path, monkeypatch):
-    trainer = Trainer(
-        tiny("best", run__iterations=2, run__steps=1, run__val_every=1, run__val_steps=1),
-        tmp_path,
-        progress=False,
-    )
+def test_a_network_without_numbers_is_never_the_best(start, tmp_path, monkeypatch):
+    trainer = start("best", run__iterations=2, run__steps=1, run__val_every=1, run__val_steps=1)
     update = trainer._update
 
     def broken(logs):
@@ -744,16 +624,9 @@ def test_a_network_without_numbers_is_never_the_best(tiny, tmp_path, monkeypatch
     def refuse(constant):
         raise AssertionError(f"{constant} is no JSON")
 
-    (row,) = [
-        json.loads(line, parse_constant=refuse)
-        for line in (tmp_path / "log.jsonl").read_text().splitlines()
-    ]
-    assert (
-        row["odd"] is None
-        and row["val_dice"] is None
-        and row["val_njd_percent"] is None
-        and row["loss"] > 0
-    )
+    (row,) = rows_of(tmp_path, parse_constant=refuse)
+    assert [row[key] for key in ("odd", "val_dice", "val_njd_percent")] == [None] * 3
+    assert row["loss"] > 0
 
 
 @pytest.mark.parametrize("backbone", ["voxelmorph-l", "transmorph", "nice-trans"])
@@ -761,28 +634,24 @@ def test_a_network_without_numbers_is_never_the_best(tiny, tmp_path, monkeypatch
     "weights",
     [{}, {"loss__segmentation": 0.0, "loss__phases": [{"iteration": 1, "segmentation": 0.3}]}],
 )
-def test_a_network_without_segmentation_is_refused_its_loss(tiny, tmp_path, backbone, weights):
+def test_a_network_without_segmentation_is_refused_its_loss(start, tmp_path, backbone, weights):
     changes = dict(model__backbone=backbone, model__options={}, run__iterations=2, **weights)
     with pytest.raises(ValueError, match=f"loss.segmentation needs .* not {backbone}; set it to 0"):
-        Trainer(tiny("best", **changes), tmp_path / "run", progress=False)
+        start("best", "run", **changes)
     assert not (tmp_path / "run").exists()
     if backbone == "voxelmorph-l":
         changes |= dict(loss__segmentation=0.0, loss__phases=[])
-        Trainer(tiny("best", **changes), tmp_path / "run", progress=False)
+        start("best", "run", **changes)
         # A policy or a warm-up does not compute that loss either.
-        Trainer(
-            tiny("best", **changes | weights, run__stage="warmup"),
-            tmp_path / "warm",
-            progress=False,
-        )
+        start("best", "warm", **changes | weights, run__stage="warmup")
 
 
-def test_the_noise_has_at_most_as_many_directions_as_channels(tiny, tmp_path):
-    Trainer(tiny("policy", policy__rank=8), tmp_path / "run", progress=False)
+def test_the_noise_has_at_most_as_many_directions_as_channels(start):
+    start("policy", "run", policy__rank=8)
     with pytest.raises(
         ValueError, match="'policy.rank' must be at most the network's 8 latent channels, not 9"
     ):
-        Trainer(tiny("policy", policy__rank=9), tmp_path / "more", progress=False)
+        start("policy", "more", policy__rank=9)
 
 
 @pytest.mark.parametrize(
@@ -807,34 +676,17 @@ def test_the_noise_has_at_most_as_many_directions_as_channels(tiny, tmp_path):
         ),
     ],
 )
-def test_keys_that_would_have_no_effect_are_refused(tiny, tmp_path, preset, changes, message):
+def test_keys_that_would_have_no_effect_are_refused(start, tmp_path, preset, changes, message):
     with pytest.raises(ValueError, match=message):
-        Trainer(tiny(preset, **changes), tmp_path / "run", progress=False)
+        start(preset, "run", **changes)
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_of_an_earlier_version_goes_on(tiny, tmp_path):
-    """Checkpoints and logs up to 0.28.0 say visit where they say iteration now."""
-    changes = {"run__steps": 1, "data__val": ""}
-    Trainer(tiny("best", run__iterations=2, **changes), tmp_path, progress=False).run()
-    saved = torch.load(tmp_path / "last.pt", weights_only=True)
-    saved["visit"] = saved.pop("iteration")
-    torch.save(saved, tmp_path / "last.pt")
-    log = tmp_path / "log.jsonl"
-    log.write_text(log.read_text().replace('"iteration"', '"visit"'))
-    Trainer(tiny("best", run__iterations=3, **changes), tmp_path, progress=False).run()
-    assert histories(tmp_path, ("loss",))["iteration"] == [1, 2, 3]
-
-
-def test_tensorboard_keeps_the_iteration_that_a_run_goes_on_from(tiny, tmp_path):
+def test_tensorboard_keeps_the_iteration_that_a_run_goes_on_from(start, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     for iterations in (10, 20):
-        Trainer(
-            tiny("best", run__iterations=iterations, run__steps=1, data__val=""),
-            tmp_path,
-            progress=False,
-        ).run()
+        start("best", run__iterations=iterations, run__steps=1, data__val="").run()
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert [event.step for event in events.Scalars("loss")] == [10, 20]
 

@@ -8,6 +8,19 @@ import numpy as np
 import torch
 
 REPOSITORY = Path(__file__).resolve().parents[3]
+#: Keys of a run that takes seconds.
+TINY = {
+    "model.backbone": "compact",
+    "run.pretrain": 0,
+    "model.options": {"widths": [4, 4, 8], "latent_channels": 8, "decoder": [8, 8]},
+    "data.min_size": [24, 24, 24],
+    "run.threads": 1,
+    "run.amp": "none",
+    "run.device": "cpu",
+    "run.val_every": 1000000,
+    "run.picture_every": 0,
+    "run.steps_schedule": [],
+}
 
 
 def write_phantom(path_image: Path, path_labels: Path, shift, size=(22, 24, 20), seed=0) -> None:

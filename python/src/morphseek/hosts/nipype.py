@@ -12,8 +12,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from .. import Verdict, schema
+from .. import Verdict
 from .._features import missing
+from ..info import schema
 
 try:
     from nipype.interfaces.base import CommandLine, CommandLineInputSpec, File, TraitedSpec, traits

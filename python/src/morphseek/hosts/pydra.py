@@ -16,8 +16,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .. import Verdict, schema
+from .. import Verdict
 from .._features import missing
+from ..info import schema
 
 os.environ["NO_ET"] = "1"  # pydra would look for updates
 

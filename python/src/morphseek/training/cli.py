@@ -3,38 +3,49 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import typer
+import click
 
 from .. import errors
-from .._json import parse
 
 if TYPE_CHECKING:
     from .config import Config
 
-app = typer.Typer(
-    help="Train a registration network on your own pairs and export it as a bundle.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
-_CONFIG = typer.Argument(
-    help="A TOML file, or the name of a preset (see `presets`).", metavar="CONFIG"
+class _Stages(click.Group):
+    """The commands in the order of their definition: that of a training."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(
+    cls=_Stages,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
 )
-_DATA = typer.Option(
-    "--data", envvar="MORPHSEEK_DATA_SET", help="Data folder; overrides data.path.", metavar="DIR"
-)
-_OUT = typer.Option(
-    "--out", help="Run folder; an unfinished run in it is continued.", metavar="DIR"
-)
-_SET = typer.Option(
-    "--set",
+def app() -> None:
+    """Train a registration network on your own pairs and export it as a bundle."""
+
+
+_PATH = click.Path(path_type=Path)
+_DATA: dict[str, Any] = {
+    "type": _PATH, "envvar": "MORPHSEEK_DATA_SET", "show_envvar": True, "metavar": "DIR",
+    "help": "Data folder; overrides data.path.",
+}  # fmt: skip
+_data = click.option("--data", **_DATA)
+_out = click.option(
+    "--out", type=_PATH, required=True, metavar="DIR",
+    help="Run folder; an unfinished run in it is continued.",
+)  # fmt: skip
+_set = click.option(
+    "--set", "changes", multiple=True, metavar="KEY=VALUE",
     help="Change one key, e.g. --set optim.lr=5e-4 (repeatable; values are JSON).",
-    metavar="KEY=VALUE",
-)
+)  # fmt: skip
+_quiet = click.option("--quiet", "-q", is_flag=True, help="No progress bar.")
 
 
 def _fail(error: Exception) -> NoReturn:
@@ -46,8 +57,8 @@ def _fail(error: Exception) -> NoReturn:
         code = errors.InputUnreadableError.exit_code
     elif isinstance(error, FloatingPointError):
         code = errors.RuntimeFailedError.exit_code
-    typer.secho(f"morphseek: {error}", fg="red", err=True)
-    raise typer.Exit(code)
+    click.secho(f"morphseek: {error}", fg="red", err=True)
+    raise click.exceptions.Exit(code)
 
 
 def counts(option: str, text: str, length: int = 0, least: int = 1) -> tuple[int, ...]:
@@ -73,8 +84,10 @@ def check_folder(to: Path | None) -> None:
         _fail(ValueError(f"--to {to}: there is no folder {to.parent}"))
 
 
-def changes_of(items: list[str]) -> dict[str, Any]:
+def changes_of(items: Iterable[str]) -> dict[str, Any]:
     """Return the keys that --set changes, with their values."""
+    from .._shared import parse
+
     values = {}
     for item in items:
         key, sign, text = item.partition("=")
@@ -87,7 +100,9 @@ def changes_of(items: list[str]) -> dict[str, Any]:
     return values
 
 
-def _load(source: str, data: Path | None, changes: list[str], stage: str | None = None) -> Config:
+def _load(
+    source: str, data: Path | None, changes: tuple[str, ...], stage: str | None = None
+) -> Config:
     from .config import ConfigError, load
 
     try:
@@ -108,7 +123,7 @@ def _train(
     data: Path | None,
     out: Path,
     init: Path | None,
-    changes: list[str],
+    changes: tuple[str, ...],
     quiet: bool,
 ) -> None:
     from .pairs import DataError
@@ -131,7 +146,7 @@ def _train(
             if trainer.iteration >= config.run.iterations
             else "stopped; repeat the command to continue"
         )
-        typer.echo(
+        click.echo(
             f"{state}: {trainer.iteration} iterations, {trainer.updates} optimiser steps,"
             f" {trainer.seconds:.0f} s,"
             f" in {out}"
@@ -141,71 +156,92 @@ def _train(
             ("val_dice", "Dice", 100, 2),
             ("val_njd_percent", "NJD", 1, 4),
         )
-        found = [
+        texts = [
             f"{text} {factor * last[key]:.{digits}f} %"
             for key, text, factor, digits in names
             if key in last
         ]
-        if found:
-            typer.echo(f"validation {', '.join(found)}")
+        if texts:
+            click.echo(f"validation {', '.join(texts)}")
         if "val_njd_percent" in last and "val_dice" not in last:
-            typer.echo("without labels no best.pt is chosen: go on from last.pt")
+            click.echo("without labels no best.pt is chosen: go on from last.pt")
 
 
 @app.command()
+@click.argument("config")
+@_out
+@_data
+@click.option("--init", type=_PATH, help="Checkpoint or bundle to start from.")
+@_set
+@_quiet
 def warmup(
-    config: Annotated[str, _CONFIG],
-    out: Annotated[Path, _OUT],
-    data: Annotated[Path | None, _DATA] = None,
-    init: Annotated[Path | None, typer.Option(help="Checkpoint or bundle to start from.")] = None,
-    set_: Annotated[list[str] | None, _SET] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+    config: str,
+    out: Path,
+    data: Path | None,
+    init: Path | None,
+    changes: tuple[str, ...],
+    quiet: bool,
 ) -> None:
-    """Stage 1: learn to register without labels, z = mu."""
-    _train("warmup", config, data, out, init, set_ or [], quiet)
+    """Stage 1: learn to register without labels, z = mu. CONFIG is a TOML file, or the name of a
+    preset (see `presets`).
+    """
+    _train("warmup", config, data, out, init, changes, quiet)
 
 
 @app.command()
+@click.argument("config")
+@_out
+@_data
+@click.option(
+    "--init", type=_PATH,
+    help="Checkpoint (RUN/best.pt or last.pt) or bundle (.onnx) to start from.",
+)  # fmt: skip
+@_set
+@_quiet
 def finetune(
-    config: Annotated[str, _CONFIG],
-    out: Annotated[Path, _OUT],
-    data: Annotated[Path | None, _DATA] = None,
-    init: Annotated[
-        Path | None,
-        typer.Option(help="Checkpoint (RUN/best.pt or last.pt) or bundle (.onnx) to start from."),
-    ] = None,
-    set_: Annotated[list[str] | None, _SET] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+    config: str,
+    out: Path,
+    data: Path | None,
+    init: Path | None,
+    changes: tuple[str, ...],
+    quiet: bool,
 ) -> None:
-    """Stage 2: fine-tune with labelled pairs, with or without a policy."""
-    _train("finetune", config, data, out, init, set_ or [], quiet)
+    """Stage 2: fine-tune with labelled pairs, with or without a policy. CONFIG is a TOML file, or
+    the name of a preset (see `presets`).
+    """
+    _train("finetune", config, data, out, init, changes, quiet)
 
 
 @app.command()
+@click.argument("checkpoint", type=_PATH)
+@click.option("--data", required=True, **_DATA)
+@click.option("--pairs", default="test", help="List of pairs to score.")
+@click.option(
+    "--steps", default=3, type=click.IntRange(1), help="T: how many steps the network takes."
+)
+@click.option(
+    "--initial",
+    help="Initial alignment: centres, none, com, rigid or affine; by default as in the run.",
+)
+@click.option(
+    "--known",
+    default=10,
+    type=click.IntRange(0),
+    help="How many fixed volumes to measure point errors on, by known motions; 0: none.",
+)
+@click.option("--to", type=_PATH, help="Write per-pair JSON here.")
 def evaluate(
-    checkpoint: Annotated[Path, typer.Argument(help="RUN/best.pt or last.pt.")],
-    data: Annotated[Path, _DATA],
-    pairs: Annotated[str, typer.Option(help="List of pairs to score.")] = "test",
-    steps: Annotated[int, typer.Option(help="T: how many steps the network takes.", min=1)] = 3,
-    initial: Annotated[
-        str | None,
-        typer.Option(
-            help=(
-                "Initial alignment: centres, none, com, rigid or affine; by default as in the run."
-            )
-        ),
-    ] = None,
-    known: Annotated[
-        int,
-        typer.Option(
-            help="How many fixed volumes to measure point errors on, by known motions; 0: none.",
-            min=0,
-        ),
-    ] = 10,
-    to: Annotated[Path | None, typer.Option(help="Write per-pair JSON here.")] = None,
+    checkpoint: Path,
+    data: Path,
+    pairs: str,
+    steps: int,
+    initial: str | None,
+    known: int,
+    to: Path | None,
 ) -> None:
     """Measure Dice and NJD of a checkpoint on a pair list, and how far points end from the truth
-    on known motions of its volumes (the section [known] of the run).
+    on known motions of its volumes (the section [known] of the run). CHECKPOINT is RUN/best.pt or
+    last.pt.
     """
     import numpy as np
 
@@ -218,21 +254,21 @@ def evaluate(
         backbone, config, _ = load_backbone(checkpoint)
         config = config.replace(**{"data.initial": initial or config.data.initial})
         source = PairSource.configured(config.data, data)
-        listed = read_pairs(data, pairs)
+        pair_list = read_pairs(data, pairs)
         grid = config.data.spacing, config.data.min_size, steps
-        rows = evaluate_pairs(backbone, source, listed, *grid, surface=True)
-        points = evaluate_points(backbone, source, first(listed, known), *grid, config.known)
+        rows = evaluate_pairs(backbone, source, pair_list, *grid, surface=True)
+        points = evaluate_points(backbone, source, first(pair_list, known), *grid, config.known)
     except (OSError, ValueError) as error:
         _fail(error)
     for t in range(steps + 1):
-        dice, there, njd, sdlogj, surface = (
+        dice, moving_dice, njd, sdlogj, surface = (
             scores(rows, t, k) for k in ("dice", "dice_moving", "njd", "sdlogj", "hd95")
         )
         parts = [f"NJD {np.mean(njd):.4f} %", f"SDlogJ {np.mean(sdlogj):.2f}"]
         if dice:
             overlap = (
                 f"Dice {100 * np.mean(dice):.2f} +- {100 * np.std(dice):.2f} % (in the moving"
-                f" image's space {100 * np.mean(there):.2f} %)"
+                f" image's space {100 * np.mean(moving_dice):.2f} %)"
             )
             parts = [overlap, *parts, f"HD95 {np.mean(surface):.2f} mm"]
         count = (
@@ -240,70 +276,69 @@ def evaluate(
             if len(dice) == len(rows)
             else f"{len(rows)} pairs, {len(dice)} of them with labels"
         )
-        typer.echo(f"T = {t}: {', '.join(parts)}, {count}")
+        click.echo(f"T = {t}: {', '.join(parts)}, {count}")
         if points:
             one, two = (np.mean(scores(points, t, k)) for k in ("points_mm", "points_two_mm"))
-            typer.echo(
+            click.echo(
                 f"       points {one:.2f} mm from the truth, of two contrasts {two:.2f} mm,"
                 f" {len(points)} known motions"
             )
     if to:
-        from .. import _files
-        from .._json import without_nan
+        from .._shared import without_nan, write_text
 
-        _files.write_text(to, json.dumps(without_nan(rows), indent=1, allow_nan=False))
+        write_text(to, json.dumps(without_nan(rows), indent=1, allow_nan=False))
 
 
 @app.command(name="average")
-def average_(
-    checkpoints: Annotated[
-        list[Path],
-        typer.Argument(help="RUN/best.pt or last.pt of runs that started from the same weights."),
-    ],
-    out: Annotated[Path, typer.Option("--out", help="Checkpoint to write.", metavar="FILE")],
-    share: Annotated[
-        list[float] | None,
-        typer.Option(
-            help="Weight of each checkpoint, in their order (repeatable); equal by default."
-        ),
-    ] = None,
-) -> None:
-    """Average the weights of several runs: often better on new subjects than any of them."""
+@click.argument("checkpoints", type=_PATH, nargs=-1, required=True)
+@click.option("--out", type=_PATH, required=True, metavar="FILE", help="Checkpoint to write.")
+@click.option(
+    "--share",
+    type=float,
+    multiple=True,
+    help="Weight of each checkpoint, in their order (repeatable); equal by default.",
+)
+def average_(checkpoints: tuple[Path, ...], out: Path, share: tuple[float, ...]) -> None:
+    """Average the weights of several runs: often better on new subjects than any of them.
+    CHECKPOINTS are RUN/best.pt or last.pt of runs that started from the same weights.
+    """
     from .run import average, save_atomic
 
     try:
         save_atomic(average(checkpoints, share or None), out)
     except (OSError, ValueError) as error:
         _fail(error)
-    typer.echo(f"{out}: the average of {len(checkpoints)} checkpoints")
+    click.echo(f"{out}: the average of {len(checkpoints)} checkpoints")
 
 
 @app.command()
+@click.argument("config")
+@click.option("--out", type=_PATH, required=True, metavar="FILE", help="Bundle to write (.onnx).")
+@click.option("--checkpoint", type=_PATH, help="RUN/best.pt or last.pt.")
+@click.option(
+    "--random",
+    type=int,
+    metavar="SEED",
+    help="Instead of a checkpoint: CONFIG's network with random weights, to measure speed.",
+)
+@click.option(
+    "--size", metavar="D,H,W", help="The only size of the network grid; transformers need it."
+)
+@click.option("--half", is_flag=True, help="float16 layers, for GPUs; fields stay float32.")
+@_data
+@_set
 def export(
-    config: Annotated[str, _CONFIG],
-    out: Annotated[Path, typer.Option("--out", help="Bundle to write (.onnx).", metavar="FILE")],
-    checkpoint: Annotated[Path | None, typer.Option(help="RUN/best.pt or last.pt.")] = None,
-    random: Annotated[
-        int | None,
-        typer.Option(
-            help="Instead of a checkpoint: CONFIG's network with random weights, to measure speed.",
-            metavar="SEED",
-        ),
-    ] = None,
-    size: Annotated[
-        str | None,
-        typer.Option(
-            help="The only size of the network grid; transformers need it.", metavar="D,H,W"
-        ),
-    ] = None,
-    half: Annotated[
-        bool, typer.Option("--half", help="float16 layers, for GPUs; fields stay float32.")
-    ] = False,
-    data: Annotated[Path | None, _DATA] = None,
-    set_: Annotated[list[str] | None, _SET] = None,
+    config: str,
+    out: Path,
+    checkpoint: Path | None,
+    random: int | None,
+    size: str | None,
+    half: bool,
+    data: Path | None,
+    changes: tuple[str, ...],
 ) -> None:
-    """Stage 3: write a bundle. CONFIG's [bundle] section names and credits it; the network comes
-    from the checkpoint.
+    """Stage 3: write a bundle. CONFIG is a TOML file, or the name of a preset; its [bundle] section
+    names and credits the bundle. The network comes from the checkpoint.
 
     How the steps see the images (model.offsets, model.mirrored) comes from CONFIG if it sets them,
     else from the checkpoint. With --data, CONFIG's test pairs (data.test) are registered from the
@@ -316,7 +351,7 @@ def export(
     from .pairs import PairSource, read_pairs
     from .run import load_backbone
 
-    wanted = _load(config, data, set_ or [])
+    wanted = _load(config, data, changes)
     shape: tuple[int, int, int] | None = None
     if size:
         d, h, w = counts("--size", size, 3)
@@ -364,17 +399,17 @@ def export(
             ("test_sdlogj", -1, "sdlogj", 3),
             ("test_hd95_mm", -1, "hd95", 3),
         ):
-            if found := scores(rows, step, key):
-                metrics[name] = round(float(np.mean(found)), digits)
+            if values := scores(rows, step, key):
+                metrics[name] = round(float(np.mean(values)), digits)
     try:
         manifest = export_bundle(backbone, trained, out, metrics, shape, half)
     except ValueError as error:
         _fail(error)
-    typer.echo(
+    click.echo(
         f"{out}: {out.stat().st_size / 1e6:.2f} MB, {manifest['parameters']} parameters, sha256"
         f" {manifest['sha256']}"
     )
-    typer.echo(json.dumps(manifest["metrics"]))
+    click.echo(json.dumps(manifest["metrics"]))
 
 
 @app.command()
@@ -383,7 +418,7 @@ def presets() -> None:
     from .config import presets as known
 
     for name, about in known().items():
-        typer.echo(f"{name:16s} {about}")
+        click.echo(f"{name:16s} {about}")
 
 
 if __name__ == "__main__":

@@ -241,17 +241,17 @@ def evaluate_points(
         case = source.case(name)
         grid = make_grid(case, spacing, min_size, model.size_multiple)
         mm = torch.as_tensor(grid.spacing, dtype=torch.float32, device=device).view(1, 3, 1, 1, 1)
-        found: list[dict[str, float]] = [{} for _ in range(steps + 1)]
+        step_scores: list[dict[str, float]] = [{} for _ in range(steps + 1)]
         for key, other in (("points_mm", 0.0), ("points_two_mm", 1.0)):
             motion = dataclasses.replace(known, other_contrast=other)
             pair = known_pair(case, grid, 0, motion, None, np.random.default_rng([4, number]))
             pair = pair.to(device)
             fields = register_sample(model, pair, steps)
-            for score, u in zip(found, (torch.zeros_like(fields[0]), *fields), strict=True):
+            for score, u in zip(step_scores, (torch.zeros_like(fields[0]), *fields), strict=True):
                 assert pair.truth is not None
                 distance = ((u - pair.truth) * mm).norm(dim=1, keepdim=True)
                 score[key] = float(masked_mean(distance, pair.truth_mask))
-        rows.append({"fixed": name, "steps": found})
+        rows.append({"fixed": name, "steps": step_scores})
     model.train(was_training)
     return rows
 

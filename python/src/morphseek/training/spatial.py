@@ -38,7 +38,7 @@ __all__ = [
 def identity_grid(
     shape: Sequence[int], device: torch.device, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """Voxel coordinates of a grid.
+    """Return the voxel coordinates of a grid.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def warp(image: Tensor, u: Tensor, mode: str = "bilinear", padding: str = "zeros
 
 
 def compose(phi: Tensor, u: Tensor) -> Tensor:
-    """Displacement of ``Phi_u o Phi_phi``: first ``phi``, then ``u``.
+    """Return the displacement of ``Phi_u o Phi_phi``: first ``phi``, then ``u``.
 
     The network saw ``moving o Phi_u`` and answered with ``phi``, so the total map of a fixed voxel
     ``x`` is ``Phi_u(x + phi(x))``, whose displacement is ``phi(x) + u(x + phi(x))``. ``u``
@@ -162,7 +162,7 @@ def compose(phi: Tensor, u: Tensor) -> Tensor:
 
 
 def integrate_velocity(velocity: Tensor, squarings: int = 7) -> Tensor:
-    """Flow of a stationary velocity field over unit time, by scaling and squaring.
+    """Return the flow of a stationary velocity field over unit time, by scaling and squaring.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def integrate_velocity(velocity: Tensor, squarings: int = 7) -> Tensor:
 
 
 def upsample_field(u: Tensor) -> Tensor:
-    """Displacement on a grid of half the size, brought to the full grid.
+    """Bring a displacement on a grid of half the size to the full grid.
 
     Coarse voxel ``i`` covers fine voxels ``2 i`` and ``2 i + 1`` (half-pixel centres), and a coarse
     voxel is two fine voxels long, hence the factor.
@@ -202,7 +202,7 @@ def upsample_field(u: Tensor) -> Tensor:
 
 
 def forward_differences(u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """First differences along z, y, x on the common part of the grid.
+    """Return the first differences along z, y, x on the common part of the grid.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def forward_differences(u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def determinant(gz: Tensor, gy: Tensor, gx: Tensor) -> Tensor:
-    """``det(I + grad u)`` from the three directional derivatives, each (B, 3, ...)."""
+    """Return ``det(I + grad u)`` from the three directional derivatives, each (B, 3, ...)."""
     a, b, c = 1.0 + gz[:, 0], gy[:, 0], gx[:, 0]
     d, e, f = gz[:, 1], 1.0 + gy[:, 1], gx[:, 1]
     g, h, i = gz[:, 2], gy[:, 2], 1.0 + gx[:, 2]
@@ -230,7 +230,7 @@ def determinant(gz: Tensor, gy: Tensor, gx: Tensor) -> Tensor:
 
 
 def jacobian_determinant(u: Tensor, scheme: str = "central") -> Tensor:
-    """Determinant of ``grad Phi = I + grad u``.
+    """Return the determinant of ``grad Phi = I + grad u``.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ def _central(u: Tensor, axis: int) -> Tensor:
 
 
 def njd_fraction(u: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Fraction of voxels where the map folds, ``det(I + grad u) < 0``.
+    """Return the fraction of voxels where the map folds, ``det(I + grad u) < 0``.
 
     Parameters
     ----------

@@ -68,21 +68,21 @@ class StepObjective(nn.Module):
         self.kl_weight = loss.kl
 
     def policy_state(self) -> dict[str, Any]:
-        """What the policy carries between iterations, for the checkpoint."""
+        """Return what the policy carries between iterations, for the checkpoint."""
         return self.memory.state()
 
     def load_policy_state(self, state: dict[str, Any]) -> None:
-        """Inverse of :meth:`policy_state`."""
+        """Restore what :meth:`policy_state` returned."""
         self.memory.load(state)
 
     def dice_gradient(self, pair: Sample, u_prev: Tensor) -> Tensor:
-        """Gradient of -soft Dice with respect to mu, (1, C, d, h, w), in the first step, from the
-        state ``u_prev``.
+        """Return the gradient of -soft Dice with respect to mu, (1, C, d, h, w), in the first step,
+        from the state ``u_prev``.
         """
         with torch.no_grad():
-            seen = warp(pair.moving, u_prev)
+            warped = warp(pair.moving, u_prev)
             with torch.autocast(u_prev.device.type, torch.bfloat16, enabled=self.amp):
-                encoded = self.backbone.state(pair.fixed, seen, self.backbone.view(0))
+                encoded = self.backbone.state(pair.fixed, warped, self.backbone.view(0))
         mu = encoded.mu.detach().requires_grad_()
         with torch.autocast(u_prev.device.type, torch.bfloat16, enabled=self.amp):
             phi = self.backbone.step_field(mu, encoded)
@@ -94,15 +94,15 @@ class StepObjective(nn.Module):
     def similarity(
         self, pair: Sample, u: Tensor, warped: Tensor, warped_fov: Tensor | None
     ) -> Tensor:
-        """Image similarity of the fixed image and the moving one warped by ``u``, inside both
-        fields of view.
+        """Return the image similarity of the fixed image and the moving one warped by ``u``, inside
+        both fields of view.
         """
         w = self.weights
         mask = pair.fixed_fov * warped_fov if w.mask_fov and warped_fov is not None else None
         return SIMILARITIES[w.similarity](pair.fixed, warped, mask, w.window)
 
     def field_losses(self, pair: Sample, u: Tensor, with_dice: bool = True) -> dict[str, Tensor]:
-        """Terms that depend on the cumulative field ``u`` (B, 3, D, H, W) alone."""
+        """Return the terms that depend on the cumulative field ``u`` (B, 3, D, H, W) alone."""
         w = self.weights
         # One pass samples image, field of view and labels, because the coordinates are expensive.
         with_dice = with_dice and pair.moving_labels.shape[1] > 0
@@ -125,13 +125,13 @@ class StepObjective(nn.Module):
             terms["soft_dice"] = soft_dice(warped, target).mean()
             if w.moving_share:
                 covered = jacobian_determinant(u).clamp_min(0.0).unsqueeze(1)
-                there = soft_dice(warped, target, weight=covered).mean()
-                terms["soft_dice"] = torch.lerp(terms["soft_dice"], there, w.moving_share)
+                moving_dice = soft_dice(warped, target, weight=covered).mean()
+                terms["soft_dice"] = torch.lerp(terms["soft_dice"], moving_dice, w.moving_share)
         return terms
 
     def warm_loss(self, terms: dict[str, Tensor], encoded: Encoded) -> Tensor:
-        """L_warm, the unsupervised objective of the warm-up, with our fold hinge if that has a
-        weight.
+        """Return L_warm, the unsupervised objective of the warm-up, with our fold hinge if that has
+        a weight.
         """
         w = self.weights
         terms["kl"] = kl_to_standard_normal(encoded.mu, encoded.log_sigma)
@@ -147,12 +147,12 @@ class StepObjective(nn.Module):
     def segmentation_loss(
         self, logits: Tensor, pair: Sample, u_prev: Tensor, view: Sequence[int] | Tensor | None
     ) -> Tensor:
-        """Cross-entropy plus soft Dice of the auxiliary logits (1, 2, K + 1, D, H, W) against the
-        labels of the images as the network saw them.
+        """Return the cross-entropy plus soft Dice of the auxiliary logits (1, 2, K + 1, D, H, W)
+        against the labels of the images as the network saw them.
         """
         with torch.no_grad():
-            seen = warp(pair.moving_map, u_prev, mode="nearest")
-            target = torch.cat((pair.fixed_map, seen), dim=0)
+            warped_map = warp(pair.moving_map, u_prev, mode="nearest")
+            target = torch.cat((pair.fixed_map, warped_map), dim=0)
             if view is not None:
                 target = to_view(target, view)
         return self._segmentation_loss(logits[0], target[:, 0].long())
@@ -188,14 +188,14 @@ class StepObjective(nn.Module):
         return StepResult(loss, u_prev, {"loss": loss.detach(), "segmentation": loss.detach()})
 
     def deterministic_step(self, pair: Sample, u_prev: Tensor, step: int) -> StepResult:
-        """z = mu: the warm-up step, and the fine-tuning step of the recipe `best`."""
+        """Run the step z = mu: that of the warm-up, and of fine-tuning by the recipe `best`."""
         w = self.weights
         device = u_prev.device.type
         segment = self.stage == "finetune" and w.segmentation > 0
         with torch.no_grad():
-            seen = warp(pair.moving, u_prev)
+            warped = warp(pair.moving, u_prev)
         with torch.autocast(device, torch.bfloat16, enabled=self.amp):
-            encoded = self.backbone.state(pair.fixed, seen, self.backbone.view(step))
+            encoded = self.backbone.state(pair.fixed, warped, self.backbone.view(step))
             if segment:
                 phi, logits = self.backbone.step_field_and_segmentation(encoded.mu, encoded)
             else:

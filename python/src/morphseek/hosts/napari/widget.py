@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import Progress, errors, schema
+from ... import Progress, errors
 from ..._features import missing
+from ...info import schema
 from .geometry import PLACE, Source, mm_per_unit
 from .run import Found, Job, run
 

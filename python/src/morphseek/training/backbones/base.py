@@ -37,9 +37,9 @@ class _Registry(dict[str, "type[PolicyBackbone]"]):
 
     def __missing__(self, name: str) -> type[PolicyBackbone]:
         for point in importlib.metadata.entry_points(group=GROUP, name=name):
-            found = point.load()  # the class, or a module that registers it
-            if isinstance(found, type) and name not in self:
-                register(name)(found)
+            entry = point.load()  # the class, or a module that registers it
+            if isinstance(entry, type) and name not in self:
+                register(name)(entry)
             if name in self:
                 return self[name]
         raise KeyError(name)
@@ -137,8 +137,8 @@ def prepare(merges: nn.ModuleList, skips: Iterable[Tensor]) -> tuple[Tensor, ...
 
 
 def _pointwise(conv: nn.Conv3d, x: Tensor) -> Tensor:
-    """A 1x1x1 convolution as a matrix product; PyTorch's float32 convolution of one volume on one
-    thread is slow.
+    """Apply a 1x1x1 convolution as a matrix product; PyTorch's float32 convolution of one volume on
+    one thread is slow.
     """
     weight = conv.weight.reshape(conv.out_channels, conv.in_channels)
     assert conv.bias is not None  # for the type checker
@@ -270,24 +270,24 @@ class PolicyBackbone(nn.Module):
     # -- what a backbone implements ----------------------------------------------------------------
 
     def encode(self, fixed: Tensor, moving: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Top feature ``f_L`` (B, C_L, d, h, w) and the prepared skips of the decoder."""
+        """Return the top feature ``f_L`` (B, C_L, d, h, w) and the decoder's prepared skips."""
         raise NotImplementedError
 
     def decode(self, z: Tensor, skips: tuple[Tensor, ...]) -> Tensor:
-        """Three-channel output (J, 3, D/s, H/s, W/s), s = ``field_stride``, from latents (J, C_L,
-        d, h, w).
+        """Return the three-channel output (J, 3, D/s, H/s, W/s), s = ``field_stride``, from latents
+        (J, C_L, d, h, w).
         """
         raise NotImplementedError
 
     def step_field_and_segmentation(self, z: Tensor, encoded: Encoded) -> tuple[Tensor, Tensor]:
-        """:meth:`step_field` and the auxiliary logits, (1, 2, K + 1, D, H, W), of the fixed image
-        and of the warped moving one. Only if :attr:`can_segment`.
+        """Return :meth:`step_field` and the auxiliary logits, (1, 2, K + 1, D, H, W), of the fixed
+        image and of the warped moving one. Only if :attr:`can_segment`.
         """
         raise NotImplementedError
 
     def segment(self, images: Tensor) -> Tensor:
-        """Logits of the labels of single images (B, 1, D, H, W): (B, K + 1, D, H, W). Only if
-        :attr:`can_pretrain`.
+        """Return the logits of the labels of single images (B, 1, D, H, W): (B, K + 1, D, H, W).
+        Only if :attr:`can_pretrain`.
         """
         raise NotImplementedError
 
@@ -300,8 +300,8 @@ class PolicyBackbone(nn.Module):
         self.views = _views(offsets, mirrored)
 
     def view(self, step: int) -> tuple[int, int, int, int] | None:
-        """How a step (from 0) sees the images: the shift in voxels along z, y, x, and 1 if they are
-        mirrored first; None: unchanged.
+        """Return how a step (from 0) sees the images: the shift in voxels along z, y, x, and 1 if
+        they are mirrored first; None: unchanged.
         """
         return self.views[step % len(self.views)] if self.views else None
 
@@ -330,7 +330,7 @@ class PolicyBackbone(nn.Module):
         return Encoded(mu, log_sigma, skips, view)
 
     def step_field(self, z: Tensor, encoded: Encoded) -> Tensor:
-        """The step's displacement ``phi`` on the full grid.
+        """Return the step's displacement ``phi`` on the full grid.
 
         Parameters
         ----------
@@ -368,7 +368,7 @@ class PolicyBackbone(nn.Module):
                 delattr(self, name)
 
     def latent_shape(self, size: tuple[int, int, int]) -> tuple[int, int, int, int]:
-        """(C_L, d, h, w) for an image of ``size`` = (D, H, W)."""
+        """Return (C_L, d, h, w) for an image of ``size`` = (D, H, W)."""
         for n in size:
             if n % self.size_multiple:
                 raise ValueError(
@@ -378,11 +378,11 @@ class PolicyBackbone(nn.Module):
         return self.latent_channels, d, h, w
 
     def parameter_count(self) -> int:
-        """Parameters of the whole network, the heads included."""
+        """Return the number of parameters of the whole network, the heads included."""
         return sum(p.numel() for p in self.parameters())
 
     def head_parameter_count(self) -> int:
-        """Parameters of the two heads."""
+        """Return the number of parameters of the two heads."""
         if not self.heads:
             return 0
         return sum(p.numel() for h in (self.mu_head, self.log_sigma_head) for p in h.parameters())

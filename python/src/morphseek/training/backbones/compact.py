@@ -22,7 +22,7 @@ def space_to_depth(image: Tensor) -> Tensor:
 
 
 def depth_to_space(feature: Tensor) -> Tensor:
-    """Inverse of :func:`space_to_depth`: (B, 8 C, D, H, W) -> (B, C, 2 D, 2 H, 2 W)."""
+    """Undo :func:`space_to_depth`: (B, 8 C, D, H, W) -> (B, C, 2 D, 2 H, 2 W)."""
     b, c, d, h, w = feature.shape
     feature = feature.reshape(b, c // 8, 2, 2, 2, d, h, w)
     return feature.permute(0, 1, 5, 2, 6, 3, 7, 4).reshape(b, c // 8, 2 * d, 2 * h, 2 * w)
@@ -68,7 +68,7 @@ class FoldedEncoder(PolicyBackbone):
         self.enc8 = nn.Sequential(ConvBlock(b, c, 2), ConvBlock(c, c))
 
     def pyramid(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Features of single images (B, 1, D, H, W) at strides 2, 4 and 8."""
+        """Return the features of single images (B, 1, D, H, W) at strides 2, 4 and 8."""
         x = space_to_depth(images)
         if self.mind:
             # In float32: the squared differences of neighbours are small.
@@ -150,7 +150,7 @@ class Compact(FoldedEncoder):
         return self.fuse(pair[2]), (self.dec4.prepare(pair[1]), self.dec2.prepare(pair[0]))
 
     def features(self, z: Tensor, skips: tuple[Tensor, ...]) -> Tensor:
-        """Last feature of the decoder, (J, decoder[1], D/2, H/2, W/2)."""
+        """Return the last feature of the decoder, (J, decoder[1], D/2, H/2, W/2)."""
         x = self.dec8(z)
         # Applies SplitConv's trajectory half on the coarse grid, then upsamples. With the skip half
         # it is the same linear map, up to the order of interpolation and convolution.
@@ -163,8 +163,8 @@ class Compact(FoldedEncoder):
         return self.flow(self.features(z, skips))
 
     def step_field_and_segmentation(self, z: Tensor, encoded: Encoded) -> tuple[Tensor, Tensor]:
-        """:meth:`step_field` and the auxiliary logits of the images as they were shifted for the
-        network, (J, 2, K + 1, D, H, W): fixed first, then warped moving.
+        """Return :meth:`step_field` and the auxiliary logits of the images as they were shifted for
+        the network, (J, 2, K + 1, D, H, W): fixed first, then warped moving.
         """
         x = self.features(z, encoded.skips)
         logits = depth_to_space(self.segmentation_head(x).float())

@@ -7,7 +7,7 @@ from .base import PolicyBackbone, build
 
 
 def build_backbone(model: Model) -> PolicyBackbone:
-    """The network that a configuration describes, with fresh weights."""
+    """Return the network that a configuration describes, with fresh weights."""
     try:
         return build(
             model.backbone,

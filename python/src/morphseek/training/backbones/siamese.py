@@ -20,7 +20,7 @@ GAIN = 5.0
 
 
 def local_correlation(fixed: Tensor, moving: Tensor, radius: int) -> Tensor:
-    """Cosine between a fixed feature and the moving ones around it.
+    """Return the cosine between a fixed feature and the moving ones around it.
 
     Parameters
     ----------
@@ -167,8 +167,8 @@ class Siamese(FoldedEncoder):
         self.add_heads()
 
     def read(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Features of single images (B, 1, D, H, W) at strides 2, 4 and 8, with the image network's
-        whole context.
+        """Return the features of single images (B, 1, D, H, W) at strides 2, 4 and 8, with the
+        image network's whole context.
         """
         f2, f4, f8 = self.pyramid(images)
         g4 = self.read4(f8, self.read4.prepare(f4))
@@ -180,7 +180,7 @@ class Siamese(FoldedEncoder):
         return logits.reshape(g2.shape[0], self.segmentation_classes + 1, *logits.shape[2:])
 
     def segment(self, images: Tensor) -> Tensor:
-        """Logits of the labels of single images (B, 1, D, H, W): (B, K + 1, D, H, W)."""
+        """Return the logits of the labels of single images (B, 1, D, H, W): (B, K + 1, D, H, W)."""
         return self._logits(self.read(images)[0])
 
     def encode(self, fixed: Tensor, moving: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -199,8 +199,8 @@ class Siamese(FoldedEncoder):
         return self.flow(self.dec2(self.dec4(self.dec8(z), skips[0]), skips[1]))
 
     def step_field_and_segmentation(self, z: Tensor, encoded: Encoded) -> tuple[Tensor, Tensor]:
-        """:meth:`step_field` and the auxiliary logits, (1, 2, K + 1, D, H, W): fixed first, then
-        warped moving.
+        """Return :meth:`step_field` and the auxiliary logits, (1, 2, K + 1, D, H, W): fixed first,
+        then warped moving.
 
         The logits do not depend on ``z``. They are those of the images as they were shifted for the
         network, of a batch of one pair.

@@ -10,19 +10,7 @@ from .augmentation import Augmentation
 from .errors import ConfigError
 from .files import load, presets
 from .known import KnownMotion
-from .schema import (
-    RENAMED_BODIES,
-    Bundle,
-    Config,
-    Data,
-    Loss,
-    Model,
-    Optim,
-    Policy,
-    Run,
-    Source,
-    Synthetic,
-)
+from .schema import Bundle, Config, Data, Loss, Model, Optim, Policy, Run, Source, Synthetic
 
 __all__ = [
     "Augmentation",
@@ -35,7 +23,6 @@ __all__ = [
     "Model",
     "Optim",
     "Policy",
-    "RENAMED_BODIES",
     "Run",
     "Source",
     "Synthetic",

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from .errors import ConfigError
-from .rules import renamed
 from .schema import Config
 
 if sys.version_info >= (3, 11):
@@ -38,7 +37,7 @@ def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _read(source: str | Path, seen: tuple[str, ...] = ()) -> dict[str, Any]:
+def _read(source: str | Path, chain: tuple[str, ...] = ()) -> dict[str, Any]:
     path = Path(source)
     if path.suffix != ".toml":
         item = resources.files(__package__) / "presets" / f"{source}.toml"
@@ -58,18 +57,17 @@ def _read(source: str | Path, seen: tuple[str, ...] = ()) -> dict[str, Any]:
             text, name = path.read_text(encoding="utf-8-sig"), str(path)
         except UnicodeDecodeError:
             raise ConfigError(f"{path} is no text in UTF-8; save it anew as UTF-8") from None
-    if name in seen:
+    if name in chain:
         raise ConfigError(f"{name} is based on itself")
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{name}: {error}") from None
-    values = renamed(values)  # before they are merged with the base, which has the new keys
     base = values.pop("base", None)
     if base is not None:
         if str(base).endswith(".toml") and path.suffix == ".toml":
             base = path.parent / base
-        values = _merge(_read(base, (*seen, name)), values)
+        values = _merge(_read(base, (*chain, name)), values)
     return values
 
 

@@ -20,28 +20,6 @@ def ranged(default: Any, least: float = -math.inf, most: float = math.inf) -> An
     return dataclasses.field(default=default, metadata=limits)
 
 
-#: Old names of keys, which configurations and checkpoints up to 0.18.0 have.
-RENAMED_KEYS = {"run.visits": "run.iterations"}
-
-
-def renamed(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a file or a checkpoint under the present keys."""
-    out = {k: dict(v) if isinstance(v, dict) else v for k, v in values.items()}
-    for old, new in RENAMED_KEYS.items():
-        section, name = old.split(".")
-        found = out.get(section)
-        if isinstance(found, dict) and name in found:
-            found[new.split(".")[1]] = found.pop(name)
-    return out
-
-
-def by_iteration(values: dict[str, Any]) -> dict[str, Any]:
-    """Return a phase, a checkpoint or a line of a log as it is written now: with ``iteration``
-    instead of the ``visit`` of versions up to 0.28.0.
-    """
-    return {"iteration" if key == "visit" else key: value for key, value in values.items()}
-
-
 def between(least: float, most: float) -> str:
     if least == -math.inf:
         return f"{most:g} or less"

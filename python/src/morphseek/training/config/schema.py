@@ -9,7 +9,7 @@ from typing import Any, Literal
 from .augmentation import Augmentation
 from .errors import ConfigError
 from .known import KnownMotion
-from .rules import RENAMED_KEYS, at_iteration, between, by_iteration, fill, ranged, renamed
+from .rules import at_iteration, between, fill, ranged
 
 
 @dataclass
@@ -55,10 +55,6 @@ class Data:
     min_size: list[int] = ranged([48, 64, 48], 1)
     percentiles: list[float] = ranged([0.5, 99.5], 0, 100)
     initial: Literal["centres", "none", "com", "rigid", "affine"] = "centres"
-
-    def __post_init__(self) -> None:
-        if self.pairs.startswith("people:"):  # as it was written up to 0.28.0
-            self.pairs = "subjects:" + self.pairs.removeprefix("people:")
 
 
 @dataclass
@@ -107,7 +103,8 @@ class Loss:
 
     Attributes
     ----------
-    similarity : {"mse", "ncc", "mind", "none"}
+    similarity : str
+        Name of one of :data:`..losses.SIMILARITIES`.
     window : int
         Side of the cubic window of ``mse`` and ``ncc``, voxels.
     regularity : float
@@ -149,7 +146,7 @@ class Loss:
         that hold from that one on.
     """
 
-    similarity: Literal["mse", "ncc", "mind", "none"] = "mse"
+    similarity: str = "mse"
     window: int = ranged(9, 1, 99)
     regularity: float = ranged(1.0, 0)
     kl: float = ranged(1e-4, 0)
@@ -166,16 +163,9 @@ class Loss:
     mask_fov: bool = True
     phases: list[dict[str, Any]] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.phases = list(map(by_iteration, self.phases))
-
     def at(self, iteration: int) -> Loss:
-        """The weights that hold during an iteration, phases applied."""
+        """Return the weights that hold during an iteration, phases applied."""
         return at_iteration(self, iteration, "loss")
-
-
-#: Old names of bodies, which configurations and checkpoints up to 0.17.0 have.
-RENAMED_BODIES = {"trunk": "torso"}
 
 
 @dataclass
@@ -234,12 +224,8 @@ class Synthetic:
     val_pairs: int = 16
     phases: list[dict[str, Any]] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.bodies = [RENAMED_BODIES.get(body, body) for body in self.bodies]
-        self.phases = list(map(by_iteration, self.phases))
-
     def at(self, iteration: int) -> Synthetic:
-        """The settings that hold during an iteration, phases applied."""
+        """Return the settings that hold during an iteration, phases applied."""
         return at_iteration(self, iteration, "synthetic")
 
 
@@ -333,7 +319,7 @@ class Policy:
     gradient_ratio: float = ranged(0.5, 0)
 
     def temperature(self, iteration: int) -> float:
-        """tau during iteration number ``iteration`` (from 0)."""
+        """Return tau during iteration number ``iteration`` (from 0)."""
         return max(self.tau_min, self.tau_init - self.tau_drop * (iteration // self.tau_every))
 
 
@@ -482,12 +468,14 @@ class Config:
         """Make a configuration. An unknown section or key, or a value of the wrong type or out of
         range, raises :class:`ConfigError`.
         """
-        config = fill(cls, renamed(values), "")
+        config = fill(cls, values, "")
         config.check()
         return config
 
     def check(self) -> None:
-        """Raise ConfigError for wrong ranges, lengths and phases, which types cannot express."""
+        """Raise ConfigError for ranges, lengths, names and phases that types cannot express."""
+        from ..losses.similarity import SIMILARITIES  # PyTorch's import takes seconds
+
         for section in dataclasses.fields(self):
             values = getattr(self, section.name)
             for key in dataclasses.fields(values):
@@ -514,6 +502,11 @@ class Config:
                 )
         if self.data.percentiles[0] >= self.data.percentiles[1]:
             raise ConfigError(f"'data.percentiles' must rise, not {self.data.percentiles}")
+        if self.loss.similarity not in SIMILARITIES:
+            raise ConfigError(
+                f"'loss.similarity' must be one of {', '.join(map(repr, SIMILARITIES))}, not"
+                f" {self.loss.similarity!r}"
+            )
         if self.loss.window % 2 == 0:
             raise ConfigError(f"'loss.window' must be odd, not {self.loss.window}")
         sigma = self.model.log_sigma_range
@@ -546,9 +539,9 @@ class Config:
                     raise ConfigError(
                         f"'loss.phases.{min(fixed)}' holds for the whole run; set it in [loss]"
                     )
-                then = section.at(phase["iteration"])
+                later = section.at(phase["iteration"])
                 if name == "loss":
-                    dataclasses.replace(self, loss=dataclasses.replace(then, phases=[])).check()
+                    dataclasses.replace(self, loss=dataclasses.replace(later, phases=[])).check()
         if self.loss.moving_share and self.run.stage == "finetune" and self.policy.kind == "paper":
             raise ConfigError(
                 "'loss.moving_share' cannot be combined with 'policy.kind' = 'paper'; set it to 0"
@@ -557,8 +550,7 @@ class Config:
     def replace(self, **dotted: Any) -> Config:
         """Return a copy with other values, e.g. ``config.replace(**{"run.iterations": 10})``."""
         values = self.to_dict()
-        for given, value in dotted.items():
-            key = RENAMED_KEYS.get(given, given)
+        for key, value in dotted.items():
             section, dot, name = key.partition(".")
             if not dot:
                 raise ConfigError(

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ... import _files
+from ..._shared import replacing
 from ..backbones import PolicyBackbone
 from ..config.schema import Config
 from .manifest import MANIFEST_KEY, graph_sha256
@@ -145,7 +145,7 @@ def export_bundle(
     entry.key, entry.value = MANIFEST_KEY, json.dumps(manifest, ensure_ascii=False, sort_keys=True)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _files.replacing(path) as temporary:
+    with replacing(path) as temporary:
         temporary.write_bytes(model.SerializeToString(deterministic=True))
         if graph_sha256(temporary) != manifest["sha256"]:
             raise RuntimeError("the graph's bytes in the file are not those that were hashed")

@@ -6,14 +6,14 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from ..._json import parse
+from ..._shared import parse
 
 MANIFEST_KEY = "morphseek_manifest"
 
 
 def graph_sha256(path: str | Path) -> str:
-    """SHA-256 of the graph's bytes in the file: the raw payload of field 7 of the serialised
-    ModelProto.
+    """Return the SHA-256 of the graph's bytes in the file: the raw payload of field 7 of the
+    serialised ModelProto.
     """
     data = memoryview(Path(path).read_bytes())
     at, digest = 0, None
@@ -55,7 +55,7 @@ def graph_sha256(path: str | Path) -> str:
 
 
 def read_manifest(path: str | Path) -> dict[str, Any]:
-    """The manifest of a bundle."""
+    """Return the manifest of a bundle."""
     import onnx
 
     model = onnx.load(str(path), load_external_data=False)

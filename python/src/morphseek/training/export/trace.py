@@ -136,7 +136,7 @@ def _gathered(table: Tensor, index: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def nodes_of(graph: Any) -> Iterator[Any]:
-    """Every node of a graph and of the graphs inside it."""
+    """Return every node of a graph and of the graphs inside it."""
     for node in graph.node:
         yield node
         for attribute in node.attribute:

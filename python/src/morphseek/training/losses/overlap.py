@@ -7,8 +7,8 @@ from torch import Tensor
 
 
 def sharpen(probability: Tensor, steepness: float) -> Tensor:
-    """Logistic contrast curve on [0, 1] that keeps 0, 1/2 and 1 in place; ``steepness`` 0 is the
-    identity.
+    """Return the logistic contrast curve on [0, 1] that keeps 0, 1/2 and 1 in place; ``steepness``
+    0 is the identity.
     """
     if steepness <= 0:
         return probability
@@ -21,7 +21,7 @@ def sharpen(probability: Tensor, steepness: float) -> Tensor:
 def soft_dice_per_label(
     probability: Tensor, target: Tensor, eps: float = 1e-5, weight: Tensor | None = None
 ) -> Tensor:
-    """``(2 sum(Y P) + eps) / (sum(Y^2) + sum(P^2) + eps)`` for each label.
+    """Return ``(2 sum(Y P) + eps) / (sum(Y^2) + sum(P^2) + eps)`` for each label.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def soft_dice_per_label(
 def soft_dice(
     probability: Tensor, target: Tensor, eps: float = 1e-5, weight: Tensor | None = None
 ) -> Tensor:
-    """Mean of :func:`soft_dice_per_label` over the labels that occur, shape (B,).
+    """Return the mean of :func:`soft_dice_per_label` over the labels that occur, shape (B,).
 
     A label that neither image has is left out: it would count as a perfect 1.
     """
@@ -56,7 +56,7 @@ def soft_dice(
 
 
 def hard_dice(warped: Tensor, fixed: Tensor, labels: int, weight: Tensor | None = None) -> Tensor:
-    """Dice of label maps, a mean over the labels 1..``labels`` that occur in either.
+    """Return the Dice of label maps, a mean over the labels 1..``labels`` that occur in either.
 
     Parameters
     ----------

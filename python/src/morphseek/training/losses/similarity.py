@@ -16,9 +16,7 @@ SIMILARITIES: dict[str, Similarity] = {}
 
 
 def similarity(name: str) -> Callable[[Similarity], Similarity]:
-    """Function decorator: make a similarity available to configurations under ``name``. Also add
-    the name to :class:`..config.Loss`, which checks it.
-    """
+    """Return a decorator that makes a similarity available to configurations under ``name``."""
 
     def add(function: Similarity) -> Similarity:
         SIMILARITIES[name] = function
@@ -28,7 +26,7 @@ def similarity(name: str) -> Callable[[Similarity], Similarity]:
 
 
 def masked_mean(values: Tensor, mask: Tensor | None) -> Tensor:
-    """Mean of ``values`` where ``mask`` is 1; an empty mask gives 0."""
+    """Return the mean of ``values`` where ``mask`` is 1; an empty mask gives 0."""
     if mask is None:
         return values.mean()
     return (values * mask).sum() / (mask.sum() * values.shape[1]).clamp_min(1.0)
@@ -46,7 +44,7 @@ def _box_mean(x: Tensor, window: int) -> Tensor:
 
 @similarity("mse")
 def local_mse(fixed: Tensor, warped: Tensor, mask: Tensor | None = None, window: int = 9) -> Tensor:
-    """Mean over voxels of the mean squared difference in a cubic window.
+    """Return the mean over voxels of the mean squared difference in a cubic window.
 
     Except at the borders it equals the plain mean squared difference (``window=1``).
     """
@@ -64,8 +62,8 @@ def local_mse(fixed: Tensor, warped: Tensor, mask: Tensor | None = None, window:
 def local_ncc_map(
     fixed: Tensor, warped: Tensor, window: int = 9, eps: float = 1e-5, mask: Tensor | None = None
 ) -> Tensor:
-    """Normalised cross-correlation in a cubic window around every voxel, within ``mask``,
-    (B, 1, D, H, W), in [-1, 1].
+    """Return the normalised cross-correlation in a cubic window around every voxel, within
+    ``mask``, (B, 1, D, H, W), in [-1, 1].
 
     It is about 0 in constant patches, where the product of the standard deviations is below
     ``eps``.
@@ -92,14 +90,17 @@ def local_ncc_map(
 
 @similarity("ncc")
 def local_ncc(fixed: Tensor, warped: Tensor, mask: Tensor | None = None, window: int = 9) -> Tensor:
-    """Negative mean local normalised cross-correlation in a cubic window; -1 is a perfect match."""
+    """Return the negative mean local normalised cross-correlation in a cubic window; -1 is a
+    perfect match.
+    """
     return -masked_mean(local_ncc_map(fixed, warped, window, mask=mask), mask)
 
 
 def mind_descriptor(
     image: Tensor, radius: int = 1, dilation: int = 2, mask: Tensor | None = None
 ) -> Tensor:
-    """MIND-SSC: self-similarities between the six neighbours of a voxel (Heinrich 2013).
+    """Return the MIND-SSC descriptor: self-similarities between the six neighbours of a voxel
+    (Heinrich 2013).
 
     Parameters
     ----------
@@ -152,8 +153,8 @@ def mind_descriptor(
 
 
 def mind_loss(fixed: Tensor, warped: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Mean squared difference of MIND descriptors, for images of different modalities. Only
-    descriptors that lie wholly inside the mask count.
+    """Return the mean squared difference of MIND descriptors, for images of different modalities.
+    Only descriptors that lie wholly inside the mask count.
     """
     if mask is not None:
         mask = _eroded(mask, 3)  # a patch of radius 1 around a neighbour 2 voxels away
@@ -163,8 +164,8 @@ def mind_loss(fixed: Tensor, warped: Tensor, mask: Tensor | None = None) -> Tens
 
 
 def _eroded(mask: Tensor, reach: int) -> Tensor:
-    """The minimum of ``mask`` in a cube of ``reach`` voxels to each side; the border of the grid
-    does not erode it.
+    """Return the minimum of ``mask`` in a cube of ``reach`` voxels to each side; the border of the
+    grid does not erode it.
     """
     for axis in range(3):
         kernel, pad = [1, 1, 1], [0, 0, 0]

@@ -17,7 +17,7 @@ Arrays and tensors have axes z, y, x. Lengths are in millimetres unless stated o
 from .augment import rotation
 from .case import Case, read_case
 from .errors import DataError
-from .lists import read_pairs, read_people
+from .lists import read_pairs, read_subjects
 from .network_grid import Grid, make_grid, start_transform
 from .sample import Sample, make_sample
 from .source import PairSource
@@ -32,7 +32,7 @@ __all__ = [
     "make_sample",
     "read_case",
     "read_pairs",
-    "read_people",
+    "read_subjects",
     "rotation",
     "start_transform",
 ]

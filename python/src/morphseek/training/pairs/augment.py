@@ -14,7 +14,7 @@ from .network_grid import Grid
 
 
 def rotation(axis: int, angle: float) -> np.ndarray:
-    """Rotation about one axis by radians; 3x3 for (z, y, x) vectors."""
+    """Return the rotation about one axis by radians; 3x3 for (z, y, x) vectors."""
     c, s = np.cos(angle), np.sin(angle)
     i, j = [k for k in range(3) if k != axis]
     r = np.eye(3)
@@ -37,7 +37,7 @@ def change_intensity(
 
 
 def affine(augmentation: Augmentation, rng: np.random.Generator, share: float) -> np.ndarray:
-    """A random 3x4 affine in mm about the origin, array order."""
+    """Return a random 3x4 affine in mm about the origin, array order."""
     a = np.deg2rad(augmentation.rotation_deg * share) * rng.uniform(-1, 1, 3)
     rz, ry, rx = (rotation(i, t) for i, t in enumerate(a))
     scale = np.diag(np.exp(np.log1p(augmentation.scale * share) * rng.uniform(-1, 1, 3)))
@@ -49,8 +49,8 @@ def affine(augmentation: Augmentation, rng: np.random.Generator, share: float) -
 def elastic(
     augmentation: Augmentation, rng: np.random.Generator, share: float, grid: Grid
 ) -> Tensor:
-    """A smooth random displacement in mm on ``grid``, (1, 3, D, H, W): interpolated noise at points
-    12 mm apart.
+    """Return a smooth random displacement in mm on ``grid``, (1, 3, D, H, W): interpolated noise at
+    points 12 mm apart.
     """
     control = [
         max(2, math.ceil(n * s / 12.0)) for n, s in zip(grid.size, grid.spacing, strict=True)

@@ -69,25 +69,25 @@ def read_case(
     """
     import SimpleITK as sitk
 
-    given = _read(image)
-    picture = sitk.DICOMOrient(given.like(given.float32()).to_sitk(), "LPS")
+    volume = _read(image)
+    picture = sitk.DICOMOrient(volume.like(volume.float32()).to_sitk(), "LPS")
     array, low, high = _intensities(image, picture, percentiles)
     scaled = torch.from_numpy(((array - low) / (high - low)).astype(np.float32))[None, None]
     marks = None
     if labels is not None:
         from ... import images
 
-        found = _read(labels)
-        m = sitk.DICOMOrient(found.to_sitk(), "LPS")
+        label_image = _read(labels)
+        m = sitk.DICOMOrient(label_image.to_sitk(), "LPS")
         if not images.read(picture).same_grid(images.read(m)):
             lost = (
                 "; its header seems to be lost: give it the image's"
-                if found.array.shape == given.array.shape
+                if label_image.array.shape == volume.array.shape
                 else ""
             )
             raise DataError(
-                f"{labels}: the labels ({found!r}) are not on the grid of their image {image}"
-                f" ({given!r}){lost}"
+                f"{labels}: the labels ({label_image!r}) are not on the grid of their image {image}"
+                f" ({volume!r}){lost}"
             )
         values = sitk.GetArrayFromImage(m)
         if label_map:

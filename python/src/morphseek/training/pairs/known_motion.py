@@ -87,8 +87,8 @@ def known_pair(
         noise = torch.from_numpy(rng.standard_normal(images[i].shape, dtype=np.float32))
         images[i] = (images[i] + sd * noise).clamp(0.0, 1.0) * fov
     # Points that leave the field of view cannot be matched, and air does not show where it moves.
-    seen = sample(m_fov, identity_grid(grid.size, truth.device) + truth) > 0.99
-    mask = (f_fov * seen * (f > motion.foreground)).float()
+    visible = sample(m_fov, identity_grid(grid.size, truth.device) + truth) > 0.99
+    mask = (f_fov * visible * (f > motion.foreground)).float()
     return Sample(images[0], images[1], f_fov, m_fov, f_soft, m_soft, f_map, m_map, truth, mask)
 
 
@@ -114,7 +114,7 @@ def draw_map(grid: Grid, motion: KnownMotion, rng: np.random.Generator) -> Tenso
 
 
 def smooth_field(grid: Grid, rms: float, sigma: float, rng: np.random.Generator) -> Tensor:
-    """Noise in mm, (1, 3, D, H, W), smooth over ``sigma`` mm, with root mean square ``rms``."""
+    """Return noise in mm, (1, 3, D, H, W), smooth over ``sigma`` mm, of RMS ``rms``."""
     scale = [sigma / (_KERNEL * s) for s in grid.spacing]
     u = gaussian_process(rng, 3, grid.size, scale)
     u = u - u.mean((2, 3, 4), keepdim=True)
@@ -122,7 +122,7 @@ def smooth_field(grid: Grid, rms: float, sigma: float, rng: np.random.Generator)
 
 
 def shade(grid: Grid, share: float, rng: np.random.Generator) -> Tensor:
-    """A smooth shading, (1, 1, D, H, W), brighter or darker by ``share`` at most."""
+    """Return a smooth shading, (1, 1, D, H, W), brighter or darker by ``share`` at most."""
     longest = max(n * s for n, s in zip(grid.size, grid.spacing, strict=True))
     bias = gaussian_process(rng, 1, grid.size, [longest / s for s in grid.spacing])
     return 1.0 + share * bias / bias.abs().max()

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import errors
-from ..._json import read_object
-from ..._tables import read_records
+from ..._shared import read_object, read_records
 from .errors import DataError
 
 
@@ -20,7 +19,7 @@ def _lists(path: Path) -> dict[str, Any]:
 
 
 def read_pairs(data: str | Path, split: str) -> list[tuple[str, str]]:
-    """Pairs [fixed, moving] of a data folder.
+    """Return the pairs [fixed, moving] of a data folder.
 
     Three layouts are known:
 
@@ -54,32 +53,33 @@ def read_pairs(data: str | Path, split: str) -> list[tuple[str, str]]:
                 f"{data / 'split.json'}: no pair list {split!r}; there are"
                 f" {', '.join(sorted(pairs))}"
             )
-        found = pairs[split]
-        if not isinstance(found, list) or not all(
+        entries = pairs[split]
+        if not isinstance(entries, list) or not all(
             isinstance(p, list) and len(p) == 2 and all(isinstance(n, str) for n in p)
-            for p in found
+            for p in entries
         ):
             raise DataError(
                 f"{data / 'split.json'}: the list {split!r} must be of pairs of names, [[fixed,"
                 " moving], ...]"
             )
-        return [tuple(p) for p in found]
+        return [tuple(p) for p in entries]
     for name in sorted(data.glob("*dataset*.json")):
         content = _lists(name)
         for key in (f"registration_{split}", split):
-            found = content.get(key)
-            if isinstance(found, list) and all(
-                isinstance(p, dict) and {"fixed", "moving"} <= p.keys() for p in found
+            entries = content.get(key)
+            if isinstance(entries, list) and all(
+                isinstance(p, dict) and {"fixed", "moving"} <= p.keys() for p in entries
             ):
-                return [(p["fixed"], p["moving"]) for p in found]
+                return [(p["fixed"], p["moving"]) for p in entries]
     raise FileNotFoundError(
         f"{data}: neither split.json nor a Learn2Reg *_dataset.json with the list of pairs"
         f" {split!r}"
     )
 
 
-def read_people(data: str | Path, split: str) -> list[str]:
-    """Names of the subjects of a split: the list of that name, or all that occur in its pairs.
+def read_subjects(data: str | Path, split: str) -> list[str]:
+    """Return the names of the subjects of a split: the list of that name, or all that occur in its
+    pairs.
 
     A list is in ``split.json`` or in Learn2Reg's ``*_dataset.json`` (``training``), and has names
     or ``{"image": path}``.
@@ -91,9 +91,9 @@ def read_people(data: str | Path, split: str) -> list[str]:
         else sorted(data.glob("*dataset*.json"))
     )
     for name in files:
-        found = _lists(name).get(split)
-        if isinstance(found, list):
-            people: list[Any] = [p.get("image") if isinstance(p, dict) else p for p in found]
-            if people and all(isinstance(p, str) for p in people):
-                return people
+        entries = _lists(name).get(split)
+        if isinstance(entries, list):
+            subjects: list[Any] = [p.get("image") if isinstance(p, dict) else p for p in entries]
+            if subjects and all(isinstance(p, str) for p in subjects):
+                return subjects
     return sorted({name for pair in read_pairs(data, split) for name in pair})

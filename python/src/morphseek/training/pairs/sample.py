@@ -61,7 +61,7 @@ class Sample:
 
 
 def centred_points(grid: Grid) -> Tensor:
-    """The voxels of a grid in mm from its centre, (1, 3, D, H, W)."""
+    """Return the voxels of a grid in mm from its centre, (1, 3, D, H, W)."""
     half = torch.tensor([(n - 1) / 2 for n in grid.size]).view(1, 3, 1, 1, 1)
     step = torch.as_tensor(grid.spacing, dtype=torch.float32).view(1, 3, 1, 1, 1)
     return (identity_grid(grid.size, torch.device("cpu")) - half) * step

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...cohort.folders import find_labels
-from ...images.formats import SEARCHED
+from ..._shared import SEARCHED, find_labels
 from ..config.augmentation import Augmentation
 from ..config.schema import Data
 from .case import Case, read_case
@@ -73,7 +72,7 @@ class PairSource:
         return cls(data.path if path is None else path, data.labels, (low, high), data.initial)
 
     def case(self, name: str) -> Case:
-        """The volume called ``name``."""
+        """Return the volume called ``name``."""
         if name not in self._cases:
             image, labels = self._files(name)
             case = read_case(image, labels, self.percentiles)
@@ -84,12 +83,12 @@ class PairSource:
 
     def _look_for_others(self, labels: Tensor, path: Path) -> None:
         """Warn of labels above ``data.labels``, which become background."""
-        found = set(torch.unique(labels).tolist()) - {0}
-        if not found or max(found) <= self.labels:
+        values = set(torch.unique(labels).tolist()) - {0}
+        if not values or max(values) <= self.labels:
             return
-        if min(found) > self.labels and self.labels_needed:
+        if min(values) > self.labels and self.labels_needed:
             raise DataError(
-                f"{path}: its labels are {_few(found)}, none of them from 1 to {self.labels}"
+                f"{path}: its labels are {_few(values)}, none of them from 1 to {self.labels}"
                 f" (data.labels = {self.labels}); renumber them from 1, or set data.labels to"
                 " the greatest"
             )
@@ -99,7 +98,7 @@ class PairSource:
                 "%s: label %d is above data.labels = %d and counts as background; set data.labels"
                 " to the greatest label if it should count",
                 path,
-                max(found),
+                max(values),
                 self.labels,
             )
 

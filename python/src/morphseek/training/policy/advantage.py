@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 
 def group_advantage(rewards: Tensor, eps: float = 1e-8) -> Tensor:
-    """``(R - mean R) / (sd R + eps)`` within the group; the standard deviation is the
+    """Return ``(R - mean R) / (sd R + eps)`` within the group; the standard deviation is the
     population's.
     """
     centred = rewards - rewards.mean()
@@ -15,7 +15,7 @@ def group_advantage(rewards: Tensor, eps: float = 1e-8) -> Tensor:
 
 
 def local_advantage(voxel_reward: Tensor, stride: int, window: int = 3) -> Tensor:
-    """Centred local advantage of each latent cell.
+    """Return the centred local advantage of each latent cell.
 
     Rewards are summed over each cell and its ``window``-cubed neighbourhood, then the group mean is
     subtracted cell by cell. There is no division by the cell's standard deviation: that would

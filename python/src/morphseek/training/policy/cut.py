@@ -31,12 +31,12 @@ class Cut:
 
     def backward(self, loss: Tensor) -> Tensor:
         """Add the gradient of ``loss``, which must depend on mu; return its part for mu."""
-        found = torch.autograd.grad(loss, (*self.leaves, *self.parameters), allow_unused=True)
-        for i, g in enumerate(found):
+        gradients = torch.autograd.grad(loss, (*self.leaves, *self.parameters), allow_unused=True)
+        for i, g in enumerate(gradients):
             if g is not None:
                 before = self.gradients[i]
                 self.gradients[i] = g if before is None else before + g
-        return found[0]
+        return gradients[0]
 
     def surrogate(self) -> Tensor:
         total = self.outputs[0].new_zeros(())

@@ -19,7 +19,7 @@ def hd95(
     labels: int,
     spacing: tuple[float, float, float] = (1.0, 1.0, 1.0),
 ) -> float:
-    """95 % Hausdorff distance in mm, mean over labels; not differentiable.
+    """Return the 95 % Hausdorff distance in mm, mean over labels; not differentiable.
 
     The larger of the two directed 95th percentiles of surface distances, by MONAI. For a label
     that one of the maps lacks, it is the diagonal of the grid.
@@ -37,17 +37,17 @@ def hd95(
     for k in range(1, labels + 1):
         a, b = w == k, f == k
         if a.any() and b.any():
-            found = compute_hausdorff_distance(
+            distances = compute_hausdorff_distance(
                 a.float(), b.float(), include_background=True, percentile=95, spacing=spacing
             )
-            values.append(float(found))
+            values.append(float(distances))
         elif a.any() or b.any():
             values.append(diagonal)
     return float(np.mean(values)) if values else 0.0
 
 
 def local_dice_reward(warped: Tensor, fixed: Tensor, reference: Tensor, labels: int) -> Tensor:
-    """First-order share of every voxel in the change of Dice against a reference state.
+    """Return the first-order share of every voxel in the change of Dice against a reference state.
 
     The derivative of Dice_l = 2 |f w| / (|f| + |w|) with respect to w(x) is (2 f(x) - D_l) / S_l,
     with D_l and S_l = |f| + |w| of the reference. Summed over voxels, the differences between
@@ -78,7 +78,7 @@ def local_dice_reward(warped: Tensor, fixed: Tensor, reference: Tensor, labels: 
 
 
 def local_truth_reward(u: Tensor, truth: Tensor, mask: Tensor | None) -> Tensor:
-    """Share of every voxel in the mean distance to the truth, in voxels.
+    """Return the share of every voxel in the mean distance to the truth, in voxels.
 
     Parameters
     ----------
@@ -98,15 +98,16 @@ def local_truth_reward(u: Tensor, truth: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def reward_of(objective: Step, pair: Sample, u: Tensor, base: float) -> tuple[float, float, float]:
-    """Reward, hard Dice and NJD (fraction) of one cumulative field (1, 3, D, H, W)."""
+    """Return the reward, hard Dice and NJD (fraction) of one cumulative field (1, 3, D, H, W)."""
     p = objective.policy
     labels = pair.fixed_labels.shape[1]
     with torch.no_grad():
-        seen = warp(pair.moving_map, u, mode="nearest")
-        dice = float(hard_dice(seen, pair.fixed_map, labels))
+        warped_map = warp(pair.moving_map, u, mode="nearest")
+        dice = float(hard_dice(warped_map, pair.fixed_map, labels))
         njd = float(njd_fraction(u))
         if p.reward == "hd95":
-            return -hd95(seen, pair.fixed_map, labels, objective.spacing) + p.w_njd * njd, dice, njd
+            distance = hd95(warped_map, pair.fixed_map, labels, objective.spacing)
+            return -distance + p.w_njd * njd, dice, njd
         reward = p.w_dice * (dice - base) + p.w_njd * njd
         if p.w_truth and pair.truth is not None:
             reward += p.w_truth * float(endpoint_error(u, pair.truth, pair.truth_mask))

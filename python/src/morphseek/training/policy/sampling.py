@@ -13,17 +13,19 @@ from torch.nn import functional as F
 def gaussian_noise(
     shape: tuple[int, ...], rng: np.random.Generator, device: torch.device | str = "cpu"
 ) -> Tensor:
-    """Standard normal tensor from a NumPy generator: the same on every device."""
+    """Return a standard normal tensor from a NumPy generator: the same on every device."""
     return torch.from_numpy(rng.standard_normal(shape, dtype=np.float32)).to(device)
 
 
 def ldvn_scale(n: int, kind: str) -> float:
-    """The s of Latent-Dimension Variance Normalisation for N = ``n`` latent dimensions."""
+    """Return the scale s of Latent-Dimension Variance Normalisation for N = ``n`` latent
+    dimensions.
+    """
     return {"sqrt": math.sqrt(n), "one": 1.0, "n": float(n)}[kind]
 
 
 def log_likelihood(z: Tensor, mu: Tensor, log_sigma: Tensor, tau: float, s: float) -> Tensor:
-    """Log-density of latents under N(mu, (tau sigma)^2), divided by ``s``.
+    """Return the log-density of latents under N(mu, (tau sigma)^2), divided by ``s``.
 
     ``z`` is the action that was taken and is detached here. With the reparameterised ``z`` the
     gradient with respect to ``mu`` would vanish identically: (z - mu) / sigma is the noise,
@@ -79,7 +81,7 @@ def smoothed(noise: Tensor, sd: float) -> Tensor:
 
 
 def channel_basis(gradients: list[Tensor], rank: int) -> Tensor:
-    """Top eigenvectors of the channel covariance sum(g g^T).
+    """Return the top eigenvectors of the channel covariance sum(g g^T).
 
     Parameters
     ----------
@@ -102,8 +104,8 @@ def channel_basis(gradients: list[Tensor], rank: int) -> Tensor:
 
 
 def oja_update(basis: Tensor, gradient: Tensor, rate: float = 0.1) -> Tensor:
-    """One step of Oja's rule: turn the basis (C, k) towards the dominant channel directions of a
-    gradient (1, C, ...).
+    """Take one step of Oja's rule: turn the basis (C, k) towards the dominant channel directions of
+    a gradient (1, C, ...).
     """
     g = gradient[0].reshape(gradient.shape[1], -1)
     g = g / g.norm().clamp_min(1e-12)

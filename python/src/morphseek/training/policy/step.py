@@ -23,9 +23,9 @@ def policy_step(
 ) -> StepResult:
     """Run step ``step`` (from 0) of fine-tuning with a policy; see :mod:`..policy`."""
     with torch.no_grad():
-        seen = warp(pair.moving, u_prev)
+        warped = warp(pair.moving, u_prev)
     with torch.autocast(u_prev.device.type, torch.bfloat16, enabled=objective.amp):
-        encoded = objective.backbone.state(pair.fixed, seen, objective.backbone.view(step))
+        encoded = objective.backbone.state(pair.fixed, warped, objective.backbone.view(step))
     if objective.policy.kind == "paper":
         return printed_step(objective, pair, u_prev, encoded, tau, rng)
     return structured_step(objective, pair, u_prev, encoded, rng)

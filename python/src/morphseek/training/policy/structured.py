@@ -75,8 +75,8 @@ def structured_step(
             rewards.append(r)
             dices.append(d)
             if local:
-                seen = warp(pair.moving_map, u, mode="nearest")
-                voxel = p.w_dice * local_dice_reward(seen, pair.fixed_map, reference, labels)
+                warped_map = warp(pair.moving_map, u, mode="nearest")
+                voxel = p.w_dice * local_dice_reward(warped_map, pair.fixed_map, reference, labels)
                 folded = (jacobian_determinant(u)[:, None] < 0).float()
                 credit = voxel + p.w_njd * folded / folded.numel()
                 if p.w_truth and pair.truth is not None:

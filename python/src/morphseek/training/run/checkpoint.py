@@ -12,24 +12,19 @@ from typing import Any
 
 import torch
 
-from ... import _files
+from ..._shared import check_regular, replacing
 from ..backbones import PolicyBackbone, build_backbone
-from ..config.rules import by_iteration
 from ..config.schema import Config
 
 FORMAT = 1
 
 
 def save_atomic(value: dict[str, Any], path: Path) -> None:
-    """``torch.save``, but if the process is killed, the file is either the old or the new one."""
-    with _files.replacing(path) as temporary, open(temporary, "wb") as file:
+    """Save by ``torch.save``; if the process is killed, the file is the old or the new one."""
+    with replacing(path) as temporary, open(temporary, "wb") as file:
         torch.save(value, file)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _read(path: str | Path, device: str | torch.device) -> dict[str, Any]:
-    return by_iteration(torch.load(path, map_location=device, weights_only=True))
 
 
 def load_backbone(
@@ -51,9 +46,9 @@ def load_backbone(
     config : Config
     checkpoint : dict
     """
-    _files.check_regular(path, "checkpoint")
+    check_regular(path, "checkpoint")
     try:
-        checkpoint = _read(path, "cpu")
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
         kind = checkpoint.get("format")
     except (pickle.UnpicklingError, EOFError, RuntimeError, AttributeError) as error:
         raise ValueError(
@@ -144,15 +139,15 @@ def read_last(out: Path, config: Config, world: int, device: torch.device) -> di
     ValueError
         It was made with another configuration, or by another number of processes.
     """
-    state = _read(out / "last.pt", device)
+    state = torch.load(out / "last.pt", map_location=device, weights_only=True)
     # Through Config, so that keys newer than the checkpoint have their defaults.
-    then = Config.from_dict(state["config"]).to_dict()
+    saved = Config.from_dict(state["config"]).to_dict()
     now = config.to_dict()
     differs = [
         f"{section}.{key}"
         for section in _SECTIONS
         for key in now[section]
-        if then[section][key] != now[section][key] and key not in _FREE.get(section, ())
+        if saved[section][key] != now[section][key] and key not in _FREE.get(section, ())
     ]
     if differs:
         raise ValueError(

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
-from ... import _files
-from ..._json import parse, without_nan
-from ..config.rules import by_iteration
+from ..._shared import parse, without_nan, write_text
 
 NAME = "log.jsonl"
 
@@ -50,25 +47,21 @@ class RunLog:
         self._lines.close()
 
 
-def _row(line: str) -> dict[str, Any]:
-    return by_iteration(parse(line))
-
-
 def forget_after(out: Path, iteration: int) -> None:
     """Drop the lines of iterations that will be repeated."""
     if (out / NAME).exists():
         lines = (out / NAME).read_text(encoding="utf-8").splitlines()
-        kept = [
-            line for line in lines if line.endswith("}") and _row(line)["iteration"] <= iteration
+        rest = [
+            line for line in lines if line.endswith("}") and parse(line)["iteration"] <= iteration
         ]
-        _files.write_text(out / NAME, "".join(line + "\n" for line in kept))
+        write_text(out / NAME, "".join(line + "\n" for line in rest))
 
 
 def histories(
     run: str | Path, keys: tuple[str, ...] = ("sigma", "mu_abs", "kl", "soft_dice", "loss")
 ) -> dict[str, list[float]]:
     """Return columns of a run's ``log.jsonl``, and ``iteration``."""
-    rows = [_row(line) for line in (Path(run) / NAME).read_text(encoding="utf-8").splitlines()]
+    rows = [parse(line) for line in (Path(run) / NAME).read_text(encoding="utf-8").splitlines()]
     # Values that were not finite are null in the file.
     return {
         k: [r[k] for r in rows if all(r.get(x) is not None for x in keys)]

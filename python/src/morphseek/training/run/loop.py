@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ... import _files
+from ..._shared import write_text
 from ..backbones import build_backbone
 from ..config.schema import Config
 from ..pairs.sample import Sample
@@ -113,12 +113,12 @@ class Trainer:
             self.step_module = DistributedDataParallel(self.objective, find_unused_parameters=True)
         self.out.mkdir(parents=True, exist_ok=True)
         if self.rank == 0:
-            _files.write_text(self.out / "config.json", json.dumps(config.to_dict(), indent=1))
+            write_text(self.out / "config.json", json.dumps(config.to_dict(), indent=1))
 
     # -- state -------------------------------------------------------------------------------------
 
     def checkpoint(self) -> dict[str, Any]:
-        """Everything that the rest of the run depends on."""
+        """Return everything that the rest of the run depends on."""
         return {
             "format": FORMAT,
             "config": self.config.to_dict(),
@@ -160,20 +160,20 @@ class Trainer:
         return learning_rate(self.config, iteration)
 
     def steps(self, iteration: int) -> int:
-        """T during iteration number ``iteration``."""
+        """Return T during iteration number ``iteration``."""
         return steps(self.config, iteration)
 
     def temperature(self, iteration: int) -> float:
-        """tau during iteration number ``iteration``."""
+        """Return tau during iteration number ``iteration``."""
         return self.config.policy.temperature(iteration)
 
     def rng(self, iteration: int) -> np.random.Generator:
-        """Source of all randomness of an iteration in this process."""
+        """Return the source of all randomness of an iteration in this process."""
         return random_source(self.config, self.rank, iteration)
 
     def pair(self, iteration: int, rng: np.random.Generator) -> Sample:
-        """The augmented pair of an iteration on its network grid. With ``optim.accumulate`` = n,
-        iteration i has the pairs n i to n i + n - 1.
+        """Return the augmented pair of an iteration on its network grid. With ``optim.accumulate``
+        = n, iteration i has the pairs n i to n i + n - 1.
         """
         return self.supply.pair(iteration, rng).to(self.device)
 
@@ -192,9 +192,9 @@ class Trainer:
         run = self.config.run
         joint = run.pretrain_joint_every and self.iteration % run.pretrain_joint_every == 0
         if self.iteration < run.pretrain and not joint:
-            found = self._step(pairs, states, {"pretrain": True})
+            mean = self._step(pairs, states, {"pretrain": True})
             self.iteration += 1
-            return {k: float(v) for k, v in found.items()}
+            return {k: float(v) for k, v in mean.items()}
         sampling: dict[str, Any] = {}
         if run.stage == "finetune" and self.config.policy.kind != "none":
             sampling = {"tau": self.temperature(self.iteration), "rng": rng}
@@ -315,7 +315,7 @@ class Trainer:
     # -- the run -----------------------------------------------------------------------------------
 
     def validate(self) -> dict[str, float]:
-        """Scores on the validation pairs, with the averaged weights."""
+        """Return the scores on the validation pairs, with the averaged weights."""
         with swapped(self.backbone, self.ema):
             if self.iteration <= self.config.run.pretrain:
                 assert isinstance(self.supply, FolderSupply)  # pretraining needs one
@@ -373,16 +373,16 @@ class Trainer:
 
     def _validate_and_keep(self, log: RunLog, before: int) -> dict[str, float]:
         """Validate; keep the best checkpoint, and a picture now and then."""
-        found = self.validate()
-        if found.get("val_dice", -math.inf) > self.best:
-            self.best = found["val_dice"]
+        last = self.validate()
+        if last.get("val_dice", -math.inf) > self.best:
+            self.best = last["val_dice"]
             self._save("best.pt")
         every = self.config.run.picture_every
         if every and (before + 1) % every == 1 % every:
             with swapped(self.backbone, self.ema):
                 slices = picture(self.backbone, self.supply, self.config.run.val_steps, self.device)
             log.picture(slices, self.iteration)
-        return found
+        return last
 
     def _on_signal(self, number: int, frame: object) -> None:
         self._stop = True

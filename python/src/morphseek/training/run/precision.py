@@ -46,9 +46,9 @@ def computes_in_bf16() -> bool:
     find = getattr(torch.cpu, "get_capabilities", None)
     if find is None:
         return True
-    found = find()
+    capabilities = find()
     # x86-64, and ARM
-    return any(found.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+    return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
 
 
 @torch.no_grad()
@@ -56,10 +56,10 @@ def short_convolutions(backbone: PolicyBackbone, size: tuple[int, ...]) -> bool:
     """Whether the network, on a grid of this size (D, H, W), has convolutions of stride 1 whose
     kernel is longer than their first axis.
     """
-    found = []
+    short = []
 
     def look(layer: nn.Conv3d, given: tuple[torch.Tensor]) -> None:
-        found.append(layer.stride[0] == 1 and 1 < given[0].shape[2] < layer.kernel_size[0])
+        short.append(layer.stride[0] == 1 and 1 < given[0].shape[2] < layer.kernel_size[0])
 
     hooks = [
         layer.register_forward_pre_hook(look)
@@ -77,4 +77,4 @@ def short_convolutions(backbone: PolicyBackbone, size: tuple[int, ...]) -> bool:
         backbone.train(was_training)
         for hook in hooks:
             hook.remove()
-    return any(found)
+    return any(short)

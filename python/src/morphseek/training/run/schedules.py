@@ -19,7 +19,7 @@ def learning_rate(config: Config, iteration: int) -> float:
 
 
 def steps(config: Config, iteration: int) -> int:
-    """T during iteration number ``iteration``."""
+    """Return T during iteration number ``iteration``."""
     t = config.run.steps
     for start, value in sorted(config.run.steps_schedule, key=lambda entry: entry[0]):
         if iteration >= start:

@@ -11,7 +11,7 @@ import numpy as np
 from ..config.schema import Config
 from ..pairs.errors import DataError
 from ..pairs.known_motion import known_pair
-from ..pairs.lists import read_pairs, read_people
+from ..pairs.lists import read_pairs, read_subjects
 from ..pairs.network_grid import make_grid
 from ..pairs.sample import Sample
 from ..pairs.source import PairSource
@@ -36,12 +36,12 @@ class FolderSupply:
     def __init__(self, config: Config, multiple: int, rank: int, world: int):
         self.config, self.multiple, self.rank, self.world = config, multiple, rank, world
         d = config.data
-        self.people: list[str] = []
+        self.subjects: list[str] = []
         self.pairs: list[tuple[str, str]] = []
         self.source = PairSource.configured(d)
         self.source.labels_needed = config.run.stage == "finetune"
         if d.pairs.startswith("subjects:"):
-            self.people = read_people(d.path, d.pairs.split(":", 1)[1])
+            self.subjects = read_subjects(d.path, d.pairs.split(":", 1)[1])
         else:
             self.pairs = read_pairs(d.path, d.pairs)
             if d.limit:
@@ -50,7 +50,7 @@ class FolderSupply:
         self.val_pairs = read_pairs(d.path, d.val) if d.val else []
         if config.run.val_pairs:
             self.val_pairs = self.val_pairs[: config.run.val_pairs]
-        if len(self.people) < 2 and not self.pairs:
+        if len(self.subjects) < 2 and not self.pairs:
             raise DataError(f"{d.path}: data.pairs = {d.pairs!r} names no pair to train on")
         if config.run.stage == "finetune":
             self._require_labels()
@@ -60,7 +60,7 @@ class FolderSupply:
         empty labels.
         """
         names = sorted(
-            {*self.people, *(name for pair in (*self.pairs, *self.val_pairs) for name in pair)}
+            {*self.subjects, *(name for pair in (*self.pairs, *self.val_pairs) for name in pair)}
         )
         bare = [name for name in names if not self.source.has_labels(name)]
         if bare:
@@ -72,10 +72,10 @@ class FolderSupply:
             )
 
     def draw(self, iteration: int, rng: np.random.Generator) -> tuple[str, str]:
-        """The pair (fixed, moving) of an iteration."""
-        if self.people:
-            i, j = rng.choice(len(self.people), 2, replace=False)
-            return self.people[i], self.people[j]
+        """Return the pair (fixed, moving) of an iteration."""
+        if self.subjects:
+            i, j = rng.choice(len(self.subjects), 2, replace=False)
+            return self.subjects[i], self.subjects[j]
         # Every epoch takes each pair once, in a new order; processes take turns.
         index = iteration * self.world + self.rank
         epoch, place = divmod(index, len(self.pairs))
@@ -83,8 +83,8 @@ class FolderSupply:
         return self.pairs[order[place]]
 
     def pair(self, iteration: int, rng: np.random.Generator) -> Sample:
-        """The augmented pair of an iteration on its network grid: of two volumes, or a known motion
-        of one.
+        """Return the augmented pair of an iteration on its network grid: of two volumes, or a known
+        motion of one.
         """
         c, d = self.config, self.config.data
         fixed, moving = self.draw(iteration, rng)
@@ -95,7 +95,7 @@ class FolderSupply:
         return self.source.pair(fixed, moving, d, self.multiple, d.labels, c.augment, rng)
 
     def validation_sample(self, number: int) -> Sample:
-        """A validation pair on its network grid."""
+        """Return a validation pair on its network grid."""
         return self.source.pair(*self.val_pairs[number], self.config.data, self.multiple, 0)
 
 
@@ -145,7 +145,7 @@ class SyntheticSupply:
         return next(self._ahead)
 
     def validation_sample(self, number: int) -> Sample:
-        """A validation pair."""
+        """Return a validation pair."""
         return self.val_pairs[number]
 
 

@@ -40,7 +40,7 @@ def registration_scores(
     config: Config,
     device: torch.device,
 ) -> dict[str, float]:
-    """Dice and NJD on the validation pairs; no Dice if no pair has labels."""
+    """Return the Dice and NJD on the validation pairs; no Dice if no pair has labels."""
     d, r, known = config.data, config.run, config.known
     if isinstance(supply, SyntheticSupply):
         rows = _score_synthetic(backbone, supply, config, device)
@@ -54,8 +54,8 @@ def registration_scores(
             out[f"val_dice_t{t}"] = float(np.mean(scores(rows, t, "dice")))
         out["val_dice"] = out[f"val_dice_t{r.val_steps}"]
     for key, name in (("njd", "val_njd_percent"), ("sdlogj", "val_sdlogj"), ("epe", "val_epe")):
-        if found := scores(rows, -1, key):
-            out[name] = float(np.mean(found))
+        if values := scores(rows, -1, key):
+            out[name] = float(np.mean(values))
     if known.share and isinstance(supply, FolderSupply):
         rows = evaluate_points(
             backbone,
@@ -68,8 +68,8 @@ def registration_scores(
             device,
         )
         for key in ("points_mm", "points_two_mm"):
-            if found := scores(rows, -1, key):
-                out[f"val_{key}"] = float(np.mean(found))
+            if values := scores(rows, -1, key):
+                out[f"val_{key}"] = float(np.mean(values))
     return out
 
 
@@ -93,7 +93,7 @@ def _score_synthetic(
 def recognition_scores(
     backbone: PolicyBackbone, supply: FolderSupply, config: Config, device: torch.device
 ) -> dict[str, float]:
-    """Dice of the auxiliary segmentation on the subjects of the validation pairs."""
+    """Return the Dice of the auxiliary segmentation on the subjects of the validation pairs."""
     d = config.data
     dice = []
     backbone.eval()
@@ -101,8 +101,8 @@ def recognition_scores(
         case = supply.source.case(name)
         grid = make_grid(case, d.spacing, d.min_size, backbone.size_multiple)
         pair = make_sample(case, case, grid, d.labels).to(device)
-        found = backbone.segment(pair.fixed).argmax(1, keepdim=True)
-        dice.append(float(hard_dice(found, pair.fixed_map, d.labels)))
+        labels = backbone.segment(pair.fixed).argmax(1, keepdim=True)
+        dice.append(float(hard_dice(labels, pair.fixed_map, d.labels)))
     backbone.train()
     return {"val_segmentation_dice": float(np.mean(dice))}
 
@@ -113,8 +113,8 @@ def picture(
     steps: int,
     device: torch.device,
 ) -> Tensor:
-    """Middle slices of the first validation pair, side by side: fixed, moving, warped, difference
-    before and after; (1, H, W).
+    """Return the middle slices of the first validation pair, side by side: fixed, moving, warped,
+    difference before and after; (1, H, W).
     """
     pair = supply.validation_sample(0).to(device)
     backbone.eval()

@@ -100,7 +100,7 @@ class Anatomy:
         return shape
 
     def render(self, points: Tensor, noise: Tensor) -> Tensor:
-        """Structures at points.
+        """Return the structures at points.
 
         Parameters
         ----------

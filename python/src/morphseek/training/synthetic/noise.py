@@ -11,14 +11,14 @@ from torch import Tensor
 
 
 def total(parts: Iterable[Tensor]) -> Tensor:
-    """The sum of tensors, of at least one."""
+    """Return the sum of tensors, of at least one."""
     return cast(Tensor, sum(parts))
 
 
 def gaussian_process(
     rng: np.random.Generator, channels: int, size: Sequence[int], scale: float | Sequence[float]
 ) -> Tensor:
-    """A Gaussian process with mean 0 and variance 1, (1, channels, D, H, W).
+    """Return a Gaussian process with mean 0 and variance 1, (1, channels, D, H, W).
 
     White noise on a control grid every ``scale`` nodes (one number, or one for each axis), smoothed
     by Gaussians and normalised at every node. Linear interpolation would have kinks.

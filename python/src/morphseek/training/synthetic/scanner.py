@@ -47,7 +47,7 @@ class Contrast:
 
 
 def _blur(image: Tensor, sd: float) -> Tensor:
-    """Gaussian point spread, sd in voxels; (1, 1, D, H, W)."""
+    """Blur by a Gaussian point spread, sd in voxels; (1, 1, D, H, W)."""
     r = max(1, int(np.ceil(2.5 * sd)))
     kernel = torch.exp(-0.5 * (torch.arange(-r, r + 1) / max(sd, 1e-3)).square())
     kernel /= kernel.sum()

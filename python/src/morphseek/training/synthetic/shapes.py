@@ -20,8 +20,8 @@ Vector = Sequence[float] | np.ndarray
 Shape = Callable[[Tensor, Tensor], Tensor]
 
 
-def turned(turn: Vector) -> np.ndarray:
-    """Rotation about z, then y, then x, by radians; 3x3 for (z, y, x) vectors."""
+def euler_rotation(turn: Vector) -> np.ndarray:
+    """Return the rotation about z, then y, then x, by radians; 3x3 for (z, y, x) vectors."""
     z, y, x = (rotation(axis, t) for axis, t in enumerate(turn))
     return x @ (y @ z)
 
@@ -33,12 +33,12 @@ def blob(
     power: float = 2.0,
     rough: float = 0.0,
 ) -> Shape:
-    """A superellipsoid with ``rough`` mm of middle-sized noise on its surface."""
+    """Return a superellipsoid with ``rough`` mm of middle-sized noise on its surface."""
 
     def distance(p: Tensor, noise: Tensor) -> Tensor:
         d = [p[i] - centre[i] for i in range(3)]
         if turn is not None:
-            r = turned(turn)
+            r = euler_rotation(turn)
             d = [total(float(r[i, j]) * d[j] for j in range(3)) for i in range(3)]
         s = total(
             (d[i] / radii[i]).square() if power == 2.0 else (d[i] / radii[i]).abs().pow(power)
@@ -61,7 +61,7 @@ def tube(
     power: float = 2.0,
     flare: float = 0.0,
 ) -> Shape:
-    """A tube along z (turned by ``turn``) of half-length ``half`` with an elliptic section
+    """Return a tube along z (turned by ``turn``) of half-length ``half`` with an elliptic section
     (``radii`` along y and x).
 
     Its axis oscillates along y by ``sway`` mm with the given period. Towards its ends the section
@@ -71,7 +71,7 @@ def tube(
     def distance(p: Tensor, noise: Tensor) -> Tensor:
         d = [p[i] - centre[i] for i in range(3)]
         if turn is not None:
-            r = turned(turn)
+            r = euler_rotation(turn)
             d = [total(float(r[i, j]) * d[j] for j in range(3)) for i in range(3)]
         z, y, x = d
         if sway:
@@ -88,8 +88,8 @@ def tube(
     return distance
 
 
-def kept(shape: Shape) -> Shape:
-    """The same shape with a cache of its last result, for shapes that many layers build on."""
+def cached(shape: Shape) -> Shape:
+    """Return a shape with a cache of its last result, for one that many layers build on."""
     last: list[Any] = [None, None]
 
     def distance(p: Tensor, n: Tensor) -> Tensor:
@@ -105,7 +105,7 @@ def union(*shapes: Shape) -> Shape:
 
 
 def both(*shapes: Shape) -> Shape:
-    """The intersection of shapes."""
+    """Return the intersection of shapes."""
     return lambda p, n: functools.reduce(torch.maximum, (s(p, n) for s in shapes))
 
 
@@ -114,7 +114,7 @@ def shrink(shape: Shape, by: float) -> Shape:
 
 
 def shell(shape: Shape, outer: float, inner: float) -> Shape:
-    """The layer between ``outer`` and ``inner`` mm under the surface."""
+    """Return the layer between ``outer`` and ``inner`` mm under the surface."""
 
     def distance(p: Tensor, n: Tensor) -> Tensor:
         d = shape(p, n)
@@ -124,19 +124,19 @@ def shell(shape: Shape, outer: float, inner: float) -> Shape:
 
 
 def beyond(axis: int, at: float, sign: float = 1.0) -> Shape:
-    """The half-space where ``sign * (p[axis] - at)`` is positive."""
+    """Return the half-space where ``sign * (p[axis] - at)`` is positive."""
     return lambda p, n: -sign * (p[axis] - at)
 
 
 def sheets(channel: int, width: float, at: float = 0.0) -> Shape:
-    """Curved sheets along a level set of a noise channel (0 coarse, 1 middle, 2 fine); ``width`` is
-    in standard deviations of the noise.
+    """Return curved sheets along a level set of a noise channel (0 coarse, 1 middle, 2 fine);
+    ``width`` is in standard deviations of the noise.
     """
     return lambda p, n: (n[channel] - at).abs() - width
 
 
 def above(channel: int, level: float) -> Shape:
-    """Where a noise channel exceeds ``level`` standard deviations."""
+    """Return where a noise channel exceeds ``level`` standard deviations."""
     return lambda p, n: level - n[channel]
 
 
@@ -145,15 +145,15 @@ def below(channel: int, level: float) -> Shape:
 
 
 def opposite(channel: int, sign: float) -> Shape:
-    """Where a noise channel has the sign opposite to ``sign``."""
+    """Return where a noise channel has the sign opposite to ``sign``."""
     return lambda p, n: sign * n[channel]
 
 
 def uneven(shape: Shape, by: float) -> Shape:
-    """The same shape, its surface displaced by ``by`` mm of coarse noise."""
+    """Return the same shape, its surface displaced by ``by`` mm of coarse noise."""
     return lambda p, n: shape(p, n) + by * n[0]
 
 
-def inverted(shape: Shape) -> Shape:
-    """The complement of a shape."""
+def complement(shape: Shape) -> Shape:
+    """Return the complement of a shape."""
     return lambda p, n: -shape(p, n)

@@ -17,7 +17,7 @@ from .anatomy import Anatomy
 from .bodies import BODIES
 from .noise import gaussian_process, total
 from .scanner import Contrast, field_of_view, scan
-from .shapes import turned
+from .shapes import euler_rotation
 from .subject import NOISE_STRIDE, STRIDE, Lattice, Subject
 
 #: A structure can be a label if it fills this share of the grid's voxels in both subjects. It must
@@ -53,11 +53,11 @@ class SyntheticPair:
     moving: Subject
 
     def to_moving(self, points: Tensor) -> Tensor:
-        """The true map from voxels (1, 3, D, H, W) of the fixed grid to those of the moving one."""
+        """Map voxels (1, 3, D, H, W) of the fixed grid to those of the moving one."""
         return self.moving.from_anatomy(self.fixed.to_anatomy(points))
 
     def to_fixed(self, points: Tensor) -> Tensor:
-        """The inverse of the true map."""
+        """Map voxels of the moving grid to those of the fixed one."""
         return self.fixed.from_anatomy(self.moving.to_anatomy(points))
 
 
@@ -116,7 +116,7 @@ class SyntheticSource:
         )
 
     def sample(self, index: int, iteration: int | None = None) -> Sample:
-        """The sample of :meth:`pair`."""
+        """Return the sample of :meth:`pair`."""
         return self.pair(index, iteration).sample
 
     def stream_samples(self, items: Iterable[tuple[int, int]], workers: int) -> Iterator[Sample]:
@@ -155,7 +155,7 @@ class SyntheticSource:
             dim=1,
         )
         character = torch.cat((bend, grain), dim=1)
-        pose = turned(rng.uniform(-0.25, 0.25, 3)) @ np.diag(
+        pose = euler_rotation(rng.uniform(-0.25, 0.25, 3)) @ np.diag(
             np.where(rng.random(3) < (0.0, 0.0, 0.5), -1.0, 1.0)
         )
         offset = rng.uniform(-0.08, 0.08, 3) * body * voxel
@@ -172,7 +172,7 @@ class SyntheticSource:
         sd = 0.01 * s.deformation * body * rng.uniform(0.3, 1.0)
         fixed = Subject(size, self._velocity(rng, coarse, body, sd), np.eye(3, 4))
         residual = s.residual * rng.uniform(-1, 1, (4, 3))
-        linear = turned(np.deg2rad(5.0) * residual[0]) @ (
+        linear = euler_rotation(np.deg2rad(5.0) * residual[0]) @ (
             np.diag(np.exp(0.06 * residual[1])) + 0.03 * (np.ones((3, 3)) - np.eye(3)) * residual[2]
         )
         shift = 0.03 * body * residual[3]
@@ -195,23 +195,23 @@ class SyntheticSource:
                 contrasts, (f_structures, m_structures), (f_grain, m_grain), (f_fov, m_fov)
             )
         ]
-        f_seen, m_seen = (
+        f_visible, m_visible = (
             (v * fov[0, 0]).to(torch.uint8)
             for v, fov in ((f_structures, f_fov), (m_structures, m_fov))
         )
-        there = moving.from_anatomy(fixed.to_anatomy(grid))
-        chosen = self._choose(rng, f_seen, m_seen, there, len(anatomy.structures))
+        target = moving.from_anatomy(fixed.to_anatomy(grid))
+        chosen = self._choose(rng, f_visible, m_visible, target, len(anatomy.structures))
         maps, hot = [], []
-        for seen in (f_seen, m_seen):
+        for visible in (f_visible, m_visible):
             lookup = torch.zeros(len(anatomy.structures))
             for k, structure in enumerate(chosen, 1):
                 lookup[structure] = k
-            labels = lookup[seen.long()][None, None]
+            labels = lookup[visible.long()][None, None]
             maps.append(labels)
             hot.append(torch.cat([(labels == k).float() for k in range(1, self.labels + 1)], dim=1))
         # Air does not show where it moves, and what either scan leaves out cannot be matched.
-        known = f_fov * (f_structures > 0) * sample(m_fov, there)
-        made = Sample(
+        known = f_fov * (f_structures > 0) * sample(m_fov, target)
+        result = Sample(
             images[0],
             images[1],
             f_fov,
@@ -220,11 +220,11 @@ class SyntheticSource:
             hot[1],
             maps[0],
             maps[1],
-            truth=there - grid,
+            truth=target - grid,
             truth_mask=(known > 0.99).float(),
         )
         return SyntheticPair(
-            made,
+            result,
             anatomy,
             f_structures,
             m_structures,
@@ -249,12 +249,12 @@ class SyntheticSource:
         )
 
     def _choose(
-        self, rng: np.random.Generator, fixed: Tensor, moving: Tensor, there: Tensor, count: int
+        self, rng: np.random.Generator, fixed: Tensor, moving: Tensor, target: Tensor, count: int
     ) -> list[int]:
         """Choose the structures of the labels from the maps (D, H, W) of visible structures and the
         true points (1, 3, D, H, W).
         """
-        read = sample(moving[None, None].float(), there, mode="nearest")[0, 0].to(torch.uint8)
+        read = sample(moving[None, None].float(), target, mode="nearest")[0, 0].to(torch.uint8)
 
         def sizes(values: Tensor) -> Tensor:
             return torch.bincount(values.flatten().long(), minlength=count)

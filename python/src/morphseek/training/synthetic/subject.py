@@ -73,7 +73,7 @@ class Subject:
         return points + self.lattice.read(self._forward, points)
 
     def from_anatomy(self, points: Tensor) -> Tensor:
-        """The inverse of :meth:`to_anatomy`."""
+        """Map voxel coordinates of the anatomy to those of the grid."""
         points = points + self.lattice.read(self._backward, points)
         inverse = np.linalg.inv(self.affine[:, :3])
         return self._linear(

@@ -64,7 +64,7 @@ class Source(NamedTuple):
             ) from None
         except errors.InvalidArgumentError:
             raise self.unreadable(
-                "has a matrix that is none: it needs 4 x 4 finite numbers, the last row 0 0 0 1"
+                "has a matrix that is none; give 4 x 4 finite numbers, the last row 0 0 0 1"
             ) from None
 
 

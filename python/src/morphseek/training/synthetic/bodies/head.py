@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from ..anatomy import Anatomy
-from ..shapes import Shape, beyond, blob, both, kept, sheets, shell, shrink, tube, union
+from ..shapes import Shape, beyond, blob, both, cached, sheets, shell, shrink, tube, union
 from .spine import spine, spread
 
 
@@ -23,12 +23,12 @@ def head(rng: np.random.Generator) -> Anatomy:
     def of(*radii: float) -> np.ndarray:
         return np.array([spread(rng, r) for r in radii]) * size / (95, 95, 75)
 
-    cranium = kept(blob(middle, size, power=2.2, rough=1.5))
+    cranium = cached(blob(middle, size, power=2.2, rough=1.5))
     scalp, skull, fluid = rng.uniform(3, 9), rng.uniform(4, 9), rng.uniform(1, 4)
     if not stripped:
         face = blob(middle + (-68, -38, 0), (62, 58, 54), rough=4.0)
         neck = both(tube((0, 22, 0), (58, 56)), beyond(0, 0.0, -1.0))
-        outside = kept(union(cranium, face, neck))
+        outside = cached(union(cranium, face, neck))
         a.add("fat", outside)
         a.add("muscle", shrink(outside, scalp))
         a.add("fat", both(shrink(union(face, neck), scalp), sheets(1, 0.14)), within=["muscle"])
@@ -81,7 +81,7 @@ def head(rng: np.random.Generator) -> Anatomy:
         a.organ("tongue", middle + (-92, -52, 0), (22, 34, 24), "muscle 2")
     depth = scalp + skull
     a.add("fluid", both(shrink(cranium, depth), beyond(0, middle[0] - 46)), "fluid")
-    lobes = kept(both(shrink(cranium, depth + fluid), beyond(0, middle[0] - 32)))
+    lobes = cached(both(shrink(cranium, depth + fluid), beyond(0, middle[0] - 32)))
     halves = {"left": beyond(2, 0.8), "right": beyond(2, -0.8, -1.0)}
     thick, fold = rng.uniform(2.0, 3.5), rng.uniform(9, 15)
     white: Shape = lambda p, n: lobes(p, n) + thick + fold * torch.relu(0.75 - n[2].abs())

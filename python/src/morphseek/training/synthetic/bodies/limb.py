@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..anatomy import Anatomy
-from ..shapes import above, below, both, kept, opposite, sheets, shrink, tube, uneven
+from ..shapes import above, below, both, cached, opposite, sheets, shrink, tube, uneven
 
 
 def limb(rng: np.random.Generator) -> Anatomy:
@@ -28,7 +28,7 @@ def limb(rng: np.random.Generator) -> Anatomy:
             sway=radius * 0.06,
             period=6 * radius,
         )
-        body = kept(uneven(outline, 0.06 * radius))
+        body = cached(uneven(outline, 0.06 * radius))
         a.add("skin", body)
         a.add("fat", shrink(body, 2.0))
         # Muscles: cells between level sets of the coarse and the middle noise, fat between them.

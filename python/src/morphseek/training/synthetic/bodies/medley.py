@@ -9,8 +9,8 @@ from ..shapes import above, blob, shell, shrink, tube
 
 
 def medley(rng: np.random.Generator) -> Anatomy:
-    """Abstract shapes instead of a body: partitions by noise with blobs and tubes in them, as in
-    SynthMorph.
+    """Return abstract shapes instead of a body: partitions by noise with blobs and tubes in them,
+    as in SynthMorph.
     """
     a = Anatomy("medley", 200.0)
     for i, lo in enumerate((-9.0, -0.6, 0.0, 0.6)):

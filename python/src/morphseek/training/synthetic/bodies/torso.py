@@ -11,8 +11,8 @@ from ..shapes import (
     beyond,
     blob,
     both,
-    inverted,
-    kept,
+    cached,
+    complement,
     sheets,
     shell,
     shrink,
@@ -40,13 +40,13 @@ def torso(rng: np.random.Generator) -> Anatomy:
         return rng.uniform(-size, size, 3)
 
     outside = tube((0, 0, 0), (deep, wide), power=2.6)
-    body = kept(lambda p, n: outside(p, n) + 4.0 * n[0])
+    body = cached(lambda p, n: outside(p, n) + 4.0 * n[0])
     fat, wall = rng.uniform(6, 30), rng.uniform(12, 20)
     a.add("skin", body)
     a.add("fat", shrink(body, rng.uniform(2, 4)))
     a.add("muscle", shrink(body, fat))
     a.add("fat", both(shrink(body, fat), sheets(1, 0.1)), within=["muscle"])
-    cavity = kept(both(shrink(body, fat + wall), beyond(1, 58.0 * scale[1], -1.0)))
+    cavity = cached(both(shrink(body, fat + wall), beyond(1, 58.0 * scale[1], -1.0)))
     a.add("cavity", cavity, "visceral fat")
     # Bowel: level sets of the middle noise, with a wall around the content.
     belly = both(shrink(cavity, 4.0), beyond(0, shift - 20.0, -1.0))
@@ -91,19 +91,19 @@ def torso(rng: np.random.Generator) -> Anatomy:
     for s, side in ((1.0, "left"), (-1.0, "right")):
         # The base of a lung is hollowed by the dome of the diaphragm.
         dome = blob(at(0, 0, s * 70), (48, 96 * scale[1], 72 * scale[2]))
-        lung = kept(
-            both(blob(at(95, 4, s * 72, 3), of(135, 82, 58), power=2.5), cavity, inverted(dome))
+        lung = cached(
+            both(blob(at(95, 4, s * 72, 3), of(135, 82, 58), power=2.5), cavity, complement(dome))
         )
         a.add(f"{side} lung", lung, "lung")
         a.add(f"{side} lung vessels", both(lung, above(2, 1.5)), "blood")
-    heart, turned = at(62, -26, 22), turn(0.3)
+    heart, rotation = at(62, -26, 22), turn(0.3)
     size = of(44, 38, 44)
-    a.organ("heart", heart, size, "heart muscle", turn=turned, rough=2.0)
-    a.organ("left chamber", heart + (-4, 0, 14), size * 0.45, "blood", turn=turned)
-    a.organ("right chamber", heart + (4, -6, -16), size * 0.42, "blood", turn=turned)
+    a.organ("heart", heart, size, "heart muscle", turn=rotation, rough=2.0)
+    a.organ("left chamber", heart + (-4, 0, 14), size * 0.45, "blood", turn=rotation)
+    a.organ("right chamber", heart + (4, -6, -16), size * 0.42, "blood", turn=rotation)
     lobe = blob(at(-14, -4, -66), of(68, 74, 64), turn(0.3), 2.3, 3.0)
     small = blob(at(2, -34, 0), of(34, 30, 66), turn(0.3), 2.0, 3.0)
-    liver = kept(both(union(lobe, small), shrink(cavity, 2.0)))
+    liver = cached(both(union(lobe, small), shrink(cavity, 2.0)))
     a.add("liver", liver, "liver")
     a.add("liver vessels", both(shrink(liver, 8.0), sheets(2, 0.06), above(1, 0.2)), "blood")
     if rng.random() < 0.8:
@@ -125,20 +125,20 @@ def torso(rng: np.random.Generator) -> Anatomy:
     a.organ("pancreas", at(-42, 4, 18), of(10, 11, 52), "pancreas", turn=turn(0.3), rough=3.0)
     spine(rng, a, 58 * scale[1], rng.uniform(19, 25), rng.uniform(0, 9))
     for s, side in ((1.0, "left"), (-1.0, "right")):
-        kidney, turned, size = (
+        kidney, rotation, size = (
             at(-66 + 6 * s, 50, s * 68),
             (turn(0.2) + (0, -0.25 * s, 0)),
             of(50, 26, 28),
         )
-        a.organ("fat", kidney, size * 1.25, turn=turned)
-        a.organ(f"{side} kidney", kidney, size, "renal cortex", turn=turned, rough=1.0)
-        a.organ(f"{side} medulla", kidney, size * 0.68, "renal medulla", turn=turned, rough=2.0)
+        a.organ("fat", kidney, size * 1.25, turn=rotation)
+        a.organ(f"{side} kidney", kidney, size, "renal cortex", turn=rotation, rough=1.0)
+        a.organ(f"{side} medulla", kidney, size * 0.68, "renal medulla", turn=rotation, rough=2.0)
         a.organ(
             f"{side} pelvis",
             kidney + (0, -6, -8 * s),
             size * (0.4, 0.4, 0.45),
             "fluid",
-            turn=turned,
+            turn=rotation,
         )
         a.add(
             "vessels",

@@ -1,0 +1,23 @@
+"""The only door from :mod:`morphseek.training` to what is private in the package: files written
+whole or not at all, JSON and tables that may be a stranger's, and the layout of a data folder.
+
+Everything else that training uses is public. A change of one of these names is one of training.
+"""
+
+from ._files import check_regular, replacing, write_text
+from ._json import parse, read_object, without_nan
+from ._tables import read_records
+from .cohort.folders import find_labels
+from .images.formats import SEARCHED
+
+__all__ = [
+    "SEARCHED",
+    "check_regular",
+    "find_labels",
+    "parse",
+    "read_object",
+    "read_records",
+    "replacing",
+    "without_nan",
+    "write_text",
+]
