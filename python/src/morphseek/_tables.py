@@ -331,6 +331,17 @@ def csv_text(
     return text.getvalue()
 
 
+def data_frame(rows: Iterable[Mapping[str, Any]]) -> Any:
+    """Return rows as a pandas DataFrame; NaN where there is no value."""
+    try:
+        import pandas
+    except ModuleNotFoundError as error:
+        raise errors.InvalidArgumentError(
+            f"a DataFrame needs pandas ({error}): pip install pandas"
+        ) from None
+    return pandas.DataFrame.from_records(list(rows))
+
+
 def _listed(names: Iterable[str]) -> str:
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last

@@ -33,7 +33,7 @@ OUTPUTS = (
 _DIRECTIONS = ("i", "i-", "j", "j-", "k", "k-")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class EPICorrection:
     """What :func:`correct_epi` found.
 
@@ -60,6 +60,10 @@ class EPICorrection:
     mean: images.Image
     phase_encoding: str
     readout_time: float | None
+
+    def __repr__(self) -> str:
+        largest = float(np.abs(self.shift.array).max())
+        return f"EPICorrection(along {self.phase_encoding}, shifts up to {largest:.1f} voxels)"
 
     def transform(self, which: str = "first") -> Field:
         """Return the map that takes the distortion of the first or the second image from others of

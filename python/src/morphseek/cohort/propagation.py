@@ -19,7 +19,7 @@ from .._engine.generated import Options, Unpack
 from .._grid import Grid
 from .._json import read as read_json, without_nan
 from .._plain import why_no_name
-from .._tables import csv_text
+from .._tables import csv_text, data_frame
 from ..progress import Progress
 from ..result import Registration
 from ..scoring import check_labels, on_fixed_grid
@@ -91,7 +91,7 @@ class TargetLabels:
         )
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class Labelled:
     """The targets with their labels, and the registrations behind them.
 
@@ -109,6 +109,28 @@ class Labelled:
     def exit_code(self) -> int:
         """The first failed target's, or 0."""
         return next((t.exit_code for t in self.targets if t.exit_code), 0)
+
+    def _table(self) -> tuple[list[str], list[dict[str, Any]]]:
+        """Return the columns and the rows of volumes.csv."""
+        columns = [field.name for field in dataclasses.fields(LabelSize)]
+        return columns, [
+            dataclasses.asdict(row) for target in self.targets for row in target.labels
+        ]
+
+    def to_dataframe(self) -> Any:
+        """Return a row a target and label as a pandas DataFrame: the columns of volumes.csv.
+
+        Examples
+        --------
+        >>> target = cohort.TargetLabels("a", "a.nii.gz")
+        >>> len(cohort.Labelled([target], cohort.Cohort([], {})).to_dataframe())
+        0
+        """
+        return data_frame(self._table()[1])
+
+    def __repr__(self) -> str:
+        failed = sum(target.status == "failed" for target in self.targets)
+        return f"Labelled({len(self.targets)} targets, {failed} failed; {self.cohort!r})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the registrations as plain data, NaN as None.
@@ -473,9 +495,7 @@ def _kept(folder: Path, of: str | None = None) -> dict[str, Any]:
 
 
 def _write(study: Labelled, folder: Path) -> None:
-    columns = [field.name for field in dataclasses.fields(LabelSize)]
-    rows = (dataclasses.asdict(row) for target in study.targets for row in target.labels)
-    _files.write_text(folder / TABLES[0], csv_text(columns, rows))
+    _files.write_text(folder / TABLES[0], csv_text(*study._table()))
     content = {
         **study.to_dict(), _manifest.KEY: {TABLES[0]: _manifest.entry(folder / TABLES[0])}
     }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import os
 import statistics
@@ -13,8 +14,8 @@ from .. import _files, errors
 from .._engine import core
 from .._json import MOST_RESULT_BYTES, read as read_json
 from .._plain import why_no_name
-from .._tables import csv_text
-from ..verdict import counts
+from .._tables import csv_text, data_frame
+from ..verdict import counts, tally
 from .listing import FINISHED, INDEX, fits, write_listing
 from .unlike import outliers
 
@@ -98,7 +99,7 @@ class Outcome:
         )
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class Cohort:
     """The outcomes of a list of pairs, in its order. The methods but ``write`` tell of these alone.
 
@@ -179,6 +180,30 @@ class Cohort:
             "pairs": [dataclasses.asdict(p) for p in self.pairs],
         }
 
+    def _table(self) -> tuple[list[str], list[dict[str, Any]]]:
+        """Return the columns and the rows of summary.csv."""
+        columns = [field.name for field in dataclasses.fields(Outcome)]
+        rows = map(dataclasses.asdict, self.pairs)
+        return columns, [
+            {**row, **{name: " | ".join(row[name]) for name in _LISTS}} for row in rows
+        ]
+
+    def to_dataframe(self) -> Any:
+        """Return a row a pair as a pandas DataFrame: the columns of summary.csv.
+
+        Examples
+        --------
+        >>> study = cohort.Cohort([cohort.Outcome("sub-01", "a.nii.gz", "b.nii.gz")], {})
+        >>> study.to_dataframe()["id"].tolist()
+        ['sub-01']
+        """
+        return data_frame(self._table()[1])
+
+    def __repr__(self) -> str:
+        states = tally(collections.Counter(pair.status for pair in self.pairs))
+        grades = tally(collections.Counter(p.verdict for p in self.pairs if p.verdict))
+        return f"Cohort({len(self.pairs)} pairs: {states}{'; ' if grades else ''}{grades})"
+
     def write(self, folder: str | os.PathLike[str], command: str = "") -> None:
         """Write summary.csv (one row a pair), summary.json (everything) and index.html (a table
         that opens the pairs' pages; the command that repeats the batch is on it) into an existing
@@ -200,14 +225,9 @@ class Cohort:
             whole._write(temporary, folder, command)
 
     def _write(self, temporary: Path, folder: Path, command: str) -> None:
-        content = self.to_dict()
-        columns = [field.name for field in dataclasses.fields(Outcome)]
-        rows = [
-            {**row, **{name: " | ".join(row[name]) for name in _LISTS}} for row in content["pairs"]
-        ]
-        _files.write_text(temporary / SUMMARIES[0], csv_text(columns, rows))
+        _files.write_text(temporary / SUMMARIES[0], csv_text(*self._table()))
         self._write_index(temporary / INDEX, folder, command)
-        write_listing(temporary / SUMMARIES[1], content, (SUMMARIES[0], INDEX))
+        write_listing(temporary / SUMMARIES[1], self.to_dict(), (SUMMARIES[0], INDEX))
 
     def _write_index(self, path: Path, folder: Path, command: str) -> None:
         from ..report import write_index

@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import _files
 from .._engine import core
-from .._tables import csv_text
+from .._tables import csv_text, data_frame
 from ..scoring.labels import LabelScore
 from ..verdict import counts
 from .listing import INDEX, write_listing
@@ -93,7 +93,7 @@ class PairScore:
         )
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class Evaluation:
     """The scores of many pairs.
 
@@ -177,16 +177,8 @@ class Evaluation:
         }
         return json.loads(json.dumps(content), parse_constant=lambda _: None)
 
-    def write(self, folder: str | os.PathLike[str]) -> None:
-        """Write the files of :meth:`save` into an existing folder.
-
-        Examples
-        --------
-        >>> os.mkdir("scores")
-        >>> cohort.Evaluation([cohort.PairScore("a", "b")], {}, {}).write("scores")
-        >>> sorted(os.listdir("scores"))
-        ['index.html', 'results.csv', 'results.json']
-        """
+    def _table(self) -> tuple[list[str], list[dict[str, Any]]]:
+        """Return the columns and the rows of results.csv."""
         columns = [
             "fixed",
             "moving",
@@ -223,8 +215,36 @@ class Evaluation:
                     else {**dataclasses.asdict(score), "name": self.names.get(score.label, "")}
                 )
                 rows.append({**row, **of_label})
+        return columns, rows
+
+    def to_dataframe(self) -> Any:
+        """Return a row a pair and label as a pandas DataFrame: the columns of results.csv.
+
+        Examples
+        --------
+        >>> scores = cohort.Evaluation([cohort.PairScore("a", "b", dice_after=0.8)], {}, {})
+        >>> scores.to_dataframe()[["fixed", "moving"]].values.tolist()
+        [['a', 'b']]
+        """
+        return data_frame(self._table()[1])
+
+    def __repr__(self) -> str:
+        dice = [pair.dice_after for pair in self.pairs if not math.isnan(pair.dice_after)]
+        mean = f", Dice {sum(dice) / len(dice):.3f}" if dice else ""
+        return f"Evaluation({len(self.pairs)} pairs, {len(dice)} scored{mean})"
+
+    def write(self, folder: str | os.PathLike[str]) -> None:
+        """Write the files of :meth:`save` into an existing folder.
+
+        Examples
+        --------
+        >>> os.mkdir("scores")
+        >>> cohort.Evaluation([cohort.PairScore("a", "b")], {}, {}).write("scores")
+        >>> sorted(os.listdir("scores"))
+        ['index.html', 'results.csv', 'results.json']
+        """
         folder = Path(folder)
-        _files.write_text(folder / FILES[1], csv_text(columns, rows))
+        _files.write_text(folder / FILES[1], csv_text(*self._table()))
         self._write_index(folder)
         pages = [pair.page for pair in self.pairs if pair.page and (folder / pair.page).is_file()]
         write_listing(folder / FILES[0], self.to_dict(), (FILES[1], INDEX, *pages))

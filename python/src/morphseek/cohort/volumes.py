@@ -19,7 +19,7 @@ from .._engine import bindings, core
 from .._grid import Grid
 from .._json import MOST_RESULT_BYTES, read as read_json
 from .._plain import why_no_name
-from .._tables import csv_text, is_frame, read_records
+from .._tables import csv_text, data_frame, is_frame, read_records
 from ..scoring import check_labels, on_fixed_grid
 from ..transforms import Transform
 from ..transforms.linear import linear_part
@@ -72,7 +72,7 @@ class LabelVolume:
     true_change_percent: float = math.nan
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class Morphometry:
     """Maps of the logarithm of the Jacobian determinant over a cohort, and volumes by label.
 
@@ -108,6 +108,27 @@ class Morphometry:
     folded: dict[str, float]
     fwhm: float
     affine: bool
+
+    def _table(self) -> tuple[list[str], list[dict[str, Any]]]:
+        """Return the columns and the rows of volumes.csv."""
+        columns = [field.name for field in dataclasses.fields(LabelVolume)]
+        return columns, list(map(dataclasses.asdict, self.volumes))
+
+    def to_dataframe(self) -> Any:
+        """Return a row a subject and label as a pandas DataFrame: the columns of volumes.csv.
+
+        Examples
+        --------
+        >>> subject = cohort.Subject("sub-01", "result/transform.h5")
+        >>> study = cohort.morphometry([subject], fixed_labels="fixed_labels.nii.gz")
+        >>> study.to_dataframe()["label"].tolist()
+        [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+        """
+        return data_frame(self._table()[1])
+
+    def __repr__(self) -> str:
+        size = " x ".join(map(str, self.grid.size))
+        return f"Morphometry({len(self.ids)} subjects, {len(self.volumes)} volumes, on {size})"
 
     def labels(self) -> list[dict[str, Any]]:
         """Return for each label mean and SD of its change and, where true volumes are known, those
@@ -450,9 +471,7 @@ def _of_list(source: Any) -> list[Subject]:
 def _write(study: Morphometry, folder: Path) -> None:
     for name, array in (("mean_logj", study.mean), ("sd_logj", study.sd)):
         images.write(folder / f"{name}.nii.gz", images.Image.on_grid(array, study.grid))
-    columns = [field.name for field in dataclasses.fields(LabelVolume)]
-    text = csv_text(columns, map(dataclasses.asdict, study.volumes))
-    _files.write_text(folder / "volumes.csv", text)
+    _files.write_text(folder / "volumes.csv", csv_text(*study._table()))
     listed = {path.name: _manifest.entry(path) for path in sorted(folder.iterdir())}
     content = {**study.to_dict(), _manifest.KEY: listed}
     _files.write_text(folder / STUDY[-1], json.dumps(content, indent=1) + "\n")

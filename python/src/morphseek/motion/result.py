@@ -12,8 +12,9 @@ import SimpleITK as sitk
 
 from .. import _files, _manifest, images
 from .._json import without_nan
+from .._tables import data_frame
 from ..transforms import Transform
-from ..verdict import GRADES, UNKNOWN, Verdict, counts
+from ..verdict import GRADES, UNKNOWN, Verdict, counts, tally
 from .measures import PARAMETERS, Distance, framewise_displacement
 
 _SEAL = "series.json"
@@ -73,7 +74,7 @@ class FrameMotion:
         return self.verdict.grade if self.verdict else UNKNOWN
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Series:
     """What :func:`morphseek.correct_motion` found.
 
@@ -151,6 +152,14 @@ class Series:
             row["start"], row["verdict"] = frame.start, frame.grade
             made.append(row)
         return made
+
+    def to_dataframe(self) -> Any:
+        """Return a row a frame as a pandas DataFrame: the columns of motion.tsv."""
+        return data_frame(self.rows())
+
+    def __repr__(self) -> str:
+        grades = tally(counts(frame.grade for frame in self.frames))
+        return f"Series({len(self.frames)} frames: {grades})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers: what was asked for, verdicts, and a row for each frame."""
