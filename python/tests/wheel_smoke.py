@@ -26,7 +26,7 @@ def blobs(shift: float) -> np.ndarray:
 
 
 LIMIT_MB = 425
-"""MB that site-packages may hold beside pip: SimpleITK alone has 260, Pillow 21 (engine/RATIONALE.md)."""
+"""MB that site-packages may hold beside pip: SimpleITK has 260, Pillow 21 (engine/RATIONALE.md)."""
 
 
 def run(*arguments: str) -> str:
