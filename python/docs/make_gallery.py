@@ -18,7 +18,8 @@ import truth
 import zoo
 
 import morphseek
-from morphseek.report.views import ACROSS_DOWN, Scene
+from morphseek.report.axes import ACROSS_DOWN
+from morphseek.report.views import Scene
 
 BACKGROUND, TEXT = "#14181b", "#c9d1d6"
 FOLDER = Path(__file__).parent / "img" / "gallery"

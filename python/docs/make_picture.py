@@ -8,7 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import morphseek
-from morphseek.report.views import ACROSS_DOWN, Scene
+from morphseek.report.axes import ACROSS_DOWN
+from morphseek.report.views import Scene
 from morphseek.scoring import mean_dice, score_labels
 
 BACKGROUND, TEXT, FIXED, MOVING = "#14181b", "#c9d1d6", "#4fb3d9", "#f0a94a"

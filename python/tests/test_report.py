@@ -370,7 +370,31 @@ def test_labels_are_listed_worst_first(
     assert volumes["spine"].startswith("cut") and volumes["liver"].endswith("%")
 
 
+<<<<<<< HEAD
 def test_large_voxels_are_a_measure(pair: PhantomPair, result: morphseek.Registration):
+=======
+@pytest.mark.parametrize(
+    "place, is_cut",
+    [(np.s_[2:5, 2:5, 2:5], False), (np.s_[0:3, 2:5, 2:5], True), (np.s_[2:5, 2:5, 5:8], True)],
+)
+def test_what_reaches_a_border_is_cut(place: tuple[slice, ...], is_cut: bool):
+    """In either image, also of labels that are renumbered on the way; a slice has no border
+    along its normal.
+    """
+    array = blob((8, 8, 8))
+    result = morphseek.register(array, array, **QUICK)
+    here, there = np.zeros((2, 8, 8, 8), np.int64)
+    here[3:6, 3:6, 3:6], there[place] = 2**40, 2**40
+    for maps in ((here, there), (there, here)):
+        (score,) = score_labels(result, *maps)
+        assert (score.label, score.is_cut) == (2**40, is_cut)
+    flat = morphseek.register(array[3], array[3], **QUICK)
+    (score,) = score_labels(flat, here[4] > 0, here[4] > 0)
+    assert not score.is_cut
+
+
+def test_large_voxels_are_a_measure(pair: PhantomPair, result: morphseek.RegistrationResult):
+>>>>>>> h-report
     """Of voxels of 3 mm and more the head says how many the error has."""
     verdict = result.verdict
     assert verdict is not None

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import SimpleITK as sitk
+from html_tree import parsed
 from scipy.spatial.transform import Rotation
 
 import morphseek
@@ -100,7 +101,13 @@ def test_the_motion_comes_back(head: dict[str, Any], found: motion.Series):
 
 def test_onto_the_mean(head: dict[str, Any]):
     """The mean lies at the middle frame's place, so motions differ only by that frame's."""
+<<<<<<< HEAD
     found = morphseek.correct_motion(head["frames"])
+=======
+    found = morphseek.series(head["frames"])
+    card = parsed(found._repr_html_())
+    assert "4 good, 0 check, 0 failed" in card.text and len(card.one("table").rows()) == 5
+>>>>>>> h-report
     body = head["body"]
     at = np.random.default_rng(1).uniform(0.25, 0.75, (60, 3)) * body.grid.size
     points = (body.index_to_physical @ np.c_[at, np.ones(60)].T)[:3].T
@@ -173,7 +180,11 @@ def test_the_command(head: dict[str, Any], stack: Path, tmp_path: Path, command:
     assert said["verdicts"]["good"] == 4 and len(said["frames"]) == 4
     assert set(said["files"]) == set(motion.outputs(4)) - {"series.json"}
     page = (out / "series.html").read_text()
-    assert page.count("<circle") >= 4 * 8 and "frame 3 of" in page and "<script" not in page
+    tree = parsed(page)
+    assert len(tree.all("circle")) >= 4 * 8 and "frame 3 of" in page and not tree.all("script")
+    titles = [figure.one("figcaption").text.partition(":")[0] for figure in tree.all("figure")]
+    assert titles[0] == "Shift, mm" and len(titles) >= 4
+    assert len(tree.one("table").rows()) == 5 and "--reference 0" in tree.one("code").text
     # a series of fewer frames takes this one's place, and leaves none of its files behind
     pair = [tmp_path / f"{k}.nii.gz" for k in range(2)]
     for path, frame in zip(pair, head["frames"]):

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import SimpleITK as sitk
+from html_tree import parsed
 
 import morphseek
 from helpers import QUICK, Command, blob
@@ -99,6 +100,9 @@ def test_shifts_meet_in_the_middle(body: Image, people: dict[str, Any]):
     assert last.mean_voxels is not None and last.mean_voxels < 0.05
     assert [i.kind for i in found.iterations] == ["mean", "rigid", "affine", "deformable"]
     assert found.labels is not None and found.mean_dice() > 0.9  # type: ignore[operator]
+    card = parsed(found._repr_html_())
+    assert "Template of 3 images" in card.text and ["iterations", "3"] in card.one("table").rows()
+    assert card.one("img")["src"].startswith("data:image/png;base64,")
     # the template is the body itself at its place before the shifts
     there = images.read(found.image).to_sitk()
     again = sitk.GetArrayFromImage(sitk.Resample(there, body.to_sitk(), sitk.Transform()))
@@ -137,7 +141,9 @@ def test_the_command(people: dict[str, Any], tmp_path: Path, command: Command):
     assert set(said["files"]) == set(atlas.outputs(ids)) - {"template.json"}
     assert [i["kind"] for i in said["iterations"]] == ["mean", "rigid", "affine", "deformable"]
     page = (out / "template.html").read_text()
-    assert page.count("<img") == 4 + 3 and page.count("<circle") >= 12 and "<script" not in page
+    tree = parsed(page)
+    assert len(tree.all("img")) == 4 + 3 and len(tree.all("circle")) >= 12
+    assert not tree.all("script") and len(tree.one("table").rows()) == 1 + 3
     assert "http" not in page.replace("http-equiv", "") and "person-2" in page
     # each warped image is ITK's result with its transform
     template = sitk.ReadImage(str(out / "template.nii.gz"))

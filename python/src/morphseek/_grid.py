@@ -73,13 +73,25 @@ class Grid:
 
     @classmethod
     def from_numbers(cls, numbers: ArrayLike) -> Grid:
-        """Return the grid of 18 numbers (:attr:`numbers`)."""
+        """Return the grid of 18 numbers (:attr:`numbers`).
+
+        Examples
+        --------
+        >>> Grid.from_numbers(pair.fixed.grid.numbers) == pair.fixed.grid
+        True
+        """
         values = np.asarray(numbers, np.float64).ravel()
         return cls(*(tuple(part.tolist()) for part in np.split(values, [3, 6, 9])))
 
     @classmethod
     def from_matrix(cls, size: ArrayLike, matrix: ArrayLike) -> Grid:
-        """Return the grid whose continuous indices (x, y, z) a 4x4 matrix takes to LPS mm."""
+        """Return the grid whose continuous indices (x, y, z) a 4x4 matrix takes to LPS mm.
+
+        Examples
+        --------
+        >>> Grid.from_matrix((5, 4, 3), np.diag([1, 1, 2.5, 1])).spacing
+        (1.0, 1.0, 2.5)
+        """
         m = np.asarray(matrix, np.float64)
         spacing = np.linalg.norm(m[:3, :3], axis=0)
         axes = m[:3, :3] / np.where(spacing > 0, spacing, 1)
@@ -87,7 +99,13 @@ class Grid:
 
     @functools.cached_property
     def numbers(self) -> Doubles:
-        """The grid as the engine takes it: 18 float64, size, spacing, origin and direction."""
+        """The grid as the engine takes it: 18 float64, size, spacing, origin and direction.
+
+        Examples
+        --------
+        >>> Grid((5, 4, 3)).numbers[:6].tolist()
+        [5.0, 4.0, 3.0, 1.0, 1.0, 1.0]
+        """
         values: Doubles = np.array(
             [*self.size, *self.spacing, *self.origin, *self.direction], np.float64
         )
@@ -107,7 +125,13 @@ class Grid:
 
     @functools.cached_property
     def index_to_physical(self) -> Doubles:
-        """4x4 matrix from the continuous index (x, y, z) to LPS mm."""
+        """4x4 matrix from the continuous index (x, y, z) to LPS mm.
+
+        Examples
+        --------
+        >>> Grid((5, 4, 3), spacing=(1, 1, 2)).index_to_physical @ [1, 2, 3, 1]
+        array([1., 2., 6., 1.])
+        """
         m: Doubles = np.eye(4)
         m[:3, :3], m[:3, 3] = self.axes * self.spacing, self.origin
         m.flags.writeable = False
@@ -115,22 +139,45 @@ class Grid:
 
     @functools.cached_property
     def physical_to_index(self) -> Doubles:
-        """4x4 matrix from LPS mm to the continuous index (x, y, z)."""
+        """4x4 matrix from LPS mm to the continuous index (x, y, z).
+
+        Examples
+        --------
+        >>> Grid((5, 4, 3), spacing=(1, 1, 2)).physical_to_index @ [1, 2, 6, 1]
+        array([1., 2., 3., 1.])
+        """
         m: Doubles = np.asarray(np.linalg.inv(self.index_to_physical), np.float64)
         m.flags.writeable = False
         return m
 
     def to_physical(self, index: ArrayLike) -> Doubles:
-        """Return the places, LPS mm, of continuous indices (x, y, z), shape (..., 3)."""
+        """Return the places, LPS mm, of continuous indices (x, y, z), shape (..., 3).
+
+        Examples
+        --------
+        >>> Grid((5, 4, 3), spacing=(1, 1, 2)).to_physical([[1, 2, 3]])
+        array([[1., 2., 6.]])
+        """
         return mapped(self.index_to_physical, index)
 
     def to_index(self, points: ArrayLike) -> Doubles:
-        """Return the continuous indices (x, y, z) of places, LPS mm, shape (..., 3)."""
+        """Return the continuous indices (x, y, z) of places, LPS mm, shape (..., 3).
+
+        Examples
+        --------
+        >>> Grid((5, 4, 3), spacing=(1, 1, 2)).to_index([[1, 2, 6]])
+        array([[1., 2., 3.]])
+        """
         return mapped(self.physical_to_index, points)
 
     def part(self, first: ArrayLike, size: ArrayLike) -> Grid:
         """Return the grid of so many of these voxels, from an index (x, y, z) on, which may lie
         beyond them.
+
+        Examples
+        --------
+        >>> Grid((5, 4, 3)).part((1, 1, 1), (2, 2, 2)).origin
+        (1.0, 1.0, 1.0)
         """
         origin = self.to_physical(first)
         return dataclasses.replace(self, size=tuple(np.asarray(size)), origin=tuple(origin))
@@ -149,12 +196,23 @@ class Grid:
     def corners(self, beyond: float = 0.0) -> Doubles:
         """Return the outermost voxels' centres, or places so many voxels beyond these, LPS mm:
         shape (8, 3).
+
+        Examples
+        --------
+        >>> Grid((5, 4, 3)).corners()[-1]
+        array([4., 3., 2.])
         """
         ends = [(-beyond, n - 1 + beyond) for n in self.size]
         return self.to_physical(np.array(np.meshgrid(*ends)).reshape(3, -1).T)
 
     def points(self) -> Doubles:
-        """Return every voxel's centre, LPS mm: shape (z, y, x, 3)."""
+        """Return every voxel's centre, LPS mm: shape (z, y, x, 3).
+
+        Examples
+        --------
+        >>> Grid((5, 4, 3)).points()[2, 1, 4]
+        array([4., 1., 2.])
+        """
         x, y, z = (np.arange(n, dtype=np.float64) for n in self.size)
         m = self.index_to_physical
         places: Doubles = (
@@ -171,7 +229,13 @@ class Grid:
         return abs(float(np.linalg.det(self.index_to_physical[:3, :3])))
 
     def is_sheared(self, most: float = 1e-3) -> bool:
-        """Whether a cosine of the angles between the axes is larger than ``most``."""
+        """Whether a cosine of the angles between the axes is larger than ``most``.
+
+        Examples
+        --------
+        >>> Grid((5, 4, 3)).is_sheared()
+        False
+        """
         return is_sheared(self.axes, most)
 
     def place(self, image: Placed) -> Placed:

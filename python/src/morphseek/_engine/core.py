@@ -119,7 +119,13 @@ def _wheel_runtime() -> str:
 
 
 def models() -> list[dict[str, Any]]:
-    """Return the bundles that the engine knows: dicts with manifest, path, code and error."""
+    """Return the bundles that the engine knows: dicts with manifest, path, code and error.
+
+    Examples
+    --------
+    >>> sorted(model["manifest"]["name"] for model in morphseek.info.models())
+    ['hippocampus', 'hippocampus-morphometry']
+    """
     open_engine()
     return json.loads(call(gopy.Models))
 

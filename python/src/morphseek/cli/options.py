@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 PATH = click.Path(path_type=Path)
 MAPS = ["linear", "cubic", "sinc", "nearest", "label"]
 
-changed = set_options  # of the command protocol
 option = functools.partial(click.option, cls=Option)
 _images = functools.partial(option, section="Images of a BIDS folder")
 _running = functools.partial(option, section="Running")
@@ -185,13 +184,22 @@ def _option(entry: dict[str, Any]) -> Decorator:
     elif choices:
         more["type"] = click.Choice(choices)
     elif entry["type"] == "string":
-        more |= {"type": str, "metavar": "FOLDER" if name == "cache" else "NAME|FILE.onnx"}
+        more |= {"type": str, "metavar": "NAME|FILE.onnx"}
+        if name == "cache":  # of two, the last one on the line counts
+            more |= {"metavar": "FOLDER", "callback": lambda ctx, parameter, value: value or None}
     elif entry["type"] == "int":
         more["type"] = click.IntRange(least, most)
     else:
         more["type"] = click.FloatRange(least, most, min_open=entry.get("unset", False))
     first, stop, _ = entry["help"].partition(". ")
-    return option(flag, name, section="Registration", help=first + stop.strip(), **more)
+    one = option(flag, name, section="Registration", help=first + stop.strip(), **more)
+    if name != "cache":
+        return one
+    none = {"flag_value": "", "callback": more["callback"], "default": None}
+    return together(
+        one,
+        option("--no-cache", name, section="Registration", help="Keep none: the default.", **none),
+    )
 
 
 def _checked(ctx: click.Context, parameter: click.Parameter, value: str) -> str:

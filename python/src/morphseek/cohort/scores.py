@@ -21,6 +21,8 @@ from .listing import INDEX, write_listing
 
 if TYPE_CHECKING:
     from ..report import CohortRow
+else:  # typing.get_type_hints asks for the name; the pages' module loads when one is written
+    CohortRow = Any
 
 _MEANS = (
     "dice_before",

@@ -206,7 +206,7 @@ class Transform(Applicable):
         Examples
         --------
         >>> morphseek.Transform.read("result/transform.h5")
-        Chain(DisplacementFieldTransform on 48 x 48 x 48)
+        Chain(CompositeTransform on 48 x 48 x 48)
         """
         path, inverse, format = formats.split(path, format)
         content = formats.load(path, format, reference, moving)
