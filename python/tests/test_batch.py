@@ -20,6 +20,7 @@ import SimpleITK as sitk
 import morphseek
 from helpers import QUICK, Command, blob
 from morphseek import _files, _staging, cohort, errors, images, register_pairs, registration
+from morphseek._engine.table import for_engine
 from morphseek.cohort import jobs
 from morphseek.cohort.tables import read_labels_csv
 from pace import limit
@@ -630,7 +631,7 @@ def test_ctrl_c(tmp_path: Path, command: Command):
         out,
         "--workers",
         2,
-        *(f"--{name}={value}" for name, value in SLOW.items()),
+        *(f"--{name}={for_engine(name, value)}" for name, value in SLOW.items()),
     )
     wait_for(
         lambda: process.poll() is not None or (stamps(out) and any(out.glob("*/.morphseek-*")))

@@ -336,7 +336,9 @@ def test_help_is_the_engines(command: Command):
     for option in core.option_table():
         assert f"--{option['name'].replace('_', '-')}" in text
         assert option["help"].partition(". ")[0][:60] in text
-    assert "auto|low|high|mm from 0.1 to 100" in text
+    assert "auto|low|high|mm from 0.1 to 100" in text and "--symmetric / --no-symmetric" in text
+    places = [text.index(f" {name}: -") for name in ("Options", "Registration", "Output")]
+    assert places == sorted(places)
     assert "register" in command("--help") and "--show-completion" in command("--help")
     assert "_MORPHSEEK_COMPLETE=bash_complete" in command("--show-completion", "bash")
     assert command("--version").strip() == f"morphseek {morphseek.__version__}"

@@ -11,6 +11,7 @@ import pytest
 import morphseek
 from helpers import FLAGS, QUICK, Command, blob
 from morphseek import Landmarks, errors, images
+from morphseek._engine.table import for_engine
 from morphseek.cohort.into import register_into
 from morphseek.landmarks import check_inside, match_landmarks, pair_landmarks
 from morphseek.scoring import score_landmarks
@@ -423,7 +424,7 @@ def test_landmarks_steer(tmp_path: Path, shifted: dict[str, Path], command: Comm
         "register", shifted["fixed"], shifted["moving"], "--out", tmp_path / "out",
         "--fixed-landmarks", tmp_path / "here.csv", "--moving-landmarks",
         tmp_path / "there.mrk.json", "--landmark-error", "0.2",
-        *(f"--{name}={value}" for name, value in STILL.items()),
+        *(f"--{name}={for_engine(name, value)}" for name, value in STILL.items()),
     )  # fmt: skip
     assert "at 30 points that steered" in text
     report = json.loads((tmp_path / "out" / "report.json").read_text())

@@ -101,13 +101,9 @@ def test_the_motion_comes_back(head: dict[str, Any], found: motion.Series):
 
 def test_onto_the_mean(head: dict[str, Any]):
     """The mean lies at the middle frame's place, so motions differ only by that frame's."""
-<<<<<<< HEAD
     found = morphseek.correct_motion(head["frames"])
-=======
-    found = morphseek.series(head["frames"])
     card = parsed(found._repr_html_())
     assert "4 good, 0 check, 0 failed" in card.text and len(card.one("table").rows()) == 5
->>>>>>> h-report
     body = head["body"]
     at = np.random.default_rng(1).uniform(0.25, 0.75, (60, 3)) * body.grid.size
     points = (body.index_to_physical @ np.c_[at, np.ones(60)].T)[:3].T

@@ -256,8 +256,9 @@ const char *ms_status_name(ms_status status);
 int ms_status_exit(ms_status status);
 
 /* Writes a JSON array of the options, in ms_options' order: [{"name", "label", "type", "default", "choices", "min", "max",
- * "stage", "help"}, ...]; a "prefix" beside the choices says that what begins with it is taken, too, a "number" that a
- * number of this unit from min to max is, a "stage" which one alone reads the option. */
+ * "stage", "unset", "help"}, ...]; a "prefix" beside the choices says that what begins with it is taken, too, a "number"
+ * that a number of this unit from min to max is, a "stage" which one alone reads the option, "unset" that the default
+ * stands for no value. */
 ms_status ms_options_json(char *dst, size_t capacity, size_t *needed);
 
 /* Writes a JSON array of the failures: [{"code", "name", "python", "exit", "help"}, ...]. */

@@ -55,10 +55,9 @@ class Killer:
     def __call__(
         self, folder: Path, mode: str, point: int, command: Iterable[Any]
     ) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "XDG_CACHE_HOME": str(folder.parent / "cache")}
         return subprocess.run(
             [self._program, folder, self._log, mode, str(point), *map(str, command)],
-            env=environment, capture_output=True, text=True, timeout=300, check=False,
+            capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
 
     def operations(self) -> list[str]:
@@ -393,7 +392,7 @@ def test_the_cache_is_disturbed(
     fixed, moving, *_ = study(tmp_path)
     cache, out = tmp_path / "cache", tmp_path / "out"
     command = [sys.executable, "-m", "morphseek", "register", fixed, moving, "--out", out]
-    command += [*FLAGS, "--report", "none"]
+    command += [*FLAGS, "--report", "none", "--cache", cache]
 
     def register(mode: str, point: int) -> int:
         return killer(cache, mode, point, command).returncode

@@ -18,6 +18,7 @@ from .options import (
     option,
     read_entities,
     suffix_option,
+    template_options,
     workers_option,
 )
 from .output import Reply, print_rows, say, say_notes
@@ -28,19 +29,11 @@ from .output import Reply, print_rows, say, say_notes
     click.argument("dataset", type=PATH, metavar="BIDS_DIR"),
     click.argument("out", type=PATH, metavar="OUTPUT_DIR"),
     click.argument("level", type=click.Choice(["participant", "group"])),
-    option("--template", metavar="IMAGE", help="The image to register onto: it is fixed."),
+    template_options,
     option(
         "--space",
         help="Name of the template in the outputs' names, letters and digits; by default read off"
         " its file's name.",
-    ),
-    option(
-        "--template-labels", "labels", type=PATH,
-        help="Label map of the template: carried to each image.",
-    ),
-    option(
-        "--template-mask", "mask", type=PATH,
-        help="Mask of the template: where not zero, it counts.",
     ),
     option(
         "--participant-label", "--participant_label", "participants", multiple=True,

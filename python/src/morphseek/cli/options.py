@@ -75,6 +75,16 @@ stage_option = option(
     help="initial: of a transform that bends, the rigid or affine part alone, where it stands"
     " apart. final: all of it.",
 )  # fmt: skip
+template_options = together(
+    option(
+        "--template", metavar="IMAGE", help="Register every image onto this one, which is fixed."
+    ),
+    option("--template-labels", "labels", type=PATH, help="Label map of the template."),
+    option(
+        "--template-mask", "mask", type=PATH,
+        help="Mask of the template: where not zero, it counts.",
+    ),
+)  # fmt: skip
 labels_csv_option = option(
     "--labels-csv", type=PATH, help="Names of the labels: columns id and name."
 )
@@ -93,6 +103,12 @@ bids_options = together(
     ),
     _images("--no-labels", is_flag=True, help="Take no label maps."),
 )  # fmt: skip
+
+
+def take_images(given: dict[str, Any]) -> dict[str, Any]:
+    """Take what :data:`bids_options` brought out of what a command is given."""
+    names = ("bids", "suffix", "entity", "label_entity", "no_labels")
+    return {name: given.pop(name) for name in names}
 
 
 def found_scans(

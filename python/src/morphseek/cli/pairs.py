@@ -21,6 +21,8 @@ from .options import (
     out_folder,
     scheduler_option,
     strict_option,
+    take_images,
+    template_options,
     workers_option,
 )
 from .output import NOT_GOOD, Reply, print_rows, say_failures, say_notes
@@ -33,15 +35,7 @@ from .output import NOT_GOOD, Reply, print_rows, say_failures, say_notes
         required=True,
         help="Folder for one folder a pair, summary.csv, summary.json and index.html.",
     ),
-    option(
-        "--template", type=PATH, metavar="IMAGE",
-        help="Register every image onto this one, which is fixed.",
-    ),
-    option("--template-labels", "labels", type=PATH, help="Label map of the template."),
-    option(
-        "--template-mask", "mask", type=PATH,
-        help="Mask of the template: where not zero, it counts.",
-    ),
+    template_options,
     option(
         "--labels-back", is_flag=True,
         help="Also carry the fixed labels to each moving image: fixed_labels_on_moving.nii.gz.",
@@ -64,10 +58,9 @@ from .output import NOT_GOOD, Reply, print_rows, say_failures, say_notes
     cancelled="finished pairs are kept, and the same command goes on",
 )  # fmt: skip
 def pairs(
-    sources: tuple[Path, ...], out: Path, template: Path | None, labels: Path | None,
-    mask: Path | None, labels_back: bool, all_pairs: bool, both_ways: bool, within_subject: bool,
-    progress: bool, report: Any, workers: int, scheduler: str | None, no_resume: bool, strict: bool,
-    options: dict[str, Any], **where: Any,
+    sources: tuple[Path, ...], out: Path, template: str | None, labels: Path | None,
+    mask: Path | None, all_pairs: bool, both_ways: bool, within_subject: bool, progress: bool,
+    no_resume: bool, strict: bool, options: dict[str, Any], **given: Any,
 ) -> Reply:  # fmt: skip
     """Register many pairs, each into a folder of its own.
 
@@ -91,6 +84,7 @@ def pairs(
     """
     from .. import cohort
 
+    where = take_images(given)
     ways = {"--template": template, "--all-pairs": all_pairs, "--within-subject": within_subject}
     chosen = [name for name, value in ways.items() if value]
     _check_usage(chosen, sources, where["bids"], both_ways, labels or mask)
@@ -108,13 +102,10 @@ def pairs(
     study = cohort.register_pairs(
         listed,
         out,
-        labels_back=labels_back,
-        workers=workers,
-        scheduler=scheduler,
-        report=report,
         command=command_line(),
         resume=not no_resume,
         progress=progress,
+        **given,
         **options,
     )
     bad = strict and any(pair.verdict != GRADES[0] for pair in study.pairs)

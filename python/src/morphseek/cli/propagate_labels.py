@@ -20,6 +20,7 @@ from .options import (
     option,
     out_folder,
     scheduler_option,
+    take_images,
     workers_option,
 )
 from .output import Reply, print_rows, say, say_notes
@@ -55,8 +56,7 @@ from .output import Reply, print_rows, say, say_notes
 )  # fmt: skip
 def propagate_labels(
     targets: tuple[Path, ...], atlas: tuple[tuple[Path, Path], ...], atlases: Path | None,
-    out: Path, fusion: Any, labels_csv: Path | None, workers: int, scheduler: str | None,
-    no_resume: bool, report: Any, progress: bool, options: dict[str, Any], **where: Any,
+    out: Path, labels_csv: Path | None, no_resume: bool, options: dict[str, Any], **given: Any,
 ) -> Reply:  # fmt: skip
     """Label images by labelled ones (atlases): segmentation without training.
 
@@ -82,17 +82,13 @@ def propagate_labels(
             " folder, and not both"
         )
     study = cohort.propagate_labels(
-        found_scans(targets, **where),
+        found_scans(targets, **take_images(given)),
         atlases if atlases else list(atlas),
         out,
-        fusion=fusion,
         names=read_labels_csv(labels_csv)[1] if labels_csv else None,
-        workers=workers,
-        scheduler=scheduler,
-        report=report,
         command=command_line(),
         resume=not no_resume,
-        progress=progress,
+        **given,
         **options,
     )
     return Reply(study.to_dict(), lambda quiet: _print(study, out, quiet), study.exit_code)
