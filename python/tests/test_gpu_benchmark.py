@@ -32,20 +32,8 @@ def test_end_to_end_on_the_cpu(tmp_path):
     """
     bundle = REPOSITORY / "engine" / "internal" / "network" / "testdata" / "loop.onnx"
     networks = f"{bundle},{tmp_path / 'nosuch.onnx'}"
-    command = [
-        sys.executable,
-        SCRIPT,
-        "--device",
-        "cpu",
-        "--size",
-        "16,12,20",
-        "--networks",
-        networks,
-        "--repeats",
-        "1",
-        "--out",
-        tmp_path,
-    ]
+    command = [sys.executable, SCRIPT, *"--device cpu --size 16,12,20 --repeats 1".split()]
+    command += ["--networks", networks, "--out", tmp_path]
     done = subprocess.run([*map(str, command)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "table.json").read_text(encoding="utf-8"))

@@ -50,6 +50,17 @@ def body(noise: float = 0.0) -> sitk.Image:
     )
 
 
+ERRORS = ("mean", "median", "p95", "worst")
+
+
+def run_script(name: str, *words: Any, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run a benchmark; check its exit code."""
+    command = [sys.executable, str(BENCHMARKS / name), *map(str, words)]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=300)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
 def values_at(image: sitk.Image, points: np.ndarray) -> np.ndarray:
     """Return the intensities at points in mm, by SimpleITK."""
     return np.array([image.EvaluateAtPhysicalPoint(point) for point in points.tolist()])
@@ -117,9 +128,7 @@ def test_images_that_are_aligned_have_no_error_before():
         truth.aligned_torso(24, 0, ("MR", "CT")),
         truth.moved(body(), STILL, False, True, np.random.default_rng(0), "one"),
     ):
-        assert zoo.score(pair, None)["error"] == dict.fromkeys(
-            ("mean", "median", "p95", "worst"), 0.0
-        )
+        assert zoo.score(pair, None)["error"] == dict.fromkeys(ERRORS, 0.0)
     one = truth.aligned_torso(24, 0, ("CT", "CT"))
     # noise of their own
     assert truth.array_of(one.fixed).std() > 0 and np.any(
@@ -136,14 +145,10 @@ def test_a_known_shift_is_the_error_before():
     moving.SetOrigin((np.array(image.GetOrigin()) + shift).tolist())
     labels = [sitk.Cast(i > 0.5, sitk.sitkUInt8) for i in (image, moving)]
     pair = truth.Pair("shift", image, moving, False, points, points + shift, *labels)
-    before, after = (
-        zoo.score(pair, None),
-        zoo.score(pair, sitk.TranslationTransform(3, shift.tolist())),
-    )
-    assert before["error"] == pytest.approx(dict.fromkeys(("mean", "median", "p95", "worst"), 13.0))
-    assert after["error"] == pytest.approx(
-        dict.fromkeys(("mean", "median", "p95", "worst"), 0.0), abs=1e-9
-    )
+    translation = sitk.TranslationTransform(3, shift.tolist())
+    before, after = (zoo.score(pair, transform) for transform in (None, translation))
+    assert before["error"] == pytest.approx(dict.fromkeys(ERRORS, 13.0))
+    assert after["error"] == pytest.approx(dict.fromkeys(ERRORS, 0.0), abs=1e-9)
     assert before["dice"] < 0.9 and after["dice"] == 1 and after["hd95"] == 0
 
 
@@ -475,11 +480,8 @@ def test_a_kind_that_is_not_there_is_named(wanted: list[str]):
 
 
 def test_a_seed_takes_its_share_of_a_list():
-    assert [zoo._share(list("abcde"), seed, 2) for seed in (1, 2, 3)] == [
-        ["a", "b"],
-        ["c", "d"],
-        ["e", "a"],
-    ]
+    shares = [zoo._share(list("abcde"), seed, 2) for seed in (1, 2, 3)]
+    assert shares == [["a", "b"], ["c", "d"], ["e", "a"]]
     assert zoo._share(list("ab"), 1, 5) == ["a", "b"]
 
 
@@ -493,12 +495,8 @@ def test_stored_pairs_are_the_made_ones(tmp_path: Path):
 
     for _ in range(2):
         found = list(zoo._stored(tmp_path / "store" / "torso", pairs()))
-        assert [(other, pair.name) for other, pair in found] == [
-            (False, "0"),
-            (True, "1"),
-            (False, "2"),
-            (True, "3"),
-        ]
+        assert [other for other, _ in found] == [False, True, False, True]
+        assert [pair.name for _, pair in found] == list("0123")
     assert made == [0, 1, 2, 3]  # once
     assert [path.name for path in (tmp_path / "store").iterdir()] == ["torso"]
 
@@ -507,26 +505,9 @@ def test_a_run_of_the_program(tmp_path: Path):
     """Run the script and check the table, the figures, the pair's folder, and a comparison with
     itself.
     """
-    script = [
-        sys.executable,
-        str(BENCHMARKS / "zoo.py"),
-        "--kinds",
-        "=torso CT",
-        "--n",
-        "1",
-        "--size",
-        "24",
-        "--states",
-        "final,affine",
-    ]
-    one = tmp_path / "one.json"
-    first = subprocess.run(
-        [*script, "--json", str(one), "--keep", str(tmp_path / "kept")],
-        capture_output=True,
-        encoding="utf-8",
-        timeout=300,
-    )
-    assert first.returncode == 0, first.stdout + first.stderr
+    words = ["--kinds", "=torso CT", "--n", 1, "--size", 24, "--states", "final,affine"]
+    one, keep = tmp_path / "one.json", ("--keep", tmp_path / "kept")
+    first = run_script("zoo.py", *words, "--json", one, *keep)
     written = json.loads(one.read_text(encoding="utf-8"))
     rows = written["rows"]
     assert [row["state"] for row in rows] == ["before", "affine", "final"] and written[
@@ -554,27 +535,10 @@ def test_a_run_of_the_program(tmp_path: Path):
     )
     assert kept == pytest.approx(rows[2]["error"])
 
-    second = subprocess.run(
-        [*script[:-1], "final", "--compare", str(one)],
-        capture_output=True,
-        encoding="utf-8",
-        timeout=300,
-    )
-    assert second.returncode == 0, second.stdout + second.stderr
-    assert (
-        "| torso CT | mean error | 1 |" in second.stdout and "| all | Dice | 1 |" in second.stdout
-    )
-    refused = subprocess.run(
-        [*script, "--keep", str(tmp_path / "kept")],
-        capture_output=True,
-        encoding="utf-8",
-        timeout=300,
-    )
-    assert (
-        refused.returncode == 2
-        and "already" in refused.stderr
-        and not (tmp_path / "kept" / "final").exists()
-    )
+    text = run_script("zoo.py", *words[:-1], "final", "--compare", one).stdout
+    assert "| torso CT | mean error | 1 |" in text and "| all | Dice | 1 |" in text
+    assert "already" in run_script("zoo.py", *words, *keep, code=2).stderr
+    assert not (tmp_path / "kept" / "final").exists()
 
 
 def test_a_failure_is_a_row_with_the_error_from_before():
@@ -613,36 +577,16 @@ def test_table():
     rows = [
         row("head", "a", "before", 8, dice=0.2),
         row(
-            "head",
-            "a",
-            "final",
-            1,
-            dice=0.8,
-            hd95=2.0,
-            bending=0.5,
-            sdlogj=0.1,
-            logj_min=-1,
-            logj_max=1,
-            njd_percent=0,
-            cpu_seconds=3,
+            "head", "a", "final", 1, dice=0.8, hd95=2.0, bending=0.5, sdlogj=0.1,
+            logj_min=-1, logj_max=1, njd_percent=0, cpu_seconds=3,
         ),
         row("head", "b", "before", 6, dice=0.4),
         row(
-            "head",
-            "b",
-            "final",
-            2,
-            dice=0.6,
-            hd95=4.0,
-            bending=1.5,
-            sdlogj=0.3,
-            logj_min=-3,
-            logj_max=2,
-            njd_percent=1,
-            cpu_seconds=5,
+            "head", "b", "final", 2, dice=0.6, hd95=4.0, bending=1.5, sdlogj=0.3,
+            logj_min=-3, logj_max=2, njd_percent=1, cpu_seconds=5,
         ),
         row("head", "a", "final", 4, method="greedy", cpu_seconds=30),
-    ]
+    ]  # fmt: skip
     lines = zoo.table(rows, ["final"]).splitlines()
     assert (
         lines[2]
@@ -685,16 +629,8 @@ def test_comparison():
         and mean["new"] == pytest.approx(2.8)
         and mean["p"] == pytest.approx(2 / 2**5)
     )
-    assert (found["k", "dice"]["better"], found["k", "dice"]["worse"], found["k", "dice"]["p"]) == (
-        0,
-        0,
-        1,
-    )
-    assert (
-        found["all", "error.mean"]["pairs"],
-        found["all", "error.mean"]["better"],
-        found["all", "error.mean"]["worse"],
-    ) == (6, 5, 1)
+    assert [found["k", "dice"][key] for key in ("better", "worse", "p")] == [0, 0, 1]
+    assert [found["all", "error.mean"][key] for key in ("pairs", "better", "worse")] == [6, 5, 1]
     text = zoo.comparison(zoo.compare(old, new))
     assert (
         "| k | mean error | 5 | 4.000 | 2.800 | -30 % | 5 | 0 | 0.062 |" in text
@@ -742,17 +678,13 @@ def test_the_frontier(tmp_path: Path):
     ]
     for value, rows in runs.items():
         (tmp_path / f"smoothness-{value}.json").write_text(json.dumps({"rows": rows}))
-    script = [sys.executable, str(BENCHMARKS / "frontier.py"), "--out", str(tmp_path)]
-    drawn = subprocess.run(script, capture_output=True, encoding="utf-8", timeout=100)
-    assert drawn.returncode == 0 and "| auto | 0.20 mm; 0.770 |" in drawn.stdout, drawn.stderr
+    drawn = run_script("frontier.py", "--out", tmp_path)
+    assert "| auto | 0.20 mm; 0.770 |" in drawn.stdout
     assert (
         "<svg" in (tmp_path / "frontier.svg").read_text(encoding="utf-8")
         and (tmp_path / "frontier.png").stat().st_size > 5000
     )
-    empty = subprocess.run(
-        [*script[:-1], str(tmp_path / "empty")], capture_output=True, encoding="utf-8", timeout=100
-    )
-    assert empty.returncode == 2 and "--data" in empty.stderr
+    assert "--data" in run_script("frontier.py", "--out", tmp_path / "empty", code=2).stderr
 
 
 # ----------------------------------------------------------- Bounds on the default, all kinds small

@@ -45,28 +45,27 @@ def test_every_arm_is_a_valid_configuration(tmp_path):
         assert not any(v for k, v in vars(c.augment).items() if k != "fixed_share")
 
 
-def test_runs_and_tables(phantoms, tmp_path, tiny_scale):
-    def go():
-        ablate.run(
-            "ladder",
-            phantoms,
-            tmp_path,
-            iterations=2,
-            seeds=(0, 1),
-            arms=("warmup", "multistep", "best"),
-            scale=tiny_scale,
-            warmup_iterations=2,
-            eval_steps=3,
-        )
+@pytest.fixture
+def go(phantoms, tmp_path, tiny_scale):
+    """Run arms of a group for one iteration, or with other options."""
 
-    go()
+    def run(group, *arms, **options):
+        options = {"iterations": 1, "scale": tiny_scale, "warmup_iterations": 1} | options
+        ablate.run(group, phantoms, tmp_path, arms=arms, **options)
+
+    return run
+
+
+def test_runs_and_tables(go, tmp_path):
+    options = dict(iterations=2, seeds=(0, 1), warmup_iterations=2, eval_steps=3)
+    go("ladder", "warmup", "multistep", "best", **options)
     files = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.glob("ladder/*/*/result.json"))
     assert files == [
         f"ladder/{n}/result.json"
         for n in ("best/seed0", "best/seed1", "multistep/seed0", "multistep/seed1", "warmup/seed0")
     ]
     before = {p: p.stat().st_mtime_ns for p in tmp_path.glob("ladder/*/*/result.json")}
-    go()
+    go("ladder", "warmup", "multistep", "best", **options)
     assert before == {p: p.stat().st_mtime_ns for p in tmp_path.glob("ladder/*/*/result.json")}
     text = ablate.tables(tmp_path)
     results = [
@@ -84,27 +83,22 @@ def test_wilcoxon_is_scipys_and_survives_equality():
     assert ablate.wilcoxon(a, a + 1 + 0.01 * a) == pytest.approx(2 / 2**10, rel=1e-6)
 
 
-def test_results_of_another_scale_or_length_are_no_results(phantoms, tmp_path, tiny_scale):
-    def go(**changes):
-        options = {"iterations": 1, "scale": tiny_scale, "warmup_iterations": 1} | changes
-        ablate.run(
-            "ladder", phantoms, tmp_path, arms=("warmup", "multistep"), eval_steps=3, **options
-        )
-
-    go()
+def test_results_of_another_scale_or_length_are_no_results(go, tmp_path):
+    ladder = ("ladder", "warmup", "multistep")
+    go(*ladder, eval_steps=3)
     with pytest.raises(
         ValueError,
         match="is of scale 'tiny' with 1 iterations, not of 'tiny' with 9; choose another --out",
     ):
-        go(iterations=9)
+        go(*ladder, eval_steps=3, iterations=9)
     with pytest.raises(ValueError, match="'tiny' with 0 iterations, not of 'small' with 1"):
-        go(scale="small")
+        go(*ladder, eval_steps=3, scale="small")
     # The shared warm-up is checked, too.
     for result in tmp_path.glob("ladder/*/*/result.json"):
         result.unlink()
     for change in ({"scale": "small"}, {"warmup_iterations": 2}):
         with pytest.raises(ValueError, match="warm-up of another scale or number of iterations"):
-            go(**change)
+            go(*ladder, eval_steps=3, **change)
 
 
 def write_result(out, group, arm, seed=0, pairs=8, own=3, **changes):
@@ -162,16 +156,8 @@ def test_arms_of_another_t_are_compared_at_their_own(tmp_path):
     assert "At its own T each, paired Wilcoxon" in text
 
 
-def test_the_fourth_step_is_scored(phantoms, tmp_path, tiny_scale):
-    ablate.run(
-        "steps",
-        phantoms,
-        tmp_path,
-        iterations=1,
-        arms=("t4",),
-        scale=tiny_scale,
-        warmup_iterations=1,
-    )
+def test_the_fourth_step_is_scored(go, tmp_path):
+    go("steps", "t4")
     result = json.loads((tmp_path / "steps/t4/seed0/result.json").read_text())
     assert {len(p["steps"]) for p in result["pairs"]} == {5}
     assert f"{dice_at(result, 4).mean():.2f} / " in ablate.tables(tmp_path)
@@ -205,20 +191,8 @@ def test_what_was_not_finite_is_null_and_left_out(tmp_path):
     assert f"| {x.mean():.2f} |" in text and "nan" not in text
 
 
-def test_changed_keys_are_recorded_and_never_mixed(phantoms, tmp_path, tiny_scale):
-    def go(arm, **changes):
-        ablate.run(
-            "ldvn",
-            phantoms,
-            tmp_path,
-            iterations=1,
-            arms=(arm,),
-            scale=tiny_scale,
-            warmup_iterations=1,
-            changes=changes,
-        )
-
-    go("sqrt", **{"data.labels": 1, "optim.lr": 1e-3})
+def test_changed_keys_are_recorded_and_never_mixed(go, tmp_path, tiny_scale):
+    go("ldvn", "sqrt", changes={"data.labels": 1, "optim.lr": 1e-3})
     result = json.loads((tmp_path / "ldvn/sqrt/seed0/result.json").read_text())
     assert result["set"] == {"data.labels": 1, "optim.lr": 1e-3}
     assert result["config"]["data"]["labels"] == 1 and result["config"]["optim"]["lr"] == 1e-3
@@ -228,9 +202,9 @@ def test_changed_keys_are_recorded_and_never_mixed(phantoms, tmp_path, tiny_scal
         ValueError,
         match="has data.labels = 1, optim.lr = 0.001 changed, not no key; choose another --out",
     ):
-        go("sqrt")
+        go("ldvn", "sqrt", changes={})
     with pytest.raises(ValueError, match="or with other keys changed; choose another --out"):
-        go("one")
+        go("ldvn", "one", changes={})
     # An arm in the same folder with other settings, written by hand, gets a table of its own and is
     # not compared.
     write_result(tmp_path, "ldvn", "one", scale=tiny_scale)

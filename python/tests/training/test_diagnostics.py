@@ -116,19 +116,8 @@ def test_diagnose_has_the_weights_of_the_checkpoints_iteration(start, tmp_path, 
     for iteration, kl_weight in ((4, 1e-3), (5, 1e-3), (5, 2e-3)):
         trainer.iteration, trainer.objective.kl_weight = iteration, kl_weight
         trainer._save()
-        r = CliRunner().invoke(
-            d.app,
-            [
-                "diagnose",
-                str(tmp_path / "last.pt"),
-                "--data",
-                str(phantoms),
-                "--pairs",
-                "1",
-                "--to",
-                str(tmp_path / "d.json"),
-            ],
-        )
+        words = ["diagnose", tmp_path / "last.pt", "--data", phantoms, "--pairs", 1]
+        r = CliRunner().invoke(d.app, [*map(str, words), "--to", str(tmp_path / "d.json")])
         assert r.exit_code == 0, r.output
         found.append(json.loads((tmp_path / "d.json").read_text())["gradient_norms"])
     assert found[1]["dice"] == pytest.approx(
