@@ -370,9 +370,6 @@ def test_labels_are_listed_worst_first(
     assert volumes["spine"].startswith("cut") and volumes["liver"].endswith("%")
 
 
-<<<<<<< HEAD
-def test_large_voxels_are_a_measure(pair: PhantomPair, result: morphseek.Registration):
-=======
 @pytest.mark.parametrize(
     "place, is_cut",
     [(np.s_[2:5, 2:5, 2:5], False), (np.s_[0:3, 2:5, 2:5], True), (np.s_[2:5, 2:5, 5:8], True)],
@@ -393,8 +390,7 @@ def test_what_reaches_a_border_is_cut(place: tuple[slice, ...], is_cut: bool):
     assert not score.is_cut
 
 
-def test_large_voxels_are_a_measure(pair: PhantomPair, result: morphseek.RegistrationResult):
->>>>>>> h-report
+def test_large_voxels_are_a_measure(pair: PhantomPair, result: morphseek.Registration):
     """Of voxels of 3 mm and more the head says how many the error has."""
     verdict = result.verdict
     assert verdict is not None

@@ -13,7 +13,7 @@ import click
 
 from .. import errors
 from .._engine.table import is_flag, is_preset_file, limits, option_table
-from ._command import Decorator, Option, set_options
+from ._command import Decorator, Option
 from .output import NOT_GOOD
 
 if TYPE_CHECKING:
