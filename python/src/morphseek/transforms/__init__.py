@@ -24,3 +24,7 @@ __all__ = [
     "resample_identity",
     "write",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__.copy()
