@@ -147,7 +147,7 @@ def finite(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_list(rows: list[Row], folder: Path) -> Path:
-    """Write pairs.csv, a list for ``morphseek batch`` and other programs."""
+    """Write pairs.csv, a list for ``morphseek pairs`` and other programs."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "pairs.csv"
     columns = list(dict.fromkeys(column for row in rows for column in row))

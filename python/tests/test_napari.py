@@ -84,7 +84,7 @@ def test_a_place_is_an_image_s():
     image = oblique(blob())
     layer = layers.Image(image.array, **layer_place(image))
     np.testing.assert_allclose(
-        Source.of(layer, "fixed").image().grid, image.grid.numbers, atol=1e-9
+        Source.of(layer, "fixed").image().grid.numbers, image.grid.numbers, atol=1e-9
     )
 
 

@@ -52,7 +52,7 @@ def run(
     Parameters
     ----------
     study : path
-        A table that ``morphseek batch`` reads, too, with the columns fixed and moving and,
+        A table that ``morphseek pairs`` reads, too, with the columns fixed and moving and,
         optionally, id and the others of KINDS. Paths are relative to the file; masks, labels and
         rigid regions are label maps, landmarks a .mrk.json file.
     out : path

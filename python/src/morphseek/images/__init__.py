@@ -33,3 +33,7 @@ __all__ = [
     "write_sequence",
     "write_vectors",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__.copy()

@@ -25,3 +25,7 @@ __all__ = [
     "signed_rank",
     "signed_rank_p",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__.copy()
