@@ -10,9 +10,10 @@ from pathlib import Path
 
 import SimpleITK as sitk
 
-from morphseek import _files, cohort, images, phantom, scoring
+from morphseek import _files, cohort, images, phantom
 from morphseek.cohort.folders import find_file
 from morphseek.cohort.tables import read_labels_csv
+from morphseek.scoring.labels import merge_labels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +33,7 @@ class DataSet:
 
     def labels(self, name: str) -> sitk.Image:
         read = images.read(find_file(self.folder, name, "labels"), f"labels of {name}")
-        return sitk.Cast(scoring.merge_labels(read, self.merge).to_sitk(), sitk.sitkUInt32)
+        return sitk.Cast(merge_labels(read, self.merge).to_sitk(), sitk.sitkUInt32)
 
 
 def read(spec: str, count: int | None, two_modalities: bool) -> DataSet:

@@ -32,6 +32,7 @@ from published import PROTOCOLS, Protocol, Row, protocol_pairs, stem
 
 import morphseek
 from morphseek import cohort, errors, images, scoring
+from morphseek.scoring.labels import merge_labels
 
 
 @dataclasses.dataclass
@@ -102,7 +103,7 @@ def score(protocol: Protocol, row: Row, outcome: cohort.Outcome, folder: Path) -
         numbers = [each["label"] for each in labels]
         found.hd95 = float(np.mean([hd95(fixed.array == k, warped.array == k) for k in numbers]))
         if protocol.both_ways:
-            maps = [scoring.merge_labels(each, {k: k for k in numbers}) for each in (fixed, moving)]
+            maps = [merge_labels(each, {k: k for k in numbers}) for each in (fixed, moving)]
             found.dice = (found.dice + scoring.inverse_dice(result, *maps)) / 2
     return found
 

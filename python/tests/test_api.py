@@ -52,7 +52,6 @@ def lines_of(name: str, thing: Any) -> Iterator[str]:
 
 
 def test_everything_public_has_an_example():
-    """Except deprecated names."""
     rooms = [morphseek, *(importlib.import_module(f"morphseek.{module}") for module in MODULES)]
     public = {name: getattr(room, name) for room in rooms for name in room.__all__}
     for name, thing in list(public.items()):
@@ -63,7 +62,7 @@ def test_everything_public_has_an_example():
         for name, thing in public.items()
         if inspect.isroutine(thing) or inspect.isclass(thing)
     }
-    without = [n for n, doc in said.items() if ">>>" not in doc and "Deprecated:" not in doc]
+    without = [n for n, doc in said.items() if ">>>" not in doc]
     assert not without
 
 

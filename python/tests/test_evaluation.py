@@ -20,6 +20,7 @@ from morphseek.cohort.folders import find_file
 from morphseek.cohort.lists import find_list
 from morphseek.cohort.tables import read_labels_csv
 from morphseek.scoring import inverse_dice, mean_dice, score_labels
+from morphseek.scoring.labels import merge_labels, on_fixed_grid
 
 PAIRS = [("a", "b"), ("b", "c"), ("c", "a"), ("a", "c"), ("b", "a"), ("c", "b")]
 RUN = {**QUICK, "initial": "rigid"}
@@ -194,10 +195,10 @@ def test_grids_are_compared_in_voxels(spacing: float, origin: float, off: float,
         (blob() > 0.4).astype(np.uint8), (spacing,) * 3, (origin + off * spacing, origin, origin)
     )
     if same:
-        morphseek.scoring.on_fixed_grid(labels, image.grid)
+        on_fixed_grid(labels, image.grid)
     else:
         with pytest.raises(errors.GridMismatchError):
-            morphseek.scoring.on_fixed_grid(labels, image.grid)
+            on_fixed_grid(labels, image.grid)
 
 
 def test_files(scored: morphseek.cohort.Evaluation, tmp_path: Path):
@@ -262,7 +263,7 @@ def test_values_that_are_no_labels(value: float, says: str):
     with pytest.raises(
         errors.InvalidArgumentError, match=f"the moving labels have the value .*{says}"
     ):
-        morphseek.scoring.merge_labels(labels, {1: 1})
+        merge_labels(labels, {1: 1})
 
 
 def test_cached_pairs_have_no_times(data: Path, tmp_path: Path):

@@ -22,6 +22,8 @@ import SimpleITK as sitk
 
 from helpers import blob, oblique
 from morphseek import _files, errors, images
+from morphseek.images.convert import as_kind_of
+from morphseek.images.sidecars import check_apart, parts
 from morphseek.transforms import files
 from morphseek.transforms.linear import linear_part
 
@@ -193,7 +195,7 @@ def test_itk_images_with_a_start_index(reference: images.Image):
         np.testing.assert_allclose(images.read(made).origin, corner[:3], atol=1e-9)
     read = images.read(cropped)
     np.testing.assert_array_equal(read.array, sitk.GetArrayFromImage(expected))
-    back = images.as_kind_of(cropped, read)  # what apply() returns
+    back = as_kind_of(cropped, read)  # what apply() returns
     np.testing.assert_allclose(
         back.TransformIndexToPhysicalPoint(back.GetLargestPossibleRegion().GetIndex()),
         expected.GetOrigin(),
@@ -348,7 +350,7 @@ def test_cut_pair_is_refused(data: str, by_header: bool, tmp_path: Path, referen
     sitk.WriteImage(reference.to_sitk(), str(tmp_path / f"pair{data}"))
     named = tmp_path / f"pair{data.replace('img', 'hdr') if by_header else data}"
     np.testing.assert_array_equal(images.read(named).array, reference.array)
-    assert {part.name for part in images.parts(named)} == {path.name for path in tmp_path.iterdir()}
+    assert {part.name for part in parts(named)} == {path.name for path in tmp_path.iterdir()}
     with open(tmp_path / f"pair{data}", "r+b") as file:
         file.truncate(os.stat(file.fileno()).st_size // 2)
     with pytest.raises(errors.InputUnreadableError, match=f"moving: .*pair{data} is cut short"):
@@ -360,7 +362,7 @@ def test_parts_of_detached_headers(name: str, tmp_path: Path, reference: images.
     """Each of these headers may name a file with the voxels or hold them itself."""
     attached = tmp_path / ("whole.mha" if "m" in name.lower() else "whole.nrrd")
     sitk.WriteImage(reference.to_sitk(), str(attached))
-    assert images.parts(attached) == [attached]
+    assert parts(attached) == [attached]
     (tmp_path / "voxels.raw").write_bytes(bytes(8))
     text = (
         "NDims = 3\nElementDataFile = voxels.raw\n"
@@ -368,7 +370,7 @@ def test_parts_of_detached_headers(name: str, tmp_path: Path, reference: images.
         else "NRRD0004\ndimension: 3\ndata file: voxels.raw\n\n"
     )
     (tmp_path / name).write_text(text)
-    assert images.parts(tmp_path / name) == [tmp_path / name, tmp_path / "voxels.raw"]
+    assert parts(tmp_path / name) == [tmp_path / name, tmp_path / "voxels.raw"]
 
 
 def test_label_map_objects_are_refused():
@@ -486,21 +488,21 @@ def test_two_dicom_series_in_a_folder(tmp_path: Path, reference: images.Image):
 
 def test_as_kind_of(reference: images.Image):
     image = oblique(blob((4, 5, 6)))
-    back = images.as_kind_of(as_nibabel(reference), image)
+    back = as_kind_of(as_nibabel(reference), image)
     assert isinstance(back, nibabel.Nifti1Image)
     np.testing.assert_allclose(images.read(back).grid.numbers, image.grid.numbers, atol=1e-6)
     np.testing.assert_array_equal(images.read(back).array, image.array)
-    back = images.as_kind_of(as_itk(reference), image)
+    back = as_kind_of(as_itk(reference), image)
     np.testing.assert_allclose(images.read(back).grid.numbers, image.grid.numbers, atol=1e-6)
     labels = image.like(np.ones((4, 5, 6), np.int64))
     assert (
-        images.as_kind_of(
+        as_kind_of(
             nibabel.Nifti1Image(np.ones((6, 5, 4), np.int64), np.eye(4), dtype=np.int64), labels
         ).get_data_dtype()
         == np.int64
     )
-    assert isinstance(images.as_kind_of("path", image), sitk.Image)
-    assert images.as_kind_of(np.zeros(3), image) is image.array
+    assert isinstance(as_kind_of("path", image), sitk.Image)
+    assert as_kind_of(np.zeros(3), image) is image.array
 
 
 @pytest.mark.parametrize(
@@ -514,7 +516,7 @@ def test_a_nifti_keeps_its_units_and_forms(
     source.header.set_xyzt_units("mm", "sec")
     source.set_sform(source.affine, forms[0])
     source.set_qform(source.affine, forms[1])
-    back = images.as_kind_of(source, image)
+    back = as_kind_of(source, image)
     assert back.header.get_xyzt_units() == ("mm", "sec")
     assert (int(back.header["sform_code"]), int(back.header["qform_code"])) == expected
     np.testing.assert_allclose(images.read(back).grid.numbers, image.grid.numbers, atol=1e-5)
@@ -898,7 +900,7 @@ def test_inputs_are_not_written_over(tmp_path: Path):
         str(tmp_path / "other" / "a"),
     ):
         with pytest.raises(errors.InvalidArgumentError, match="fixed mask: .*would be written"):
-            images.check_apart(
+            check_apart(
                 tmp_path / "other", ("a", "b"), {"moving": tmp_path / "a", "fixed_mask": path}
             )
     # two headers may share one file of voxels
@@ -906,11 +908,11 @@ def test_inputs_are_not_written_over(tmp_path: Path):
         images.write(out / f"pair{kind}", images.Image(blob()))
         shutil.copy(out / f"pair{kind}", tmp_path / f"copy{kind}")
         with pytest.raises(errors.InvalidArgumentError, match="moving: .*pair"):
-            images.check_apart(
+            check_apart(
                 out,
                 (f"pair{other}" if kind == ".hdr" else f"pair{kind}",),
                 {"moving": out / f"pair{kind}"},
             )
-    images.check_apart(
+    check_apart(
         out, ("a",), {"fixed": blob(), "moving": out / "c", "fixed_mask": None, "progress": True}
     )

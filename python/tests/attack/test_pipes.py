@@ -20,6 +20,7 @@ from helpers import QUICK, Command
 from morphseek import _staging, errors, images, landmarks, transforms, worker
 from morphseek.cli import app
 from morphseek.cohort import lists
+from morphseek.images.sidecars import parts
 
 if not hasattr(os, "mkfifo"):
     pytest.skip("there are no pipes with names", allow_module_level=True)
@@ -43,7 +44,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "label map.nii.gz": lambda path: images.read_on(path, np.zeros(18), "labels"),
     "time.nii.gz": morphseek.correct_motion,
     "a.dcm": images.read,
-    "parts.mhd": images.parts,
+    "parts.mhd": parts,
 }
 
 

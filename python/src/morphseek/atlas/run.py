@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import errors, images as volumes
+from .. import errors
 from .._engine.generated import Options, Unpack
 from .._engine.options import checked_options
+from ..images.sidecars import check_apart
 from ..progress import Progress
 from .result import Template, outputs
 from .sources import Source, looked_at, read_sources
@@ -119,7 +120,7 @@ def build_template(
         inputs = {f"image {k}": s.image for k, s in enumerate(sources)}
         inputs |= {f"labels {k}": s.labels for k, s in enumerate(sources)}
         inputs["start"] = None if first is None else first.image
-        volumes.check_apart(out, outputs([s.id for s in sources]), inputs)
+        check_apart(out, outputs([s.id for s in sources]), inputs)
         return work.run(Path(out), warped, resume, command)
     finally:
         work.close()

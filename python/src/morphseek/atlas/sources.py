@@ -16,7 +16,7 @@ from .._engine.bindings import Doubles
 from .._grid import Grid
 from .._tables import is_frame, read_records
 from ..images import named
-from ..scoring import check_labels
+from ..scoring.labels import check_labels
 
 FEWEST = 2
 _TABLES = (".csv", ".tsv", ".txt")

@@ -71,8 +71,9 @@ def apply(
     transforms.
     """
     from .. import images
+    from ..images.sidecars import check_apart
 
-    images.check_apart(out.parent, [out.name], inputs(transforms, input=image, reference=reference))
+    check_apart(out.parent, [out.name], inputs(transforms, input=image, reference=reference))
     transform = load(transforms, inverse, stage)
     from ..transforms import blocks, carried, structures
 

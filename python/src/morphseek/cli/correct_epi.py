@@ -35,10 +35,11 @@ def correct_epi(first: Path, second: Path, out: Path, **given: Any) -> Reply:
     distortion (first.nii.gz, second.nii.gz) and their mean, and the transforms first.h5 and
     second.h5 for other images of the same encodings: morphseek apply --modulate.
     """
-    from .. import _files, images
+    from .. import _files
     from ..epi import OUTPUTS, correct_epi as run
+    from ..images.sidecars import check_apart
 
-    images.check_apart(out, OUTPUTS, {"first": first, "second": second})
+    check_apart(out, OUTPUTS, {"first": first, "second": second})
     _files.check_output(out)
     correction = run(first, second, **given)
     correction.save(out)

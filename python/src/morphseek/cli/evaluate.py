@@ -48,16 +48,17 @@ def evaluate(
     A pair that fails is listed with its error, the others go on, and the exit code is the first
     failure's.
     """
-    from .. import _files, images
+    from .. import _files
     from ..cohort import evaluate as run
     from ..cohort.evaluation import run_file
     from ..cohort.listing import INDEX
     from ..cohort.lists import find_list
     from ..cohort.scores import FILES, PAGES
+    from ..images.sidecars import check_apart
 
     pairs = find_list(pairs, data)
     compared = against and run_file(against)
-    images.check_apart(out, FILES, {"pairs": pairs, "labels_csv": labels_csv, "against": compared})
+    check_apart(out, FILES, {"pairs": pairs, "labels_csv": labels_csv, "against": compared})
     # first: an unwritable folder fails before the work
     with _files.output_folder(out, (*FILES, INDEX, PAGES), FILES[0]) as folder:
         study = run(

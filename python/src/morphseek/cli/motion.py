@@ -73,12 +73,13 @@ def motion(
 
     Example: morphseek motion bold.nii.gz --out corrected
     """
-    from .. import _files, images
+    from .. import _files
+    from ..images.sidecars import check_apart
     from ..motion import correct_motion, outputs
 
     known = outputs(100_000 if out.is_dir() else 0)
     inputs = {f"frame {k}": path for k, path in enumerate(frames)}
-    images.check_apart(out, known, {**inputs, "mask": how["mask"]})
+    check_apart(out, known, {**inputs, "mask": how["mask"]})
     _files.check_output(out)
     corrected = correct_motion(frames[0] if len(frames) == 1 else list(frames), **how, **options)
     corrected.save(out, command_line())

@@ -73,11 +73,11 @@ def _save(
     transform: Transform, sources: Sequence[Path], out: Path, format: str | None,
     reference: Path | None, moving: Path | None,
 ) -> Reply:  # fmt: skip
-    from .. import images
+    from ..images.sidecars import check_apart
     from ..transforms import formats
 
     names = formats.outputs(out, format)
-    images.check_apart(out.parent, names, inputs(sources, reference=reference, moving=moving))
+    check_apart(out.parent, names, inputs(sources, reference=reference, moving=moving))
     files = [str(file) for file in transform.save(out, format, reference, moving)]
     return Reply({"out": files}, lambda quiet: say("\n".join(files)))
 
@@ -145,9 +145,10 @@ def jacobian(transform: Path, out: Path, reference: Path | None, log: bool) -> R
     import numpy as np
 
     from .. import images
+    from ..images.sidecars import check_apart
     from ..transforms.transform import target_grid
 
-    images.check_apart(out.parent, [out.name], inputs([transform], reference=reference))
+    check_apart(out.parent, [out.name], inputs([transform], reference=reference))
     whole = load([transform])
     grid = target_grid(whole, reference)
     values = whole.jacobian(reference)

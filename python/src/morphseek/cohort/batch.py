@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from .. import _files, errors, images
+from .. import _files, errors
 from .._engine.generated import Options, Unpack
 from .._engine.options import checked_options
+from ..images.sidecars import check_apart
 from ..progress import Progress
 from .executors import Meter, by_threads, on_cluster
 from .into import Report
@@ -122,7 +123,7 @@ def run_list(
     if workers < 1:
         raise errors.InvalidArgumentError(f"workers is {workers}; it must be 1 or more")
     listed = read_list(pairs)
-    images.check_apart(out, (*SUMMARIES, INDEX), {"pairs": pairs})
+    check_apart(out, (*SUMMARIES, INDEX), {"pairs": pairs})
     chosen, found = checked_options(options)
     shown, model = dict(chosen), chosen.get("model", "default")
     if found:

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .. import _files, _manifest, registration, scoring
-from ..images import Image, ImageLike, check_apart, label_names as names_of, read, read_on, write
+from ..images import Image, ImageLike, label_names as names_of, read, read_on, write
+from ..images.sidecars import check_apart
 from ..landmarks import LandmarksLike, Matched, check_inside, match_landmarks
 from ..result import LABELS_BACK, OUTPUTS, Registration, write_result
 from ..scoring import LabelScore, LandmarkErrors
+from ..scoring.labels import check_labels, on_fixed_grid
 from ..transforms import Transform
 
 Report = Literal["full", "small", "none"]
@@ -207,12 +209,12 @@ class _Pair:
                 self.remarks += outside
             self.remarks.append(self.points.note())
         if labels[0] is not None:
-            self.fixed_labels = scoring.on_fixed_grid(labels[0], self.images[0].grid)
+            self.fixed_labels = on_fixed_grid(labels[0], self.images[0].grid)
         if labels[1] is not None:
             self.moving_labels = read_on(labels[1], self.images[1].grid, "moving labels")
         if self.fixed_labels is not None and self.moving_labels is not None:  # they will be scored
-            scoring.check_labels(self.fixed_labels)
-            scoring.check_labels(self.moving_labels)
+            check_labels(self.fixed_labels)
+            check_labels(self.moving_labels)
         self.names = names or names_of(*labels)
 
     def steering(self) -> dict[str, Any]:

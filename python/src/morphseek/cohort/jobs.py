@@ -24,6 +24,7 @@ from .._engine.options import all_options
 from .._json import read as read_json, without_nan
 from .._log import log
 from ..channels import Channel
+from ..images.sidecars import parts
 from ..progress import Progress
 from ..verdict import Verdict, grade_of
 from .into import Report, register_into
@@ -90,11 +91,7 @@ def files_of(path: Path, name: str) -> list[Path]:
         return atlas
     _files.check_regular(path, name)
     try:
-        return (
-            sorted(p for p in path.iterdir() if p.is_file())
-            if path.is_dir()
-            else images.parts(path)
-        )
+        return sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else parts(path)
     except OSError as error:
         raise _unreadable(error, name) from None
 

@@ -20,9 +20,10 @@ from .._grid import Grid
 from .._json import read as read_json, without_nan
 from .._plain import why_no_name
 from .._tables import csv_text, data_frame
+from ..images.sidecars import check_apart
 from ..progress import Progress
 from ..result import Registration
-from ..scoring import check_labels, on_fixed_grid
+from ..scoring.labels import check_labels, on_fixed_grid
 from .batch import register_pairs
 from .fusion import FUSIONS, Fused, Fusion, fuse_labels
 from .into import Report
@@ -222,7 +223,7 @@ def propagate_labels(
     to, known = read_scans(targets), read_scans(atlases)
     _check(to, known)
     folder = Path(out)
-    images.check_apart(folder, TABLES, {s.id: s.path for s in (*to, *known)})
+    check_apart(folder, TABLES, {s.id: s.path for s in (*to, *known)})
     rows, pairs = [], {}
     for target in to:
         for atlas in known:

@@ -20,7 +20,7 @@ from .._grid import Grid
 from .._json import MOST_RESULT_BYTES, read as read_json
 from .._plain import why_no_name
 from .._tables import csv_text, data_frame, is_frame, read_records
-from ..scoring import check_labels, on_fixed_grid
+from ..scoring.labels import check_labels, on_fixed_grid
 from ..transforms import Transform
 from ..transforms.linear import linear_part
 from .lists import read_list

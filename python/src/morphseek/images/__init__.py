@@ -7,24 +7,18 @@ folder beside its place and moved there when it is complete.
 """
 
 from .._grid import Grid
-from .convert import as_kind_of, read, read_on
+from .convert import read, read_on
 from .files import read_frames, read_vectors, write, write_vectors
-from .frames import Frames
 from .image import Image, ImageLike, Volume
 from .named import label_names
 from .sequence import write_sequence
-from .sidecars import check_apart, parts
 
 __all__ = [
-    "Frames",
     "Grid",
     "Image",
     "ImageLike",
     "Volume",
-    "as_kind_of",
-    "check_apart",
     "label_names",
-    "parts",
     "read",
     "read_frames",
     "read_on",

@@ -333,7 +333,7 @@ def as_kind_of(source: ImageLike, image: Image) -> Any:
 
     Examples
     --------
-    >>> images.as_kind_of(np.zeros(1), pair.fixed).shape
+    >>> as_kind_of(np.zeros(1), pair.fixed).shape
     (48, 48, 48)
     """
     if isinstance(source, Image):

@@ -29,7 +29,7 @@ class Frames:
 
     Examples
     --------
-    >>> frames = images.Frames("fixed.nii.gz", "series")
+    >>> frames = Frames("fixed.nii.gz", "series")
     >>> len(frames), frames.time
     (1, (0.0, 1.0))
     """
@@ -107,7 +107,7 @@ class Frames:
 
         Examples
         --------
-        >>> frames = images.Frames("fixed.nii.gz", "series")
+        >>> frames = Frames("fixed.nii.gz", "series")
         >>> frames.map(lambda image: image.like(2 * image.array)).GetSize()
         (48, 48, 48)
         """

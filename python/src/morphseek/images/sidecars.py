@@ -22,7 +22,7 @@ def parts(path: Path) -> list[Path]:
 
     Examples
     --------
-    >>> [path.name for path in images.parts(Path("fixed.nii.gz"))]
+    >>> [path.name for path in parts(Path("fixed.nii.gz"))]
     ['fixed.nii.gz']
     """
     check_regular(path, "image")
@@ -81,7 +81,7 @@ def check_apart(
 
     Examples
     --------
-    >>> images.check_apart("out", ["warped.nii.gz"], {"moving": "moving.nii.gz"})
+    >>> check_apart("out", ["warped.nii.gz"], {"moving": "moving.nii.gz"})
     """
     written = {
         os.path.join(os.path.realpath(folder), file) for name in names for file in _written(name)

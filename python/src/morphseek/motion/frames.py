@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from .. import errors, images
 from ..images.dicom_headers import is_dicom
 from ..images.files import read_times
+from ..images.frames import Frames as ImageFrames
 
 _FEWEST = 2
 
@@ -64,7 +65,7 @@ def _of_one(source: Any) -> Frames:
         volumes = _named((reading.image for reading in found), str(source))
         doubtful = [dataclasses.replace(v, doubts=r.doubts) for v, r in zip(volumes, found)]
         return Frames(doubtful, 0.0, step)
-    frames = images.Frames(source, "series")
+    frames = ImageFrames(source, "series")
     start, step = frames.time
     said = str(source) if isinstance(source, (str, os.PathLike)) else "the series"
     if len(frames) == 1:

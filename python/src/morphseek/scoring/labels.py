@@ -185,7 +185,7 @@ def on_fixed_grid(labels: images.ImageLike, grid: Grid) -> images.Image:
 
     Examples
     --------
-    >>> scoring.on_fixed_grid("fixed_labels.nii.gz", pair.fixed.grid).array.dtype.name
+    >>> on_fixed_grid("fixed_labels.nii.gz", pair.fixed.grid).array.dtype.name
     'uint8'
     """
     labels = images.read_on(labels, grid, "fixed labels")
@@ -210,7 +210,7 @@ def check_labels(labels: images.Image) -> None:
 
     Examples
     --------
-    >>> scoring.check_labels(pair.fixed_labels)
+    >>> check_labels(pair.fixed_labels)
     """
     # every value of the others is one
     if labels.array.dtype.kind == "f" or labels.array.dtype.itemsize > 4:
@@ -323,7 +323,7 @@ def merge_labels(labels: images.Image, merge: dict[int, int] | None) -> images.I
 
     Examples
     --------
-    >>> merged = scoring.merge_labels(pair.fixed_labels, {1: 1, 2: 1})
+    >>> merged = merge_labels(pair.fixed_labels, {1: 1, 2: 1})
     >>> np.unique(merged.array).tolist()
     [0, 1]
     """

@@ -16,7 +16,9 @@ from .. import errors, images
 from .._engine.bindings import Doubles, Floats, from_mm, shape_of
 from .._grid import Grid
 from .._points import checked_points
+from ..images.convert import as_kind_of
 from ..images.dicom_series import frame_of
+from ..images.frames import Frames
 from ..images.image import tell
 from . import formats
 from .labels import checked_dtype
@@ -146,8 +148,8 @@ class Applicable(ABC):
 
         if array:
             voxels = images.read_on(image, transform.moving_grid, "moving")  # type: ignore[arg-type]
-            return images.as_kind_of(image, move(voxels))
-        return images.Frames(image, "moving").map(move)
+            return as_kind_of(image, move(voxels))
+        return Frames(image, "moving").map(move)
 
 
 class Transform(Applicable):

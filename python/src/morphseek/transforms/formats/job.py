@@ -11,6 +11,7 @@ import SimpleITK as sitk
 
 from ... import errors, images
 from ..._grid import Grid
+from ...images.frames import Frames
 from ..files import text_of
 from ..linear import linear, linear_part
 from ..parts import field_on, is_field, parts_of, vectors_of
@@ -152,4 +153,4 @@ class Job:
 
 def grid_of(image: images.ImageLike | None, name: str) -> Grid | None:
     """Return where an image lies, if there is one."""
-    return None if image is None else next(iter(images.Frames(image, name))).grid
+    return None if image is None else next(iter(Frames(image, name))).grid
