@@ -39,7 +39,7 @@ for name in ("fixed", "moving"):
 """  # noqa: E501 a program
 ENGINE = """
 import sys, morphseek
-assert morphseek.info.devices()["version"]
+assert morphseek.devices()["version"]
 alone = {"model": "hippocampus", "search": False, "refine": 0}
 result = morphseek.register("fixed.nii.gz", "moving.nii.gz", device="cpu", **alone)
 assert result.metrics["steps"]

@@ -9,7 +9,7 @@ from helpers import Command
 
 
 def test_devices_agree_with_onnxruntime(command: Command):
-    found = morphseek.info.devices()
+    found = morphseek.devices()
     assert found["version"] == onnxruntime.__version__ and set(found["providers"]) == set(
         onnxruntime.get_available_providers()
     )

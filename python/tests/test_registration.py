@@ -456,7 +456,7 @@ def test_fork_is_refused(tmp_path: Path):
     script = (
         "import os, numpy as np, morphseek\n"
         "image = np.random.default_rng(0).random((16, 16, 16))\n"
-        "morphseek.info.devices()\n"  # loads the engine
+        "morphseek.devices()\n"  # loads the engine
         "if (child := os.fork()) == 0:\n"
         "    try:\n"
         "        morphseek.register(image, image)\n"

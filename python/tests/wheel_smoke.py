@@ -99,7 +99,7 @@ def main(network: bool) -> None:
     else:
         for package in ("onnxruntime", "nibabel", "matplotlib", "scipy"):
             assert importlib.util.find_spec(package) is None, package
-        models = morphseek.info.devices()["devices"]
+        models = morphseek.devices()["devices"]
         assert not any(device["usable"] for device in models)
         assert json.loads(run("info", "models", "--json")), "the list needs no runtime"
         heard: list[str] = []

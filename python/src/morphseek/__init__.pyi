@@ -9,7 +9,7 @@ from . import (
     scoring as scoring,
     transforms as transforms,
 )
-from ._engine.core import __version__ as __version__
+from ._engine.core import __version__ as __version__, devices as devices
 from ._engine.generated import Options as Options
 from .atlas import Template as Template, build_template as build_template
 from .channels import Channel as Channel

@@ -37,7 +37,7 @@ def doctor() -> dict[str, Any]:
     -------
     dict
         ``well``; ``problems``, dicts with what and remedy; ``version``, ``platform``, ``python``;
-        ``processor`` and ``runtime`` as :func:`morphseek.info.devices` has them; ``trial``, a small
+        ``processor`` and ``runtime`` as :func:`morphseek.devices` has them; ``trial``, a small
         registration: its seconds or its error; ``features``, dicts with name, purpose, ready,
         missing and remedy; ``packages`` and their versions; ``folders``, dicts with name, place
         and writable; ``variables``, the names of those of MorphSeek's that are set. What could not

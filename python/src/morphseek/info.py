@@ -1,7 +1,7 @@
-"""What is installed here: devices, models, a self-check, and the schemas of what is written."""
+"""What is installed here: models, a self-check, and the schemas of what is written."""
 
 from . import schema
-from ._engine.core import devices, models
+from ._engine.core import models
 from .diagnosis import doctor
 
-__all__ = ["devices", "doctor", "models", "schema"]
+__all__ = ["doctor", "models", "schema"]

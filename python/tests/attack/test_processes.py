@@ -82,7 +82,7 @@ def test_what_needs_no_engine_works_after_a_fork(tmp_path: Path):
 import os, threading, time, numpy as np, morphseek
 from morphseek import _itk, images
 from morphseek.transforms import files
-morphseek.info.devices()
+morphseek.devices()
 started = threading.Event()
 def hold():
     with _itk.hdf5_lock:

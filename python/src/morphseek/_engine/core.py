@@ -142,7 +142,7 @@ def devices() -> dict[str, Any]:
 
     Examples
     --------
-    >>> sorted(morphseek.info.devices())
+    >>> sorted(morphseek.devices())
     ['devices', 'gpus', 'library', 'processor', 'providers', 'version']
     """
     open_engine()
