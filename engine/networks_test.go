@@ -194,8 +194,8 @@ func TestNetworkIsLeftOut(t *testing.T) {
 		alone  bool
 		reason string
 	}{
-		{"one body", same, tiny, false, "as one body"},
-		{"one body in two contrasts, a model for any", other, tiny, false, "as one body"},
+		{"one body", same, tiny, false, "as those of one body"},
+		{"one body in two contrasts, a model for any", other, tiny, false, "as those of one body"},
 		{"two contrasts, a model for one", other, "hippocampus", false, "of two contrasts"},
 		{"one body, the network alone", same, tiny, true, ""},
 		{"one body, as it lies", same, tiny, true, ""},

@@ -355,7 +355,9 @@ def test_masks_and_an_initial_transform_as_in_python(pair, tmp_path):
     )
     field = sitk.ReadImage(str(tmp_path / "field.nrrd"))
     assert (
-        np.abs((sitk.GetArrayFromImage(field) - result.displacement_mm()) / field.GetSpacing()).max()
+        np.abs(
+            (sitk.GetArrayFromImage(field) - result.displacement_mm()) / field.GetSpacing()
+        ).max()
         < 1e-4
     )
     assert np.abs(result.displacement_mm()).max() > 20

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from html_tree import parsed
 
 from helpers import FLAGS, QUICK, Command, blob
-from morphseek import cohort, errors, images, load, register_pairs
+from morphseek import Registration, cohort, errors, images, register_pairs
 from morphseek.cli import app
 from morphseek.cohort import Scan, fuse_labels, propagation
 from morphseek.cohort.propagation import dice_of
@@ -321,7 +321,7 @@ def test_command_all_to_one_of_bids(people: Path, tmp_path: Path, command: Comma
     own = images.read(people / "sub-2" / "ses-1" / "anat" / "sub-2_ses-1_dseg.nii.gz")
     assert back.array.shape == own.array.shape
     both = dice_of(back.array, own.array)
-    result = load(out / "sub-2_ses-1")
+    result = Registration.read(out / "sub-2_ses-1")
     before = images.read(anat / "sub-1_ses-1_dseg.nii.gz").array
     assert both[4] > dice_of(before, own.array)[4] + 0.1
     theirs = sitk.GetArrayFromImage(

@@ -93,8 +93,8 @@ def main(network: bool) -> None:
             deformed.metrics
         )
         assert (
-            deformed.displacement.shape == (3, *fixed.shape)
-            and np.isfinite(deformed.displacement).all()
+            deformed.displacement().shape == (3, *fixed.shape)
+            and np.isfinite(deformed.displacement()).all()
         )
     else:
         for package in ("onnxruntime", "nibabel", "matplotlib", "scipy"):

@@ -25,6 +25,9 @@ MEANINGS: dict[Grade, str] = {
     "failed": "do not use the result",
 }
 
+SIGNS = {"good": "\u2713", "check": "!", "failed": "\u2715"}
+"""For those who see no color."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:

@@ -192,13 +192,11 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
 
 def _verdict(result: Registration) -> dict[str, Any]:
     """Return the verdict in words."""
-    from .report.shell import SIGNS
-
     found = result.verdict
     assert found is not None  # this library gives one
     return {
         "grade": found.grade,
-        "sign": SIGNS[found.grade],
+        "sign": verdict.SIGNS[found.grade],
         "meaning": found.meaning,
         "error": verdict.millimetres(found.error_mm),
         "reasons": found.reasons,

@@ -18,10 +18,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from ..verdict import millimetres, tally
+from ..verdict import SIGNS, millimetres, tally
 
 _FOLDER = Path(__file__).parent / "templates"
-_SIGNS = {"good": "\u2713", "check": "!", "failed": "\u2715"}  # for those who see no color
 
 
 def render(template: str, **facts: Any) -> str:
@@ -54,7 +53,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    environment.globals |= {"asset": asset, "script_of": _script_of, "signs": _SIGNS}
+    environment.globals |= {"asset": asset, "script_of": _script_of, "signs": SIGNS}
     environment.filters |= {
         "data_url": data_url, "digest": _digest, "mm": millimetres, "tally": tally
     }  # fmt: skip
