@@ -30,9 +30,12 @@ def _trait(name: str, option: dict[str, Any]) -> Any:
     ways = option.get("anyOf", ())
     if numbers := [way for way in ways if way.get("type") == "number"]:
         return traits.Either(traits.Enum(*ways[0]["enum"]), _range(numbers[0], float), **info)
-    if ways or option["type"] == "string":
+    if any(way.get("type") == "boolean" for way in ways):  # the program takes the words
+        return traits.Enum(*ways[0]["enum"], **info)
+    types = option.get("type", "string")
+    if "string" in types:
         return traits.Str(**info)
-    return _range(option, int if option["type"] == "integer" else float, **info)
+    return _range(option, int if "integer" in types else float, **info)
 
 
 def _range(option: dict[str, Any], kind: type, **info: Any) -> Any:
