@@ -14,8 +14,8 @@ _STOPS = [getattr(signal, s) for s in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr
 class Held:
     """A block in which no signal raises: what it would have raised is kept in ``interruption``.
 
-    A signal handler runs between any two instructions, so an exception of its own can leave a
-    function before that has taken note of what it made.
+    A signal can arrive between making a resource and storing it. Hold signals there, so that the
+    cleanup always knows the resource.
     """
 
     def __init__(self) -> None:

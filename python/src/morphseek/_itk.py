@@ -1,4 +1,4 @@
-"""What readers and writers of ITK's formats share."""
+"""Helpers of the readers and writers of ITK's formats."""
 
 from __future__ import annotations
 

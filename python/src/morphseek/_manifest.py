@@ -1,4 +1,4 @@
-"""What belongs to a result: the list of its files in report.json, with size and checksum, by which
+"""The files of a result: the list of them in report.json, with size and checksum, by which
 a damaged file, or one of another run, is told.
 
 CRC-32 and no SHA-256, which would slow writing by a quarter: who can change a file can change the
@@ -87,7 +87,7 @@ def owned(
 
 
 def check(folder: Path, listed: Any, names: Collection[str], what: str) -> None:
-    """See that files are those that were listed; what is not listed passes.
+    """Raise if a listed file is missing or changed; files that are not listed pass.
 
     Raises
     ------

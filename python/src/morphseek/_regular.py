@@ -1,4 +1,4 @@
-"""What a path is, before it is opened."""
+"""Check the kind of a path before it is opened."""
 
 from __future__ import annotations
 

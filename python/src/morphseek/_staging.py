@@ -1,4 +1,4 @@
-"""How files take the place of others: all of them, or none, whatever ends the process.
+"""Replace files by others: all of them or none, whatever ends the process.
 
 New files are made in a staging folder beside their place. Several of them change places with the
 old ones by a plan that is written first: the old ones go into the staging folder, then the new ones

@@ -36,7 +36,7 @@ class Row(NamedTuple):
     """A row below the heading."""
 
     place: str
-    """What messages call it: its line of the file, or its number in a data frame."""
+    """The line of the file, or the number in a data frame, for messages."""
     cells: dict[str, str]
     """Column to cell, without empty cells."""
 
@@ -45,7 +45,7 @@ class Table(NamedTuple):
     """A table as it stands, all rows of one length."""
 
     name: str
-    """What messages call it: what it is, and its file."""
+    """The name in messages: its kind, and its file."""
     rows: list[list[str]]
     places: list[str]
     separator: str
@@ -61,7 +61,7 @@ class Records(NamedTuple):
     """The rows of a table by the names of its columns."""
 
     columns: tuple[str, ...]
-    """Which of the alternatives the heading has."""
+    """The alternatives that the heading has."""
     rows: list[Row]
     table: Table
 

@@ -1,4 +1,4 @@
-"""What this installation is and what it lacks, in a form that can be shown to anybody.
+"""A check of this installation, in a form that can be shown to anybody.
 
 :func:`doctor` is ``morphseek info doctor``. Nothing in what it returns names a patient, a user or a
 machine: of paths there are the last names alone, of environment variables the names. It needs the

@@ -35,7 +35,7 @@ _DIRECTIONS = ("i", "i-", "j", "j-", "k", "k-")
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class EPICorrection:
-    """What :func:`correct_epi` found.
+    """The result of :func:`correct_epi`.
 
     Attributes
     ----------

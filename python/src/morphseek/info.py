@@ -1,4 +1,4 @@
-"""What is installed here: models, a self-check, and the schemas of what is written."""
+"""The installation: models, a self-check, and the schemas of what is written."""
 
 from . import schema
 from ._engine.core import models

@@ -1,4 +1,4 @@
-"""How far a registration is: what a caller's function is told, the bar, and Ctrl-C."""
+"""Progress of a registration: reports to a function, the bar, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _is_shown() -> bool:
 
 
 class TimeLeft:
-    """How long something will take, from how fast it went so far: the last third of the time
+    """An estimate of the time left, from the speed so far: the last third of the time
     counts half, for stages differ.
 
     >>> left = TimeLeft()

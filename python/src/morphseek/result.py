@@ -1,4 +1,4 @@
-"""What a registration gives: its transform, image and measurements, saved and loaded."""
+"""The result of a registration: its transform, image and measurements, saved and read."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Registration(Applicable):
     """
 
     _sources: tuple[Image | None, Image | None] = (None, None)
-    """What was registered, for the page; neither saved nor pickled."""
+    """The two images, for the page; neither saved nor pickled."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_sources"}

@@ -25,7 +25,7 @@ ALL_CORES = 0
 
 
 class Found(NamedTuple):
-    """What a registration gives: see :class:`morphseek.Registration`."""
+    """The engine's result: see :class:`morphseek.Registration`."""
 
     displacement: Floats
     warped: Floats

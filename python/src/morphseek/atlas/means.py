@@ -72,9 +72,8 @@ def _root(matrix: Doubles) -> Doubles:
 
 
 def mean_matrix(matrices: Sequence[Doubles]) -> Doubles:
-    """Return the mean of 4x4 matrices with which products agree: the logarithms of what is left of
-    each beside it have the mean 0. It depends neither on where coordinates begin nor on which way
-    the maps go, and keeps the mean of volumes.
+    """Return the log-Euclidean (Karcher) mean of 4x4 matrices. It depends neither on the origin of
+    the coordinates nor on the direction of the maps, and keeps the mean of volumes.
     """
     mean = np.array(matrices[0], np.float64)
     try:

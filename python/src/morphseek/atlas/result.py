@@ -1,4 +1,4 @@
-"""What a template is, and its files."""
+"""A template, and its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes a function a command: options in sections, one way to print, one to fail."""
+"""Make a function a command: options in sections, one way to print, one to fail."""
 
 from __future__ import annotations
 

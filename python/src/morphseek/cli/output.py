@@ -1,4 +1,4 @@
-"""What the commands print."""
+"""Output of the commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOT_GOOD = 7  # what --strict exits with; no failure of the engine's table does
 
 
 class Reply(NamedTuple):
-    """What a command found, and how it says so."""
+    """The facts that a command returns, and a function that prints them."""
 
     facts: Any
     """For ``--json``."""

@@ -27,7 +27,7 @@ _SAID = 5  # names in a message
 
 @dataclasses.dataclass(frozen=True)
 class BidsName:
-    """What the name of a BIDS file says.
+    """The parts of the name of a BIDS file.
 
     >>> name = BidsName.of("sub-01_ses-02_T1w.nii.gz")
     >>> name.suffix, name.entities

@@ -1,4 +1,4 @@
-"""Who does the jobs: threads here, or the workers of a Dask cluster.
+"""Run jobs: by threads here, or the workers of a Dask cluster.
 
 The workers here are threads, not processes. The work is the engine's and runs outside Python's
 lock, so that threads lose nothing; they share its network session, whose weights and workspace are

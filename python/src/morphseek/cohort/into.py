@@ -176,7 +176,7 @@ def _check_apart(
 
 
 class _Pair:
-    """What is registered and scored, read and checked."""
+    """The inputs of a pair, read and checked."""
 
     images: tuple[Image, Image]
     fixed_labels: Image | None = None
@@ -185,7 +185,7 @@ class _Pair:
     steers: bool = False
     """Whether the landmarks lead the registration, beside measuring it."""
     remarks: list[str]
-    """What a user should know of the landmarks; some are empty."""
+    """Remarks on the landmarks; some are empty."""
 
     def __init__(
         self,
@@ -225,7 +225,7 @@ class _Pair:
 
 
 class _Scores:
-    """What was measured of a result, and the moving labels on the fixed image."""
+    """Scores of a registration, and the moving labels on the fixed image."""
 
     labels: list[LabelScore]
     points: LandmarkErrors | None = None

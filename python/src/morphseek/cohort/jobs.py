@@ -1,4 +1,4 @@
-"""A pair of a list as a job: what its result depends on, doing it, and what is finished.
+"""Run one pair of a list, and skip it if an identical result exists.
 
 A pair is finished when its folder has ``pair.json``, which comes with its results. It holds a
 fingerprint of the files' content, the options, the model and the library's version, and the

@@ -1,4 +1,4 @@
-"""What the folders of a batch and of an evaluation have in common."""
+"""Helpers of the folders of many pairs and of an evaluation."""
 
 from __future__ import annotations
 

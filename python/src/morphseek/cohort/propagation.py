@@ -55,7 +55,7 @@ class LabelSize:
 
 @dataclasses.dataclass
 class TargetLabels:
-    """What became of one target.
+    """The outcome of one target.
 
     Examples
     --------

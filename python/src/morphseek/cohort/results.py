@@ -1,4 +1,4 @@
-"""What became of the pairs of a batch, and its tables."""
+"""Outcomes of many pairs, and their tables."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LISTS = ("reasons", "warnings", "unlike")
 
 @dataclasses.dataclass
 class Outcome:
-    """What became of a pair: a row of summary.csv.
+    """The outcome of a pair: a row of summary.csv.
 
     Examples
     --------
@@ -73,13 +73,13 @@ class Outcome:
     message: str = ""
     exit_code: int = 0
     measure: str = ""
-    """What ``similarity`` is of."""
+    """The measure that ``similarity`` is of."""
     similarity: float | None = None
     """Of the result."""
     scale: float | None = None
     """By which factor the linear part changes lengths, from fixed to moving."""
     sdlogj: float | None = None
-    """How much volumes change from place to place."""
+    """Standard deviation of the logarithm of the Jacobian determinant."""
     displacement_mm: float | None = None
     """Mean length."""
     unlike: list[str] = dataclasses.field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Which pairs of a cohort are unlike the others."""
+"""Find the pairs of a cohort that are unlike the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the adapters' messages share."""
+"""Words of the adapters' messages."""
 
 from __future__ import annotations
 

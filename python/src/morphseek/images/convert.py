@@ -176,8 +176,8 @@ class _Held:
 
 
 def _from_sitk(image: sitk.Image, name: str) -> Image:
-    """Return a SimpleITK image as an :class:`Image` that shares its voxels. Give one that no other
-    code has: SimpleITK moves an image at its first view where another one shares its voxels.
+    """Return a SimpleITK image as an :class:`Image` that shares its voxels. Pass a fresh one: the
+    first view of an image whose voxels another one shares copies them, and older views dangle.
     """
     # a view of it would crash the process
     if image.GetPixelIDTypeAsString().startswith("label of"):
@@ -199,7 +199,7 @@ def _from_sitk(image: sitk.Image, name: str) -> Image:
 def _from_itk(image: Any, name: str) -> Image:
     itk = sys.modules["itk"]  # imported by whoever made the image
     array = itk.array_view_from_image(image)
-    # ITK's origin is that of index 0, which what is left by a cropping filter need not begin with.
+    # a cropped ITK image may start at an index other than 0, where its origin lies
     first = image.TransformIndexToPhysicalPoint(image.GetBufferedRegion().GetIndex())
     return _in_space(
         array,

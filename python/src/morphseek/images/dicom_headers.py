@@ -1,4 +1,4 @@
-"""What DICOM files say, by pydicom: objects whole, and of images each frame with what holds for it.
+"""Headers of DICOM files, by pydicom: objects whole, and each frame of an image by itself.
 
 Other readers show the elements of a file alone. What a frame of an enhanced file is and where it
 lies is in sequences: its own, one that all frames share, and the file's elements behind them.

@@ -1,4 +1,4 @@
-"""What DICOM objects say of a series of images: whose it is and how to refer to it. By pydicom."""
+"""References from DICOM objects to a series of images and its patient. By pydicom."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured of a motion: six parameters, framewise displacement, how far tissue moves."""
+"""Measures of a motion: six parameters, framewise displacement, how far tissue moves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a series of frames gave: the motion of each, the corrected images, and their files."""
+"""The result of a motion correction: the motion of each frame, the images, and their files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def transform_name(frame: int) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class FrameMotion:
-    """How one frame lies to the reference.
+    """The motion of one frame against the reference.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class FrameMotion:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Series:
-    """What :func:`morphseek.correct_motion` found.
+    """The result of :func:`morphseek.correct_motion`.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""How volumes are turned to the patient: planes as a radiologist sees them, and their letters."""
+"""Turn volumes to the patient: planes as a radiologist sees them, and their letters."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _HEAD_BYTES = 40_000  # of a page, in which its icon is
 
 @dataclasses.dataclass
 class CohortRow:
-    """One pair of an index; what is None is not known.
+    """One row of the index. None: unknown.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a page tells of one registration, as plain data for the templates."""
+"""The facts of one registration, as plain data for the templates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page takes of the rest: the result of a registration, and scores of it."""
+"""The inputs of a page: a registration, and scores of it."""
 
 from __future__ import annotations
 

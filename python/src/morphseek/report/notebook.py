@@ -1,4 +1,4 @@
-"""How a result shows itself in a notebook."""
+"""A registration in a notebook."""
 
 from __future__ import annotations
 

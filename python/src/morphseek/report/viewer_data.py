@@ -1,4 +1,4 @@
-"""What the viewer of a page gets: the volumes, coarse maps of the field, and the worst places."""
+"""Data of a page's viewer: the volumes, coarse maps of the field, and the worst places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page shows, turned to the patient: volumes whose axes run to the left, back and head."""
+"""Views of a page, turned to the patient: volumes whose axes run to the left, back and head."""
 
 from __future__ import annotations
 

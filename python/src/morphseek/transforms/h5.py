@@ -106,7 +106,7 @@ def read(path: Path) -> list[Part] | None:
 
 
 class _OtherError(Exception):
-    """What is not as it is written here."""
+    """The file is damaged, or not written by this module."""
 
 
 class _Reading:

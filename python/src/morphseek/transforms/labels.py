@@ -1,4 +1,4 @@
-"""What a resampler is given: label maps whose numbers it does not hold travel as ranks."""
+"""Prepare arrays for resampling: labels that float32 cannot hold are replaced by their rank."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ MAX_EXACT = 2**24  # largest integer that float32, the engine's voxel, holds exa
 
 
 class Carrier(NamedTuple):
-    """What stands for an array while it is resampled."""
+    """An array prepared for resampling, and the way back."""
 
     array: np.ndarray
     background: float
     back: Callable[[np.ndarray], np.ndarray]
-    """From what the resampler gives to the array's own values."""
+    """Converts the resampled array to the values of the original."""
 
 
 INTENSITIES = ("linear", "cubic", "sinc")

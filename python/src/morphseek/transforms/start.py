@@ -1,4 +1,4 @@
-"""Where a registration starts: any transform as an affine map and the displacements before it."""
+"""The start of a registration: any transform as an affine map and the displacements before it."""
 
 from __future__ import annotations
 

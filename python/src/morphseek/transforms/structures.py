@@ -42,7 +42,7 @@ _TYPES = (
 
 
 class Carried(NamedTuple):
-    """What became of the structures."""
+    """Outcome of a structure set."""
 
     structures: list[str]
     """Names of those that lie in the fixed image."""

@@ -1,4 +1,4 @@
-"""What a transform is, and what is wrong with it."""
+"""Describe a transform, and find its faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parsers share: where voxels are, the lines of a header, and its numbers."""
+"""Helpers of the parsers: the place of voxels in a file, the lines of a header, its numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?")
 
 
 class Stored(NamedTuple):
-    """Where the voxels of a file are, and how many bytes they have."""
+    """The place of the voxels in a file, and their bytes."""
 
     files: list[Path]
     offset: int
@@ -28,14 +28,14 @@ class Stored(NamedTuple):
     swapped: int
     """Bytes of a number that is stored in the other order; 1 where nothing is swapped."""
     doubts: tuple[str, ...] = ()
-    """What the header leaves open about the place of the voxels."""
+    """Doubts about the place of the voxels."""
 
 
 NO_SPACING = "its header does not say how large its voxels are; 1 mm is taken"
 
 
 class Unsound(Exception):
-    """What is wrong with a header, in words."""
+    """The fault of a header, in words."""
 
 
 class CutShort(Unsound):

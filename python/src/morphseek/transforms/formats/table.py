@@ -30,9 +30,9 @@ class Format(NamedTuple):
     bends: bool
     """Whether it holds a deformation."""
     endings: tuple[str, ...]
-    """What a file to write ends with; the first format with an ending has it by default."""
+    """Endings of the file to write; the first format with an ending has it by default."""
     prefix: tuple[str, ...] = ()
-    """What a name without an ending is followed by, where it stands for several files."""
+    """Suffixes of the files written when the output is a prefix (ANTs, greedy)."""
     asks: tuple[str, ...] = ()
     """Images that it cannot do without."""
 

@@ -1,4 +1,4 @@
-"""What the three numbers of a vector image are: one table for files and objects.
+"""The meaning of the three numbers of a vector image: one table for files and objects.
 
 ITK and ANTs write displacements in LPS mm. SPM, NiftyReg, FSL and Slicer write the same kind of
 image with other numbers in it, and say so in the header.
@@ -24,7 +24,7 @@ _LPS, _RAS = np.eye(3), np.diag([-1.0, -1.0, 1.0])
 
 
 class Meaning(NamedTuple):
-    """What a vector is, in mm."""
+    """The vector in mm."""
 
     axes: np.ndarray
     """From its own axes to LPS."""
@@ -46,7 +46,7 @@ class Vectors(NamedTuple):
     name: str
     refused: Callable[[str], errors.MorphSeekError]
     format: str | None = None
-    """What the caller says that they are."""
+    """Their meaning, by the caller."""
 
 
 SPLINES = (2007, 2008, 2009, 2016, 2017)  # NIfTI's intents of FSL's coefficients
