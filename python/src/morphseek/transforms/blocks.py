@@ -25,7 +25,8 @@ from .parts import field_on
 from .resample import resample
 from .transform import Transform, check_place, target_grid
 
-#: Halo in voxels that each interpolation needs around a block of the input. A B-spline's filter looks everywhere; at 24 voxels its share is below 1e-13.
+#: Halo in voxels that each interpolation needs around a block of the input. A B-spline's
+#: filter looks everywhere; at 24 voxels its share is below 1e-13.
 _AROUND = {"linear": 2, "nearest": 2, "label": 2, "sinc": 7, "cubic": 24}
 _HELD = 48  # bytes a voxel of the output that is worked on: places, displacements, both types
 _READ = 24  # bytes a voxel of the input, likewise
