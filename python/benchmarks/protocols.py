@@ -241,7 +241,7 @@ def show(content: dict[str, Any]) -> None:
 
 
 def value(text: str) -> Any:
-    """Return an option's value: a number, or the text."""
+    """Return an option's value: a number, true or false, or the text."""
     try:
         return json.loads(text)
     except ValueError:
@@ -268,7 +268,9 @@ def value(text: str) -> Any:
 @click.option("--fields", is_flag=True, help="Also write displacements for a submission.")
 @click.option("--workers", type=int, default=1)
 @click.option(
-    "--option", multiple=True, help="NAME=VALUE, an option of morphseek.register; may be repeated."
+    "--option",
+    multiple=True,
+    help="NAME=VALUE, an option of morphseek.register, as search=false; may be repeated.",
 )
 def main(
     name: str,

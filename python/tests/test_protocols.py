@@ -231,7 +231,9 @@ def command(*arguments: Any, expect: int = 0) -> str:
     return done.stdout + done.stderr
 
 
-OPTIONS = [part for name, value in QUICK.items() for part in ("--option", f"{name}={value}")]
+OPTIONS = [
+    part for name, value in QUICK.items() for part in ("--option", f"{name}={json.dumps(value)}")
+]
 
 
 def listed(name: str, root: Path) -> Path | None:

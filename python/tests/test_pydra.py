@@ -130,7 +130,7 @@ def test_a_failure_is_told(files: dict[str, Path], tmp_path: Path):
 @workflow.define(outputs=["warped", "verdict", "labels"])
 def cohort_of(fixed: File, moving: list[File], labels: File) -> Any:
     found = workflow.add(
-        Register(fixed=fixed, executable=[*COMMAND, "register"], **ONE).split(moving=moving)
+        Register(fixed=fixed, executable=[*COMMAND, "register"], **WORDS).split(moving=moving)
     )
     brought = workflow.add(
         Apply(transform=found.transform, image=labels, interpolation="nearest",

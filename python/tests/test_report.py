@@ -255,10 +255,7 @@ def test_folds_and_worst_places_are_found(tmp_path: Path):
     bent = result.displacement().copy()
     bent[2, 12, 12, 9:14] = [0, 3, 0, -3, 0]
     bad = morphseek.Registration(
-        bent,
-        result.grid,
-        result.moving_grid,
-        result.transform.initial,
+        morphseek.Field(bent, result.grid, result.moving_grid, result.transform.initial),
         result.warped,
         result.metrics,
         {},

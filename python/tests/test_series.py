@@ -180,7 +180,7 @@ def test_the_command(head: dict[str, Any], stack: Path, tmp_path: Path, command:
     assert len(tree.all("circle")) >= 4 * 8 and "frame 3 of" in page and not tree.all("script")
     titles = [figure.one("figcaption").text.partition(":")[0] for figure in tree.all("figure")]
     assert titles[0] == "Shift, mm" and len(titles) >= 4
-    assert len(tree.one("table").rows()) == 5 and "--reference 0" in tree.one("code").text
+    assert len(tree.one("table").rows()) == 5 and "--reference-frame 0" in tree.one("code").text
     # a series of fewer frames takes this one's place, and leaves none of its files behind
     pair = [tmp_path / f"{k}.nii.gz" for k in range(2)]
     for path, frame in zip(pair, head["frames"]):

@@ -343,5 +343,5 @@ def test_a_pair_of_a_list_starts_from_a_transform(pair: Any, files: dict[str, Pa
     options = {**QUICK, "initial": "none"}
     morphseek.register_pairs([row], tmp_path / "out", report="none", **options)
     np.testing.assert_allclose(
-        morphseek.Registration.read(tmp_path / "out" / "a").initial, shift, atol=1e-6
+        morphseek.Registration.read(tmp_path / "out" / "a").transform.initial, shift, atol=1e-6
     )

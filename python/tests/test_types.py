@@ -116,7 +116,7 @@ class Tensor:
         ('register("a", "b", preset=pathlib.Path("ours.json"))', ""),
         ('register("a", "b", preset=1)', "preset"),
         ('register_pairs("a", "b", preset=pathlib.Path("ours.json"))', ""),
-        ('save_preset("a.json", preset="fast")', ""),
+        ('presets.save("a.json", preset="fast")', ""),
         ("register(numpy.zeros(3), ours.Tensor()).apply(ours.Tensor()).dtype", ""),
         ("NoSuchName", "NoSuchName"),
         ("errors.NoOverlapError.exit_code", ""),

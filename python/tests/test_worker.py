@@ -116,7 +116,10 @@ def test_same_as_register(images: tuple[Image, Image], tmp_path: Path):
 
     np.testing.assert_array_equal(output("transformed_volume"), expected.warped)
     np.testing.assert_array_equal(output("uncertainty"), expected.uncertainty)
-    for name, transform in (("transform", expected), ("inverse_transform", expected.inverse())):
+    for name, transform in (
+        ("transform", expected.transform),
+        ("inverse_transform", expected.inverse()),
+    ):
         np.testing.assert_array_equal(output(name), transform.behind_initial()[0])
         assert last["result"]["files"][name]["initial"] == transform.initial.tolist()
         assert last["result"]["files"][name]["linear"] == transform.is_linear
@@ -173,7 +176,7 @@ def test_labels_come_back_on_the_fixed_grid(images: tuple[Image, Image], tmp_pat
     result = finish(start(tmp_path))[-1]["result"]
     (entry,) = result["labels"]
     moved = np.load(tmp_path / entry["file"])
-    expected = morphseek.register(*images, **QUICK).to_sitk()
+    expected = morphseek.register(*images, **QUICK).transform.to_sitk()
     itks = sitk.GetArrayFromImage(
         sitk.Resample(coarse.to_sitk(), images[0].to_sitk(), expected, sitk.sitkNearestNeighbor)
     )
@@ -297,11 +300,13 @@ def test_describe():
 
 
 def test_pairs(tmp_path: Path):
-    (tmp_path / "study.csv").write_text("fixed;moving;rigid\na.nii;sub/b.nii;\na.nii;c.nii;r.nii\n")
+    (tmp_path / "study.csv").write_text(
+        "fixed;moving;rigid_regions\na.nii;sub/b.nii;\na.nii;c.nii;r.nii\n"
+    )
     first, second = answer("--pairs", tmp_path / "study.csv")["pairs"]
     a, b = str(tmp_path / "a.nii"), str(tmp_path / "sub" / "b.nii")
     assert first == {"id": "001-b-to-a", "fixed": a, "moving": b}
-    assert second["rigid"] == str(tmp_path / "r.nii")
+    assert second["rigid_regions"] == str(tmp_path / "r.nii")
     (tmp_path / "study.csv").write_text("fixed\na.nii\n")
     done = ask("--pairs", tmp_path / "study.csv")
     assert done.returncode == errors.InputUnreadableError.exit_code

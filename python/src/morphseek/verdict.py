@@ -222,13 +222,17 @@ def _said_by(referee: Mapping[str, float]) -> list[tuple[str, str]]:
         " of the smaller image, which both show"
     )
     far = f"by {referee['reach_mm']:.0f} mm or less" if "reach_mm" in referee else "a little"
-    end = f", after the deformation by {100 * referee['end']:.0f} %" if referee["end"] else ""
+    end = f", after the deformation by {_percent(referee['end'])}" if referee["end"] else ""
     place = (
         f"a shift of the aligned image {far} makes the match worse by"
-        f" {100 * referee['start']:.0f} %{end}; if it hardly mattered (near 0 %), the images would"
+        f" {_percent(referee['start'])}{end}; if it hardly mattered (near 0 %), the images would"
         " not show where they belong"
     )
     return [("Deformation", deformation), ("Fit", fit), ("Certainty of place", place)]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share < 10 else "more than 1000 %"
 
 
 def explain(metrics: Mapping[str, Any]) -> str:
