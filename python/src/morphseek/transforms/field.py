@@ -18,8 +18,8 @@ from .._points import checked_points
 from . import h5
 from .files import matrix_part, write_parts
 from .labels import beyond_float32, carrier
-from .linear import checked_matrix, linear_part
-from .parts import dense, is_still, itk_order
+from .linear import checked_matrix
+from .parts import dense, is_still, itk_order, matrix_of, split_linear
 from .transform import Affine, Transform, named
 
 
@@ -240,8 +240,7 @@ def linear_of(transform: Transform) -> Doubles:
     """Return the linear part that acts after what bends, as 4x4 LPS matrix."""
     if isinstance(transform, Field):
         return transform.initial
-    start = transform.stages.get("initial")
-    return np.eye(4) if start is None else linear_part(start.to_sitk())
+    return matrix_of(split_linear(transform.to_sitk())[0])
 
 
 def read_only(array: np.ndarray) -> np.ndarray:

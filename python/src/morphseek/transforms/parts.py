@@ -54,6 +54,21 @@ def composed(parts: Sequence[sitk.Transform]) -> sitk.Transform:
     return merged[0] if len(merged) == 1 else sitk.CompositeTransform(merged)
 
 
+def matrix_of(parts: Sequence[sitk.Transform]) -> Doubles:
+    """Return linear parts, the last of which acts first, as one 4x4 LPS matrix."""
+    matrix: Doubles = np.eye(4)
+    for part in parts:
+        matrix = matrix @ linear_part(part)
+    return matrix
+
+
+def split_linear(transform: sitk.Transform) -> tuple[list[sitk.Transform], list[sitk.Transform]]:
+    """Return the linear parts of a transform that act last, and the parts before them."""
+    parts = parts_of(transform)
+    bends = next((k for k, part in enumerate(parts) if not part.IsLinear()), len(parts))
+    return parts[:bends], parts[bends:]
+
+
 def is_field(part: sitk.Transform) -> bool:
     return bool(part.GetTransformEnum() == sitk.sitkDisplacementField)
 
@@ -90,10 +105,8 @@ def is_still(displacement: Floats, grid: Grid) -> bool:
 
 def planar(transform: sitk.Transform, fixed: Grid | None) -> sitk.Transform:
     """Return the map of a slice in the plane z = 0 as SimpleITK's of two dimensions."""
-    parts = parts_of(transform)
-    matrix = np.eye(4)
-    while parts and parts[0].IsLinear():  # the first acts last
-        matrix = matrix @ linear_part(parts.pop(0))
+    last, parts = split_linear(transform)
+    matrix = matrix_of(last)
     if fixed is None:
         raise errors.InvalidArgumentError(
             "a transform of two dimensions belongs to a slice, and this one does not say where its"

@@ -12,8 +12,7 @@ from .. import errors, images
 from .._engine.bindings import Doubles, Floats
 from .._grid import Grid
 from .field import Field
-from .linear import linear_part
-from .parts import field_on, field_part, grid_of_field, is_field, parts_of
+from .parts import field_on, field_part, grid_of_field, is_field, matrix_of, split_linear
 from .transform import Transform, check_place
 
 _LEAST = 0.5  # share of the fixed image that a field covers, as the engine has it
@@ -41,10 +40,8 @@ def start_of(given: Any, fixed: images.Image, moving: images.Image) -> Start:
     transform = _read(given, fixed, moving)
     if isinstance(transform, Field):
         return _of_field(transform, fixed)
-    parts = parts_of(transform.to_sitk())
-    matrix = np.eye(4)
-    while parts and parts[0].IsLinear():  # the first acts last
-        matrix = matrix @ linear_part(parts.pop(0))
+    last, parts = split_linear(transform.to_sitk())
+    matrix = matrix_of(last)
     if not parts:
         return Start(matrix)
     check_place(transform, fixed.grid, "the fixed image")

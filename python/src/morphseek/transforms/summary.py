@@ -11,7 +11,7 @@ import SimpleITK as sitk
 from .._engine import bindings
 from .._grid import Grid
 from .linear import linear_part
-from .parts import field_on, grid_of_field, is_field, parts_of, vectors_of
+from .parts import field_on, grid_of_field, is_field, matrix_of, parts_of, vectors_of
 
 _RIGID = 1e-4  # by how much scales may differ from one, and axes from right angles
 
@@ -45,12 +45,12 @@ def summary(transform: sitk.Transform, grid: Grid | None) -> dict[str, Any]:
     parts = parts_of(transform)
     linear = [part for part in parts if part.IsLinear()]
     found: dict[str, Any] = {
-        "kind": _kind(linear_of(parts)) if len(linear) == len(parts) else "deformable",
+        "kind": _kind(matrix_of(parts)) if len(linear) == len(parts) else "deformable",
         "parts": [_named(part) for part in reversed(parts)],
         "space": "LPS, mm",
     }
     if linear:
-        found["linear"] = _matrix(linear_of(linear))
+        found["linear"] = _matrix(matrix_of(linear))
     if grid is None:
         return found
     found["grid"] = {key: list(value) for key, value in dataclasses.asdict(grid).items()}
@@ -60,14 +60,6 @@ def summary(transform: sitk.Transform, grid: Grid | None) -> dict[str, Any]:
         vectors, _ = vectors_of(parts[-1])
         found["border_mm"] = _at_border(vectors)
     return found
-
-
-def linear_of(parts: list[sitk.Transform]) -> np.ndarray:
-    """Return the matrix of linear parts, the last of which acts first."""
-    matrix = np.eye(4)
-    for part in parts:
-        matrix = matrix @ linear_part(part)
-    return matrix
 
 
 def _named(part: sitk.Transform) -> str:

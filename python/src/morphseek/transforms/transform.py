@@ -32,6 +32,7 @@ from .parts import (
     own_class,
     parts_of,
     planar,
+    split_linear,
 )
 from .resample import jacobian_on, resample
 from .summary import problems, summary
@@ -327,14 +328,10 @@ class Transform(Applicable):
         """What can be told apart: ``initial``, the linear part that acts after what bends, where
         there is one, and ``final``, the whole.
         """
-        parts = []
-        for part in parts_of(self._sitk()):
-            if not part.IsLinear():
-                break
-            parts.append(part)
-        if not parts:
+        last, _ = split_linear(self._sitk())
+        if not last:
             return {"final": self}
-        initial = self._like(composed(parts), f"the initial part of {self._name}")
+        initial = self._like(composed(last), f"the initial part of {self._name}")
         return {"initial": initial, "final": self}
 
     def stage(self, name: str) -> Transform:

@@ -21,7 +21,7 @@ from ..._grid import Grid, sheared
 from ...images import dicom_series as dicom
 from ...images.dicom_headers import read_object
 from ..linear import linear
-from ..parts import composed, field_on, field_part, is_field, vectors_of
+from ..parts import composed, field_on, field_part, is_field, matrix_of, vectors_of
 from .job import Content, Job, Source
 
 if TYPE_CHECKING:
@@ -285,8 +285,8 @@ def _bend(job: Job) -> tuple[np.ndarray, np.ndarray, Grid]:
     """
     *others, first = job.parts
     if is_field(first) and all(part.IsLinear() for part in others):
-        return Job.matrix_of(others), *vectors_of(first)
-    matrix = Job.matrix_of([part for part in job.parts if part.IsLinear()])
+        return matrix_of(others), *vectors_of(first)
+    matrix = matrix_of([part for part in job.parts if part.IsLinear()])
     behind = sitk.CompositeTransform([linear(np.linalg.inv(matrix)), job.transform])
     return matrix, field_on(behind, job.grid), job.grid
 

@@ -13,8 +13,8 @@ from ... import errors, images
 from ..._grid import Grid
 from ...images.frames import Frames
 from ..files import text_of
-from ..linear import linear, linear_part
-from ..parts import field_on, is_field, parts_of, vectors_of
+from ..linear import linear
+from ..parts import field_on, is_field, matrix_of, parts_of, vectors_of
 
 #: Where a deformation can go.
 FIELDS = (".h5", ".nii.gz", ".nrrd")
@@ -119,15 +119,7 @@ class Job:
                 f"{self.path}: {self.name} bends, and {self.ending} holds a matrix alone; write it"
                 f" to one of {', '.join(FIELDS)}"
             )
-        return self.matrix_of(self.parts)
-
-    @staticmethod
-    def matrix_of(parts: list[sitk.Transform]) -> np.ndarray:
-        """Return linear parts, the last of which acts first, as one matrix."""
-        matrix = np.eye(4)
-        for part in parts:
-            matrix = matrix @ linear_part(part)
-        return matrix
+        return matrix_of(self.parts)
 
     def field(self) -> tuple[np.ndarray, Grid]:
         """Return the whole displacement, LPS mm of shape (z, y, x, 3), and its grid."""
@@ -144,10 +136,10 @@ class Job:
         of two files; no field for a linear transform.
         """
         if self.is_linear:
-            return self.matrix_of(self.parts), None
+            return matrix_of(self.parts), None
         *others, first = self.parts
         if not self._asked and is_field(first) and all(part.IsLinear() for part in others):
-            return self.matrix_of(others), vectors_of(first)
+            return matrix_of(others), vectors_of(first)
         return np.eye(4), self.field()
 
 
