@@ -138,11 +138,10 @@ def test_what_does_not_fit_is_done_by_blocks(
 _PEAK = """
 import re, sys
 import numpy as np, SimpleITK as sitk
-from morphseek import Image, Transform, images
+from morphseek import Grid, Image, Transform, images
 from morphseek.transforms import apply_by_blocks
 source, out, blocks = sys.argv[1:]
-grid = Image(np.zeros((2, 2, 2))).grid
-grid[:3] = 224
+grid = Grid((224, 224, 224))
 t = Transform.of(sitk.Euler3DTransform((112.0, 112.0, 112.0), 0.1, 0.2, 0.3), grid)
 small = Image(np.zeros((8, 8, 8), np.float32))
 Transform.of(sitk.TranslationTransform(3), small.grid).apply(small)  # what libraries take at first

@@ -296,7 +296,10 @@ def test_a_linear_result_is_a_linear_transform(study: Study, images: dict[str, s
         expected.transform.initial, np.eye(4), atol=0.01
     )
     points = np.array([(0.0, 0, 0), (40, -70, 90), (-400, 300, 200)])
-    for name, transform in (("transform", expected), ("inverse_transform", expected.inverse())):
+    for name, transform in (
+        ("transform", expected.transform),
+        ("inverse_transform", expected.inverse()),
+    ):
         node = done.nodes[name]
         assert node.IsLinear()
         np.testing.assert_allclose(
