@@ -43,7 +43,7 @@ class Score:
     fixed: str
     moving: str
     labels: int = 0
-    """How many count and are in both maps."""
+    """The number of labels that count and are in both maps."""
     dice_before: float = math.nan
     dice: float = math.nan
     hd95: float = math.nan

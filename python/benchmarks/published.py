@@ -179,7 +179,7 @@ def mindboggle(image: str, maps: Sequence[str]) -> Callable[[Path, Path | None],
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """What others reported of a method; None is what they did not."""
+    """The figures that others reported of a method; None where they reported none."""
 
     method: str
     dice: float

@@ -1,4 +1,4 @@
-"""Where the voxels of a volume lie."""
+"""The grid of a volume: the places of its voxels."""
 
 from __future__ import annotations
 

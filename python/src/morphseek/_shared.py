@@ -1,5 +1,5 @@
-"""The only door from :mod:`morphseek.training` to what is private in the package: files written
-whole or not at all, JSON and tables that may be a stranger's, and the layout of a data folder.
+"""The private functions that :mod:`morphseek.training` uses, in one module: files written whole or
+not at all, JSON and tables that may be a stranger's, and the layout of a data folder.
 
 Everything else that training uses is public. A change of one of these names is one of training.
 """

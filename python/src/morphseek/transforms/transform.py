@@ -520,8 +520,10 @@ class Transform(Applicable):
         >>> result.transform.displacement_image().GetNumberOfComponentsPerPixel()
         3
         """
-        vectors = self.displacement_mm(reference)
-        return target_grid(self, reference).place(sitk.GetImageFromArray(vectors, isVector=True))
+        grid = target_grid(self, reference)
+        own = reference is None
+        vectors = self.displacement_mm() if own else field_on(self._sitk(), grid)
+        return grid.place(sitk.GetImageFromArray(vectors, isVector=True))
 
     def jacobian(self, reference: images.ImageLike | None = None) -> Floats:
         """Return the determinant of the derivative on the fixed image's grid, or that of
