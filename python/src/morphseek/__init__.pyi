@@ -1,5 +1,4 @@
 from . import (
-    cohort as cohort,
     errors as errors,
     images as images,
     info as info,
@@ -7,18 +6,13 @@ from . import (
     presets as presets,
     report as report,
     scoring as scoring,
+    studies as studies,
     transforms as transforms,
 )
 from ._engine.core import __version__ as __version__, devices as devices
 from ._engine.generated import Options as Options
 from .atlas import Template as Template, build_template as build_template
 from .channels import Channel as Channel
-from .cohort import (
-    evaluate as evaluate,
-    morphometry as morphometry,
-    propagate_labels as propagate_labels,
-    register_pairs as register_pairs,
-)
 from .epi import correct_epi as correct_epi
 from .images import Grid as Grid, Image as Image
 from .landmarks import Landmarks as Landmarks
@@ -26,5 +20,12 @@ from .motion import correct_motion as correct_motion
 from .progress import Progress as Progress
 from .registration import register as register
 from .result import Registration as Registration
+from .studies import (
+    Study as Study,
+    compare as compare,
+    morphometry as morphometry,
+    propagate_labels as propagate_labels,
+    register_pairs as register_pairs,
+)
 from .transforms import Affine as Affine, Field as Field, Transform as Transform
 from .verdict import Verdict as Verdict

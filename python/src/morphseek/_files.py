@@ -72,7 +72,7 @@ def at_once(*writers: Callable[[], Any], threads: int | None = None) -> None:
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(threads or len(writers)) as pool:
+    with ThreadPoolExecutor(threads or len(writers) or 1) as pool:
         for future in [pool.submit(writer) for writer in writers]:
             future.result()
 
@@ -83,7 +83,7 @@ def write_with(write: Callable[[Path], Any], path: str | os.PathLike[str]) -> No
         try:
             write(temporary)
         except (RuntimeError, OSError) as error:
-            raise _output_error(error, path) from None
+            raise output_error(error, path) from None
 
 
 def reserve(path: Path, size: int) -> None:
@@ -97,7 +97,12 @@ def reserve(path: Path, size: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def _output_error(error: Exception, path: str | os.PathLike[str]) -> errors.MorphSeekError:
+class BusyError(errors.OutputUnwritableError):
+    """Another call writes to a folder."""
+
+
+def output_error(error: Exception, path: str | os.PathLike[str]) -> errors.MorphSeekError:
+    """Return what kept a file from being written as one of our errors."""
     staged = next((p for p in Path(path).parents if p.name.startswith(_staging.PREFIX)), None)
     if staged is not None:  # the name of the final file says more
         path = staged.parent / Path(path).name
@@ -188,7 +193,7 @@ def output_folder(
                         " folder, choose another name"
                     ) from None
                 except OSError as error:
-                    raise _output_error(error, folder) from None
+                    raise output_error(error, folder) from None
                 stack.enter_context(locked(folder, patience))
                 temporary = stack.enter_context(together(folder, known, seal, ours))
             held.release()
@@ -220,12 +225,12 @@ def locked(folder: Path, patience: float = 1.0) -> Iterator[None]:
             stack.enter_context(_staging.alone(folder, patience))
             _staging.tidy(folder)
         except _staging.Busy:
-            raise errors.OutputUnwritableError(
+            raise BusyError(
                 f"output: another call of morphseek is writing to {folder}; wait until it is done,"
                 " or choose another folder"
             ) from None
         except OSError as error:
-            raise _output_error(error, folder / "output") from None
+            raise output_error(error, folder / "output") from None
         yield
 
 
@@ -253,7 +258,7 @@ def _moved(
         try:
             temporary = stack.enter_context(_staging.staging(folder))
         except OSError as error:
-            raise _output_error(error, folder / name) from None
+            raise output_error(error, folder / name) from None
         yield temporary
         try:
             names = (path.name for path in temporary.iterdir())
@@ -276,7 +281,7 @@ def _moved(
             )
         except OSError as error:
             path = error.filename if folder.exists() else temporary / name
-            raise _output_error(error, error.filename2 or path or folder) from None
+            raise output_error(error, error.filename2 or path or folder) from None
 
 
 def settle(folder: Path) -> None:

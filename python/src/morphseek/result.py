@@ -376,10 +376,11 @@ def write_result(
     folder: str | os.PathLike[str],
     report: dict[str, Any],
     others: Mapping[str, Callable[[Path], Any]],
+    volumes: bool = True,
 ) -> dict[str, _manifest.Entry]:
     """Write the files of :meth:`Registration.save` into an existing folder, with ``report``
     and the list of all files as report.json; ``others`` write more, name to function, at the same
-    time. Return the list.
+    time. Without ``volumes``, neither the transform nor an image is written. Return the list.
     """
     folder = Path(folder)
     writers: dict[str, Callable[[Path], Any]] = {
@@ -397,6 +398,8 @@ def write_result(
         writers["uncertainty.nrrd"] = lambda path: images.write(
             path, images.Image.on_grid(spread, result.grid)
         )
+    if not volumes:
+        writers = dict(others)
     listed: dict[str, _manifest.Entry] = {}
 
     def put(name: str) -> None:

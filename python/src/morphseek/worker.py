@@ -41,7 +41,7 @@ In place of FOLDER the worker takes questions, and prints the answer or the erro
 ``--describe``
     What there is: ``{"version", "options", "models", "devices"}``.
 ``--pairs LIST``
-    What :func:`morphseek.cohort.read_list` reads, with absolute paths: ``{"pairs": [{"id", "fixed",
+    What :func:`morphseek.studies.read_pairs` reads, with absolute paths: ``{"pairs": [{"id", "fixed",
     "moving", ...}, ...]}``.
 ``--load-preset FILE``
     What :func:`morphseek.presets.load` reads: ``{"options": {...}}``.
@@ -294,11 +294,11 @@ def describe() -> dict[str, Any]:
 
 def pairs(path: str) -> list[dict[str, str]]:
     """Return the pairs of a list: the id of each, and its files by their absolute paths."""
-    from .cohort import read_list
+    from .studies import read_pairs
 
     return [
         {"id": pair.id, **{name: str(pair.path(name)) for name in pair.files}}
-        for pair in read_list(path)
+        for pair in read_pairs(path)
     ]
 
 

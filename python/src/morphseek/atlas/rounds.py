@@ -18,7 +18,8 @@ import numpy as np
 
 from .. import _files, _manifest, errors, images
 from .._json import read as read_json
-from ..cohort.jobs import content_of, files_of
+from ..studies.pairs import files_of
+from ..studies.runner import content_of
 from .result import SEAL, Iteration
 from .sources import Source
 

@@ -16,7 +16,7 @@ from .._engine import bindings, core
 from .._engine.bindings import Doubles
 from .._engine.options import BENDING, STILL
 from .._grid import Grid
-from ..cohort import Outcome, register_pairs
+from ..studies import PairRow, register_pairs
 from ..progress import Bar, Progress, callback_of
 from ..report.picture import three_planes
 from ..result import Registration
@@ -180,7 +180,7 @@ class Work:
                 averaging.add(carried(source.read(), way))
         return averaging.result()
 
-    def _register(self, rounds: Rounds, number: int, kind: str) -> list[Outcome]:
+    def _register(self, rounds: Rounds, number: int, kind: str) -> list[PairRow]:
         """Register all images to a round's template."""
         options = dict(self.options)
         if kind != "deformable":
@@ -205,7 +205,7 @@ class Work:
             report="none",
             progress=self._told(number),
             **options,
-        ).pairs
+        ).rows
         used = [outcome for outcome in done if _is_used(outcome)]
         if len(used) < FEWEST:
             worst = next(k for k, outcome in enumerate(done) if not _is_used(outcome))
@@ -229,7 +229,7 @@ class Work:
         return told
 
     def _update(
-        self, rounds: Rounds, number: int, outcomes: Sequence[Outcome], began: float
+        self, rounds: Rounds, number: int, outcomes: Sequence[PairRow], began: float
     ) -> Iteration:
         """Take the mean out of the transforms, average the images, and write the next round."""
         before = volumes.read(rounds.template(number), "template")
@@ -369,11 +369,11 @@ class Work:
         return average.like(voted.astype(kind)), overlaps
 
 
-def _is_used(outcome: Outcome) -> bool:
+def _is_used(outcome: PairRow) -> bool:
     return outcome.status != "failed" and outcome.verdict != GRADES[-1]
 
 
-def _said(outcome: Outcome) -> list[str]:
+def _said(outcome: PairRow) -> list[str]:
     return [outcome.message] if outcome.message else list(outcome.reasons)
 
 

@@ -7,7 +7,7 @@ output; 7 a verdict that is not good, with ``--strict`` alone; 130 cancelled, 14
 
 # their order is that of the help
 from . import register, apply, transform, pairs, motion, build_template, propagate_labels  # noqa: F401, I001
-from . import morphometry, correct_epi, bids, evaluate, demo, info, train  # noqa: F401
+from . import morphometry, correct_epi, bids, demo, info, train  # noqa: F401
 from ._app import app
 from ._entry import main
 

@@ -15,8 +15,10 @@ from .options import (
     command_line,
     common_options,
     entity_option,
+    no_resume_option,
     option,
     read_entities,
+    scheduler_option,
     suffix_option,
     template_options,
     workers_option,
@@ -49,6 +51,8 @@ from .output import Reply, print_rows, say, say_notes
         "--work", "-w", type=PATH, help="Folder for a folder a registration; else OUTPUT_DIR/work."
     ),
     workers_option,
+    scheduler_option,
+    no_resume_option,
     common_options("small"),
     cancelled="finished registrations are kept, and the same command goes on",
 )  # fmt: skip
@@ -56,7 +60,7 @@ def bids(
     dataset: Path, out: Path, level: str, template: str | None, space: str | None,
     labels: Path | None, mask: Path | None, participants: tuple[str, ...],
     sessions: tuple[str, ...], suffix: str, entity: tuple[str, ...], work: Path | None,
-    progress: bool, **how: Any,
+    progress: bool, no_resume: bool, options: dict[str, Any], **how: Any,
 ) -> Reply:  # fmt: skip
     """Register the images of a BIDS dataset onto a template, as a BIDS App.
 
@@ -70,12 +74,11 @@ def bids(
     registration. The same command goes on after an interruption. group writes group_xfm.tsv, a row
     a transform, worst verdict first.
     """
-    from .. import cohort
-    from ..cohort import derivatives
-    from ..cohort.batch import run_list
+    from .. import studies
+    from ..studies import derivatives
 
     if level == "group":
-        table = str(cohort.write_group(out))
+        table = str(studies.write_group(out))
         return Reply({"table": table}, lambda quiet: None if quiet else say(f"wrote {table}"))
     if template is None:
         raise errors.InvalidArgumentError(
@@ -84,21 +87,22 @@ def bids(
     space = space or derivatives.space_of(template)
     wanted = read_entities(entity, "--entity")
     wanted |= {k: ",".join(v) for k, v in (("sub", participants), ("ses", sessions)) if v}
-    scans = cohort.find_bids(dataset, suffix=suffix, entities=wanted)
+    items = studies.find_bids(dataset, suffix=suffix, entities=wanted)
     if progress:
-        say_notes(scans.notes)
-    derivatives.check_space(space, scans)
+        say_notes(items.notes)
+    derivatives.check_space(space, items)
     folder = work or out / "work"
-    study = run_list(
-        cohort.pairs_to(scans, template, labels=labels, mask=mask),
+    study = studies.register_pairs(
+        studies.pairs_to(items, template, labels=labels, mask=mask),
         folder,
         labels_back=labels is not None,
         command=command_line(),
         progress=progress,
-        shared=True,
+        resume=not no_resume,
         **how,
+        **options,
     )
-    written = cohort.write_derivatives(scans, study, folder, out, space, str(template))
+    written = studies.write_derivatives(items, study, folder, out, space, str(template))
 
     def show(quiet: bool) -> None:
         if not quiet:

@@ -30,7 +30,7 @@ def demo(out: Path, size: int, progress: bool, **given: Any) -> Reply:
     pose, size, grid and shape.
     """
     from .. import phantom
-    from ..cohort.into import register_into
+    from ..studies.pair import register_into
 
     started = time.perf_counter()
     pair = phantom.make_pair(size)

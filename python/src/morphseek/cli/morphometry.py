@@ -44,17 +44,17 @@ def morphometry(
     results: Path, out: Path, labels_csv: Path | None, without_affine: bool, progress: bool,
     **how: Any,
 ) -> Reply:  # fmt: skip
-    """Measure the change of volume over a cohort that was registered to one image.
+    """Measure the change of volume over a population that was registered to one image.
 
     RESULTS is the folder of `morphseek pairs`, or a CSV with the columns transform and, optionally,
     id and labels (of the moving image). Writes the smoothed logarithm of each Jacobian determinant,
     their mean and SD, and a table of the volumes by label: all of them or, on an error, none.
     """
-    from .. import cohort
-    from ..cohort.tables import read_labels_csv
+    from .. import studies
+    from ..studies.label_table import read_labels_csv
 
     names = read_labels_csv(labels_csv)[1] if labels_csv else None
-    study = cohort.morphometry(results, out, names=names, affine=not without_affine, **how)
+    study = studies.morphometry(results, out, names=names, affine=not without_affine, **how)
     facts = study.to_dict()
 
     def show(quiet: bool) -> None:

@@ -17,7 +17,7 @@ from ._command import Decorator, Option
 from .output import NOT_GOOD
 
 if TYPE_CHECKING:
-    from ..cohort import Scans
+    from ..studies import Items
 
 PATH = click.Path(path_type=Path)
 MAPS = ["linear", "cubic", "sinc", "nearest", "label"]
@@ -61,8 +61,9 @@ workers_option = _running(
 )  # fmt: skip
 scheduler_option = _running(
     "--scheduler",
-    help="Address of a Dask scheduler whose workers do the work, one thread a pair (extra: pip"
-    " install morphseek[dask]).",
+    metavar="threads|processes|ADDRESS",
+    help="How the workers run: in threads, the default, or in processes here; or, by its address, on"
+    " a Dask cluster, one thread a pair (extra: pip install morphseek[dask]).",
 )
 no_resume_option = _running("--no-resume", is_flag=True, help="Do again what is finished.")
 reference_option = option(
@@ -111,29 +112,29 @@ def take_images(given: dict[str, Any]) -> dict[str, Any]:
     return {name: given.pop(name) for name in names}
 
 
-def found_scans(
+def found_items(
     sources: tuple[Path, ...],
     bids: Path | None,
     suffix: str,
     entity: tuple[str, ...],
     label_entity: tuple[str, ...],
     no_labels: bool,
-) -> Scans:
+) -> Items:
     """Return the images that the user names, or those of the BIDS folder."""
-    from .. import cohort
+    from .. import studies
 
     if bids is not None:
         if sources:
             raise errors.InvalidArgumentError(
                 f"--bids {bids} finds the images itself; leave out {sources[0]}"
             )
-        return cohort.find_bids(
+        return studies.find_bids(
             bids, suffix=suffix, entities=read_entities(entity, "--entity"), labels=not no_labels,
             label_entities=read_entities(label_entity, "--label-entity"),
         )  # fmt: skip
     if not sources:
         raise errors.InvalidArgumentError("there is no image; give files, a folder or --bids")
-    return cohort.read_scans(sources[0] if len(sources) == 1 else sources)
+    return studies.read_items(sources[0] if len(sources) == 1 else sources)
 
 
 def read_entities(texts: tuple[str, ...], name: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from .options import (
     bids_options,
     command_line,
     common_options,
-    found_scans,
+    found_items,
     no_resume_option,
     option,
     out_folder,
@@ -33,7 +33,31 @@ from .output import NOT_GOOD, Reply, print_rows, say_failures, say_notes
     click.argument("sources", type=PATH, metavar="[PAIRS.csv|IMAGES...]", nargs=-1),
     out_folder(
         required=True,
-        help="Folder for one folder a pair, summary.csv, summary.json and index.html.",
+        help="Folder for one folder a pair, summary.csv, summary.json, index.html and, with label"
+        " maps, labels.csv.",
+    ),
+    option(
+        "--data", type=PATH, metavar="FOLDER",
+        help="Folder with images/ and labels/: the list's entries are names of files there, as"
+        " Learn2Reg has them.",
+    ),
+    option("--subset", help="Which of a JSON file's lists, e.g. test."),
+    option(
+        "--score", is_flag=True,
+        help="Every pair must have label maps. Measure Dice by the inverse transform and by"
+        " SimpleITK alone, too.",
+    ),
+    option(
+        "--labels-csv", type=PATH,
+        help="Table id,name[,structure] of the labels; those of one structure are merged.",
+    ),
+    option(
+        "--against", type=PATH, metavar="STUDY",
+        help="Folder of another study of the same pairs: compare their Dice by Wilcoxon's test.",
+    ),
+    option(
+        "--keep", type=click.Choice(["all", "report"]), default="all", section="Output",
+        help="What each pair leaves: all, or report.json and the page alone.",
     ),
     template_options,
     option(
@@ -60,7 +84,7 @@ from .output import NOT_GOOD, Reply, print_rows, say_failures, say_notes
 def pairs(
     sources: tuple[Path, ...], out: Path, template: str | None, labels: Path | None,
     mask: Path | None, all_pairs: bool, both_ways: bool, within_subject: bool, progress: bool,
-    no_resume: bool, strict: bool, options: dict[str, Any], **given: Any,
+    no_resume: bool, strict: bool, against: Path | None, options: dict[str, Any], **given: Any,
 ) -> Reply:  # fmt: skip
     """Register many pairs, each into a folder of its own.
 
@@ -69,8 +93,9 @@ def pairs(
     morphseek pairs IMAGES... --template IMAGE --out DIR       all to one
     morphseek pairs IMAGES... --all-pairs --out DIR            each with each
     morphseek pairs --bids FOLDER --within-subject --out DIR   follow-up on first
+    morphseek pairs PAIRS.json --data FOLDER --score --out DIR a benchmark
 
-    PAIRS.csv has the columns fixed, moving and, optionally, fixed_labels, moving_labels,
+    PAIRS.csv (or .tsv, .json) has the columns fixed, moving and, optionally, fixed_labels, moving_labels,
     fixed_mask, moving_mask, rigid_regions, fixed_channel, moving_channel, fixed_label_channel,
     moving_label_channel, fixed_landmarks, moving_landmarks, initial_transform, id.
 
@@ -82,7 +107,7 @@ def pairs(
     interruption, the same command goes on. A pair that fails is listed with its error, the others
     go on, and the exit code is the first failure's.
     """
-    from .. import cohort
+    from .. import studies
 
     where = take_images(given)
     ways = {"--template": template, "--all-pairs": all_pairs, "--within-subject": within_subject}
@@ -90,16 +115,17 @@ def pairs(
     _check_usage(chosen, sources, where["bids"], both_ways, labels or mask)
     listed: Any = sources[0] if sources else None
     if chosen:
-        scans = found_scans(sources, **where)
+        items = found_items(sources, **where)
         if progress:
-            say_notes(scans.notes)
+            say_notes(items.notes)
         if template:
-            listed = cohort.pairs_to(scans, template, labels=labels, mask=mask)
+            listed = studies.pairs_to(items, template, labels=labels, mask=mask)
         elif all_pairs:
-            listed = cohort.all_pairs(scans, both_ways=both_ways)
+            listed = studies.all_pairs(items, both_ways=both_ways)
         else:
-            listed = cohort.within_subject(scans)
-    study = cohort.register_pairs(
+            listed = studies.within_subject(items)
+    other = studies.Study.read(against) if against else None
+    study = studies.register_pairs(
         listed,
         out,
         command=command_line(),
@@ -108,20 +134,22 @@ def pairs(
         **given,
         **options,
     )
-    bad = strict and any(pair.verdict != GRADES[0] for pair in study.pairs)
+    test = studies.compare(study, other) if other else None
+    bad = strict and any(row.verdict != GRADES[0] for row in study.rows)
 
     def show(quiet: bool) -> None:
         if quiet:  # nobody has said it yet
-            say_failures(study.pairs)
+            say_failures(study.rows)
             return
         if study.earlier:
             count = f"{len(study.earlier)} finished pairs of earlier calls"
             say_notes([
                 f"the tables in {out} list {count}, too; who does not want one removes its folder"
             ])  # fmt: skip
-        print_rows(_rows(study.summary(), out))
+        print_rows(_rows(study.summary(), test, out))
 
-    return Reply(study.to_dict(), show, study.exit_code or (NOT_GOOD if bad else 0))
+    facts = {**study.to_dict(), **({"against": test} if test else {})}
+    return Reply(facts, show, study.exit_code or (NOT_GOOD if bad else 0))
 
 
 def _check_usage(
@@ -148,13 +176,31 @@ def _check_usage(
         raise errors.InvalidArgumentError(problem)
 
 
-def _rows(summary: dict[str, Any], out: Path) -> list[tuple[str, str]]:
+def _rows(
+    summary: dict[str, Any], test: dict[str, Any] | None, out: Path
+) -> list[tuple[str, str]]:
     counts = ", ".join(
         f"{summary[state]} {state}" for state in ("done", "skipped", "failed") if summary[state]
     )
+    if summary["failed"]:
+        counts += f" ({summary['failed_percent']:.1f} %)"
     rows = [("pairs", f"{summary['pairs']}: {counts}")]
     if summary["dice_after"] is not None:
         rows.append(("mean Dice", f"{summary['dice_before']:.4f} -> {summary['dice_after']:.4f}"))
+    if summary["dice_inverse"] is not None:
+        rows.append(("  by the inverse", f"{summary['dice_inverse']:.4f}"))
+    if summary["dice_check"] is not None:
+        rows.append(("  by SimpleITK", f"{summary['dice_check']:.4f}"))
+    if summary["hd95_after"] is not None:
+        rows.append(("mean HD95", f"{summary['hd95_after']:.2f} mm"))
+    if test:
+        rows.append(
+            (
+                "against",
+                f"{test['mean_difference']:+.4f} Dice over {test['pairs']} pairs, better in"
+                f" {test['better']}, p = {test['p_value']:.2g}",
+            )
+        )
     if summary["tre_after_mm"] is not None:
         course = f"{summary['tre_before_mm']:.1f} -> {summary['tre_after_mm']:.1f} mm"
         rows.append(("landmarks, mean", course))

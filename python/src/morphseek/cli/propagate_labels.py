@@ -14,7 +14,7 @@ from .options import (
     bids_options,
     command_line,
     common_options,
-    found_scans,
+    found_items,
     labels_csv_option,
     no_resume_option,
     option,
@@ -73,16 +73,16 @@ def propagate_labels(
     each target, and volumes.csv: the volume of every label in mm3. An atlas whose registration has
     the verdict failed does not vote, and that is said. What is finished is not done again.
     """
-    from .. import cohort
-    from ..cohort.tables import read_labels_csv
+    from .. import studies
+    from ..studies.label_table import read_labels_csv
 
     if bool(atlas) == bool(atlases):
         raise errors.InvalidArgumentError(
             "give the atlases: --atlas IMAGE LABELS for each, or --atlases with a table or a"
             " folder, and not both"
         )
-    study = cohort.propagate_labels(
-        found_scans(targets, **take_images(given)),
+    study = studies.propagate_labels(
+        found_items(targets, **take_images(given)),
         atlases if atlases else list(atlas),
         out,
         names=read_labels_csv(labels_csv)[1] if labels_csv else None,

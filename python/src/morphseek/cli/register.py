@@ -102,7 +102,7 @@ def register(
     for, transform_initial.h5 with --keep-stages: all of them or, on an error, none. The last line
     is the verdict: good; check (look before use); or failed (do not use).
     """
-    from ..cohort.into import register_into
+    from ..studies.pair import register_into
 
     summary = register_into(
         out,

@@ -24,12 +24,12 @@ from ..images.sidecars import check_apart
 from ..progress import Progress
 from ..result import Registration
 from ..scoring.labels import check_labels, on_fixed_grid
-from .batch import register_pairs
 from .fusion import FUSIONS, Fused, Fusion, fuse_labels
-from .into import Report
-from .listing import FINISHED, fits
-from .results import Cohort, Outcome
-from .scans import Scan, Scans, check_alike, read_scans
+from .pair import Report
+from .pairs import register_pairs
+from .plan import check_alike
+from .study import SEAL, PairRow, Study, fits
+from .table import Item, Items, read_items
 
 #: What a target's folder has; the last one lists the others.
 FUSED = ("labels.nii.gz", "agreement.nii.gz", "fusion.json")
@@ -59,7 +59,7 @@ class TargetLabels:
 
     Examples
     --------
-    >>> cohort.TargetLabels("sub-01", "sub-01.nii.gz").status
+    >>> studies.TargetLabels("sub-01", "sub-01.nii.gz").status
     'done'
     """
 
@@ -98,12 +98,12 @@ class Labelled:
 
     Examples
     --------
-    >>> cohort.Labelled([cohort.TargetLabels("a", "a.nii.gz")], cohort.Cohort([], {})).exit_code
+    >>> studies.Labelled([studies.TargetLabels("a", "a.nii.gz")], studies.Study([])).exit_code
     0
     """
 
     targets: list[TargetLabels]
-    cohort: Cohort
+    registrations: Study
     notes: list[str] = dataclasses.field(default_factory=list)
 
     @property
@@ -123,23 +123,23 @@ class Labelled:
 
         Examples
         --------
-        >>> target = cohort.TargetLabels("a", "a.nii.gz")
-        >>> len(cohort.Labelled([target], cohort.Cohort([], {})).to_dataframe())
+        >>> target = studies.TargetLabels("a", "a.nii.gz")
+        >>> len(studies.Labelled([target], studies.Study([])).to_dataframe())
         0
         """
         return data_frame(self._table()[1])
 
     def __repr__(self) -> str:
         failed = sum(target.status == "failed" for target in self.targets)
-        return f"Labelled({len(self.targets)} targets, {failed} failed; {self.cohort!r})"
+        return f"Labelled({len(self.targets)} targets, {failed} failed; {self.registrations!r})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the registrations as plain data, NaN as None.
 
         Examples
         --------
-        >>> target = cohort.TargetLabels("a", "a.nii.gz")
-        >>> sorted(cohort.Labelled([target], cohort.Cohort([], {})).to_dict())
+        >>> target = studies.TargetLabels("a", "a.nii.gz")
+        >>> sorted(studies.Labelled([target], studies.Study([])).to_dict())
         ['notes', 'summary', 'targets', 'version']
         """
 
@@ -152,7 +152,7 @@ class Labelled:
             "summary": {
                 "targets": len(targets),
                 "failed": sum(t.status == "failed" for t in self.targets),
-                "registrations": self.cohort.summary(),
+                "registrations": self.registrations.summary(),
                 **{name: mean(name) for name in ("doubtful_percent", "dice", "dice_of_one")},
             },
             "version": core.version(),
@@ -182,7 +182,7 @@ def propagate_labels(
     Parameters
     ----------
     targets, atlases : path or iterable
-        As :func:`read_scans` takes them. Each atlas needs a label map; a target that has one is
+        As :func:`read_items` takes them. Each atlas needs a label map; a target that has one is
         scored by it. An atlas that is the target itself does not vote.
     out : path
         Folder; target ID writes to ``out/ID`` labels.nii.gz, agreement.nii.gz (the share of the
@@ -212,7 +212,7 @@ def propagate_labels(
     Examples
     --------
     >>> atlases = [("moving.nii.gz", "moving_labels.nii.gz")]
-    >>> found = cohort.propagate_labels(["fixed.nii.gz"], atlases, "out", refine=0, search=False)
+    >>> found = studies.propagate_labels(["fixed.nii.gz"], atlases, "out", refine=0, search=False)
     >>> [target.status for target in found.targets]
     ['done']
     """
@@ -220,14 +220,14 @@ def propagate_labels(
         raise errors.InvalidArgumentError(
             f"fusion is {fusion!r}; it must be {', '.join(FUSIONS[:-1])} or {FUSIONS[-1]}"
         )
-    to, known = read_scans(targets), read_scans(atlases)
+    to, known = read_items(targets), read_items(atlases)
     _check(to, known)
     folder = Path(out)
-    check_apart(folder, TABLES, {s.id: s.path for s in (*to, *known)})
+    check_apart(folder, TABLES, {s.id: s.image for s in (*to, *known)})
     rows, pairs = [], {}
     for target in to:
         for atlas in known:
-            if target.path.absolute() != atlas.path.absolute():
+            if target.image.absolute() != atlas.image.absolute():
                 name = f"{target.id}_from_{atlas.id}"
                 pairs[target.id, atlas.id] = name
                 rows.append(_row(target, atlas, name))
@@ -237,11 +237,11 @@ def propagate_labels(
         )
     if names is None:
         names = images.label_names(*(atlas.labels for atlas in known))
-    cohort = register_pairs(
+    study = register_pairs(
         rows, folder / REGISTRATIONS, workers=workers, scheduler=scheduler, report=report,
         command=command, resume=resume, progress=progress, **options,
     )  # fmt: skip
-    done = {pair.id: pair for pair in cohort.pairs}
+    done = {pair.id: pair for pair in study.rows}
     found = []
     for target in to:
         of_atlas = [
@@ -250,15 +250,15 @@ def propagate_labels(
             if (target.id, atlas.id) in pairs
         ]
         found.append(_target(target, of_atlas, folder, fusion, names, resume))
-    study = Labelled(found, cohort, [*to.notes, *known.notes])
+    labelled = Labelled(found, study, [*to.notes, *known.notes])
     with _files.output_folder(folder, TABLES, TABLES[-1]) as temporary:
         earlier = _earlier(folder, {target.id for target in to})
-        _write(dataclasses.replace(study, targets=[*found, *earlier]), temporary)
-    return study
+        _write(dataclasses.replace(labelled, targets=[*found, *earlier]), temporary)
+    return labelled
 
 
-def _check(targets: Scans, atlases: Scans) -> None:
-    lacking = [atlas.path for atlas in atlases if atlas.labels is None]
+def _check(targets: Items, atlases: Items) -> None:
+    lacking = [atlas.image for atlas in atlases if atlas.labels is None]
     if lacking:
         raise errors.InputUnreadableError(
             f"atlases: {lacking[0]} has no label map ({len(lacking)} of {len(atlases)} lack one);"
@@ -271,17 +271,17 @@ def _check(targets: Scans, atlases: Scans) -> None:
             reason = "the study writes a folder or a file of that name"
         if reason:
             raise errors.InvalidArgumentError(
-                f"targets: {target.path} has the id {target.id!r}, which is no name for a folder:"
+                f"targets: {target.image} has the id {target.id!r}, which is no name for a folder:"
                 f" {reason}; give ids in a table"
             )
     check_alike([*targets, *atlases])
 
 
-def _row(target: Scan, atlas: Scan, name: str) -> dict[str, Any]:
+def _row(target: Item, atlas: Item, name: str) -> dict[str, Any]:
     row = {
         "id": name,
-        "fixed": target.path,
-        "moving": atlas.path,
+        "fixed": target.image,
+        "moving": atlas.image,
         "fixed_labels": target.labels,
         "moving_labels": atlas.labels,
         "fixed_mask": target.mask,
@@ -291,15 +291,15 @@ def _row(target: Scan, atlas: Scan, name: str) -> dict[str, Any]:
 
 
 def _target(
-    target: Scan,
-    of_atlas: Sequence[tuple[Scan, Outcome]],
+    target: Item,
+    of_atlas: Sequence[tuple[Item, PairRow]],
     out: Path,
     fusion: Fusion,
     names: Mapping[int, str],
     resume: bool,
 ) -> TargetLabels:
     """Fuse a target's maps, unless that was done. Errors come back in the result."""
-    made = TargetLabels(target.id, str(target.path))
+    made = TargetLabels(target.id, str(target.image))
     voters = []
     for atlas, outcome in of_atlas:
         if outcome.status not in ("done", "skipped"):
@@ -331,8 +331,8 @@ def _target(
 
 def _fuse(
     made: TargetLabels,
-    target: Scan,
-    voters: Sequence[tuple[Scan, Path]],
+    target: Item,
+    voters: Sequence[tuple[Item, Path]],
     fusion: Fusion,
     names: Mapping[int, str],
 ) -> Callable[[Path, str], None]:
@@ -355,7 +355,7 @@ def _fuse(
     if fusion == "joint" and not alike:
         fusion = "majority"
         made.message = "an atlas is of another contrast: the majority counts"
-    image = images.read(target.path, target.id) if fusion == "joint" else None
+    image = images.read(target.image, target.id) if fusion == "joint" else None
     fused = fuse_labels(
         maps, fusion, reach=reach, images=warped,
         target=None if image is None else image.float32(),
@@ -439,7 +439,7 @@ def dice_of(one: np.ndarray, other: np.ndarray) -> dict[int, float]:
 
 
 def _fingerprint(
-    folders: Sequence[Path], target: Scan, fusion: Fusion, names: Mapping[int, str]
+    folders: Sequence[Path], target: Item, fusion: Fusion, names: Mapping[int, str]
 ) -> str:
     """Return a hash of all that a target's labels depend on; the pairs know their inputs."""
     pairs = [_manifest_of(folder) for folder in folders]
@@ -450,7 +450,7 @@ def _fingerprint(
 
 
 def _manifest_of(folder: Path) -> Any:
-    return read_json(folder / FINISHED, "pair")["fingerprint"]
+    return read_json(folder / SEAL, "pair")["fingerprint"]
 
 
 def _before(folder: Path, of: str) -> dict[str, Any]:

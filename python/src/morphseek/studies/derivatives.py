@@ -18,8 +18,8 @@ from ..images.named import is_name
 from ..result import LABELS_BACK, Registration
 from ..verdict import GRADES
 from .bids import BidsName
-from .results import Cohort
-from .scans import Scan
+from .study import Study
+from .table import Item
 
 _BIDS = "1.10.0"
 _COLUMNS = (
@@ -28,6 +28,7 @@ _COLUMNS = (
 )  # fmt: skip
 _LABELS = {"warped_labels.nii.gz": "space-{space}_dseg", LABELS_BACK: "desc-{space}_dseg"}
 _TRANSFORM = "_mode-image_xfm"
+_PATIENCE = 600.0  # seconds, with calls that write other images of a session
 _KINDS = ("anat", "dwi", "fmap", "func", "perf", "pet")
 
 
@@ -48,7 +49,7 @@ def space_of(template: str | os.PathLike[str]) -> str:
     return found[0] if found else re.sub(r"[^0-9A-Za-z]", "", name.partition(".")[0]) or "template"
 
 
-def check_space(space: str, scans: Iterable[Scan]) -> None:
+def check_space(space: str, items: Iterable[Item]) -> None:
     """Refuse the name of a space that makes no names of files.
 
     Raises
@@ -59,7 +60,7 @@ def check_space(space: str, scans: Iterable[Scan]) -> None:
         raise errors.InvalidArgumentError(
             f"space {space!r}: names in BIDS have letters and digits alone; give such as MNI152"
         )
-    for name in filter(None, (BidsName.of(scan.path) for scan in scans)):
+    for name in filter(None, (BidsName.of(item.image) for item in items)):
         if reason := why_no_name(f"{_stem(name)}_from-{space}_to-{name.suffix}{_TRANSFORM}.json"):
             raise errors.InvalidArgumentError(
                 f"space {space!r}: of {name.path.name} it makes no name of a file: {reason}; give"
@@ -68,20 +69,20 @@ def check_space(space: str, scans: Iterable[Scan]) -> None:
 
 
 def write_derivatives(
-    scans: Iterable[Scan],
-    done: Cohort,
+    items: Iterable[Item],
+    study: Study,
     work: str | os.PathLike[str],
     out: str | os.PathLike[str],
     space: str,
     template: str,
 ) -> list[Path]:
-    """Write what a cohort onto one template gave as a BIDS derivative dataset.
+    """Write the registrations onto one template as a BIDS derivative dataset.
 
     Parameters
     ----------
-    scans : iterable of Scan
-        As :func:`find_bids` returns them; each is a pair of `done`.
-    done : Cohort
+    items : iterable of Item
+        As :func:`find_bids` returns them; each is a pair of `study`.
+    study : Study
         Of :func:`register_pairs` with the folder `work`.
     out : path
         The dataset: ``sub-01/anat/sub-01_from-T1w_to-SPACE_mode-image_xfm.h5``, which brings the
@@ -109,22 +110,22 @@ def write_derivatives(
     --------
     >>> os.makedirs("study/sub-01/anat")
     >>> _ = Path("moving.nii.gz").rename("study/sub-01/anat/sub-01_T1w.nii.gz")
-    >>> scans = cohort.find_bids("study")
-    >>> pairs = cohort.pairs_to(scans, "fixed.nii.gz")
-    >>> done = morphseek.register_pairs(pairs, "work", refine=0, search=False)
-    >>> made = cohort.write_derivatives(scans, done, "work", "out", "Mine", "fixed.nii.gz")
-    >>> [path.name for path in made]
+    >>> items = studies.find_bids("study")
+    >>> pairs = studies.pairs_to(items, "fixed.nii.gz")
+    >>> study = morphseek.register_pairs(pairs, "work", refine=0, search=False)
+    >>> paths = studies.write_derivatives(items, study, "work", "out", "Mine", "fixed.nii.gz")
+    >>> [path.name for path in paths]
     ['sub-01_from-T1w_to-Mine_mode-image_xfm.h5']
     """
-    work, out, listed = Path(work), Path(out), list(scans)
+    work, out, listed = Path(work), Path(out), list(items)
     check_space(space, listed)
     _describe(out)
-    pairs = {pair.id: pair for pair in done.pairs}
+    rows = {row.id: row for row in study.rows}
     return [
-        _write_one(name, work / scan.id, out, space, template)
-        for scan in listed
-        if (pair := pairs.get(scan.id)) is not None and not pair.error
-        and (name := BidsName.of(scan.path)) is not None
+        _write_one(name, work / item.id, out, space, template)
+        for item in listed
+        if (row := rows.get(item.id)) is not None and not row.error
+        and (name := BidsName.of(item.image)) is not None
     ]  # fmt: skip
 
 
@@ -151,41 +152,50 @@ def _describe(out: Path) -> None:
 
 
 def _write_one(name: BidsName, pair: Path, out: Path, space: str, template: str) -> Path:
+    """Write one image's files: all of them or none, so that a verdict always stands beside the
+    transform that it is of.
+    """
     kind = name.path.parent.name
     kind = kind if kind in _KINDS else "anat"
     folder = out / name.subject / name.session / kind
-    folder.mkdir(parents=True, exist_ok=True)
     stem = _stem(name)
     there = f"{stem}_from-{name.suffix}_to-{space}{_TRANSFORM}"
     back = f"{stem}_from-{space}_to-{name.suffix}{_TRANSFORM}"
-    forward, sidecar = folder / f"{there}.h5", folder / f"{there}.json"
-    listed = _json.read_object(pair / _manifest.REPORT, "result").get(_manifest.KEY, {})
-    seal = listed.get("transform.h5")
-    if _sealed(sidecar) != seal or not forward.exists() or not (folder / f"{back}.h5").exists():
-        found = Registration.read(pair)
-        _put(pair / "transform.h5", forward)
-        found.inverse().save(folder / f"{back}.h5")
-        told = {**_told(found), "Template": template, "Space": space, "Transform": seal}
-        _files.write_text(sidecar, json.dumps(told, indent=2) + "\n")
-    _put(pair / "warped.nii.gz", folder / f"{stem}_space-{space}_{name.suffix}.nii.gz")
+    files = {f"{there}.h5": "transform.h5",
+             f"{stem}_space-{space}_{name.suffix}.nii.gz": "warped.nii.gz"}  # fmt: skip
     for file, ending in _LABELS.items():
-        if (pair / file).exists():
-            _put(pair / file, folder / f"{stem}_{ending.format(space=space)}.nii.gz")
+        files[f"{stem}_{ending.format(space=space)}.nii.gz"] = file
+    own = [*files, f"{back}.h5", f"{there}.json"]
+    listed = _json.read_object(pair / _manifest.REPORT, "result").get(_manifest.KEY, {})
+    sources = {target: listed[source] for target, source in files.items() if source in listed}
+    if not _is_written(folder, f"{there}.json", f"{back}.h5", sources):
+        result = Registration.read(pair)
+        with _files.output_folder(folder, ours=own, patience=_PATIENCE) as temporary:
+            for target in sources:
+                _put(pair / files[target], temporary / target)
+            result.inverse().save(temporary / f"{back}.h5")
+            facts = {**_facts(result), "Template": template, "Space": space, "Files": sources}
+            _files.write_text(temporary / f"{there}.json", json.dumps(facts, indent=2) + "\n")
     if (pair / "report.html").exists():
         _put(pair / "report.html", out / f"{stem}.html")
-    return forward
+    return folder / f"{there}.h5"
 
 
-def _sealed(sidecar: Path) -> Any:
-    """Return what a sidecar says of its transform; None where it cannot be read."""
+def _is_written(folder: Path, sidecar: str, back: str, sources: dict[str, Any]) -> bool:
+    """Whether a folder has an image's files, as the description beside them says."""
+    _files.settle(folder)
     try:
-        return _json.read_object(sidecar, "sidecar").get("Transform")
+        known = _json.read_object(folder / sidecar, "sidecar").get("Files")
     except errors.InputUnreadableError:
-        return None
+        return False
+    return (
+        known == sources and (folder / back).is_file()
+        and all(_manifest.is_same(folder / name, entry) for name, entry in sources.items())
+    )  # fmt: skip
 
 
-def _told(found: Registration) -> dict[str, Any]:
-    metrics, verdict = found.metrics, found.verdict
+def _facts(result: Registration) -> dict[str, Any]:
+    metrics, verdict = result.metrics, result.verdict
     return {
         "Verdict": verdict.grade if verdict else "unknown",
         "Reasons": list(verdict.reasons) if verdict else [],
@@ -194,7 +204,7 @@ def _told(found: Registration) -> dict[str, Any]:
         "DiceBefore": metrics.get("dice_before"),
         "DiceAfter": metrics.get("dice_after"),
         "Units": "mm",
-        "Options": found.options,
+        "Options": result.options,
     }
 
 
@@ -228,7 +238,7 @@ def write_group(out: str | os.PathLike[str]) -> Path:
     >>> os.makedirs("derivatives/sub-01/anat")
     >>> name = "derivatives/sub-01/anat/sub-01_from-T1w_to-Mine_mode-image_xfm.json"
     >>> _ = Path(name).write_text(json.dumps(told))
-    >>> cohort.write_group("derivatives").name
+    >>> studies.write_group("derivatives").name
     'group_xfm.tsv'
     """
     out = Path(out)

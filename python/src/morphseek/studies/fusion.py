@@ -39,7 +39,7 @@ class Fused:
     Examples
     --------
     >>> maps = [np.ones((2, 2, 2), int), np.ones((2, 2, 2), int), np.zeros((2, 2, 2), int)]
-    >>> fused = cohort.fuse_labels(maps)
+    >>> fused = studies.fuse_labels(maps)
     >>> int(fused.labels[0, 0, 0]), round(float(fused.agreement[0, 0, 0]), 2)
     (1, 0.67)
     """

@@ -1,4 +1,4 @@
-"""Find the pairs of a cohort that are unlike the others."""
+"""Find the pairs of a study that are unlike the others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 #: Robust scores beyond it are outliers: B. Iglewicz and D. C. Hoaglin, 1993.
 FAR = 3.5
-#: A cohort that is smaller has no outliers: its median and spread say little.
+#: A study that is smaller has no outliers: its median and spread say little.
 LEAST = 8
 _TO_SD = 0.6745  # of a normal distribution, its median absolute deviation
 _MEAN_TO_SD = 0.7979  # its mean absolute deviation
@@ -31,12 +31,12 @@ def outliers(
     Returns
     -------
     list of list of str
-        Empty for a pair that is like the others, and for every pair of a cohort below 8.
+        Empty for a pair that is like the others, and for every pair of a study below 8.
 
     Examples
     --------
     >>> outliers({"scale": [1.0, 1.1, 0.9, 1.0, 1.05, 0.95, 1.02, 1.8]}, ratios=["scale"])[-1]
-    ['scale 1.8, the cohort has 1.01 (robust z +7.8)']
+    ['scale 1.8, the study has 1.01 (robust z +7.8)']
     """
     count = max((len(v) for v in values.values()), default=0)
     found: list[list[str]] = [[] for _ in range(count)]
@@ -54,7 +54,7 @@ def outliers(
         for (place, value), score in zip(known, scores):
             if abs(score) > FAR:
                 found[place].append(
-                    f"{name} {value:.3g}, the cohort has {middle:.3g} (robust z {score:+.1f})"
+                    f"{name} {value:.3g}, the study has {middle:.3g} (robust z {score:+.1f})"
                 )
     return found
 

@@ -6,17 +6,24 @@ import dataclasses
 import functools
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 from .. import _files, _manifest, registration, scoring
+from .._json import without_nan
 from ..images import Image, ImageLike, label_names as names_of, read, read_on, write
 from ..images.sidecars import check_apart
 from ..landmarks import LandmarksLike, Matched, check_inside, match_landmarks
 from ..result import LABELS_BACK, OUTPUTS, Registration, write_result
 from ..scoring import LabelScore, LandmarkErrors
-from ..scoring.labels import check_labels, on_fixed_grid
+from ..scoring.labels import (
+    check_labels,
+    independent_dice,
+    inverse_dice,
+    merge_labels,
+    on_fixed_grid,
+)
 from ..transforms import Transform
 
 Report = Literal["full", "small", "none"]
@@ -36,8 +43,6 @@ def register_into(
     keep_stages: bool = False,
     halfway: bool = False,
     labels_back: bool = False,
-    ours: Collection[str] = (),
-    also: Callable[[Path, dict[str, Any], dict[str, Any]], Any] | None = None,
     label_names: dict[int, str] | None = None,
     extra: Callable[[Registration], dict[str, Any]] | None = None,
     **inputs: Any,
@@ -70,11 +75,6 @@ def register_into(
     labels_back : bool, optional
         Also write :data:`morphseek.result.LABELS_BACK`: the fixed labels on the moving image, by
         the inverse transform and nearest neighbours.
-    ours : collection of str
-        Further files in the folder that are of an earlier call.
-    also : callable, optional
-        Writes more files to a folder, from where they move to ``out`` with the others; called with
-        that, what report.json holds, and the list of the files with their checksums.
     extra : callable, optional
         Returns what else report.json shall hold; under "truth", what
         :meth:`morphseek.phantom.PhantomPair.errors` says, for the page too.
@@ -94,44 +94,80 @@ def register_into(
     >>> report["verdict"]["grade"] in ("good", "check", "failed")
     True
     """
-    clock = _Clock()
-    _check_apart(out, images, labels, landmarks, inputs)
+    clock = Clock()
+    check_apart_from(out, images, labels, landmarks, inputs)
     # First: an unwritable folder, labels on another grid, and what are no labels, fail before the
     # work.
-    with _files.output_folder(out, OUTPUTS, _manifest.REPORT, ours) as folder:
-        pair = _Pair(images, labels, landmarks, label_names, bool(options.get("landmark_error")))
-        clock.took("read")
-        inputs |= pair.steering()
-        result = registration.register(pair.images[0], pair.images[1], **inputs, **options)
-        clock.took("engine")
-        scores = _Scores(result, pair)
-        result.options.pop("cache", None)
-        summary = result.to_dict() | scores.summary()
-        if pair.names:
-            summary["label_names"] = {str(k): name for k, name in sorted(pair.names.items())}
-        if extra is not None:
-            summary |= extra(result)
-        clock.took("score")
-        others = _volumes(result, pair, scores, labels_back, halfway)
-        if report != "none":
-            given = {"command": command, "title": title, "truth": summary.get("truth")}
-            page = functools.partial(_write_page, result, pair, scores, {**given, "size": report})
-            others["report.html"] = clock.timing("page", page)
-        if keep_stages:
-            stages = {
-                name: f"transform_{name}.h5" for name in result.transform.stages if name != "final"
-            }
-            for name, file in stages.items():
-                others[file] = functools.partial(_write_stage, result.transform.stages[name])
-            summary["stages"] = {**stages, "final": "transform.h5"}
-        listed = write_result(result, folder, summary, others)
-        if also is not None:
-            also(folder, summary, listed)
-        clock.took("write")
+    with _files.output_folder(out, OUTPUTS, _manifest.REPORT) as folder:
+        pair = Pair(images, labels, landmarks, label_names, bool(options.get("landmark_error")))
+        summary, _ = write_pair(
+            folder, pair, options=options, title=title, command=command, report=report,
+            keep_stages=keep_stages, halfway=halfway, labels_back=labels_back, extra=extra,
+            clock=clock, **inputs,
+        )  # fmt: skip
     return summary | {"cpu_seconds": clock.phases}
 
 
-class _Clock:
+def write_pair(
+    folder: Path,
+    pair: Pair,
+    *,
+    options: dict[str, Any],
+    title: str = "",
+    command: str = "",
+    report: Report = "full",
+    keep_stages: bool = False,
+    halfway: bool = False,
+    labels_back: bool = False,
+    volumes: bool = True,
+    cross_check: bool = False,
+    extra: Callable[[Registration], dict[str, Any]] | None = None,
+    clock: Clock | None = None,
+    **inputs: Any,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Do the work of :func:`register_into` in an empty folder. Return what report.json holds, and
+    the list of the files with their checksums. Without ``volumes``, write the report alone; with
+    ``cross_check``, measure Dice by the inverse transform and by SimpleITK alone, too.
+    """
+    clock = clock or Clock()
+    clock.took("read")
+    inputs |= pair.steering()
+    result = registration.register(pair.images[0], pair.images[1], **inputs, **options)
+    clock.took("engine")
+    scores = _Scores(result, pair)
+    result.options.pop("cache", None)
+    summary = result.to_dict() | scores.summary()
+    if cross_check and pair.fixed_labels is not None and pair.moving_labels is not None:
+        maps = pair.fixed_labels, pair.moving_labels
+        summary |= without_nan(
+            {
+                "dice_inverse": inverse_dice(result, *maps),
+                "dice_check": independent_dice(result.transform, *maps),
+            }
+        )
+    if pair.names:
+        summary["label_names"] = {str(k): name for k, name in sorted(pair.names.items())}
+    if extra is not None:
+        summary |= extra(result)
+    clock.took("score")
+    others = _volumes(result, pair, scores, labels_back, halfway) if volumes else {}
+    if report != "none":
+        given = {"command": command, "title": title, "truth": summary.get("truth")}
+        page = functools.partial(_write_page, result, pair, scores, {**given, "size": report})
+        others["report.html"] = clock.timing("page", page)
+    if keep_stages:
+        stages = {
+            name: f"transform_{name}.h5" for name in result.transform.stages if name != "final"
+        }
+        for name, file in stages.items():
+            others[file] = functools.partial(_write_stage, result.transform.stages[name])
+        summary["stages"] = {**stages, "final": "transform.h5"}
+    listed = write_result(result, folder, summary, others, volumes)
+    clock.took("write")
+    return summary, listed
+
+
+class Clock:
     """CPU seconds, phase by phase: first what the process took until here."""
 
     def __init__(self) -> None:
@@ -154,7 +190,7 @@ class _Clock:
         return timed
 
 
-def _check_apart(
+def check_apart_from(
     out: str | os.PathLike[str],
     images: tuple[Any, Any],
     labels: tuple[Any, Any],
@@ -175,7 +211,7 @@ def _check_apart(
     check_apart(out, OUTPUTS, {**named, **inputs, **channels})
 
 
-class _Pair:
+class Pair:
     """The inputs of a pair, read and checked."""
 
     images: tuple[Image, Image]
@@ -194,6 +230,7 @@ class _Pair:
         landmarks: tuple[LandmarksLike | None, LandmarksLike | None],
         names: dict[int, str] | None,
         steers: bool,
+        merge: dict[int, int] | None = None,
     ):
         if landmarks != (None, None):
             self.points = match_landmarks(*landmarks)
@@ -209,9 +246,11 @@ class _Pair:
                 self.remarks += outside
             self.remarks.append(self.points.note())
         if labels[0] is not None:
-            self.fixed_labels = on_fixed_grid(labels[0], self.images[0].grid)
+            fixed = on_fixed_grid(labels[0], self.images[0].grid)
+            self.fixed_labels = merge_labels(fixed, merge)
         if labels[1] is not None:
-            self.moving_labels = read_on(labels[1], self.images[1].grid, "moving labels")
+            moving = read_on(labels[1], self.images[1].grid, "moving labels")
+            self.moving_labels = merge_labels(moving, merge)
         if self.fixed_labels is not None and self.moving_labels is not None:  # they will be scored
             check_labels(self.fixed_labels)
             check_labels(self.moving_labels)
@@ -231,7 +270,7 @@ class _Scores:
     points: LandmarkErrors | None = None
     warped_labels: Image | None = None
 
-    def __init__(self, result: Registration, pair: _Pair):
+    def __init__(self, result: Registration, pair: Pair):
         self.labels = []
         fixed, moving, warnings = pair.fixed_labels, pair.moving_labels, result.metrics["warnings"]
         if moving is not None:
@@ -264,7 +303,7 @@ class _Scores:
 
 
 def _volumes(
-    result: Registration, pair: _Pair, scores: _Scores, labels_back: bool, halfway: bool
+    result: Registration, pair: Pair, scores: _Scores, labels_back: bool, halfway: bool
 ) -> dict[str, Callable[[Path], Any]]:
     """Return the writers of the volumes beside the result's own, by file name."""
     made: dict[str, Callable[[Path], Any]] = {}
@@ -281,7 +320,7 @@ def _write_image(image: Image, path: Path) -> None:
 
 
 def _write_page(
-    result: Registration, pair: _Pair, scores: _Scores, given: dict[str, Any], path: Path
+    result: Registration, pair: Pair, scores: _Scores, given: dict[str, Any], path: Path
 ) -> None:
     from ..report import write_report
 

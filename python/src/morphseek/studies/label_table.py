@@ -1,4 +1,4 @@
-"""The table that names a data set's labels."""
+"""Read the table that names and merges labels."""
 
 from __future__ import annotations
 

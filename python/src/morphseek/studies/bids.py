@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from .. import errors
-from .scans import Scan, Scans
+from .table import Item, Items
 
 _NAME = re.compile(
     r"(?P<entities>sub-[0-9A-Za-z+]+(?:_[a-z]+-[0-9A-Za-z+]+)*)_(?P<suffix>[0-9A-Za-z]+)"
@@ -45,7 +45,7 @@ class BidsName:
 
         Examples
         --------
-        >>> cohort.BidsName.of("sub-01_T1w.nii.gz").subject
+        >>> studies.BidsName.of("sub-01_T1w.nii.gz").subject
         'sub-01'
         """
         found = _NAME.fullmatch(Path(path).name)
@@ -66,7 +66,7 @@ class BidsName:
 
     @property
     def identifier(self) -> str:
-        """Subject and session, which name the image among those of a cohort."""
+        """Subject and session, which name the image among those of a studies."""
         return "_".join(filter(None, (self.subject, self.session)))
 
     def order(self) -> tuple[int, list[tuple[str, bool, int, str]]]:
@@ -75,7 +75,7 @@ class BidsName:
         Examples
         --------
         >>> names = ["sub-01_ses-02_T1w.nii.gz", "sub-01_ses-01_T1w.nii.gz"]
-        >>> found = sorted(map(cohort.BidsName.of, names), key=cohort.BidsName.order)
+        >>> found = sorted(map(studies.BidsName.of, names), key=studies.BidsName.order)
         >>> [name.session for name in found]
         ['ses-02', 'ses-01']
         """
@@ -91,7 +91,7 @@ def find_bids(
     entities: Mapping[str, str] | None = None,
     labels: bool = True,
     label_entities: Mapping[str, str] | None = None,
-) -> Scans:
+) -> Items:
     """Return the images of a BIDS folder, one a subject and session, with their label maps.
 
     Parameters
@@ -111,7 +111,7 @@ def find_bids(
 
     Returns
     -------
-    Scans
+    Items
         In the order of subjects and sessions. Where a session has several images that fit, the
         plainest name and the first run is taken, and a note says so.
 
@@ -126,7 +126,7 @@ def find_bids(
     --------
     >>> os.makedirs("data/sub-01/anat")
     >>> _ = Path("fixed.nii.gz").rename("data/sub-01/anat/sub-01_T1w.nii.gz")
-    >>> [scan.id for scan in cohort.find_bids("data")]
+    >>> [item.id for item in studies.find_bids("data")]
     ['sub-01']
     """
     root = Path(folder)
@@ -148,14 +148,14 @@ def find_bids(
         for name in (*names, *_derivatives(root)):
             if name.suffix == _LABELS and _fits(name, of_maps):
                 maps.setdefault((name.subject, name.session), []).append(name)
-    scans, several = [], []
+    items, several = [], []
     for key in sorted(sessions):
         name, *others = sorted(sessions[key], key=BidsName.order)
         if others:
             several.append((name, others))
         found = _label_map(name, maps.get(key, []))
-        scans.append(
-            Scan(
+        items.append(
+            Item(
                 name.identifier, name.path, labels=found, subject=name.subject, session=name.session
             )
         )
@@ -167,7 +167,7 @@ def find_bids(
             f" name and the first run is taken: {name.path.name}, and not {others[0].path.name}."
             " Choose by an entity, such as run=2"
         )
-    return Scans(scans, notes)
+    return Items(items, notes)
 
 
 def _checked(entities: Mapping[str, str] | None, what: str) -> dict[str, set[str]]:

@@ -17,13 +17,13 @@ import SimpleITK as sitk
 from .. import _files, _manifest, errors, images
 from .._engine import bindings, core
 from .._grid import Grid
-from .._json import MOST_RESULT_BYTES, read as read_json
 from .._plain import why_no_name
 from .._tables import csv_text, data_frame, is_frame, read_records
 from ..scoring.labels import check_labels, on_fixed_grid
 from ..transforms import Transform
 from ..transforms.linear import linear_part
-from .lists import read_list
+from .study import FINISHED, Study
+from .table import read_pairs
 
 #: What a study leaves in a folder; the last one lists the others.
 _MAP = "logj_{}.nii.gz"
@@ -42,7 +42,7 @@ class Subject:
 
     Examples
     --------
-    >>> subject = cohort.Subject("sub-01", "result/transform.h5", "moving_labels.nii.gz")
+    >>> subject = studies.Subject("sub-01", "result/transform.h5", "moving_labels.nii.gz")
     """
 
     id: str
@@ -58,7 +58,7 @@ class LabelVolume:
 
     Examples
     --------
-    >>> cohort.LabelVolume("sub-01", 17, "hippocampus", 3000.0, 2700.0, -10.0).change_percent
+    >>> studies.LabelVolume("sub-01", 17, "hippocampus", 3000.0, 2700.0, -10.0).change_percent
     -10.0
     """
 
@@ -94,8 +94,8 @@ class Morphometry:
 
     Examples
     --------
-    >>> subject = cohort.Subject("sub-01", "result/transform.h5", "moving_labels.nii.gz")
-    >>> found = cohort.morphometry([subject])
+    >>> subject = studies.Subject("sub-01", "result/transform.h5", "moving_labels.nii.gz")
+    >>> found = studies.morphometry([subject])
     >>> found.mean.shape, found.ids
     ((48, 48, 48), ['sub-01'])
     """
@@ -119,8 +119,8 @@ class Morphometry:
 
         Examples
         --------
-        >>> subject = cohort.Subject("sub-01", "result/transform.h5")
-        >>> study = cohort.morphometry([subject], fixed_labels="fixed_labels.nii.gz")
+        >>> subject = studies.Subject("sub-01", "result/transform.h5")
+        >>> study = studies.morphometry([subject], fixed_labels="fixed_labels.nii.gz")
         >>> study.to_dataframe()["label"].tolist()
         [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
         """
@@ -136,8 +136,8 @@ class Morphometry:
 
         Examples
         --------
-        >>> subject = cohort.Subject("sub-01", "result/transform.h5")
-        >>> cohort.morphometry([subject], fixed_labels="fixed_labels.nii.gz").labels()[0]["label"]
+        >>> subject = studies.Subject("sub-01", "result/transform.h5")
+        >>> studies.morphometry([subject], fixed_labels="fixed_labels.nii.gz").labels()[0]["label"]
         1
         """
         found = []
@@ -168,8 +168,8 @@ class Morphometry:
 
         Examples
         --------
-        >>> subject = cohort.Subject("sub-01", "result/transform.h5")
-        >>> sorted(cohort.morphometry([subject]).to_dict())
+        >>> subject = studies.Subject("sub-01", "result/transform.h5")
+        >>> sorted(studies.morphometry([subject]).to_dict())
         ['affine', 'folded_percent', 'fwhm_mm', 'grid', 'labels', 'subjects', 'version', 'volumes']
         """
         content = {
@@ -240,8 +240,8 @@ def morphometry(
 
     Examples
     --------
-    >>> subject = cohort.Subject("sub-01", "result/transform.h5", "moving_labels.nii.gz")
-    >>> found = cohort.morphometry([subject], fixed_labels="fixed_labels.nii.gz")
+    >>> subject = studies.Subject("sub-01", "result/transform.h5", "moving_labels.nii.gz")
+    >>> found = studies.morphometry([subject], fixed_labels="fixed_labels.nii.gz")
     >>> found.ids, len(found.volumes)
     (['sub-01'], 10)
     """
@@ -398,7 +398,7 @@ def _cohort(
     labels: dict[str, Path] = {}
     fixed: images.ImageLike | None = None
     if pairs is not None:
-        listed = read_list(pairs)
+        listed = read_pairs(pairs)
         labels = {pair.id: Path(pair.path("moving_labels")) for pair in listed
                   if "moving_labels" in pair.files}  # fmt: skip
         fixed = next((pair.path("fixed_labels") for pair in listed
@@ -437,15 +437,8 @@ def _of_batch(folder: Path) -> list[Subject]:
     _files.settle(folder)
     summary = folder / "summary.json"
     if summary.is_file():
-        try:
-            rows = read_json(summary, "batch", MOST_RESULT_BYTES)["pairs"]
-            done = [row for row in rows if row["status"] in ("done", "skipped")]
-            fixed = sorted({str(row["fixed"]) for row in done})
-            ids = [str(row["id"]) for row in done]
-        except (KeyError, TypeError, AttributeError) as error:
-            raise errors.InputUnreadableError(
-                f"batch: {summary} is not a batch's summary: {error!r}"
-            ) from None
+        done = [row for row in Study.read(folder).rows if row.status in FINISHED]
+        fixed, ids = sorted({row.fixed for row in done}), [row.id for row in done]
         if len(fixed) > 1:
             raise errors.InvalidArgumentError(
                 f"{folder} has results of {len(fixed)} fixed images ({fixed[0]}, {fixed[1]}, ...);"

@@ -1,0 +1,26 @@
+from .bids import BidsName as BidsName, find_bids as find_bids
+from .derivatives import write_derivatives as write_derivatives, write_group as write_group
+from .fusion import Fused as Fused, fuse_labels as fuse_labels
+from .labels import (
+    Labelled as Labelled,
+    TargetLabels as TargetLabels,
+    propagate_labels as propagate_labels,
+)
+from .morphometry import (
+    LabelVolume as LabelVolume,
+    Morphometry as Morphometry,
+    Subject as Subject,
+    morphometry as morphometry,
+)
+from .outliers import outliers as outliers
+from .pair import register_into as register_into
+from .pairs import register_pairs as register_pairs
+from .plan import all_pairs as all_pairs, pairs_to as pairs_to, within_subject as within_subject
+from .study import PairRow as PairRow, Study as Study, compare as compare
+from .table import (
+    Item as Item,
+    Items as Items,
+    Pair as Pair,
+    read_items as read_items,
+    read_pairs as read_pairs,
+)

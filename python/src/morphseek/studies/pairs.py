@@ -1,0 +1,374 @@
+"""Register many pairs, each into a folder of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+
+from .. import _files, _manifest, errors, images
+from .._engine import core
+from .._engine.generated import Options, Unpack
+from .._engine.options import all_options, checked_options
+from .._json import without_nan
+from ..channels import Channel
+from ..images.sidecars import check_apart, parts
+from ..progress import Progress
+from ..result import OUTPUTS
+from ..verdict import Verdict, grade_of
+from .label_table import read_labels_csv
+from .pair import Clock, Pair as PairInputs, Report, check_apart_from, write_pair
+from .runner import PROCESSES, THREADS, Ending, Job, Journal, Meter, Result, run_jobs
+from .study import SEAL, TABLES, PairRow, Study
+from .table import Pair, read_pairs
+
+_PATIENCE = 600.0  # seconds, with calls that write the tables of a shared folder
+Keep = Literal["all", "report"]
+"""The files of a pair that are written: all, or report.json and the page alone."""
+
+
+def register_pairs(
+    pairs: str | os.PathLike[str] | Sequence[Any],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    data: str | os.PathLike[str] | None = None,
+    subset: str | None = None,
+    score: bool = False,
+    labels_csv: str | os.PathLike[str] | None = None,
+    labels_back: bool = False,
+    workers: int = 1,
+    scheduler: str | None = None,
+    report: Report = "small",
+    keep: Keep = "all",
+    command: str = "",
+    resume: bool = True,
+    progress: Callable[[Progress], Any] | bool | None = None,
+    **options: Unpack[Options],
+) -> Study:
+    """Register a list of pairs; each gets a folder of its own.
+
+    Parameters
+    ----------
+    pairs : path or sequence
+        CSV in UTF-8 with the columns fixed and moving and, optionally, fixed_labels, moving_labels,
+        fixed_mask, moving_mask, rigid_regions, fixed_channel, moving_channel, fixed_label_channel,
+        moving_label_channel, fixed_landmarks, moving_landmarks, initial_transform and id, the
+        name of the pair's folder. Separated by commas, semicolons or tabs; empty rows and columns
+        do not count. Paths are relative to the file. Or JSON: a list of pairs or of objects with
+        those names, or an object of several lists. Or a data frame with those columns, a list of
+        (fixed, moving), or of dicts with those names: paths, relative to the working folder. A cell
+        that is empty, NaN or None gives nothing.
+    out : path, optional
+        Folder; pair ID writes to ``out/ID`` what :func:`morphseek.studies.register_into` does, and
+        pair.json. summary.csv, summary.json, labels.csv (where there are label maps) and index.html
+        have all pairs, and those of earlier calls that lie there finished. jobs.jsonl gets a line
+        for each pair that ends. Several calls may share a folder. Without it nothing is kept but
+        the rows.
+    data : path, optional
+        Folder with ``images`` and ``labels``: fixed and moving are names of files there, suffix
+        optional. A name with a slash is a path below `data`, its label map the same path with
+        "images" replaced by "labels". The list itself may lie there, too; a CSV without a heading
+        has fixed and moving first.
+    subset : str, optional
+        Which list of a JSON file.
+    score : bool
+        Every pair must have both label maps. Dice is also measured in the moving image's space by
+        the inverse transform (dice_inverse), where the fixed image reaches; and by SimpleITK alone,
+        from the transform as a file holds it (dice_check). Dice on the fixed grid is blind to what
+        the transform jumps over: where dice_inverse is much lower, the transform is good for
+        carrying labels over and for little else.
+    labels_csv : path, optional
+        Table with the columns id, name and, to merge labels, structure. Labels that it does not
+        list are left out.
+    labels_back : bool
+        Also carry each pair's fixed labels to its moving image, by the inverse transform, as
+        fixed_labels_on_moving.nii.gz.
+    workers : int
+        Pairs at a time; each gets its share of the cores unless `threads` is given.
+    scheduler : str, optional
+        threads, the default; processes; or the address of a Dask scheduler, whose workers see the
+        same files. In processes and on a cluster each pair gets one thread unless `threads` is
+        given.
+    report : {"full", "small", "none"}
+        What report.html is for each pair: interactive, up to 6 MB; one picture and the numbers,
+        below 200 kB; or not written.
+    keep : {"all", "report"}
+        What each pair leaves: all, or report.json and the page alone.
+    command : str
+        What repeats the study, for report.html.
+    resume : bool
+        Leave pairs that are finished as they are; False does them again.
+    progress : callable or bool, optional
+        Called with a :class:`morphseek.Progress` over the whole list, whose message says what
+        became of a pair that ended; returning False stops the study. True shows a bar.
+    **options
+        Of :func:`morphseek.register`.
+
+    Returns
+    -------
+    Study
+        A pair that fails is in it with its error; the others go on.
+
+    Raises
+    ------
+    InputUnreadableError
+        The list cannot be read, lacks a column or has an id twice.
+    CancelledError, KeyboardInterrupt
+        The study was stopped. Finished pairs are kept, others have no files; the same call goes on
+        from there. Pairs that a cluster is at are finished by it.
+
+    Examples
+    --------
+    >>> study = morphseek.register_pairs(
+    ...     [("fixed.nii.gz", "moving.nii.gz")], "study", refine=0, search=False
+    ... )
+    >>> study.rows[0].status
+    'done'
+    """
+    for name, value, known in (("report", report, Report), ("keep", keep, Keep)):
+        if value not in get_args(known):
+            *first, last = get_args(known)
+            raise errors.InvalidArgumentError(
+                f"{name} is {value!r}; it must be {', '.join(first)} or {last}"
+            )
+    if workers < 1:
+        raise errors.InvalidArgumentError(f"workers is {workers}; it must be 1 or more")
+    listed = read_pairs(pairs, data=data, subset=subset)
+    if score and not data:
+        for pair in listed:
+            if lacking := {"fixed_labels", "moving_labels"} - pair.files.keys():
+                raise errors.InvalidArgumentError(
+                    f"score: the pair {pair.id} has no {min(lacking)}; give every pair both label"
+                    " maps, or leave score out"
+                )
+    if labels_csv is not None:
+        read_labels_csv(labels_csv)  # a table that is none fails before the work
+    chosen, bundle = checked_options(options)
+    shown, model = dict(chosen), chosen.get("model", "default")
+    if bundle:
+        model = bundle["manifest"]["sha256"]
+        if bundle["path"]:  # a worker elsewhere is in another folder
+            chosen["model"] = str(Path(bundle["path"]).absolute())
+    if not chosen.get("threads"):
+        apart = scheduler not in (None, THREADS)
+        chosen["threads"] = 1 if apart and scheduler != PROCESSES else max(1, _cores() // workers)
+    made_of = [
+        core.version(),
+        {k: v for k, v in all_options(chosen).items() if k not in ("threads", "cache", "model")},
+        model,
+    ]
+    how = {
+        "options": chosen, "made_of": made_of, "report": report, "command": command, "keep": keep,
+        "score": score, "labels_back": labels_back,
+        "labels_csv": labels_csv and str(Path(labels_csv).absolute()),
+    }  # fmt: skip
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="morphseek-") as folder:
+            how |= {"keep": "report", "report": "none"}
+            return _run(listed, Path(folder), how, shown, workers, scheduler, resume, progress)
+    check_apart(out, TABLES, {"pairs": pairs, "labels_csv": labels_csv})
+    with _files.output_folder(out, patience=_PATIENCE):
+        pass  # an unwritable folder fails before the work
+    for name in TABLES:
+        if (Path(out) / name).is_dir():
+            raise errors.OutputUnwritableError(
+                f"{Path(out) / name} is a folder; the summary cannot take its place, choose another"
+                " output folder"
+            )
+    return _run(listed, Path(out), how, shown, workers, scheduler, resume, progress)
+
+
+def _run(
+    pairs: Sequence[Pair],
+    out: Path,
+    how: dict[str, Any],
+    options: dict[str, Any],
+    workers: int,
+    scheduler: str | None,
+    resume: bool,
+    progress: Callable[[Progress], Any] | bool | None,
+) -> Study:
+    folder = out.absolute()
+    study = Study([PairRow(p.id, p.files["fixed"], p.files["moving"]) for p in pairs], options)
+    places = {row.id: place for place, row in enumerate(study.rows)}
+    meter = Meter(len(pairs), progress)
+    journal = Journal(folder)
+
+    def ended(ending: Ending) -> None:
+        row = study.rows[places[ending.id]].ended(ending)
+        study.rows[places[ending.id]] = row
+        if ending.status != "pending":
+            meter.ended(ending.id, str(row))
+        meter.check()
+
+    jobs = (PairJob(pair.id, str(folder / pair.id), pair, how) for pair in pairs)
+    try:
+        run_jobs(
+            jobs, folder, workers=workers, scheduler=scheduler, resume=resume, journal=journal,
+            ended=ended, meter=meter,
+        )  # fmt: skip
+    finally:
+        meter.close()
+        journal.close()
+        study.save(out, how["command"], _PATIENCE)
+    return study
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclasses.dataclass(frozen=True)
+class PairJob(Job):
+    """The registration of one pair of a list."""
+
+    pair: Pair
+    how: Mapping[str, Any]
+
+    seal: ClassVar[str] = SEAL
+    listing: ClassVar[str] = _manifest.REPORT
+    outputs = OUTPUTS
+
+    def inputs(self) -> dict[str, list[Path]]:
+        files = {}
+        for role in self.pair.files:
+            name = role.replace("_", " ")
+            files[name] = files_of(self.pair.path(role), name)
+        if self.how["labels_csv"]:
+            files["labels_csv"] = [Path(self.how["labels_csv"])]
+        return files
+
+    def settings(self) -> Any:
+        # of one file there are several atlases: the halves of a brain
+        by_name = {
+            role: file
+            for role, file in self.pair.files.items()
+            if not self.pair.is_named and images.named.is_name(self.pair.path(role))
+        }
+        roles = sorted(self.pair.files)
+        scores = [self.how["score"], self.how["labels_back"]]
+        return [self.how["made_of"], roles, by_name, scores]
+
+    def covers(self, seal: Mapping[str, Any]) -> bool:
+        """Whether the pair has the page and the files that are asked for; more do, too."""
+        if self.how["keep"] == "all" != seal["keep"]:
+            return False
+        wanted = self.how["report"]
+        return wanted == "none" or seal["report"] == "full" or wanted == seal["report"]
+
+    def run(self, folder: Path, progress: Callable[[Progress], Any] | None) -> Result:
+        files = {role: self.pair.path(role) for role in self.pair.files}
+        images_of = files["fixed"], files["moving"]
+        labels = files.get("fixed_labels"), files.get("moving_labels")
+        landmarks = files.get("fixed_landmarks"), files.get("moving_landmarks")
+        inputs: dict[str, Any] = {
+            role: files[role]
+            for role in ("fixed_mask", "moving_mask", "rigid_regions", "initial_transform")
+            if role in files
+        }
+        inputs["channels"] = _channels(files)
+        check_apart_from(self.folder, images_of, labels, landmarks, inputs)
+        merge, names = read_labels_csv(self.how["labels_csv"]) if self.how["labels_csv"] else (
+            None, None,
+        )  # fmt: skip
+        if self.how["score"] and None in labels:
+            side = "fixed" if labels[0] is None else "moving"
+            raise errors.InputUnreadableError(
+                f"score: there is no label map of the {side} image {self.pair.files[side]}; give"
+                " every pair both, or leave score out"
+            )
+        options = dict(self.how["options"])
+        pair = PairInputs(
+            images_of, labels, landmarks, names, bool(options.get("landmark_error")), merge
+        )
+        clock = Clock()
+        summary, listed = write_pair(
+            folder, pair, clock=clock, options=options, title=self.pair.id, command=self.how["command"],
+            report=self.how["report"], labels_back=self.how["labels_back"],
+            volumes=self.how["keep"] == "all", cross_check=self.how["score"], progress=progress,
+            **inputs,
+        )  # fmt: skip
+        row = {
+            **self._row(summary),
+            "cpu_seconds": clock.phases["engine"],
+            "fixed": self.pair.files["fixed"],
+            "moving": self.pair.files["moving"],
+        }
+        return Result(row, listed, {"report": self.how["report"], "keep": self.how["keep"]})
+
+    def _row(self, summary: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the study's table has of a pair's report."""
+        names = summary.get("label_names", {})
+        labels = [
+            {**score, "name": names.get(str(score["label"]), "")}
+            for score in summary.get("labels", ())
+        ]
+        row = {name: summary[name] for name in _AS_IN_REPORT if name in summary}
+        row |= {
+            "seconds": summary["seconds"]["total"],
+            "verdict": grade_of(summary),
+            "measure": summary["similarity"],
+            "similarity": summary["similarity_after"],
+            "scale": _scale(summary["initial_transform"]),
+            "displacement_mm": summary["displacement_mean_mm"],
+            "labels": labels,
+        }
+        if labels:
+            distances = [s["hd95_after"] for s in labels if s["hd95_after"] is not None]
+            errors_of = np.array([s["volume_error_percent"] for s in labels])
+            row |= {
+                "hd95_after": float(np.mean(distances)) if distances else math.nan,
+                "volume_error_percent": float(np.abs(errors_of).mean()),
+                "volume_bias_percent": float(errors_of.mean()),
+            }
+        if verdict := Verdict.of(dict(summary)):
+            row |= {"error_mm": verdict.error_mm, "reasons": list(verdict.reasons)}
+        plain: dict[str, Any] = without_nan(row)
+        return plain
+
+
+_AS_IN_REPORT = (
+    "dice_before", "dice_after", "dice_inverse", "dice_check", "tre_before_mm", "tre_after_mm",
+    "njd_percent", "sdlogj", "cached", "model", "device", "warnings",
+)  # fmt: skip
+
+
+def files_of(path: Path, name: str) -> list[Path]:
+    """Return an image's files: one, a DICOM folder and its files, or a header and its data."""
+    if atlas := images.named.files_of(path, name):
+        return atlas
+    _files.check_regular(path, name)
+    try:
+        if path.is_dir():
+            return sorted(p for p in path.iterdir() if p.is_file())
+        return parts(path)
+    except OSError as error:
+        raise errors.InputUnreadableError(
+            f"{name}: {error.filename} cannot be read: {error.strerror}; check the list"
+        ) from None
+
+
+def _scale(matrix: Any) -> float:
+    """Return by which factor a linear map changes lengths."""
+    return float(abs(np.linalg.det(np.array(matrix)[:3, :3])) ** (1 / 3))
+
+
+def _channels(files: Mapping[str, Path]) -> list[Channel]:
+    """Return the channels of a row of the list: images, then labels."""
+    channels = []
+    for kind in ("channel", "label_channel"):
+        names = [f"{side}_{kind}" for side in ("fixed", "moving") if f"{side}_{kind}" in files]
+        if len(names) == 1:
+            raise errors.InputUnreadableError(
+                f"the list gives {names[0]} alone; a channel needs fixed_{kind} and moving_{kind}"
+            )
+        if names:
+            fixed, moving = (files[name] for name in names)
+            channels.append(Channel(fixed, moving, labels=kind == "label_channel"))
+    return channels

@@ -1,0 +1,137 @@
+"""Make the pairs of a study from its images."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import SimpleITK as sitk
+
+from .. import errors, images
+from .table import Item
+
+
+def check_alike(items: Iterable[Item], *must: Item) -> None:
+    """Refuse a mix of 2-D and 3-D images before the work. A file that cannot be read is its pair's
+    failure, unless all need it: those in ``must``.
+    """
+    first: tuple[Item, int] | None = None
+    for item in must:
+        images.read(item.image, item.id)
+    for item in (*must, *items):
+        count = _axes(item.image)
+        if count is None:
+            continue
+        if first is None:
+            first = item, count
+        elif count != first[1]:
+            raise errors.InvalidArgumentError(
+                f"{item.image} has {count} axes and {first[0].image} has {first[1]}; register images"
+                " of 2-D and of 3-D apart"
+            )
+
+
+def _axes(path: Path) -> int | None:
+    """Return how many axes of more than one voxel an image has, by its header."""
+    if not path.is_file():
+        return None
+    reader = sitk.ImageFileReader()
+    reader.SetFileName(str(path))
+    try:
+        reader.ReadImageInformation()
+    except RuntimeError:
+        return None
+    return max(2, sum(n > 1 for n in reader.GetSize()))
+
+
+def _row(fixed: Item, moving: Item, name: str) -> dict[str, Any]:
+    row: dict[str, Any] = {"fixed": fixed.image, "moving": moving.image, "id": name}
+    for side, item in (("fixed", fixed), ("moving", moving)):
+        row |= {f"{side}_labels": item.labels, f"{side}_mask": item.mask}
+    return {key: value for key, value in row.items() if value is not None}
+
+
+def pairs_to(
+    items: Iterable[Item],
+    template: str | os.PathLike[str],
+    *,
+    labels: str | os.PathLike[str] | None = None,
+    mask: str | os.PathLike[str] | None = None,
+) -> list[dict[str, Any]]:
+    """Return the pairs of :func:`register_pairs` that bring every image to one: the template is
+    fixed. A pair is called as its image.
+
+    >>> rows = studies.pairs_to([Item("sub-01", Path("moving.nii.gz"))], "fixed.nii.gz")
+    >>> rows[0]["id"], str(rows[0]["fixed"]), str(rows[0]["moving"])
+    ('sub-01', 'fixed.nii.gz', 'moving.nii.gz')
+    """
+    fixed = Item(
+        "template", Path(template),
+        None if labels is None else Path(labels), None if mask is None else Path(mask),
+    )  # fmt: skip
+    listed = [item for item in items if not _same(item.image, fixed.image)]
+    if not listed:
+        raise errors.InvalidArgumentError(f"template: there is no image but {template} itself")
+    check_alike(listed, fixed)
+    return [_row(fixed, item, item.id) for item in listed]
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.absolute() == other.absolute()
+
+
+def all_pairs(items: Iterable[Item], *, both_ways: bool = False) -> list[dict[str, Any]]:
+    """Return every pair of the images, once: the one that comes first is fixed. n images make
+    n (n - 1) / 2 pairs; ``both_ways``, twice as many.
+
+    >>> items = [Item(name, Path(f"{name}.nii")) for name in "abc"]
+    >>> [row["id"] for row in all_pairs(items)]
+    ['b_to_a', 'c_to_a', 'c_to_b']
+    """
+    listed = list(items)
+    if len(listed) < 2:
+        raise errors.InvalidArgumentError("all pairs: there must be two images or more")
+    check_alike(listed)
+    rows = []
+    for fixed, moving in combinations(listed, 2):
+        rows.append(_row(fixed, moving, f"{moving.id}_to_{fixed.id}"))
+        if both_ways:
+            rows.append(_row(moving, fixed, f"{fixed.id}_to_{moving.id}"))
+    return rows
+
+
+def within_subject(items: Iterable[Item]) -> list[dict[str, Any]]:
+    """Return the pairs of each subject's later images with the first, which is fixed. Sessions are
+    in the order of their names, numbers by value.
+
+    >>> items = [Item(f"sub-1_ses-{k}", Path(f"{k}.nii"), subject="sub-1", session=f"ses-{k}")
+    ...          for k in (10, 9)]
+    >>> [row["id"] for row in within_subject(items)]
+    ['sub-1_ses-10_to_ses-9']
+    """
+    subjects: dict[str, list[Item]] = {}
+    for item in items:
+        if not item.subject:
+            raise errors.InvalidArgumentError(
+                f"within subject: nothing says of whom {item.image} is; give a BIDS folder, or a"
+                " table with the columns subject and session"
+            )
+        subjects.setdefault(item.subject, []).append(item)
+    rows = []
+    for listed in subjects.values():
+        first, *later = sorted(listed, key=_when)
+        check_alike(listed)
+        rows += [_row(first, item, f"{item.id}_to_{first.session or first.id}") for item in later]
+    if not rows:
+        raise errors.InvalidArgumentError(
+            f"within subject: none of the {len(subjects)} subjects has a second session"
+        )
+    return rows
+
+
+def _when(item: Item) -> tuple[bool, int, str]:
+    name = item.session.removeprefix("ses-")
+    return not name.isdigit(), int(name) if name.isdigit() else 0, name

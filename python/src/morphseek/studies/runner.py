@@ -1,0 +1,516 @@
+"""Run many jobs, each once: in threads, in processes, or on a Dask cluster.
+
+A job's results lie in a folder of their own. With them comes a seal, a JSON file: it holds a
+fingerprint of all that they depend on, their checksums, and the job's row. A journal beside the
+folders gets a line for each job that ends, with which a further call knows in microseconds what is
+finished. The seals are the truth: what the journal lacks is read from them.
+
+A job locks its own folder and no other. So several calls may share the folder of a study.
+"""
+
+from __future__ import annotations
+
+import abc
+import concurrent.futures
+import contextlib
+import dataclasses
+import hashlib
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import traceback
+import uuid
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from .. import _files, _manifest, errors
+from .._features import needed
+from .._json import read as read_json
+from .._log import log
+from ..progress import Bar, Progress, callback_of, says_no
+
+JOURNAL = "jobs.jsonl"
+DEFECT = "error.log"  # the traceback of an unexpected failure of a job
+THREADS, PROCESSES = "threads", "processes"
+_BUSY = "busy"
+_FRESH = 2.0  # seconds, in which a file may change twice at one time stamp
+_WAIT = 0.2  # seconds between two looks at a job that another call does
+_TRIES = 2  # of a job whose process died
+_WINDOW = {THREADS: 4, PROCESSES: 4}  # jobs a worker that are handed out at once
+_CLUSTER_WINDOW = 2000
+
+#: Size and time of files, by which a change is noticed without reading them.
+Stamps = list[tuple[str, int, int, int]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Job(abc.ABC):
+    """One unit of work, as it travels to a worker. Its folder is named after it."""
+
+    id: str
+    folder: str
+
+    seal: ClassVar[str]
+    """The file that says that the job is finished."""
+    listing: ClassVar[str]
+    """The file that lists the others: the seal, or one that is written without a study, too."""
+    outputs: ClassVar[Collection[str]]
+    """Patterns of all files that a job may leave."""
+
+    @abc.abstractmethod
+    def inputs(self) -> dict[str, list[Path]]:
+        """Return the files that the result depends on, by what messages call them."""
+
+    @abc.abstractmethod
+    def settings(self) -> Any:
+        """Return all else that the result depends on, as plain data."""
+
+    @abc.abstractmethod
+    def run(self, folder: Path, progress: Callable[[Progress], Any] | None) -> Result:
+        """Do the work and write its files into an empty folder."""
+
+    def covers(self, seal: Mapping[str, Any]) -> bool:
+        """Whether a finished job's files are all that this one is to write."""
+        return True
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """The outcome of the work of one job."""
+
+    row: dict[str, Any]
+    files: dict[str, Any]
+    """Name to size and checksum."""
+    seal: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """What else the seal holds, for :meth:`Job.covers`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ending:
+    """How a job ended."""
+
+    id: str
+    status: str
+    """done, skipped (it was finished before), failed or pending."""
+    row: dict[str, Any] = dataclasses.field(default_factory=dict)
+    error: str = ""
+    """The exception's class."""
+    message: str = ""
+    exit_code: int = 0
+    known: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """What the journal keeps, by which a further call knows the job."""
+
+
+class Journal:
+    """The lines of the jobs that ended in a folder; of several for one job, the last counts."""
+
+    def __init__(self, folder: Path):
+        self.path = folder / JOURNAL
+        self._lines: dict[str, bytes] = {}
+        self._handle: int | None = None
+        self._whole = True
+        with contextlib.suppress(OSError), open(self.path, "rb") as file:
+            for line in file:
+                self._whole = line.endswith(b"\n")
+                with contextlib.suppress(ValueError, KeyError, TypeError):
+                    self._lines[json.loads(line)["id"]] = line
+
+    def known(self, id: str) -> dict[str, Any]:
+        """Return a job's last line; empty where there is none."""
+        line = self._lines.get(id)
+        content: dict[str, Any] = json.loads(line) if line else {}
+        return content
+
+    def ids(self) -> Iterator[str]:
+        """Give the jobs that have a line, in the order in which they first ended."""
+        yield from self._lines
+
+    def add(self, ending: Ending) -> None:
+        """Append a line. One write is one line, whoever else writes."""
+        content = {
+            "id": ending.id, "status": ending.status, "row": ending.row, "error": ending.error,
+            "message": ending.message, "exit_code": ending.exit_code, **ending.known,
+        }  # fmt: skip
+        if self._handle is None:
+            try:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+                self._handle = os.open(self.path, flags, 0o666)
+            except OSError as error:
+                raise _files.output_error(error, self.path) from None
+        lead = "" if self._whole else "\n"  # a killed process left half a line
+        self._whole = True
+        try:
+            os.write(self._handle, f"{lead}{json.dumps(content)}\n".encode())
+        except OSError as error:
+            raise _files.output_error(error, self.path) from None
+
+    def close(self) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+
+def run_jobs(
+    jobs: Iterable[Job],
+    out: Path,
+    *,
+    workers: int = 1,
+    scheduler: str | None = None,
+    resume: bool = True,
+    journal: Journal,
+    ended: Callable[[Ending], None],
+    meter: Meter,
+) -> None:
+    """Do all jobs but those that are finished; call ``ended`` with each one's ending.
+
+    Jobs that another call is at are waited for. The first interruption stops all.
+    """
+    token = uuid.uuid4().hex
+    waiting: deque[Job] = deque(jobs)
+    tries: dict[str, int] = {}
+    running: dict[concurrent.futures.Future[Ending], Job] = {}
+    busy: deque[Job] = deque()
+    at_once = _CLUSTER_WINDOW
+    if scheduler in (None, THREADS, PROCESSES):
+        at_once = workers * _WINDOW[scheduler or THREADS]
+
+    def end(ending: Ending) -> None:
+        if ending.status != "pending" and ending.known:
+            journal.add(ending)
+        ended(ending)
+
+    pool = _pool(scheduler, workers)
+    try:
+        while waiting or running or busy:
+            while waiting and len(running) < at_once:
+                job = waiting.popleft()
+                known = journal.known(job.id) if resume else {}
+                if known and (ending := known_ending(job, known)):
+                    end(ending)
+                    continue
+                report = meter.job(job.id) if pool.is_near else None
+                running[pool.submit(job, resume, token, report)] = job
+            if not running:
+                time.sleep(_WAIT)
+                waiting, busy = busy, deque()
+                meter.check()
+                continue
+            finished, _ = concurrent.futures.wait(
+                running, _WAIT if busy else None, concurrent.futures.FIRST_COMPLETED
+            )
+            for future in finished:
+                job = running.pop(future)
+                try:
+                    ending = future.result()
+                except concurrent.futures.process.BrokenProcessPool:
+                    tries[job.id] = tries.get(job.id, 0) + 1
+                    if tries[job.id] < _TRIES:
+                        waiting.appendleft(job)
+                        pool.renew()
+                        continue
+                    ending = _lost(job, "the process that did it died; is there enough memory?")
+                except Exception as error:  # of Dask's own: every worker that took it died, say
+                    log.exception("job %s failed", job.id)
+                    ending = _lost(job, str(error), type(error).__name__)
+                if ending.status == _BUSY:
+                    busy.append(job)
+                else:
+                    end(ending)
+            if busy and not finished and len(running) < at_once:
+                waiting, busy = busy, deque()
+    except BaseException as error:
+        meter.stop(error)
+        pool.close(wait=False)
+        raise
+    pool.close()
+
+
+def _lost(job: Job, message: str, error: str = "RuntimeFailedError") -> Ending:
+    code = errors.RuntimeFailedError.exit_code
+    return Ending(job.id, "failed", error=error, message=message, exit_code=code)
+
+
+class _Pool:
+    """Workers that take jobs: concurrent.futures' threads or processes, or a Dask cluster's."""
+
+    def __init__(self, make: Callable[[], concurrent.futures.Executor], is_near: bool):
+        self._make = make
+        self._executor = make()
+        self.is_near = is_near
+        """Whether a job can report its progress."""
+
+    def submit(self, job: Job, resume: bool, token: str, progress: Any) -> Any:
+        if self.is_near:
+            return self._executor.submit(perform, job, resume, token, progress)
+        return self._executor.submit(perform, job, resume, token)
+
+    def renew(self) -> None:
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._executor = self._make()
+
+    def close(self, wait: bool = True) -> None:
+        self._executor.shutdown(wait=wait, cancel_futures=not wait)
+        if not wait:  # what they do is kept or done again; nobody waits for it
+            for process in [*(getattr(self._executor, "_processes", None) or {}).values()]:
+                process.terminate()
+
+
+def _pool(scheduler: str | None, workers: int) -> _Pool:
+    if scheduler in (None, THREADS):
+        return _Pool(lambda: concurrent.futures.ThreadPoolExecutor(workers), True)
+    if scheduler == PROCESSES:
+        context = multiprocessing.get_context("spawn")
+        return _Pool(
+            lambda: concurrent.futures.ProcessPoolExecutor(workers, context, _ignore_interrupts),
+            False,
+        )
+    return _Pool(lambda: _cluster(str(scheduler)), False)
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _cluster(address: str) -> concurrent.futures.Executor:
+    try:
+        from distributed import Client
+    except ModuleNotFoundError as error:
+        raise errors.InvalidArgumentError(needed("dask", "scheduler", error)) from None
+    try:
+        client = Client(address, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise errors.InvalidArgumentError(
+            f"scheduler: there is no Dask scheduler at {address}: {error}; give threads, processes"
+            " or an address"
+        ) from None
+    return _Cluster(client)
+
+
+class _Cluster(concurrent.futures.Executor):
+    """A Dask cluster as an executor, which cancels what is left and then disconnects."""
+
+    def __init__(self, client: Any):
+        self._client = client
+        self._executor = client.get_executor(pure=False)
+
+    def submit(self, function: Any, /, *given: Any, **named: Any) -> Any:
+        return self._executor.submit(function, *given, **named)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._executor.shutdown(wait=wait)
+        self._client.close()
+
+
+class Meter:
+    """The progress of a study, from its jobs'. Workers call it, but only the caller's thread gets
+    to see an error of the caller's function.
+    """
+
+    def __init__(self, total: int, progress: Callable[[Progress], Any] | bool | None):
+        self._callback = callback_of(progress)
+        self._bar = self._callback if isinstance(self._callback, Bar) else None
+        self._total, self._done = max(1, total), 0
+        self._running: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._stop: BaseException | None = None
+
+    def job(self, id: str) -> Callable[[Progress], bool]:
+        """Return the callback of a job."""
+
+        def report(progress: Progress) -> bool:
+            with self._lock:
+                self._running[id] = progress.fraction
+                self._tell("")
+            return self._stop is None
+
+        return report
+
+    def ended(self, id: str, message: str) -> None:
+        """Count a job that ended; raise what stops the study, if anything does."""
+        with self._lock:
+            self._running.pop(id, None)
+            self._done += 1
+            if self._bar is not None:
+                self._bar.say(message)
+            self._tell(message)
+        self.check()
+
+    def check(self) -> None:
+        """Raise what stops the study, if anything does."""
+        if self._stop is not None:
+            raise self._stop
+
+    def _tell(self, message: str) -> None:
+        if self._callback is None or self._stop is not None:
+            return
+        fraction = (self._done + sum(self._running.values())) / self._total
+        try:
+            report = Progress("pairs", fraction, message, self._done, self._total)
+            if says_no(self._callback(report)):
+                self.stop(errors.CancelledError("the study was cancelled"))
+        except Exception as error:
+            self.stop(error)
+
+    def stop(self, reason: BaseException) -> None:
+        """Let the jobs under way end."""
+        self._stop = reason
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+def known_ending(job: Job, known: Mapping[str, Any]) -> Ending | None:
+    """Return the ending of a job that a line of the journal tells of, where nothing has changed
+    since; None where that must be looked at.
+    """
+    try:
+        if known["spec"] != _spec(job) or not job.covers(known["seal"]):
+            return None
+        if not _unchanged(known["inputs"]) or not _unchanged(known["outputs"]):
+            return None
+        return Ending(job.id, "skipped", known["row"])
+    except (KeyError, TypeError, ValueError, OSError):
+        return None
+
+
+def _unchanged(stamps: Sequence[Sequence[Any]]) -> bool:
+    for path, inode, size, time_ns in stamps:
+        state = os.stat(path)
+        if (state.st_ino, state.st_size, state.st_mtime_ns) != (inode, size, time_ns):
+            return False
+    return bool(stamps)
+
+
+def _spec(job: Job) -> str:
+    return hashlib.sha256(json.dumps([job.id, job.settings()]).encode()).hexdigest()
+
+
+def perform(
+    job: Job,
+    resume: bool = True,
+    token: str = "",
+    progress: Callable[[Progress], Any] | None = None,
+) -> Ending:
+    """Do a job, unless it is done. Errors come back in its ending: another job's worker has no use
+    for them.
+    """
+    folder = Path(job.folder)
+    try:
+        files = job.inputs()
+        stamps = {name: _files.stamp(listed) for name, listed in files.items()}
+        fingerprint = _fingerprint(job, files)
+        _files.settle(folder)  # left by a process that was killed while it wrote its last files
+        before = _files.stamp([folder / job.seal])
+        if found := _finished(job, fingerprint, resume, token):
+            return _ending(job, found, token, stamps)
+        try:
+            with _files.output_folder(
+                folder, job.outputs, job.listing, (job.seal, DEFECT), patience=0.0
+            ) as temporary:
+                if _files.stamp([folder / job.seal]) != before:  # another call did it meanwhile
+                    if found := _finished(job, fingerprint, resume, token):
+                        return _ending(job, found, token, stamps)
+                result = job.run(temporary, progress)
+                for name, stamp in stamps.items():  # or the inputs changed since
+                    _files.check_unchanged(stamp, name)
+                found = {
+                    "fingerprint": fingerprint, "run": token, "seal": result.seal,
+                    _manifest.KEY: result.files, "row": result.row,
+                }  # fmt: skip
+                _files.write_text(temporary / job.seal, json.dumps(found, indent=1) + "\n")
+        except _files.BusyError:
+            return Ending(job.id, _BUSY)
+        return _ending(job, found, token, stamps)
+    except errors.CancelledError:
+        return Ending(job.id, "pending")
+    except Exception as error:
+        internal = errors.InternalError.exit_code
+        code = error.exit_code if isinstance(error, errors.MorphSeekError) else internal
+        if code == internal:
+            log.exception("job %s failed", job.id)
+            _keep_traceback(folder)
+        name = type(error).__name__
+        return Ending(job.id, "failed", {}, name, str(error), code, {"spec": ""})
+
+
+def _ending(
+    job: Job, seal: Mapping[str, Any], token: str, stamps: Mapping[str, Stamps]
+) -> Ending:
+    status = "done" if seal["run"] == token else "skipped"
+    folder = Path(job.folder)
+    outputs = _files.stamp([folder, folder / job.seal, *(folder / n for n in seal[_manifest.KEY])])
+    inputs = [stamp for listed in stamps.values() for stamp in listed]
+    now = time.time_ns()
+    if any(now - changed < _FRESH * 1e9 for *_, changed in inputs):
+        inputs = []  # it may change again at the same time stamp
+    known = {"spec": _spec(job), "seal": seal["seal"], "inputs": inputs, "outputs": outputs}
+    return Ending(job.id, status, seal["row"], known=known)
+
+
+def _fingerprint(job: Job, files: Mapping[str, list[Path]]) -> str:
+    content = {name: content_of(listed, name) for name, listed in files.items()}
+    return hashlib.sha256(json.dumps([job.settings(), content]).encode()).hexdigest()
+
+
+def _finished(job: Job, fingerprint: str, resume: bool, token: str) -> dict[str, Any]:
+    """Return the seal of a job that is finished; empty where it is missing, unsound or of another
+    job.
+    """
+    folder = Path(job.folder)
+    try:
+        seal = read_json(folder / job.seal, "seal")
+        listed = seal[_manifest.KEY]
+        # of this very run: a worker was lost between its last file and its answer
+        fits = seal["fingerprint"] == fingerprint and (resume or seal["run"] == token)
+        if not (fits and job.covers(seal["seal"]) and isinstance(seal["row"], dict)):
+            return {}
+        sizes = all((folder / n).stat().st_size == known["bytes"] for n, known in listed.items())
+        whole = sizes and all(_manifest.is_same(folder / n, known) for n, known in listed.items())
+        return dict(seal) if whole else {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def content_of(files: Sequence[Path], name: str) -> list[str]:
+    """Return the hashes of files, each read once as long as it does not change."""
+    try:
+        return [_hash(path) for path in files]
+    except OSError as error:
+        raise errors.InputUnreadableError(
+            f"{name}: {error.filename} cannot be read: {error.strerror}; check the list"
+        ) from None
+
+
+_hashes: dict[str, tuple[Any, str]] = {}
+_MOST_HASHES = 1000
+
+
+def _hash(path: Path) -> str:
+    (stamp,) = _files.stamp([path]) or [None]
+    known = _hashes.get(str(path))
+    if known and stamp is not None and known[0] == stamp:
+        return known[1]
+    began = time.time_ns()
+    with open(path, "rb") as stream:
+        digest = hashlib.sha256()
+        while chunk := stream.read(1 << 20):
+            digest.update(chunk)
+    content = digest.hexdigest()
+    if stamp is not None and began - stamp[-1] > _FRESH * 1e9:
+        if len(_hashes) >= _MOST_HASHES:
+            _hashes.clear()
+        _hashes[str(path)] = stamp, content
+    return content
+
+
+def _keep_traceback(folder: Path) -> None:
+    """Write the exception being handled into a job's folder, where one can be made."""
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / DEFECT).write_text(traceback.format_exc(), encoding="utf-8")

@@ -1,0 +1,503 @@
+"""Studies: the rows of many registrations, their tables and their index."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+import math
+import os
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import _files, _manifest, errors
+from .._engine import core
+from .._json import MOST_RESULT_BYTES, read as read_json, without_nan
+from .._plain import why_no_name
+from .._tables import csv_text, data_frame
+from ..scoring.statistics import signed_rank
+from ..verdict import counts, tally
+from .outliers import outliers
+from .runner import Ending, Journal
+
+if TYPE_CHECKING:
+    from ..report import CohortRow
+else:  # typing.get_type_hints asks for the name; the pages' module loads when one is written
+    CohortRow = Any
+
+SEAL = "pair.json"  # of a finished pair
+INDEX = "index.html"
+#: What a study leaves in its folder, beside the journal; the first one lists the others.
+TABLES = ("summary.json", "summary.csv", "labels.csv", INDEX)
+FINISHED = ("done", "skipped")
+
+#: In what pairs are compared to find outliers: what it is called, and where it is.
+_COMPARED = {
+    "estimated error, mm": "error_mm",
+    "scale": "scale",
+    "SD of log J": "sdlogj",
+    "mean displacement, mm": "displacement_mm",
+}
+_LISTS = ("reasons", "warnings", "unlike")
+_MEANS = (
+    "error_mm", "dice_before", "dice_after", "dice_inverse", "dice_check", "hd95_after",
+    "volume_error_percent", "volume_bias_percent", "tre_before_mm", "tre_after_mm", "njd_percent",
+    "sdlogj", "seconds", "cpu_seconds",
+)  # fmt: skip
+_OF_LABELS = (
+    "id", "fixed", "moving", "label", "name", "dice_before", "dice_after", "hd95_before",
+    "hd95_after", "volume_error_percent", "is_cut", "verdict", "error_mm",
+)  # fmt: skip
+
+
+@dataclasses.dataclass(slots=True)
+class PairRow:
+    """One pair of a study: a row of summary.csv. None: unknown.
+
+    Examples
+    --------
+    >>> studies.PairRow("sub-01", "a.nii.gz", "b.nii.gz").status
+    'pending'
+    """
+
+    id: str
+    fixed: str
+    moving: str
+    status: str = "pending"
+    """done, skipped (it was finished before), failed, or pending (the study was stopped)."""
+    verdict: str = ""
+    """good, check, failed, or unknown; empty where nothing was registered."""
+    error_mm: float | None = None
+    """The verdict's estimate."""
+    reasons: list[str] = dataclasses.field(default_factory=list)
+    """Of the verdict."""
+    dice_before: float | None = None
+    """Mean over the labels, as all of these."""
+    dice_after: float | None = None
+    dice_inverse: float | None = None
+    """In the moving image's space, by the inverse transform."""
+    dice_check: float | None = None
+    """By SimpleITK alone, from the transform as it is written to a file."""
+    hd95_after: float | None = None
+    """95th percentile of the distances between the labels' surfaces, mm."""
+    volume_error_percent: float | None = None
+    """Mean of absolute values; ``volume_bias_percent``: with their signs."""
+    volume_bias_percent: float | None = None
+    tre_before_mm: float | None = None
+    tre_after_mm: float | None = None
+    """Mean error at landmarks."""
+    njd_percent: float | None = None
+    """Voxels where the map folds."""
+    sdlogj: float | None = None
+    """Standard deviation of the logarithm of the Jacobian determinant."""
+    seconds: float | None = None
+    cpu_seconds: float | None = None
+    """Of the registration alone, of the whole process: of all pairs that run at a time."""
+    cached: bool = False
+    """The result came from the cache; ``seconds`` are what it took then, and no part of means."""
+    model: str = ""
+    device: str = ""
+    warnings: list[str] = dataclasses.field(default_factory=list)
+    error: str = ""
+    """The exception's class."""
+    message: str = ""
+    exit_code: int = 0
+    measure: str = ""
+    """The measure that ``similarity`` is of."""
+    similarity: float | None = None
+    """Of the result."""
+    scale: float | None = None
+    """By which factor the linear part changes lengths, from fixed to moving."""
+    displacement_mm: float | None = None
+    """Mean length."""
+    unlike: list[str] = dataclasses.field(default_factory=list)
+    """In what the pair is unlike the others: :func:`morphseek.studies.outliers`."""
+    labels: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    """:class:`morphseek.scoring.LabelScore` of each label, with its name."""
+
+    def __str__(self) -> str:
+        if self.error:
+            return f"{self.id}: {self.error}: {self.message}"
+        dice = (
+            ""
+            if self.dice_after is None
+            else f"Dice {self.dice_before:.3f} -> {self.dice_after:.3f}  "
+        )
+        return f"{self.id}: {self.status}" + (
+            ""
+            if self.njd_percent is None
+            else f"  verdict {self.verdict}  {dice}NJD {self.njd_percent:.4f} % "
+            f" {self.seconds:.1f} s"
+        )
+
+    def ended(self, ending: Ending) -> PairRow:
+        """Return the row of a pair that ended."""
+        return dataclasses.replace(
+            self, status=ending.status, error=ending.error, message=ending.message,
+            exit_code=ending.exit_code, **ending.row,
+        )  # fmt: skip
+
+    @classmethod
+    def read(cls, row: Mapping[str, Any]) -> PairRow | None:
+        """Return a row of summary.json; None where one of its cells is of another type."""
+        plain = cls("", "", "")
+        known = {name: row[name] for name in _FIELDS if name in row}
+        if not fits(known, plain):
+            return None
+        words = [word for name in _LISTS for word in known.get(name, [])]
+        return cls(**known) if all(isinstance(word, str) for word in words) else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as plain data.
+
+        Examples
+        --------
+        >>> studies.PairRow("sub-01", "a", "b").to_dict()["fixed"]
+        'a'
+        """
+        return {name: getattr(self, name) for name in _FIELDS}
+
+
+_FIELDS = tuple(field.name for field in dataclasses.fields(PairRow))
+
+
+class Study:
+    """Many registrations: a row a pair, in the list's order.
+
+    Attributes
+    ----------
+    rows : list of PairRow
+    options : dict
+        Of the registrations.
+    earlier : list of PairRow
+        Finished pairs of earlier calls in the same folder, which its tables list, too.
+
+    Examples
+    --------
+    >>> study = studies.Study([studies.PairRow("sub-01", "a.nii.gz", "b.nii.gz")])
+    >>> study.rows[0].id
+    'sub-01'
+    """
+
+    def __init__(
+        self, rows: Iterable[PairRow], options: Mapping[str, Any] | None = None
+    ) -> None:
+        self.rows = list(rows)
+        self.options = dict(options or {})
+        self.earlier: list[PairRow] = []
+
+    @staticmethod
+    def read(folder: str | os.PathLike[str]) -> Study:
+        """Read a study from its folder, or from its summary.json.
+
+        Raises
+        ------
+        InputUnreadableError
+            There is none, or it is damaged.
+
+        Examples
+        --------
+        >>> studies.Study([studies.PairRow("sub-01", "a", "b")]).save("study")
+        >>> studies.Study.read("study").rows[0].id
+        'sub-01'
+        """
+        path = summary_file(folder)
+        _files.settle(path.parent)
+        try:
+            content = read_json(path, "study", MOST_RESULT_BYTES)
+            rows = [PairRow.read(row) for row in content["rows"]]
+            if None in rows:
+                raise TypeError("a row")
+            return Study([row for row in rows if row is not None], content["options"])
+        except (KeyError, TypeError, AttributeError) as error:
+            raise errors.InputUnreadableError(
+                f"study: {path} is no study's summary.json: {error!r}"
+            ) from None
+
+    @property
+    def exit_code(self) -> int:
+        """The first failure's, or 0."""
+        return next((row.exit_code for row in self.rows if row.status == "failed"), 0)
+
+    def merge(self, other: Study) -> Study:
+        """Return a study with the rows of both; of a pair in both, the other's row.
+
+        Examples
+        --------
+        >>> one = studies.Study([studies.PairRow("sub-01", "a", "b")])
+        >>> two = studies.Study([studies.PairRow("sub-02", "a", "c")])
+        >>> [row.id for row in one.merge(two).rows]
+        ['sub-01', 'sub-02']
+        """
+        rows = {row.id: row for row in (*self.rows, *other.rows)}
+        options = {**self.options, **other.options}
+        return Study(rows.values(), options)
+
+    def mark_outliers(self) -> None:
+        """Say of each pair in what it is unlike the others.
+
+        Examples
+        --------
+        >>> studies.Study([studies.PairRow("sub-01", "a.nii.gz", "b.nii.gz")]).mark_outliers()
+        """
+        values: dict[str, list[float | None]] = {
+            name: [getattr(row, field) for row in self.rows] for name, field in _COMPARED.items()
+        }
+        for measure in sorted({row.measure for row in self.rows if row.measure}):
+            values[measure] = [r.similarity if r.measure == measure else None for r in self.rows]
+        for row, unlike in zip(self.rows, outliers(values, ratios=["scale"])):
+            row.unlike = unlike
+
+    def summary(self) -> dict[str, Any]:
+        """Return how many pairs have which status, how many of the finished ones have which
+        verdict, how many are unlike the others, and the means over them; with labels, the mean
+        Dice of each, and the worst pair.
+
+        Examples
+        --------
+        >>> studies.Study([studies.PairRow("sub-01", "a", "b")]).summary()["pending"]
+        1
+        """
+        states = collections.Counter(row.status for row in self.rows)
+        found: dict[str, Any] = {
+            "pairs": len(self.rows),
+            **{state: states[state] for state in (*FINISHED, "failed", "pending")},
+            "failed_percent": 100 * states["failed"] / max(1, len(self.rows)),
+            "verdict": counts(row.verdict for row in self.rows if row.verdict),
+            "outliers": sum(bool(row.unlike) for row in self.rows),
+            "cached": sum(row.cached for row in self.rows),
+        }
+        for name in _MEANS:
+            values = [
+                value
+                for row in self.rows
+                if (value := getattr(row, name)) is not None and math.isfinite(value)
+                and not (row.cached and name in ("seconds", "cpu_seconds"))
+            ]  # fmt: skip
+            found[name] = statistics.fmean(values) if values else None
+        by_label: dict[int, list[float]] = {}
+        for row in self.rows:
+            for score in row.labels:
+                by_label.setdefault(score["label"], []).append(score["dice_after"])
+        if by_label:
+            scored = [row for row in self.rows if row.dice_after is not None]
+            worst = min(scored, key=lambda row: row.dice_after or 0.0)
+            found["worst"] = {"id": worst.id, "dice_after": worst.dice_after}
+            found["dice_by_label"] = {
+                label: statistics.fmean(dice) for label, dice in sorted(by_label.items())
+            }
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data.
+
+        Examples
+        --------
+        >>> sorted(studies.Study([studies.PairRow("sub-01", "a", "b")]).to_dict())
+        ['options', 'rows', 'summary', 'version']
+        """
+        return {
+            "summary": self.summary(),
+            "version": core.version(),
+            "options": self.options,
+            "rows": [row.to_dict() for row in self.rows],
+        }
+
+    def to_dataframe(self, labels: bool = False) -> Any:
+        """Return a row a pair as a pandas DataFrame, the columns of summary.csv; with ``labels``, a
+        row a pair and label, those of labels.csv.
+
+        Examples
+        --------
+        >>> study = studies.Study([studies.PairRow("sub-01", "a.nii.gz", "b.nii.gz")])
+        >>> study.to_dataframe()["id"].tolist()
+        ['sub-01']
+        """
+        return data_frame(self._label_rows() if labels else self._plain_rows())
+
+    def to_csv(self, path: str | os.PathLike[str], labels: bool = False) -> None:
+        """Write the rows of :meth:`to_dataframe` as CSV.
+
+        Examples
+        --------
+        >>> studies.Study([studies.PairRow("sub-01", "a", "b")]).to_csv("rows.csv")
+        >>> Path("rows.csv").read_text().splitlines()[1][:10]
+        'sub-01,a,b'
+        """
+        columns = _OF_LABELS if labels else [name for name in _FIELDS if name != "labels"]
+        rows = self._label_rows() if labels else self._plain_rows()
+        _files.write_text(path, csv_text(columns, rows))
+
+    def _plain_rows(self) -> Iterator[dict[str, Any]]:
+        for row in self.rows:
+            cells = row.to_dict()
+            del cells["labels"]
+            yield {**cells, **{name: " | ".join(cells[name]) for name in _LISTS}}
+
+    def _label_rows(self) -> Iterator[dict[str, Any]]:
+        for row in self.rows:
+            own = {name: getattr(row, name) for name in ("id", "fixed", "moving", "verdict",
+                                                         "error_mm")}  # fmt: skip
+            for score in row.labels:
+                yield {name: {**own, **score}.get(name) for name in _OF_LABELS}
+
+    def __repr__(self) -> str:
+        states = tally(collections.Counter(row.status for row in self.rows))
+        grades = tally(collections.Counter(row.verdict for row in self.rows if row.verdict))
+        return f"Study({len(self.rows)} pairs: {states}{'; ' if grades else ''}{grades})"
+
+    def save(
+        self, folder: str | os.PathLike[str], command: str = "", patience: float = 1.0
+    ) -> None:
+        """Write summary.csv (a row a pair), labels.csv (a row a pair and label, where there are
+        labels), summary.json (everything) and index.html (a table that opens the pairs' pages; the
+        command that repeats the study is on it): all of them or, on an error, none. Pairs of
+        earlier calls, which lie there finished, keep their rows.
+
+        Examples
+        --------
+        >>> studies.Study([studies.PairRow("sub-01", "a.nii.gz", "b.nii.gz")]).save("study")
+        >>> sorted(os.listdir("study"))
+        ['index.html', 'summary.csv', 'summary.json']
+        """
+        folder = Path(folder)
+        with _files.output_folder(folder, TABLES, TABLES[0], patience=patience) as temporary:
+            self.earlier = self._earlier(folder)
+            whole = Study([*self.rows, *self.earlier], self.options)
+            whole.mark_outliers()
+            whole.to_csv(temporary / "summary.csv")
+            if any(row.labels for row in whole.rows):
+                whole.to_csv(temporary / "labels.csv", labels=True)
+            whole._write_index(temporary / INDEX, folder, command)
+            listed = {path.name: _manifest.entry(path) for path in sorted(temporary.iterdir())}
+            content = {**whole.to_dict(), _manifest.KEY: listed}
+            _files.write_text(temporary / TABLES[0], json.dumps(without_nan(content)) + "\n")
+
+    def _earlier(self, folder: Path) -> list[PairRow]:
+        """Return the finished pairs that the journal and the summary in a folder tell of, but for
+        this study's own and those whose folders are gone.
+        """
+        now = {row.id for row in self.rows}
+        rows: dict[str, PairRow] = {}
+        try:
+            known = Study.read(folder).rows
+        except errors.MorphSeekError:
+            known = []
+        for row in known:
+            rows[row.id] = row
+        journal = Journal(folder)
+        for id in journal.ids():
+            line = journal.known(id) if id not in now else {}
+            if line.get("status") in FINISHED and isinstance(line.get("row"), dict):
+                row = PairRow.read({"id": id, "status": "done", **line["row"]})
+                if row is not None:
+                    rows[id] = row
+        return [
+            row
+            for id, row in rows.items()
+            if id not in now and row.status in FINISHED
+            and not why_no_name(id) and (folder / id / SEAL).is_file()
+        ]  # fmt: skip
+
+    def _write_index(self, path: Path, folder: Path, command: str) -> None:
+        from ..report import write_index
+
+        rows = self._index(folder)
+        write_index(path, rows, command=command, version=core.version(), pages=folder)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the verdicts, and the pairs to look at first."""
+        from ..report.cards import pairs
+
+        return pairs("Registrations", self._index())
+
+    def _index(self, folder: Path | None = None) -> list[CohortRow]:
+        """Return the index's rows, with the pages that lie in a folder."""
+        from ..report import CohortRow
+
+        rows = []
+        for row in self.rows:
+            page = f"{row.id}/report.html"
+            rows.append(
+                CohortRow(
+                    row.id, row.fixed, row.moving, row.verdict, row.error_mm, row.dice_before,
+                    row.dice_after, tre_mm=row.tre_after_mm, njd_percent=row.njd_percent,
+                    seconds=row.seconds,
+                    said=row.message or " ".join(row.reasons) or row.status,
+                    page=page if folder and (folder / page).is_file() else "",
+                    failed=row.status not in FINISHED,
+                    unlike=tuple(row.unlike),
+                )
+            )  # fmt: skip
+        return rows
+
+
+def summary_file(folder: str | os.PathLike[str]) -> Path:
+    """Return the file that a study is read from, given its folder or the file itself."""
+    return Path(folder) / TABLES[0] if Path(folder).is_dir() else Path(folder)
+
+
+def compare(
+    study: Study, other: Study | str | os.PathLike[str], measure: str = "dice_after"
+) -> dict[str, Any]:
+    """Compare two studies of the same pairs: the two-sided Wilcoxon signed-rank test.
+
+    Parameters
+    ----------
+    study, other : Study, or path of one
+        Pairs are matched by their fixed and moving image.
+    measure : str
+        A column of numbers.
+
+    Returns
+    -------
+    dict
+        pairs, mean_difference (study - other), p_value, better (how many are larger) and worse.
+
+    Raises
+    ------
+    InvalidArgumentError
+        No pair has the measure in both.
+
+    Examples
+    --------
+    >>> one, two = (studies.Study([studies.PairRow("p", "a", "b", dice_after=d)]) for d in (0.8,
+    ...                                                                                    0.7))
+    >>> round(morphseek.compare(one, two)["mean_difference"], 3)
+    0.1
+    """
+    others = other if isinstance(other, Study) else Study.read(other)
+    if measure not in _FIELDS:
+        raise errors.InvalidArgumentError(
+            f"measure is {measure!r}; it must be a column of numbers, such as {', '.join(_MEANS)}"
+        )
+
+    def values(rows: Sequence[PairRow]) -> dict[tuple[str, str], float]:
+        known = {(row.fixed, row.moving): getattr(row, measure) for row in rows}
+        return {pair: v for pair, v in known.items() if isinstance(v, float) and math.isfinite(v)}
+
+    ours, theirs = values(study.rows), values(others.rows)
+    test = signed_rank([ours[pair] - theirs[pair] for pair in ours if pair in theirs])
+    if test is None:
+        raise errors.InvalidArgumentError(
+            f"compare: no pair of the {len(study.rows)} here and the {len(others.rows)} there has"
+            f" {measure} in both; pairs are matched by the paths of fixed and moving"
+        )
+    return test
+
+
+def fits(row: Mapping[str, Any], plain: Any) -> bool:
+    """Whether what a file says has the types of an object's attributes; None is a number."""
+    for name, value in row.items():
+        of = getattr(plain, name)
+        if isinstance(of, bool):
+            if not isinstance(value, bool):
+                return False
+        elif of is None or isinstance(of, (int, float)):
+            if isinstance(value, bool) or not isinstance(value, (int, float, type(None))):
+                return False
+        elif not isinstance(value, type(of)):
+            return False
+    return True
