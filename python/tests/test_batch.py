@@ -19,10 +19,11 @@ import SimpleITK as sitk
 
 import morphseek
 from helpers import QUICK, Command, blob
-from morphseek import _files, _staging, cohort, errors, images, register_pairs, registration
+from morphseek import _files, _staging, errors, images, register_pairs, registration, studies
 from morphseek._engine.table import for_engine
-from morphseek.cohort import jobs
-from morphseek.cohort.tables import read_labels_csv
+from morphseek.studies.label_table import read_labels_csv
+from morphseek.studies.pairs import files_of
+from morphseek.studies.runner import content_of as hashes_of
 from pace import limit
 
 FLAGS = ["--model", "none", "--refine", 0, "--search", "off", "--initial", "com"]
@@ -66,8 +67,8 @@ def stamps(out: Path) -> dict[str, int]:
     return {path.parent.name: path.stat().st_mtime_ns for path in out.glob("*/pair.json")}
 
 
-def states(done: cohort.Cohort) -> list[str]:
-    return [pair.status for pair in done.pairs]
+def states(done: studies.Study) -> list[str]:
+    return [pair.status for pair in done.rows]
 
 
 def test_outputs_are_those_of_register(study: Path, tmp_path: Path):
@@ -77,15 +78,15 @@ def test_outputs_are_those_of_register(study: Path, tmp_path: Path):
     }
     out, seen = tmp_path / "out", []
     done = register_pairs(study, out, workers=2, progress=seen.append, **QUICK)
-    assert [p.id for p in done.pairs] == ["full", "plain", "003-fixed-to-moving", "broken"]
+    assert [p.id for p in done.rows] == ["full", "plain", "003-fixed-to-moving", "broken"]
     assert states(done) == ["done", "done", "done", "failed"] and done.exit_code == 3
-    assert (
-        done.pairs[3].error == "InputUnreadableError" and "missing.nii.gz" in done.pairs[3].message
-    )
+    assert done.rows[3].error == "InputUnreadableError" and "missing.nii.gz" in done.rows[3].message
     assert sorted(os.listdir(out)) == [
         "003-fixed-to-moving",
         "full",
         "index.html",
+        "jobs.jsonl",
+        "labels.csv",
         "plain",
         "summary.csv",
         "summary.json",
@@ -102,20 +103,20 @@ def test_outputs_are_those_of_register(study: Path, tmp_path: Path):
         morphseek.Registration.read(out / "full").displacement(), alone.displacement(), atol=1e-4
     )
     scores = morphseek.scoring.score_labels(alone, files["fixed_labels"], files["moving_labels"])
-    assert done.pairs[0].dice_after == pytest.approx(morphseek.scoring.mean_dice(scores), abs=1e-6)
-    assert done.pairs[1].dice_after is None and done.pairs[1].njd_percent == 0
+    assert done.rows[0].dice_after == pytest.approx(morphseek.scoring.mean_dice(scores), abs=1e-6)
+    assert done.rows[1].dice_after is None and done.rows[1].njd_percent == 0
 
     rows = list(csv.DictReader((out / "summary.csv").read_text(encoding="utf-8").splitlines()))
     assert [row["status"] for row in rows] == states(done) and float(
         rows[0]["dice_after"]
-    ) == done.pairs[0].dice_after
+    ) == done.rows[0].dice_after
     content = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     assert (
         content["summary"]["done"] == 3
         and content["summary"]["failed"] == 1
         and content["options"] == QUICK
     )
-    assert content["summary"]["dice_after"] == done.pairs[0].dice_after
+    assert content["summary"]["dice_after"] == done.rows[0].dice_after
     fractions = [progress.fraction for progress in seen]
     assert (
         fractions[-1] == 1
@@ -138,7 +139,7 @@ def test_channels(study: Path, tmp_path: Path):
     study.write_text("\n".join(rows) + "\n")
     done = register_pairs(study, tmp_path / "out", **QUICK)
     assert states(done) == ["done", "failed"]
-    assert "fixed_label_channel alone" in (done.pairs[1].message or "")
+    assert "fixed_label_channel alone" in (done.rows[1].message or "")
     said = morphseek.Registration.read(tmp_path / "out" / "both").metrics["channels"]
     assert [c["name"] for c in said] == ["fixed.nii.gz", "fixed_labels.nii.gz"]
     assert said[1]["similarity"] == "labels"
@@ -153,7 +154,7 @@ def test_resume(study: Path, tmp_path: Path):
     done = register_pairs(study, out, workers=2, **QUICK)
     assert states(done) == ["skipped", "skipped", "skipped", "done"] and done.exit_code == 0
     assert (
-        done.pairs[0].dice_after
+        done.rows[0].dice_after
         == json.loads((out / "full" / "report.json").read_text(encoding="utf-8"))["dice_after"]
     )
     assert before.items() <= stamps(out).items()
@@ -221,13 +222,13 @@ def test_files_of_others_stay(study: Path):
     study.write_text("id,fixed,moving\nplain,plain/warped.nii.gz,fixed.nii.gz\n")
     done = register_pairs(study, study.parent, **QUICK)
     assert (
-        "where a result would be written" in done.pairs[0].message
+        "where a result would be written" in done.rows[0].message
         and (study.parent / "plain" / "warped.nii.gz").exists()
     )
 
 
 def content_of(path: Path) -> list[str]:
-    return jobs.content_of(jobs.files_of(path, "moving"), "moving")
+    return hashes_of(files_of(path, "moving"), "moving")
 
 
 @pytest.mark.parametrize(
@@ -324,12 +325,13 @@ def test_lists_refused(text: str, says: str, tmp_path: Path):
 )
 def test_lists_that_spreadsheets_leave(text: str, tmp_path: Path):
     (tmp_path / "pairs.csv").write_text(text, encoding="utf-8", newline="")
-    found = [(pair.id, pair.files) for pair in cohort.read_list(tmp_path / "pairs.csv")]
+    found = [(pair.id, pair.files) for pair in studies.read_pairs(tmp_path / "pairs.csv")]
     assert found == [
         ("x", {"fixed": "a", "moving": "b"}),
         ("002-d-to-c", {"fixed": "c", "moving": "d"}),
     ]
-    assert morphseek.cohort.read_pairs(tmp_path / "pairs.csv") == [("a", "b"), ("c", "d")]
+    by_name = studies.read_pairs(tmp_path / "pairs.csv", data=tmp_path)  # Learn2Reg's layout
+    assert [(pair.id, pair.files) for pair in by_name] == found
 
 
 def frames() -> dict[str, Any]:
@@ -362,13 +364,12 @@ def frames() -> dict[str, Any]:
      "NaT"],
 )  # fmt: skip
 def test_lists_of_data_frames(name: str):
-    found = [(pair.id, pair.files) for pair in cohort.read_list(frames()[name])]
+    found = [(pair.id, pair.files) for pair in studies.read_pairs(frames()[name])]
     assert found == [
         ("1", {"fixed": "f", "moving": "m", "fixed_labels": "l"}),
         ("2", {"fixed": "f", "moving": "n"}),
     ]
     assert {type(text) for _, files in found for text in files.values()} == {str}
-    assert cohort.read_pairs(frames()["a frame"]) == [("f", "m"), ("f", "n")]
 
 
 def test_data_frames_without_names():
@@ -381,7 +382,7 @@ def test_data_frames_without_names():
         [pd.Series(["f", "m"])],
         zip(frame.fixed, frame.moving),
     ):
-        (pair,) = cohort.read_list(given)
+        (pair,) = studies.read_pairs(given)
         assert pair.files == {"fixed": "f", "moving": "m"}
 
 
@@ -408,11 +409,11 @@ def test_data_frames_refused(tmp_path: Path):
 
 def test_other_lists_of_data_frames(tmp_path: Path):
     pd = pytest.importorskip("pandas")
-    scans = cohort.read_scans(pd.DataFrame({"image": ["a.nii"], "labels": [None], "subject": [7]}))
+    scans = studies.read_items(pd.DataFrame({"image": ["a.nii"], "labels": [None], "subject": [7]}))
     assert [(s.id, s.labels, s.subject) for s in scans] == [("a", None, "7")]
     frame = pd.DataFrame({"transform": [tmp_path / "missing.h5"], "id": ["x"]})
     with pytest.raises(errors.InputUnreadableError, match=r"missing\.h5"):
-        cohort.morphometry(frame)
+        studies.morphometry(frame)
     with pytest.raises(errors.MorphSeekError, match=r"a\.nii"):
         morphseek.build_template(pd.DataFrame({"image": ["a.nii", "b.nii"]}), tmp_path / "out")
 
@@ -427,20 +428,20 @@ def test_pairs_of_an_earlier_call_keep_their_rows(study: Path, tmp_path: Path):
         register_pairs(study, out, **QUICK)
         told = json.loads((out / "summary.json").read_text(encoding="utf-8"))
         with open(out / "summary.csv", newline="", encoding="utf-8") as file:
-            assert [r["id"] for r in csv.DictReader(file)] == [p["id"] for p in told["pairs"]]
-        assert told["summary"]["pairs"] == len(told["pairs"])
-        return [(p["id"], p["status"]) for p in told["pairs"]]
+            assert [r["id"] for r in csv.DictReader(file)] == [p["id"] for p in told["rows"]]
+        assert told["summary"]["pairs"] == len(told["rows"])
+        return [(p["id"], p["status"]) for p in told["rows"]]
 
     assert run(1, 4) == [("full", "done"), ("broken", "failed")]
     assert run(2) == [("plain", "done"), ("full", "done")]  # what failed lies nowhere
     assert run(1) == [("full", "skipped"), ("plain", "done")]
-    found = cohort.morphometry(out, fwhm=0)
+    found = studies.morphometry(out, fwhm=0)
     assert found.ids == ["full", "plain"]
     shutil.rmtree(out / "full")
     assert run(2) == [("plain", "skipped")]
     told = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     for change in ({"id": "../plain"}, {"error_mm": "x"}, {"reasons": [1]}, {"warnings": 5}):
-        bad = {**told, "pairs": [{**told["pairs"][0], "id": "other", **change}]}
+        bad = {**told, "rows": [{**told["rows"][0], "id": "other", **change}]}
         (out / "other").mkdir(exist_ok=True)
         shutil.copy(out / "plain" / "pair.json", out / "other" / "pair.json")
         (out / "summary.json").write_text(json.dumps(bad))
@@ -456,10 +457,7 @@ def test_lists_without_a_file(study: Path, tmp_path: Path, monkeypatch: pytest.M
         {"fixed": "moving.nii.gz", "moving": "fixed.nii.gz", "id": 7, "fixed_mask": None},
     ]
     done = register_pairs(given, tmp_path / "out", **QUICK)
-    assert [(p.id, p.status) for p in done.pairs] == [
-        ("001-moving-to-fixed", "done"),
-        ("7", "done"),
-    ]
+    assert [(p.id, p.status) for p in done.rows] == [("001-moving-to-fixed", "done"), ("7", "done")]
     assert states(register_pairs(study, tmp_path / "file", **QUICK)).count("done") == 3
     for bad, says in (
         ([], "no pair"),
@@ -467,7 +465,7 @@ def test_lists_without_a_file(study: Path, tmp_path: Path, monkeypatch: pytest.M
         (["ab"], "row 1"),
         ([("a", "b"), ("a",)], "row 2"),
         ([{"fixed": "a", "moving": "b", "labels": "c"}], "and no others"),
-        ([(blob(), "b")], "fixed is given as ndarray; a batch takes paths"),
+        ([(blob(), "b")], "fixed is given as ndarray; a study takes paths"),
         ([("a", "")], "moving is an empty path"),
     ):
         with pytest.raises(errors.MorphSeekError, match=says):
@@ -480,7 +478,7 @@ def test_lists_without_a_file(study: Path, tmp_path: Path, monkeypatch: pytest.M
 )
 def test_lists_in_other_encodings_are_told_what_to_do(encoding: str, name: str, tmp_path: Path):
     (tmp_path / "pairs.csv").write_text(f"fixed,moving,id,name\n1,{name},x,y\n", encoding=encoding)
-    for read in (cohort.read_list, morphseek.cohort.read_pairs, read_labels_csv):
+    for read in (studies.read_pairs, read_labels_csv):
         with pytest.raises(
             errors.InputUnreadableError,
             match='pairs.csv is no text in UTF-8; save it anew as "CSV UTF-8"',
@@ -529,9 +527,9 @@ def test_what_are_no_labels_is_told_before_the_work(
         registration, "register", lambda *images, **options: pytest.fail("was registered")
     )
     done = register_pairs(study, tmp_path / "out", **QUICK)
-    assert done.pairs[0].error == "InvalidArgumentError" and says in done.pairs[0].message
-    (score,) = morphseek.evaluate([("fixed", "moving")], tmp_path, **QUICK).pairs
-    assert score.exit_code == 2 and says in score.error
+    assert done.rows[0].error == "InvalidArgumentError" and says in done.rows[0].message
+    (row,) = register_pairs([("fixed", "moving")], data=tmp_path, score=True, **QUICK).rows
+    assert row.exit_code == 2 and says in row.message
 
 
 def test_options_as_register_takes_them(study: Path, tmp_path: Path):
@@ -574,15 +572,58 @@ def test_a_pair_that_another_call_is_at(study: Path, tmp_path: Path):
     pytest.importorskip("fcntl")
     folder = tmp_path / "out" / "plain"
     folder.mkdir(parents=True)
-    with _files.output_folder(folder) as other:
-        (other / "notes.txt").write_text("half done")
-        pair = register_pairs(study, tmp_path / "out", **QUICK).pairs[1]
-        assert pair.exit_code == 6 and "another call of morphseek is writing to" in pair.message
-        assert os.listdir(folder) == [other.name]
-        assert (other / "notes.txt").exists()
+    with ThreadPoolExecutor(1) as pool:
+        with _files.output_folder(folder) as other:
+            (other / "notes.txt").write_text("half done")
+            run = pool.submit(register_pairs, study, tmp_path / "out", **QUICK)
+            wait_for(lambda: run.done() or len(stamps(tmp_path / "out")) == 2)
+            time.sleep(0.5)
+            assert not run.done() and os.listdir(folder) == [other.name]
+            assert (other / "notes.txt").exists()
+        assert states(run.result(timeout=limit(60))) == ["done", "done", "done", "failed"]
     (folder / f"{other.name}x").mkdir()
-    assert states(register_pairs(study, tmp_path / "out", **QUICK))[1] == "done"
+    assert states(register_pairs(study, tmp_path / "out", **QUICK))[1] == "skipped"
     assert sorted(os.listdir(folder)) == sorted([*OUTPUTS, "notes.txt"])
+
+
+def test_two_calls_share_a_folder(study: Path, tmp_path: Path):
+    """Each pair is done once, and both calls know all."""
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(register_pairs, study, tmp_path / "out", **QUICK) for _ in range(2)]
+        both = [states(run.result()) for run in runs]
+    for one, other in list(zip(*both))[:3]:
+        assert {one, other} == {"done", "skipped"}, both
+    assert len(stamps(tmp_path / "out")) == 3
+    told = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
+    assert [row["id"] for row in told["rows"]] == ["full", "plain", "003-fixed-to-moving", "broken"]
+
+
+def test_processes(study: Path, tmp_path: Path):
+    """The same rows as by threads; a process that dies costs its pair a second try."""
+    by_threads = register_pairs(study, tmp_path / "threads", **QUICK)
+    out = tmp_path / "processes"
+    by_processes = register_pairs(study, out, scheduler="processes", workers=2, **QUICK)
+    assert states(by_processes) == states(by_threads)
+    for one, other in zip(by_threads.rows, by_processes.rows):
+        rest = {"seconds": None, "cpu_seconds": None}
+        assert {**one.to_dict(), **rest} == {**other.to_dict(), **rest}
+
+
+def test_the_journal_is_an_index_alone(study: Path, tmp_path: Path):
+    """What it lacks is read from the pairs' folders; what it has wrongly does not count."""
+    out = tmp_path / "out"
+    register_pairs(study, out, **QUICK)
+    journal = out / "jobs.jsonl"
+    whole = journal.read_bytes()
+    ids = [json.loads(line)["id"] for line in whole.splitlines()]
+    assert sorted(ids) == ["003-fixed-to-moving", "broken", "full", "plain"]
+    for content in (b"", b"{\n\n[]\n\xff\n", whole[:-20], whole.replace(b'"outputs"', b'"other"')):
+        journal.write_bytes(content)
+        done = register_pairs(study, out, **QUICK)
+        assert states(done) == ["skipped"] * 3 + ["failed"], content[:50]
+        assert done.rows[0].dice_after is not None
+    for line in journal.read_text(encoding="utf-8", errors="replace").splitlines()[-3:]:
+        assert json.loads(line)["status"] in ("skipped", "failed")
 
 
 def test_stopped_by_its_progress(study: Path, tmp_path: Path):
@@ -593,7 +634,7 @@ def test_stopped_by_its_progress(study: Path, tmp_path: Path):
         )
     pending = [
         pair["status"]
-        for pair in json.loads((out / "summary.json").read_text(encoding="utf-8"))["pairs"]
+        for pair in json.loads((out / "summary.json").read_text(encoding="utf-8"))["rows"]
     ]
     assert pending[0] == "done" and pending.count("pending") == 3
     with pytest.raises(ZeroDivisionError):
@@ -645,6 +686,7 @@ def test_ctrl_c(tmp_path: Path, command: Command):
     assert {path.name for path in out.iterdir()} == {
         *whole,
         "index.html",
+        "jobs.jsonl",
         "summary.csv",
         "summary.json",
     }
@@ -720,7 +762,7 @@ def test_cluster_that_loses_a_worker(tmp_path: Path):
             os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
             done = run.result(timeout=limit(300))
         assert states(done) == ["done"] * 5 + ["failed"]
-        assert done.pairs[5].error == "InputUnreadableError"
+        assert done.rows[5].error == "InputUnreadableError"
         after = stamps(out)
         assert (
             sorted(after) == [f"p{i}" for i in range(5)]
@@ -743,11 +785,11 @@ def test_a_defect_keeps_its_traceback(
     monkeypatch.setattr(registration, "register", defect)
     out = tmp_path / "out"
     done = register_pairs(study, out, **QUICK)
-    assert done.pairs[1].error == "ZeroDivisionError"
+    assert done.rows[1].error == "ZeroDivisionError"
     log = (out / "plain" / "error.log").read_text(encoding="utf-8")
     assert "Traceback" in log and "in defect" in log and "in the middle of it" in log
     assert not (out / "broken").exists()  # a missing file is not a defect of the program
-    assert "pair plain failed" in caplog.text and "in defect" in caplog.text
+    assert "job plain failed" in caplog.text and "in defect" in caplog.text
     monkeypatch.undo()
-    assert register_pairs(study, out, **QUICK).pairs[1].status == "done"
+    assert register_pairs(study, out, **QUICK).rows[1].status == "done"
     assert not (out / "plain" / "error.log").exists()

@@ -7,8 +7,8 @@ Everything else that training uses is public. A change of one of these names is 
 from ._files import check_regular, replacing, write_text
 from ._json import parse, read_object, without_nan
 from ._tables import read_records
-from .studies.folders import find_labels
 from .images.formats import SEARCHED
+from .studies.folders import find_labels
 
 __all__ = [
     "SEARCHED",

@@ -41,8 +41,8 @@ In place of FOLDER the worker takes questions, and prints the answer or the erro
 ``--describe``
     What there is: ``{"version", "options", "models", "devices"}``.
 ``--pairs LIST``
-    What :func:`morphseek.studies.read_pairs` reads, with absolute paths: ``{"pairs": [{"id", "fixed",
-    "moving", ...}, ...]}``.
+    What :func:`morphseek.studies.read_pairs` reads, with absolute paths: ``{"pairs": [{"id",
+    "fixed", "moving", ...}, ...]}``.
 ``--load-preset FILE``
     What :func:`morphseek.presets.load` reads: ``{"options": {...}}``.
 ``--save-preset FILE OPTIONS``

@@ -16,10 +16,10 @@ from .._engine import bindings, core
 from .._engine.bindings import Doubles
 from .._engine.options import BENDING, STILL
 from .._grid import Grid
-from ..studies import PairRow, register_pairs
 from ..progress import Bar, Progress, callback_of
 from ..report.picture import three_planes
 from ..result import Registration
+from ..studies import PairRow, register_pairs
 from ..transforms import Field, Transform
 from ..transforms.parts import field_on
 from ..verdict import GRADES

@@ -62,8 +62,8 @@ workers_option = _running(
 scheduler_option = _running(
     "--scheduler",
     metavar="threads|processes|ADDRESS",
-    help="How the workers run: in threads, the default, or in processes here; or, by its address, on"
-    " a Dask cluster, one thread a pair (extra: pip install morphseek[dask]).",
+    help="How the workers run: in threads, the default, or in processes here; or, by its address,"
+    " on a Dask cluster, one thread a pair (extra: pip install morphseek[dask]).",
 )
 no_resume_option = _running("--no-resume", is_flag=True, help="Do again what is finished.")
 reference_option = option(

@@ -95,9 +95,10 @@ def pairs(
     morphseek pairs --bids FOLDER --within-subject --out DIR   follow-up on first
     morphseek pairs PAIRS.json --data FOLDER --score --out DIR a benchmark
 
-    PAIRS.csv (or .tsv, .json) has the columns fixed, moving and, optionally, fixed_labels, moving_labels,
-    fixed_mask, moving_mask, rigid_regions, fixed_channel, moving_channel, fixed_label_channel,
-    moving_label_channel, fixed_landmarks, moving_landmarks, initial_transform, id.
+    PAIRS.csv, .tsv or .json has the columns fixed, moving and, optionally, fixed_labels,
+    moving_labels, fixed_mask, moving_mask, rigid_regions, fixed_channel, moving_channel,
+    fixed_label_channel, moving_label_channel, fixed_landmarks, moving_landmarks,
+    initial_transform, id.
 
     IMAGES are files, one folder of images (or with the folders images and labels), or a CSV with
     the column image and, optionally, labels, mask, subject, session, id. --bids finds them in a
@@ -176,9 +177,7 @@ def _check_usage(
         raise errors.InvalidArgumentError(problem)
 
 
-def _rows(
-    summary: dict[str, Any], test: dict[str, Any] | None, out: Path
-) -> list[tuple[str, str]]:
+def _rows(summary: dict[str, Any], test: dict[str, Any] | None, out: Path) -> list[tuple[str, str]]:
     counts = ", ".join(
         f"{summary[state]} {state}" for state in ("done", "skipped", "failed") if summary[state]
     )

@@ -289,11 +289,19 @@ class PairJob(Job):
         )
         clock = Clock()
         summary, listed = write_pair(
-            folder, pair, clock=clock, options=options, title=self.pair.id, command=self.how["command"],
-            report=self.how["report"], labels_back=self.how["labels_back"],
-            volumes=self.how["keep"] == "all", cross_check=self.how["score"], progress=progress,
+            folder,
+            pair,
+            clock=clock,
+            options=options,
+            title=self.pair.id,
+            command=self.how["command"],
+            report=self.how["report"],
+            labels_back=self.how["labels_back"],
+            volumes=self.how["keep"] == "all",
+            cross_check=self.how["score"],
+            progress=progress,
             **inputs,
-        )  # fmt: skip
+        )
         row = {
             **self._row(summary),
             "cpu_seconds": clock.phases["engine"],

@@ -29,8 +29,8 @@ def check_alike(items: Iterable[Item], *must: Item) -> None:
             first = item, count
         elif count != first[1]:
             raise errors.InvalidArgumentError(
-                f"{item.image} has {count} axes and {first[0].image} has {first[1]}; register images"
-                " of 2-D and of 3-D apart"
+                f"{item.image} has {count} axes and {first[0].image} has {first[1]}; register 2-D"
+                " and 3-D images apart"
             )
 
 

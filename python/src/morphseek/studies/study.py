@@ -181,9 +181,7 @@ class Study:
     'sub-01'
     """
 
-    def __init__(
-        self, rows: Iterable[PairRow], options: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, rows: Iterable[PairRow], options: Mapping[str, Any] | None = None) -> None:
         self.rows = list(rows)
         self.options = dict(options or {})
         self.earlier: list[PairRow] = []
@@ -391,9 +389,8 @@ class Study:
         for id in journal.ids():
             line = journal.known(id) if id not in now else {}
             if line.get("status") in FINISHED and isinstance(line.get("row"), dict):
-                row = PairRow.read({"id": id, "status": "done", **line["row"]})
-                if row is not None:
-                    rows[id] = row
+                if done := PairRow.read({"id": id, "status": "done", **line["row"]}):
+                    rows[id] = done
         return [
             row
             for id, row in rows.items()

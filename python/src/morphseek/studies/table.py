@@ -151,8 +151,10 @@ def read_items(source: Any, labels: Any = None) -> Items:
         where = str(source)
         is_folder = Path(source).is_dir() and not any(Path(source).glob("*.dcm"))
         items = _of_folder(Path(source), notes) if is_folder else [_of_entry(source)]
-    elif images.convert.is_image(source) or not isinstance(source, Iterable) or isinstance(
-        source, bytes
+    elif (
+        images.convert.is_image(source)
+        or not isinstance(source, Iterable)
+        or isinstance(source, bytes)
     ):
         raise errors.InvalidArgumentError(
             f"images are given as {type(source).__name__}; give a folder, a table, or a list"
@@ -249,9 +251,7 @@ def _of_rows(rows: Iterable[tuple[str, dict[str, str]]], folder: Path) -> list[I
 
 
 def _labelled(items: list[Item], labels: Any) -> list[Item]:
-    maps = (
-        [_beside(Path(labels), item) for item in items] if _is_path(labels) else list(labels)
-    )
+    maps = [_beside(Path(labels), item) for item in items] if _is_path(labels) else list(labels)
     if len(maps) != len(items):
         last = maps[-1] if maps else None
         name = str(last) if _is_path(last) else f"the last of {len(maps)}"
@@ -379,7 +379,9 @@ def read_pairs(
             for side in ("fixed", "moving"):
                 if f"{side}_labels" in files or _has_labels(folder, files[side]):
                     files[f"{side}_labels"] = files[side]
-        name = row.get("id") or f"{number:03d}-{_short(files['moving'])}-to-{_short(files['fixed'])}"
+        name = (
+            row.get("id") or f"{number:03d}-{_short(files['moving'])}-to-{_short(files['fixed'])}"
+        )
         reason = why_no_name(name)
         if name.lower().startswith(("summary.", "index.", "jobs.", "labels.")):
             reason = "the study writes a file of that name"
@@ -426,13 +428,13 @@ def _pair_rows(
             f"subset {subset!r} names one of a JSON file's lists; leave it out"
         )
     if _is_path(source) and Path(source).suffix.lower() == ".json":
-        rows = _json_rows(Path(source), "pairs", subset)
+        entries: Iterable[Any] = _json_rows(Path(source), "pairs", subset)
     elif _is_path(source) and is_named:
         table = read_plain(source, "pairs", [IMAGES[:2]], lambda r: all(r[:2]) and len(r) > 1)
         # one of the two alone is a heading that lacks the other
         if not has_heading(table, [("fixed",), ("moving",)]):
-            for place, row in zip(table.places, table.rows):
-                yield place, dict(zip(IMAGES, row[:2]))
+            for place, cells in zip(table.places, table.rows):
+                yield place, dict(zip(IMAGES, cells[:2]))
             return
         for row in records_of(table, [IMAGES[:2]]).rows:
             yield row.place, {k: v for k, v in row.cells.items() if k in ("fixed", "moving", "id")}
@@ -447,8 +449,8 @@ def _pair_rows(
             " or a list of (fixed, moving)"
         )
     else:
-        rows = source
-    for number, pair in enumerate(rows, 1):
+        entries = source
+    for number, pair in enumerate(entries, 1):
         place = f"row {number}"
         yield place, _checked(_by_name(pair), f"pairs, {place}")
 
