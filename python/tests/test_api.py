@@ -18,7 +18,7 @@ import morphseek
 from morphseek.cli import app
 
 PROMISED = Path(__file__).with_name("api.txt")
-MODULES = ("cohort", "images", "info", "phantom", "presets", "report", "scoring", "transforms")
+MODULES = ("images", "info", "phantom", "presets", "report", "scoring", "studies", "transforms")
 
 
 def parameters(thing: Any) -> str:

@@ -18,8 +18,8 @@ import pytest
 import morphseek
 from helpers import Command
 from morphseek import _features, diagnosis
-from morphseek.cohort import executors
 from morphseek.report.plot import figure
+from morphseek.studies import runner
 
 REPOSITORY = Path(__file__).parents[2]
 PROJECT = (REPOSITORY / "python" / "pyproject.toml").read_text(encoding="utf-8")
@@ -306,7 +306,7 @@ def test_what_pages_and_errors_say_to_install():
     "name, package, use, asked",
     [
         ("plot", "matplotlib", lambda: figure(None, None, None), "plot"),
-        ("dask", "distributed", lambda: executors._client("tcp://x:1"), "scheduler"),
+        ("dask", "distributed", lambda: runner._cluster("tcp://x:1"), "scheduler"),
         ("nipype", "nipype", lambda: import_module(NIPYPE), NIPYPE),
     ],
 )
