@@ -15,6 +15,10 @@ from . import errors
 Doubles = NDArray[np.float64]
 Placed = TypeVar("Placed")
 
+#: Turns LPS coordinates to RAS, and back: a 4x4 matrix, and its diagonal for points.
+RAS = np.diag([-1.0, -1.0, 1.0, 1.0])
+RAS_SIGNS = np.array([-1.0, -1.0, 1.0])
+
 IDENTITY = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 
 

@@ -14,15 +14,13 @@ import numpy as np
 import SimpleITK as sitk
 
 from .. import errors
-from .._grid import Grid, is_sheared, sheared
+from .._grid import RAS, Grid, is_sheared, sheared
 from . import named
 from .arrays import as_array, is_array, is_placed
 from .files import read_path
 from .headers.fields import Unsound
 from .image import Image, ImageLike, storable
 from .nifti import Header, Place, place_of, place_of_itk
-
-_RAS_TO_LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
 
 
 def read_on(source: ImageLike, grid: Grid, name: str) -> Image:
@@ -118,7 +116,7 @@ def _from_monai(image: Any, name: str) -> Image:
         )
     affine = np.asarray(image.affine, dtype=np.float64)
     if str(image.meta.get("space", "RAS")).rpartition(".")[2] != "LPS":
-        affine = _RAS_TO_LPS @ affine
+        affine = RAS @ affine
     return _by_affine(array[0].T, affine, name)
 
 
@@ -251,7 +249,7 @@ def _from_nibabel(image: Any, name: str) -> Image:
     array = np.asanyarray(image.dataobj).T
     if isinstance(image, nibabel.nifti1.Nifti1Pair):
         return _nifti_on(array, image, name)
-    affine = _RAS_TO_LPS @ image.affine
+    affine = RAS @ image.affine
     return _by_affine(array, affine, name)
 
 
@@ -365,7 +363,7 @@ def _to_nibabel(source: Any, image: Image) -> Any:
     from nibabel.spatialimages import HeaderDataError
 
     kind = type(source)
-    voxels, affine = storable(image.array).T, _RAS_TO_LPS @ image.index_to_physical
+    voxels, affine = storable(image.array).T, RAS @ image.index_to_physical
     try:
         try:
             # NIfTI: 64-bit integers only if one says so

@@ -17,7 +17,7 @@ import numpy as np
 import SimpleITK as sitk
 
 from .. import errors
-from .._grid import is_sheared, sheared
+from .._grid import RAS_SIGNS, is_sheared, sheared
 from .._itk import itk_io
 from .dicom import Reading
 from .formats import PAIRS, pair_of
@@ -54,7 +54,6 @@ _DISPLACEMENTS = 1006  # the intent of vectors in RAS, which become LPS as ITK's
 _MM = {1: 1e3, 3: 1e-3}  # metres, micrometres
 _SECONDS = {16: 1e-3, 24: 1e-6}  # milliseconds, microseconds
 _ROUNDING = 0.01  # voxels between two places of a corner that are one
-_TO_LPS = np.array([-1.0, -1.0, 1.0])
 _ROUNDED = 2e-3  # cosines between axes whose numbers have three decimals
 _DOUBTED = 0.1  # voxels between two places of a corner from which on they are two places
 
@@ -222,7 +221,7 @@ def place_of(header: Header, name: str) -> Place:
     if forms and header["sform_code"] > 0:
         rows = np.array(header["srow"], np.float64) * unit
         _check_numbers("srow", rows)
-        axes, origin = _TO_LPS[:, None] * rows[:, :3], _TO_LPS * rows[:, 3]
+        axes, origin = RAS_SIGNS[:, None] * rows[:, :3], RAS_SIGNS * rows[:, 3]
         if header["dim"][0] < 3 and not axes[:, 2].any():  # a slice that says nothing across
             across = np.cross(axes[:, 0], axes[:, 1])
             axes[:, 2] = across / max(np.sqrt(np.linalg.norm(across)), 1e-30)
@@ -358,7 +357,7 @@ def _qform(header: Header, unit: float) -> tuple[np.ndarray, np.ndarray]:
         turn[:, 2] *= -1
     # rounded as the reference implementation rounds, whose bits ITK's reader gives
     axes = (turn * sizes).astype(np.float32).astype(np.float64) * unit
-    return _TO_LPS[:, None] * axes, _TO_LPS * np.array(header["qoffset"], np.float64) * unit
+    return RAS_SIGNS[:, None] * axes, RAS_SIGNS * np.array(header["qoffset"], np.float64) * unit
 
 
 def _slack(header: Header, lengths: np.ndarray, shape: Any) -> float:

@@ -17,14 +17,13 @@ import numpy as np
 from .. import errors, images
 from .._features import needed
 from .._files import check_path, check_regular, write_with
-from .._grid import Grid
+from .._grid import RAS, RAS_SIGNS, Grid
 from ..landmarks import Landmarks
 from .transform import Transform
 
 POINTS = (".mrk.json", ".fcsv", ".csv")
 SURFACES = (".vtk", ".vtp", ".stl", ".ply", ".gii")
 TRACTS = (".tck", ".trk")
-_RAS = np.array([-1.0, -1.0, 1.0])  # to LPS, and back
 _SPACE = re.compile(rb"SPACE\s*=\s*(LPS|RAS)", re.I)
 
 
@@ -134,7 +133,7 @@ def _gifti(source: Path, out: Path, transform: Transform) -> int:
             " mris_convert --to-scanner"
         )
     points = _checked(np.asarray(pointset.data, dtype=np.float64), source)
-    moved = transform.transform_points(points * _RAS) * _RAS
+    moved = transform.transform_points(points * RAS_SIGNS) * RAS_SIGNS
     pointset.data = moved.astype(pointset.data.dtype)
     write_with(lambda temporary: nibabel.save(surface, temporary), out)
     return len(points)
@@ -168,7 +167,7 @@ def _mesh(source: Path, out: Path, transform: Transform) -> int:
     # Slicer says the space in a comment, and takes LPS where there is none
     with open(source, "rb") as file:
         said = _SPACE.search(file.read(1024))
-    signs = _RAS if said and said[1].upper() == b"RAS" else np.ones(3)
+    signs = RAS_SIGNS if said and said[1].upper() == b"RAS" else np.ones(3)
     points = _checked(vtk_to_numpy(mesh.GetPoints().GetData()).astype(np.float64), source)
     moved = transform.transform_points(points * signs)  # and in LPS from here on
     placed = vtkPoints()
@@ -207,7 +206,7 @@ def _tracts(source: Path, out: Path, transform: Transform, reference: Any) -> in
     count = sum(lengths)
     if count:
         points = _checked(np.concatenate(tracts), source)
-        moved = transform.transform_points(points * _RAS) * _RAS
+        moved = transform.transform_points(points * RAS_SIGNS) * RAS_SIGNS
         tracts = np.split(moved.astype(np.float32), np.cumsum(lengths)[:-1])
     more = {}
     if _ending(out, (".trk",)):  # a .tck holds points alone
@@ -234,7 +233,7 @@ def _tracts(source: Path, out: Path, transform: Transform, reference: Any) -> in
 
 
 def _trk_header(header: dict[str, Any], grid: Grid) -> dict[str, Any]:
-    to_ras = np.diag([-1.0, -1.0, 1.0, 1.0]) @ grid.index_to_physical
+    to_ras = RAS @ grid.index_to_physical
     axes = np.abs(to_ras[:3, :3] / grid.spacing).argmax(axis=0)
     letters = ("LR", "PA", "IS")
     order = "".join(letters[a][int(to_ras[a, k] > 0)] for k, a in enumerate(axes))

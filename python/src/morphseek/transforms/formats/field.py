@@ -14,11 +14,11 @@ import SimpleITK as sitk
 
 from ... import images
 from ..._files import write_with
-from ..._grid import Grid
+from ..._grid import RAS, Grid
 from ...images.files import read_path
 from ...images.image import tell
 from . import vectors
-from .job import RAS, Content, Job, Source
+from .job import Content, Job, Source
 
 ENDINGS = (".nii.gz", ".nii", ".nrrd", ".mha", ".mhd", ".nhdr")
 _DISPLACEMENT, _VECTOR = 1006, 1007  # NIfTI's intent codes

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from ..._files import write_text
+from ..._grid import RAS
 from . import field
 from .ants import write_pair
-from .job import RAS, Content, Job, Source
+from .job import Content, Job, Source
 
 PAIR = ("_affine.mat", "_warp.nii.gz")
 

@@ -18,7 +18,6 @@ from ..parts import field_on, is_field, matrix_of, parts_of, vectors_of
 
 #: Where a deformation can go.
 FIELDS = (".h5", ".nii.gz", ".nrrd")
-RAS = np.diag([-1.0, -1.0, 1.0, 1.0])  # from LPS, and back
 
 
 class Content(NamedTuple):

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from ..._files import write_text
-from ..._grid import Grid
-from .job import RAS, Content, Job, Source
+from ..._grid import RAS, Grid
+from .job import Content, Job, Source
 
 _VOXELS, _RAS_TO_RAS = 0, 1
 

@@ -15,12 +15,12 @@ import numpy as np
 import SimpleITK as sitk
 
 from ... import errors
-from ..._grid import Grid
+from ..._grid import RAS, Grid
 from ...images.headers.fields import header_lines
 from ..parts import composed, field_part, inverted
 from .job import Content
 
-_LPS, _RAS = np.eye(3), np.diag([-1.0, -1.0, 1.0])
+_LPS, _RAS = np.eye(3), RAS[:3, :3]
 
 
 class Meaning(NamedTuple):

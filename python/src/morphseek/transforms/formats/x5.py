@@ -10,9 +10,9 @@ import numpy as np
 from ... import errors
 from ..._features import needed
 from ..._files import write_with
-from ..._grid import Grid
+from ..._grid import RAS, Grid
 from ..parts import field_part
-from .job import RAS, Content, Job, Source
+from .job import Content, Job, Source
 
 
 def _library(path: Path) -> Any:
