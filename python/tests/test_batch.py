@@ -793,3 +793,28 @@ def test_a_defect_keeps_its_traceback(
     monkeypatch.undo()
     assert register_pairs(study, out, **QUICK).rows[1].status == "done"
     assert not (out / "plain" / "error.log").exists()
+
+
+def test_roles_of_images(tmp_path: Path):
+    """Tables of images in CSV, TSV, JSON and frames: one reader, one result."""
+    pd = pytest.importorskip("pandas")
+    rows = [
+        {"image": "a.nii", "labels": "al.nii", "landmarks": "a.fcsv", "channel": "a2.nii"},
+        {"image": "b.nii", "landmarks": "b.fcsv", "id": "B", "subject": "x"},
+    ]
+    frame = pd.DataFrame(rows)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_csv(tmp_path / "t.tsv", index=False, sep="\t", na_rep="n/a")
+    (tmp_path / "t.json").write_text(json.dumps(rows))
+    for name in ("t.csv", "t.tsv", "t.json"):
+        items = list(studies.read_items(tmp_path / name))
+        assert [i.id for i in items] == ["a", "B"] and items[1].subject == "x"
+        assert items[0].channel == tmp_path / "a2.nii" and items[1].labels is None
+        (pair,) = studies.all_pairs(items)
+        # a channel or landmarks of one image alone say nothing of the pair
+        assert {k: Path(v).name for k, v in pair.items()} == {
+            "fixed": "a.nii", "moving": "b.nii", "id": "B_to_a", "fixed_labels": "al.nii",
+            "fixed_landmarks": "a.fcsv", "moving_landmarks": "b.fcsv",
+        }  # fmt: skip
+    assert list(studies.read_items(frame))[0].landmarks == Path("a.fcsv")
+    assert list(studies.read_items(rows))[1].id == "B"

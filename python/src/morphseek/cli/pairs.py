@@ -101,8 +101,9 @@ def pairs(
     initial_transform, id.
 
     IMAGES are files, one folder of images (or with the folders images and labels), or a CSV with
-    the column image and, optionally, labels, mask, subject, session, id. --bids finds them in a
-    BIDS folder: one a subject and session, with its label map *_dseg.nii.gz where there is one.
+    the column image and, optionally, labels, mask, landmarks, channel, subject, session, id.
+    --bids finds them in a BIDS folder: one a subject and session, with its label map *_dseg.nii.gz
+    where there is one.
 
     Pairs that are finished, with the same files and options, are not done again: after an
     interruption, the same command goes on. A pair that fails is listed with its error, the others

@@ -11,7 +11,7 @@ from typing import Any
 import SimpleITK as sitk
 
 from .. import errors, images
-from .table import Item
+from .table import ROLES, Item
 
 
 def check_alike(items: Iterable[Item], *must: Item) -> None:
@@ -50,7 +50,11 @@ def _axes(path: Path) -> int | None:
 def _row(fixed: Item, moving: Item, name: str) -> dict[str, Any]:
     row: dict[str, Any] = {"fixed": fixed.image, "moving": moving.image, "id": name}
     for side, item in (("fixed", fixed), ("moving", moving)):
-        row |= {f"{side}_labels": item.labels, f"{side}_mask": item.mask}
+        other = moving if item is fixed else fixed
+        for role in ROLES:
+            of_both = role in ("landmarks", "channel")  # which one alone does not have
+            if not of_both or getattr(other, role) is not None:
+                row[f"{side}_{role}"] = getattr(item, role)
     return {key: value for key, value in row.items() if value is not None}
 
 

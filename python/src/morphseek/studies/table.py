@@ -22,7 +22,9 @@ from ..images.formats import SEARCHED
 from .folders import find_file, find_labels
 
 TABLES = (".csv", ".tsv", ".txt", ".json")
-_ITEM = ("labels", "moving_labels", "mask", "moving_mask", "subject", "session", "id")
+#: The files that belong to an image.
+ROLES = ("labels", "mask", "landmarks", "channel")
+_ITEM = (*ROLES, *(f"moving_{role}" for role in ROLES), "subject", "session", "id")
 IMAGES = (
     "fixed",
     "moving",
@@ -58,6 +60,9 @@ class Item:
     """A path, an atlas's name, or an image in memory."""
     labels: Any = None
     mask: Any = None
+    landmarks: Any = None
+    channel: Any = None
+    """A further image of it, in another contrast."""
     subject: str = ""
     session: str = ""
 
@@ -125,8 +130,9 @@ def read_items(source: Any, labels: Any = None) -> Items:
     source : path or iterable
         A folder of images, or one with the folders ``images`` and ``labels`` in which a label map
         has its image's name. A table (CSV, TSV, JSON, data frame) with the column image (or moving)
-        and, optionally, labels, mask, subject, session and id; paths are relative to it. Or a list
-        of images, of (image, labels), of dicts with these names or of :class:`Item`.
+        and, optionally, labels, mask, landmarks, channel, subject, session and id; paths are
+        relative to it. Or a list of images, of (image, labels), of dicts with these names or of
+        :class:`Item`.
     labels : path or sequence, optional
         Label maps of a list of images: one for each, in their order, or the folder that has them
         under the images' names.
@@ -240,13 +246,11 @@ def _of_rows(rows: Iterable[tuple[str, dict[str, str]]], folder: Path) -> list[I
             raise errors.InvalidArgumentError(
                 f"images: {cells!r} has no image; give each its file under that name"
             )
-        labels, mask = (
-            named.beside(folder, row[k]) if k in row else None for k in ("labels", "mask")
-        )
-        items.append(
-            Item(row.get("id", ""), named.beside(folder, image), labels, mask,
-                 row.get("subject", ""), row.get("session", ""))
-        )  # fmt: skip
+        files: dict[str, Any] = {
+            role: named.beside(folder, row[role]) for role in ROLES if role in row
+        }
+        people = {name: row.get(name, "") for name in ("subject", "session")}
+        items.append(Item(row.get("id", ""), named.beside(folder, image), **files, **people))
     return items
 
 
