@@ -169,7 +169,7 @@ func metricsPage(t tables, _ string) (string, error) {
 		}
 		b.WriteString("\n| member | |\n|---|---|\n")
 		for _, m := range o.members {
-			fmt.Fprintf(&b, "| `%s` | %s |\n", m.name, strings.ReplaceAll(escape(m.help), "|", `\|`))
+			fmt.Fprintf(&b, "| `%s` | %s |\n", m.name, cell(m.help))
 		}
 		for _, m := range o.members {
 			if in := inner(t.metrics, m.kind); in != nil {
