@@ -79,10 +79,16 @@ def test_readme(
     assert (tmp_path / "out" / "transform.h5").exists()
 
 
-@pytest.mark.parametrize("page", sorted((PYTHON / "docs").rglob("*.md")), ids=lambda page: page.stem)
+LINK = re.compile(r"\]\((?![a-z]+:)([^)\s]+)\)")
+GENERATED = ("errors.md", "header.md")  # docs/site/pages.py writes them
+PAGES = [PYTHON.parent / "README.md", *sorted((PYTHON / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_links(page: Path):
     """Each link to a file of the repository leads somewhere, and to a heading that it has."""
-    for target, _, heading in map(parts, LINK.findall(prose(page))):
+    for link in LINK.findall(prose(page)):
+        target, _, heading = link.partition("#")
         other = page.parent / target if target else page
         if other.name in GENERATED:
             continue
@@ -91,14 +97,6 @@ def test_links(page: Path):
             titles = re.findall(r"^#+ (.+)$", prose(other), re.M)
             anchors = [re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles]
             assert heading in anchors, (target, heading)
-
-
-LINK = re.compile(r"\]\((?![a-z]+:)([^)\s]+)\)")
-GENERATED = ("errors.md", "header.md")  # docs/site/pages.py writes them
-
-
-def parts(link: str) -> tuple[str, str, str]:
-    return link.partition("#")
 
 
 def prose(page: Path) -> str:
