@@ -32,6 +32,7 @@ PAGES = [
     *(PYTHON / name / "README.md" for name in ("recipes", "benchmarks")),
 ]
 LONGEST = 300  # lines
+README = 100
 
 
 class Block(NamedTuple):
@@ -63,7 +64,8 @@ BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_a_page_is_short(page: Path):
-    assert len(page.read_text(encoding="utf-8").splitlines()) <= LONGEST
+    longest = README if page == REPOSITORY / "README.md" else LONGEST
+    assert len(page.read_text(encoding="utf-8").splitlines()) <= longest
 
 
 def test_the_site_has_every_page():
@@ -111,7 +113,7 @@ def test_the_itk_tutorial_is_the_example():
     """The plugin's tests build the example against an installed library and run it."""
     folder = REPOSITORY / "plugin" / "examples" / "external"
     shown = [b.text for b in blocks_of(DOCS / "tutorials" / "itk.md") if b.language != "sh"]
-    files = ("registration.h", "registration.cxx", "main.cxx", "CMakeLists.txt")
+    files = ("registration.cxx", "CMakeLists.txt")
     assert shown == [(folder / name).read_text(encoding="utf-8") for name in files]
 
 
@@ -180,25 +182,29 @@ def for_files() -> dict[str, Any]:
     return on_disk(fixed=pair.fixed, moving=pair.moving)
 
 
-def needs(package: str) -> Callable[[], dict[str, Any]]:
-    def skip() -> dict[str, Any]:
+def for_pipelines() -> dict[str, Any]:
+    for package in ("nipype", "pydra", "brainles_preprocessing"):
         pytest.importorskip(package)
-        return images_named("t1", "flair", "t1c")
+    pair = morphseek.phantom.make_pair(size=32)
+    on_disk(atlas=pair.fixed, a=pair.moving, b=pair.moving, tissue=pair.fixed_labels)
+    return images_named("t1", "flair", "t1c")
 
-    return skip
+
+def for_training() -> dict[str, Any]:
+    pytest.importorskip("torch")
+    return {}
 
 
 PREPARED: dict[str, Callable[[], dict[str, Any]]] = {
     "channels.md": for_channels,
-    "hosts/brainles.md": needs("brainles_preprocessing"),
-    "hosts/workflows.md": needs("pydra"),
-    "install/python.md": for_files,
+    "hosts/pipelines.md": for_pipelines,
+    "install.md": for_files,
     "landmarks.md": for_landmarks,
     "series.md": for_series,
     "shape.md": for_shape,
     "slices.md": for_slices,
     "templates.md": for_templates,
-    "training/synthetic.md": needs("torch"),
+    "training/synthetic.md": for_training,
 }
 #: Pages that test_docs.py or the tests above run, and that of 3D Slicer, which needs the
 #: application: `slicer/Testing` tests its calls.

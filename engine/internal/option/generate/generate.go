@@ -391,16 +391,16 @@ func reference(t tables, _ string) (string, error) {
 	b.WriteString("Every front end has the same options under the same names: keywords of `morphseek.register`, flags of `morphseek register`, " +
 		"members of `ms_options`, `Set...` of the ITK filter, flags of `MorphSeekRegistration`, the section Options in 3D Slicer. What is `on` or " +
 		"`off` is `True` or `False` in Python, `--symmetric` or `--no-symmetric` in the command; files of presets have the words.\n\n")
+	b.WriteString("| option | what it does | values | default | stage | since |\n|---|---|---|---|---|---|\n")
 	for _, o := range t.options {
-		fmt.Fprintf(&b, "## %s\n\n%s\n\n", o.Name, escape(o.Help))
-		fmt.Fprintf(&b, "- Values: %s.\n", values(o))
-		fmt.Fprintf(&b, "- Default: %s.\n", defaultOf(o))
-		if o.Stage != "" {
-			fmt.Fprintf(&b, "- Stage: %s.\n", o.Stage)
-		}
-		fmt.Fprintf(&b, "- Since %s.\n\n", o.Since)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", o.Name, cell(o.Help), values(o), defaultOf(o), o.Stage, o.Since)
 	}
-	return strings.TrimRight(b.String(), "\n") + "\n", nil
+	return b.String(), nil
+}
+
+// cell is text as a cell of a table of Markdown.
+func cell(text string) string {
+	return strings.ReplaceAll(escape(text), "|", `\|`)
 }
 
 // defaultOf says in words what an option's default is, in C and ITK and in Python.

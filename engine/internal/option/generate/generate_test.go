@@ -121,11 +121,11 @@ func TestScratch(t *testing.T) {
 		"plugin/include/itkMorphSeekOptions.h":      "  X(HalfFoo, half_foo, int)\n",
 		"plugin/cli/MorphSeekRegistration.xml":      "<longflag>half-foo</longflag>\n      <label>Half foo</label>\n      <description>Foos, &lt;halved&gt;.</description>\n      <default>7</default>",
 		"python/src/morphseek/_engine/generated.py": "    half_bar: bool | None\n    \"\"\"Bars.\"\"\"\n    half_baz: int | None\n    \"\"\"Bazs.\"\"\"\n    half_foo: int | None\n    \"\"\"Foos, <halved>.\"\"\"\n",
-		"python/docs/options.md":                    "## half_foo\n\nFoos, &lt;halved&gt;.\n\n- Values: a whole number from 3 to 9.\n- Default: `7`.\n- Since 9.9.\n",
+		"python/docs/options.md":                    "| `half_foo` | Foos, &lt;halved&gt;. | a whole number from 3 to 9 | `7` |  | 9.9 |\n",
 	} {
 		holds(path, want)
 	}
-	holds("python/docs/options.md", "Bazs.\n\n- Values: a whole number from 0.\n- Default: `0`; in Python `None`.\n")
+	holds("python/docs/options.md", "Bazs. | a whole number from 0 | `0`; in Python `None` |")
 	holds("bridge/capi/include/morphseek.h", " *   \"foo_mm\": foos, \"bar\"\n")
 	holds("python/src/morphseek/_engine/metrics.py", "    # foos, \"bar\"\n    foo_mm: list[float]\n")
 	holds("python/docs/metrics.md", "| `foo_mm` | foos, \"bar\" |\n")

@@ -161,22 +161,21 @@ func metricsPage(t tables, _ string) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Metrics\n\n<!-- %s -->\n\n", noticeOf(metricsFile))
 	b.WriteString("What a registration says of itself: `result.metrics` in Python, report.json, `ms_result_metrics` in C, `GetMetrics` of the ITK filter. " +
-		"Later versions add members.\n")
-	var table func(o object, name string)
-	table = func(o object, name string) {
-		if name != "" {
-			fmt.Fprintf(&b, "\n## %s\n\n%s\n", name, escape(strings.Replace(o.help, o.name, "`"+name+"`", 1)))
-		}
-		b.WriteString("\n| member | |\n|---|---|\n")
+		"Later versions add members. `a.b` is the member b of the object a, or of each object in the list a.\n\n| member | |\n|---|---|\n")
+	var rows func(o object, name string)
+	rows = func(o object, name string) {
 		for _, m := range o.members {
-			fmt.Fprintf(&b, "| `%s` | %s |\n", m.name, strings.ReplaceAll(escape(m.help), "|", `\|`))
-		}
-		for _, m := range o.members {
-			if in := inner(t.metrics, m.kind); in != nil {
-				table(*in, strings.TrimPrefix(name+"."+m.name, "."))
+			in := inner(t.metrics, m.kind)
+			help := m.help
+			if in != nil {
+				help += ". " + strings.Replace(in.help, in.name, "It", 1)
+			}
+			fmt.Fprintf(&b, "| `%s%s` | %s |\n", name, m.name, cell(help))
+			if in != nil {
+				rows(*in, name+m.name+".")
 			}
 		}
 	}
-	table(t.metrics[0], "")
+	rows(t.metrics[0], "")
 	return b.String(), nil
 }
