@@ -142,10 +142,10 @@ def read_items(source: Any, labels: Any = None) -> Items:
     ['fixed', 'moving']
     """
     notes: list[str] = []
-    if isinstance(source, Items):
-        return source
     where, is_list = "images", False
-    if is_table(source):
+    if isinstance(source, Items):
+        items, notes = source.items, source.notes
+    elif is_table(source):
         items = _of_table(source)
     elif _is_path(source):
         where = str(source)
