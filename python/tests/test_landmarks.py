@@ -12,7 +12,7 @@ import morphseek
 from helpers import FLAGS, QUICK, Command, blob
 from morphseek import Landmarks, errors, images
 from morphseek._engine.table import for_engine
-from morphseek.cohort.into import register_into
+from morphseek.studies import register_into
 from morphseek.landmarks import check_inside, match_landmarks, pair_landmarks
 from morphseek.scoring import score_landmarks
 

@@ -14,7 +14,7 @@ import pytest
 
 import morphseek
 from helpers import QUICK, Command, blob
-from morphseek import cohort, errors, images
+from morphseek import errors, images, studies
 from morphseek.cli.output import NOT_GOOD
 from morphseek.report import write_report
 from morphseek.verdict import GRADES, MEANINGS, Verdict, explain, grade_of, notes
@@ -337,10 +337,10 @@ def test_batch_counts_them(
     command(*arguments, "--strict")
 
 
-def test_batch_knows_what_it_does_not_know():
-    pairs = [cohort.Outcome(str(i), "f", "m", "done", verdict) for i, verdict in
-             enumerate(("good", "good", "failed", "unknown", ""))]  # fmt: skip
-    assert cohort.Cohort(pairs, {}).summary()["verdict"] == {
+def test_a_study_knows_what_it_does_not_know():
+    rows = [studies.PairRow(str(i), "f", "m", "done", verdict) for i, verdict in
+            enumerate(("good", "good", "failed", "unknown", ""))]  # fmt: skip
+    assert studies.Study(rows).summary()["verdict"] == {
         "good": 2,
         "check": 0,
         "failed": 1,

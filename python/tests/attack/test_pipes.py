@@ -19,7 +19,7 @@ import morphseek
 from helpers import QUICK, Command
 from morphseek import _staging, errors, images, landmarks, transforms, worker
 from morphseek.cli import app
-from morphseek.cohort import lists
+from morphseek.studies import read_pairs
 from morphseek.images.sidecars import parts
 
 if not hasattr(os, "mkfifo"):
@@ -32,8 +32,8 @@ READERS: dict[str, Callable[[Path], object]] = {
     "a.mhd": images.read,
     "transform.h5": transforms.Transform.read,
     "transform.tfm": transforms.Transform.read,
-    "pairs.csv": lists.read_list,
-    "split.json": lists.read_pairs,
+    "pairs.csv": read_pairs,
+    "split.json": read_pairs,
     "a.fcsv": landmarks.Landmarks.read,
     "a.mrk.json": landmarks.Landmarks.read,
     "a.csv": landmarks.Landmarks.read,
