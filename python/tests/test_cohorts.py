@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import csv
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from html_tree import parsed
 from helpers import FLAGS, QUICK, Command, blob
 from morphseek import Registration, cohort, errors, images, register_pairs
 from morphseek.cli import app
-from morphseek.cohort import Scan, fuse_labels, propagation
+from morphseek.cohort import Scan, fuse_labels
 from morphseek.cohort.propagation import dice_of
 from morphseek.report import CohortRow, write_index
 from pace import limit

@@ -28,7 +28,10 @@ def test_a_study(files: dict[str, Path], tmp_path: Path):
 def test_labels():
     labels = [{"label": k, "name": "liver" if k == 1 else "", "dice_after": k / 10} for k in (1, 2)]
     study = studies.Study(
-        [studies.PairRow("p", "a", "b", labels=labels), studies.PairRow("q", "c", "d", error="lost")]
+        [
+            studies.PairRow("p", "a", "b", labels=labels),
+            studies.PairRow("q", "c", "d", error="lost"),
+        ]
     )
     frame = study.to_dataframe(labels=True)
     assert frame["label"].tolist() == [1, 2] and frame["name"].tolist()[0] == "liver"

@@ -85,7 +85,7 @@ def test_labels_by_atlases(people: list[Item], tmp_path: Path):
 
 
 def test_a_target_whose_labels_fail_does_not_stop_the_others(people: list[Item], tmp_path: Path):
-    """Its map is measured after the registration: with another one than the pairs were scored by."""
+    """Its own map is on another grid by the time that it is measured by it."""
     own = tmp_path / "own.nii.gz"
     shutil.copy(people[0].labels, own)
     targets = [Item("x", people[0].image, own), people[1]]

@@ -528,7 +528,9 @@ def test_table_of_pairs(flow: Path, tmp_path: Path):
     (folder / "pairs.csv").write_text(f"fixed,moving\n{MNI},patient.nii.gz\n")
 
     def run() -> Any:
-        return studies.register_pairs(folder / "pairs.csv", tmp_path / "out", report="none", **QUICK)
+        return studies.register_pairs(
+            folder / "pairs.csv", tmp_path / "out", report="none", **QUICK
+        )
 
     (pair,) = run().rows
     assert (pair.status, pair.id) == ("done", "001-patient-to-MNI152NLin2009cAsym")

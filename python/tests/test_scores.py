@@ -1,6 +1,4 @@
-"""Scores by label maps, of one registration and of studies: compared with numpy, scipy and SimpleITK
-on a tiny data set.
-"""
+"""Scores by label maps, of one registration and of studies; by numpy, scipy and SimpleITK, too."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def folder(data: Path) -> Path:
     """The folder of a scored study of all pairs."""
-    register_pairs(
-        data / "split.json", data / "study", data=data, subset="test", score=True, **RUN
-    )
+    register_pairs(data / "split.json", data / "study", data=data, subset="test", score=True, **RUN)
     return data / "study"
 
 
@@ -324,7 +320,9 @@ def test_a_failing_pair_does_not_stop_the_others(data: Path, tmp_path: Path):
 def test_pair_lists(name: str, text: str, expected: list, tmp_path: Path):
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
-    found = [(pair.files["fixed"], pair.files["moving"]) for pair in read_pairs(path, data=tmp_path)]
+    found = [
+        (pair.files["fixed"], pair.files["moving"]) for pair in read_pairs(path, data=tmp_path)
+    ]
     assert found == expected
 
 

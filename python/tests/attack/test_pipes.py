@@ -19,8 +19,8 @@ import morphseek
 from helpers import QUICK, Command
 from morphseek import _staging, errors, images, landmarks, transforms, worker
 from morphseek.cli import app
-from morphseek.studies import read_pairs
 from morphseek.images.sidecars import parts
+from morphseek.studies import read_pairs
 
 if not hasattr(os, "mkfifo"):
     pytest.skip("there are no pipes with names", allow_module_level=True)

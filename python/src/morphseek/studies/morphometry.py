@@ -430,7 +430,9 @@ def _subjects(
             )
     read_items([Item(s.id, s.transform, s.labels) for s in subjects])  # none is there twice
     files = [pair for pair in read_pairs(pairs)] if pairs is not None else []
-    labels = {pair.id: pair.path("moving_labels") for pair in files if "moving_labels" in pair.files}
+    labels = {
+        pair.id: pair.path("moving_labels") for pair in files if "moving_labels" in pair.files
+    }
     fixed = (pair.path("fixed_labels") for pair in files if "fixed_labels" in pair.files)
     return [
         dataclasses.replace(s, labels=labels.get(s.id)) if s.labels is None else s for s in subjects
@@ -462,7 +464,9 @@ def _write(study: Morphometry, folder: Path) -> None:
     for name, array in (("mean_logj", study.mean), ("sd_logj", study.sd)):
         images.write(folder / f"{name}.nii.gz", images.Image.on_grid(array, study.grid))
     columns = [field.name for field in dataclasses.fields(LabelVolume)]
-    _files.write_text(folder / "volumes.csv", csv_text(columns, map(dataclasses.asdict, study.volumes)))
+    _files.write_text(
+        folder / "volumes.csv", csv_text(columns, map(dataclasses.asdict, study.volumes))
+    )
     listed = {path.name: _manifest.entry(path) for path in sorted(folder.iterdir())}
     content = {**study.to_dict(), _manifest.KEY: listed}
     _files.write_text(folder / STUDY[-1], json.dumps(content, indent=1) + "\n")

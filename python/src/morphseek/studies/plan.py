@@ -131,7 +131,9 @@ def within_subject(items: Iterable[Item]) -> list[dict[str, Any]]:
     for listed in subjects.values():
         first, *later = sorted(listed, key=_when)
         check_alike(listed)
-        rows += [pair_row(first, item, f"{item.id}_to_{first.session or first.id}") for item in later]
+        rows += [
+            pair_row(first, item, f"{item.id}_to_{first.session or first.id}") for item in later
+        ]
     if not rows:
         raise errors.InvalidArgumentError(
             f"within subject: none of the {len(subjects)} subjects has a second session"

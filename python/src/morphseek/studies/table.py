@@ -456,12 +456,12 @@ def _pair_rows(
         place = f"row {number}"
         where = f"pairs: {source}" if _is_path(source) else "pairs"
         try:
-            row = _checked(_by_name(pair), f"{where}, {place}")
+            checked = _checked(_by_name(pair), f"{where}, {place}")
         except errors.InvalidArgumentError as error:
             if _is_path(source):
                 raise errors.InputUnreadableError(str(error)) from None
             raise
-        yield place, row
+        yield place, checked
 
 
 def _json_rows(path: Path, what: str, subset: str | None) -> list[Any]:
