@@ -312,7 +312,7 @@ def test_strict_and_explain_are_in_the_help(command: Command):
 # ------------------------------------------------------------------------------------------- lists
 
 
-def test_batch_counts_them(
+def test_a_study_counts_them(
     noise: tuple[Path, Path], files: dict[str, Path], tmp_path: Path, command: Command
 ):
     (tmp_path / "pairs.csv").write_text(
@@ -321,7 +321,7 @@ def test_batch_counts_them(
     arguments = ["pairs", tmp_path / "pairs.csv", "--out", tmp_path / "out", *FAST]
     text = command(*arguments)
     content = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
-    same, other = content["pairs"]
+    same, other = content["rows"]
     assert same["verdict"] == "good" and same["reasons"] == [] and same["error_mm"] > 0
     assert other["verdict"] in ("check", "failed") and other["reasons"]
     counted = content["summary"]["verdict"]
@@ -330,7 +330,7 @@ def test_batch_counts_them(
     header, *_ = (tmp_path / "out" / "summary.csv").read_text(encoding="utf-8").splitlines()
     assert {"verdict", "error_mm", "reasons"} <= set(header.split(","))
     # pairs that were finished before keep their verdicts
-    assert command.json(*arguments, "--strict", expect=7)["pairs"][1]["verdict"] == other["verdict"]
+    assert command.json(*arguments, "--strict", expect=7)["rows"][1]["verdict"] == other["verdict"]
     (tmp_path / "pairs.csv").write_text(
         f"fixed,moving,id\n{files['fixed']},{files['fixed']},same\n"
     )

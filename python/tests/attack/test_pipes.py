@@ -201,11 +201,11 @@ def test_what_is_no_staging_folder(result: morphseek.Registration, tmp_path: Pat
     assert (other / "notes.txt").read_text() == "mine"
 
 
-def test_a_pair_of_a_batch(files: dict[str, Path], tmp_path: Path, make_pipe: MakePipe):
+def test_a_pair_of_a_study(files: dict[str, Path], tmp_path: Path, make_pipe: MakePipe):
     pipe = tmp_path / "pipe.mhd"
     make_pipe(pipe)
     done = morphseek.register_pairs([(files["fixed"], pipe)], tmp_path / "out", **QUICK)
-    assert "is a pipe" in str(done.pairs[0].message) and done.exit_code == 3
+    assert "is a pipe" in str(done.rows[0].message) and done.exit_code == 3
 
 
 def test_an_entry_of_a_request(tmp_path: Path, make_pipe: MakePipe):

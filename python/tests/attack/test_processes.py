@@ -127,20 +127,6 @@ def test_two_that_write_to_one_folder(files: dict[str, Path], command: Command, 
     )
 
 
-def test_two_batches_in_one_folder(files: dict[str, Path], tmp_path: Path):
-    pairs, out = [(files["fixed"], files["moving"])], tmp_path / "out"
-    refused = []
-
-    def second(_: object) -> None:
-        if not refused:
-            with pytest.raises(errors.OutputUnwritableError, match="another call of morphseek"):
-                morphseek.register_pairs(pairs, out, **QUICK)
-            refused.append(True)
-
-    assert morphseek.register_pairs(pairs, out, **QUICK, progress=second).exit_code == 0
-    assert refused == [True]
-
-
 @pytest.fixture
 def saved(result: morphseek.Registration, tmp_path: Path) -> Path:
     result.save(tmp_path / "out")
@@ -192,7 +178,7 @@ def test_a_damaged_result_of_a_batch_is_done_again(files: dict[str, Path], tmp_p
             tmp_path / "out",
             **QUICK,
         )
-        return [pair.status for pair in done.pairs]
+        return [row.status for row in done.rows]
 
     assert states() == ["done"] and states() == ["skipped"]
     for name in ("transform.h5", "displacement.nrrd", "warped.nii.gz", "report.json"):
