@@ -8,7 +8,6 @@ import (
 	"github.com/morphseek/morphseek/engine"
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
-	"github.com/morphseek/morphseek/engine/metric"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -232,34 +231,6 @@ func FromMM(mm, uGrid uint64, threads int, out uint64) (err error) {
 	n := 3 * g.Voxels()
 	copy(floats(out, n), field.FromMM(g, floats(mm, n), threads).Data)
 	return nil
-}
-
-// labelScore is one label's agreement; HD95 is null where only one map has the label.
-type labelScore struct {
-	Label int      `json:"label"`
-	Dice  float64  `json:"dice"`
-	HD95  *float64 `json:"hd95"`
-}
-
-// LabelScores compares two label maps on one grid: a JSON list, by label, of Dice and HD95 in mm.
-func LabelScores(a, aGrid, b, bGrid uint64, threads int) (scores string, err error) {
-	defer guard(&err)
-	first, err := image(a, aGrid, "fixed labels")
-	if err != nil {
-		return "", err
-	}
-	second, err := image(b, bGrid, "warped labels")
-	if err != nil {
-		return "", err
-	}
-	if !first.SameGrid(second.Geometry) {
-		return "", fault.New(fault.GridMismatch, "the label maps lie on different grids (%v and %v voxels); resample one onto the other", first.Size, second.Size)
-	}
-	list := []labelScore{}
-	for _, found := range metric.Compare(first, second, threads) {
-		list = append(list, labelScore{found.Label, found.Dice, finite(found.HD95)})
-	}
-	return text(list)
 }
 
 // finite returns x, or nil where it is infinite.

@@ -70,7 +70,7 @@ def main(
                 **options,
             )
             if done.exit_code:
-                raise SystemExit(next(str(pair) for pair in done.pairs if pair.status == "failed"))
+                raise SystemExit(next(str(row) for row in done.rows if row.status == "failed"))
             rows.append(
                 {
                     "workers": workers,

@@ -54,7 +54,7 @@ def main(pairs: int, size: int, workers: int) -> None:
                 study, out, workers=workers, threads=1, progress=watch, **OPTIONS
             )
             if done.exit_code:
-                raise SystemExit(next(str(p) for p in done.pairs if p.status == "failed"))
+                raise SystemExit(next(str(row) for row in done.rows if row.status == "failed"))
             found[name] = {
                 "seconds": round(time.perf_counter() - began, 1),
                 "cpu_seconds": round(time.process_time() - cpu, 1),
@@ -62,7 +62,7 @@ def main(pairs: int, size: int, workers: int) -> None:
                 "memory_mb": dict(memory),
             }
             memory.clear()
-        found["engine_seconds"] = round(sum(p.seconds or 0 for p in done.pairs), 1)
+        found["engine_seconds"] = round(sum(row.seconds or 0 for row in done.rows), 1)
         found["index_mb"] = round((out / "index.html").stat().st_size / 1e6, 2)
         print(json.dumps(found, indent=1))
 

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import SimpleITK as sitk
 
-from morphseek import _files, cohort, images, phantom
-from morphseek.cohort.folders import find_file
-from morphseek.cohort.tables import read_labels_csv
+from morphseek import _files, images, phantom
 from morphseek.scoring.labels import merge_labels
+from morphseek.studies import read_pairs
+from morphseek.studies.folders import find_file
+from morphseek.studies.label_table import read_labels_csv
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,10 +51,11 @@ def read(spec: str, count: int | None, two_modalities: bool) -> DataSet:
     folder = Path(path)
     table = folder / "labels.csv"
     merge = read_labels_csv(table)[0] if table.exists() else None
+    listed = read_pairs(folder / "split.json", data=folder, subset=subset or "test")[:count]
     return DataSet(
         name,
         folder,
-        cohort.read_pairs(folder / "split.json", subset or "test")[:count],
+        [(pair.files["fixed"], pair.files["moving"]) for pair in listed],
         two_modalities,
         merge,
     )

@@ -69,7 +69,8 @@ def measured(
     """Return a row: Dice over the pairs of the list, and points over the known motions."""
     began = time.process_time()
     pairs = [tuple(p) for p in json.loads((data / "split.json").read_text())["pairs"][subset]]
-    overlap = morphseek.evaluate(pairs, data, threads=1, score_inverse=True, **options).summary()
+    study = morphseek.register_pairs(pairs, data=data, score=True, threads=1, **options)
+    overlap = study.summary()
     row: dict[str, Any] = {
         "dice": overlap["dice_after"],
         "inverse": overlap["dice_inverse"],

@@ -31,7 +31,7 @@ import SimpleITK as sitk
 from published import PROTOCOLS, Protocol, Row, protocol_pairs, stem
 
 import morphseek
-from morphseek import cohort, errors, images, scoring
+from morphseek import errors, images, scoring, studies
 from morphseek.scoring.labels import merge_labels
 
 
@@ -78,11 +78,11 @@ def hd95(one: np.ndarray, other: np.ndarray) -> float:
     return float(surface_distance.compute_robust_hausdorff(distances, 95.0))
 
 
-def score(protocol: Protocol, row: Row, outcome: cohort.Outcome, folder: Path) -> Score:
+def score(protocol: Protocol, row: Row, pair: studies.PairRow, folder: Path) -> Score:
     """Return the scores of a pair from the files of its folder."""
-    found = Score(outcome.id, outcome.fixed, outcome.moving)
-    if outcome.status not in ("done", "skipped"):
-        found.error = f"{outcome.error or outcome.status}: {outcome.message}"
+    found = Score(pair.id, pair.fixed, pair.moving)
+    if pair.status not in ("done", "skipped"):
+        found.error = f"{pair.error or pair.status}: {pair.message}"
         return found
     result = morphseek.Registration.read(folder)
     found.sdlogj = sdlogj(result)
@@ -189,7 +189,7 @@ def run(
     write_list(rows, out)
     study = morphseek.register_pairs(rows, out, **options)
     protocol = PROTOCOLS[name]
-    scores = [score(protocol, row, of, out / of.id) for row, of in zip(rows, study.pairs)]
+    scores = [score(protocol, row, of, out / of.id) for row, of in zip(rows, study.rows)]
     for row, each in zip(rows, scores):
         if fields and not each.error:
             write_field(out / "fields", row, morphseek.Registration.read(out / each.id))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from morphseek import errors
-from morphseek.cohort import read_pairs
+from morphseek.studies import read_pairs
 
 Row = dict[str, Any]
 """A pair as :func:`morphseek.register_pairs` takes it: ``id``, and paths by column."""
@@ -61,11 +61,15 @@ def learn2reg(
                 f"{folder} has no {task}_dataset.json; give the folder that has it beside imagesTr,"
                 " as Learn2Reg's archive is unpacked"
             )
-        listed = read_pairs(lists[0], subset if lists[0].suffix.lower() == ".json" else None)
+        chosen = subset if lists[0].suffix.lower() == ".json" else None
+        listed = [
+            (pair.files["fixed"], pair.files["moving"])
+            for pair in read_pairs(lists[0], data=folder, subset=chosen)
+        ]
         sides = [[_beside(folder, entry, labels) for entry in pair] for pair in listed]
         return [
-            _row(f"{stem(pair[1])}_to_{stem(pair[0])}", *files)
-            for pair, files in zip(listed, sides)
+            _row(f"{stem(moving)}_to_{stem(fixed)}", *files)
+            for (fixed, moving), files in zip(listed, sides)
         ]
 
     return find

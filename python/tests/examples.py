@@ -14,7 +14,7 @@ import pytest
 
 import morphseek
 from helpers import write_pair
-from morphseek import cohort, images, phantom, scoring, transforms
+from morphseek import images, phantom, scoring, studies, transforms
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +30,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
     moved = [pair.fixed.like(np.roll(pair.fixed.array, n, axis=2)) for n in (0, 1)]
     template = morphseek.build_template(moved, iterations=0, threads=1)
     template.save(folder / "template")
-    modules = {"cohort": cohort, "images": images, "phantom": phantom}
+    modules = {"images": images, "phantom": phantom, "studies": studies}
     modules |= {"scoring": scoring, "transforms": transforms, "morphseek": morphseek, "np": np}
     modules |= {"os": os, "Path": Path}
     return folder, {"pair": pair, "result": result, "template": template, **modules}

@@ -52,7 +52,6 @@ def misread() -> list[tuple[str, Callable[[], Any], type[Exception]]]:
         ),
         ("mm", lambda: b.from_mm(FIELD, GRID), other),
         ("one grid", lambda: b.same_grid(GRID, GRID.numbers), wrong),
-        ("labels", lambda: b.label_scores(IMAGE, IMAGE[:, 1:].copy(), GRID), other),
         ("percentiles", lambda: b.intensities(IMAGE[0], GRID, 0, 1), other),
         ("mask", lambda: register(mask=(IMAGE[1:], GRID)), other),
         ("initial", lambda: register(initial=np.eye(3)), other),

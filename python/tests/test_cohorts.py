@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import csv
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from html_tree import parsed
 from helpers import FLAGS, QUICK, Command, blob
 from morphseek import Registration, cohort, errors, images, register_pairs
 from morphseek.cli import app
-from morphseek.cohort import Scan, fuse_labels, propagation
+from morphseek.cohort import Scan, fuse_labels
 from morphseek.cohort.propagation import dice_of
 from morphseek.report import CohortRow, write_index
 from pace import limit
@@ -465,32 +464,6 @@ def test_a_description_that_is_damaged(text: str, says: str, tmp_path: Path):
     assert found.exit_code == 3 and found.output.startswith("morphseek: "), found.output
 
 
-@pytest.mark.parametrize("name", ["x.", "volumes.csv", "Labels.json", "registrations", "COM1",
-                                  "a/b", "a:b", "x" * 256, "", " x"])  # fmt: skip
-def test_targets_whose_ids_make_no_names(name: str, tmp_path: Path, monkeypatch: Any):
-    monkeypatch.setattr(
-        propagation, "register_pairs", lambda *a, **k: pytest.fail("was registered")
-    )
-    targets = cohort.Scans([Scan(name, tmp_path / "t.nii.gz")])
-    with pytest.raises(errors.InvalidArgumentError, match="no name for a folder"):
-        cohort.propagate_labels(targets, [("a.nii", "l.nii")], tmp_path / "out")
-    if name.strip() == name != "":  # the cells of a table are stripped
-        table = tmp_path / "t.csv"
-        table.write_text(f'image,id\nt.nii.gz,"{name}"\n')
-        words = [
-            "propagate-labels",
-            str(table),
-            "--atlas",
-            "a.nii",
-            "l.nii",
-            "--out",
-            str(tmp_path / "out"),
-        ]
-        found = CliRunner().invoke(app, words)
-        assert "no name for a folder" in found.output, found.output
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize(
     "arguments, says",
     [
@@ -508,92 +481,3 @@ def test_usage_refused(arguments: list[str], says: str, tmp_path: Path, command:
     out = tmp_path / "out"
     failure = command.json("pairs", *arguments, "--out", out, expect=2)["error"]
     assert says in failure["message"] and not out.exists()
-
-
-def test_labels_by_atlases(people: Path, tmp_path: Path):
-    scans = list(cohort.find_bids(people))
-    broken = tmp_path / "broken.nii.gz"
-    broken.write_bytes(b"")
-    atlases = [*scans[1:], Scan("broken", broken, scans[0].labels)]
-    targets, out = [scans[0], scans[1]], tmp_path / "out"
-    study = cohort.propagate_labels(targets, atlases, out, names={4: "body"}, **QUICK)
-    first, second = study.targets
-    assert first.voters == [s.id for s in scans[1:]] and second.voters == [s.id for s in scans[2:]]
-    assert len(first.left_out) == 1 and "broken.nii.gz" in first.left_out[0]
-    assert first.status == "done" and study.exit_code == 0 and first.dice > 0.9
-    found = images.read(out / first.id / "labels.nii.gz")
-    agreement = images.read(out / first.id / "agreement.nii.gz").array
-    assert found.array.dtype == np.uint8 and set(np.unique(found.array)) == {0, 4}
-    each = [
-        images.read(out / "registrations" / f"{first.id}_from_{s.id}" / "warped_labels.nii.gz")
-        for s in scans[1:]
-    ]
-    votes = np.mean([m.array == 4 for m in each], 0)
-    assert (found.array[votes > 0.5] == 4).all()
-    inside = found.array == 4
-    np.testing.assert_allclose(agreement[inside], votes[inside], atol=1e-6)
-    (row,) = [
-        r
-        for r in csv.DictReader((out / "volumes.csv").read_text().splitlines())
-        if r["id"] == first.id
-    ]
-    assert row["name"] == "body" and float(row["mm3"]) == pytest.approx(inside.sum() * 12)
-    content = json.loads((out / "labels.json").read_text(encoding="utf-8"))
-    assert content["summary"]["targets"] == 2 and content["targets"][0]["dice"] == first.dice
-
-    again = cohort.propagate_labels(targets, atlases, out, names={4: "body"}, **QUICK)
-    assert [t.status for t in again.targets] == ["skipped"] * 2
-    assert again.targets[0].labels == first.labels
-    other = cohort.propagate_labels(targets, atlases, out, fusion="joint", **QUICK).targets
-    assert [t.status for t in other] == ["done"] * 2 and other[0].dice > 0.9
-
-    # a target of an earlier call keeps its rows as long as its folder is there
-    for left in ({first.id, second.id}, {second.id}):
-        cohort.propagate_labels(targets[1:], atlases, out, fusion="joint", **QUICK)
-        with open(out / "volumes.csv", newline="") as file:
-            assert {row["id"] for row in csv.DictReader(file)} == left
-        content = json.loads((out / "labels.json").read_text(encoding="utf-8"))
-        assert {target["id"] for target in content["targets"]} == left
-        shutil.rmtree(out / first.id, ignore_errors=True)
-
-    alone = cohort.propagate_labels(targets[:1], atlases[-1:], tmp_path / "none", **QUICK)
-    assert alone.targets[0].status == "failed" and alone.exit_code == 3
-    assert not (tmp_path / "none" / first.id).exists()
-
-
-def test_a_failed_verdict_does_not_vote(
-    people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    real = propagation.register_pairs
-
-    def judged(*given: Any, **more: Any) -> cohort.Cohort:
-        done = real(*given, **more)
-        done.pairs[0].verdict, done.pairs[0].reasons = "failed", ["They are mirrored."]
-        return done
-
-    monkeypatch.setattr(propagation, "register_pairs", judged)
-    scans = list(cohort.find_bids(people))
-    study = cohort.propagate_labels(scans[:1], scans[1:], tmp_path / "out", **QUICK)
-    assert study.targets[0].voters == [s.id for s in scans[2:]]
-    assert study.targets[0].left_out == [
-        f"{scans[1].id}: the verdict is failed. They are mirrored."
-    ]
-
-
-def test_label_command(people: Path, tmp_path: Path, command: Command):
-    place = people / "sub-2" / "ses-1" / "anat"
-    out = tmp_path / "out"
-    text = command(
-        "propagate-labels", people / "sub-1" / "ses-1" / "anat" / "sub-1_ses-1_T1w.nii.gz",
-        "--atlas", place / "sub-2_ses-1_T1w.nii.gz", place / "sub-2_ses-1_dseg.nii.gz",
-        "--out", out, *FLAGS,
-    )  # fmt: skip
-    assert "1 labels by 1 atlases" in text and (out / "volumes.csv").exists()
-    for arguments, says in (
-        (["a.nii"], "give the atlases"),
-        (["a.nii", "--atlases", tmp_path / "t.csv"], "has no label map"),
-    ):
-        (tmp_path / "t.csv").write_text("image\na.nii\n")
-        process = command.start("propagate-labels", *arguments, "--out", tmp_path / "o", "--json")
-        said, _ = process.communicate(timeout=60)
-        assert process.returncode in (2, 3) and says in said and not (tmp_path / "o").exists()

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 import morphseek
-from morphseek import cohort
-from morphseek.phantom import PhantomPair
+from morphseek import studies
 
 pandas = pytest.importorskip("pandas", reason="needs pandas")
 
 
-def test_a_cohort(files: dict[str, Path], tmp_path: Path):
+def test_a_study(files: dict[str, Path], tmp_path: Path):
     pairs = [{"id": f"s{k}", "fixed": files["fixed"], "moving": files["moving"]} for k in (1, 2)]
     fast: dict[str, Any] = {"model": "none", "initial": "com", "search": False, "refine": 0}
     study = morphseek.register_pairs(pairs, tmp_path, **fast)
@@ -23,14 +22,17 @@ def test_a_cohort(files: dict[str, Path], tmp_path: Path):
     assert list(frame.columns) == list(read.columns)
     assert frame["id"].tolist() == ["s1", "s2"] and frame["similarity"].notna().all()
     pandas.testing.assert_series_equal(frame["error_mm"], read["error_mm"])
-    assert repr(study) == f"Cohort(2 pairs: 2 done; 2 {study.pairs[0].verdict})"
+    assert repr(study) == f"Study(2 pairs: 2 done; 2 {study.rows[0].verdict})"
 
 
-def test_an_evaluation(pair: PhantomPair):
-    scores = [morphseek.scoring.LabelScore(k, 0.5, 0.5 + k / 10, 5.0, 1.0, 0.0) for k in (1, 2)]
-    one = cohort.PairScore("a", "b", dice_after=0.65, labels=scores)
-    study = cohort.Evaluation([one, cohort.PairScore("c", "d", error="lost")], {1: "liver"}, {})
-    frame = study.to_dataframe()
-    assert frame["label"].tolist()[:2] == [1, 2] and frame["name"].tolist()[0] == "liver"
-    assert len(frame) == 3 and frame["error"].tolist()[2] == "lost"
-    assert repr(study) == "Evaluation(2 pairs, 1 scored, Dice 0.650)"
+def test_labels():
+    labels = [{"label": k, "name": "liver" if k == 1 else "", "dice_after": k / 10} for k in (1, 2)]
+    study = studies.Study(
+        [
+            studies.PairRow("p", "a", "b", labels=labels),
+            studies.PairRow("q", "c", "d", error="lost"),
+        ]
+    )
+    frame = study.to_dataframe(labels=True)
+    assert frame["label"].tolist() == [1, 2] and frame["name"].tolist()[0] == "liver"
+    assert study.to_dataframe()["error"].tolist() == ["", "lost"]

@@ -12,9 +12,9 @@ import morphseek
 from helpers import FLAGS, QUICK, Command, blob
 from morphseek import Landmarks, errors, images
 from morphseek._engine.table import for_engine
-from morphseek.cohort.into import register_into
 from morphseek.landmarks import check_inside, match_landmarks, pair_landmarks
 from morphseek.scoring import score_landmarks
+from morphseek.studies import register_into
 
 POINTS = [[12.5, -30.25, 44.0], [-1.0, 2.0, 3.5]]
 NAMES = ["tip", "base, left"]
@@ -482,7 +482,7 @@ def test_landmarks_change_nothing(tmp_path: Path, shifted: dict[str, Path]):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
-def test_a_batch(tmp_path: Path, shifted: dict[str, Path]):
+def test_a_study(tmp_path: Path, shifted: dict[str, Path]):
     row = {
         "fixed": shifted["fixed"],
         "moving": shifted["moving"],
@@ -492,14 +492,14 @@ def test_a_batch(tmp_path: Path, shifted: dict[str, Path]):
     rows = [{**row, "id": "a"}, {"fixed": shifted["fixed"], "moving": shifted["moving"]}]
     done = morphseek.register_pairs(rows, tmp_path / "out", **QUICK)
     assert json.loads((tmp_path / "out" / "a" / "report.json").read_text())["landmark_fit"] is None
-    assert done.pairs[0].tre_after_mm == pytest.approx(2 / 3, abs=1e-3)
-    assert done.pairs[1].tre_after_mm is None
+    assert done.rows[0].tre_after_mm == pytest.approx(2 / 3, abs=1e-3)
+    assert done.rows[1].tre_after_mm is None
     assert done.summary()["tre_before_mm"] == pytest.approx(5.128, abs=1e-3)
     assert "Error at points" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     shifted["points"].write_text(shifted["points"].read_text().replace("20.0", "21.0"))
     again = morphseek.register_pairs(rows, tmp_path / "out", **QUICK)
-    assert [pair.status for pair in again.pairs] == ["done", "skipped"]  # other points: done anew
+    assert [row.status for row in again.rows] == ["done", "skipped"]  # other points: done anew
     led = morphseek.register_pairs(rows, tmp_path / "out", landmark_error=3, **QUICK)
-    assert [pair.status for pair in led.pairs] == ["done", "done"]
+    assert [row.status for row in led.rows] == ["done", "done"]
     report = json.loads((tmp_path / "out" / "a" / "report.json").read_text())
     assert report["landmark_fit"]["count"] == 3 and report["landmarks"]["steered"]

@@ -11,7 +11,7 @@ import pytest
 import SimpleITK as sitk
 from click.testing import CliRunner
 
-from morphseek import Field, Image, Transform, cohort, errors, images
+from morphseek import Field, Image, Transform, errors, images, studies
 from morphseek.cli import app
 
 SHAPE, SPACING = (20, 24, 28), (1.5, 1.0, 0.8)
@@ -37,8 +37,8 @@ def larger(factor: float) -> Image:
 
 def test_volumes_are_those_of_the_labels(tmp_path: Path):
     factors = {"a": 1.1, "b": 0.95, "c": 1.02, "d": 1.0}
-    subjects = [cohort.Subject(n, scaled(f), larger(f)) for n, f in factors.items()]
-    study = cohort.morphometry(
+    subjects = [studies.Subject(n, scaled(f), larger(f)) for n, f in factors.items()]
+    study = studies.morphometry(
         subjects, tmp_path / "out", fixed_labels=LABELS, names={2: "box"}, fwhm=0
     )
     assert len(study.volumes) == 8
@@ -68,7 +68,7 @@ def test_volumes_are_those_of_the_labels(tmp_path: Path):
 
 
 def test_without_the_affine_nothing_is_left():
-    study = cohort.morphometry({"a": scaled(1.1), "b": scaled(0.9)}, affine=False, fwhm=0)
+    study = studies.morphometry({"a": scaled(1.1), "b": scaled(0.9)}, affine=False, fwhm=0)
     np.testing.assert_allclose(study.mean, 0, atol=1e-5)
     np.testing.assert_allclose(study.sd, 0, atol=1e-5)
 
@@ -83,8 +83,8 @@ def local(size: float = 1.2) -> Field:
 
 def test_the_gaussian_is_scipys(tmp_path: Path):
     ndimage = pytest.importorskip("scipy.ndimage")
-    plain = cohort.morphometry({"a": local()}, fwhm=0).mean
-    smooth = cohort.morphometry({"a": local()}, fwhm=5).mean
+    plain = studies.morphometry({"a": local()}, fwhm=0).mean
+    smooth = studies.morphometry({"a": local()}, fwhm=5).mean
     sigma = 5 / np.sqrt(8 * np.log(2)) / np.array(SPACING[::-1])
     want = ndimage.gaussian_filter(plain, sigma, mode="nearest", truncate=6)
     assert np.abs(plain).max() > 0.3
@@ -93,19 +93,19 @@ def test_the_gaussian_is_scipys(tmp_path: Path):
 
 
 def test_folds_have_no_logarithm():
-    study = cohort.morphometry({"a": local(-6.0)}, fwhm=0)
+    study = studies.morphometry({"a": local(-6.0)}, fwhm=0)
     assert study.folded["a"] > 0 and np.isnan(study.mean).any()
-    assert np.isfinite(cohort.morphometry({"a": local(-6.0)}, fwhm=6).mean).all()
+    assert np.isfinite(studies.morphometry({"a": local(-6.0)}, fwhm=6).mean).all()
 
 
-def batch_of(folder: Path, fixed: list[str]) -> Path:
+def study_of(folder: Path, fixed: list[str]) -> Path:
     rows = []
     for k, name in enumerate(fixed):
         (folder / f"s{k}").mkdir(parents=True)
         scaled(1 + 0.05 * k).save(folder / f"s{k}" / "transform.h5")
         rows.append({"id": f"s{k}", "fixed": name, "moving": f"m{k}", "status": "done"})
     rows.append({"id": "lost", "fixed": fixed[0], "moving": "m", "status": "failed"})
-    (folder / "summary.json").write_text(json.dumps({"pairs": rows}))
+    (folder / "summary.json").write_text(json.dumps({"rows": rows, "options": {}}))
     return folder
 
 
@@ -115,8 +115,8 @@ def run(*arguments: Any, code: int = 0) -> str:
     return found.output
 
 
-def test_a_batch_and_a_list(tmp_path: Path):
-    batch = batch_of(tmp_path / "batch", ["f.nii", "f.nii", "f.nii"])
+def test_a_study_and_a_list(tmp_path: Path):
+    study = study_of(tmp_path / "study", ["f.nii", "f.nii", "f.nii"])
     for k in range(3):
         images.write(tmp_path / f"l{k}.nii.gz", larger(1 + 0.05 * k))
     images.write(tmp_path / "fixed.nii.gz", Image(LABELS, SPACING))
@@ -125,35 +125,35 @@ def test_a_batch_and_a_list(tmp_path: Path):
         + "".join(f"s{k},f.nii,m{k},fixed.nii.gz,l{k}.nii.gz\n" for k in range(3))
     )
     out = tmp_path / "out"
-    said = json.loads(run(batch, "--out", out, "--pairs", tmp_path / "pairs.csv", "--json"))
+    said = json.loads(run(study, "--out", out, "--pairs", tmp_path / "pairs.csv", "--json"))
     assert said["subjects"] == ["s0", "s1", "s2"]
     assert said["labels"][0]["correlation"] == pytest.approx(1)
     assert said["labels"][0]["change_percent"] == pytest.approx((15.7625 + 33.1) / 3, abs=1e-3)
 
-    (tmp_path / "list.csv").write_text("transform,id,labels\nbatch/s1,one,l1.nii.gz\nbatch/s2,,\n")
+    (tmp_path / "list.csv").write_text("transform,id,labels\nstudy/s1,one,l1.nii.gz\nstudy/s2,,\n")
     told = run(tmp_path / "list.csv", "--out", out, "--fixed-labels", tmp_path / "fixed.nii.gz")
     assert "subjects  2" in told and "+15.8" in told
     assert (out / "logj_one.nii.gz").exists() and not (out / "logj_s0.nii.gz").exists()
 
 
-def test_a_large_batch(tmp_path: Path):
+def test_a_large_study(tmp_path: Path):
     """A summary may be larger than a stranger's list."""
-    pairs = [
-        cohort.Outcome(f"sub-{k:05}", "f.nii", "m.nii", status="done", warnings=["long " * 2000])
+    rows = [
+        studies.PairRow(f"sub-{k:05}", "f.nii", "m.nii", status="done", warnings=["long " * 2000])
         for k in range(2_000)
     ]
-    cohort.Cohort(pairs, {}).write(tmp_path)
+    studies.Study(rows).save(tmp_path)
     assert (tmp_path / "summary.json").stat().st_size > 16 << 20
     with pytest.raises(errors.InputUnreadableError, match="sub-00000 does not exist"):
-        cohort.morphometry(tmp_path)
+        studies.morphometry(tmp_path)
 
 
-def test_bad_cohorts(tmp_path: Path):
+def test_bad_studies(tmp_path: Path):
     out = tmp_path / "out"
-    several = batch_of(tmp_path / "several", ["f.nii", "g.nii"])
+    several = study_of(tmp_path / "several", ["f.nii", "g.nii"])
     assert "results of 2 fixed images" in run(several, "--out", out, code=2)
     (tmp_path / "empty").mkdir()
-    assert "no results" in run(tmp_path / "empty", "--out", out, code=2)
+    assert "summary.json cannot be read" in run(tmp_path / "empty", "--out", out, code=3)
     (tmp_path / "list.csv").write_text("file\na.h5\n")
     assert "column transform" in run(tmp_path / "list.csv", "--out", out, code=3)
     (tmp_path / "list.csv").write_text("transform\nnothing.h5\n")
@@ -162,17 +162,28 @@ def test_bad_cohorts(tmp_path: Path):
 
     other = Field(np.zeros((3, 9, 9, 9), np.float32), Image(np.zeros((9, 9, 9))).grid, GRID)
     with pytest.raises(errors.GridMismatchError, match="b was registered to another image than a"):
-        cohort.morphometry({"a": scaled(1.1), "b": other})
+        studies.morphometry({"a": scaled(1.1), "b": other})
     with pytest.raises(errors.InvalidArgumentError, match="on which grid"):
-        cohort.morphometry({"a": Transform.of(np.eye(4))})
-    with pytest.raises(errors.InvalidArgumentError, match="twice"):
-        cohort.morphometry([cohort.Subject("a", scaled(1)), cohort.Subject("a", scaled(1))])
+        studies.morphometry({"a": Transform.of(np.eye(4))})
+    with pytest.raises(errors.InputUnreadableError, match="twice"):
+        studies.morphometry([studies.Subject("a", scaled(1)), studies.Subject("a", scaled(1))])
     with pytest.raises(errors.InvalidArgumentError, match="to name a file"):
-        cohort.morphometry({"../a": scaled(1)})
+        studies.morphometry({"../a": scaled(1)})
     with pytest.raises(errors.InvalidArgumentError, match="fwhm"):
-        cohort.morphometry({"a": scaled(1)}, fwhm=float("nan"))
+        studies.morphometry({"a": scaled(1)}, fwhm=float("nan"))
     with pytest.raises(errors.GridMismatchError, match="fixed labels"):
-        cohort.morphometry({"a": scaled(1)}, fixed_labels=Image(LABELS, (2, 2, 2)))
+        studies.morphometry({"a": scaled(1)}, fixed_labels=Image(LABELS, (2, 2, 2)))
     with pytest.raises(errors.InvalidArgumentError, match="no linear part"):
         field = sitk.DisplacementFieldTransform(sitk.Image([5, 5, 5], sitk.sitkVectorFloat64, 3))
-        cohort.morphometry({"a": Transform.of(field)}, affine=False)
+        studies.morphometry({"a": Transform.of(field)}, affine=False)
+
+
+def test_progress(tmp_path: Path):
+    seen: list[Any] = []
+    with pytest.raises(errors.CancelledError):
+        studies.morphometry(
+            {name: scaled(1) for name in "abc"}, tmp_path / "out",
+            progress=lambda report: seen.append(report) or report.message != "b",
+        )  # fmt: skip
+    assert [(r.message, r.done, r.total) for r in seen] == [("a", 1, 3), ("b", 2, 3)]
+    assert not (tmp_path / "out").exists()

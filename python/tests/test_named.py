@@ -21,7 +21,7 @@ import SimpleITK as sitk
 
 import morphseek
 from helpers import FLAGS, QUICK, Command, blob
-from morphseek import cohort, errors, images
+from morphseek import errors, images, studies
 from morphseek.images import named
 
 MNI = "templateflow:MNI152NLin2009cAsym"
@@ -512,7 +512,7 @@ def test_the_command_says_how_to_fetch(home: Path, tmp_path: Path):
 
 def test_label_by_an_atlas(flow: Path, tmp_path: Path):
     patient = nifti(tmp_path / "patient.nii.gz", (90 * blob(shift=0.05)).T)
-    study = cohort.propagate_labels(
+    study = studies.propagate_labels(
         [patient], [(MNI, f"{MNI}:atlas-MASSP20:dseg")], tmp_path / "out", report="none", **QUICK
     )
     assert study.exit_code == 0
@@ -528,13 +528,15 @@ def test_table_of_pairs(flow: Path, tmp_path: Path):
     (folder / "pairs.csv").write_text(f"fixed,moving\n{MNI},patient.nii.gz\n")
 
     def run() -> Any:
-        return cohort.register_pairs(folder / "pairs.csv", tmp_path / "out", report="none", **QUICK)
+        return studies.register_pairs(
+            folder / "pairs.csv", tmp_path / "out", report="none", **QUICK
+        )
 
-    (pair,) = run().pairs
+    (pair,) = run().rows
     assert (pair.status, pair.id) == ("done", "001-patient-to-MNI152NLin2009cAsym")
-    assert run().pairs[0].status == "skipped"
+    assert run().rows[0].status == "skipped"
     template(flow, "tpl-MNI152NLin2009cAsym_res-01_T1w", 77)  # another image of that name
-    assert run().pairs[0].status == "done"
+    assert run().rows[0].status == "done"
 
 
 def test_halves_of_one_file_are_two_images(flow: Path, tmp_path: Path):
@@ -544,7 +546,7 @@ def test_halves_of_one_file_are_two_images(flow: Path, tmp_path: Path):
 
     def run(side: str) -> str:
         pairs = [{"id": "a", "fixed": f"{ALLEN}:hemisphere-{side}", "moving": patient}]
-        (pair,) = cohort.register_pairs(pairs, tmp_path / "out", report="none", **QUICK).pairs
+        (pair,) = studies.register_pairs(pairs, tmp_path / "out", report="none", **QUICK).rows
         return pair.status
 
     assert [run("left"), run("left"), run("right")] == ["done", "skipped", "done"]
@@ -552,10 +554,10 @@ def test_halves_of_one_file_are_two_images(flow: Path, tmp_path: Path):
 
 def test_all_to_an_atlas(flow: Path, tmp_path: Path):
     patient = nifti(tmp_path / "patient.nii.gz", (90 * blob(shift=0.05)).T)
-    pairs = cohort.pairs_to(cohort.read_scans([patient]), MNI, labels=f"{MNI}:atlas-MASSP20:dseg")
-    done = cohort.register_pairs(
+    pairs = studies.pairs_to(studies.read_items([patient]), MNI, labels=f"{MNI}:atlas-MASSP20:dseg")
+    done = studies.register_pairs(
         pairs, tmp_path / "out", labels_back=True, report="none", **QUICK
-    ).pairs
+    ).rows
     assert [pair.status for pair in done] == ["done"]
     report = json.loads((tmp_path / "out" / "patient" / "report.json").read_text())
     assert report["label_names"] == {"1": "Left-Caudate", "3": "Right-Caudate"}

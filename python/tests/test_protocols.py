@@ -18,7 +18,7 @@ import SimpleITK as sitk
 
 import morphseek
 from helpers import QUICK, blob
-from morphseek import cohort, errors, images
+from morphseek import errors, images, studies
 from pace import limit
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -370,7 +370,7 @@ def test_list_alone(tmp_path: Path):
     root, out = oasis_2021(tmp_path / "data"), tmp_path / "list"
     command("oasis", root, "--out", out, "--list-only")
     assert [path.name for path in out.iterdir()] == ["pairs.csv"]
-    (pair,) = cohort.read_list(out / "pairs.csv")
+    (pair,) = studies.read_pairs(out / "pairs.csv")
     assert pair.path("moving_labels") == (root / "seg0439.nii.gz").absolute()
 
 

@@ -9,7 +9,7 @@ from html_tree import parsed
 
 import morphseek
 from helpers import QUICK, blob
-from morphseek import cohort
+from morphseek import studies
 from morphseek.report import CohortRow, write_index, write_report
 
 
@@ -79,18 +79,18 @@ def test_a_thousand_pairs_are_quick_and_small(tmp_path: Path):
     assert time.process_time() - started < 3 and len(page) < 1e6
 
 
-def test_cohorts_and_evaluations_show_themselves():
+def test_studies_show_themselves():
     """The first ten, worst first, as text."""
-    outcomes = [cohort.Outcome(f"s{i}<b>", "a", "b", "done", "good", i / 10) for i in range(12)]
-    outcomes.append(cohort.Outcome("lost", "a", "b", "failed", message="no such file"))
-    shown = parsed(cohort.Cohort(outcomes, {})._repr_html_())
+    listed = [studies.PairRow(f"s{i}<b>", "a", "b", "done", "good", i / 10) for i in range(12)]
+    listed.append(studies.PairRow("lost", "a", "b", "failed", message="no such file"))
+    shown = parsed(studies.Study(listed)._repr_html_())
     heads, *rows = shown.one("table").rows()
     assert heads == ["pair", "verdict", "error", "Dice before", "Dice", "remarks"]
     assert [row[0] for row in rows] == ["lost", *(f"s{i}<b>" for i in range(11, 2, -1))]
     assert rows[0][1:] == ["? not registered", "\u2013", "\u2013", "\u2013", "no such file"]
     assert "13 pairs, 12 good, 0 check, 0 failed" in shown.text and "and 3 more" in shown.text
-    scores = [cohort.PairScore("a", "b", dice_after=0.8, verdict="good", error_mm=1.0)]
-    shown = parsed(cohort.Evaluation(scores, {}, {})._repr_html_())
+    row = studies.PairRow("p", "a", "b", "done", "good", 1.0, dice_after=0.8)
+    shown = parsed(studies.Study([row])._repr_html_())
     assert shown.one("table").rows()[1] == [
-        "b onto a", "\u2713 good", "1.0 mm", "\u2013", "0.800", ""
+        "p", "\u2713 good", "1.0 mm", "\u2013", "0.800", "done"
     ]  # fmt: skip

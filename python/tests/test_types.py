@@ -99,7 +99,7 @@ class Tensor:
         ('register("a", "b", similarity="nccc")', "nccc"),
         ('register("a", "b", refine="many")', "refine"),
         ('register_pairs("a", "b", serch=True)', "serch"),
-        ('evaluate("a", "b", search="off")', "search"),
+        ('propagate_labels("a", "b", "c", search="off")', "search"),
         ('register("a", "b", search=False, symmetric=True, refine=None)', ""),
         ('register("a", "b").verdict.grade', "None"),  # of an old report
         ('Verdict("good", (), 0.4).error_mm', ""),

@@ -14,7 +14,7 @@ import pytest
 
 import morphseek
 from helpers import QUICK, Command, blob
-from morphseek import cohort, errors, images
+from morphseek import errors, images, studies
 from morphseek.cli.output import NOT_GOOD
 from morphseek.report import write_report
 from morphseek.verdict import GRADES, MEANINGS, Verdict, explain, grade_of, notes
@@ -312,7 +312,7 @@ def test_strict_and_explain_are_in_the_help(command: Command):
 # ------------------------------------------------------------------------------------------- lists
 
 
-def test_batch_counts_them(
+def test_a_study_counts_them(
     noise: tuple[Path, Path], files: dict[str, Path], tmp_path: Path, command: Command
 ):
     (tmp_path / "pairs.csv").write_text(
@@ -321,7 +321,7 @@ def test_batch_counts_them(
     arguments = ["pairs", tmp_path / "pairs.csv", "--out", tmp_path / "out", *FAST]
     text = command(*arguments)
     content = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
-    same, other = content["pairs"]
+    same, other = content["rows"]
     assert same["verdict"] == "good" and same["reasons"] == [] and same["error_mm"] > 0
     assert other["verdict"] in ("check", "failed") and other["reasons"]
     counted = content["summary"]["verdict"]
@@ -330,17 +330,17 @@ def test_batch_counts_them(
     header, *_ = (tmp_path / "out" / "summary.csv").read_text(encoding="utf-8").splitlines()
     assert {"verdict", "error_mm", "reasons"} <= set(header.split(","))
     # pairs that were finished before keep their verdicts
-    assert command.json(*arguments, "--strict", expect=7)["pairs"][1]["verdict"] == other["verdict"]
+    assert command.json(*arguments, "--strict", expect=7)["rows"][1]["verdict"] == other["verdict"]
     (tmp_path / "pairs.csv").write_text(
         f"fixed,moving,id\n{files['fixed']},{files['fixed']},same\n"
     )
     command(*arguments, "--strict")
 
 
-def test_batch_knows_what_it_does_not_know():
-    pairs = [cohort.Outcome(str(i), "f", "m", "done", verdict) for i, verdict in
-             enumerate(("good", "good", "failed", "unknown", ""))]  # fmt: skip
-    assert cohort.Cohort(pairs, {}).summary()["verdict"] == {
+def test_a_study_knows_what_it_does_not_know():
+    rows = [studies.PairRow(str(i), "f", "m", "done", verdict) for i, verdict in
+            enumerate(("good", "good", "failed", "unknown", ""))]  # fmt: skip
+    assert studies.Study(rows).summary()["verdict"] == {
         "good": 2,
         "check": 0,
         "failed": 1,

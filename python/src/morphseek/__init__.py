@@ -8,7 +8,7 @@
 
 :func:`register` registers a pair; its :class:`Registration` warps images, labels and points,
 and its :class:`Verdict` says whether it can be trusted.
-:func:`register_pairs` registers many pairs into folders, :func:`evaluate` scores them,
+:func:`register_pairs` registers and scores many pairs, :func:`compare` compares two such studies,
 :func:`correct_motion` registers the frames of a time series, :func:`build_template` makes the mean
 of many images, :func:`propagate_labels` carries labels of atlases over.
 :mod:`morphseek.images` and :mod:`morphseek.transforms` read and write, :mod:`morphseek.scoring`

@@ -21,7 +21,7 @@ class Feature(NamedTuple):
 
 
 FEATURES = (
-    Feature("registration", "register, apply, evaluate, batch, reports", ""),
+    Feature("registration", "register, apply, pairs, reports", ""),
     Feature("network", "registration by a network: --model NAME", "network"),
     Feature("gpu", "networks on an NVIDIA GPU", "gpu"),
     Feature("plot", "result.plot()", "plot"),

@@ -34,8 +34,8 @@ import SimpleITK as sitk
 import morphseek
 from morphseek import errors, images, worker
 from morphseek._engine import core
-from morphseek.cohort import lists
 from morphseek.landmarks import Landmarks
+from morphseek.studies import read_pairs
 from morphseek.transforms import h5
 
 _SECONDS = 10
@@ -290,8 +290,8 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "vectors": images.read_vectors,
     "transform": lambda path: morphseek.Transform.read(path).transform_points([[1.0, 2.0, 3.0]]),
     "landmarks": Landmarks.read,
-    "list": lists.read_list,
-    "split": lambda path: lists.read_pairs(path, "test"),
+    "list": read_pairs,
+    "split": lambda path: read_pairs(path, data=path.parent, subset="test"),
     "result": lambda path: morphseek.Registration.read(path.parent),
     "request": lambda path: worker.run(path.parent, print),
     "bundle": lambda path: core.verify_model(str(path)),

@@ -299,12 +299,12 @@ def make_scene(name: str, folder: Path) -> Scene:
     pairs.write_text("fixed,moving\nfixed,moving\n")
     more_pairs = folder / "more.csv"
     more_pairs.write_text("fixed,moving\nfixed,moving\nmoving,fixed\n")
-    then = [*command, name, pairs, "--data", folder, "--out", root, *FLAGS]
-    first = [*command, name, more_pairs, *then[5:], "--initial", "none"]
+    then = [*command, "pairs", pairs, "--score", "--data", folder, "--out", root, *FLAGS]
+    first = [*command, "pairs", more_pairs, *then[5:], "--initial", "none"]
     return Scene.of(root, first, then, "")
 
 
-SCENES = ("register", "apply", "pairs", "evaluate", "demo")
+SCENES = ("register", "apply", "pairs", "scores", "demo")
 
 
 @pytest.fixture(scope="module")

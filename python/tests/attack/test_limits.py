@@ -18,9 +18,8 @@ import SimpleITK as sitk
 
 import morphseek
 from helpers import BUNDLES, QUICK, blob
-from morphseek import Registration, atlas, cohort, errors, images, motion, worker
+from morphseek import Registration, atlas, errors, images, motion, studies, worker
 from morphseek._engine import core
-from morphseek.cohort import lists
 from morphseek.epi import EPICorrection
 from morphseek.landmarks import Landmarks
 from morphseek.transforms import h5
@@ -39,8 +38,8 @@ def test_a_list_of_a_million_rows(name: str, tmp_path: Path):
     path = tmp_path / name
     path.write_bytes(b"fixed,moving,id\n" + b"a.nii.gz,b.nii.gz,1\n" * 1_000_000)
     read: dict[str, Callable[[Path], object]] = {
-        "pairs.csv": lists.read_list,
-        "split.json": lists.read_pairs,
+        "pairs.csv": studies.read_pairs,
+        "split.json": studies.read_pairs,
     }
     refused(lambda: read.get(name, Landmarks.read)(path), f"{name}.* it has 19 MiB, more than")
 
@@ -52,18 +51,16 @@ def epi_of(sidecar: Path) -> object:
 
 
 JSON_READERS: dict[str, Callable[[Path], object]] = {
-    "split.json": lists.read_pairs,
+    "split.json": studies.read_pairs,
     "a.mrk.json": Landmarks.read,
     "preset.json": morphseek.presets.load,
     "run/report.json": lambda path: morphseek.Registration.read(path.parent),
     "template/template.json": lambda path: atlas.load(path.parent),
-    "batch/summary.json": lambda path: cohort.morphometry(path.parent),
-    "run/results.json": lambda path: morphseek.evaluate(
-        [("a", "b")], path.parent.parent, against=path.parent
-    ),
+    "study/summary.json": lambda path: studies.morphometry(path.parent),
+    "other/summary.json": lambda path: studies.compare(studies.Study([]), path.parent),
     "work/request.json": lambda path: worker.run(path.parent, print),
     "bids.json": epi_of,
-    "sub-1/a_mode-image_xfm.json": lambda path: cohort.write_group(path.parent.parent),
+    "sub-1/a_mode-image_xfm.json": lambda path: studies.write_group(path.parent.parent),
 }
 NESTED = {
     "without end": b"[" * 200_000,
@@ -142,9 +139,9 @@ def test_a_list_of_brackets_in_a_batch(files: dict[str, Path], tmp_path: Path):
     pair = [(files["fixed"], files["moving"])]
     atlases = [(files["moving"], files["moving_labels"])]
     for _ in range(2):
-        assert morphseek.register_pairs(pair, out, **QUICK).pairs[0].status == "done"
-        done = cohort.propagate_labels([files["fixed"]], atlases, labels, **QUICK)
-        assert not done.targets[0].message
+        assert morphseek.register_pairs(pair, out, **QUICK).rows[0].status == "done"
+        done = studies.propagate_labels([files["fixed"]], atlases, labels, **QUICK)
+        assert done.rows[0].status == "done"
         told = [path for path in tmp_path.rglob("*.json") if "cache" not in path.parts]
         assert {path.name for path in told} >= {"pair.json", "report.json", "labels.json"}
         for path in told:

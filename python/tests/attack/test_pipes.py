@@ -19,8 +19,8 @@ import morphseek
 from helpers import QUICK, Command
 from morphseek import _staging, errors, images, landmarks, transforms, worker
 from morphseek.cli import app
-from morphseek.cohort import lists
 from morphseek.images.sidecars import parts
+from morphseek.studies import read_pairs
 
 if not hasattr(os, "mkfifo"):
     pytest.skip("there are no pipes with names", allow_module_level=True)
@@ -32,8 +32,8 @@ READERS: dict[str, Callable[[Path], object]] = {
     "a.mhd": images.read,
     "transform.h5": transforms.Transform.read,
     "transform.tfm": transforms.Transform.read,
-    "pairs.csv": lists.read_list,
-    "split.json": lists.read_pairs,
+    "pairs.csv": read_pairs,
+    "split.json": read_pairs,
     "a.fcsv": landmarks.Landmarks.read,
     "a.mrk.json": landmarks.Landmarks.read,
     "a.csv": landmarks.Landmarks.read,
@@ -201,11 +201,11 @@ def test_what_is_no_staging_folder(result: morphseek.Registration, tmp_path: Pat
     assert (other / "notes.txt").read_text() == "mine"
 
 
-def test_a_pair_of_a_batch(files: dict[str, Path], tmp_path: Path, make_pipe: MakePipe):
+def test_a_pair_of_a_study(files: dict[str, Path], tmp_path: Path, make_pipe: MakePipe):
     pipe = tmp_path / "pipe.mhd"
     make_pipe(pipe)
     done = morphseek.register_pairs([(files["fixed"], pipe)], tmp_path / "out", **QUICK)
-    assert "is a pipe" in str(done.pairs[0].message) and done.exit_code == 3
+    assert "is a pipe" in str(done.rows[0].message) and done.exit_code == 3
 
 
 def test_an_entry_of_a_request(tmp_path: Path, make_pipe: MakePipe):

@@ -20,8 +20,7 @@ import pytest
 import morphseek
 from helpers import QUICK, Command
 from morphseek import _files, errors, images, registration
-from morphseek.cohort import jobs, lists
-from morphseek.cohort.into import register_into
+from morphseek.studies import read_pairs, register_into, runner
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 
@@ -128,20 +127,6 @@ def test_two_that_write_to_one_folder(files: dict[str, Path], command: Command, 
     )
 
 
-def test_two_batches_in_one_folder(files: dict[str, Path], tmp_path: Path):
-    pairs, out = [(files["fixed"], files["moving"])], tmp_path / "out"
-    refused = []
-
-    def second(_: object) -> None:
-        if not refused:
-            with pytest.raises(errors.OutputUnwritableError, match="another call of morphseek"):
-                morphseek.register_pairs(pairs, out, **QUICK)
-            refused.append(True)
-
-    assert morphseek.register_pairs(pairs, out, **QUICK, progress=second).exit_code == 0
-    assert refused == [True]
-
-
 @pytest.fixture
 def saved(result: morphseek.Registration, tmp_path: Path) -> Path:
     result.save(tmp_path / "out")
@@ -193,7 +178,7 @@ def test_a_damaged_result_of_a_batch_is_done_again(files: dict[str, Path], tmp_p
             tmp_path / "out",
             **QUICK,
         )
-        return [pair.status for pair in done.pairs]
+        return [row.status for row in done.rows]
 
     assert states() == ["done"] and states() == ["skipped"]
     for name in ("transform.h5", "displacement.nrrd", "warped.nii.gz", "report.json"):
@@ -280,21 +265,21 @@ def test_an_input_that_is_written_while_it_is_read(
         images.read(path, "fixed")
 
 
-def test_an_input_of_a_batch_that_is_written_meanwhile(
+def test_an_input_of_a_study_that_is_written_meanwhile(
     files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Otherwise its result would count as that of the new file."""
-    path, real = tmp_path / "a.nii.gz", jobs.Job.fingerprint
+    path, real = tmp_path / "a.nii.gz", runner._fingerprint
     shutil.copy(files["fixed"], path)
 
-    def fingerprint(job: jobs.Job) -> str:
-        known = real(job)
+    def fingerprint(job: runner.Job, inputs: dict[str, list[Path]]) -> str:
+        known = real(job, inputs)
         shutil.copy(files["moving"], path)
         return known
 
-    monkeypatch.setattr(jobs.Job, "fingerprint", fingerprint)
+    monkeypatch.setattr(runner, "_fingerprint", fingerprint)
     done = morphseek.register_pairs([(path, files["moving"])], tmp_path / "out", **QUICK)
-    assert done.exit_code == 3 and "was changed or removed while it was in" in done.pairs[0].message
+    assert done.exit_code == 3 and "was changed or removed while it was in" in done.rows[0].message
     assert not list((tmp_path / "out").glob("*/report.json"))
 
 
@@ -305,18 +290,18 @@ def test_an_input_of_a_batch_that_is_written_meanwhile(
 )  # fmt: skip
 def test_an_id_that_is_no_name_everywhere(name: str):
     with pytest.raises(errors.InputUnreadableError, match="is no name for a folder"):
-        lists.read_list([{"fixed": "a", "moving": "b", "id": name}])
+        read_pairs([{"fixed": "a", "moving": "b", "id": name}])
 
 
 @pytest.mark.parametrize("two", [("a", "A"), ("stra\u00dfe", "STRASSE"), ("e\u0301", "\u00e9")])
 def test_ids_that_some_disks_take_for_one(two: tuple[str, str]):
     with pytest.raises(errors.InputUnreadableError, match="there twice"):
-        lists.read_list([{"fixed": "a", "moving": "b", "id": name} for name in two])
+        read_pairs([{"fixed": "a", "moving": "b", "id": name} for name in two])
 
 
 @pytest.mark.parametrize("name", ["console", "com", "com10", "auxiliary.x", "nulla", "a.b"])
 def test_an_id_that_is_a_name(name: str):
-    assert lists.read_list([{"fixed": "a", "moving": "b", "id": name}])[0].id == name
+    assert read_pairs([{"fixed": "a", "moving": "b", "id": name}])[0].id == name
 
 
 def test_the_lock_is_gone_with_its_process(tmp_path: Path):

@@ -19,7 +19,7 @@ import pytest
 
 import morphseek
 from helpers import FLAGS, QUICK, Command, blob
-from morphseek import cohort, errors, images
+from morphseek import errors, images, studies
 
 
 def test_a_name_does_not_colour_the_terminal(command: Command, tmp_path: Path):
@@ -45,17 +45,14 @@ def test_an_id_is_the_folders_name_in_every_table(sign: str, tmp_path: Path):
     """So one that would be written otherwise, as a formula, is refused."""
     name = f"{sign}01"
     row = {"fixed": "f.nii", "moving": "m.nii", "id": name}
-    scan = cohort.Scan(name, Path("t.nii"))
-    subject = cohort.Subject(name, np.eye(4))
+    item = studies.Item(name, Path("t.nii"))
+    subject = studies.Subject(name, np.eye(4))
     (tmp_path / "images").mkdir()
     calls: list[Callable[[], Any]] = [
         lambda: morphseek.register_pairs([row], tmp_path / "out"),
-        lambda: cohort.read_scans([f"{name}.nii.gz"]),
-        lambda: cohort.propagate_labels(
-            cohort.Scans([scan]), [("a.nii", "l.nii")], tmp_path / "out"
-        ),
-        lambda: cohort.morphometry([subject], tmp_path / "out"),
-        lambda: morphseek.evaluate([(name, "b")], tmp_path),
+        lambda: studies.read_items([f"{name}.nii.gz"]),
+        lambda: studies.propagate_labels([item], [("a.nii", "l.nii")], tmp_path / "out"),
+        lambda: studies.morphometry([subject], tmp_path / "out"),
     ]
     for call in calls:
         with pytest.raises(errors.MorphSeekError, match="formula"):
@@ -69,7 +66,7 @@ def test_a_sidecar_is_no_formula(tmp_path: Path):
     path = tmp_path / "sub-01" / "anat" / "sub-01_from-T1w_to-X_mode-image_xfm.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(told))
-    table = cohort.write_group(str(tmp_path)).read_text(encoding="utf-8").splitlines()
+    table = studies.write_group(str(tmp_path)).read_text(encoding="utf-8").splitlines()
     (row,) = csv.DictReader(table, delimiter="\t")
     assert row["verdict"] == "'=1+1" and row["reasons"] == "'@a b" and row["error_mm"] == "n/a"
 
@@ -111,8 +108,8 @@ COMMANDS: dict[str, tuple[list[str], int]] = {
     "show": (["transform", "show", "{d}/t.tfm"], 0),
     "missing": (["transform", "show", "{d}/none.tfm"], 3),
     "pairs": (["pairs", "{d}/pairs.csv", "--out", "{d}/out", *FLAGS, "--report", "none"], 0),
-    "evaluate": (["evaluate", "{d}/data.csv", "--data", "{d}", "--out", "{d}/out", *FLAGS,
-                  "--report", "none"], 0),
+    "scores": (["pairs", "{d}/data.csv", "--data", "{d}", "--score", "--out", "{d}/out", *FLAGS,
+                "--report", "none"], 0),
     "motion": (["motion", "{d}/frame-0.nii.gz", "{d}/frame-1.nii.gz", "--reference-frame",
                 "first", "--out", "{d}/out"], 0),
     "train": (["train", "warmup", "{d}/none.toml", "--out", "{d}/run"], 2),
@@ -155,7 +152,7 @@ needs_shell = pytest.mark.skipif(not shutil.which("sh"), reason="there is no she
 @needs_shell
 @pytest.mark.parametrize(
     "name, streams",
-    [*((name, "2>&-") for name in ("register", "apply", "pairs", "evaluate", "motion", "missing")),
+    [*((name, "2>&-") for name in ("register", "apply", "pairs", "scores", "motion", "missing")),
      ("apply", ">&-"), ("apply", "<&-"), ("pairs", ">&- 2>&-"),
      *((name, "2>/dev/full") for name in ("pairs", "motion", "missing"))],
 )  # fmt: skip

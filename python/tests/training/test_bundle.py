@@ -46,7 +46,9 @@ def test_volumes_and_the_inverse(hippocampus):
     """
     pairs = read_pairs(hippocampus, "test")[:12:2]
     none, labels, even = (
-        morphseek.evaluate(pairs, hippocampus, score_inverse=True, threads=1, model=name).summary()
+        morphseek.register_pairs(
+            pairs, data=hippocampus, score=True, threads=1, model=name
+        ).summary()
         for name in ("none", "hippocampus", "hippocampus-morphometry")
     )
     assert even["dice_after"] > none["dice_after"] + 0.01

@@ -10,7 +10,7 @@ import pytest
 import SimpleITK as sitk
 import torch
 
-from morphseek import cohort
+from morphseek import studies
 from morphseek.training import pairs as d
 from morphseek.training.config import Augmentation
 from morphseek.training.evaluate import score_pair
@@ -305,11 +305,14 @@ def test_csv_lists_of_excel_and_empty_ones(tmp_path):
         ("split.json", '{"pairs": {"p": [["Gr\xf6\xdfe", "b"]]}}'),
     ],
 )
-def test_a_list_is_the_one_that_evaluate_reads(name, text, tmp_path):
+def test_a_list_is_the_one_that_a_study_reads(name, text, tmp_path):
     """Whatever the locale's encoding: a process in another one reads the same."""
     (tmp_path / name).write_text(text, encoding="utf-8", newline="")
     split = "p" if name == "split.json" else name
-    theirs = cohort.read_pairs(tmp_path / name, "p" if name == "split.json" else None)
+    listed = studies.read_pairs(
+        tmp_path / name, data=tmp_path, subset="p" if name == "split.json" else None
+    )
+    theirs = [(pair.files["fixed"], pair.files["moving"]) for pair in listed]
     assert d.read_pairs(tmp_path, split) == theirs
     if theirs == [("a", "b")]:
         return

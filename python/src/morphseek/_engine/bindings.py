@@ -307,16 +307,6 @@ def same_grid(one: Grid, other: Grid) -> bool:
     return bool(call(gopy.SameGrid, one.numbers, other.numbers))
 
 
-def label_scores(one: Floats, other: Floats, grid: Grid) -> list[dict[str, Any]]:
-    """Return label, dice and hd95 (mm, or None) of every label of two maps on one grid."""
-    _check_volume("labels", one, grid)
-    _check_volume("labels", other, grid)
-    found: list[dict[str, Any]] = json.loads(
-        call(gopy.LabelScores, one, grid.numbers, other, grid.numbers, ALL_CORES)
-    )
-    return found
-
-
 def score_labels(
     field: Floats,
     grid: Grid,

@@ -54,7 +54,9 @@ def morphometry(
     from ..studies.label_table import read_labels_csv
 
     names = read_labels_csv(labels_csv)[1] if labels_csv else None
-    study = studies.morphometry(results, out, names=names, affine=not without_affine, **how)
+    study = studies.morphometry(
+        results, out, names=names, affine=not without_affine, progress=progress, **how
+    )
     facts = study.to_dict()
 
     def show(quiet: bool) -> None:

@@ -23,7 +23,7 @@ from .options import (
     take_images,
     workers_option,
 )
-from .output import Reply, print_rows, say, say_notes
+from .output import Reply, print_rows, say, say_failures, say_notes
 
 
 @command(
@@ -96,15 +96,14 @@ def propagate_labels(
 
 def _print(study: Any, out: Path, quiet: bool) -> None:
     say_notes(study.notes)
-    for target in study.targets:
-        for atlas in target.left_out:
-            say(f"{target.id}: does not vote: {atlas}", "yellow", to_errors=True)
-        if target.status == "failed":
-            say(f"morphseek: {target}", "red", to_errors=True)
-        elif not quiet:
-            say(str(target))
-            if target.message:
-                say(f"{target.id}: {target.message}", "yellow", to_errors=True)
+    say_failures(study.rows)
+    for row in study.rows:
+        for atlas in row.left_out:
+            say(f"{row.id}: does not vote: {atlas}", "yellow", to_errors=True)
+        for warning in row.warnings:
+            say(f"{row.id}: {warning}", "yellow", to_errors=True)
+        if not (quiet or row.error):
+            say(str(row))
     if quiet:
         return
     summary = study.to_dict()["summary"]

@@ -7,7 +7,7 @@ import math
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import SimpleITK as sitk
@@ -257,9 +257,30 @@ def mean_dice(scores: Iterable[LabelScore], when: str = "after") -> float:
     return float(np.mean(values)) if values else math.nan
 
 
-def _agreement(fixed: images.Image, other: np.ndarray) -> dict[int, dict[str, Any]]:
-    scores = bindings.label_scores(fixed.float32(), other, fixed.grid)
-    return {s["label"]: s for s in scores}
+def dice_by_label(
+    one: np.ndarray, other: np.ndarray, of: Literal["both", "one", "either"] = "both"
+) -> dict[int, float]:
+    """Return the Dice of two maps for every label but 0 that both have, that the first has, or that
+    either has.
+
+    >>> maps = np.array([1, 1, 2, 0]), np.array([1, 0, 0, 3])
+    >>> dice_by_label(*maps)
+    {1: 0.6666666666666666}
+    >>> dice_by_label(*maps, of="either")
+    {1: 0.6666666666666666, 2: 0.0, 3: 0.0}
+    """
+    sizes, others, common = (
+        dict(zip(*(part.tolist() for part in np.unique(labels, return_counts=True))))
+        for labels in (one, other, one[one == other])
+    )
+    chosen = {
+        "both": sizes.keys() & others.keys(), "one": sizes.keys(),
+        "either": sizes.keys() | others.keys(),
+    }[of]  # fmt: skip
+    return {
+        int(v): 2 * common.get(v, 0) / (sizes.get(v, 0) + others.get(v, 0))
+        for v in sorted(chosen - {0})
+    }
 
 
 def inverse_dice(
@@ -291,12 +312,9 @@ def inverse_dice(
         background=0.0,
     )
     known = carried.array > 0
-    there = np.where(known, resample_identity(moving, carried.grid, "nearest", 0.0), 0).astype(
-        np.float32
-    )
-    here = np.where(known, carried.array - 1, 0).astype(np.float32)
-    scores = _agreement(carried.like(there), here)
-    return float(np.mean([score["dice"] for score in scores.values()])) if scores else math.nan
+    there = np.where(known, resample_identity(moving, carried.grid, "nearest", 0.0), 0)
+    dice = dice_by_label(np.where(known, carried.array - 1, 0), there, of="either")
+    return float(np.mean([*dice.values()])) if dice else math.nan
 
 
 def independent_dice(transform: Transform, fixed: images.Image, moving: images.Image) -> float:

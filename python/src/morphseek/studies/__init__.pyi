@@ -2,7 +2,7 @@ from .bids import BidsName as BidsName, find_bids as find_bids
 from .derivatives import write_derivatives as write_derivatives, write_group as write_group
 from .fusion import Fused as Fused, fuse_labels as fuse_labels
 from .labels import (
-    Labelled as Labelled,
+    LabelStudy as LabelStudy,
     TargetLabels as TargetLabels,
     propagate_labels as propagate_labels,
 )

@@ -10,7 +10,7 @@ from ..images.formats import SEARCHED
 
 def find_file(root: Path, name: str, kind: str) -> Path:
     """Return the path of a pair's entry below the data folder; kind is "images" or "labels". See
-    :func:`evaluate`.
+    :func:`morphseek.register_pairs`.
 
     Examples
     --------

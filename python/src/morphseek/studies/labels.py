@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import dataclasses
-import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,147 +19,194 @@ from .._engine import core
 from .._engine.generated import Options, Unpack
 from .._grid import Grid
 from .._json import read as read_json, without_nan
-from .._plain import why_no_name
 from .._tables import csv_text, data_frame
 from ..images.sidecars import check_apart
 from ..progress import Progress
 from ..result import Registration
-from ..scoring.labels import check_labels, on_fixed_grid
+from ..scoring.labels import check_labels, dice_by_label, on_fixed_grid
+from ..verdict import tally
 from .fusion import FUSIONS, Fused, Fusion, fuse_labels
 from .pair import Report
-from .pairs import register_pairs
-from .plan import check_alike
-from .study import SEAL, PairRow, Study, fits
+from .pairs import files_of, register_pairs
+from .plan import check_alike, pair_row
+from .runner import JOURNAL, Ending, Job, Journal, Meter, Result, run_jobs
+from .study import FINISHED, SEAL, PairRow, Study, fits
 from .table import Item, Items, read_items
 
-#: What a target's folder has; the last one lists the others.
 FUSED = ("labels.nii.gz", "agreement.nii.gz", "fusion.json")
-#: What the study's folder has beside the targets' folders.
-TABLES = ("volumes.csv", "labels.json")
+"""What a target's folder has; the last one is the seal."""
+TABLES = ("labels.json", "volumes.csv")
+"""What a study's folder has beside the targets'; the first one lists the other."""
 REGISTRATIONS = "registrations"
+_COLUMNS = ("id", "label", "name", "mm3", "agreement", "dice")
 _DOUBTFUL = 0.75  # of the votes
+_PATIENCE = 600.0  # seconds, with calls that write the tables of a shared folder
 
 
-@dataclasses.dataclass
-class LabelSize:
-    """A label on one target."""
-
-    id: str
-    label: int
-    name: str
-    mm3: float
-    agreement: float
-    """Mean share of the votes within the label, 0..1."""
-    dice: float = math.nan
-    """With the target's own label map, where it has one."""
-
-
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class TargetLabels:
-    """The outcome of one target.
+    """One target of a study. None: unknown.
 
     Examples
     --------
     >>> studies.TargetLabels("sub-01", "sub-01.nii.gz").status
-    'done'
+    'pending'
     """
 
     id: str
     image: str
-    status: str = "done"
-    """done, skipped (it was finished before) or failed."""
+    status: str = "pending"
+    """done, skipped (it was finished before), failed, or pending (the study was stopped)."""
     fusion: str = ""
     voters: list[str] = dataclasses.field(default_factory=list)
     """The atlases that voted."""
     left_out: list[str] = dataclasses.field(default_factory=list)
     """Those that did not, and why."""
-    doubtful_percent: float = math.nan
+    warnings: list[str] = dataclasses.field(default_factory=list)
+    doubtful_percent: float | None = None
     """Share of the labelled voxels for which fewer than three quarters of the votes are."""
-    labels: list[LabelSize] = dataclasses.field(default_factory=list)
-    dice: float = math.nan
+    labels: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    """label, name, mm3, agreement (the mean share of the votes within it, 0..1) and dice (with the
+    target's own label map, where it has one) of each."""
+    dice: float | None = None
     """Mean over the labels that the target's own map has, too."""
-    dice_of_one: float = math.nan
+    dice_of_one: float | None = None
     """Mean over the atlases, each alone."""
+    error: str = ""
+    """The exception's class."""
     message: str = ""
     exit_code: int = 0
 
     def __str__(self) -> str:
-        if self.message and self.status == "failed":
-            return f"{self.id}: {self.message}"
-        dice = "" if math.isnan(self.dice) else f", Dice {self.dice:.3f}"
+        if self.error:
+            return f"{self.id}: {self.error}: {self.message}"
+        doubt = 0.0 if self.doubtful_percent is None else self.doubtful_percent
+        dice = "" if self.dice is None else f", Dice {self.dice:.3f}"
         return (
             f"{self.id}: {self.status}, {len(self.labels)} labels by {len(self.voters)} atlases"
-            f" ({self.fusion}), {self.doubtful_percent:.1f} % doubtful{dice}"
+            f" ({self.fusion}), {doubt:.1f} % doubtful{dice}"
         )
 
+    def ended(self, ending: Ending) -> TargetLabels:
+        """Return the row of a target that ended."""
+        row = {**ending.row, "left_out": self.left_out}
+        return dataclasses.replace(
+            self, status=ending.status, error=ending.error, message=ending.message,
+            exit_code=ending.exit_code, **row,
+        )  # fmt: skip
 
-@dataclasses.dataclass(repr=False)
-class Labelled:
-    """The targets with their labels, and the registrations behind them.
+
+class LabelStudy:
+    """Targets with their labels, and the registrations behind them.
+
+    Attributes
+    ----------
+    rows : list of TargetLabels
+    registrations : Study
+    notes : list of str
 
     Examples
     --------
-    >>> studies.Labelled([studies.TargetLabels("a", "a.nii.gz")], studies.Study([])).exit_code
+    >>> studies.LabelStudy([studies.TargetLabels("a", "a.nii.gz")], studies.Study([])).exit_code
     0
     """
 
-    targets: list[TargetLabels]
-    registrations: Study
-    notes: list[str] = dataclasses.field(default_factory=list)
+    def __init__(
+        self, rows: Iterable[TargetLabels], registrations: Study, notes: Iterable[str] = ()
+    ) -> None:
+        self.rows = list(rows)
+        self.registrations = registrations
+        self.notes = list(notes)
 
     @property
     def exit_code(self) -> int:
-        """The first failed target's, or 0."""
-        return next((t.exit_code for t in self.targets if t.exit_code), 0)
+        """The first failure's, or 0."""
+        return next((row.exit_code for row in self.rows if row.exit_code), 0)
 
-    def _table(self) -> tuple[list[str], list[dict[str, Any]]]:
-        """Return the columns and the rows of volumes.csv."""
-        columns = [field.name for field in dataclasses.fields(LabelSize)]
-        return columns, [
-            dataclasses.asdict(row) for target in self.targets for row in target.labels
-        ]
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the registrations as plain data.
+
+        Examples
+        --------
+        >>> row = studies.TargetLabels("a", "a.nii.gz")
+        >>> sorted(studies.LabelStudy([row], studies.Study([])).to_dict())
+        ['notes', 'summary', 'targets', 'version']
+        """
+
+        def mean(name: str) -> float | None:
+            known = [v for row in self.rows if (v := getattr(row, name)) is not None]
+            return float(np.mean(known)) if known else None
+
+        return {
+            "summary": {
+                "targets": len(self.rows),
+                "failed": sum(row.status == "failed" for row in self.rows),
+                "registrations": self.registrations.summary(),
+                **{name: mean(name) for name in ("doubtful_percent", "dice", "dice_of_one")},
+            },
+            "version": core.version(),
+            "notes": self.notes,
+            "targets": [dataclasses.asdict(row) for row in self.rows],
+        }
+
+    def _volumes(self) -> Iterator[dict[str, Any]]:
+        for row in self.rows:
+            yield from ({"id": row.id, **label} for label in row.labels)
 
     def to_dataframe(self) -> Any:
         """Return a row a target and label as a pandas DataFrame: the columns of volumes.csv.
 
         Examples
         --------
-        >>> target = studies.TargetLabels("a", "a.nii.gz")
-        >>> len(studies.Labelled([target], studies.Study([])).to_dataframe())
+        >>> row = studies.TargetLabels("a", "a.nii.gz")
+        >>> len(studies.LabelStudy([row], studies.Study([])).to_dataframe())
         0
         """
-        return data_frame(self._table()[1])
+        return data_frame(self._volumes())
 
-    def __repr__(self) -> str:
-        failed = sum(target.status == "failed" for target in self.targets)
-        return f"Labelled({len(self.targets)} targets, {failed} failed; {self.registrations!r})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything but the registrations as plain data, NaN as None.
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the rows of :meth:`to_dataframe` as CSV.
 
         Examples
         --------
-        >>> target = studies.TargetLabels("a", "a.nii.gz")
-        >>> sorted(studies.Labelled([target], studies.Study([])).to_dict())
-        ['notes', 'summary', 'targets', 'version']
+        >>> row = studies.TargetLabels("a", "a.nii.gz")
+        >>> studies.LabelStudy([row], studies.Study([])).to_csv("volumes.csv")
         """
+        _files.write_text(path, csv_text(_COLUMNS, self._volumes()))
 
-        def mean(name: str) -> float | None:
-            known = [v for t in self.targets if not math.isnan(v := getattr(t, name))]
-            return float(np.mean(known)) if known else None
+    def __repr__(self) -> str:
+        states = tally(collections.Counter(row.status for row in self.rows))
+        return f"LabelStudy({len(self.rows)} targets: {states}; {self.registrations!r})"
 
-        targets = [without_nan(dataclasses.asdict(t)) for t in self.targets]
-        return {
-            "summary": {
-                "targets": len(targets),
-                "failed": sum(t.status == "failed" for t in self.targets),
-                "registrations": self.registrations.summary(),
-                **{name: mean(name) for name in ("doubtful_percent", "dice", "dice_of_one")},
-            },
-            "version": core.version(),
-            "notes": self.notes,
-            "targets": targets,
-        }
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write volumes.csv (a row a target and label) and labels.json (everything): both or, on an
+        error, none. Targets of earlier calls, which lie there finished, keep their rows.
+
+        Examples
+        --------
+        >>> row = studies.TargetLabels("a", "a.nii.gz")
+        >>> studies.LabelStudy([row], studies.Study([])).save("labels")
+        >>> sorted(os.listdir("labels"))
+        ['labels.json', 'volumes.csv']
+        """
+        folder = Path(folder)
+        with _files.output_folder(folder, TABLES, TABLES[0], patience=_PATIENCE) as temporary:
+            rows = [*self.rows, *_earlier(folder, {row.id for row in self.rows})]
+            whole = LabelStudy(rows, self.registrations, self.notes)
+            whole.to_csv(temporary / TABLES[1])
+            listed = {TABLES[1]: _manifest.entry(temporary / TABLES[1])}
+            content = {**whole.to_dict(), _manifest.KEY: listed}
+            _files.write_text(temporary / TABLES[0], json.dumps(content, indent=1) + "\n")
+
+
+def _earlier(folder: Path, now: set[str]) -> Iterator[TargetLabels]:
+    """Give the targets of earlier calls that lie finished in a folder, as their seals tell."""
+    for path in sorted(folder.glob(f"*/{FusionJob.seal}")):
+        row = TargetLabels(path.parent.name, "")
+        with contextlib.suppress(errors.MorphSeekError, KeyError, TypeError, AttributeError):
+            known = read_json(path, "fusion")["row"]
+            if row.id not in now and fits(known, row):
+                yield dataclasses.replace(row, **known, status="skipped")
 
 
 def propagate_labels(
@@ -175,7 +223,7 @@ def propagate_labels(
     resume: bool = True,
     progress: Callable[[Progress], Any] | bool | None = None,
     **options: Unpack[Options],
-) -> Labelled:
+) -> LabelStudy:
     """Label images by several labelled ones: each atlas is registered onto each target, its labels
     are carried over, and the maps are fused.
 
@@ -188,7 +236,7 @@ def propagate_labels(
         Folder; target ID writes to ``out/ID`` labels.nii.gz, agreement.nii.gz (the share of the
         votes, 0..1) and fusion.json. volumes.csv has a row a target and label, labels.json has
         everything, and ``out/registrations`` is a folder of :func:`register_pairs`. Targets of
-        earlier calls that lie there finished keep their rows.
+        earlier calls that lie there finished keep their rows. Several calls may share a folder.
     fusion : {"majority", "joint", "staple"}
         How the maps are fused: see :func:`fuse_labels`. Where an atlas is of another contrast than
         the target, "joint" compares nothing that means something: then the majority counts.
@@ -196,11 +244,11 @@ def propagate_labels(
         Label number to name, for the tables. By default those of the atlases that are given by
         name.
     workers, scheduler, report, command, resume, progress, **options
-        Of :func:`register_pairs`.
+        Of :func:`register_pairs`. Targets are fused as pairs are registered: workers at a time.
 
     Returns
     -------
-    Labelled
+    LabelStudy
         A target that no atlas could be carried to is in it with its error; the others go on. An
         atlas whose registration failed, or has the verdict failed, does not vote.
 
@@ -208,12 +256,14 @@ def propagate_labels(
     ------
     InputUnreadableError
         There is no atlas or target, or an atlas has no label map.
+    CancelledError, KeyboardInterrupt
+        The study was stopped; the same call goes on from there.
 
     Examples
     --------
     >>> atlases = [("moving.nii.gz", "moving_labels.nii.gz")]
-    >>> found = studies.propagate_labels(["fixed.nii.gz"], atlases, "out", refine=0, search=False)
-    >>> [target.status for target in found.targets]
+    >>> study = studies.propagate_labels(["fixed.nii.gz"], atlases, "out", refine=0, search=False)
+    >>> [row.status for row in study.rows]
     ['done']
     """
     if fusion not in FUSIONS:
@@ -222,43 +272,58 @@ def propagate_labels(
         )
     to, known = read_items(targets), read_items(atlases)
     _check(to, known)
-    folder = Path(out)
-    check_apart(folder, TABLES, {s.id: s.image for s in (*to, *known)})
-    rows, pairs = [], {}
-    for target in to:
-        for atlas in known:
-            if target.image.absolute() != atlas.image.absolute():
-                name = f"{target.id}_from_{atlas.id}"
-                pairs[target.id, atlas.id] = name
-                rows.append(_row(target, atlas, name))
-    if not rows:
+    folder = Path(out).absolute()
+    check_apart(folder, (*TABLES, JOURNAL), {item.id: item.image for item in (*to, *known)})
+    listed = [
+        (target, atlas, f"{target.id}_from_{atlas.id}")
+        for target in to
+        for atlas in known
+        if Path(target.image).absolute() != Path(atlas.image).absolute()
+    ]
+    if not listed:
         raise errors.InvalidArgumentError(
             "label: the only atlas is the target itself; give other labelled images"
         )
     if names is None:
         names = images.label_names(*(atlas.labels for atlas in known))
-    study = register_pairs(
-        rows, folder / REGISTRATIONS, workers=workers, scheduler=scheduler, report=report,
-        command=command, resume=resume, progress=progress, **options,
+    registrations = register_pairs(
+        [pair_row(*pair) for pair in listed], folder / REGISTRATIONS, workers=workers,
+        scheduler=scheduler, report=report, command=command, resume=resume, progress=progress,
+        **options,
     )  # fmt: skip
-    done = {pair.id: pair for pair in study.rows}
-    found = []
-    for target in to:
-        of_atlas = [
-            (atlas, done[pairs[target.id, atlas.id]])
-            for atlas in known
-            if (target.id, atlas.id) in pairs
-        ]
-        found.append(_target(target, of_atlas, folder, fusion, names, resume))
-    labelled = Labelled(found, study, [*to.notes, *known.notes])
-    with _files.output_folder(folder, TABLES, TABLES[-1]) as temporary:
-        earlier = _earlier(folder, {target.id for target in to})
-        _write(dataclasses.replace(labelled, targets=[*found, *earlier]), temporary)
-    return labelled
+    done = {row.id: row for row in registrations.rows}
+    study = LabelStudy([], registrations, [*to.notes, *known.notes])
+    jobs, places = [], {}
+    for place, target in enumerate(to):
+        pairs = [(atlas, done[name]) for of, atlas, name in listed if of is target]
+        row = _row(target, pairs)
+        study.rows.append(row)
+        if row.voters:
+            places[target.id] = place
+            voters = tuple((atlas, str(folder / REGISTRATIONS / pair.id)) for atlas, pair in pairs
+                           if atlas.id in row.voters)  # fmt: skip
+            jobs.append(
+                FusionJob(target.id, str(folder / target.id), target, voters, row, fusion, names)
+            )
+    meter, journal = Meter(len(jobs), None), Journal(folder)
+
+    def ended(ending: Ending) -> None:
+        place = places[ending.id]
+        study.rows[place] = study.rows[place].ended(ending)
+
+    try:
+        run_jobs(
+            jobs, folder, workers=workers, scheduler=scheduler, resume=resume, journal=journal,
+            ended=ended, meter=meter,
+        )  # fmt: skip
+    finally:
+        journal.close()
+        study.save(folder)
+    return study
 
 
 def _check(targets: Items, atlases: Items) -> None:
-    lacking = [atlas.image for atlas in atlases if atlas.labels is None]
+    lacking = [atlas.name for atlas in atlases if atlas.labels is None]
     if lacking:
         raise errors.InputUnreadableError(
             f"atlases: {lacking[0]} has no label map ({len(lacking)} of {len(atlases)} lack one);"
@@ -266,118 +331,119 @@ def _check(targets: Items, atlases: Items) -> None:
             " labels of the same names"
         )
     for target in targets:
-        reason = why_no_name(target.id)
-        if target.id.casefold() in (REGISTRATIONS, *TABLES):
-            reason = "the study writes a folder or a file of that name"
-        if reason:
-            raise errors.InvalidArgumentError(
-                f"targets: {target.image} has the id {target.id!r}, which is no name for a folder:"
-                f" {reason}; give ids in a table"
+        if target.id.casefold() in (REGISTRATIONS, JOURNAL, *TABLES):
+            raise errors.InputUnreadableError(
+                f"targets: {target.name} has the id {target.id!r}, which is no name for a folder:"
+                " the study writes a folder or a file of that name; give ids in a table"
             )
     check_alike([*targets, *atlases])
 
 
-def _row(target: Item, atlas: Item, name: str) -> dict[str, Any]:
-    row = {
-        "id": name,
-        "fixed": target.image,
-        "moving": atlas.image,
-        "fixed_labels": target.labels,
-        "moving_labels": atlas.labels,
-        "fixed_mask": target.mask,
-        "moving_mask": atlas.mask,
-    }
-    return {key: value for key, value in row.items() if value is not None}
-
-
-def _target(
-    target: Item,
-    of_atlas: Sequence[tuple[Item, PairRow]],
-    out: Path,
-    fusion: Fusion,
-    names: Mapping[int, str],
-    resume: bool,
-) -> TargetLabels:
-    """Fuse a target's maps, unless that was done. Errors come back in the result."""
-    made = TargetLabels(target.id, str(target.image))
-    voters = []
-    for atlas, outcome in of_atlas:
-        if outcome.status not in ("done", "skipped"):
-            made.left_out.append(f"{atlas.id}: {outcome.message or outcome.status}")
-        elif outcome.verdict == "failed":
-            why = " ".join(outcome.reasons)
-            made.left_out.append(f"{atlas.id}: the verdict is failed. {why}".rstrip())
+def _row(target: Item, pairs: Iterable[tuple[Item, PairRow]]) -> TargetLabels:
+    """Return the row of a target with those atlases that vote; it failed where there is none."""
+    row, codes = TargetLabels(target.id, str(target.image)), []
+    for atlas, pair in pairs:
+        if pair.status not in FINISHED:
+            row.left_out.append(f"{atlas.id}: {pair.message or pair.status}")
+            codes.append(pair.exit_code)
+        elif pair.verdict == "failed":
+            why = " ".join(pair.reasons)
+            row.left_out.append(f"{atlas.id}: the verdict is failed. {why}".rstrip())
         else:
-            voters.append((atlas, out / REGISTRATIONS / outcome.id))
-    if not voters:
-        made.status, made.exit_code = "failed", errors.RuntimeFailedError.exit_code
-        codes = [outcome.exit_code for _, outcome in of_atlas if outcome.exit_code]
-        made.exit_code = codes[0] if codes else made.exit_code
-        made.message = f"no atlas could be carried to it: {'; '.join(made.left_out)}"
-        return made
-    try:
-        made.voters = [atlas.id for atlas, _ in voters]
-        of = _fingerprint([folder for _, folder in voters], target, fusion, names)
-        folder = out / target.id
-        if resume and (before := _before(folder, of)):
-            return dataclasses.replace(made, **before, status="skipped")
-        with _files.output_folder(folder, FUSED, FUSED[-1]) as temporary:
-            _fuse(made, target, voters, fusion, names)(temporary, of)
-    except (errors.MorphSeekError, MemoryError) as error:
-        failure = errors.from_exception(error)
-        made.status, made.message, made.exit_code = "failed", str(failure), failure.exit_code
-    return made
+            row.voters.append(atlas.id)
+    if not row.voters:
+        row.status, row.error = "failed", errors.RuntimeFailedError.__name__
+        row.exit_code = next(filter(None, codes), errors.RuntimeFailedError.exit_code)
+        row.message = f"no atlas could be carried to it: {'; '.join(row.left_out)}"
+    return row
 
 
-def _fuse(
-    made: TargetLabels,
-    target: Item,
-    voters: Sequence[tuple[Item, Path]],
-    fusion: Fusion,
-    names: Mapping[int, str],
-) -> Callable[[Path, str], None]:
-    """Fuse a target's maps and return what writes them."""
-    grid = Grid((0, 0, 0))
-    maps, reach, warped, alike = [], [], [], True
-    for atlas, folder in voters:
-        result = Registration.read(folder)
-        grid = result.grid
-        labels = images.read_on(str(atlas.labels), result.moving_grid, f"labels of {atlas.id}")
-        check_labels(labels)
-        # 0 is outside the atlas, where its labels are unknown
-        carried = result.apply(
-            labels.like(_above(labels.array)), interpolation="nearest", background=0.0
-        ).array.astype(np.int64)
-        reach.append(carried != 0)
-        maps.append(np.where(carried != 0, carried + int(labels.array.min()) - 1, 0))
-        warped.append(result.warped)
-        alike = alike and bool(result.metrics["align"]["same_modality"])
-    if fusion == "joint" and not alike:
-        fusion = "majority"
-        made.message = "an atlas is of another contrast: the majority counts"
-    image = images.read(target.image, target.id) if fusion == "joint" else None
-    fused = fuse_labels(
-        maps, fusion, reach=reach, images=warped,
-        target=None if image is None else image.float32(),
-    )  # fmt: skip
-    made.fusion = fusion
-    own = None
-    if target.labels is not None:
-        own = on_fixed_grid(str(target.labels), grid)
-        check_labels(own)
-    _measure(made, fused, grid, names, maps, None if own is None else own.array)
+@dataclasses.dataclass(frozen=True)
+class FusionJob(Job):
+    """The fusion of the maps of one target."""
 
-    def write(folder: Path, of: str) -> None:
-        labels = images.Image.on_grid(_small(fused.labels), grid)
-        images.write(folder / FUSED[0], labels)
+    target: Item
+    voters: tuple[tuple[Item, str], ...]
+    """Atlases, and the folders of their registrations onto the target."""
+    row: TargetLabels
+    fusion: Fusion
+    names: Mapping[int, str]
+
+    seal: ClassVar[str] = FUSED[-1]
+    listing: ClassVar[str] = FUSED[-1]
+    outputs = FUSED
+
+    def inputs(self) -> dict[str, list[Path]]:
+        """Return the registrations' seals, which tell of their images and label maps; and the
+        target's own label map.
+        """
+        files = {f"registration of {a.id}": [Path(folder) / SEAL] for a, folder in self.voters}
+        if self.target.labels is not None:
+            files["labels"] = files_of(Path(self.target.labels), f"labels of {self.id}")
+        return files
+
+    def settings(self) -> Any:
+        how = fuse_labels.__kwdefaults__
+        return [core.version(), self.row.voters, self.fusion, how, sorted(self.names.items())]
+
+    def run(self, folder: Path, progress: Callable[[Progress], Any] | None) -> Result:
+        grid, fusion, warnings = Grid((0, 0, 0)), self.fusion, []
+        maps, reach, warped, alike = [], [], [], True
+        for atlas, pair in self.voters:
+            result = Registration.read(pair)
+            grid = result.grid
+            labels = images.read_on(str(atlas.labels), result.moving_grid, f"labels of {atlas.id}")
+            check_labels(labels)
+            # 0 is outside the atlas, where its labels are unknown
+            carried = result.apply(
+                labels.like(_above(labels.array)), interpolation="nearest", background=0.0
+            ).array.astype(np.int64)
+            reach.append(carried != 0)
+            maps.append(np.where(carried != 0, carried + int(labels.array.min()) - 1, 0))
+            warped.append(result.warped)
+            alike = alike and bool(result.metrics["align"]["same_modality"])
+        if fusion == "joint" and not alike:
+            fusion = "majority"
+            warnings.append("an atlas is of another contrast: the majority counts")
+        image = images.read(self.target.image, self.id) if fusion == "joint" else None
+        fused = fuse_labels(
+            maps, fusion, reach=reach, images=warped,
+            target=None if image is None else image.float32(),
+        )  # fmt: skip
+        measured = self._measured(fused, grid, maps)
+        images.write(folder / FUSED[0], images.Image.on_grid(_small(fused.labels), grid))
         images.write(folder / FUSED[1], images.Image.on_grid(fused.agreement, grid))
-        result = dataclasses.asdict(made)
-        kept = {k: v for k, v in result.items() if k not in ("status", "exit_code")}
-        listed = {name: _manifest.entry(folder / name) for name in FUSED[:2]}
-        content = {"made_of": of, "result": without_nan(kept), _manifest.KEY: listed}
-        _files.write_text(folder / FUSED[2], json.dumps(content, indent=1) + "\n")
+        row = {
+            "image": self.row.image, "fusion": fusion, "voters": self.row.voters,
+            "left_out": self.row.left_out, "warnings": warnings, **measured,
+        }  # fmt: skip
+        return Result(
+            without_nan(row), {name: _manifest.entry(folder / name) for name in FUSED[:2]}
+        )
 
-    return write
+    def _measured(self, fused: Fused, grid: Grid, maps: Sequence[np.ndarray]) -> dict[str, Any]:
+        dice, row = {}, {}
+        if self.target.labels is not None:
+            own = on_fixed_grid(str(self.target.labels), grid)
+            check_labels(own)
+            dice = dice_by_label(fused.labels, own.array)
+            alone = [_mean(dice_by_label(labels, own.array)) for labels in maps]
+            row = {"dice": _mean(dice), "dice_of_one": float(np.mean(alone))}
+        values, place, counts = np.unique(fused.labels, return_inverse=True, return_counts=True)
+        agreement = np.bincount(place.ravel(), weights=fused.agreement.ravel()) / counts
+        inside = fused.agreement[fused.labels != 0]
+        return {
+            **row,
+            "doubtful_percent": (
+                float(100 * (inside < _DOUBTFUL).mean()) if inside.size else None
+            ),
+            "labels": [
+                {"label": int(v), "name": self.names.get(int(v), ""), "mm3": float(n * grid.voxel),
+                 "agreement": float(a), "dice": dice.get(int(v))}
+                for v, n, a in zip(values, counts, agreement)
+                if v
+            ],
+        }  # fmt: skip
 
 
 def _above(labels: np.ndarray) -> np.ndarray:
@@ -395,109 +461,5 @@ def _small(labels: np.ndarray) -> np.ndarray:
     return labels
 
 
-def _measure(
-    made: TargetLabels,
-    fused: Fused,
-    grid: Grid,
-    names: Mapping[int, str],
-    maps: Sequence[np.ndarray],
-    own: np.ndarray | None,
-) -> None:
-    dice = {} if own is None else dice_of(fused.labels, own)
-    values, place, counts = np.unique(fused.labels, return_inverse=True, return_counts=True)
-    agreement = np.bincount(place.ravel(), weights=fused.agreement.ravel()) / counts
-    made.labels = [
-        LabelSize(
-            made.id, int(v), names.get(int(v), ""), float(n * grid.voxel), float(a),
-            dice.get(int(v), math.nan),
-        )
-        for v, n, a in zip(values, counts, agreement)
-        if v
-    ]  # fmt: skip
-    inside = fused.labels != 0
-    if inside.any():
-        made.doubtful_percent = float(100 * (fused.agreement[inside] < _DOUBTFUL).mean())
-    if own is not None:
-        made.dice = _mean(dice)
-        made.dice_of_one = float(np.mean([_mean(dice_of(m, own)) for m in maps]))
-
-
 def _mean(dice: Mapping[int, float]) -> float:
     return float(np.mean(list(dice.values()))) if dice else math.nan
-
-
-def dice_of(one: np.ndarray, other: np.ndarray) -> dict[int, float]:
-    """Return the overlap of every label but 0 that both maps have.
-
-    >>> dice_of(np.array([1, 1, 2, 0]), np.array([1, 0, 0, 3]))
-    {1: 0.6666666666666666}
-    """
-    counts = [dict(zip(*np.unique(m, return_counts=True))) for m in (one, other)]
-    both = dict(zip(*np.unique(one[one == other], return_counts=True)))
-    shared = sorted({int(v) for v in counts[0]} & {int(v) for v in counts[1]} - {0})
-    return {v: float(2 * both.get(v, 0) / (counts[0][v] + counts[1][v])) for v in shared}
-
-
-def _fingerprint(
-    folders: Sequence[Path], target: Item, fusion: Fusion, names: Mapping[int, str]
-) -> str:
-    """Return a hash of all that a target's labels depend on; the pairs know their inputs."""
-    pairs = [_manifest_of(folder) for folder in folders]
-    own = None if target.labels is None else str(target.labels)
-    how = fuse_labels.__kwdefaults__
-    content = [core.version(), pairs, own, fusion, how, sorted(names.items())]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
-
-
-def _manifest_of(folder: Path) -> Any:
-    return read_json(folder / SEAL, "pair")["fingerprint"]
-
-
-def _before(folder: Path, of: str) -> dict[str, Any]:
-    """Return what a target's folder has of an earlier run; nothing where it is of other files."""
-    _files.settle(folder)
-    result = _kept(folder, of)
-    return {k: v for k, v in result.items() if k not in ("id", "image", "voters", "left_out")}
-
-
-def _earlier(folder: Path, now: Collection[str]) -> list[TargetLabels]:
-    """Return the targets of earlier calls that lie finished in a folder."""
-    found = []
-    for path in sorted(folder.glob(f"*/{FUSED[2]}")):
-        result = {} if path.parent.name in now else _kept(path.parent)
-        if result.get("id") == path.parent.name:
-            found.append(TargetLabels(**result, status="skipped"))
-    return found
-
-
-def _kept(folder: Path, of: str | None = None) -> dict[str, Any]:
-    """Return what a target's folder says of it; nothing where its files are not whole, or made of
-    other ones.
-    """
-    try:
-        found = read_json(folder / FUSED[2], "fusion")
-        whole = of in (None, found["made_of"]) and all(
-            _manifest.is_same(folder / name, found[_manifest.KEY][name]) for name in FUSED[:2]
-        )
-        if not whole:
-            return {}
-        result: dict[str, Any] = {
-            name: math.nan if value is None else value for name, value in found["result"].items()
-        }
-        result["labels"] = [
-            LabelSize(**dict(row, dice=math.nan if row["dice"] is None else row["dice"]))
-            for row in result["labels"]
-        ]
-        if not fits(result, TargetLabels("", "")):
-            return {}
-    except (errors.MorphSeekError, OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
-    return result
-
-
-def _write(study: Labelled, folder: Path) -> None:
-    _files.write_text(folder / TABLES[0], csv_text(*study._table()))
-    content = {
-        **study.to_dict(), _manifest.KEY: {TABLES[0]: _manifest.entry(folder / TABLES[0])}
-    }  # fmt: skip
-    _files.write_text(folder / TABLES[1], json.dumps(content, indent=1) + "\n")

@@ -1,4 +1,6 @@
-"""Tensor-based morphometry: the change of volume of a cohort registered to one image."""
+"""Tensor-based morphometry: where and by how much images are larger than the one that all were
+registered to.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,7 @@ import dataclasses
 import json
 import math
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,16 @@ import SimpleITK as sitk
 from .. import _files, _manifest, errors, images
 from .._engine import bindings, core
 from .._grid import Grid
+from .._json import without_nan
 from .._plain import why_no_name
 from .._tables import csv_text, data_frame, is_frame, read_records
+from ..progress import Progress
 from ..scoring.labels import check_labels, on_fixed_grid
 from ..transforms import Transform
 from ..transforms.linear import linear_part
+from .runner import Meter
 from .study import FINISHED, Study
-from .table import read_pairs
+from .table import Item, read_items, read_pairs
 
 #: What a study leaves in a folder; the last one lists the others.
 _MAP = "logj_{}.nii.gz"
@@ -74,7 +78,7 @@ class LabelVolume:
 
 @dataclasses.dataclass(repr=False)
 class Morphometry:
-    """Maps of the logarithm of the Jacobian determinant over a cohort, and volumes by label.
+    """Maps of the logarithm of the Jacobian determinant over a study, and volumes by label.
 
     Attributes
     ----------
@@ -82,7 +86,7 @@ class Morphometry:
     grid : Grid
         The fixed image's.
     mean, sd : numpy.ndarray
-        Over the cohort, smoothed: float32, shape (z, y, x).
+        Over the subjects, smoothed: float32, shape (z, y, x).
     volumes : list of LabelVolume
         Of the maps as they are, not smoothed; empty without labels.
     folded : dict
@@ -105,14 +109,9 @@ class Morphometry:
     mean: np.ndarray
     sd: np.ndarray
     volumes: list[LabelVolume]
-    folded: dict[str, float]
+    folded: Mapping[str, float]
     fwhm: float
     affine: bool
-
-    def _table(self) -> tuple[list[str], list[dict[str, Any]]]:
-        """Return the columns and the rows of volumes.csv."""
-        columns = [field.name for field in dataclasses.fields(LabelVolume)]
-        return columns, list(map(dataclasses.asdict, self.volumes))
 
     def to_dataframe(self) -> Any:
         """Return a row a subject and label as a pandas DataFrame: the columns of volumes.csv.
@@ -124,7 +123,7 @@ class Morphometry:
         >>> study.to_dataframe()["label"].tolist()
         [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
         """
-        return data_frame(self._table()[1])
+        return data_frame(map(dataclasses.asdict, self.volumes))
 
     def __repr__(self) -> str:
         size = " x ".join(map(str, self.grid.size))
@@ -140,28 +139,10 @@ class Morphometry:
         >>> studies.morphometry([subject], fixed_labels="fixed_labels.nii.gz").labels()[0]["label"]
         1
         """
-        found = []
-        for label in dict.fromkeys(v.label for v in self.volumes):
-            rows = [v for v in self.volumes if v.label == label]
-            changes = np.array([v.change_percent for v in rows])
-            true = np.array([v.true_change_percent for v in rows])
-            known = np.isfinite(true)
-            found.append(
-                {
-                    "label": label,
-                    "name": rows[0].name,
-                    "subjects": len(rows),
-                    "change_percent": float(changes.mean()),
-                    "change_sd": _sd(changes),
-                    "true_change_percent": float(true[known].mean()) if known.any() else math.nan,
-                    "true_change_sd": _sd(true[known]),
-                    "error_percent": (
-                        float((changes - true)[known].mean()) if known.any() else math.nan
-                    ),
-                    "correlation": _correlation(changes[known], true[known]),
-                }
-            )
-        return found
+        by_label: dict[int, list[LabelVolume]] = {}
+        for volume in self.volumes:
+            by_label.setdefault(volume.label, []).append(volume)
+        return [_summary(rows) for rows in by_label.values()]
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the maps as plain data, NaN as None.
@@ -172,21 +153,44 @@ class Morphometry:
         >>> sorted(studies.morphometry([subject]).to_dict())
         ['affine', 'folded_percent', 'fwhm_mm', 'grid', 'labels', 'subjects', 'version', 'volumes']
         """
-        content = {
+        return {
             "version": core.version(),
             "subjects": self.ids,
             "fwhm_mm": self.fwhm,
             "affine": self.affine,
-            "folded_percent": self.folded,
+            "folded_percent": dict(self.folded),
             "grid": self.grid.numbers.tolist(),
-            "labels": self.labels(),
-            "volumes": [dataclasses.asdict(v) for v in self.volumes],
+            "labels": without_nan(self.labels()),
+            "volumes": without_nan([dataclasses.asdict(volume) for volume in self.volumes]),
         }
-        return dict(json.loads(json.dumps(content), parse_constant=lambda _: None))
 
 
-def _sd(values: np.ndarray) -> float:
-    return float(values.std(ddof=1)) if len(values) > 1 else math.nan
+def _summary(rows: Sequence[LabelVolume]) -> dict[str, Any]:
+    """Return what :meth:`Morphometry.labels` has of one label."""
+    changes = np.array([row.change_percent for row in rows])
+    true = np.array([row.true_change_percent for row in rows])
+    known = np.isfinite(true)
+    mean, spread = _moments(changes)
+    true_mean, true_spread = _moments(true[known])
+    return {
+        "label": rows[0].label,
+        "name": rows[0].name,
+        "subjects": len(rows),
+        "change_percent": mean,
+        "change_sd": spread,
+        "true_change_percent": true_mean,
+        "true_change_sd": true_spread,
+        "error_percent": _moments((changes - true)[known])[0],
+        "correlation": _correlation(changes[known], true[known]),
+    }
+
+
+def _moments(values: np.ndarray) -> tuple[float, float]:
+    """Return mean and SD; NaN of too few values."""
+    return (
+        float(values.mean()) if len(values) else math.nan,
+        float(values.std(ddof=1)) if len(values) > 1 else math.nan,
+    )
 
 
 def _correlation(a: np.ndarray, b: np.ndarray) -> float:
@@ -204,39 +208,40 @@ def morphometry(
     names: Mapping[int, str] | None = None,
     fwhm: float = 8.0,
     affine: bool = True,
-    progress: Callable[[str], Any] | None = None,
+    progress: Callable[[Progress], Any] | bool | None = None,
 ) -> Morphometry:
-    """Measure where and by how much the images of a cohort are larger or smaller than the one that
-    all were registered to.
+    """Measure where and by how much images are larger or smaller than the one that all were
+    registered to.
 
     Parameters
     ----------
     subjects : path, sequence of Subject or mapping
-        The folder of a batch; a CSV or a data frame with the columns transform and, optionally, id
-        and labels (of the moving image), relative to the file; or a name to transform mapping. All
-        transforms are of one fixed image.
+        The folder of a study (:func:`register_pairs`); a CSV or a data frame with the columns
+        transform and, optionally, id and labels (of the moving image), relative to the file; or a
+        name to transform mapping. All transforms are of one fixed image.
     out : path, optional
         Folder for logj_ID.nii.gz, mean_logj.nii.gz, sd_logj.nii.gz, volumes.csv and
         morphometry.json: all of them or, on an error, none.
     fixed_labels : ImageLike, optional
         Label map of the fixed image, on its grid: volumes are measured in its labels.
     pairs : path, optional
-        The list that the batch was of: its label maps are taken.
+        The list that the study was of: its label maps are taken.
     names : mapping, optional
         Label number to name. By default those of an atlas whose label map is given by name.
     fwhm : float
         Full width at half maximum, mm, of the Gaussian on the maps; 0 leaves them as they are.
     affine : bool
         False leaves the linear part of each transform out: what is left is relative to the whole.
-    progress : callable, optional
-        Called with each subject's name.
+    progress : callable or bool, optional
+        Called with a :class:`morphseek.Progress` over the subjects; returning False stops. True
+        shows a bar.
 
     Raises
     ------
     GridMismatchError
         The transforms are not on one grid, or the labels not on it.
     InvalidArgumentError
-        The batch has several fixed images, or there is nothing to measure.
+        The study has several fixed images, or there is nothing to measure.
 
     Examples
     --------
@@ -247,69 +252,68 @@ def morphometry(
     """
     if not (math.isfinite(fwhm) and fwhm >= 0):
         raise errors.InvalidArgumentError(f"fwhm is {fwhm}; it must be 0 or more mm")
-    cohort, listed = _cohort(subjects, pairs)
-    fixed_labels = listed if fixed_labels is None else fixed_labels
+    listed, of_pairs = _subjects(subjects, pairs)
+    fixed_labels = of_pairs if fixed_labels is None else fixed_labels
     names = images.label_names(fixed_labels) if names is None else names
-    if out is None:
-        return _measure(cohort, None, fixed_labels, names, fwhm, affine, progress)
-    with _files.output_folder(out, STUDY, STUDY[-1]) as folder:
-        study = _measure(cohort, folder, fixed_labels, names, fwhm, affine, progress)
-        _write(study, folder)
-    return study
+    meter = Meter(len(listed), progress)
+    try:
+        if out is None:
+            return _measure(listed, None, fixed_labels, names, fwhm, affine, meter)
+        with _files.output_folder(out, STUDY, STUDY[-1]) as folder:
+            study = _measure(listed, folder, fixed_labels, names, fwhm, affine, meter)
+            _write(study, folder)
+        return study
+    finally:
+        meter.close()
 
 
 def _measure(
-    cohort: Sequence[Subject],
+    subjects: Sequence[Subject],
     folder: Path | None,
     fixed_labels: images.ImageLike | None,
     names: Mapping[int, str],
     fwhm: float,
     affine: bool,
-    progress: Callable[[str], Any] | None,
+    meter: Meter,
 ) -> Morphometry:
-    first, grid, labels = "", Grid((0, 0, 0)), None
-    sums = np.zeros(0)
+    grid, labels = Grid((0, 0, 0)), None
     volumes: list[LabelVolume] = []
     folded: dict[str, float] = {}
-    for subject in cohort:
-        if progress is not None:
-            progress(subject.id)
+    for subject in subjects:
         transform = _transform(subject)
-        if transform.grid is None:
-            raise errors.InvalidArgumentError(
-                f"{subject.id}: {transform.name} does not say on which grid the fixed image lies;"
-                " give the transform.h5 of a registration"
-            )
-        if not first:
-            first, grid = subject.id, transform.grid
-            sums = np.zeros((3, *grid.shape))
+        if not folded:
+            grid = transform.grid or grid
+            count, total, square = np.zeros((3, *grid.shape))
             if fixed_labels is not None:
                 labels = _labels(on_fixed_grid(fixed_labels, grid))
-        elif not bindings.same_grid(grid, transform.grid):
+        elif not bindings.same_grid(grid, transform.grid or grid):
             raise errors.GridMismatchError(
-                f"{subject.id} was registered to another image than {first}: {transform.name} is on"
-                " another grid. A cohort is measured on one; register all to one fixed image"
+                f"{subject.id} was registered to another image than {subjects[0].id}:"
+                f" {transform.name} is on another grid; register all to one fixed image"
             )
-        det = transform.jacobian()
+        determinant = transform.jacobian()
         if not affine:
-            det = det / _of_linear(transform, subject.id)
-        whole = det > 0
+            determinant = determinant / _of_linear(transform, subject.id)
+        whole = determinant > 0
         folded[subject.id] = float(100 * (1 - whole.mean()))
         if labels is not None:
-            volumes += _volumes(subject, det, labels, grid, names, affine)
-        map_ = _smoothed(np.log(np.where(whole, det, 1)), whole, grid, fwhm)
-        known = np.isfinite(map_)
-        sums += known, np.where(known, map_, 0), np.where(known, map_, 0) ** 2
+            volumes += _volumes(subject, determinant, labels, grid, names, affine)
+        logarithm = _smoothed(np.log(np.where(whole, determinant, 1)), whole, grid, fwhm)
+        known = np.isfinite(logarithm)
+        values = np.where(known, logarithm, 0)
+        count += known
+        total += values
+        square += values**2
         if folder is not None:
-            images.write(folder / _MAP.format(subject.id), images.Image.on_grid(map_, grid))
-    count, total, square = sums
+            images.write(folder / _MAP.format(subject.id), images.Image.on_grid(logarithm, grid))
+        meter.ended(subject.id, subject.id)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.asarray(total / count)
-        sd = np.asarray(np.sqrt(np.maximum(square - count * mean**2, 0) / (count - 1)))
+        mean = total / count
+        sd = np.sqrt(np.maximum(square - count * mean**2, 0) / (count - 1))
     sd[count < 2] = np.nan
     return Morphometry(
-        [s.id for s in cohort], grid, mean.astype(np.float32), sd.astype(np.float32), volumes,
-        folded, fwhm, affine,
+        list(folded), grid, mean.astype(np.float32), sd.astype(np.float32), volumes, folded, fwhm,
+        affine,
     )  # fmt: skip
 
 
@@ -384,87 +388,85 @@ def _of_linear(transform: Transform, name: str) -> float:
 
 
 def _transform(subject: Subject) -> Transform:
-    given = subject.transform
-    if isinstance(given, (str, os.PathLike)):
-        path = Path(given)
-        return Transform.read(path / "transform.h5" if path.is_dir() else path)
-    return Transform.of(given)
+    transform = subject.transform
+    if isinstance(transform, (str, os.PathLike)):
+        path = Path(transform)
+        transform = path / "transform.h5" if path.is_dir() else path
+    transform = Transform.of(transform)
+    if transform.grid is None:
+        raise errors.InvalidArgumentError(
+            f"{subject.id}: {transform.name} does not say on which grid the fixed image lies; give"
+            " the transform.h5 of a registration"
+        )
+    return transform
 
 
-def _cohort(
-    given: Any, pairs: str | os.PathLike[str] | None
+def _subjects(
+    source: Any, pairs: str | os.PathLike[str] | None
 ) -> tuple[list[Subject], images.ImageLike | None]:
     """Return the subjects, and the fixed labels that the list of pairs names."""
-    labels: dict[str, Path] = {}
-    fixed: images.ImageLike | None = None
-    if pairs is not None:
-        listed = read_pairs(pairs)
-        labels = {pair.id: Path(pair.path("moving_labels")) for pair in listed
-                  if "moving_labels" in pair.files}  # fmt: skip
-        fixed = next((pair.path("fixed_labels") for pair in listed
-                      if "fixed_labels" in pair.files), None)  # fmt: skip
-    if isinstance(given, (str, os.PathLike)):
-        path = Path(given)
-        subjects = _of_batch(path) if path.is_dir() else _of_list(path)
-    elif is_frame(given):
-        subjects = _of_list(given)
-    elif isinstance(given, Mapping):
-        subjects = [Subject(str(name), transform) for name, transform in given.items()]
+    if isinstance(source, (str, os.PathLike)) and Path(source).is_dir():
+        subjects = [*_of_study(Path(source))]
+    elif isinstance(source, (str, os.PathLike)) or is_frame(source):
+        subjects = [*_of_table(source)]
+    elif isinstance(source, Mapping):
+        subjects = [Subject(str(name), transform) for name, transform in source.items()]
     else:
-        subjects = [*given] if isinstance(given, Iterable) else [given]
+        subjects = [*source] if isinstance(source, Iterable) else [source]
         if other := [s for s in subjects if not isinstance(s, Subject)]:
             raise errors.InvalidArgumentError(
-                f"a subject is given as {type(other[0]).__name__}; give the folder of a batch, a"
+                f"a subject is given as {type(other[0]).__name__}; give the folder of a study, a"
                 " table, or a list of Subject"
             )
     if not subjects:
         raise errors.InvalidArgumentError(
-            f"{given}: there are no results in it to measure; give the folder of a batch, or a list"
+            f"{source}: there are no results in it to measure; give the folder of a study, or a"
+            " list"
         )
-    for name, count in Counter(subject.id for subject in subjects).items():
-        if count > 1:
-            raise errors.InvalidArgumentError(f"the subject {name} is there twice; name each once")
-        if reason := why_no_name(name, len(_MAP.format(""))):
+    for subject in subjects:
+        if reason := why_no_name(subject.id, len(_MAP.format(""))):
             raise errors.InvalidArgumentError(
-                f"the subject {name!r} is to name a file: {reason}; call it otherwise"
+                f"the subject {subject.id!r} is to name a file: {reason}; call it otherwise"
             )
-    return [dataclasses.replace(s, labels=labels.get(s.id)) if s.labels is None else s
-            for s in subjects], fixed  # fmt: skip
+    read_items([Item(s.id, s.transform, s.labels) for s in subjects])  # none is there twice
+    files = [pair for pair in read_pairs(pairs)] if pairs is not None else []
+    labels = {
+        pair.id: pair.path("moving_labels") for pair in files if "moving_labels" in pair.files
+    }
+    fixed = (pair.path("fixed_labels") for pair in files if "fixed_labels" in pair.files)
+    return [
+        dataclasses.replace(s, labels=labels.get(s.id)) if s.labels is None else s for s in subjects
+    ], next(fixed, None)
 
 
-def _of_batch(folder: Path) -> list[Subject]:
-    """Return the finished pairs of a batch, or the results in the folders of a folder."""
-    _files.settle(folder)
-    summary = folder / "summary.json"
-    if summary.is_file():
-        done = [row for row in Study.read(folder).rows if row.status in FINISHED]
-        fixed, ids = sorted({row.fixed for row in done}), [row.id for row in done]
-        if len(fixed) > 1:
-            raise errors.InvalidArgumentError(
-                f"{folder} has results of {len(fixed)} fixed images ({fixed[0]}, {fixed[1]}, ...);"
-                " a cohort is measured on one: register all to one, or list the transforms in a CSV"
-            )
-    else:
-        ids = sorted(path.parent.name for path in folder.glob(f"*/{_manifest.REPORT}"))
-    return [Subject(name, folder / name) for name in ids]
+def _of_study(folder: Path) -> Iterator[Subject]:
+    """Give the finished pairs of a study."""
+    done = [row for row in Study.read(folder).rows if row.status in FINISHED]
+    fixed = sorted({row.fixed for row in done})
+    if len(fixed) > 1:
+        raise errors.InvalidArgumentError(
+            f"{folder} has results of {len(fixed)} fixed images ({fixed[0]}, {fixed[1]}, ...);"
+            " register all to one, or list the transforms in a CSV"
+        )
+    yield from (Subject(row.id, folder / row.id) for row in done)
 
 
-def _of_list(source: Any) -> list[Subject]:
-    table = read_records(source, "list", [("transform",)])
+def _of_table(source: Any) -> Iterator[Subject]:
     folder = Path() if is_frame(source) else Path(source).parent
-    subjects = []
-    for _, cells in table.rows:
+    for _, cells in read_records(source, "list", [("transform",)]).rows:
         file = folder / cells["transform"]
         name = cells.get("id") or (file if file.is_dir() else file.parent).name
         own = images.named.beside(folder, cells["labels"]) if "labels" in cells else None
-        subjects.append(Subject(name, file, own))
-    return subjects
+        yield Subject(name, file, own)
 
 
 def _write(study: Morphometry, folder: Path) -> None:
     for name, array in (("mean_logj", study.mean), ("sd_logj", study.sd)):
         images.write(folder / f"{name}.nii.gz", images.Image.on_grid(array, study.grid))
-    _files.write_text(folder / "volumes.csv", csv_text(*study._table()))
+    columns = [field.name for field in dataclasses.fields(LabelVolume)]
+    _files.write_text(
+        folder / "volumes.csv", csv_text(columns, map(dataclasses.asdict, study.volumes))
+    )
     listed = {path.name: _manifest.entry(path) for path in sorted(folder.iterdir())}
     content = {**study.to_dict(), _manifest.KEY: listed}
     _files.write_text(folder / STUDY[-1], json.dumps(content, indent=1) + "\n")

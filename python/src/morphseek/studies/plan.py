@@ -34,8 +34,14 @@ def check_alike(items: Iterable[Item], *must: Item) -> None:
             )
 
 
-def _axes(path: Path) -> int | None:
+def _axes(image: Any) -> int | None:
     """Return how many axes of more than one voxel an image has, by its header."""
+    if not isinstance(image, (str, os.PathLike)):
+        raise errors.InvalidArgumentError(
+            f"images: one is in memory, a {type(image).__name__}; a study takes paths, write it to"
+            " a file"
+        )
+    path = Path(image)
     if not path.is_file():
         return None
     reader = sitk.ImageFileReader()
@@ -47,7 +53,8 @@ def _axes(path: Path) -> int | None:
     return max(2, sum(n > 1 for n in reader.GetSize()))
 
 
-def _row(fixed: Item, moving: Item, name: str) -> dict[str, Any]:
+def pair_row(fixed: Item, moving: Item, name: str) -> dict[str, Any]:
+    """Return a pair of :func:`register_pairs` with all that belongs to the two images."""
     row: dict[str, Any] = {"fixed": fixed.image, "moving": moving.image, "id": name}
     for side, item in (("fixed", fixed), ("moving", moving)):
         other = moving if item is fixed else fixed
@@ -80,7 +87,7 @@ def pairs_to(
     if not listed:
         raise errors.InvalidArgumentError(f"template: there is no image but {template} itself")
     check_alike(listed, fixed)
-    return [_row(fixed, item, item.id) for item in listed]
+    return [pair_row(fixed, item, item.id) for item in listed]
 
 
 def _same(one: Path, other: Path) -> bool:
@@ -101,9 +108,9 @@ def all_pairs(items: Iterable[Item], *, both_ways: bool = False) -> list[dict[st
     check_alike(listed)
     rows = []
     for fixed, moving in combinations(listed, 2):
-        rows.append(_row(fixed, moving, f"{moving.id}_to_{fixed.id}"))
+        rows.append(pair_row(fixed, moving, f"{moving.id}_to_{fixed.id}"))
         if both_ways:
-            rows.append(_row(moving, fixed, f"{fixed.id}_to_{moving.id}"))
+            rows.append(pair_row(moving, fixed, f"{fixed.id}_to_{moving.id}"))
     return rows
 
 
@@ -128,7 +135,9 @@ def within_subject(items: Iterable[Item]) -> list[dict[str, Any]]:
     for listed in subjects.values():
         first, *later = sorted(listed, key=_when)
         check_alike(listed)
-        rows += [_row(first, item, f"{item.id}_to_{first.session or first.id}") for item in later]
+        rows += [
+            pair_row(first, item, f"{item.id}_to_{first.session or first.id}") for item in later
+        ]
     if not rows:
         raise errors.InvalidArgumentError(
             f"within subject: none of the {len(subjects)} subjects has a second session"

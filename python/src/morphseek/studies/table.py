@@ -148,10 +148,10 @@ def read_items(source: Any, labels: Any = None) -> Items:
     ['fixed', 'moving']
     """
     notes: list[str] = []
-    if isinstance(source, Items):
-        return source
     where, is_list = "images", False
-    if is_table(source):
+    if isinstance(source, Items):
+        items, notes = source.items, source.notes
+    elif is_table(source):
         items = _of_table(source)
     elif _is_path(source):
         where = str(source)
@@ -379,6 +379,10 @@ def read_pairs(
     pairs: dict[str, Pair] = {}
     for number, (place, row) in enumerate(_pair_rows(source, subset, data is not None), 1):
         files = {role: row[role] for role in IMAGES if row.get(role)}
+        if not {"fixed", "moving"} <= files.keys():
+            raise errors.InputUnreadableError(
+                f"{where}, {place} is not a pair; give fixed and moving in every row"
+            )
         if data is not None:
             for side in ("fixed", "moving"):
                 if f"{side}_labels" in files or _has_labels(folder, files[side]):
@@ -456,7 +460,14 @@ def _pair_rows(
         entries = source
     for number, pair in enumerate(entries, 1):
         place = f"row {number}"
-        yield place, _checked(_by_name(pair), f"pairs, {place}")
+        where = f"pairs: {source}" if _is_path(source) else "pairs"
+        try:
+            checked = _checked(_by_name(pair), f"{where}, {place}")
+        except errors.InvalidArgumentError as error:
+            if _is_path(source):
+                raise errors.InputUnreadableError(str(error)) from None
+            raise
+        yield place, checked
 
 
 def _json_rows(path: Path, what: str, subset: str | None) -> list[Any]:

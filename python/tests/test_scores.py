@@ -1,11 +1,13 @@
-"""Compares scores with numpy, scipy and SimpleITK on a tiny data set."""
+"""Scores by label maps, of one registration and of studies; by numpy, scipy and SimpleITK, too."""
 
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,14 +15,14 @@ import scipy.stats
 import SimpleITK as sitk
 
 import morphseek
-from helpers import QUICK, Command, blob
-from morphseek import errors, images
-from morphseek.cohort import evaluate, evaluation, read_pairs
-from morphseek.cohort.folders import find_file
-from morphseek.cohort.lists import find_list
-from morphseek.cohort.tables import read_labels_csv
+from helpers import FLAGS, QUICK, Command, blob
+from morphseek import errors, images, register_pairs
 from morphseek.scoring import inverse_dice, mean_dice, score_labels
 from morphseek.scoring.labels import merge_labels, on_fixed_grid
+from morphseek.studies import Study, compare, read_pairs
+from morphseek.studies.folders import find_file
+from morphseek.studies.label_table import read_labels_csv
+from morphseek.studies.table import find_list
 
 PAIRS = [("a", "b"), ("b", "c"), ("c", "a"), ("a", "c"), ("b", "a"), ("c", "b")]
 RUN = {**QUICK, "initial": "rigid"}
@@ -46,19 +48,33 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def scored(data: Path) -> morphseek.cohort.Evaluation:
-    return evaluate(data / "split.json", data, subset="test", cross_check=True, **RUN)
+def folder(data: Path) -> Path:
+    """The folder of a scored study of all pairs."""
+    register_pairs(data / "split.json", data / "study", data=data, subset="test", score=True, **RUN)
+    return data / "study"
 
 
-def test_scores(data: Path, scored: morphseek.cohort.Evaluation):
-    assert [(p.fixed, p.moving) for p in scored.pairs] == PAIRS and not any(
-        p.error for p in scored.pairs
-    )
+@pytest.fixture(scope="module")
+def scored(folder: Path) -> Study:
+    return Study.read(folder)
+
+
+def scores(data: Path, pairs: Any = PAIRS[:1], **more: Any) -> Study:
+    return register_pairs(pairs, data=data, **{**RUN, **more})
+
+
+def as_rows(found: list[morphseek.scoring.LabelScore]) -> list[dict[str, Any]]:
+    return [{**dataclasses.asdict(score), "name": ""} for score in found]
+
+
+def test_scores(data: Path, scored: Study):
+    assert [(row.fixed, row.moving) for row in scored.rows] == PAIRS
+    assert [row.status for row in scored.rows] == ["done"] * len(PAIRS)
     summary = scored.summary()
     assert summary["dice_after"] > summary["dice_before"] + 0.05
     assert summary["dice_check"] == pytest.approx(summary["dice_after"], abs=2e-3)
     assert set(summary["dice_by_label"]) == {1, 5}
-    pair = scored.pairs[0]
+    row = scored.rows[0]
     fixed, moving = (images.read(data / "labels" / f"{n}.nii.gz") for n in ("a", "b"))
     before = {
         k: (
@@ -68,16 +84,16 @@ def test_scores(data: Path, scored: morphseek.cohort.Evaluation):
         )
         for k in (1, 5)
     }
-    assert {s.label: s.dice_before for s in pair.labels} == pytest.approx(before)
+    assert {s["label"]: s["dice_before"] for s in row.labels} == pytest.approx(before)
     result = morphseek.register(data / "images" / "a.nii.gz", data / "images" / "b.nii.gz", **RUN)
-    assert score_labels(result, fixed, moving) == pair.labels
-    assert result.score(fixed, moving) == pair.labels
+    found = score_labels(result, fixed, moving)
+    assert as_rows(found) == row.labels and result.score(fixed, moving) == found
     warped = result.apply(moving, interpolation="nearest")
-    assert score_labels(result, fixed, moving, warped_labels=warped) == pair.labels
+    assert score_labels(result, fixed, moving, warped_labels=warped) == found
     with pytest.raises(errors.GridMismatchError, match="warped labels"):
         score_labels(result, fixed, moving, warped_labels=warped.array[1:])
-    assert score_labels(result, fixed.array, moving.array) == pair.labels
-    assert pair.dice_after == pytest.approx(mean_dice(pair.labels)) and pair.hd95_after < 10
+    assert score_labels(result, fixed.array, moving.array) == found
+    assert row.dice_after == pytest.approx(mean_dice(found)) and row.hd95_after < 10
 
 
 def test_dice_by_the_inverse_is_simpleitks(data: Path):
@@ -109,12 +125,9 @@ def test_dice_by_the_inverse_is_simpleitks(data: Path):
         ]
     )
     assert inverse_dice(result, fixed, moving) == pytest.approx(expected, abs=0.01)
-    run = evaluate([("a", "c")], data, score_inverse=True, **{**RUN, "refine": 20})
-    assert (
-        run.summary()["dice_inverse"]
-        == run.pairs[0].dice_inverse
-        == pytest.approx(inverse_dice(result, fixed, moving))
-    )
+    study = scores(data, [("a", "c")], score=True, refine=20)
+    assert study.rows[0].dice_inverse == pytest.approx(inverse_dice(result, fixed, moving))
+    assert study.summary()["dice_inverse"] == study.rows[0].dice_inverse
 
 
 def test_volumes_are_simpleitks(data: Path):
@@ -162,9 +175,7 @@ def test_volumes_are_simpleitks(data: Path):
         (np.int16, (-2, 7)),
     ],
 )
-def test_any_whole_label(
-    data: Path, scored: morphseek.cohort.Evaluation, dtype: type, values: tuple
-):
+def test_any_whole_label(data: Path, scored: Study, dtype: type, values: tuple):
     result = morphseek.register(data / "images" / "a.nii.gz", data / "images" / "b.nii.gz", **RUN)
     maps = [images.read(data / "labels" / f"{n}.nii.gz") for n in ("a", "b")]
     other = [m.like(np.select([m.array == 1, m.array == 5], values, 0).astype(dtype)) for m in maps]
@@ -172,7 +183,8 @@ def test_any_whole_label(
         s.label: (s.dice_before, s.dice_after, s.hd95_after) for s in score_labels(result, *other)
     }
     expected = {
-        s.label: (s.dice_before, s.dice_after, s.hd95_after) for s in scored.pairs[0].labels
+        s["label"]: (s["dice_before"], s["dice_after"], s["hd95_after"])
+        for s in scored.rows[0].labels
     }
     assert found == {values[0]: expected[1], values[1]: expected[5]} and list(found) == sorted(
         values
@@ -201,36 +213,38 @@ def test_grids_are_compared_in_voxels(spacing: float, origin: float, off: float,
             on_fixed_grid(labels, image.grid)
 
 
-def test_files(scored: morphseek.cohort.Evaluation, tmp_path: Path):
-    scored.save(tmp_path)
-    content = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+def test_files(folder: Path, scored: Study):
+    content = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     assert content["summary"]["pairs"] == len(PAIRS) and content["options"] == RUN
-    rows = list(csv.DictReader((tmp_path / "results.csv").read_text(encoding="utf-8").splitlines()))
+    rows = list(csv.DictReader((folder / "labels.csv").read_text(encoding="utf-8").splitlines()))
     assert len(rows) == 2 * len(PAIRS)
-    assert float(rows[0]["dice_after"]) == pytest.approx(scored.pairs[0].labels[0].dice_after)
+    assert float(rows[0]["dice_after"]) == scored.rows[0].labels[0]["dice_after"]
 
 
-def test_wilcoxon(data: Path, scored: morphseek.cohort.Evaluation, tmp_path: Path):
-    scored.save(tmp_path)
-    plain = evaluate(PAIRS, data, against=tmp_path, **{**RUN, "initial": "none"})
-    ours, theirs = ([p.dice_after for p in e.pairs] for e in (plain, scored))
-    assert plain.wilcoxon["p_value"] == pytest.approx(scipy.stats.wilcoxon(ours, theirs).pvalue)
-    assert plain.wilcoxon["worse"] == len(PAIRS) and plain.wilcoxon["mean_difference"] < 0
-    same = evaluate(PAIRS, data, against=tmp_path, **RUN)
-    assert same.wilcoxon["p_value"] == 1 and same.wilcoxon["mean_difference"] == 0
-    with pytest.raises(errors.InvalidArgumentError, match="in common"):
-        evaluate([("a", "a")], data, against=tmp_path, **{**RUN, "initial": "none"})
+def test_wilcoxon(data: Path, folder: Path, scored: Study):
+    plain = scores(data, PAIRS, initial="none")
+    ours, theirs = ([row.dice_after for row in study.rows] for study in (plain, scored))
+    test = compare(plain, folder)
+    assert test["p_value"] == pytest.approx(scipy.stats.wilcoxon(ours, theirs).pvalue)
+    assert test["worse"] == len(PAIRS) and test["mean_difference"] < 0
+    same = compare(scored, folder)
+    assert same["p_value"] == 1 and same["mean_difference"] == 0
+    with pytest.raises(errors.InvalidArgumentError, match="no pair of the 1 here and the 6 there"):
+        compare(scores(data, [("a", "a")], initial="none"), folder)
 
 
 def test_merging(data: Path, tmp_path: Path):
     table = tmp_path / "labels.csv"
     # with the byte order mark of spreadsheets
     table.write_text("\ufeffid,name,structure\n1,shell,body\n5,core,body\n", encoding="utf-8")
-    merged = evaluate(PAIRS[:1], data, labels_csv=table, **RUN)
-    assert merged.names == {1: "body"} and [s.label for s in merged.pairs[0].labels] == [1]
-    table.write_text("id,name\n5,core\n")
-    named = evaluate(PAIRS[:1], data, labels_csv=table, **RUN)
-    assert named.names == {5: "core"} and [s.label for s in named.pairs[0].labels] == [5]
+    (score,) = scores(data, labels_csv=table).rows[0].labels
+    assert (score["label"], score["name"]) == (1, "body")
+    table.write_text("id,name\n5,=core\n")
+    study = scores(data, labels_csv=table)
+    (score,) = study.rows[0].labels
+    assert (score["label"], score["name"]) == (5, "=core")
+    study.to_csv(tmp_path / "rows.csv", labels=True)
+    assert ",5,'=core," in (tmp_path / "rows.csv").read_text()  # no formula
     # as Excel writes it where the decimal separator is a comma
     table.write_text("sep=;\n ID ; Name;\n5;core;\n;;\n")
     assert read_labels_csv(table) == ({5: 5}, {5: "core"})
@@ -247,7 +261,7 @@ def test_merging(data: Path, tmp_path: Path):
     ):
         table.write_text(text)
         with pytest.raises(errors.InputUnreadableError, match=says):
-            evaluate(PAIRS[:1], data, labels_csv=table, **RUN)
+            scores(data, labels_csv=table)
 
 
 @pytest.mark.parametrize(
@@ -267,35 +281,22 @@ def test_values_that_are_no_labels(value: float, says: str):
 
 
 def test_cached_pairs_have_no_times(data: Path, tmp_path: Path):
-    first, second = (
-        evaluate(PAIRS[:2] if n else PAIRS[:1], data, cache=str(tmp_path), **RUN) for n in (0, 1)
-    )
-    assert [p.cached for p in first.pairs + second.pairs] == [False, True, False]
-    assert (
-        second.summary()["cached"] == 1 and second.summary()["seconds"] == second.pairs[1].seconds
-    )
-    assert second.pairs[0].labels == first.pairs[0].labels
+    first, second = (scores(data, PAIRS[:n], cache=str(tmp_path)) for n in (1, 2))
+    assert [row.cached for row in first.rows + second.rows] == [False, True, False]
+    assert second.summary()["cached"] == 1
+    assert second.summary()["seconds"] == second.rows[1].seconds
+    assert second.rows[0].labels == first.rows[0].labels
 
 
-def test_a_failing_pair_does_not_stop_the_others(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
-    run = evaluate([("a", "missing"), ("a", "b")], data, **RUN)
-    assert (
-        "missing" in run.pairs[0].error and run.pairs[0].exit_code == 3 and not run.pairs[1].error
-    )
-    assert run.summary()["failed"] == 1
+def test_a_failing_pair_does_not_stop_the_others(data: Path, tmp_path: Path):
     shutil.copytree(data, tmp_path / "data")
     labels = tmp_path / "data" / "labels" / "c.nii.gz"
     images.write(labels, images.read(labels).like(images.read(labels).array * np.float32(0.5)))
-    run = evaluate([("a", "c"), ("a", "b")], tmp_path / "data", **RUN)
-    assert "moving labels have the value 0.5" in run.pairs[0].error and not run.pairs[1].error
-    with monkeypatch.context() as patched:
-        patched.setattr(evaluation, "score_labels", lambda *a: 1 / 0)
-        run = evaluate(PAIRS[:2], data, **RUN)
-    assert [p.exit_code for p in run.pairs] == [1, 1] and "ZeroDivisionError" in run.pairs[0].error
-    assert "Traceback" in run.pairs[0].traceback and "failed" in caplog.text
-    assert json.loads(json.dumps(run.to_dict()))["pairs"][0]["traceback"] == run.pairs[0].traceback
+    study = scores(tmp_path / "data", [("a", "missing"), ("a", "c"), ("a", "b")])
+    lost, bad, good = study.rows
+    assert "missing" in lost.message and lost.exit_code == study.exit_code == 3
+    assert "moving labels have the value 0.5" in bad.message
+    assert not good.error and study.summary()["failed"] == 2
 
 
 @pytest.mark.parametrize(
@@ -319,7 +320,10 @@ def test_a_failing_pair_does_not_stop_the_others(
 def test_pair_lists(name: str, text: str, expected: list, tmp_path: Path):
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
-    assert read_pairs(path) == expected
+    found = [
+        (pair.files["fixed"], pair.files["moving"]) for pair in read_pairs(path, data=tmp_path)
+    ]
+    assert found == expected
 
 
 @pytest.mark.parametrize(
@@ -336,9 +340,9 @@ def test_pair_lists(name: str, text: str, expected: list, tmp_path: Path):
 def test_pair_lists_refused(text: str, error: type, tmp_path: Path):
     (tmp_path / "p.json").write_text(text)
     with pytest.raises(error, match="p.json"):
-        read_pairs(tmp_path / "p.json")
+        read_pairs(tmp_path / "p.json", data=tmp_path)
     with pytest.raises(errors.InputUnreadableError, match="missing.csv cannot be read: No such"):
-        read_pairs(tmp_path / "missing.csv")
+        read_pairs(tmp_path / "missing.csv", data=tmp_path)
     for text, says in (
         ("", "no pair"),
         ("a\n", "not a pair"),
@@ -349,15 +353,15 @@ def test_pair_lists_refused(text: str, error: type, tmp_path: Path):
     ):
         (tmp_path / "p.csv").write_text(text)
         with pytest.raises(errors.InputUnreadableError, match=says):
-            read_pairs(tmp_path / "p.csv")
+            read_pairs(tmp_path / "p.csv", data=tmp_path)
 
 
 def test_slashes_find_the_labels(data: Path, tmp_path: Path):
-    run = evaluate([("images/a.nii.gz", "images/b.nii.gz")], data, **RUN)
-    assert not run.pairs[0].error and run.pairs[0].labels
+    (row,) = scores(data, [("images/a.nii.gz", "images/b.nii.gz")], score=True).rows
+    assert not row.error and row.labels
     shutil.copytree(data / "images", tmp_path / "flat")
-    run = evaluate([("flat/a.nii.gz", "flat/b.nii.gz")], tmp_path, **RUN)
-    assert "where its label map is" in run.pairs[0].error
+    (row,) = scores(tmp_path, [("flat/a.nii.gz", "flat/b.nii.gz")], score=True).rows
+    assert "score: there is no label map of the fixed image flat/a.nii.gz" in row.message
 
 
 @pytest.mark.parametrize(
@@ -384,45 +388,20 @@ def test_labels_lie_where_the_images_do(image: str, labels: str, tmp_path: Path)
     assert find_file(root, image, "labels") == root / labels
 
 
-def test_refused_before_the_first_pair(data: Path, tmp_path: Path):
+def test_refused_before_the_first_pair(data: Path):
     for given, error in (
         ({"foo": 1}, errors.InvalidArgumentError),
         ({"steps": 99}, errors.InvalidArgumentError),
         ({"model": "hipocampus"}, errors.ModelNotFoundError),
+        ({"progress": "yes"}, errors.InvalidArgumentError),
     ):
         with pytest.raises(error):
-            evaluate(PAIRS[:1], data, **given)
+            scores(data, **given)
     with pytest.raises(errors.InputUnreadableError, match="data: .*typo is no folder"):
-        evaluate(PAIRS[:1], data / "typo", **RUN)
-    plain = evaluate(PAIRS[:1], data, preset=None, **{**RUN, "refine": np.int64(0)})
+        scores(data / "typo")
+    plain = scores(data, preset=None, refine=np.int64(0))
     assert plain.options == RUN and plain.to_dict()["options"] == RUN
-    assert evaluate(PAIRS[:1], data, smoothness=2.5, **RUN).options == {**RUN, "smoothness": "2.5"}
-
-
-def test_progress(data: Path, capsys: pytest.CaptureFixture[str]):
-    """True shows a bar. A value that cannot be called is refused before the first pair, and a
-    callback that returns False stops.
-    """
-    run = evaluate(PAIRS[:2], data, progress=True, **RUN)
-    assert capsys.readouterr().err.splitlines() == [
-        str(score) for score in run.pairs
-    ] and " <- " in str(run.pairs[0])
-    with pytest.raises(errors.InvalidArgumentError, match="progress is given as str"):
-        evaluate([("a", "missing")], data, progress="yes", **RUN)
-    seen: list = []
-    with pytest.raises(errors.CancelledError):
-        evaluate(
-            PAIRS,
-            data,
-            progress=lambda report: seen.append(report) or np.bool_(not report.message),
-            **RUN,
-        )
-    assert seen[-1].message.startswith(" <- ".join(PAIRS[0]))
-    assert (seen[-1].done, seen[-1].total) == (1, len(PAIRS))
-    fractions = [report.fraction for report in seen]
-    assert fractions == sorted(fractions) and fractions[-1] == 1 / len(PAIRS)
-    with pytest.raises(ZeroDivisionError):  # an error of the caller's function is not a pair's
-        evaluate(PAIRS, data, progress=lambda report: 1 / 0, **RUN)
+    assert scores(data, smoothness=2.5).options == {**RUN, "smoothness": "2.5"}
 
 
 def test_pairs_without_a_common_label(data: Path, tmp_path: Path):
@@ -430,23 +409,18 @@ def test_pairs_without_a_common_label(data: Path, tmp_path: Path):
     labels = tmp_path / "data" / "labels" / "c.nii.gz"
     other = images.read(labels)
     images.write(labels, other.like(np.where(other.array, 9, 0).astype(np.uint8)))
-    run = evaluate(
-        [("a", "c"), ("a", "b"), ("a", "missing")], tmp_path / "data", cross_check=True, **RUN
-    )
-    summary = run.summary()
-    assert (summary["pairs"], summary["failed"], summary["unscored"]) == (3, 1, 1)
-    assert summary["worst"] == {"fixed": "a", "moving": "b", "dice_after": run.pairs[1].dice_after}
-    run.save(tmp_path)
-    assert "nan" not in (tmp_path / "results.csv").read_text(encoding="utf-8")
-    rows = list(csv.DictReader((tmp_path / "results.csv").read_text(encoding="utf-8").splitlines()))
-    assert (
-        rows[0]["dice_after"] == ""
-        and float(rows[0]["njd_percent"]) == 0
-        and rows[-1]["seconds"] == ""
-    )
+    study = scores(tmp_path / "data", [("a", "c"), ("a", "b"), ("a", "missing")], score=True)
+    summary, (_, good, _) = study.summary(), study.rows
+    assert (summary["pairs"], summary["failed"]) == (3, 1)
+    assert summary["worst"] == {"id": good.id, "dice_after": good.dice_after}
+    study.to_csv(tmp_path / "summary.csv")
+    text = (tmp_path / "summary.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(text.splitlines()))
+    assert "nan" not in text and rows[0]["dice_after"] == rows[-1]["seconds"] == ""
+    assert float(rows[0]["njd_percent"]) == 0
 
 
-def test_check_of_large_labels(data: Path, tmp_path: Path, scored: morphseek.cohort.Evaluation):
+def test_check_of_large_labels(data: Path, tmp_path: Path, scored: Study):
     """Labels that differ by 2^32 stay apart."""
     shutil.copytree(data, tmp_path / "data")
     for name in "ab":
@@ -455,169 +429,51 @@ def test_check_of_large_labels(data: Path, tmp_path: Path, scored: morphseek.coh
         path.unlink()
         values = np.select([image.array == 1, image.array == 5], [7, 2**32 + 7], 0).astype(np.int64)
         images.write(path.with_name(f"{name}.nrrd"), image.like(values))
-    run = evaluate(PAIRS[:1], tmp_path / "data", cross_check=True, **RUN)
-    assert [s.label for s in run.pairs[0].labels] == [7, 2**32 + 7]
-    assert run.pairs[0].dice_check == pytest.approx(scored.pairs[0].dice_check)
+    (row,) = scores(tmp_path / "data", score=True).rows
+    assert [s["label"] for s in row.labels] == [7, 2**32 + 7]
+    assert row.dice_check == pytest.approx(scored.rows[0].dice_check)
 
 
-def test_command(data: Path, tmp_path: Path, command: Command):
+def test_command(data: Path, folder: Path, tmp_path: Path, command: Command):
+    """The list is looked for in the data folder; names and paths are no markup."""
+    out = tmp_path / "run [/x] :on:"
+    (tmp_path / "labels.csv").write_text("id,name\n1,Hippocampus [left]\n5,Tail [/x] :on:\n")
+    words = ["pairs", "split.json", "--data", data, *FLAGS]
     text = command(
-        "evaluate",
-        data / "split.json",
-        "--subset",
-        "val",
-        "--data",
-        data,
-        "--out",
-        tmp_path / "run",
-        "--cross-check",
-        "--model",
-        "none",
-        "--refine",
-        0,
-        "--search",
-        "off",
-    )
-    assert "mean Dice by SimpleITK" in text
-    files = ["index.html", "pair-0001.html", "results.csv", "results.json"]
-    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == files
-    assert 'href="pair-0001.html"' in (tmp_path / "run" / "index.html").read_text(encoding="utf-8")
-    text = command(
-        "evaluate", data / "split.json", "--data", data, "--out", tmp_path / "other", expect=2
-    )
+        *words, "--subset", "test", "--score", "--labels-csv", tmp_path / "labels.csv", "--keep",
+        "report", "--against", folder, "--out", out, "--initial", "none",
+    )  # fmt: skip
+    for part in ("by the inverse", "by SimpleITK", "over 6 pairs, better in 0", str(out)):
+        assert part in text
+    assert "Tail [/x] :on:" in (out / "labels.csv").read_text()
+    pair = "001-b-to-a"
+    assert sorted(path.name for path in (out / pair).iterdir()) == [
+        "pair.json", "report.html", "report.json",
+    ]  # fmt: skip
+    assert f'href="{pair}/report.html"' in (out / "index.html").read_text(encoding="utf-8")
+    text = command(*words, "--out", tmp_path / "other", expect=2)
     assert "test, val" in " ".join(text.split()) and not (tmp_path / "other").exists()
     (tmp_path / "bad.csv").write_text("a,missing\n")
-    command(
-        "evaluate", tmp_path / "bad.csv", "--data", data, "--out", tmp_path / "failed", expect=3
+    told = command.json(
+        "pairs", tmp_path / "bad.csv", "--data", data, "--out", tmp_path / "failed", expect=3
     )
-    assert (
-        json.loads((tmp_path / "failed" / "results.json").read_text(encoding="utf-8"))["summary"][
-            "failed"
-        ]
-        == 1
-    )
-
-    # Only another evaluation overwrites a finished one, and its list is never overwritten.
-    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
-    text = command(
-        "evaluate", tmp_path / "bad.csv", "--data", data, "--out", tmp_path / "run", expect=3
-    )
-    assert "stay as they were" in text
-    command(
-        "evaluate",
-        data / "split.json",
-        "--subset",
-        "val",
-        "--data",
-        data,
-        "--out",
-        tmp_path / "run",
-        "--model",
-        "hipocampus",
-        expect=4,
-    )
-    (tmp_path / "listed").mkdir()
-    (tmp_path / "listed" / "results.csv").write_text("a,b\n")
-    command(
-        "evaluate",
-        tmp_path / "listed" / "results.csv",
-        "--data",
-        data,
-        "--out",
-        tmp_path / "listed",
-        expect=2,
-    )
-    for against in (tmp_path / "run", tmp_path / "run" / "results.json"):
-        text = command(
-            "evaluate",
-            data / "split.json",
-            "--subset",
-            "val",
-            "--data",
-            data,
-            "--out",
-            tmp_path / "run",
-            "--against",
-            against,
-            "--model",
-            "none",
-            expect=2,
-        )
-        assert (
-            f"against: {tmp_path / 'run' / 'results.json'} is where a result would be written"
-            in text
-        )
-    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+    assert told["summary"]["failed"] == 1
+    text = command("pairs", "nosuch.json", "--data", data, "--out", tmp_path / "other", expect=3)
+    assert "pairs: nosuch.json cannot be read" in " ".join(text.split())
 
 
-def test_list_in_the_data_folder(
-    data: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+def test_lists_are_looked_for_in_the_data(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """The documented command works from anywhere; a list at the given path is preferred."""
+    """A list at the given path is preferred; none is written over."""
     monkeypatch.chdir(tmp_path)
-    command(
-        "evaluate",
-        "split.json",
-        "--subset",
-        "val",
-        "--data",
-        data,
-        "--out",
-        "scores",
-        "--model",
-        "none",
-        "--refine",
-        0,
-        "--search",
-        "off",
-    )
-    assert (
-        json.loads((tmp_path / "scores" / "results.json").read_text(encoding="utf-8"))["summary"][
-            "pairs"
-        ]
-        == 1
-    )
+    assert find_list("split.json", data) == data / "split.json"
     (tmp_path / "split.json").write_text(json.dumps([["a", "c"]]))
     assert find_list("split.json", data) == "split.json" and find_list(PAIRS, data) is PAIRS
-    text = command("evaluate", "nosuch.json", "--data", data, "--out", "other", expect=3)
-    assert "pairs: nosuch.json cannot be read" in " ".join(text.split())
-    # A list in the data folder is not overwritten either.
-    (tmp_path / "listed").mkdir()
-    (tmp_path / "listed" / "results.csv").write_text("a,b\n")
-    command(
-        "evaluate",
-        "results.csv",
-        "--data",
-        tmp_path / "listed",
-        "--out",
-        tmp_path / "listed",
-        expect=2,
-    )
-
-
-def test_names_are_no_markup(data: Path, tmp_path: Path, command: Command):
-    (tmp_path / "labels.csv").write_text(
-        "id,name\n1,Hippocampus [left]\n5,Tail [/posterior] :on:\n"
-    )
-    out = tmp_path / "run [/x] :on:"
-    text = command(
-        "evaluate",
-        data / "split.json",
-        "--subset",
-        "val",
-        "--data",
-        data,
-        "--out",
-        out,
-        "--labels-csv",
-        tmp_path / "labels.csv",
-        "--model",
-        "none",
-        "--refine",
-        0,
-    )
-    for said in ("Hippocampus [left]", "Tail [/posterior] :on:", str(out / "results.json")):
-        assert said in text
+    (tmp_path / "summary.csv").write_text("a,b\n")
+    for name in ("summary.csv", tmp_path / "summary.csv"):
+        with pytest.raises(errors.InvalidArgumentError, match="is where a result"):
+            register_pairs(name, tmp_path, data=data, **RUN)
 
 
 def test_background_is_no_structure_and_a_label_without_one_keeps_its_name(tmp_path: Path):
@@ -628,21 +484,13 @@ def test_background_is_no_structure_and_a_label_without_one_keeps_its_name(tmp_p
     assert read_labels_csv(table) == ({1: 1, 2: 1, 7: 2, 8: 3}, {1: "hippo", 2: "skull", 3: "skin"})
 
 
-def test_uncertainty_has_no_place(data: Path):
-    with pytest.raises(errors.InvalidArgumentError, match="uncertainty"):
-        evaluate(PAIRS[:1], data, uncertainty=True, **RUN)
-    assert evaluate(PAIRS[:1], data, uncertainty=False, **RUN).pairs[0].dice_after > 0
-
-
 def test_a_list_that_is_not_there_is_named(data: Path, tmp_path: Path):
     with pytest.raises(
         errors.InvalidArgumentError, match="no list 'tset'; it has the lists test, val"
     ):
-        read_pairs(data / "split.json", "tset")
+        read_pairs(data / "split.json", data=data, subset="tset")
     plain = tmp_path / "pairs.json"
     plain.write_text(json.dumps(PAIRS))
-    assert read_pairs(plain) == PAIRS
-    with pytest.raises(
-        errors.InvalidArgumentError, match="one list of pairs, so there is no 'test'"
-    ):
-        read_pairs(plain, "test")
+    assert len(read_pairs(plain, data=data)) == len(PAIRS)
+    with pytest.raises(errors.InvalidArgumentError, match="one list, so there is no 'test'"):
+        read_pairs(plain, data=data, subset="test")
