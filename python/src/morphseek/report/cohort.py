@@ -22,7 +22,7 @@ _HEAD_BYTES = 40_000  # of a page, in which its icon is
 _MOST_ROWS = 2000  # of the table: a browser shows more slowly, and nobody reads them
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class CohortRow:
     """One row of the index. None: unknown.
 
