@@ -77,7 +77,11 @@ def run(count: int, out: Path, workers: int, scheduler: str | None) -> dict[str,
         began, cpu = time.perf_counter(), time.process_time()
         step()
         seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-        return {"seconds": round(seconds, 2), "cpu": round(cpu, 2), "ms_a_job": seconds / count * 1e3}
+        return {
+            "seconds": round(seconds, 2),
+            "cpu": round(cpu, 2),
+            "ms_a_job": seconds / count * 1e3,
+        }
 
     jobs = (Idle(str(number), str(out / str(number))) for number in range(count))
     how: dict[str, Any] = {"workers": workers, "scheduler": scheduler}

@@ -55,7 +55,8 @@ def main(out, count):
     def ended(ending):
         rows[ending.id] = rows[ending.id].ended(ending)
     print("begun", flush=True)
-    run_jobs(jobs(out, count), out, workers=2, journal=journal, ended=ended, meter=Meter(count, None))
+    meter = Meter(count, None)
+    run_jobs(jobs(out, count), out, workers=2, journal=journal, ended=ended, meter=meter)
     Study(rows.values()).save(out, patience=60)
 
 if __name__ == "__main__":

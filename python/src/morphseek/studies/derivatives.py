@@ -265,7 +265,8 @@ class _Dataset:
         page, origin = self._out / f"{stem}.html", self.origin(image)
         with _files.locked(pair, _PATIENCE):  # the registration and what describes it are one run's
             report = _json.read_object(pair / _manifest.REPORT, "result")
-            if _deciding(report.get("options", {})) | {"model": ""} != self._options | {"model": ""}:
+            known = _deciding(report.get("options", {}))
+            if known | {"model": ""} != self._options | {"model": ""}:
                 raise errors.OutputUnwritableError(
                     f"{pair} was replaced by a registration with other options meanwhile; give each"
                     " call a folder of its own by --work"
@@ -449,7 +450,7 @@ def write_group(out: str | os.PathLike[str]) -> tuple[Path, list[str]]:
 def _row(path: Path) -> dict[str, Any]:
     """Return the row of a transform by its description, if that and the files can be believed."""
     entities = dict(part.partition("-")[::2] for part in path.stem.split("_")[:-1])
-    row = {
+    row: dict[str, Any] = {
         "participant_id": f"sub-{entities.get('sub', '')}",
         "session_id": f"ses-{entities['ses']}" if "ses" in entities else "n/a",
         "image": path.stem,
@@ -461,9 +462,7 @@ def _row(path: Path) -> dict[str, Any]:
             raise TypeError("Verdict")
         for column, name in _FIGURES.items():
             row[column] = told[name]
-            if isinstance(told[name], bool) or not isinstance(
-                told[name], (int, float, type(None))
-            ):
+            if isinstance(told[name], bool) or not isinstance(told[name], (int, float, type(None))):
                 raise TypeError(name)
         if damaged := _damaged(path.parent, dict(told["Files"])):
             raise errors.InputUnreadableError(

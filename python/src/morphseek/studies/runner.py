@@ -476,9 +476,7 @@ def perform(
         return Ending(job.id, "failed", {}, name, str(error), code, {"spec": ""})
 
 
-def _ending(
-    job: Job, seal: Mapping[str, Any], token: str, stamps: Mapping[str, Stamps]
-) -> Ending:
+def _ending(job: Job, seal: Mapping[str, Any], token: str, stamps: Mapping[str, Stamps]) -> Ending:
     status = "done" if seal["run"] == token else "skipped"
     folder = Path(job.folder)
     outputs = _files.stamp([folder, folder / job.seal, *(folder / n for n in seal[_manifest.KEY])])
@@ -529,7 +527,7 @@ _MOST_HASHES = 1000
 
 
 def _hash(path: Path) -> str:
-    (stamp,) = _files.stamp([path]) or [None]
+    stamp = next(iter(_files.stamp([path])), None)
     known = _hashes.get(str(path))
     if known and stamp is not None and known[0] == stamp:
         return known[1]

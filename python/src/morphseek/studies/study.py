@@ -182,9 +182,7 @@ class Study:
     'sub-01'
     """
 
-    def __init__(
-        self, rows: Iterable[PairRow], options: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, rows: Iterable[PairRow], options: Mapping[str, Any] | None = None) -> None:
         self.rows = list(rows)
         self.options = dict(options or {})
         self.earlier: list[PairRow] = []
