@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
@@ -25,16 +24,13 @@ def plain(text: str) -> str:
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def harmless_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of a table whose texts no spreadsheet takes for a formula; numbers stay.
+def harmless(cell: Any) -> Any:
+    """Return a cell of a table, which no spreadsheet takes for a formula; numbers stay.
 
-    >>> harmless_row({"said": "=1+1", "mm": -0.5})
-    {'said': "'=1+1", 'mm': -0.5}
+    >>> harmless("=1+1"), harmless(-0.5)
+    ("'=1+1", -0.5)
     """
-    return {
-        name: f"'{cell}" if isinstance(cell, str) and is_formula(cell) else cell
-        for name, cell in row.items()
-    }
+    return f"'{cell}" if isinstance(cell, str) and is_formula(cell) else cell
 
 
 def is_formula(text: str) -> bool:
@@ -43,7 +39,7 @@ def is_formula(text: str) -> bool:
 
 
 def unguarded(cell: str) -> str:
-    """Return a text as it was before :func:`harmless_row`.
+    """Return a text as it was before :func:`harmless`.
 
     >>> unguarded("'=1+1"), unguarded("'a'")
     ('=1+1', "'a'")

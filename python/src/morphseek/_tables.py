@@ -20,8 +20,8 @@ import numpy as np
 
 from . import errors
 from ._files import check_regular
-from ._json import check_size, without_nan
-from ._plain import harmless_row
+from ._json import check_size
+from ._plain import harmless
 
 _SEPARATORS = ",;\t"
 #: How pandas, R, BIDS and spreadsheets write an empty cell.
@@ -322,13 +322,17 @@ def csv_text(
     >>> csv_text(["id", "mm"], [{"id": "=1+1", "mm": -0.5}, {"id": "b", "mm": math.nan}])
     "id,mm\\n'=1+1,-0.5\\nb,\\n"
     """
-    text = StringIO()
-    table = csv.DictWriter(
-        text, list(columns), restval="", delimiter=separator, lineterminator="\n"
-    )
-    table.writeheader()
-    table.writerows(harmless_row(without_nan(row)) for row in rows)
+    text, names = StringIO(), list(columns)
+    table = csv.writer(text, delimiter=separator, lineterminator="\n")
+    table.writerow(names)
+    table.writerows([_cell(row.get(name)) for name in names] for row in rows)
     return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return harmless(value) if value else value
 
 
 def data_frame(rows: Iterable[Mapping[str, Any]]) -> Any:

@@ -78,8 +78,16 @@ def bids(
     from ..studies import derivatives
 
     if level == "group":
-        table = str(studies.write_group(out))
-        return Reply({"table": table}, lambda quiet: None if quiet else say(f"wrote {table}"))
+        table, problems = studies.write_group(out)
+
+        def tell(quiet: bool) -> None:
+            for problem in problems:
+                say(f"morphseek: {problem}", to_errors=True)
+            if not quiet:
+                say(f"wrote {table}")
+
+        code = errors.InputUnreadableError.exit_code if problems else 0
+        return Reply({"table": str(table), "problems": problems}, tell, code)
     if template is None:
         raise errors.InvalidArgumentError(
             "--template IMAGE is missing: give the image to register onto"
@@ -90,10 +98,11 @@ def bids(
     items = studies.find_bids(dataset, suffix=suffix, entities=wanted)
     if progress:
         say_notes(items.notes)
-    derivatives.check_space(space, items)
+    pairs = studies.pairs_to(items, template, labels=labels, mask=mask)
+    derivatives.check_derivatives(pairs, out, space, options, replace=no_resume)
     folder = work or out / "work"
     study = studies.register_pairs(
-        studies.pairs_to(items, template, labels=labels, mask=mask),
+        pairs,
         folder,
         labels_back=labels is not None,
         command=command_line(),
@@ -102,7 +111,7 @@ def bids(
         **how,
         **options,
     )
-    written = studies.write_derivatives(items, study, folder, out, space, str(template))
+    written = studies.write_derivatives(pairs, study, folder, out, space, replace=no_resume)
 
     def show(quiet: bool) -> None:
         if not quiet:

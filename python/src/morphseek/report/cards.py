@@ -52,7 +52,7 @@ def transform(facts: Mapping[str, Any], grids: Iterable[tuple[str, Grid | None]]
 
 def pairs(title: str, rows: Iterable[CohortRow]) -> str:
     """Return the card of many pairs: their verdicts, and the pairs to look at first."""
-    return render("card_pairs.html.j2", title=title, most=_MOST_ROWS, **summary(rows))
+    return render("card_pairs.html.j2", title=title, **summary(rows, _MOST_ROWS))
 
 
 def series(facts: Mapping[str, Any]) -> str:

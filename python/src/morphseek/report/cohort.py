@@ -19,9 +19,10 @@ from .render import render
 
 _ICON = re.compile(r'<link rel="icon" href="(data:image/png;base64,[A-Za-z0-9+/=]+)">')
 _HEAD_BYTES = 40_000  # of a page, in which its icon is
+_MOST_ROWS = 2000  # of the table: a browser shows more slowly, and nobody reads them
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class CohortRow:
     """One row of the index. None: unknown.
 
@@ -89,13 +90,15 @@ def write_index(
     ...     "<h1>Registrations" in (Path(folder) / "index.html").read_text()
     True
     """
-    facts = summary(rows)
+    facts = summary(rows, _MOST_ROWS)
     shown, known = facts["rows"], facts["known"]
     columns = [column for column in _COLUMNS if known[column[0]]]
     where = Path(path).parent if pages is None else Path(pages)
     for row in shown:
         numbers = [(row[field], form) for field, _, _, form in columns]
         row["cells"] = [(v, "\u2013" if v is None else form.format(v)) for v, form in numbers]
+        if row["page"] and not (where / row["page"]).is_file():
+            row["page"] = ""
         row["picture"] = _thumbnail(where, row["page"])
         row["pair"] = ""
         if row["fixed"] and row["moving"]:
@@ -109,8 +112,6 @@ def write_index(
         "cohort.html.j2",
         **facts,
         title=title,
-        lost=sum(row["failed"] for row in shown),
-        outliers=sum(bool(row["unlike"]) for row in shown),
         means={
             name: form.format(sum(known[field]) / len(known[field]))
             for field, name, form in _MEANS
@@ -130,35 +131,41 @@ def write_index(
     _files.write_text(path, text)
 
 
-def summary(rows: Iterable[CohortRow]) -> dict[str, Any]:
-    """Return ``rows`` as plain data, those to look at first in front; the counts of their
-    ``verdicts``; and by column the values that are ``known``.
+def summary(rows: Iterable[CohortRow], most: int) -> dict[str, Any]:
+    """Return as plain data the ``rows`` to look at first, ``most`` at most; how many there are
+    (``count``), are ``lost`` or ``outliers``; the counts of their ``verdicts``; and by column the
+    values that are ``known``.
     """
-    numbers = [field for field, *_ in _COLUMNS]
+    listed = list(rows)
+    known: dict[str, list[float]] = {}
+    for name, *_ in _COLUMNS:
+        known[name] = [v for row in listed if (v := _finite(getattr(row, name))) is not None]
     shown = []
-    for row in rows:
-        plain = {**dataclasses.asdict(row), "grade": row.verdict or UNKNOWN}
-        if row.failed and not row.verdict:
-            plain["grade"] = "not registered"
-        for name in numbers:
-            if plain[name] is not None and not math.isfinite(plain[name]):
-                plain[name] = None
+    for row in sorted(listed, key=_badness)[:most]:
+        plain = dataclasses.asdict(row) | {name: _finite(getattr(row, name)) for name in known}
+        plain["grade"] = row.verdict or ("not registered" if row.failed else UNKNOWN)
         shown.append(plain)
-    shown.sort(key=_badness)
     return {
         "rows": shown,
-        "verdicts": counts(row["verdict"] for row in shown if row["verdict"]),
-        "known": {name: [row[name] for row in shown if row[name] is not None] for name in numbers},
+        "count": len(listed),
+        "lost": sum(row.failed for row in listed),
+        "outliers": sum(bool(row.unlike) for row in listed),
+        "verdicts": counts(row.verdict for row in listed if row.verdict),
+        "known": known,
     }
 
 
-def _badness(row: dict[str, Any]) -> tuple[int, bool, float, float]:
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _badness(row: CohortRow) -> tuple[int, bool, float, float]:
     """Return what puts the pairs to be looked at first."""
     grades: Sequence[str] = ["", *reversed(GRADES), UNKNOWN]
-    verdict = row["verdict"]
-    grade = 0 if row["failed"] else grades.index(verdict) if verdict in grades else len(grades)
-    dice = 2.0 if row["dice_after"] is None else row["dice_after"]
-    return grade, not row["unlike"], -(row["error_mm"] or 0.0), dice
+    grade = grades.index(row.verdict) if row.verdict in grades else len(grades)
+    dice = _finite(row.dice_after)
+    error = _finite(row.error_mm) or 0.0
+    return 0 if row.failed else grade, not row.unlike, -error, 2.0 if dice is None else dice
 
 
 def _thumbnail(where: Path, page: str) -> str:

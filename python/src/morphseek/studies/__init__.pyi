@@ -1,5 +1,9 @@
 from .bids import BidsName as BidsName, find_bids as find_bids
-from .derivatives import write_derivatives as write_derivatives, write_group as write_group
+from .derivatives import (
+    check_derivatives as check_derivatives,
+    write_derivatives as write_derivatives,
+    write_group as write_group,
+)
 from .fusion import Fused as Fused, fuse_labels as fuse_labels
 from .labels import (
     LabelStudy as LabelStudy,

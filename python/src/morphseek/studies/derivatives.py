@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterable
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from .. import _files, _json, _manifest, errors
 from .._engine import core
+from .._engine.options import all_options, checked_options
 from .._plain import why_no_name
 from .._tables import csv_text
 from ..images.named import is_name
 from ..result import LABELS_BACK, Registration
 from ..verdict import GRADES
 from .bids import BidsName
-from .study import Study
-from .table import Item
+from .pairs import files_of
+from .study import FINISHED, Study
 
 _BIDS = "1.10.0"
 _COLUMNS = (
@@ -29,6 +34,21 @@ _COLUMNS = (
 _LABELS = {"warped_labels.nii.gz": "space-{space}_dseg", LABELS_BACK: "desc-{space}_dseg"}
 _TRANSFORM = "_mode-image_xfm"
 _PATIENCE = 600.0  # seconds, with calls that write other images of a session
+_HOW = ("threads", "cache")  # options that decide no result
+_SIDES = {"fixed": "template", "moving": "image"}
+_ERROR = "error"  # in the table, instead of a verdict
+_FIGURES = {
+    "error_mm": "EstimatedError",
+    "njd_percent": "FoldedVoxelsPercent",
+    "dice_before": "DiceBefore",
+    "dice_after": "DiceAfter",
+}
+_README = (
+    "Images registered onto a template by MorphSeek (morphseek bids). The transforms' JSON files"
+    " hold the verdicts; group_xfm.tsv has a row for each.\n"
+)
+#: Transforms are no part of BIDS yet (BEP014); the pages and the registrations never will be.
+_IGNORED = "*_xfm.*\n*.html\nwork\nwork/**\n"
 _KINDS = ("anat", "dwi", "fmap", "func", "perf", "pet")
 
 
@@ -49,39 +69,52 @@ def space_of(template: str | os.PathLike[str]) -> str:
     return found[0] if found else re.sub(r"[^0-9A-Za-z]", "", name.partition(".")[0]) or "template"
 
 
-def check_space(space: str, items: Iterable[Item]) -> None:
-    """Refuse the name of a space that makes no names of files.
+def check_derivatives(
+    pairs: Sequence[Mapping[str, Any]],
+    out: str | os.PathLike[str],
+    space: str,
+    options: Mapping[str, Any],
+    replace: bool = False,
+) -> None:
+    """Refuse, before the work, what :func:`write_derivatives` would refuse after it.
 
     Raises
     ------
     InvalidArgumentError
+        The space makes no names of files; or an image's result lies there that is of other inputs,
+        options or another version, and ``replace`` is false.
     """
     if not re.fullmatch(r"[0-9A-Za-z+]+", space):
         raise errors.InvalidArgumentError(
             f"space {space!r}: names in BIDS have letters and digits alone; give such as MNI152"
         )
-    for name in filter(None, (BidsName.of(item.image) for item in items)):
-        if reason := why_no_name(f"{_stem(name)}_from-{space}_to-{name.suffix}{_TRANSFORM}.json"):
+    dataset = _Dataset(Path(out), space, options, replace)
+    for image in dataset.images(pairs):
+        if reason := why_no_name(image.sidecar):
             raise errors.InvalidArgumentError(
-                f"space {space!r}: of {name.path.name} it makes no name of a file: {reason}; give"
-                " such as MNI152"
+                f"space {space!r}: of {image.name.path.name} it makes no name of a file: {reason};"
+                " give such as MNI152"
             )
+        if (image.folder / image.sidecar).exists():
+            with contextlib.suppress(OSError, errors.InputUnreadableError):  # its pair's failure
+                dataset.check(image, dataset.origin(image))
 
 
 def write_derivatives(
-    items: Iterable[Item],
+    pairs: Sequence[Mapping[str, Any]],
     study: Study,
     work: str | os.PathLike[str],
     out: str | os.PathLike[str],
     space: str,
-    template: str,
+    *,
+    replace: bool = False,
 ) -> list[Path]:
     """Write the registrations onto one template as a BIDS derivative dataset.
 
     Parameters
     ----------
-    items : iterable of Item
-        As :func:`find_bids` returns them; each is a pair of `study`.
+    pairs : sequence of mapping
+        As :func:`pairs_to` returns them for what :func:`find_bids` finds.
     study : Study
         Of :func:`register_pairs` with the folder `work`.
     out : path
@@ -91,8 +124,8 @@ def write_derivatives(
         pair's page as ``sub-01.html``. Files of an earlier run that are still right are kept.
     space : str
         What names call the template.
-    template : str
-        For the descriptions.
+    replace : bool
+        Replace results of other inputs, options or another version, too.
 
     Returns
     -------
@@ -102,7 +135,7 @@ def write_derivatives(
     Raises
     ------
     InvalidArgumentError
-        The space makes no names of files.
+        As :func:`check_derivatives`.
     OutputUnwritableError
         A file cannot be written.
 
@@ -110,88 +143,239 @@ def write_derivatives(
     --------
     >>> os.makedirs("study/sub-01/anat")
     >>> _ = Path("moving.nii.gz").rename("study/sub-01/anat/sub-01_T1w.nii.gz")
-    >>> items = studies.find_bids("study")
-    >>> pairs = studies.pairs_to(items, "fixed.nii.gz")
+    >>> pairs = studies.pairs_to(studies.find_bids("study"), "fixed.nii.gz")
     >>> study = morphseek.register_pairs(pairs, "work", refine=0, search=False)
-    >>> paths = studies.write_derivatives(items, study, "work", "out", "Mine", "fixed.nii.gz")
+    >>> paths = studies.write_derivatives(pairs, study, "work", "out", "Mine")
     >>> [path.name for path in paths]
     ['sub-01_from-T1w_to-Mine_mode-image_xfm.h5']
     """
-    work, out, listed = Path(work), Path(out), list(items)
-    check_space(space, listed)
-    _describe(out)
-    rows = {row.id: row for row in study.rows}
-    return [
-        _write_one(name, work / item.id, out, space, template)
-        for item in listed
-        if (row := rows.get(item.id)) is not None and not row.error
-        and (name := BidsName.of(item.image)) is not None
-    ]  # fmt: skip
+    check_derivatives((), out, space, study.options)
+    dataset = _Dataset(Path(out), space, study.options, replace)
+    done = {row.id for row in study.rows if row.status in FINISHED}
+    images = [image for image in dataset.images(pairs) if image.pair["id"] in done]
+    dataset.describe(pairs)
+    return [dataset.write(image, Path(work) / image.pair["id"]) for image in images]
 
 
-def _stem(name: BidsName) -> str:
-    """Return what an image's outputs are called by."""
-    kept = {k: v for k, v in name.entities.items() if k not in ("space", "desc")}
-    return "_".join(f"{key}-{value}" for key, value in kept.items())
+@dataclasses.dataclass(frozen=True)
+class _Image:
+    """An image of a dataset, with the names of its files there."""
+
+    pair: Mapping[str, Any]
+    name: BidsName
+    folder: Path
+    stem: str
+    transform: str
+    inverse: str
+    sidecar: str
+    """The description of the transform, which lists the other files."""
 
 
-def _describe(out: Path) -> None:
-    """Write dataset_description.json of a derivative dataset, where there is none."""
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / "dataset_description.json"
-    if not path.exists():
-        told = {
+class _Dataset:
+    """A derivative dataset of one template: a space."""
+
+    def __init__(self, out: Path, space: str, options: Mapping[str, Any], replace: bool):
+        self._out, self._space, self._replaces = out, space, replace
+        chosen, bundle = checked_options(options)
+        self._options = _deciding(chosen)
+        if bundle:
+            self._options["model"] = bundle["manifest"]["sha256"]
+        self._template: dict[str, dict[str, Any]] = {}
+
+    def images(self, pairs: Iterable[Mapping[str, Any]]) -> Iterator[_Image]:
+        """Give the pairs whose moving image has a name of BIDS."""
+        for pair in pairs:
+            name = BidsName.of(pair["moving"])
+            if name is None:
+                continue
+            kind = name.path.parent.name
+            folder = self._out / name.subject / name.session / (kind if kind in _KINDS else "anat")
+            kept = {k: v for k, v in name.entities.items() if k not in ("space", "desc")}
+            stem = "_".join(f"{key}-{value}" for key, value in kept.items())
+            there = f"{stem}_from-{name.suffix}_to-{self._space}{_TRANSFORM}"
+            back = f"{stem}_from-{self._space}_to-{name.suffix}{_TRANSFORM}"
+            yield _Image(pair, name, folder, stem, f"{there}.h5", f"{back}.h5", f"{there}.json")
+
+    def origin(self, image: _Image) -> dict[str, Any]:
+        """Return what decides a result, for its description."""
+        inputs = {}
+        for role, path in image.pair.items():
+            if role == "id":
+                continue
+            side, _, what = role.partition("_")
+            called = f"{_SIDES[side]} {what}".strip()
+            known = self._template.get(role) or _content(role, path)
+            if side == "fixed":  # the same for all
+                self._template[role] = known
+            inputs[called] = known
+        return {"Version": core.version(), "Options": self._options, "Inputs": inputs}
+
+    def check(self, image: _Image, origin: Mapping[str, Any]) -> None:
+        """Refuse to replace a result that is of another origin."""
+        path = image.folder / image.sidecar
+        _files.settle(image.folder)
+        try:
+            known = _json.read_object(path, "description")
+        except errors.InputUnreadableError:  # none, or a damaged one, which is made again
+            return
+        difference = _difference(known, origin)
+        if difference and not self._replaces:
+            raise errors.InvalidArgumentError(
+                f"{path}: a result of this image is there, and {difference}; give another"
+                " OUTPUT_DIR or another --space, or --no-resume to replace it"
+            )
+
+    def describe(self, pairs: Iterable[Mapping[str, Any]]) -> None:
+        """Write the files of the dataset as a whole, where there are none."""
+        self._out.mkdir(parents=True, exist_ok=True)
+        facts = {
             "Name": "MorphSeek: registrations onto a template",
             "BIDSVersion": _BIDS,
             "DatasetType": "derivative",
             "GeneratedBy": [{"Name": "MorphSeek", "Version": core.version()}],
         }
-        _files.write_text(path, json.dumps(told, indent=2) + "\n")
-    if not (out / ".bidsignore").exists():
-        _files.write_text(out / ".bidsignore", "*.html\nwork/\ngroup_xfm.tsv\n")
+        files: dict[str, Any] = {
+            "dataset_description.json": facts, "README": _README, ".bidsignore": _IGNORED,
+        }  # fmt: skip
+        for image in self.images(pairs):
+            # of all files with such names: BIDS' inheritance
+            template, space = Path(image.pair["fixed"]).name, self._space
+            grid = {"SpatialReference": template, "Description": f"On the grid of {template}."}
+            files |= {
+                f"space-{space}_{image.name.suffix}.json": {**grid, "SkullStripped": False},
+                f"space-{space}_dseg.json": grid,
+                f"desc-{space}_dseg.json": {
+                    "SpatialReference": "orig", "Description": f"The labels of {template}.",
+                },
+            }  # fmt: skip
+        for name, content in files.items():
+            if not (self._out / name).exists():
+                text = content if isinstance(content, str) else json.dumps(content, indent=2) + "\n"
+                _files.write_text(self._out / name, text)
 
+    def write(self, image: _Image, pair: Path) -> Path:
+        """Write one image's files: all of them or none, so that a verdict always stands beside the
+        transform that it is of.
+        """
+        space, stem = self._space, image.stem
+        files = {image.transform: "transform.h5",
+                 f"{stem}_space-{space}_{image.name.suffix}.nii.gz": "warped.nii.gz"}  # fmt: skip
+        for file, ending in _LABELS.items():
+            files[f"{stem}_{ending.format(space=space)}.nii.gz"] = file
+        page, origin = self._out / f"{stem}.html", self.origin(image)
+        with _files.locked(pair, _PATIENCE):  # the registration and what describes it are one run's
+            report = _json.read_object(pair / _manifest.REPORT, "result")
+            known = _deciding(report.get("options", {}))
+            if known | {"model": ""} != self._options | {"model": ""}:
+                raise errors.OutputUnwritableError(
+                    f"{pair} was replaced by a registration with other options meanwhile; give each"
+                    " call a folder of its own by --work"
+                )
+            listed = report.get(_manifest.KEY, {})
+            sources = {target: listed[file] for target, file in files.items() if file in listed}
+            if not self._is_written(image, origin, sources):
+                self._write(image, origin, sources, files, pair, page)
+            if (pair / "report.html").exists():
+                _put(pair / "report.html", page)
+        return image.folder / image.transform
 
-def _write_one(name: BidsName, pair: Path, out: Path, space: str, template: str) -> Path:
-    """Write one image's files: all of them or none, so that a verdict always stands beside the
-    transform that it is of.
-    """
-    kind = name.path.parent.name
-    kind = kind if kind in _KINDS else "anat"
-    folder = out / name.subject / name.session / kind
-    stem = _stem(name)
-    there = f"{stem}_from-{name.suffix}_to-{space}{_TRANSFORM}"
-    back = f"{stem}_from-{space}_to-{name.suffix}{_TRANSFORM}"
-    files = {f"{there}.h5": "transform.h5",
-             f"{stem}_space-{space}_{name.suffix}.nii.gz": "warped.nii.gz"}  # fmt: skip
-    for file, ending in _LABELS.items():
-        files[f"{stem}_{ending.format(space=space)}.nii.gz"] = file
-    own = [*files, f"{back}.h5", f"{there}.json"]
-    listed = _json.read_object(pair / _manifest.REPORT, "result").get(_manifest.KEY, {})
-    sources = {target: listed[source] for target, source in files.items() if source in listed}
-    if not _is_written(folder, f"{there}.json", f"{back}.h5", sources):
+    def _write(
+        self, image: _Image, origin: Mapping[str, Any], sources: Mapping[str, Any],
+        files: Mapping[str, str], pair: Path, page: Path,
+    ) -> None:  # fmt: skip
         result = Registration.read(pair)
-        with _files.output_folder(folder, ours=own, patience=_PATIENCE) as temporary:
+        stripped = f"{image.stem}_space-{self._space}_{image.name.suffix}.json"
+        own = [*files, image.inverse, image.sidecar, stripped]
+        with _files.output_folder(
+            image.folder, seal=image.sidecar, ours=own, patience=_PATIENCE
+        ) as temporary:
+            self.check(image, origin)  # another call may have come first
             for target in sources:
                 _put(pair / files[target], temporary / target)
-            result.inverse().save(temporary / f"{back}.h5")
-            facts = {**_facts(result), "Template": template, "Space": space, "Files": sources}
-            _files.write_text(temporary / f"{there}.json", json.dumps(facts, indent=2) + "\n")
-    if (pair / "report.html").exists():
-        _put(pair / "report.html", out / f"{stem}.html")
-    return folder / f"{there}.h5"
+            result.inverse().save(temporary / image.inverse)
+            inverse = {image.inverse: _manifest.entry(temporary / image.inverse)}
+            facts = {
+                **_facts(result), **origin, "Space": self._space, "Sources": _sources(image),
+                "Files": {**sources, **inverse},
+            }  # fmt: skip
+            _files.write_text(temporary / image.sidecar, json.dumps(facts, indent=2) + "\n")
+            if _is_stripped(image.name.path):
+                _files.write_text(temporary / stripped, json.dumps({"SkullStripped": True}) + "\n")
+            page.unlink(missing_ok=True)  # an old page never stands beside a new verdict
+
+    def _is_written(
+        self, image: _Image, origin: Mapping[str, Any], sources: Mapping[str, Any]
+    ) -> bool:
+        """Whether a folder has an image's files, as the description beside them says."""
+        _files.settle(image.folder)
+        try:
+            facts = _json.read_object(image.folder / image.sidecar, "description")
+            listed = facts["Files"]
+            return (
+                not _difference(facts, origin)
+                and {k: v for k, v in listed.items() if k != image.inverse} == sources
+                and image.inverse in listed
+                and not _damaged(image.folder, listed)
+            )
+        except (errors.InputUnreadableError, KeyError, AttributeError):
+            return False
 
 
-def _is_written(folder: Path, sidecar: str, back: str, sources: dict[str, Any]) -> bool:
-    """Whether a folder has an image's files, as the description beside them says."""
-    _files.settle(folder)
+def _deciding(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all options that decide a result."""
+    return {k: v for k, v in all_options(options).items() if k not in _HOW}
+
+
+def _content(role: str, path: Any) -> dict[str, Any]:
+    """Return what tells the content of an input: its name, size and checksum."""
+    entries = [_manifest.entry(file) for file in files_of(path, role)]
+    checksum = zlib.crc32("".join(entry["crc32"] for entry in entries).encode())
+    size = sum(entry["bytes"] for entry in entries)
+    return {"name": Path(path).name, "bytes": size, "crc32": f"{checksum:08x}"}
+
+
+def _difference(known: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
+    """Return in words by what a result is of another origin; empty where it is not."""
+    version = known.get("Version")
+    if version != origin["Version"]:
+        return f"it is of version {version}, and this is {origin['Version']}"
+    parts = [known.get(part) for part in ("Options", "Inputs")]
+    options, inputs = (part if isinstance(part, dict) else {} for part in parts)
+    for name, value in origin["Options"].items():
+        if options.get(name) != value:
+            return f"its option {name} was {options.get(name)!r}, and is {value!r}"
+    for name in sorted({*inputs, *origin["Inputs"]}):
+        was, now = (
+            part if isinstance(part, dict) else {}
+            for part in (inputs.get(name), origin["Inputs"].get(name))
+        )
+        if (was.get("bytes"), was.get("crc32")) != (now.get("bytes"), now.get("crc32")):
+            names = [part.get("name", "none") for part in (was, now)]
+            if names[0] == names[1]:
+                return f"its {name}, {names[0]}, had another content"
+            return f"its {name} was {names[0]}, and is {names[1]}"
+    return ""
+
+
+def _damaged(folder: Path, listed: Mapping[str, Any]) -> list[str]:
+    """Return the files that are not as their list says."""
+    return [name for name, entry in listed.items() if not _manifest.is_same(folder / name, entry)]
+
+
+def _sources(image: _Image) -> list[str]:
+    """Return an image's place in its dataset, as BIDS has it."""
+    parts = image.name.path.parts
+    first = parts.index(image.name.subject) if image.name.subject in parts else len(parts) - 1
+    return ["/".join(parts[first:])]
+
+
+def _is_stripped(path: Path) -> bool:
+    """Whether an image's own description says that it is of the brain alone."""
+    sidecar = path.with_name(path.name.partition(".nii")[0] + ".json")
     try:
-        known = _json.read_object(folder / sidecar, "sidecar").get("Files")
+        return _json.read_object(sidecar, "description").get("SkullStripped") is True
     except errors.InputUnreadableError:
         return False
-    return (
-        known == sources and (folder / back).is_file()
-        and all(_manifest.is_same(folder / name, entry) for name, entry in sources.items())
-    )  # fmt: skip
 
 
 def _facts(result: Registration) -> dict[str, Any]:
@@ -204,7 +388,6 @@ def _facts(result: Registration) -> dict[str, Any]:
         "DiceBefore": metrics.get("dice_before"),
         "DiceAfter": metrics.get("dice_after"),
         "Units": "mm",
-        "Options": result.options,
     }
 
 
@@ -222,75 +405,79 @@ def _put(source: Path, target: Path) -> None:
     _files.write_with(link, target)
 
 
-def write_group(out: str | os.PathLike[str]) -> Path:
+def write_group(out: str | os.PathLike[str]) -> tuple[Path, list[str]]:
     """Write ``group_xfm.tsv``: a row for every transform onto a template in a derivative dataset,
-    worst verdict first. Return its path.
+    what cannot be believed first, then the worst verdict.
+
+    Returns
+    -------
+    tuple
+        The table's path; and of each transform whose description is damaged, or whose files are not
+        as it says, a message. Such a row has the verdict "error".
 
     Raises
     ------
     InputUnreadableError
-        There is no transform, or a description beside one is damaged.
+        There is no transform.
 
     Examples
     --------
     >>> told = {"Verdict": "good", "EstimatedError": 0.4, "Reasons": [], "FoldedVoxelsPercent": 0.0,
-    ...         "DiceBefore": None, "DiceAfter": None}
+    ...         "DiceBefore": None, "DiceAfter": None, "Files": {}}
     >>> os.makedirs("derivatives/sub-01/anat")
     >>> name = "derivatives/sub-01/anat/sub-01_from-T1w_to-Mine_mode-image_xfm.json"
     >>> _ = Path(name).write_text(json.dumps(told))
-    >>> studies.write_group("derivatives").name
-    'group_xfm.tsv'
+    >>> table, problems = studies.write_group("derivatives")
+    >>> table.name, problems
+    ('group_xfm.tsv', [])
     """
     out = Path(out)
-    rows = [_row(path) for path in sorted(out.glob(f"sub-*/**/*{_TRANSFORM}.json"))]
-    if not rows:
+    for folder in {path.parent for path in out.glob(f"sub-*/**/*{_TRANSFORM}.*")}:
+        _files.settle(folder)
+    sidecars = sorted(out.glob(f"sub-*/**/*{_TRANSFORM}.json"))
+    if not sidecars:
         raise errors.InputUnreadableError(
             f"{out} has no transform onto a template; run the level participant first"
         )
-    cells = (
-        {k: "n/a" if v in (None, "") else v for k, v in row.items()}
-        for row in sorted(rows, key=_worst_first)
-    )
+    with ThreadPoolExecutor() as pool:  # checksums are made outside Python's lock
+        rows = sorted(pool.map(_row, sidecars), key=_worst_first)
+    cells = ({k: "n/a" if v in (None, "") else v for k, v in row.items()} for row in rows)
     path = out / "group_xfm.tsv"
     _files.write_text(path, csv_text(_COLUMNS, cells, "\t"))
-    return path
+    return path, [row["reasons"] for row in rows if row["verdict"] == _ERROR]
 
 
 def _row(path: Path) -> dict[str, Any]:
-    """Return what the description of a transform says, checked."""
-    told = _json.read_object(path, "description")
+    """Return the row of a transform by its description, if that and the files can be believed."""
     entities = dict(part.partition("-")[::2] for part in path.stem.split("_")[:-1])
-    figures = {
-        "error_mm": "EstimatedError",
-        "njd_percent": "FoldedVoxelsPercent",
-        "dice_before": "DiceBefore",
-        "dice_after": "DiceAfter",
+    row: dict[str, Any] = {
+        "participant_id": f"sub-{entities.get('sub', '')}",
+        "session_id": f"ses-{entities['ses']}" if "ses" in entities else "n/a",
+        "image": path.stem,
     }
     try:
-        row = {
-            "participant_id": f"sub-{entities['sub']}",
-            "session_id": f"ses-{entities['ses']}" if "ses" in entities else "n/a",
-            "image": path.stem,
-            "verdict": told["Verdict"],
-            "reasons": " ".join(told["Reasons"]),
-            **{column: told[name] for column, name in figures.items()},
-        }
+        told = _json.read_object(path, "description")
+        row |= {"verdict": told["Verdict"], "reasons": " ".join(told["Reasons"])}
         if not isinstance(row["verdict"], str):
             raise TypeError("Verdict")
-        for column, name in figures.items():
-            if isinstance(row[column], bool) or not isinstance(
-                row[column], (int, float, type(None))
-            ):
+        for column, name in _FIGURES.items():
+            row[column] = told[name]
+            if isinstance(told[name], bool) or not isinstance(told[name], (int, float, type(None))):
                 raise TypeError(name)
-    except (KeyError, TypeError) as error:
-        raise errors.InputUnreadableError(
-            f"{path} is no description of a transform ({error!r}); remove it, and run the"
-            " participant level again"
-        ) from None
+        if damaged := _damaged(path.parent, dict(told["Files"])):
+            raise errors.InputUnreadableError(
+                f"{path.parent / damaged[0]} is not the file that {path.name} tells of"
+            )
+    except (KeyError, TypeError, ValueError, errors.InputUnreadableError) as error:
+        told_of = str(error) if isinstance(error, errors.MorphSeekError) else (
+            f"{path} is no description of a transform ({error!r})"
+        )  # fmt: skip
+        row |= {"verdict": _ERROR, "reasons": f"{told_of}; run the participant level again"}
+        row |= dict.fromkeys(_FIGURES)
     return row
 
 
 def _worst_first(row: dict[str, Any]) -> tuple[int, float]:
-    grades = [*reversed(GRADES)]
+    grades = [_ERROR, *reversed(GRADES)]
     grade = row["verdict"]
     return grades.index(grade) if grade in grades else len(grades), -(row["error_mm"] or 0.0)

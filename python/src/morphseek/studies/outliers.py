@@ -41,21 +41,17 @@ def outliers(
     count = max((len(v) for v in values.values()), default=0)
     found: list[list[str]] = [[] for _ in range(count)]
     for name, given in values.items():
-        known = [
-            (place, float(v))
-            for place, v in enumerate(given)
-            if v is not None and math.isfinite(v) and (name not in ratios or v > 0)
-        ]
-        if len(known) < LEAST:
+        every = np.array([math.nan if v is None else v for v in given], float)
+        places = np.flatnonzero(np.isfinite(every) & ((every > 0) | (name not in ratios)))
+        if len(places) < LEAST:
             continue
-        plain = np.array([v for _, v in known])
+        plain = every[places]
         scores = robust_scores(np.log(plain) if name in ratios else plain)
         middle = float(np.median(plain))
-        for (place, value), score in zip(known, scores):
-            if abs(score) > FAR:
-                found[place].append(
-                    f"{name} {value:.3g}, the study has {middle:.3g} (robust z {score:+.1f})"
-                )
+        for k in np.flatnonzero(np.abs(scores) > FAR):
+            found[places[k]].append(
+                f"{name} {plain[k]:.3g}, the study has {middle:.3g} (robust z {scores[k]:+.1f})"
+            )
     return found
 
 

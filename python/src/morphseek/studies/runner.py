@@ -18,6 +18,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import queue
 import signal
 import threading
 import time
@@ -26,7 +27,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, BinaryIO, ClassVar
 
 from .. import _files, _manifest, errors
 from .._features import needed
@@ -40,9 +41,9 @@ THREADS, PROCESSES = "threads", "processes"
 _BUSY = "busy"
 _FRESH = 2.0  # seconds, in which a file may change twice at one time stamp
 _WAIT = 0.2  # seconds between two looks at a job that another call does
-_TRIES = 2  # of a job whose process died
-_WINDOW = {THREADS: 4, PROCESSES: 4}  # jobs a worker that are handed out at once
+_WINDOW = 4  # jobs a worker that are handed out at once
 _CLUSTER_WINDOW = 2000
+_LEAD = b'{"id": "'  # of a line of the journal
 
 #: Size and time of files, by which a change is noticed without reading them.
 Stamps = list[tuple[str, int, int, int]]
@@ -107,28 +108,40 @@ class Ending:
 
 
 class Journal:
-    """The lines of the jobs that ended in a folder; of several for one job, the last counts."""
+    """The lines of the jobs that ended in a folder; of several for one job, the last counts. They
+    stay on the disk until one is asked for.
+    """
 
     def __init__(self, folder: Path):
         self.path = folder / JOURNAL
-        self._lines: dict[str, bytes] = {}
+        self._places: dict[str, int] = {}
         self._handle: int | None = None
+        self._file: BinaryIO | None = None
         self._whole = True
-        with contextlib.suppress(OSError), open(self.path, "rb") as file:
-            for line in file:
+        with contextlib.suppress(OSError):
+            self._file = open(self.path, "rb")
+            place = 0
+            for line in self._file:
                 self._whole = line.endswith(b"\n")
-                with contextlib.suppress(ValueError, KeyError, TypeError):
-                    self._lines[json.loads(line)["id"]] = line
+                with contextlib.suppress(ValueError):
+                    self._places[_id_of(line)] = place
+                place += len(line)
 
     def known(self, id: str) -> dict[str, Any]:
         """Return a job's last line; empty where there is none."""
-        line = self._lines.get(id)
-        content: dict[str, Any] = json.loads(line) if line else {}
-        return content
+        place = self._places.get(id)
+        if place is None or self._file is None:
+            return {}
+        try:
+            self._file.seek(place)
+            content = json.loads(self._file.readline())
+        except (OSError, ValueError):
+            return {}
+        return content if isinstance(content, dict) else {}
 
     def ids(self) -> Iterator[str]:
         """Give the jobs that have a line, in the order in which they first ended."""
-        yield from self._lines
+        yield from self._places
 
     def add(self, ending: Ending) -> None:
         """Append a line. One write is one line, whoever else writes."""
@@ -153,6 +166,16 @@ class Journal:
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _id_of(line: bytes) -> str:
+    """Return the id that a line of the journal begins with."""
+    if not (line.startswith(_LEAD) and line.endswith(b"}\n")):
+        raise ValueError(line)
+    return str(json.loads(line[len(_LEAD) - 1 : line.index(b'"', len(_LEAD)) + 1]))
 
 
 def run_jobs(
@@ -171,13 +194,16 @@ def run_jobs(
     Jobs that another call is at are waited for. The first interruption stops all.
     """
     token = uuid.uuid4().hex
-    waiting: deque[Job] = deque(jobs)
-    tries: dict[str, int] = {}
+    coming = iter(jobs)
     running: dict[concurrent.futures.Future[Ending], Job] = {}
-    busy: deque[Job] = deque()
+    finished: queue.SimpleQueue[concurrent.futures.Future[Ending]] = queue.SimpleQueue()
+    busy: list[Job] = []  # others are at them
+    again: deque[Job] = deque()
+    suspects: deque[Job] = deque()  # at work as a process died: each is tried alone
+    alone = ""
     at_once = _CLUSTER_WINDOW
     if scheduler in (None, THREADS, PROCESSES):
-        at_once = workers * _WINDOW[scheduler or THREADS]
+        at_once = workers * _WINDOW
 
     def end(ending: Ending) -> None:
         if ending.status != "pending" and ending.known:
@@ -186,43 +212,54 @@ def run_jobs(
 
     pool = _pool(scheduler, workers)
     try:
-        while waiting or running or busy:
-            while waiting and len(running) < at_once:
-                job = waiting.popleft()
-                known = journal.known(job.id) if resume else {}
-                if known and (ending := known_ending(job, known)):
-                    end(ending)
-                    continue
-                report = meter.job(job.id) if pool.is_near else None
-                running[pool.submit(job, resume, token, report)] = job
-            if not running:
-                time.sleep(_WAIT)
-                waiting, busy = busy, deque()
-                meter.check()
-                continue
-            finished, _ = concurrent.futures.wait(
-                running, _WAIT if busy else None, concurrent.futures.FIRST_COMPLETED
-            )
-            for future in finished:
-                job = running.pop(future)
-                try:
-                    ending = future.result()
-                except concurrent.futures.process.BrokenProcessPool:
-                    tries[job.id] = tries.get(job.id, 0) + 1
-                    if tries[job.id] < _TRIES:
-                        waiting.appendleft(job)
-                        pool.renew()
+        while True:
+            while len(running) < at_once and not alone and not (suspects and running):
+                if suspects:
+                    job = suspects.popleft()
+                    alone = job.id
+                elif again:
+                    job = again.popleft()
+                elif (following := next(coming, None)) is not None:
+                    job = following
+                    known = journal.known(job.id) if resume else {}
+                    if known and (ending := known_ending(job, known)):
+                        end(ending)
                         continue
-                    ending = _lost(job, "the process that did it died; is there enough memory?")
-                except Exception as error:  # of Dask's own: every worker that took it died, say
-                    log.exception("job %s failed", job.id)
-                    ending = _lost(job, str(error), type(error).__name__)
-                if ending.status == _BUSY:
-                    busy.append(job)
                 else:
-                    end(ending)
-            if busy and not finished and len(running) < at_once:
-                waiting, busy = busy, deque()
+                    break
+                report = meter.job(job.id) if pool.is_near else None
+                future = pool.submit(job, resume, token, report)
+                running[future] = job
+                future.add_done_callback(finished.put)
+            if not running:
+                if not busy:
+                    break
+                time.sleep(_WAIT)
+                meter.check()
+                again, busy = deque(busy), []
+                continue
+            try:
+                future = finished.get(timeout=_WAIT if busy else None)
+            except queue.Empty:
+                again.extend(busy)
+                busy.clear()
+                continue
+            job = running.pop(future)
+            was_alone, alone = alone == job.id, ""
+            try:
+                ending = future.result()
+            except concurrent.futures.process.BrokenProcessPool:
+                if not was_alone:
+                    suspects.append(job)
+                    continue
+                ending = _lost(job, "the process that did it died; is there enough memory?")
+            except Exception as error:  # of Dask's own: every worker that took it died, say
+                log.exception("job %s failed", job.id)
+                ending = _lost(job, str(error), type(error).__name__)
+            if ending.status == _BUSY:
+                busy.append(job)
+            else:
+                end(ending)
     except BaseException as error:
         meter.stop(error)
         pool.close(wait=False)
@@ -245,13 +282,13 @@ class _Pool:
         """Whether a job can report its progress."""
 
     def submit(self, job: Job, resume: bool, token: str, progress: Any) -> Any:
-        if self.is_near:
-            return self._executor.submit(perform, job, resume, token, progress)
-        return self._executor.submit(perform, job, resume, token)
-
-    def renew(self) -> None:
-        self._executor.shutdown(wait=False, cancel_futures=True)
-        self._executor = self._make()
+        work = (perform, job, resume, token, *([progress] if self.is_near else []))
+        try:
+            return self._executor.submit(*work)
+        except concurrent.futures.BrokenExecutor:  # a process died; all that it had has ended so
+            self._executor.shutdown(wait=False)
+            self._executor = self._make()
+            return self._executor.submit(*work)
 
     def close(self, wait: bool = True) -> None:
         self._executor.shutdown(wait=wait, cancel_futures=not wait)

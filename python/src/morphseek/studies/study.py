@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import json
 import math
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _files, _manifest, errors
 from .._engine import core
-from .._json import MOST_RESULT_BYTES, read as read_json, without_nan
+from .._json import MOST_RESULT_BYTES, read as read_json, read_object, without_nan
 from .._plain import why_no_name
 from .._tables import csv_text, data_frame
 from ..scoring.statistics import signed_rank
@@ -330,9 +331,9 @@ class Study:
 
     def _plain_rows(self) -> Iterator[dict[str, Any]]:
         for row in self.rows:
-            cells = row.to_dict()
+            cells = row.to_dict() | {name: " | ".join(getattr(row, name)) for name in _LISTS}
             del cells["labels"]
-            yield {**cells, **{name: " | ".join(cells[name]) for name in _LISTS}}
+            yield cells
 
     def _label_rows(self) -> Iterator[dict[str, Any]]:
         for row in self.rows:
@@ -370,38 +371,43 @@ class Study:
                 whole.to_csv(temporary / "labels.csv", labels=True)
             whole._write_index(temporary / INDEX, folder, command)
             listed = {path.name: _manifest.entry(path) for path in sorted(temporary.iterdir())}
-            content = {**whole.to_dict(), _manifest.KEY: listed}
-            _files.write_text(temporary / TABLES[0], json.dumps(without_nan(content)) + "\n")
+            _files.write_with(lambda path: whole._write_json(path, listed), temporary / TABLES[0])
+
+    def _write_json(self, path: Path, listed: Mapping[str, Any]) -> None:
+        """Write what :meth:`to_dict` returns, row by row: there may be very many."""
+        head = {
+            "summary": self.summary(), "version": core.version(), "options": self.options,
+            _manifest.KEY: listed,
+        }  # fmt: skip
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(json.dumps(without_nan(head))[:-1] + ', "rows": [')
+            for place, row in enumerate(self.rows):
+                file.write(f"{',' if place else ''}\n{_json_of(row.to_dict())}")
+            file.write("\n]}\n")
 
     def _earlier(self, folder: Path) -> list[PairRow]:
-        """Return the finished pairs that the journal and the summary in a folder tell of, but for
-        this study's own and those whose folders are gone.
+        """Return the pairs that lie finished in a folder, but for this study's own: by the journal
+        or, where it lacks one, by the pair's seal.
         """
         now = {row.id for row in self.rows}
-        rows: dict[str, PairRow] = {}
-        try:
-            known = Study.read(folder).rows
-        except errors.MorphSeekError:
-            known = []
-        for row in known:
-            rows[row.id] = row
-        journal = Journal(folder)
-        for id in journal.ids():
-            line = journal.known(id) if id not in now else {}
-            if line.get("status") in FINISHED and isinstance(line.get("row"), dict):
-                if done := PairRow.read({"id": id, "status": "done", **line["row"]}):
-                    rows[id] = done
-        return [
-            row
-            for id, row in rows.items()
-            if id not in now and row.status in FINISHED
-            and not why_no_name(id) and (folder / id / SEAL).is_file()
-        ]  # fmt: skip
+        rows = []
+        with contextlib.closing(Journal(folder)) as journal:
+            for id in sorted({path.name for path in os.scandir(folder)} - now):
+                if why_no_name(id) or not (folder / id / SEAL).is_file():
+                    continue
+                line = journal.known(id)
+                if line.get("status") not in FINISHED:
+                    with contextlib.suppress(errors.InputUnreadableError):
+                        line = read_object(folder / id / SEAL, "seal")
+                row = line.get("row")
+                if isinstance(row, dict):
+                    rows.append(PairRow.read({"id": id, "status": "done", **row}))
+        return [row for row in rows if row is not None]
 
     def _write_index(self, path: Path, folder: Path, command: str) -> None:
         from ..report import write_index
 
-        rows = self._index(folder)
+        rows = self._index(has_pages=True)
         write_index(path, rows, command=command, version=core.version(), pages=folder)
 
     def _repr_html_(self) -> str:
@@ -410,25 +416,31 @@ class Study:
 
         return pairs("Registrations", self._index())
 
-    def _index(self, folder: Path | None = None) -> list[CohortRow]:
-        """Return the index's rows, with the pages that lie in a folder."""
+    def _index(self, has_pages: bool = False) -> list[CohortRow]:
+        """Return the index's rows, with the places of their pages or without."""
         from ..report import CohortRow
 
         rows = []
         for row in self.rows:
-            page = f"{row.id}/report.html"
             rows.append(
                 CohortRow(
                     row.id, row.fixed, row.moving, row.verdict, row.error_mm, row.dice_before,
                     row.dice_after, tre_mm=row.tre_after_mm, njd_percent=row.njd_percent,
                     seconds=row.seconds,
                     said=row.message or " ".join(row.reasons) or row.status,
-                    page=page if folder and (folder / page).is_file() else "",
+                    page=f"{row.id}/report.html" if has_pages else "",
                     failed=row.status not in FINISHED,
                     unlike=tuple(row.unlike),
                 )
             )  # fmt: skip
         return rows
+
+
+def _json_of(row: dict[str, Any]) -> str:
+    try:
+        return json.dumps(row, allow_nan=False)
+    except ValueError:
+        return json.dumps(without_nan(row))
 
 
 def summary_file(folder: str | os.PathLike[str]) -> Path:

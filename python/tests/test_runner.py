@@ -1,0 +1,213 @@
+"""The runner of jobs: killed at random, in two processes on one folder, and when a worker dies."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers import FLAGS, Command, blob
+from morphseek import _files, images
+from morphseek.studies.runner import Ending, Journal, Meter, run_jobs
+from morphseek.studies.study import SEAL
+from pace import limit
+
+JOBS = """
+import dataclasses, os, sys, time
+from pathlib import Path
+from morphseek import _manifest
+from morphseek.studies.runner import Job, Journal, Meter, Result, run_jobs
+from morphseek.studies.study import SEAL, PairRow, Study
+
+@dataclasses.dataclass(frozen=True)
+class Idle(Job):
+    seal, listing, outputs = SEAL, SEAL, ("out.txt", "more.txt")
+    def inputs(self):
+        return {"fixed": [Path(self.folder).parent / "input.txt"]}
+    def settings(self):
+        return 1
+    def run(self, folder, progress):
+        fatal = Path(self.folder).parent / "fatal.txt"
+        if fatal.exists() and fatal.read_text() == self.id:
+            os._exit(1)
+        time.sleep(0.01)
+        for name in self.outputs:
+            (folder / name).write_text(self.id)
+        row = {"fixed": "f", "moving": self.id, "error_mm": float(self.id)}
+        return Result(row, {name: _manifest.entry(folder / name) for name in self.outputs})
+
+def jobs(out, count):
+    return [Idle(str(k), str(out / str(k))) for k in range(count)]
+
+def main(out, count):
+    rows = {str(k): PairRow(str(k), "f", str(k)) for k in range(count)}
+    journal = Journal(out)
+    def ended(ending):
+        rows[ending.id] = rows[ending.id].ended(ending)
+    print("begun", flush=True)
+    meter = Meter(count, None)
+    run_jobs(jobs(out, count), out, workers=2, journal=journal, ended=ended, meter=meter)
+    Study(rows.values()).save(out, patience=60)
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))
+"""
+
+
+@pytest.fixture
+def idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module of the jobs that do nothing, for this process and others."""
+    (tmp_path / "idle_jobs.py").write_text(JOBS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, sys.path)]))
+    sys.modules.pop("idle_jobs", None)
+    import idle_jobs
+
+    return idle_jobs
+
+
+def folder(path: Path) -> Path:
+    path.mkdir()
+    (path / "input.txt").write_text("input")
+    old = time.time() - 60  # a file that is new may change again
+    os.utime(path / "input.txt", (old, old))
+    return path
+
+
+def seals(out: Path) -> dict[str, tuple[str, int]]:
+    """Return by which run each job was finished, and when."""
+    return {
+        path.parent.name: (json.loads(path.read_text())["run"], path.stat().st_mtime_ns)
+        for path in out.glob(f"*/{SEAL}")
+    }
+
+
+def table(out: Path) -> list[dict[str, str]]:
+    lines = (out / "summary.csv").read_text(encoding="utf-8").splitlines()
+    timed = ("status", "seconds", "cpu_seconds")
+    return [{k: v for k, v in row.items() if k not in timed} for row in csv.DictReader(lines)]
+
+
+def check(out: Path, before: dict[str, tuple[str, int]]) -> dict[str, tuple[str, int]]:
+    """See that what was finished still is, by the same run."""
+    for place in out.iterdir():
+        if place.is_dir() and not place.name.startswith("."):
+            _files.settle(place)
+    now = seals(out)
+    assert before.items() <= now.items()
+    return now
+
+
+@pytest.mark.parametrize("kills", [6, pytest.param(50, marks=pytest.mark.thorough)])
+def test_killed_at_random_and_started_again(kills: int, idle: Any, tmp_path: Path):
+    """Two processes share a folder; one of them is killed at a time."""
+    count, rng = 40 + 4 * kills, random.Random(1)
+    whole, out = folder(tmp_path / "whole"), folder(tmp_path / "out")
+
+    def start(place: Path) -> subprocess.Popen[str]:
+        command = [sys.executable, idle.__file__, str(place), str(count)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    def finish(process: subprocess.Popen[str]) -> None:
+        process.communicate(timeout=limit(120))
+        assert process.returncode == 0
+
+    finish(start(whole))
+    finished: dict[str, tuple[str, int]] = {}
+    running = [start(out), start(out)]
+    for k in range(kills):
+        victim = running[k % 2]
+        assert victim.stdout is not None
+        victim.stdout.readline()  # it has begun
+        time.sleep(rng.uniform(0, 0.06))
+        victim.send_signal(signal.SIGKILL)
+        victim.communicate()
+        finished = check(out, finished)
+        running[k % 2] = start(out)
+    for process in running:
+        finish(process)
+    finished = check(out, finished)
+    assert len(finished) == count and len({run for run, _ in finished.values()}) > 2
+    finish(start(out))
+    assert seals(out) == finished
+    assert table(out) == table(whole)
+    assert not list(out.glob("*/.morphseek-*"))
+
+
+@pytest.mark.thorough
+def test_registrations_killed_at_random(tmp_path: Path, command: Command):
+    rng = random.Random(2)
+    names = [f"{k}.nii.gz" for k in range(7)]
+    for k, name in enumerate(names):
+        images.write(tmp_path / name, images.Image(blob((24, 24, 24), 0.02 * k)))
+    rows = [f"{names[0]},{name},{k}" for k, name in enumerate(names[1:])]
+    (tmp_path / "pairs.csv").write_text("\n".join(["fixed,moving,id", *rows]) + "\n")
+
+    def words(out: str) -> list[Any]:
+        return ["pairs", tmp_path / "pairs.csv", "--out", tmp_path / out, "--quiet", *FLAGS]
+
+    began = time.monotonic()
+    command(*words("whole"))
+    seconds = time.monotonic() - began
+    finished: dict[str, tuple[str, int]] = {}
+    out = tmp_path / "out"
+    for _ in range(4):
+        running = [command.start(*words("out")) for _ in range(2)]
+        time.sleep(rng.uniform(0.3, 1.0) * seconds)
+        for process in running:
+            process.kill()
+            process.communicate()
+        finished = check(out, finished) if out.exists() else {}
+    command(*words("out"))
+    assert len(check(out, finished)) == len(rows)
+    assert table(out) == table(tmp_path / "whole")
+
+
+def run(jobs: list[Any], out: Path, **how: Any) -> dict[str, Ending]:
+    endings: dict[str, Ending] = {}
+    journal = Journal(out)
+    meter = Meter(len(jobs), None)
+    run_jobs(
+        iter(jobs), out, journal=journal, meter=meter,
+        ended=lambda ending: endings.update({ending.id: ending}), **how,
+    )  # fmt: skip
+    journal.close()
+    return endings
+
+
+@pytest.mark.parametrize("fatal", ["0", "7"])
+def test_only_the_job_that_ends_its_process_fails(fatal: str, idle: Any, tmp_path: Path):
+    """Others that the process or its pool had at the time are done."""
+    out = folder(tmp_path / "out")
+    (out / "fatal.txt").write_text(fatal)
+    endings = run(idle.jobs(out, 12), out, workers=2, scheduler="processes")
+    assert {id for id, ending in endings.items() if ending.status == "failed"} == {fatal}
+    assert len(endings) == 12 and "died" in endings[fatal].message
+    (out / "fatal.txt").unlink()
+    states = {ending.status for id, ending in run(idle.jobs(out, 12), out).items() if id != fatal}
+    assert states == {"skipped"}
+
+
+def test_a_damaged_journal_is_no_loss(idle: Any, tmp_path: Path):
+    out = folder(tmp_path / "out")
+    run(idle.jobs(out, 4), out)
+    path = out / "jobs.jsonl"
+    first, second, *rest = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first[:40] + b"\n" + b"\xff" + second[1:] + b"[]\n" + rest[0] + rest[1][:-9])
+    with contextlib.closing(Journal(out)) as journal:
+        assert [*journal.ids()] == [json.loads(rest[0])["id"]] and journal.known("x") == {}
+    before = seals(out)
+    assert {e.status for e in run(idle.jobs(out, 4), out).values()} == {"skipped"}
+    assert seals(out) == before
+    with contextlib.closing(Journal(out)) as journal:
+        assert {*journal.ids()} == {"0", "1", "2", "3"}  # half a line does not spoil the next
