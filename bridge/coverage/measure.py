@@ -1,7 +1,7 @@
 """Measures how much of the Go, Python and C++ code the tests run: measure.py [go] [python] [cpp].
 
-Needs the build of `cmake --workflow --preset test`. Go takes about as long as its tests; Python and C++
-take longer than theirs, so this is no part of the test command. floor.json holds the least
+Needs the build of `cmake --workflow --preset test`. Go takes about as long as its tests; Python and
+C++ take longer than theirs, so this is no part of the test command. floor.json holds the least
 percentage of each; --raise writes what was found where it is more. A percentage below its floor is
 an error.
 """

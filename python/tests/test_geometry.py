@@ -20,7 +20,7 @@ import pytest
 import SimpleITK as sitk
 
 import morphseek
-from helpers import Command
+from helpers import FLAGS, QUICK, Command
 from morphseek import errors, images
 
 RAS_TO_LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
@@ -287,12 +287,9 @@ def doubtful(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return files
 
 
-FAST: dict[str, Any] = {"model": "none", "refine": 0, "search": False}
-
-
 def test_a_doubt_reaches_the_verdict(doubtful: dict[str, Path]):
-    sound = morphseek.register(doubtful["fixed"], doubtful["moving"], **FAST)
-    result = morphseek.register(doubtful["fixed"], doubtful["doubtful"], **FAST)
+    sound = morphseek.register(doubtful["fixed"], doubtful["moving"], **QUICK)
+    result = morphseek.register(doubtful["fixed"], doubtful["doubtful"], **QUICK)
     assert np.array_equal(result.displacement(), sound.displacement())
     assert sound.verdict.grade == "good" and result.verdict.grade == "check"
     (warning,) = result.metrics["warnings"]
@@ -305,7 +302,7 @@ def test_a_doubt_is_said_by_the_command(
 ):
     told = command.json(
         "register", doubtful["fixed"], doubtful["doubtful"], "--out", tmp_path / "out",
-        "--model", "none", "--refine", "0", "--search", "off", "--report", "full",
+        *FLAGS, "--report", "full",
     )  # fmt: skip
     assert any("pixdim" in warning for warning in told["warnings"])
     report = json.loads((tmp_path / "out" / "report.json").read_text())

@@ -120,7 +120,7 @@ def test_the_itk_tutorial_is_the_example():
 # --------------------------------------------------------------------------------- Python blocks
 
 
-def images_named(*names: str, size: int = 32) -> dict[str, Any]:
+def images_named(*names: str, size: int = 24) -> dict[str, Any]:
     """Return the two sides of made-up patients by turns."""
     found: dict[str, Any] = {}
     for k, name in enumerate(names):
@@ -136,7 +136,7 @@ def on_disk(**found: morphseek.Image) -> dict[str, Any]:
 
 
 def for_channels() -> dict[str, Any]:
-    pair = morphseek.phantom.make_pair(size=32)
+    pair = morphseek.phantom.make_pair(size=24)
     names = {"t1": pair.fixed, "flair": pair.fixed, "t1_before": pair.moving}
     names |= {"flair_before": pair.moving, "ct": pair.fixed, "other_ct": pair.moving}
     return {**names, "organs": pair.fixed_labels, "other_organs": pair.moving_labels}
@@ -157,7 +157,7 @@ def for_series() -> dict[str, Any]:
 
 
 def for_shape() -> dict[str, Any]:
-    pair = morphseek.phantom.make_pair(size=32)
+    pair = morphseek.phantom.make_pair(size=24)
     names = images_named("before", "after", "baseline", "followup")
     vertebrae = pair.fixed_labels.like((pair.fixed_labels.array == 3).astype(np.uint8))
     up = morphseek.images.Image(pair.fixed.array)

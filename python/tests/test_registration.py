@@ -82,15 +82,13 @@ def test_rerun_is_identical(pair: PhantomPair, result: morphseek.Registration):
     np.testing.assert_array_equal(again.displacement(), result.displacement())
 
 
-def test_input_kinds_agree(
-    pair: PhantomPair, result: morphseek.Registration, files: dict[str, Path]
-):
-    options = {"model": "none", "refine": 0, "search": False}
-    from_files = morphseek.register(str(files["fixed"]), files["moving"], **options)
-    from_sitk = morphseek.register(pair.fixed.to_sitk(), pair.moving.to_sitk(), **options)
-    np.testing.assert_array_equal(from_sitk.displacement(), result.displacement())
-    # the file's affine is float32, and the gradient ascent ends a little elsewhere
-    np.testing.assert_allclose(from_files.displacement(), result.displacement(), atol=0.03)
+def test_input_kinds_agree(pair: PhantomPair, files: dict[str, Path]):
+    plain = morphseek.register(pair.fixed, pair.moving, **QUICK).displacement()
+    from_files = morphseek.register(str(files["fixed"]), files["moving"], **QUICK)
+    from_sitk = morphseek.register(pair.fixed.to_sitk(), pair.moving.to_sitk(), **QUICK)
+    np.testing.assert_array_equal(from_sitk.displacement(), plain)
+    # the file's affine is float32
+    np.testing.assert_allclose(from_files.displacement(), plain, atol=1e-3)
 
 
 def test_oblique_shift_is_found():

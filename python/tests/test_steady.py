@@ -30,7 +30,9 @@ BOUNDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", BOUNDS)
+@pytest.mark.parametrize(
+    "kind", ["torso CT", pytest.param("torso MR, sector", marks=pytest.mark.thorough)]
+)
 def test_bounds(kind: str):
     (pair,) = zoo.kinds(zoo.Settings(48, 1))[kind].make(1)
     rows = {row["perturbation"]: row for row in steady.measure(pair, list(BOUNDS[kind]))}

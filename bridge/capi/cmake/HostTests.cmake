@@ -17,7 +17,7 @@ function(add_host_environment name)
     VERBATIM)
   add_custom_target(${name}-environment DEPENDS ${host}/installed)
   add_dependencies(${name}-environment python) # one pip at a time, and the wheel is made once
-  add_dependencies(test-environment ${name}-environment)
+  add_dependencies(thorough-environment ${name}-environment)
 endfunction()
 
 # add_host_test(NAME) runs pytest with the arguments TESTS in FOLDER, in the environment HOST. A skipped test names SUBJECT. QT is the

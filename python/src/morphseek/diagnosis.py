@@ -122,7 +122,7 @@ def _try() -> dict[str, Any]:
         found["devices"] = core.devices()
         pair = phantom.make_pair(size=32)
         began = time.perf_counter()
-        register(pair.fixed, pair.moving, model="none", search=False, refine=0)
+        register(pair.fixed, pair.moving, model="none", initial="com", search=False, refine=0)
         found["seconds"] = round(time.perf_counter() - began, 2)
     except Exception as error:  # any failure here is a finding
         found["error"] = f"{type(error).__name__}: {error}"

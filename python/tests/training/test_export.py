@@ -1,5 +1,6 @@
 """Bundles: ONNX Runtime compared with PyTorch, dynamic sizes, manifest and hash."""
 
+import copy
 import hashlib
 import json
 
@@ -38,7 +39,20 @@ def session(path):
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory):
+def traced():
+    """A stand-in for the trace, which takes many seconds: of the network of `bundle`, made once."""
+    real, models = export.bundle.trace, []
+
+    def trace(*arguments):
+        if not models:
+            models.append(real(*arguments))
+        return copy.deepcopy(models[0])
+
+    return trace
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory, traced):
     """A small network with weights that float16 holds exactly, so that storing them changes
     nothing.
     """
@@ -63,7 +77,9 @@ def bundle(tmp_path_factory):
             p.add_(0.01 * torch.randn_like(p))
             p.copy_(p.half().float())
     path = tmp_path_factory.mktemp("bundle") / "tiny.onnx"
-    manifest = export.export_bundle(backbone, config, path, {"test_dice": 0.5})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export.bundle, "trace", traced)
+        manifest = export.export_bundle(backbone, config, path, {"test_dice": 0.5})
     return path, manifest, backbone, config
 
 
@@ -166,7 +182,7 @@ def test_each_step_has_its_view(bundle, tmp_path):
     np.testing.assert_allclose(at_once, truth[2], atol=1e-4)
 
 
-def test_the_engine_sees_what_training_saw(bundle, tmp_path):
+def test_the_engine_sees_what_training_saw(bundle, traced, tmp_path, monkeypatch):
     """With three different spacings, a CT scanner's padding and voxels that are no numbers, one
     step in the engine equals that in PyTorch.
     """
@@ -181,6 +197,7 @@ def test_the_engine_sees_what_training_saw(bundle, tmp_path):
         }
     )
     path = tmp_path / "uneven.onnx"
+    monkeypatch.setattr(export.bundle, "trace", traced)
     export.export_bundle(backbone, config, path)
     files = []
     for i in range(2):
@@ -246,6 +263,7 @@ def test_the_file_is_what_the_engine_expects(bundle):
     large = [t for t in model.graph.initializer if np.prod(t.dims) >= export.MIN_HALF_SIZE]
     assert large and all(t.data_type == onnx.TensorProto.FLOAT16 for t in large)
     assert not any(t.external_data for t in model.graph.initializer)
+    assert "first" not in {t.name for t in model.graph.initializer}  # its steps have no views
     assert "segmentation" not in "".join(t.name for t in model.graph.initializer)
     shape = {
         v.name: [d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim]
@@ -258,6 +276,9 @@ def test_the_file_is_what_the_engine_expects(bundle):
     # Weights, and what depends only on them and the fixed image, are outside the loop.
     assert not body.initializer and any(n.op_type == "AveragePool" for n in model.graph.node)
     assert manifest["size"] is None and manifest["precision"] == "float32"
+    # the file's name stands in for one; what was not given is not in it
+    named = [manifest[key] for key in ("name", "licence", "credit", "training_data")]
+    assert named == ["tiny", "", "", []]
     assert manifest["latent"] == {"channels": 8, "stride": 8} and manifest["size_multiple"] == 8
     assert manifest["min_size"] == [24, 32, 24] and manifest["metrics"] == {"test_dice": 0.5}
     counted = sum(

@@ -19,7 +19,7 @@ from morphseek.training.run import Trainer
 from morphseek.training.spatial import identity_grid, jacobian_determinant, warp
 from morphseek.training.synthetic import BODIES, LEAST_LABELS, SyntheticSource, gaussian_process
 
-SIZE = (56, 48, 64)
+SIZE = (40, 32, 48)
 LABELS = 6
 
 
@@ -104,7 +104,7 @@ def test_labels_agree_under_the_truth():
     # structures that are not all boundary.
     solid, before = {}, []
     for body in sorted(BODIES):
-        pair = source(body, (80, 80, 80), labels=40, crop=0.3).pair(1)
+        pair = source(body, (72, 72, 72), labels=40, crop=0.3).pair(1)
         s = pair.sample
         inside = s.fixed_fov * (warp(s.moving_fov, s.truth) > 0.999)
         read = (warp(s.moving_labels, s.truth) > 0.5).float() * inside
