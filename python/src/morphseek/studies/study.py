@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _files, _manifest, errors
 from .._engine import core
-from .._json import MOST_RESULT_BYTES, read as read_json, read_object, without_nan
+from .._json import MOST_RESULT_BYTES, parse, read as read_json, read_object, without_nan
 from .._plain import why_no_name
 from .._tables import csv_text, data_frame
 from ..scoring.statistics import signed_rank
@@ -362,7 +362,8 @@ class Study:
         ['index.html', 'summary.csv', 'summary.json']
         """
         folder = Path(folder)
-        with _files.output_folder(folder, TABLES, TABLES[0], patience=patience) as temporary:
+        own = _own(folder)
+        with _files.output_folder(folder, ours=own, patience=patience) as temporary:
             self.earlier = self._earlier(folder)
             whole = Study([*self.rows, *self.earlier], self.options)
             whole.mark_outliers()
@@ -441,6 +442,18 @@ def _json_of(row: dict[str, Any]) -> str:
         return json.dumps(row, allow_nan=False)
     except ValueError:
         return json.dumps(without_nan(row))
+
+
+def _own(folder: Path) -> list[str]:
+    """Return the tables in a folder that an earlier study wrote and nobody changed since: by the
+    first line of summary.json, which has all but the rows.
+    """
+    try:
+        with open(folder / TABLES[0], encoding="utf-8") as file:
+            listed = parse(file.readline() + "]}")[_manifest.KEY]
+        return [n for n in TABLES[1:] if n in listed and _manifest.is_same(folder / n, listed[n])]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
 
 
 def summary_file(folder: str | os.PathLike[str]) -> Path:
