@@ -18,10 +18,9 @@ import SimpleITK as sitk
 
 import morphseek
 from helpers import BUNDLES, QUICK, blob
-from morphseek import Registration, atlas, cohort, errors, images, motion, worker
+from morphseek import Registration, cohort, errors, images, studies, worker
 from morphseek._engine import core
 from morphseek.cohort import lists
-from morphseek.epi import EPICorrection
 from morphseek.landmarks import Landmarks
 from morphseek.transforms import h5
 
@@ -56,7 +55,7 @@ JSON_READERS: dict[str, Callable[[Path], object]] = {
     "a.mrk.json": Landmarks.read,
     "preset.json": morphseek.presets.load,
     "run/report.json": lambda path: morphseek.Registration.read(path.parent),
-    "template/template.json": lambda path: atlas.load(path.parent),
+    "template/template.json": lambda path: studies.Template.read(path.parent),
     "batch/summary.json": lambda path: cohort.morphometry(path.parent),
     "run/results.json": lambda path: morphseek.evaluate(
         [("a", "b")], path.parent.parent, against=path.parent
@@ -104,11 +103,11 @@ def test_a_manifest_of_brackets(tmp_path: Path):
         core.verify_model(str(tmp_path / "deep.onnx"))
 
 
-def small_series() -> motion.Series:
+def small_series() -> studies.Series:
     return morphseek.correct_motion(np.stack([blob((10, 11, 12))] * 2), reference=0)
 
 
-def small_epi() -> EPICorrection:
+def small_epi() -> studies.EPICorrection:
     image = images.Image(blob((10, 11, 12)))
     return morphseek.correct_epi(image, image, phase_encoding="j")
 

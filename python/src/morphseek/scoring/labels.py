@@ -257,6 +257,24 @@ def mean_dice(scores: Iterable[LabelScore], when: str = "after") -> float:
     return float(np.mean(values)) if values else math.nan
 
 
+def dice_of(one: np.ndarray, other: np.ndarray, common: bool = True) -> dict[int, float]:
+    """Return the overlap of every label but 0 that two maps have in common; that the first one has
+    where not ``common``.
+
+    >>> dice_of(np.array([1, 1, 2, 0]), np.array([1, 0, 0, 3]))
+    {1: 0.6666666666666666}
+    >>> dice_of(np.array([1, 1, 2, 0]), np.array([1, 0, 0, 3]), common=False)
+    {1: 0.6666666666666666, 2: 0.0}
+    """
+    counts = [dict(zip(*np.unique(m, return_counts=True))) for m in (one, other)]
+    both = dict(zip(*np.unique(one[one == other], return_counts=True)))
+    return {
+        int(v): float(2 * both.get(v, 0) / (n + counts[1].get(v, 0)))
+        for v, n in sorted(counts[0].items())
+        if v and (v in counts[1] or not common)
+    }
+
+
 def _agreement(fixed: images.Image, other: np.ndarray) -> dict[int, dict[str, Any]]:
     scores = bindings.label_scores(fixed.float32(), other, fixed.grid)
     return {s["label"]: s for s in scores}

@@ -23,7 +23,7 @@ from .._tables import csv_text, data_frame
 from ..images.sidecars import check_apart
 from ..progress import Progress
 from ..result import Registration
-from ..scoring.labels import check_labels, on_fixed_grid
+from ..scoring.labels import check_labels, dice_of, on_fixed_grid
 from .fusion import FUSIONS, Fused, Fusion, fuse_labels
 from .pair import Report
 from .pairs import register_pairs
@@ -424,18 +424,6 @@ def _measure(
 
 def _mean(dice: Mapping[int, float]) -> float:
     return float(np.mean(list(dice.values()))) if dice else math.nan
-
-
-def dice_of(one: np.ndarray, other: np.ndarray) -> dict[int, float]:
-    """Return the overlap of every label but 0 that both maps have.
-
-    >>> dice_of(np.array([1, 1, 2, 0]), np.array([1, 0, 0, 3]))
-    {1: 0.6666666666666666}
-    """
-    counts = [dict(zip(*np.unique(m, return_counts=True))) for m in (one, other)]
-    both = dict(zip(*np.unique(one[one == other], return_counts=True)))
-    shared = sorted({int(v) for v in counts[0]} & {int(v) for v in counts[1]} - {0})
-    return {v: float(2 * both.get(v, 0) / (counts[0][v] + counts[1][v])) for v in shared}
 
 
 def _fingerprint(
