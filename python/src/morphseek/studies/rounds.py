@@ -44,15 +44,14 @@ from .runner import content_of
 from .study import PairRow
 from .table import Item, read_items
 from .template import (
-    IMAGE,
-    LABELS,
+    FILES,
     OUTPUTS,
-    PAGE,
     SEAL,
     Iteration,
     Template,
     TemplateRow,
     transform_name,
+    warped_name,
     write,
 )
 
@@ -179,13 +178,9 @@ def build_template(
     inputs = {f"image {k}": source.item.image for k, source in enumerate(sources)}
     inputs |= {f"labels {k}": source.item.labels for k, source in enumerate(sources)}
     inputs["start"] = None if first is None else first.item.image
-    ids = [source.item.id for source in sources]
-    own = [f"{kind}_{id}{end}" for id in ids for kind, end in _OF_EACH]
-    check_apart(out, [IMAGE, LABELS, PAGE, SEAL, *own], inputs)
+    names = [name(source.item.id) for source in sources for name in (transform_name, warped_name)]
+    check_apart(out, [*FILES, SEAL, *names], inputs)
     return build(Path(out))
-
-
-_OF_EACH = (("transform", ".h5"), ("warped", ".nii.gz"))
 
 
 def _check(settings: Mapping[str, Any]) -> None:
@@ -596,12 +591,14 @@ class _Rounds:
         self, average: volumes.Image, stored: Sequence[Path], used: Sequence[bool]
     ) -> tuple[volumes.Image, list[tuple[Any, Any]]]:
         """Return the voted labels and, for each image, how its own overlap with them."""
-        arrays = [source.labels().array for source in self._sources]
-        kind = np.result_type(*arrays)
+        kinds, known = set(), {0}
+        for source in self._sources:
+            array = source.labels().array
+            kinds.add(array.dtype)
+            known.update(map(int, distinct(array)))
+        kind, values = np.result_type(*kinds), np.array(sorted(known))
         kind = kind if kind.kind in "iu" else np.dtype(np.int64 if kind.kind == "f" else np.uint8)
-        values = np.unique([0, *(int(v) for array in arrays for v in distinct(array))])
-        votes = Votes(len(values), average.array.size, np.int32)
-        del arrays
+        votes = Votes(len(values), average.array.size, np.int16)
 
         def own(k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             """Return an image's labels, their numbers among all, and where it knows them."""
@@ -701,7 +698,7 @@ def _is_finished(out: Path, fingerprint: str, resume: bool) -> bool:
                 " or replace it with --no-resume (resume=False)"
             )
         return False
-    for name in (IMAGE, LABELS, PAGE):
+    for name in FILES:
         if (out / name).exists():
             raise errors.OutputUnwritableError(
                 f"{out / name} is there and no {SEAL} tells what of; move it away or choose another"

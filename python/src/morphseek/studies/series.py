@@ -29,7 +29,14 @@ _BESIDE = ("frame", "name", "error_mm", "reasons")  # columns that motion.tsv do
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FrameMotion:
-    """The motion of one frame against the reference: a row of motion.tsv."""
+    """The motion of one frame against the reference: a row of motion.tsv.
+
+    Examples
+    --------
+    >>> series = morphseek.correct_motion(np.stack([pair.fixed.array] * 2), reference=0)
+    >>> series.rows[0].start, series.rows[0].verdict
+    ('reference', 'good')
+    """
 
     frame: int
     """From 0."""
@@ -94,6 +101,14 @@ class Series:
         rigid, affine or deformable.
     start, step : float, float or None
         When the first frame was taken and the time between two, s; None where nothing says.
+
+    Examples
+    --------
+    >>> frames = np.stack([pair.fixed.array] * 2)
+    >>> morphseek.correct_motion(frames, "motion", reference=0)
+    Series(2 frames: 2 good, 0 check, 0 failed)
+    >>> studies.Series.read("motion").rows[1].framewise_displacement < 0.1
+    True
     """
 
     rows: list[FrameMotion]

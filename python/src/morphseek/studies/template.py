@@ -21,9 +21,9 @@ from ..transforms import Transform
 from ..verdict import GRADES, counts
 
 SEAL = "template.json"
-IMAGE, LABELS, PAGE = "template.nii.gz", "labels.nii.gz", "template.html"
+FILES = ("template.nii.gz", "labels.nii.gz", "template.html")
 #: What a template may leave in a folder, as patterns; the last one lists the others.
-OUTPUTS = (IMAGE, LABELS, PAGE, "transform_*.h5", "warped_*.nii.gz", SEAL)
+OUTPUTS = (*FILES, "transform_*.h5", "warped_*.nii.gz", SEAL)
 
 
 @dataclasses.dataclass
@@ -164,7 +164,7 @@ class Template:
     Examples
     --------
     >>> template
-    Template(2 images, 2 used; 2 iterations, gradient 0.014, entropy 4.35)
+    Template(2 images, 2 used; 2 iterations, gradient 0.007, entropy ...)
     """
 
     image: images.Image
@@ -201,8 +201,8 @@ class Template:
             raise errors.InputUnreadableError(f"{path} is not a template's: {error!r}") from None
         _manifest.check(folder, listed, list(listed), "template")
         return Template(
-            images.read(folder / IMAGE, "template"),
-            images.read(folder / LABELS, "labels") if LABELS in listed else None,
+            images.read(folder / FILES[0], "template"),
+            images.read(folder / FILES[1], "labels") if FILES[1] in listed else None,
             rows,
             iterations,
             settings,
@@ -343,6 +343,10 @@ def transform_name(id: str) -> str:
     return f"transform_{id}.h5"
 
 
+def warped_name(id: str) -> str:
+    return f"warped_{id}.nii.gz"
+
+
 def _mean(dice: Mapping[int, float] | None) -> float | None:
     return float(np.mean(list(dice.values()))) if dice else None
 
@@ -353,9 +357,9 @@ def write(
     """Write the files of :meth:`Template.save` into an empty folder."""
     from ..report.template import page
 
-    images.write(folder / IMAGE, template.image)
+    images.write(folder / FILES[0], template.image)
     if template.labels is not None:
-        images.write(folder / LABELS, template.labels)
+        images.write(folder / FILES[1], template.labels)
     for number, (row, stored) in enumerate(zip(template.rows, template.stored)):
         path = folder / transform_name(row.id)
         if isinstance(stored, Path):
@@ -363,10 +367,10 @@ def write(
         else:
             stored.save(path)
         if warped:
-            images.write(folder / f"warped_{row.id}.nii.gz", template.warped(number))
+            images.write(folder / warped_name(row.id), template.warped(number))
     facts = template.to_dict()
     iterations, rows = (
         [each.picture for each in of] for of in (template.iterations, template.rows)
     )
-    _files.write_text(folder / PAGE, page(facts, iterations, rows, command))
+    _files.write_text(folder / FILES[2], page(facts, iterations, rows, command))
     _files.write_seal(folder / SEAL, {**facts, "fingerprint": fingerprint})
