@@ -46,9 +46,5 @@ def page(facts: Mapping[str, Any], command: str = "") -> str:
     unit = "frame" if step is None else "s"
     charts = [chart(title, times, lines, unit) for title, lines in drawn]
     return render(
-        "series.html.j2",
-        **facts,
-        charts=charts,
-        disagreements=disagreements,
-        command=command,
+        "series.html.j2", **facts, charts=charts, disagreements=disagreements, command=command
     )

@@ -347,17 +347,17 @@ class _Work:
                 return self._callback(Progress("frames", fraction, name, done, self._total))
             return None
 
-        given: dict[str, Any] = {
+        inputs: dict[str, Any] = {
             "fixed_mask": self._mask, "initial_transform": start, "progress": tell,
         }  # fmt: skip
         if not again:
             self._done += 1
         with _naming(fixed, moving):
-            result = register(fixed, moving, **given, **self._options)
+            result = register(fixed, moving, **inputs, **self._options)
             if result.metrics["plan"]["regime"] in _ONE_BODY:
                 return result
             done, again = min(self._done, self._total), True  # the bar has this frame already
-            return _doubted(register(fixed, moving, **given, **{**_CAUTIOUS, **self._options}))
+            return _doubted(register(fixed, moving, **inputs, **{**_CAUTIOUS, **self._options}))
 
     def _transform(self, result: Registration | None) -> Transform:
         if result is None:
