@@ -26,7 +26,7 @@ from pydicom.uid import (
 )
 
 from morphseek import errors, images
-from morphseek.motion.frames import read_frames as read_motion
+from morphseek.studies.motion import read_scan
 
 MR, CT, NM = "1.2.840.10008.5.1.4.1.1.4", "1.2.840.10008.5.1.4.1.1.2", "1.2.840.10008.5.1.4.1.1.20"
 ENHANCED_MR, ENHANCED_CT = MR + ".1", CT + ".1"
@@ -708,10 +708,10 @@ def test_one_file_of_several_times(tmp_path: Path):
                     for k, one in enumerate(volume)
                 ],
             )
-        found = read_motion(given)
+        found = read_scan([given])
         assert len(found.volumes) == 2 and found.step == 3 and not found.volumes[0].doubts
     write_frames(path, volumes[1] + volumes[0], change, SpacingBetweenSlices=1)
-    assert all("3 mm apart" in volume.doubts[0] for volume in read_motion(path).volumes)
+    assert all("3 mm apart" in volume.doubts[0] for volume in read_scan([path]).volumes)
     with pytest.warns(errors.GeometryWarning, match="3 mm apart"):
         images.read_frames(path, "series")
 

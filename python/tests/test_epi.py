@@ -170,6 +170,22 @@ def test_a_bids_file_that_is_damaged(told: str, says: str, tmp_path: Path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_second_call_on_a_folder_fails_at_once(tmp_path: Path):
+    pair = np.tile(SMALL, (2, 2, 2)), np.tile(SMALL, (2, 2, 2)) + 1
+    seen: list[morphseek.Progress] = []
+
+    def again(report: morphseek.Progress) -> None:
+        if not seen:
+            seen.append(report)
+            with pytest.raises(errors.OutputUnwritableError, match="another call of morphseek"):
+                morphseek.correct_epi(
+                    *pair, tmp_path / "out", phase_encoding="j", progress=seen.append
+                )
+
+    morphseek.correct_epi(*pair, tmp_path / "out", phase_encoding="j", progress=again)
+    assert len(seen) == 1 and (tmp_path / "out" / "epi.json").exists()
+
+
 def test_it_is_cancelled():
     with pytest.raises(errors.CancelledError):
         morphseek.correct_epi(

@@ -17,10 +17,10 @@ from html_tree import parsed
 
 import morphseek
 from helpers import QUICK, Command, blob
-from morphseek import atlas, errors, images, phantom
-from morphseek.atlas import means
-from morphseek.atlas.votes import Votes
+from morphseek import _files, errors, images, phantom
 from morphseek.images import Image
+from morphseek.studies import means, rounds
+from morphseek.studies.fusion import Votes
 from pace import limit
 
 SHIFTS = np.array([[-3.0, 1, 0], [0, -2, 1], [3, 1, -1]])  # voxels along x, y, z; their mean is 0
@@ -90,8 +90,21 @@ def test_the_mean_of_matrices():
         means.mean_matrix([np.eye(4), half])
 
 
-def test_shifts_meet_in_the_middle(body: Image, people: dict[str, Any]):
-    found = morphseek.build_template(people["images"], labels=people["labels"], **FAST)
+OPTIONS = ("--refine", 5, "--model", "none", "--search", "off", "--iterations", 1, "--warped")
+IDS = [f"person-{k}" for k in range(3)]
+
+
+@pytest.fixture(scope="module")
+def built(people: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Run the command once; return its folder and its text."""
+    out = tmp_path_factory.mktemp("template") / "out"
+    command = Command(out.parent / "cache")
+    words = [*people["images"], "--labels", people["labels"], "--out", out, *OPTIONS]
+    return out, command("build-template", *words)
+
+
+def test_shifts_meet_in_the_middle(body: Image, built: tuple[Path, str], tmp_path: Path):
+    found = morphseek.Template.read(built[0])
     points = (body.index_to_physical @ np.c_[np.full((1, 3), 20.0), [1]].T)[:3].T
     for shift, transform in zip(SHIFTS, found.transforms):
         moved = (transform.transform_points(points) - points) / body.spacing
@@ -104,10 +117,16 @@ def test_shifts_meet_in_the_middle(body: Image, people: dict[str, Any]):
     assert "Template of 3 images" in card.text and ["iterations", "3"] in card.one("table").rows()
     assert card.one("img")["src"].startswith("data:image/png;base64,")
     # the template is the body itself at its place before the shifts
-    there = images.read(found.image).to_sitk()
+    there = found.image.to_sitk()
     again = sitk.GetArrayFromImage(sitk.Resample(there, body.to_sitk(), sitk.Transform()))
     inner = (slice(8, -8),) * 3
     assert np.corrcoef(again[inner].ravel(), body.array[inner].ravel())[0, 1] > 0.97
+    # what is saved anew is read as it was, and the table has its rows
+    found.save(tmp_path)
+    assert morphseek.Template.read(tmp_path).to_dict() == found.to_dict()
+    found.to_csv(tmp_path / "rows.csv")
+    lines = (tmp_path / "rows.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in lines] == ["id", *IDS] and "3 used" in repr(found)
 
 
 def test_bends_cancel_out(body: Image):
@@ -129,17 +148,16 @@ def test_bends_cancel_out(body: Image):
     assert apart(sitk.GetArrayFromImage(there)) < 0.8 * apart(people[0].array)
 
 
-def test_the_command(people: dict[str, Any], tmp_path: Path, command: Command):
-    out = tmp_path / "out"
-    options = ["--refine", 5, "--model", "none", "--search", "off", "--iterations", 1, "--warped"]
-    text = command("build-template", *people["images"], "--labels", people["labels"], "--out", out,
-                   *options)  # fmt: skip
+def test_the_command(
+    people: dict[str, Any], built: tuple[Path, str], tmp_path: Path, command: Command
+):
+    out, text = built
     assert "labels, mean Dice" in text and "3: " in text
-    ids = [f"person-{k}" for k in range(3)]
-    assert {p.name for p in out.iterdir()} == set(atlas.outputs(ids))
-    said = json.loads((out / "template.json").read_text())
-    assert set(said["files"]) == set(atlas.outputs(ids)) - {"template.json"}
-    assert [i["kind"] for i in said["iterations"]] == ["mean", "rigid", "affine", "deformable"]
+    names = {"template.nii.gz", "labels.nii.gz", "template.html", "template.json"}
+    names |= {f"transform_{id}.h5" for id in IDS} | {f"warped_{id}.nii.gz" for id in IDS}
+    assert {p.name for p in out.iterdir()} == names
+    facts = json.loads((out / "template.json").read_text())
+    assert set(facts["files"]) == names - {"template.json"}
     page = (out / "template.html").read_text()
     tree = parsed(page)
     assert len(tree.all("img")) == 4 + 3 and len(tree.all("circle")) >= 12
@@ -155,25 +173,15 @@ def test_the_command(people: dict[str, Any], tmp_path: Path, command: Command):
     np.testing.assert_allclose(
         sitk.GetArrayFromImage(warped), sitk.GetArrayFromImage(made), atol=1e-3
     )
-    # a repeated call reads the result; another one is refused and changes nothing
+    # a table of the same images and labels reads the result; others are refused, nothing changes
     stamp = os.stat(out / "template.json").st_mtime_ns
-    command(
-        "build-template", *people["images"], "--labels", people["labels"], "--out", out, *options
-    )
-    text = command("build-template", *people["images"][:2], "--out", out, *options, expect=6)
+    table = tmp_path / "people.csv"
+    rows = [f"{p},{people['labels'] / p.name},{id}" for p, id in zip(people["images"], IDS)]
+    table.write_text("\n".join(["image,labels,id", *rows]) + "\n")
+    command("build-template", table, "--out", out, *OPTIONS)
+    text = command("build-template", *people["images"][:2], "--out", out, *OPTIONS, expect=6)
     assert "template.json is of a template of other images" in text
     assert os.stat(out / "template.json").st_mtime_ns == stamp
-    read = atlas.load(out)
-    assert read.labels is not None and len(read.transforms) == 3
-    table = tmp_path / "people.csv"
-    rows = [f"{p},{people['labels'] / p.name},{k}" for k, p in enumerate(people["images"])]
-    table.write_text("\n".join(["image,labels,id", *rows]) + "\n")
-    command("build-template", table, "--out", tmp_path / "two", *options[:-1])
-    got, wanted = (
-        sitk.GetArrayFromImage(sitk.ReadImage(str(f / "template.nii.gz")))
-        for f in (tmp_path / "two", out)
-    )
-    np.testing.assert_allclose(got, wanted, atol=1e-3)
 
 
 @pytest.mark.thorough
@@ -213,28 +221,64 @@ def test_a_kill_loses_one_pair(people: dict[str, Any], tmp_path: Path, command: 
 
 
 def test_an_image_that_shows_something_else_is_left_out(people: dict[str, Any], tmp_path: Path):
-    noise = np.random.default_rng(3).normal(0, 100, (40, 40, 40)).astype(np.float32)
-    strange = images.read(people["images"][0]).like(noise)
+    body = images.read(people["images"][0])
+    noise = np.random.default_rng(3).normal(0, 100, body.array.shape).astype(np.float32)
     found = morphseek.build_template(
-        [*people["images"], strange], tmp_path / "out", start=0, **FAST
-    )
-    assert not found.subjects[3].is_used and found.subjects[3].reasons
-    assert found.iterations[-1].left_out == ["image-0003"] and len(found.used) == 3
+        [*people["images"], body.like(noise)], tmp_path / "out", start=0,
+        **{**FAST, "iterations": 0, "initial": "rigid"},
+    )  # fmt: skip
+    assert not found.rows[3].is_used and found.rows[3].reasons
+    assert found.iterations[-1].left_out == ["image-0003"] and "3 used" in repr(found)
     assert "Left out." in (tmp_path / "out" / "template.html").read_text()
 
 
+@pytest.mark.parametrize("error", [errors.DiskFullError, errors.OutOfMemoryError])
+def test_an_error_that_is_no_images_is_the_calls(
+    error: type[errors.MorphSeekError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A full disk leaves no image out: the call fails, and goes on when there is room again."""
+    people = [blob(), blob(shift=0.05), blob(shift=-0.05)]
+    options: dict[str, Any] = {"iterations": 0, "initial": "rigid", "threads": 1}
+    write_text = _files.write_text
+
+    def write(path: Path, text: str) -> None:
+        if path.name == "pair.json" and "_image-0001" in str(path):
+            raise error("no room")
+        write_text(path, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_files, "write_text", write)
+        with pytest.raises(error, match="template, round 1: no room"):
+            morphseek.build_template(people, tmp_path / "out", **options)
+    assert not (tmp_path / "out" / "template.json").exists()
+    pair = tmp_path / "out" / rounds.ROUNDS / "00" / "pairs" / "_image-0000" / "pair.json"
+    stamp, registered = os.stat(pair).st_mtime_ns, rounds.register_pairs
+
+    def counted(*given: Any, **how: Any) -> Any:
+        study = registered(*given, **how)
+        assert [row.status for row in study.rows] == ["skipped", "done", "skipped"]
+        assert os.stat(pair).st_mtime_ns == stamp
+        return study
+
+    monkeypatch.setattr(rounds, "register_pairs", counted)
+    found = morphseek.build_template(people, tmp_path / "out", **options)
+    assert all(row.is_used for row in found.rows)
+
+
 def test_votes():
-    maps = np.array([[1, 1, 2, 0, 5], [1, 2, 2, 0, 5], [1, 3, 0, 7, 0]])
-    votes, there = Votes((5,)), np.ones(5, bool)
-    for labels in maps[:2]:
-        votes.add(labels, there)
-    votes.add(maps[2], np.array([True, True, True, False, True]))  # abstains where False
-    np.testing.assert_array_equal(votes.result(), [1, 1, 2, 0, 5])
-    np.testing.assert_array_equal(votes.result((maps[0], there)), [1, 2, 0, 0, 0])
+    maps = np.array([[1, 1, 2, 0, 3], [1, 2, 2, 0, 3], [1, 3, 0, 1, 0]])
+    votes, everywhere = Votes(4, 5), np.ones(5, bool)
+    for labels, reach in zip(maps, (everywhere, everywhere, np.arange(5) != 3)):
+        votes.add(labels, reach)  # the last one abstains where it does not reach
+    labels, share = votes.result()
+    np.testing.assert_array_equal(labels, [1, 1, 2, 0, 3])
+    np.testing.assert_allclose(share, [1, 1 / 3, 2 / 3, 1, 2 / 3])
     stack = [sitk.GetImageFromArray(m[None, :3].astype(np.uint8)) for m in maps]
     voted = sitk.GetArrayFromImage(sitk.LabelVoting(stack, 99))[0]
     sure = voted != 99
-    np.testing.assert_array_equal(votes.result()[:3][sure], voted[sure])
+    np.testing.assert_array_equal(labels[:3][sure], voted[sure])
+    votes.add(maps[0], -1 * everywhere)
+    np.testing.assert_array_equal(votes.result()[0], [1, 2, 0, 0, 0])
 
 
 def bad(folder: Path) -> dict[str, tuple[Any, Any, type[Exception], str]]:
@@ -253,8 +297,9 @@ def bad(folder: Path) -> dict[str, tuple[Any, Any, type[Exception], str]]:
     table.write_text("picture\na\n")
     return {
         "one": ([good], None, wrong, "1 image: .*good.nii.gz; a mean needs two"),
-        "none": ([], None, wrong, "0 images"),
-        "a path": (good, None, wrong, "good.nii.gz is one image"),
+        "none": ([], None, errors.InputUnreadableError, "there is no image"),
+        "a path": (good, None, wrong, "1 image: .*good.nii.gz"),
+        "some labels": ([(good, good), other], None, wrong, "other.nii.gz has no label map"),
         "missing": ([good, folder / "no.nii.gz"], None, errors.InputUnreadableError, "no.nii.gz"),
         "zero bytes": ([good, there], None, errors.InputUnreadableError, "there.nii.gz"),
         "constant": ([good, empty], None, errors.ConstantVolumeError, "empty.nii.gz shows nothing"),
@@ -269,8 +314,8 @@ def bad(folder: Path) -> dict[str, tuple[Any, Any, type[Exception], str]]:
 
 @pytest.mark.parametrize(
     "case",
-    ["one", "none", "a path", "missing", "zero bytes", "constant", "flat", "fewer labels",
-     "labels elsewhere", "no labels", "no folder", "a table"],
+    ["one", "none", "a path", "some labels", "missing", "zero bytes", "constant", "flat",
+     "fewer labels", "labels elsewhere", "no labels", "no folder", "a table"],
 )  # fmt: skip
 def test_bad_input(case: str, tmp_path: Path):
     given, labels, error, says = bad(tmp_path)[case]
@@ -324,9 +369,10 @@ def test_it_is_cancelled_and_tells_how_far_it_is(tmp_path: Path):
 
 def test_a_median_and_sharpening():
     people = [blob(), blob(shift=0.05), blob(shift=-0.05)]
-    plain = morphseek.build_template(people, iterations=0, threads=1)
-    sharp = morphseek.build_template(people, iterations=0, sharpen=0.5, threads=1)
-    median = morphseek.build_template(people, iterations=0, average="median", threads=1)
+    plain, sharp, median = (
+        morphseek.build_template(people, iterations=0, initial="rigid", threads=1, **how)
+        for how in ({}, {"sharpen": 0.5}, {"average": "median"})
+    )
     assert sharp.iterations[0].gradient > plain.iterations[0].gradient
     assert not np.array_equal(median.image.array, plain.image.array)
     assert sharp.settings["sharpen"] == 0.5

@@ -299,7 +299,7 @@ def test_tensors_are_arrays_everywhere(kind: type, tmp_path: Path):
     for volume in (fixed.array, kind(fixed.array)):
         with pytest.raises(errors.InvalidArgumentError, match=r"a series has \(time, z, y, x\)"):
             morphseek.correct_motion(volume)
-        with pytest.raises(errors.InvalidArgumentError, match="is one image; give a list"):
+        with pytest.raises(errors.InvalidArgumentError, match="give a folder, a table, or a list"):
             morphseek.build_template(volume, tmp_path / "template")
 
 

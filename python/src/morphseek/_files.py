@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,12 @@ def check_unchanged(before: list[tuple[str, int, int, int]], name: str) -> None:
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a text file in UTF-8."""
     write_with(lambda temporary: temporary.write_text(text, encoding="utf-8"), path)
+
+
+def write_seal(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a result's JSON file, with the sizes and checksums of all files that lie beside it."""
+    listed = {file.name: _manifest.entry(file) for file in sorted(path.parent.iterdir())}
+    write_text(path, json.dumps({**content, _manifest.KEY: listed}, indent=1) + "\n")
 
 
 def write_array(path: str | os.PathLike[str], array: np.ndarray) -> None:

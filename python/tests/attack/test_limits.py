@@ -18,9 +18,8 @@ import SimpleITK as sitk
 
 import morphseek
 from helpers import BUNDLES, QUICK, blob
-from morphseek import Registration, atlas, errors, images, motion, studies, worker
+from morphseek import Registration, errors, images, studies, worker
 from morphseek._engine import core
-from morphseek.epi import EPICorrection
 from morphseek.landmarks import Landmarks
 from morphseek.transforms import h5
 
@@ -55,7 +54,7 @@ JSON_READERS: dict[str, Callable[[Path], object]] = {
     "a.mrk.json": Landmarks.read,
     "preset.json": morphseek.presets.load,
     "run/report.json": lambda path: morphseek.Registration.read(path.parent),
-    "template/template.json": lambda path: atlas.load(path.parent),
+    "template/template.json": lambda path: studies.Template.read(path.parent),
     "study/summary.json": lambda path: studies.morphometry(path.parent),
     "other/summary.json": lambda path: studies.compare(studies.Study([]), path.parent),
     "work/request.json": lambda path: worker.run(path.parent, print),
@@ -101,11 +100,11 @@ def test_a_manifest_of_brackets(tmp_path: Path):
         core.verify_model(str(tmp_path / "deep.onnx"))
 
 
-def small_series() -> motion.Series:
+def small_series() -> studies.Series:
     return morphseek.correct_motion(np.stack([blob((10, 11, 12))] * 2), reference=0)
 
 
-def small_epi() -> EPICorrection:
+def small_epi() -> studies.EPICorrection:
     image = images.Image(blob((10, 11, 12)))
     return morphseek.correct_epi(image, image, phase_encoding="j")
 

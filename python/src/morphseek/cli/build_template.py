@@ -73,7 +73,8 @@ def build_template(
 ) -> Reply:  # fmt: skip
     """Make the template of a population: its mean image, in the middle of its shapes.
 
-    IMAGES are two or more files, or one CSV with the columns image and, optionally, labels and id.
+    IMAGES are two or more files, a folder of them, or one table (CSV, TSV, JSON) with the columns
+    image and, optionally, labels, mask and id.
 
     Writes template.nii.gz, labels.nii.gz (the label that most images give a voxel), the transform
     of each image (transform_ID.h5), template.html (pictures and plots by iteration, a row for each
@@ -82,10 +83,10 @@ def build_template(
 
     Example: morphseek build-template scans/*.nii.gz --out template
     """
-    from .. import atlas
+    from ..studies import build_template as build
 
     folder = len(labels) == 1 and labels[0].is_dir()
-    template = atlas.build_template(
+    template = build(
         images[0] if len(images) == 1 else list(images),
         out,
         labels=labels[0] if folder else list(labels) or None,
@@ -96,11 +97,11 @@ def build_template(
         **options,
     )
     facts = template.to_dict()
-    lost = [subject for subject in template.subjects if not subject.is_used]
+    lost = [row for row in template.rows if not row.is_used]
 
     def show(quiet: bool) -> None:
-        for subject in lost:
-            text = f"left out: {subject.name}: {' '.join(subject.reasons)}"
+        for row in lost:
+            text = f"left out: {row.image}: {' '.join(row.reasons)}"
             say(text, "yellow", to_errors=True)
         if not quiet:
             print_rows(_rows(facts, out))
@@ -113,7 +114,7 @@ def _rows(facts: dict[str, Any], out: Path) -> list[tuple[str, str]]:
 
     first, last = facts["iterations"][0], facts["iterations"][-1]
     rows = [
-        ("images", f"{len(facts['images'])}: {tally(facts['verdicts'])}"),
+        ("images", f"{len(facts['rows'])}: {tally(facts['verdicts'])}"),
         ("gradient", f"{first['gradient']:.3f} -> {last['gradient']:.3f} a mm"),
         ("entropy", f"{first['entropy']:.2f} -> {last['entropy']:.2f} bits"),
         ("mean of the transforms", f"{last['mean_voxels']:.3f} voxels from the identity"),

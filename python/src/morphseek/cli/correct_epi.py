@@ -35,14 +35,9 @@ def correct_epi(first: Path, second: Path, out: Path, **given: Any) -> Reply:
     distortion (first.nii.gz, second.nii.gz) and their mean, and the transforms first.h5 and
     second.h5 for other images of the same encodings: morphseek apply --modulate.
     """
-    from .. import _files
-    from ..epi import OUTPUTS, correct_epi as run
-    from ..images.sidecars import check_apart
+    from ..studies import correct_epi as correct
 
-    check_apart(out, OUTPUTS, {"first": first, "second": second})
-    _files.check_output(out)
-    correction = run(first, second, **given)
-    correction.save(out)
+    correction = correct(first, second, out, **given)
     facts = correction.to_dict()
     text = (
         f"shift up to {facts['largest_shift_voxels']:.2f} voxels along"

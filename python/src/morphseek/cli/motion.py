@@ -73,23 +73,16 @@ def motion(
 
     Example: morphseek motion bold.nii.gz --out corrected
     """
-    from .. import _files
-    from ..images.sidecars import check_apart
-    from ..motion import correct_motion, outputs
+    from ..studies import correct_motion
 
-    known = outputs(100_000 if out.is_dir() else 0)
-    inputs = {f"frame {k}": path for k, path in enumerate(frames)}
-    check_apart(out, known, {**inputs, "mask": how["mask"]})
-    _files.check_output(out)
-    corrected = correct_motion(frames[0] if len(frames) == 1 else list(frames), **how, **options)
-    corrected.save(out, command_line())
-    facts = corrected.to_dict()
-    bad = [frame for frame in corrected.worst if frame.grade != "good"]
+    source = frames[0] if len(frames) == 1 else list(frames)
+    series = correct_motion(source, out, command=command_line(), **how, **options)
+    facts = series.to_dict()
+    bad = [row for row in series.worst if row.verdict != "good"]
 
     def show(quiet: bool) -> None:
-        for frame in bad[:_MOST_LINES]:
-            color = "red" if frame.grade == "failed" else "yellow"
-            say(f"{frame.name}: {frame.verdict or 'unknown'}", color, to_errors=True)
+        for row in bad[:_MOST_LINES]:
+            say(str(row), "red" if row.verdict == "failed" else "yellow", to_errors=True)
         if len(bad) > _MOST_LINES:
             rest = f"and {len(bad) - _MOST_LINES} more frames that are not good:"
             say(f"{rest} {out / 'motion.tsv'}", "yellow", to_errors=True)
@@ -104,14 +97,14 @@ def _rows(facts: dict[str, Any], out: Path) -> list[tuple[str, str]]:
 
     mean, most = (facts[f"framewise_displacement_{key}"] for key in ("mean", "max"))
     rows = [
-        ("frames", f"{len(facts['frames'])}, {facts['motion']}, onto {facts['reference']}"),
+        ("frames", f"{len(facts['rows'])}, {facts['motion']}, onto {facts['reference']}"),
         ("verdicts", tally(facts["verdicts"])),
         ("framewise displacement", f"mean {mean:.2f} mm, up to {most:.2f} mm"),
         ("tissue moved", f"up to {facts['displacement_max']:.1f} mm"),
     ]
-    apart = [row["disagreement_mean"] for row in facts["frames"] if row.get("disagreement_mean")]
+    apart = [row["disagreement_mean"] for row in facts["rows"] if row.get("disagreement_mean")]
     if apart:
-        again = sum(row["start"] == "concatenated" for row in facts["frames"])
+        again = sum(row["start"] == "concatenated" for row in facts["rows"])
         span = f"mean {sum(apart) / len(apart):.2f} mm, up to {max(apart):.2f} mm"
         rows.append(
             ("two ways disagree", f"{span}; {again} frames taken from the concatenated one")

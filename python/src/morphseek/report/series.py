@@ -6,14 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from .._engine.core import version
 from .charts import Values, chart
 from .render import render
 
 
 def page(facts: Mapping[str, Any], command: str = "") -> str:
-    """Return the page of what :meth:`morphseek.motion.Series.to_dict` gives."""
-    frames = facts["frames"]
+    """Return the page of what :meth:`morphseek.studies.Series.to_dict` gives."""
+    frames = facts["rows"]
     step = facts["seconds_between_frames"]
     times = [
         facts["seconds_at_first_frame"] + (1.0 if step is None else step) * k
@@ -47,10 +46,5 @@ def page(facts: Mapping[str, Any], command: str = "") -> str:
     unit = "frame" if step is None else "s"
     charts = [chart(title, times, lines, unit) for title, lines in drawn]
     return render(
-        "series.html.j2",
-        **facts,
-        charts=charts,
-        disagreements=disagreements,
-        command=command,
-        version=version(),
+        "series.html.j2", **facts, charts=charts, disagreements=disagreements, command=command
     )

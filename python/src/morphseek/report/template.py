@@ -23,10 +23,10 @@ def page(
     images: Sequence[bytes],
     command: str = "",
 ) -> str:
-    """Return the page of what :meth:`morphseek.atlas.Template.to_dict` gives, with the pictures of
-    its iterations and of its images, PNG; empty where there is none.
+    """Return the page of what :meth:`morphseek.studies.Template.to_dict` gives, with the pictures
+    of its iterations and of its images, PNG; empty where there is none.
     """
-    rounds, subjects = facts["iterations"], facts["images"]
+    rounds, rows = facts["iterations"], facts["rows"]
     numbers = [float(row["number"]) for row in rounds]
     charts = [
         chart(title, numbers, [("", [row[name] for row in rounds])], "iteration")
@@ -35,9 +35,9 @@ def page(
     grades = [*reversed(GRADES)]
     shown: dict[str, Any] = {
         "iterations": [{**row, "picture": p} for row, p in zip(rounds, iterations)],
-        "images": sorted(
-            ({**row, "picture": p} for row, p in zip(subjects, images)),
-            key=lambda row: grades.index(row["grade"]) if row["grade"] in grades else 0,
+        "rows": sorted(
+            ({**row, "picture": p} for row, p in zip(rows, images)),
+            key=lambda row: grades.index(row["verdict"]) if row["verdict"] in grades else 0,
         ),
         "charts": charts,
         "command": command,

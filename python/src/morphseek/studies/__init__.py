@@ -1,5 +1,6 @@
 """Studies: many registrations as one table. Which images, in which pairs; registering each into a
-folder; comparing two studies; labels by several atlases; volumes over a population.
+folder; comparing two studies; labels by several atlases; volumes over a population; the template of
+a population; the motion of a time series.
 """
 
 import lazy_loader

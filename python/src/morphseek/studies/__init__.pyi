@@ -4,6 +4,7 @@ from .derivatives import (
     write_derivatives as write_derivatives,
     write_group as write_group,
 )
+from .epi import EPICorrection as EPICorrection, correct_epi as correct_epi
 from .fusion import Fused as Fused, fuse_labels as fuse_labels
 from .labels import (
     LabelStudy as LabelStudy,
@@ -16,10 +17,13 @@ from .morphometry import (
     Subject as Subject,
     morphometry as morphometry,
 )
+from .motion import correct_motion as correct_motion
 from .outliers import outliers as outliers
 from .pair import register_into as register_into
 from .pairs import register_pairs as register_pairs
 from .plan import all_pairs as all_pairs, pairs_to as pairs_to, within_subject as within_subject
+from .rounds import build_template as build_template
+from .series import FrameMotion as FrameMotion, Series as Series
 from .study import PairRow as PairRow, Study as Study, compare as compare
 from .table import (
     Item as Item,
@@ -28,3 +32,4 @@ from .table import (
     read_items as read_items,
     read_pairs as read_pairs,
 )
+from .template import Iteration as Iteration, Template as Template, TemplateRow as TemplateRow

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Sequence
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import SimpleITK as sitk
@@ -135,6 +135,34 @@ def fuse_labels(
     return Fused(labels, agreement)
 
 
+class Votes:
+    """The votes of label maps, voxel by voxel, each with its weight. Labels count as numbers from
+    0; of several with as many votes, the smallest wins.
+
+    Examples
+    --------
+    >>> votes = Votes(3, 2)
+    >>> for labels in ([1, 2], [1, 1], [0, 2]):
+    ...     votes.add(np.array(labels), 1)
+    >>> votes.result()[0]
+    array([1, 2])
+    """
+
+    def __init__(self, labels: int, voxels: int, kind: Any = np.float64):
+        self._scores = np.zeros((labels, voxels), kind)
+        self._total = np.zeros(voxels, kind)
+
+    def add(self, labels: np.ndarray, weight: Any) -> None:
+        """Count one map; its weight is 0 where it abstains, negative to take a vote back."""
+        self._scores[labels, np.arange(len(labels))] += weight
+        self._total += weight
+
+    def result(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return each voxel's label and its share of the votes; 0 where nobody votes."""
+        share = self._scores.max(0) / np.where(self._total > 0, self._total, 1)
+        return self._scores.argmax(0), np.clip(share, 0, 1)
+
+
 def _vote(
     votes: np.ndarray, places: np.ndarray, labels: int, weigher: _Joint | None
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -144,18 +172,15 @@ def _vote(
         here = slice(start, start + _CHUNK)
         at = places[here]
         if weigher is None:
-            said, weights = votes[:, at], np.ones((len(votes), len(at)))
+            cast, weights = votes[:, at], np.ones((len(votes), len(at)))
         else:
             moved, weights = weigher(at)
-            said = np.take_along_axis(votes, moved, 1)
-            said = np.where(votes[:, at] < 0, _OUTSIDE, said)
-        weights = np.where(said >= 0, weights, 0)
-        score = np.zeros((labels, len(at)))
-        for one, weight in zip(said, weights):
-            score[np.maximum(one, 0), np.arange(len(at))] += weight
-        total = weights.sum(0)
-        chosen[here] = score.argmax(0)
-        share[here] = np.clip(score.max(0) / np.where(total > 0, total, 1), 0, 1)
+            cast = np.take_along_axis(votes, moved, 1)
+            cast = np.where(votes[:, at] < 0, _OUTSIDE, cast)
+        count = Votes(labels, len(at))
+        for one, weight in zip(cast, weights):
+            count.add(np.maximum(one, 0), np.where(one >= 0, weight, 0))
+        chosen[here], share[here] = count.result()
     return chosen, share
 
 

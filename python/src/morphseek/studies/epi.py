@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from . import _files, _manifest, errors, images
-from ._engine import bindings, core
-from ._engine.bindings import Floats
-from ._json import read_object
-from .progress import Progress, Reporter
-from .transforms.field import Field
+from .. import _files, errors, images
+from .._engine import bindings, core
+from .._engine.bindings import Floats
+from .._json import read_object
+from ..images.sidecars import check_apart
+from ..progress import Progress, Reporter
+from ..transforms.field import Field
 
-#: What :meth:`EPICorrection.save` may leave in a folder; the last one lists the others.
+#: What a correction may leave in a folder; the last one lists the others.
 OUTPUTS = (
     "shift.nii.gz",
     "fieldmap.nii.gz",
@@ -92,22 +93,22 @@ class EPICorrection:
         transforms), epi.json and, where the readout time is known, fieldmap.nii.gz to a folder: all
         of them or, on an error, none.
         """
-        with _files.output_folder(folder, OUTPUTS, "epi.json") as temporary:
-            named = {name: getattr(self, name) for name in ("shift", "first", "second", "mean")}
-            if self.fieldmap is not None:
-                named["fieldmap"] = self.fieldmap
-            for name, image in named.items():
-                images.write(temporary / f"{name}.nii.gz", image)
-            for name in ("first", "second"):
-                self.transform(name).save(temporary / f"{name}.h5")
-            listed = {p.name: _manifest.entry(p) for p in sorted(temporary.iterdir())}
-            content = {**self.to_dict(), _manifest.KEY: listed}
-            _files.write_text(temporary / "epi.json", json.dumps(content, indent=2) + "\n")
+        with _files.output_folder(folder, OUTPUTS, OUTPUTS[-1]) as temporary:
+            self._write(temporary)
+
+    def _write(self, folder: Path) -> None:
+        for name in ("shift", "fieldmap", "first", "second", "mean"):
+            if (image := getattr(self, name)) is not None:
+                images.write(folder / f"{name}.nii.gz", image)
+        for name in ("first", "second"):
+            self.transform(name).save(folder / f"{name}.h5")
+        _files.write_seal(folder / OUTPUTS[-1], self.to_dict())
 
 
 def correct_epi(
     first: images.ImageLike,
     second: images.ImageLike,
+    out: str | os.PathLike[str] | None = None,
     *,
     phase_encoding: str | None = None,
     readout_time: float | None = None,
@@ -122,6 +123,8 @@ def correct_epi(
     first, second : ImageLike
         On one grid; as :func:`morphseek.register` takes them. What a BIDS file FILE.json beside a
         NIfTI says of the encoding and the readout time is read.
+    out : path, optional
+        Folder for the files of :meth:`EPICorrection.save`, which no other call writes to meanwhile.
     phase_encoding : str, optional
         Of the first image: i, j or k, the axis of the file along which it was encoded, with "-" for
         the opposite direction; the second image's is the opposite. Needed where no BIDS file says.
@@ -138,13 +141,33 @@ def correct_epi(
     Examples
     --------
     >>> up, down = pair.fixed, pair.fixed.like(np.roll(pair.fixed.array, 1, axis=1))
-    >>> found = morphseek.correct_epi(up, down, phase_encoding="j")
-    >>> found.shift.array.shape
+    >>> correction = morphseek.correct_epi(up, down, phase_encoding="j")
+    >>> correction.shift.array.shape
     (48, 48, 48)
     """
-    told = [_bids(image, name) for image, name in ((first, "first"), (second, "second"))]
-    encoding = _encoding(phase_encoding, told)
-    time = _readout(readout_time, told)
+    with contextlib.ExitStack() as stack:
+        folder = (
+            None  # a folder that cannot be written to, or another call's, fails before the work
+        )
+        if out is not None:
+            check_apart(out, OUTPUTS, {"first": first, "second": second})
+            folder = stack.enter_context(_files.output_folder(out, OUTPUTS, OUTPUTS[-1]))
+        correction = _correct(first, second, phase_encoding, readout_time, progress)
+        if folder is not None:
+            correction._write(folder)
+    return correction
+
+
+def _correct(
+    first: images.ImageLike,
+    second: images.ImageLike,
+    phase_encoding: str | None,
+    readout_time: float | None,
+    progress: Callable[[Progress], Any] | bool | None,
+) -> EPICorrection:
+    sidecars = [_bids(image, name) for image, name in ((first, "first"), (second, "second"))]
+    encoding = _encoding(phase_encoding, sidecars)
+    time = _readout(readout_time, sidecars)
     one, other = images.read(first, "first"), images.read(second, "second")
     with Reporter(progress) as reporter:
         core.open_engine()
@@ -190,13 +213,13 @@ def _bids(image: images.ImageLike, name: str) -> dict[str, Any]:
     return read_object(sidecar, f"{name}: BIDS file")
 
 
-def _encoding(given: str | None, told: list[dict[str, Any]]) -> str:
+def _encoding(phase_encoding: str | None, sidecars: list[dict[str, Any]]) -> str:
     """Return the first image's encoding, which all that is known must agree with."""
-    if given is not None and given not in _DIRECTIONS:
+    if phase_encoding is not None and phase_encoding not in _DIRECTIONS:
         raise errors.InvalidArgumentError(
-            f"phase_encoding is {given!r}; it must be one of {', '.join(_DIRECTIONS)}"
+            f"phase_encoding is {phase_encoding!r}; it must be one of {', '.join(_DIRECTIONS)}"
         )
-    known = [one.get("PhaseEncodingDirection") for one in told]
+    known = [one.get("PhaseEncodingDirection") for one in sidecars]
     for direction, name in zip(known, ("first", "second")):
         if direction is not None and direction not in _DIRECTIONS:
             raise errors.InvalidArgumentError(
@@ -209,30 +232,30 @@ def _encoding(given: str | None, told: list[dict[str, Any]]) -> str:
             f"first and second: the phase encodings {known[0]} and {known[1]} are not opposite;"
             " give two images whose distortions are"
         )
-    said = known[0] or opposite
-    if given is not None and said is not None and given != said:
+    stored = known[0] or opposite
+    if None not in (phase_encoding, stored) and phase_encoding != stored:
         raise errors.InvalidArgumentError(
-            f"phase_encoding is {given!r}, and the BIDS files say {said!r} of the first image;"
-            " leave it out, or correct them"
+            f"phase_encoding is {phase_encoding!r}, and the BIDS files say {stored!r} of the first"
+            " image; leave it out, or correct them"
         )
-    found: str | None = given or said
-    if found is None:
+    encoding: str | None = phase_encoding or stored
+    if encoding is None:
         raise errors.InvalidArgumentError(
             "the phase encoding is not known: no BIDS file beside the images says; give"
             " phase_encoding, j for most scanners"
         )
-    return found
+    return encoding
 
 
 def _opposite(direction: str) -> str:
     return direction[0] if direction.endswith("-") else f"{direction}-"
 
 
-def _readout(given: float | None, told: list[dict[str, Any]]) -> float | None:
+def _readout(readout_time: float | None, sidecars: list[dict[str, Any]]) -> float | None:
     """Return the readout time, s, that both images have."""
-    times = [one["TotalReadoutTime"] for one in told if "TotalReadoutTime" in one]
-    if given is not None:
-        times.insert(0, given)
+    times = [one["TotalReadoutTime"] for one in sidecars if "TotalReadoutTime" in one]
+    if readout_time is not None:
+        times.insert(0, readout_time)
     for time in times:
         number = isinstance(time, (int, float)) and not isinstance(time, bool)
         if not number or not 0 < time < 10:

@@ -1,8 +1,8 @@
-"""Means of matrices, of maps and of images, and how sharp an image is."""
+"""Means of matrices, of transforms and of images, and the sharpness of an image."""
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 
@@ -91,21 +91,21 @@ def mean_matrix(matrices: Sequence[Doubles]) -> Doubles:
     return mean
 
 
-def bent(whole: Field) -> Doubles | None:
-    """Return the displacements before the linear part acts, on the grid of the map: LPS mm of shape
-    (z, y, x, 3), None where there are none.
+def before_linear(transform: Field) -> Doubles | None:
+    """Return the displacements before the linear part acts, on the transform's grid: LPS mm of
+    shape (z, y, x, 3), None where nothing bends.
     """
-    if whole.is_linear:
+    if transform.is_linear:
         return None
-    points, inverse = whole.grid.points(), np.linalg.inv(whole.initial)
-    there = points + whole.displacement_mm()
-    before: Doubles = there @ inverse[:3, :3].T + inverse[:3, 3] - points
+    points, inverse = transform.grid.points(), np.linalg.inv(transform.initial)
+    ends = points + transform.displacement_mm()
+    before: Doubles = ends @ inverse[:3, :3].T + inverse[:3, 3] - points
     return before
 
 
-class MeanMap:
-    """The mean of maps that end each with a matrix: the mean of their displacements before it, and
-    the mean of the matrices after that.
+class MeanTransform:
+    """The mean of transforms that end each with a matrix: the mean of their displacements before
+    it, and the mean of the matrices after that.
     """
 
     def __init__(self, grid: Grid):
@@ -113,13 +113,13 @@ class MeanMap:
         self._matrices: list[Doubles] = []
         self._total: Doubles | None = None
 
-    def add(self, whole: Field) -> None:
+    def add(self, transform: Field) -> None:
         """Take one in."""
-        self._matrices.append(np.array(whole.initial))
-        if (found := bent(whole)) is not None:
-            self._total = found if self._total is None else self._total + found
+        self._matrices.append(np.array(transform.initial))
+        if (before := before_linear(transform)) is not None:
+            self._total = before if self._total is None else self._total + before
 
-    @property
+    @functools.cached_property
     def matrix(self) -> Doubles:
         return mean_matrix(self._matrices)
 
@@ -129,19 +129,18 @@ class MeanMap:
         return None if self._total is None else self._total / len(self._matrices)
 
     def displacement(self) -> Doubles:
-        """Return how far the mean map moves every voxel: LPS mm of shape (z, y, x, 3)."""
+        """Return how far the mean moves every voxel: LPS mm of shape (z, y, x, 3)."""
         points, before, matrix = self.grid.points(), self.before, self.matrix
         moved = points if before is None else points + before
-        there: Doubles = moved @ matrix[:3, :3].T + matrix[:3, 3] - points
-        return there
+        ends: Doubles = moved @ matrix[:3, :3].T + matrix[:3, 3] - points
+        return ends
 
     def inverse(self) -> Transform:
-        """Return the map that, acting before each of them, makes their mean the identity."""
-        turned = Affine(np.linalg.inv(self.matrix), self.grid, self.grid)
+        """Return the transform that, acting before each of them, makes their mean the identity."""
+        matrix = Affine(np.linalg.inv(self.matrix), self.grid, self.grid)
         if (before := self.before) is None:
-            return turned
-        back = Field.from_mm(before, self.grid, self.grid).inverse()
-        return back @ turned
+            return matrix
+        return Field.from_mm(before, self.grid, self.grid).inverse() @ matrix
 
 
 def moved_grid(grid: Grid, by: Doubles) -> Grid:
@@ -160,8 +159,7 @@ def common_grid(grids: Sequence[Grid], centers: Sequence[Doubles], spacing: floa
     sizes = []
     low, high = np.full(3, np.inf), np.full(3, -np.inf)
     for grid, center in zip(grids, centers):
-        own = grid.axes
-        nearest = np.abs(axes.T @ own).argmax(axis=1)
+        nearest = np.abs(axes.T @ grid.axes).argmax(axis=1)
         sizes.append(np.array(grid.spacing)[nearest])
         along = axes.T @ (grid.corners(0.5) - center).T
         low, high = np.minimum(low, along.min(axis=1)), np.maximum(high, along.max(axis=1))
@@ -172,20 +170,13 @@ def common_grid(grids: Sequence[Grid], centers: Sequence[Doubles], spacing: floa
     return Grid(tuple(count), tuple(voxel), tuple(origin), grids[0].direction)
 
 
-@dataclasses.dataclass(frozen=True)
 class Average:
-    """A mean image, 0 to 1 between the percentiles of what it is made of."""
+    """The mean or the median of images on one grid, from 0 to 1 between the percentiles of what it
+    is made of; where an image does not reach, it does not count.
+    """
 
-    image: images.Image
-    shown: np.ndarray
-    """Where at least half of the images reach; bool, shape (z, y, x)."""
-
-
-class Averaging:
-    """The mean or the median of images on one grid; what one does not show does not count."""
-
-    def __init__(self, grid: Grid, how: str, sharpen: float):
-        self.grid, self._how, self._sharpen = grid, how, sharpen
+    def __init__(self, grid: Grid, kind: str, sharpen: float):
+        self._grid, self._kind, self._sharpen = grid, kind, sharpen
         self._total, self._count = np.zeros(grid.shape), np.zeros(grid.shape, np.int32)
         self._all: list[Floats] = []
         self._images = 0
@@ -193,17 +184,21 @@ class Averaging:
     def add(self, image: Floats) -> None:
         """Take one in: float32, NaN where it does not reach."""
         self._images += 1
-        there = np.isfinite(image)
-        self._count += there
-        if self._how == "median":
+        reach = np.isfinite(image)
+        self._count += reach
+        if self._kind == "median":
             self._all.append(image)
         else:
-            self._total += np.where(there, image, 0)
+            self._total += np.where(reach, image, 0)
 
-    def result(self) -> Average:
-        """Return the mean of all."""
+    @property
+    def reach(self) -> np.ndarray:
+        """Where at least half of the images reach; bool, shape (z, y, x)."""
+        return self._count * 2 >= self._images
+
+    def image(self) -> images.Image:
         some = self._count > 0
-        if self._how == "median":
+        if self._kind == "median":
             mean = np.zeros(some.shape, np.float32)
             for plane in range(len(mean)):  # a plane at a time, for a copy of all is made
                 stack = np.array([image[plane] for image in self._all])
@@ -217,20 +212,18 @@ class Averaging:
             volume = sitk.GetImageFromArray(mean)
             sharp = sitk.GetArrayFromImage(sitk.LaplacianSharpening(volume, False))
             mean = mean + np.float32(self._sharpen) * np.where(some, sharp - mean, 0)
-        made = images.Image.on_grid(mean.astype(np.float32), self.grid, "the template")
-        return Average(made, self._count * 2 >= self._images)
+        return images.Image.on_grid(mean.astype(np.float32), self._grid, "the template")
 
 
-def sharpness(average: Average) -> tuple[float, float]:
-    """Return the mean norm of the gradient, a mm, and the entropy, bits, where at least half of the
-    images reach.
+def sharpness(image: images.Image, reach: np.ndarray) -> tuple[float, float]:
+    """Return the mean norm of the gradient, a mm, and the entropy, bits, of a region; NaN where it
+    is empty.
     """
-    values, inside = average.image.array, average.shown
-    if not inside.any():
+    if not reach.any():
         return math.nan, math.nan
-    steps = np.gradient(values.astype(np.float64), *average.image.spacing[::-1])
+    steps = np.gradient(image.array.astype(np.float64), *image.spacing[::-1])
     norm = np.sqrt(sum(step**2 for step in steps))
-    bins = np.clip((values[inside] * (_BINS - 1)).round(), 0, _BINS - 1).astype(np.int64)
+    bins = np.clip((image.array[reach] * (_BINS - 1)).round(), 0, _BINS - 1).astype(np.int64)
     shares = np.bincount(bins, minlength=_BINS) / bins.size
     shares = shares[shares > 0]
-    return float(norm[inside].mean()), float(-(shares * np.log2(shares)).sum())
+    return float(norm[reach].mean()), float(-(shares * np.log2(shares)).sum())

@@ -1,0 +1,486 @@
+"""Correct the motion of a time series: its frames registered onto one of them, or their mean."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import SimpleITK as sitk
+
+from .. import _files, errors, images
+from .._engine.bindings import Doubles
+from .._engine.generated import Options, Unpack
+from .._engine.options import BENDING, STILL
+from .._grid import Grid
+from ..images.dicom_headers import is_dicom
+from ..images.files import read_times
+from ..images.frames import Frames
+from ..images.sidecars import check_apart
+from ..progress import Bar, Progress, callback_of
+from ..registration import register
+from ..result import Registration
+from ..transforms import INTERPOLATIONS, Affine, Field, Transform
+from ..transforms.resample import resample
+from ..verdict import GRADES, UNKNOWN
+from .series import FILES, OUTPUTS, PARAMETERS, SEAL, FrameMotion, Series, transform_name, write
+
+_MOTIONS = ("rigid", "affine", "deformable")
+_FEWEST = 2
+_HEAD_MM = 50.0  # the radius of Power et al. 2012, at which a turn counts as a shift
+_RAS = np.diag([-1.0, -1.0, 1.0])
+#: Regimes (``plan.regime``) that suit frames of one body. The others follow detail as between two
+#: people, or compare two contrasts, where noise and nulled tissue look like motion.
+_ONE_BODY = (
+    "", "asked", "frames of one scan", "noise", "one body, tissue new or gone",
+    "one body nearly everywhere", "one body",
+)  # fmt: skip
+#: How the frames of other regimes are registered, where the caller did not choose.
+_CAUTIOUS = {"similarity": "mind", "smoothness": "high", "search": False}
+CHANGED = (
+    "The contrast, or noise, differs too much from the reference's to follow detail: tissue was"
+    " held together. Look where it moved by itself, and compare with a rigid motion."
+)
+
+
+def correct_motion(
+    frames: images.ImageLike | Iterable[images.ImageLike],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    reference: str | int = "mean",
+    motion: str = "rigid",
+    consistent: bool = False,
+    interpolation: str = "linear",
+    mask: images.ImageLike | None = None,
+    command: str = "",
+    progress: Callable[[Progress], Any] | bool | None = None,
+    **options: Unpack[Options],
+) -> Series:
+    """Register the frames of a time series onto one of them, or onto their mean.
+
+    Parameters
+    ----------
+    frames : ImageLike or sequence of ImageLike
+        An image with a time axis (a file, SimpleITK's, nibabel's, an array (time, z, y, x)), a
+        folder with a DICOM series of several frames, or a list of volumes, in the order of time.
+        All have one grid.
+    out : path, optional
+        Folder for the files of :meth:`Series.save`, which no other call writes to meanwhile.
+    reference : {"mean", "first"} or int
+        What they are registered onto: the number of a frame, from 0; "first" is 0. "mean" takes two
+        rounds: onto the middle frame, then onto the mean of what that gave.
+    motion : {"rigid", "affine", "deformable"}
+        rigid, for a head; deformable, for a heart or a chest: on a rigid start, the whole
+        registration. A frame whose contrast differs from the reference's (inversion recovery,
+        perfusion) is then registered with similarity mind, smoothness high and no search, unless
+        the options say otherwise, and its verdict is check at best.
+    consistent : bool
+        Also register each frame onto the one before, concatenate these transforms, and measure how
+        far the direct ones lie from them. A frame whose verdict is not good is registered again
+        from the concatenated transform, and the better of the two is kept.
+    interpolation : {"linear", "cubic", "sinc", "nearest", "label"}
+        Of the corrected frames.
+    mask : ImageLike, optional
+        On the frames' grid: where not zero, the image counts that is registered onto.
+    command : str
+        What repeats it, for series.html.
+    progress : callable or bool, optional
+        As of :func:`morphseek.register`.
+    **options
+        Of :func:`morphseek.register`; those of the deformation for a deformable motion alone.
+
+    Returns
+    -------
+    Series
+
+    Raises
+    ------
+    morphseek.errors.MorphSeekError
+        Frames that cannot be read, lie on several grids or are empty: the message has the name.
+
+    Examples
+    --------
+    >>> import morphseek
+    >>> import numpy as np
+    >>> body = morphseek.phantom.make_pair(size=40).fixed
+    >>> moved = body.like(np.roll(body.array, 1, axis=2))  # one voxel of 9.6 mm to the left
+    >>> series = morphseek.correct_motion([body, moved], reference="first", threads=1)
+    >>> round(series.rows[1].framewise_displacement)
+    10
+    """
+    for name, value, known in (
+        ("motion", motion, _MOTIONS),
+        ("interpolation", interpolation, INTERPOLATIONS),
+    ):
+        if value not in known:
+            raise errors.InvalidArgumentError(
+                f"{name} is {value!r}; it must be one of {', '.join(known)}"
+            )
+    chosen = _options(motion, dict(options))
+    with contextlib.ExitStack() as stack:
+        folder = (
+            None  # a folder that cannot be written to, or another call's, fails before the work
+        )
+        if out is not None:
+            folder = stack.enter_context(_files.output_folder(out, OUTPUTS, SEAL))
+        is_one = images.convert.is_image(frames) or not isinstance(frames, Iterable)
+        sources: list[Any] = [frames] if is_one else [*frames]  # type: ignore[misc]
+        scan = read_scan(sources)
+        if out is not None:
+            names = [*FILES, SEAL, *(transform_name(k) for k in range(len(scan.volumes)))]
+            inputs = {f"frame {k}": source for k, source in enumerate(sources)}
+            check_apart(out, names, {**inputs, "mask": mask})
+        at = _number(reference, len(scan.volumes))
+        where = None if mask is None else images.read_on(mask, scan.volumes[0].grid, "mask")
+        work = _Work(scan, chosen, where, at, consistent, progress)
+        try:
+            rows, corrected, target = work.run(interpolation)
+        finally:
+            work.close()
+        series = Series(rows, corrected, target, str(reference), motion, scan.start, scan.step)
+        if folder is not None:
+            write(series, folder, command)
+    return series
+
+
+def _options(motion: str, options: dict[str, Any]) -> dict[str, Any]:
+    if motion == "deformable":
+        return {"initial": "rigid", **options}
+    for name in BENDING:
+        if name in options:
+            raise errors.InvalidArgumentError(
+                f"{name} says how to deform, and the motion is {motion}; leave it out, or ask for a"
+                " deformable motion"
+            )
+    return {**options, **STILL, "initial": motion}
+
+
+def _number(reference: str | int, count: int) -> int | None:
+    """Return the number of the reference's frame; None for the mean."""
+    if reference == "mean":
+        return None
+    try:
+        at = 0 if reference == "first" else int(reference)
+    except (TypeError, ValueError):
+        at = -1
+    if not 0 <= at < count or isinstance(reference, (bool, float)):
+        raise errors.InvalidArgumentError(
+            f"reference is {reference!r}; it must be mean, first, or the number of a frame from 0"
+            f" to {count - 1}"
+        )
+    return at
+
+
+class Scan(NamedTuple):
+    """Volumes on one grid, in the order of time; each one's name is what messages call it."""
+
+    volumes: list[images.Image]
+    start: float = 0.0
+    """When the first one was taken, s."""
+    step: float | None = None
+    """Between two, s; None where nothing says."""
+
+
+def read_scan(sources: Sequence[Any]) -> Scan:
+    """Return the frames of one source with a fourth axis, of DICOM, or of several volumes.
+
+    Raises
+    ------
+    MorphSeekError
+        With the name of the frame: it cannot be read, has another number of axes or lies on another
+        grid than the first one, or there is one frame alone.
+    """
+    scan = _of_one(sources[0]) if len(sources) == 1 else Scan(_volumes(sources))
+    if len(scan.volumes) < _FEWEST:
+        name = scan.volumes[0].name if scan.volumes else "the list"
+        raise errors.InvalidArgumentError(
+            f"series: {name} holds {len(scan.volumes)} frame(s), and motion needs {_FEWEST} or"
+            " more; give an image with a time axis, a DICOM folder with several frames, or a file"
+            " for each frame"
+        )
+    first = scan.volumes[0]
+    for other in scan.volumes[1:]:
+        if not first.same_grid(other):
+            raise errors.GridMismatchError(
+                f"series: {other.name} lies in another space than {first.name}:"
+                f" {_place(other)}, not {_place(first)}; the frames of a series have one grid:"
+                " leave it out, resample it onto the first one's, or register it as a pair"
+            )
+    return scan
+
+
+def _of_one(source: Any) -> Scan:
+    if images.arrays.is_array(source):
+        source = images.arrays.as_array(source, "series")
+        if source.ndim != 4:
+            raise errors.InvalidArgumentError(
+                f"series: the array has shape {source.shape}; a series has (time, z, y, x)"
+            )
+        return Scan(_volumes(source))
+    is_path = isinstance(source, (str, os.PathLike))
+    name = str(source) if is_path else "the series"
+    if is_path and (Path(source).is_dir() or is_dicom(Path(source))):
+        readings, step = read_times(Path(source), "series")
+        volumes = _volumes([reading.image for reading in readings], f" of {source}")
+        doubtful = [dataclasses.replace(v, doubts=r.doubts) for v, r in zip(volumes, readings)]
+        return Scan(doubtful, 0.0, step)
+    frames = Frames(source, "series")
+    start, step = frames.time
+    if len(frames) == 1:
+        return Scan([dataclasses.replace(images.read(source, "series"), name=name)], start, step)
+    return Scan(_volumes(frames, f" of {name}"), start, step if step > 0 else None)
+
+
+def _volumes(sources: Iterable[Any], where: str = "") -> list[images.Image]:
+    volumes = []
+    for k, source in enumerate(sources):
+        name = f"frame {k}{where}"
+        volume = images.read(source, name)
+        if isinstance(source, (str, os.PathLike)):
+            name = f"{name}: {source}"
+        volumes.append(dataclasses.replace(volume, name=name))
+    return volumes
+
+
+def _place(image: images.Image) -> str:
+    center = ", ".join(f"{v:.1f}" for v in image.grid.center)
+    return f"{repr(image)[6:-1].rpartition(',')[0]} around ({center})"
+
+
+class _Work:
+    """The frames, and one registration after another with a common progress."""
+
+    def __init__(
+        self,
+        scan: Scan,
+        options: dict[str, Any],
+        mask: images.Image | None,
+        reference: int | None,
+        consistent: bool,
+        progress: Callable[[Progress], Any] | bool | None,
+    ):
+        self._volumes, self._grid = scan.volumes, scan.volumes[0].grid
+        self._options, self._mask, self._consistent = options, mask, consistent
+        count = len(scan.volumes)
+        self._anchor = count // 2 if reference is None else reference
+        self._onto_mean = reference is None
+        self._done, self._callback = 0, callback_of(progress)
+        self._total = count - 1 + count * self._onto_mean + (count - 1) * consistent
+
+    def close(self) -> None:
+        if isinstance(self._callback, Bar):
+            self._callback.close()
+
+    def run(self, interpolation: str) -> tuple[list[FrameMotion], list[images.Image], images.Image]:
+        """Return the motion of each frame, the frames on the reference, and the reference."""
+        target, numbers = self._volumes[self._anchor], range(len(self._volumes))
+        results = [None if k == self._anchor else self._register(target, k) for k in numbers]
+        if self._onto_mean:
+            target = self._mean(results)
+            results = [
+                self._register(target, k, None if result is None else self._transform(result))
+                for k, result in enumerate(results)
+            ]
+        starts = ["reference" if result is None else "direct" for result in results]
+        tissue = tissue_of(target, self._mask)
+        transforms = [self._transform(result) for result in results]
+        chain = self._chain(transforms[self._anchor]) if self._consistent else []
+        for k, (start, result) in enumerate(zip(chain, results)):
+            if result is not None and result.verdict and result.verdict.grade != GRADES[0]:
+                again = self._register(target, k, start, again=True)
+                if _is_better(again, result):
+                    results[k], starts[k] = again, "concatenated"
+                    transforms[k] = self._transform(again)
+        rows: list[FrameMotion] = []
+        for k, (result, transform) in enumerate(zip(results, transforms)):
+            matrix = np.eye(4) if result is None else result.transform.initial
+            motion = parameters(matrix, self._grid.center)
+            since = None
+            if rows:
+                since = framewise_displacement(np.array(rows[-1].parameters), motion)
+            away = distances(transform, None, self._grid, tissue)
+            apart = None
+            if chain and result is not None:
+                apart = distances(transform, chain[k], self._grid, tissue)
+            verdict = None if result is None else result.verdict
+            rows.append(
+                FrameMotion(
+                    k,
+                    self._volumes[k].name,
+                    **dict(zip(PARAMETERS, map(float, motion))),
+                    framewise_displacement=since,
+                    displacement_mean=float(away.mean()),
+                    displacement_p95=float(np.percentile(away, 95)),
+                    displacement_max=float(away.max()),
+                    disagreement_mean=None if apart is None else float(apart.mean()),
+                    disagreement_max=None if apart is None else float(apart.max()),
+                    start=starts[k],
+                    verdict=verdict.grade if verdict else GRADES[0] if result is None else UNKNOWN,
+                    error_mm=verdict.error_mm if verdict else None,
+                    reasons=list(verdict.reasons) if verdict else [],
+                    transform=transform,
+                )
+            )
+        corrected = [
+            volume
+            if result is None
+            else resample(volume, self._grid, transform.to_sitk(), interpolation)
+            for volume, result, transform in zip(self._volumes, results, transforms)
+        ]
+        return rows, corrected, target
+
+    def _register(
+        self, fixed: images.Image, frame: int, start: Transform | None = None, again: bool = False
+    ) -> Registration:
+        """Register one frame; its name is in what goes wrong."""
+        moving, done = self._volumes[frame], min(self._done, self._total)
+
+        def tell(report: Progress) -> Any:
+            share = 0.0 if again else report.fraction
+            fraction = min(1.0, (done + share) / self._total)
+            if self._callback is not None:
+                name = os.path.basename(moving.name)
+                return self._callback(Progress("frames", fraction, name, done, self._total))
+            return None
+
+        inputs: dict[str, Any] = {
+            "fixed_mask": self._mask, "initial_transform": start, "progress": tell,
+        }  # fmt: skip
+        if not again:
+            self._done += 1
+        with _naming(fixed, moving):
+            result = register(fixed, moving, **inputs, **self._options)
+            if result.metrics["plan"]["regime"] in _ONE_BODY:
+                return result
+            done, again = min(self._done, self._total), True  # the bar has this frame already
+            return _doubted(register(fixed, moving, **inputs, **{**_CAUTIOUS, **self._options}))
+
+    def _transform(self, result: Registration | None) -> Transform:
+        if result is None:
+            return Affine(np.eye(4), self._grid, self._grid)
+        return Transform.of(result.transform.to_sitk(), self._grid, self._grid)
+
+    def _mean(self, results: Sequence[Registration | None]) -> images.Image:
+        """Return the mean of the frames that were brought onto one of them; what failed does not
+        count, nor what a frame does not show.
+        """
+        total = np.zeros(self._volumes[0].array.shape)
+        shown = np.zeros_like(total)
+        for volume, result in zip(self._volumes, results):
+            if result is not None and result.verdict and result.verdict.grade == GRADES[-1]:
+                continue
+            values = volume.float32()
+            whole = volume.like(np.ones_like(values))
+            share = whole.array
+            if result is not None:
+                transform = result.transform.to_sitk()
+                values = resample(volume.like(values), self._grid, transform).array
+                share = resample(whole, self._grid, transform, background=0.0).array
+            inside = (share > 0.999) & np.isfinite(values)
+            total += np.where(inside, values, 0)
+            shown += inside
+        anchor = self._volumes[self._anchor].float32()
+        mean = np.where(shown > 0, total / np.maximum(shown, 1), anchor).astype(np.float32)
+        return images.Image.on_grid(mean, self._grid, "the mean of the frames")
+
+    def _chain(self, first: Transform) -> list[Transform]:
+        """Return the transforms from the reference to each frame by way of all between it and the
+        anchor, from where they go outwards, frame by frame.
+        """
+        transforms, count = [first] * len(self._volumes), len(self._volumes)
+        outwards = [(k, k - 1) for k in range(self._anchor + 1, count)]
+        outwards += [(k, k + 1) for k in range(self._anchor - 1, -1, -1)]
+        for k, before in outwards:
+            step = self._transform(self._register(self._volumes[before], k))
+            whole = step @ transforms[before]
+            if not whole.is_linear:  # one field, however long the chain is
+                vectors = whole.displacement_mm(self._volumes[0])
+                whole = Field.from_mm(vectors, self._grid, self._grid)
+            transforms[k] = whole
+        return transforms
+
+
+@contextlib.contextmanager
+def _naming(fixed: images.Image, moving: images.Image) -> Iterator[None]:
+    """Put the name of the frame into what goes wrong."""
+    try:
+        yield
+    except errors.CancelledError:
+        raise
+    except errors.MorphSeekError as error:
+        name = moving.name
+        if "fixed volume" in str(error) and fixed.name != moving.name:
+            name = fixed.name
+        raise type(error)(
+            f"series: {name}: {error}; leave the frame out if it shows nothing"
+        ) from None
+
+
+def _doubted(result: Registration) -> Registration:
+    """Return a result whose verdict is check at best, for the contrast changed."""
+    verdict = result.metrics["verdict"]
+    grade = GRADES[1] if verdict["grade"] == GRADES[0] else verdict["grade"]
+    verdict["grade"], verdict["reasons"] = grade, [*(verdict["reasons"] or ()), CHANGED]
+    return result
+
+
+def _is_better(one: Registration, other: Registration) -> bool:
+    """Whether a registration of the same two images has the better verdict than another or, with
+    the same, ended closer, as far as their similarities can be compared.
+    """
+    a, b = one.metrics, other.metrics
+    grades = [result["verdict"]["grade"] for result in (a, b)]
+    if grades[0] != grades[1]:
+        return grades[0] in GRADES and GRADES.index(grades[0]) < GRADES.index(grades[1])
+    return bool(
+        a["similarity"] == b["similarity"] and a["similarity_after"] > b["similarity_after"]
+    )
+
+
+def parameters(matrix: Doubles, center: Doubles) -> Doubles:
+    """Return the motion of a body from the reference to a frame, of a 4x4 LPS matrix: its shift at
+    ``center``, mm, and its turn about the axes x, y and z, one after the other, radians; axes to
+    the right, to the front and up (RAS). Of an affine matrix the nearest turn counts.
+    """
+    u, _, v = np.linalg.svd(matrix[:3, :3])
+    turn = sitk.Euler3DTransform()
+    turn.SetComputeZYX(True)
+    turn.SetMatrix((_RAS @ (u @ v) @ _RAS).ravel().tolist(), 1e-6)
+    shift = _RAS @ (matrix[:3, :3] @ center + matrix[:3, 3] - center)
+    return np.array([*shift, turn.GetAngleX(), turn.GetAngleY(), turn.GetAngleZ()])
+
+
+def framewise_displacement(before: Doubles, now: Doubles) -> float:
+    """Return the sum of what the six parameters changed, mm, turns on a sphere of 50 mm (Power et
+    al. 2012).
+    """
+    scale = np.array([1, 1, 1, _HEAD_MM, _HEAD_MM, _HEAD_MM])
+    return float(np.abs(now * scale - before * scale).sum())
+
+
+def tissue_of(image: images.Image, mask: images.Image | None) -> np.ndarray:
+    """Return where the mask is not zero or, without one, what Otsu's threshold tells from air."""
+    if mask is not None:
+        inside = np.asarray(mask.array != 0)
+        return inside if inside.any() else np.ones_like(inside)
+    values = np.nan_to_num(image.float32(), nan=float(np.nanmin(image.array)))
+    bright: np.ndarray = sitk.GetArrayFromImage(
+        sitk.OtsuThreshold(sitk.GetImageFromArray(values), 0, 1)
+    )
+    return bright > 0
+
+
+def distances(one: Transform, other: Transform | None, grid: Grid, tissue: np.ndarray) -> Doubles:
+    """Return how far two transforms take the voxels of the tissue apart, mm; without another, how
+    far one moves them.
+    """
+    reference = images.Image.on_grid(np.zeros(tissue.shape, np.uint8), grid)
+    vectors = one.displacement_mm(reference)
+    if other is not None:
+        vectors = vectors - other.displacement_mm(reference)
+    lengths: Doubles = np.linalg.norm(vectors[tissue], axis=-1)
+    return lengths

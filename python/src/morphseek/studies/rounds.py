@@ -1,0 +1,723 @@
+"""Make a template: rounds of registrations to the mean, and of the mean's shape and image.
+
+Round N's folder has the template that the images are registered to in that round, and where each
+image starts from. When all are registered, the next round's folder takes its place, all of its
+files together. So whatever ends the process, the same call goes on with the pair that it was at.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import _files, _manifest, errors, images as volumes
+from .._engine import bindings, core
+from .._engine.bindings import Doubles, Floats
+from .._engine.generated import Options, Unpack
+from .._engine.options import BENDING, STILL, checked_options
+from .._grid import Grid
+from .._json import MOST_RESULT_BYTES, read as read_json
+from .._percentiles import distinct
+from ..images.sidecars import check_apart
+from ..progress import Bar, Progress, callback_of
+from ..report.picture import three_planes
+from ..result import Registration
+from ..scoring.labels import check_labels, dice_by_label
+from ..transforms import Affine, Field, Transform
+from ..transforms.parts import field_on
+from ..verdict import GRADES
+from .fusion import Votes
+from .means import Average, MeanTransform, before_linear, common_grid, moved_grid, sharpness
+from .pairs import files_of, register_pairs
+from .runner import content_of
+from .study import PairRow
+from .table import Item, read_items
+from .template import (
+    FILES,
+    OUTPUTS,
+    SEAL,
+    Iteration,
+    Template,
+    TemplateRow,
+    transform_name,
+    warped_name,
+    write,
+)
+
+ROUNDS = "rounds"
+_PLAN, _ROUND = "plan.json", "round.json"
+_TEMPLATE = "template.nrrd"  # which keeps a grid to the last digit
+_AVERAGES = ("mean", "median")
+_LINEAR: dict[str, tuple[str, ...]] = {"rigid": ("rigid",), "affine": ("rigid", "affine")}
+_FEWEST = 2
+_MOST_PICTURES = 200  # of images on the page
+
+
+def build_template(
+    images: Any,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    labels: Any = None,
+    start: Any = "mean",
+    iterations: int = 4,
+    average: str = "mean",
+    sharpen: float = 0.0,
+    spacing: float | None = None,
+    warped: bool = False,
+    workers: int = 1,
+    scheduler: str | None = None,
+    resume: bool = True,
+    command: str = "",
+    progress: Callable[[Progress], Any] | bool | None = None,
+    **options: Unpack[Options],
+) -> Template:
+    """Make the template of a population: its mean image, in the middle of its shapes.
+
+    Each round registers all images to the template, takes the mean of the transforms out of them,
+    so that it becomes the identity, and averages the images in that space. First come a rigid and
+    an affine round, then deformable ones, each from the linear parts of the round before.
+
+    Parameters
+    ----------
+    images : path or sequence
+        Two or more images: a folder, a table or a list, as :func:`morphseek.studies.read_items`
+        takes them. In a mask's voxels that are 0, its image does not count for a registration.
+    out : path, optional
+        Folder for the files of :meth:`Template.save`. The same call goes on there after an
+        interruption; of a template that is finished it reads the result.
+    labels : sequence of ImageLike, or path, optional
+        A label map for each image of a list, on its grid; or the folder that has them under the
+        images' names.
+    start : "mean", int or ImageLike
+        What comes first: the mean of the images, their centres of mass on one another, on a grid
+        that holds all of them; an image, by its number from 0; or any other image, as a template
+        that there is. The latter two give the template their grid.
+    iterations : int
+        Deformable rounds; 0 gives the affine mean.
+    average : {"mean", "median"}
+        Of the intensities. The median holds all images in memory.
+    sharpen : float
+        Share, 0 to 1, of a Laplacian sharpening that is added to each template.
+    spacing : float, optional
+        Of the template's voxels, mm: by default the median of the images'. For the start "mean".
+    warped : bool
+        Also write each image in the template's space.
+    workers : int
+        Registrations at a time; each gets its share of the cores unless `threads` is given.
+    scheduler : str, optional
+        Of :func:`morphseek.register_pairs`.
+    resume : bool
+        False begins anew, and replaces a template of other images in the folder.
+    command : str
+        What repeats it, for template.html.
+    progress : callable or bool, optional
+        As of :func:`morphseek.register_pairs`, over all rounds.
+    **options
+        Of :func:`morphseek.register`. ``smoothness`` is low unless given. ``initial`` says which
+        linear rounds there are: affine, rigid alone, or none (com, none).
+
+    Returns
+    -------
+    Template
+
+    Raises
+    ------
+    morphseek.errors.MorphSeekError
+        An image or a label map that cannot be used, with its name; a folder with other work, that
+        cannot be written, or is full. What is finished is kept in ``out``.
+    CancelledError, KeyboardInterrupt
+        The same.
+
+    Examples
+    --------
+    >>> import morphseek
+    >>> import numpy as np
+    >>> body = morphseek.phantom.make_pair(size=32).fixed
+    >>> moved = [body.like(np.roll(body.array, n, axis=2)) for n in (-1, 0, 1)]
+    >>> template = morphseek.build_template(moved, iterations=0, threads=1)
+    >>> [round(float(t.transform_points([[0, 0, 0]])[0, 0] / body.spacing[0])) for t in
+    ...  template.transforms]
+    [-1, 0, 1]
+    """
+    settings = {
+        "iterations": iterations, "average": average, "sharpen": float(sharpen), "spacing": spacing,
+    }  # fmt: skip
+    _check({**settings, "workers": workers})
+    chosen, model = checked_options({"smoothness": "low", **options})
+    sources = _sources(images, labels)
+    first = _first(start, sources)
+    settings |= {
+        "images": len(sources),
+        "start": "mean" if first is None else first.name.removeprefix("start: "),
+        "options": chosen,
+    }
+
+    def build(folder: Path) -> Template:
+        rounds = _Rounds(folder, sources, first, settings, model, progress)
+        try:
+            return rounds.run(warped, resume, command, workers=workers, scheduler=scheduler)
+        finally:
+            rounds.close()
+
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="morphseek-") as temporary:
+            template = build(Path(temporary))
+            template.stored = [*template.transforms]  # before their files go
+        return template
+    inputs = {f"image {k}": source.item.image for k, source in enumerate(sources)}
+    inputs |= {f"labels {k}": source.item.labels for k, source in enumerate(sources)}
+    inputs["start"] = None if first is None else first.item.image
+    names = [name(source.item.id) for source in sources for name in (transform_name, warped_name)]
+    check_apart(out, [*FILES, SEAL, *names], inputs)
+    return build(Path(out))
+
+
+def _check(settings: Mapping[str, Any]) -> None:
+    if settings["average"] not in _AVERAGES:
+        raise errors.InvalidArgumentError(
+            f"average is {settings['average']!r}; it must be {' or '.join(_AVERAGES)}"
+        )
+    for name, least in (("iterations", 0), ("workers", 1)):
+        value = settings[name]
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise errors.InvalidArgumentError(
+                f"{name} is {value!r}; it must be a whole number from {least}"
+            )
+    sharpen, spacing = settings["sharpen"], settings["spacing"]
+    if not 0 <= sharpen <= 1:
+        raise errors.InvalidArgumentError(f"sharpen is {sharpen}; it must be from 0 to 1")
+    if spacing is not None and not (math.isfinite(spacing) and spacing > 0):
+        raise errors.InvalidArgumentError(
+            f"spacing is {spacing}; it must be a number of mm above 0"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Source:
+    """An image, and what is known of its voxels."""
+
+    item: Item
+    name: str
+    grid: Grid
+    center: Doubles
+    """Of its mass, LPS mm."""
+    window: tuple[float, float]
+    """Two percentiles of its intensities, which become 0 and 1."""
+
+    def read(self) -> volumes.Image:
+        """Return the image with intensities from 0 to 1 between its percentiles, and beyond."""
+        image = volumes.read(self.item.image, self.name)
+        low, high = self.window
+        return image.like((image.intensities()[0] - low) / np.float32(high - low))
+
+    def labels(self) -> volumes.Image:
+        return volumes.read_on(self.item.labels, self.grid, f"labels of {self.name}")
+
+    def warped(self, transform: Field) -> Floats:
+        """Return the image on a transform's grid: float32, NaN where it does not reach."""
+        image = self.read()
+        return bindings.warp(
+            transform.displacement(), transform.grid, image.float32(), image.grid, "linear",
+            float("nan"),
+        )  # fmt: skip
+
+
+def _sources(images: Any, labels: Any) -> list[_Source]:
+    items = list(read_items(images, labels))
+    if len(items) < _FEWEST:
+        raise errors.InvalidArgumentError(
+            f"template: {len(items)} image: {items[0].name}; a mean needs two or more"
+        )
+    lacking = next((item.name for item in items if item.labels is None), None)
+    if lacking and any(item.labels is not None for item in items):
+        raise errors.InvalidArgumentError(
+            f"template: {lacking} has no label map; give every image one, or none"
+        )
+    return [_source(item, item.name) for item in items]
+
+
+def _first(start: Any, sources: Sequence[_Source]) -> _Source | None:
+    """Return the image that comes first; None for the mean."""
+    if isinstance(start, str) and start == "mean":
+        return None
+    if isinstance(start, (int, np.integer)) and not isinstance(start, bool):
+        if not 0 <= start < len(sources):
+            raise errors.InvalidArgumentError(
+                f"start is {start}; it must be mean, the number of an image from 0 to"
+                f" {len(sources) - 1}, or an image"
+            )
+        return sources[int(start)]
+    name = f"start: {start}" if isinstance(start, (str, os.PathLike)) else "the image of start"
+    return _source(Item("start", start), name)
+
+
+def _source(item: Item, name: str) -> _Source:
+    image = volumes.read(item.image, name)
+    if 1 in image.array.shape:
+        raise errors.ThinVolumeError(
+            f"template: {name} is a slice; a template is made of volumes: leave it out"
+        )
+    values, (low, high) = image.intensities()
+    if not high > low:
+        if not float(values.max()) > float(values.min()):
+            raise errors.ConstantVolumeError(
+                f"template: {name} shows nothing: every voxel has the same value; leave it out"
+            )
+        low, high = float(values.min()), float(values.max())
+    weights = np.clip(values, low, high) - low
+    total = float(weights.sum(dtype=np.float64))
+    index = [
+        float(weights.sum(axis=tuple({0, 1, 2} - {axis}), dtype=np.float64) @ np.arange(n)) / total
+        for axis, n in zip((2, 1, 0), values.shape[::-1])
+    ]
+    center = (image.index_to_physical @ [*index, 1.0])[:3]
+    if item.labels is not None:
+        is_path = isinstance(item.labels, (str, os.PathLike))
+        of = f"labels {item.labels}" if is_path else f"labels of {name}"
+        labels = volumes.read_on(item.labels, image.grid, of)
+        check_labels(labels)
+        if not image.same_grid(labels):
+            raise errors.GridMismatchError(
+                f"template: {of} ({labels!r}) are not on the grid of their image, {name}"
+                f" ({image!r}); resample them onto it, with nearest neighbours"
+            )
+    return _Source(item, name, image.grid, center, (low, high))
+
+
+class _Rounds:
+    """The images, and one round after another in the folder of a template."""
+
+    def __init__(
+        self,
+        out: Path,
+        sources: list[_Source],
+        first: _Source | None,
+        settings: dict[str, Any],
+        model: Mapping[str, Any],
+        progress: Callable[[Progress], Any] | bool | None,
+    ):
+        self._out, self._sources, self._first, self._settings = out, sources, first, settings
+        self._options: dict[str, Any] = settings["options"]
+        self._model = model["manifest"]["sha256"] if model else self._options.get("model", "")
+        linear = _LINEAR.get(self._options.get("initial", "affine"), ())
+        self._kinds = [*linear, *["deformable"] * settings["iterations"]]
+        if not self._kinds:
+            raise errors.InvalidArgumentError(
+                f"iterations is 0 and initial is {self._options['initial']}: nothing is left to do;"
+                " ask for a rigid or affine start, or for iterations"
+            )
+        self._callback = callback_of(progress)
+
+    def close(self) -> None:
+        if isinstance(self._callback, Bar):
+            self._callback.close()
+
+    def run(self, warped: bool, resume: bool, command: str, **how: Any) -> Template:
+        out, plan = self._out, self._plan()
+        labels = [_content(s.item.labels, f"labels of {s.name}") for s in self._sources]
+        fingerprint = _hash(plan, self._settings["iterations"], labels, warped)
+        images = [source.item.image for source in self._sources]
+        if _is_finished(out, fingerprint, resume):
+            return dataclasses.replace(Template.read(out), sources=images)
+        with _files.output_folder(out):
+            pass  # an unwritable folder, or one where another call is, fails before the work
+        with _files.locked(out):
+            self._open(plan, resume)
+            template = self._template(self._iterations(**how))
+            with _files.together(out, OUTPUTS, SEAL) as temporary:
+                write(template, temporary, command, warped, fingerprint)
+            template.stored = [out / transform_name(row.id) for row in template.rows]
+            shutil.rmtree(out / ROUNDS, ignore_errors=True)
+        return template
+
+    def _plan(self) -> str:
+        """Return a hash of all that a round depends on."""
+        apart = ("threads", "cache", "model")
+        return _hash(
+            core.version(),
+            {name: value for name, value in self._options.items() if name not in apart},
+            self._model,
+            [self._settings[name] for name in ("average", "sharpen", "spacing")],
+            None if self._first is None else _content(self._first.item.image, self._first.name),
+            [
+                [s.item.id, _content(s.item.image, s.name), _content(s.item.mask, "mask")]
+                for s in self._sources
+            ],
+        )
+
+    def _open(self, plan: str, resume: bool) -> None:
+        """Go on with the rounds in the folder, or begin."""
+        folder = self._out / ROUNDS
+        if folder.exists():
+            known = _parsed(folder / _PLAN)
+            if not known:
+                raise errors.OutputUnwritableError(
+                    f"{folder} is there and is not of a template that was begun; move it away"
+                    " or choose another folder"
+                )
+            if resume and known.get("fingerprint") != plan:
+                raise errors.OutputUnwritableError(
+                    f"{folder / _PLAN} is of a template that was begun with other images or"
+                    " options; choose another folder, or begin anew with --no-resume"
+                    " (resume=False)"
+                )
+            if not resume:
+                shutil.rmtree(folder)
+        if not folder.exists():
+            with _files.output_folder(folder, seal=_PLAN) as temporary:
+                text = json.dumps({"fingerprint": plan}) + "\n"
+                _files.write_text(temporary / _PLAN, text)
+
+    def _folder(self, number: int) -> Path:
+        return self._out / ROUNDS / f"{number:02}"
+
+    def _start(self, number: int, source: _Source) -> Path:
+        """Return the file of a round's transform of an image; there may be none in the first."""
+        return self._folder(number) / f"start_{source.item.id}.h5"
+
+    def _linear(self, number: int, source: _Source) -> Path:
+        """Return the file of its linear part, from which a registration begins."""
+        return self._folder(number) / f"linear_{source.item.id}.tfm"
+
+    def _finished(self) -> list[Iteration]:
+        """Return the iterations that are there, from the first to the last whole one."""
+        iterations: list[Iteration] = []
+        while facts := _parsed(self._folder(len(iterations)) / _ROUND):
+            iterations.append(Iteration.of(facts["iteration"]))
+        while iterations and not _is_whole(self._folder(len(iterations) - 1) / _ROUND):
+            iterations.pop()
+        return iterations[: len(self._kinds) + 1]
+
+    def _iterations(self, **how: Any) -> list[Iteration]:
+        """Return the iterations, of which those that are there already are not done again."""
+        iterations = self._finished() or [self._begin()]
+        for number in range(len(iterations) - 1, len(self._kinds)):
+            began = time.process_time()
+            rows = self._register(number, self._kinds[number], **how)
+            iterations.append(self._update(number, rows, began))
+            shutil.rmtree(self._folder(number) / "pairs", ignore_errors=True)
+            for source in self._sources:
+                self._start(number, source).unlink(missing_ok=True)
+                self._linear(number, source).unlink(missing_ok=True)
+        return iterations
+
+    def _begin(self) -> Iteration:
+        """Write the first template."""
+        began = time.process_time()
+        transforms: list[Field] = []
+        if self._first is not None:
+            image = self._first.read()
+            reach = np.ones(image.array.shape, bool)
+        else:
+            centers = [source.center for source in self._sources]
+            grids = [source.grid for source in self._sources]
+            grid = common_grid(grids, centers, self._settings["spacing"])
+            average = self._average(grid)
+            for source in self._sources:
+                transforms.append(_shift(grid, source, source.center - np.mean(centers, axis=0)))
+                average.add(source.warped(transforms[-1]))
+            image, reach = average.image(), average.reach
+        iteration = Iteration(
+            0, "mean" if self._first is None else "image", *sharpness(image, reach),
+            seconds=time.process_time() - began,
+        )  # fmt: skip
+        with _files.output_folder(self._folder(0), ("*",), _ROUND) as folder:
+            for source, transform in zip(self._sources, transforms):
+                self._write(folder, source, transform)
+            volumes.write(folder / _TEMPLATE, image)
+            _files.write_seal(folder / _ROUND, {"iteration": iteration.to_dict()})
+        return iteration
+
+    def _average(self, grid: Grid) -> Average:
+        return Average(grid, self._settings["average"], self._settings["sharpen"])
+
+    def _write(self, folder: Path, source: _Source, transform: Field) -> None:
+        """Write where an image starts from into the folder of a round."""
+        transform.save(folder / self._start(0, source).name)
+        Affine(transform.initial).save(folder / self._linear(0, source).name)
+
+    def _register(self, number: int, kind: str, **how: Any) -> list[PairRow]:
+        """Register all images to a round's template."""
+        options = dict(self._options)
+        if kind != "deformable":
+            options = {k: v for k, v in options.items() if k not in BENDING or k == "device"}
+            options |= {**STILL, "initial": kind}
+        pairs = [self._pair(number, source) for source in self._sources]
+        rows = register_pairs(
+            pairs, self._folder(number) / "pairs", report="none", progress=self._told(number),
+            **how, **options,
+        ).rows  # fmt: skip
+        for row in rows:
+            kind_of = getattr(errors, row.error, errors.RuntimeFailedError) if row.error else None
+            if kind_of and kind_of.exit_code != errors.InputUnreadableError.exit_code:
+                # not of this image: a full disk, too little memory, a network that does not run
+                raise kind_of(f"template, round {number + 1}: {row.message}")
+        used = [row for row in rows if _is_used(row)]
+        if len(used) < _FEWEST:
+            worst = next(k for k, row in enumerate(rows) if not _is_used(row))
+            raise errors.RuntimeFailedError(
+                f"template: of {len(rows)} images {len(used)} could be registered to the template"
+                f" of round {number}; {self._sources[worst].name}: {_reasons(rows[worst])}"
+            )
+        return rows
+
+    def _pair(self, number: int, source: _Source) -> dict[str, Any]:
+        item = source.item
+        moving = item.image
+        if not isinstance(moving, (str, os.PathLike)):
+            moving = self._out / ROUNDS / f"image_{item.id}.nrrd"
+            if not moving.exists():
+                volumes.write(moving, volumes.read(item.image, source.name))
+        pair = {
+            "id": f"_{item.id}", "fixed": self._folder(number) / _TEMPLATE, "moving": moving,
+            "moving_mask": item.mask,
+        }  # fmt: skip
+        # From its deformation too, a registration would hardly move: the rounds stood still
+        if (start := self._linear(number, source)).exists():
+            pair["initial_transform"] = start
+        return pair
+
+    def _told(self, number: int) -> Callable[[Progress], Any]:
+        count, rounds = len(self._sources), len(self._kinds)
+
+        def tell(report: Progress) -> Any:
+            if self._callback is None:
+                return None
+            fraction = (number + report.fraction) / (rounds + 0.2)
+            done = number * count + report.done
+            message = f"round {number + 1} of {rounds}, {self._kinds[number]}"
+            return self._callback(Progress("template", fraction, message, done, rounds * count))
+
+        return tell
+
+    def _update(self, number: int, rows: Sequence[PairRow], began: float) -> Iteration:
+        """Take the mean out of the transforms, average the images, and write the next round."""
+        before = volumes.read(self._folder(number) / _TEMPLATE, "template")
+        used = [_is_used(row) for row in rows]
+        mean = MeanTransform(before.grid)
+        for source, counts in zip(self._sources, used):
+            if counts:
+                mean.add(self._registered(number, source))
+        back, grid = mean.inverse(), moved_grid(before.grid, mean.matrix)
+        last, rest, average = np.linalg.inv(mean.matrix), MeanTransform(grid), self._average(grid)
+        facts = []
+        with _files.output_folder(self._folder(number + 1), ("*",), _ROUND) as folder:
+            for source, row, counts in zip(self._sources, rows, used):
+                old = (
+                    self._registered(number, source)
+                    if counts
+                    else self._started(number, source, before.grid)
+                )
+                vectors = field_on((old @ back).to_sitk(), grid)
+                new = Field.from_mm(vectors, grid, source.grid, old.initial @ last)
+                self._write(folder, source, new)
+                bend = before_linear(new)
+                moved = 0.0 if bend is None else float(np.linalg.norm(bend, axis=-1).mean())
+                grade = row.verdict if row.status != "failed" else GRADES[-1]
+                facts.append({"verdict": grade, "reasons": _reasons(row), "moved_mm": moved})
+                if counts:
+                    rest.add(new)
+                    average.add(source.warped(new))
+            image = average.image()
+            left = _lengths(rest.displacement()[average.reach]) / min(grid.spacing)
+            iteration = Iteration(
+                number + 1,
+                self._kinds[number],
+                *sharpness(image, average.reach),
+                float(_lengths(mean.displacement()).mean()),
+                _change(before, image, average.reach),
+                float(left.mean()),
+                float(left.max()),
+                [s.item.id for s, counts in zip(self._sources, used) if not counts],
+                time.process_time() - began,
+            )
+            volumes.write(folder / _TEMPLATE, image)
+            content = {"iteration": iteration.to_dict(), "rows": facts}
+            _files.write_seal(folder / _ROUND, content)
+        return iteration
+
+    def _registered(self, number: int, source: _Source) -> Field:
+        return Registration.read(self._folder(number) / "pairs" / f"_{source.item.id}").transform
+
+    def _started(self, number: int, source: _Source, grid: Grid) -> Field:
+        """Return what an image's registration started from."""
+        path = self._start(number, source)
+        if not path.exists():
+            return _shift(grid, source, np.zeros(3))
+        return _dense(Transform.read(path), grid, source)
+
+    def _template(self, iterations: list[Iteration]) -> Template:
+        """Return the template of the last round."""
+        for number, iteration in enumerate(iterations):
+            average = volumes.read(self._folder(number) / _TEMPLATE, "template")
+            iteration.picture = three_planes(average.array, average.grid)
+        facts = _parsed(self._folder(number) / _ROUND)["rows"]
+        stored = [self._start(number, source) for source in self._sources]
+        labels, overlaps = None, [(None, None)] * len(stored)
+        if self._sources[0].item.labels is not None:
+            used = [fact["verdict"] != GRADES[-1] for fact in facts]
+            labels, overlaps = self._vote(average, stored, used)
+        rows = [
+            TemplateRow(
+                source.item.id, source.name, **fact, dice=dice, dice_without_own=of_others,
+                picture=self._thumbnail(source, path, average),
+            )
+            for source, path, fact, (dice, of_others) in zip(self._sources, stored, facts, overlaps)
+        ]  # fmt: skip
+        low, high = (float(np.mean([s.window[end] for s in self._sources])) for end in (0, 1))
+        image = average.like((low + average.array * (high - low)).astype(np.float32))
+        images = [source.item.image for source in self._sources]
+        return Template(image, labels, rows, iterations, self._settings, [*stored], images)
+
+    def _thumbnail(self, source: _Source, path: Path, average: volumes.Image) -> bytes:
+        """Return an image in the template's space as a small picture."""
+        if len(self._sources) > _MOST_PICTURES:
+            return b""
+        transform = _dense(Transform.read(path), average.grid, source)
+        return three_planes(np.nan_to_num(source.warped(transform)), average.grid, 200)
+
+    def _vote(
+        self, average: volumes.Image, stored: Sequence[Path], used: Sequence[bool]
+    ) -> tuple[volumes.Image, list[tuple[Any, Any]]]:
+        """Return the voted labels and, for each image, how its own overlap with them."""
+        kinds, known = set(), {0}
+        for source in self._sources:
+            array = source.labels().array
+            kinds.add(array.dtype)
+            known.update(map(int, distinct(array)))
+        kind, values = np.result_type(*kinds), np.array(sorted(known))
+        kind = kind if kind.kind in "iu" else np.dtype(np.int64 if kind.kind == "f" else np.uint8)
+        votes = Votes(len(values), average.array.size, np.int16)
+
+        def own(k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            """Return an image's labels, their numbers among all, and where it knows them."""
+            transform, labels = Transform.read(stored[k]), self._sources[k].labels()
+            whole = labels.like(np.ones(labels.array.shape, np.uint8))
+            carried, reach = (
+                transform.apply(image, average, interpolation="nearest").array.ravel()
+                for image in (labels, whole)
+            )
+            return carried.astype(kind), np.searchsorted(values, carried), reach > 0
+
+        def result() -> np.ndarray:
+            chosen, share = votes.result()
+            return np.where(share > 0, values[chosen], 0)
+
+        for k, counts in enumerate(used):
+            if counts:
+                _, numbers, reach = own(k)
+                votes.add(numbers, reach)
+        voted, overlaps = result(), []
+        for k, counts in enumerate(used):
+            labels, numbers, reach = own(k)
+            others = voted
+            if counts:
+                votes.add(numbers, -1 * reach)
+                others = result()
+                votes.add(numbers, reach)
+            both = (dice_by_label(labels, of, "one") for of in (voted, others))
+            overlaps.append(tuple(both))
+        return average.like(voted.reshape(average.array.shape).astype(kind)), overlaps
+
+
+def _shift(grid: Grid, source: _Source, by: Doubles) -> Field:
+    """Return a shift from a grid to an image."""
+    matrix = np.eye(4)
+    matrix[:3, 3] = by
+    return _dense(Affine(matrix), grid, source)
+
+
+def _dense(transform: Transform, grid: Grid, source: _Source) -> Field:
+    """Return a transform to an image as a field on a grid."""
+    matrix = np.eye(4)
+    if "initial" in transform.stages:
+        ends = transform.stages["initial"].transform_points(np.vstack([np.zeros(3), np.eye(3)]))
+        matrix[:3, 3], matrix[:3, :3] = ends[0], (ends[1:] - ends[0]).T
+    return Field.from_mm(field_on(transform.to_sitk(), grid), grid, source.grid, matrix)
+
+
+def _is_used(row: PairRow) -> bool:
+    return row.status != "failed" and row.verdict != GRADES[-1]
+
+
+def _reasons(row: PairRow) -> list[str]:
+    return [row.message] if row.message else list(row.reasons)
+
+
+def _lengths(vectors: Doubles) -> Doubles:
+    lengths: Doubles = np.linalg.norm(vectors, axis=-1)
+    return lengths if lengths.size else np.zeros(1)
+
+
+def _change(before: volumes.Image, now: volumes.Image, reach: np.ndarray) -> float:
+    """Return the root mean square of how two templates differ, % of the range of intensities."""
+    old = before.array
+    if not now.same_grid(before):
+        old = bindings.resample(before.float32(), before.grid, now.grid, "linear", 0.0)
+    return float(100 * np.sqrt(np.mean(np.square((now.array - old)[reach], dtype=np.float64))))
+
+
+def _hash(*parts: Any) -> str:
+    """Return a hash of plain data."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _content(source: Any, name: str) -> Any:
+    """Return what tells whether an image changed: the hashes of its files, or of its voxels."""
+    if source is None or isinstance(source, (str, os.PathLike)):
+        return None if source is None else content_of(files_of(Path(source), name), name)
+    image = volumes.read(source, name)
+    voxels = hashlib.sha256(np.ascontiguousarray(image.array).tobytes()).hexdigest()
+    return [voxels, str(image.array.dtype), image.grid.numbers.tolist()]
+
+
+def _is_finished(out: Path, fingerprint: str, resume: bool) -> bool:
+    """Return whether a folder has the template already.
+
+    Raises
+    ------
+    OutputUnwritableError
+        It has another template, or files of the same names that are of something else.
+    """
+    if resume and _parsed(out / SEAL).get("fingerprint") == fingerprint:
+        return _is_whole(out / SEAL)
+    if (out / SEAL).exists():
+        if resume:
+            raise errors.OutputUnwritableError(
+                f"{out / SEAL} is of a template of other images or options; choose another folder,"
+                " or replace it with --no-resume (resume=False)"
+            )
+        return False
+    for name in FILES:
+        if (out / name).exists():
+            raise errors.OutputUnwritableError(
+                f"{out / name} is there and no {SEAL} tells what of; move it away or choose another"
+                " folder"
+            )
+    return False
+
+
+def _is_whole(seal: Path) -> bool:
+    """Whether all files that a JSON file lists are those that it tells of."""
+    listed = _parsed(seal).get(_manifest.KEY, {})
+    return all(_manifest.is_same(seal.parent / name, entry) for name, entry in listed.items())
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    """Return what a JSON file holds; nothing where it is missing or unsound."""
+    try:
+        content = read_json(path, path.name, MOST_RESULT_BYTES)
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

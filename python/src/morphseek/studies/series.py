@@ -1,0 +1,265 @@
+"""The result of a motion correction: the motion of each frame, the images, and their files."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import SimpleITK as sitk
+
+from .. import _files, _manifest, errors, images
+from .._engine import core
+from .._json import MOST_RESULT_BYTES, read as read_json, without_nan
+from .._tables import csv_text, data_frame
+from ..images.frames import Frames
+from ..transforms import Transform
+from ..verdict import GRADES, counts, tally
+
+SEAL = "series.json"
+FILES = ("corrected.nii.gz", "corrected.seq.nrrd", "reference.nii.gz", "motion.tsv", "series.html")
+#: What a series may leave in a folder, as patterns; the last one lists the others.
+OUTPUTS = (*FILES, "transform_*.h5", SEAL)
+#: fMRIPrep's names: mm along x, y, z, and radians about them.
+PARAMETERS = ("trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z")
+_BESIDE = ("frame", "name", "error_mm", "reasons")  # columns that motion.tsv does not have
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FrameMotion:
+    """The motion of one frame against the reference: a row of motion.tsv.
+
+    Examples
+    --------
+    >>> series = morphseek.correct_motion(np.stack([pair.fixed.array] * 2), reference=0)
+    >>> series.rows[0].start, series.rows[0].verdict
+    ('reference', 'good')
+    """
+
+    frame: int
+    """From 0."""
+    name: str
+    """The file, or the number in it."""
+    trans_x: float
+    """How far the body went since the reference, mm, to the right; y: to the front, z: up."""
+    trans_y: float
+    trans_z: float
+    rot_x: float
+    """How far it turned about these axes, radians. Of a deformable motion the rigid part."""
+    rot_y: float
+    rot_z: float
+    framewise_displacement: float | None
+    """Since the frame before, mm (Power et al. 2012); None for the first."""
+    displacement_mean: float
+    """How far the tissue moved since the reference, mm."""
+    displacement_p95: float
+    displacement_max: float
+    disagreement_mean: float | None
+    """How far the transform and the one concatenated from frame to frame take the tissue apart."""
+    disagreement_max: float | None
+    start: str
+    """reference, direct or concatenated: what the registration began from."""
+    verdict: str
+    """Good for the reference itself, which does not move."""
+    error_mm: float | None
+    """The verdict's estimate."""
+    reasons: list[str]
+    """Of the verdict."""
+    transform: Transform
+    """From the reference to the frame."""
+
+    @property
+    def parameters(self) -> tuple[float, ...]:
+        """The six parameters, from trans_x to rot_z."""
+        return tuple(getattr(self, name) for name in PARAMETERS)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {': '.join([self.verdict, *self.reasons][:2])}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all but the transform as plain data."""
+        names = [field.name for field in dataclasses.fields(self)]
+        return {name: getattr(self, name) for name in names if name != "transform"}
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Series:
+    """The result of :func:`morphseek.correct_motion`.
+
+    Attributes
+    ----------
+    rows : list of FrameMotion
+        The frames, in the order of time.
+    corrected : list of morphseek.images.Image
+        The frames on the reference's grid, each resampled once.
+    reference : morphseek.images.Image
+    reference_frame : str
+        mean, first, or the number of a frame.
+    motion : str
+        rigid, affine or deformable.
+    start, step : float, float or None
+        When the first frame was taken and the time between two, s; None where nothing says.
+
+    Examples
+    --------
+    >>> frames = np.stack([pair.fixed.array] * 2)
+    >>> morphseek.correct_motion(frames, "motion", reference=0)
+    Series(2 frames: 2 good, 0 check, 0 failed)
+    >>> studies.Series.read("motion").rows[1].framewise_displacement < 0.1
+    True
+    """
+
+    rows: list[FrameMotion]
+    corrected: list[images.Image]
+    reference: images.Image
+    reference_frame: str
+    motion: str
+    start: float = 0.0
+    step: float | None = None
+
+    @staticmethod
+    def read(folder: str | os.PathLike[str]) -> Series:
+        """Read a series from its folder.
+
+        Raises
+        ------
+        InputUnreadableError
+            There is none, or one of its files is not the one that series.json lists.
+        """
+        folder = Path(folder)
+        path = folder / SEAL
+        _files.settle(folder)
+        try:
+            content = read_json(path, "series", MOST_RESULT_BYTES)
+            listed = content[_manifest.KEY]
+            _manifest.check(folder, listed, list(listed), "series")
+            rows = [
+                FrameMotion(**row, transform=Transform.read(folder / transform_name(k)))
+                for k, row in enumerate(content["rows"])
+            ]
+            start, step = content["seconds_at_first_frame"], content["seconds_between_frames"]
+            reference_frame, motion = content["reference"], content["motion"]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise errors.InputUnreadableError(f"{path} is not a series': {error!r}") from None
+        corrected = [*Frames(folder / FILES[0], "corrected")]
+        reference = images.read(folder / FILES[2], "reference")
+        return Series(rows, corrected, reference, reference_frame, motion, start, step)
+
+    def __repr__(self) -> str:
+        return f"Series({len(self.rows)} frames: {tally(counts(r.verdict for r in self.rows))})"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the motion, and the frames to look at first."""
+        from ..report.cards import series
+
+        return series(self.to_dict())
+
+    @property
+    def times(self) -> list[float]:
+        """When each frame was taken, s; their numbers where nothing says."""
+        step = 1.0 if self.step is None else self.step
+        return [self.start + step * k for k in range(len(self.rows))]
+
+    @property
+    def worst(self) -> list[FrameMotion]:
+        """The frames, those to be looked at first: failed, then to be checked, then the ones whose
+        two transforms disagree most, then those that moved most.
+        """
+        grades = [*reversed(GRADES)]
+
+        def key(row: FrameMotion) -> tuple[int, float, float]:
+            grade = grades.index(row.verdict) if row.verdict in grades else len(grades)
+            return grade, -(row.disagreement_mean or 0.0), -row.displacement_mean
+
+        return sorted(self.rows, key=key)
+
+    def _alike(self) -> list[images.Image]:
+        """Return the corrected frames in one type of voxels."""
+        common = np.result_type(*(frame.array for frame in self.corrected))
+        return [frame.like(frame.array.astype(common)) for frame in self.corrected]
+
+    def image(self) -> sitk.Image:
+        """Return the corrected frames as one 4-D image of SimpleITK's."""
+        volumes = [frame.to_sitk() for frame in self._alike()]
+        return sitk.JoinSeries(volumes, self.start, 1.0 if self.step is None else self.step)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the images and the transforms as plain data."""
+        moved = [v for row in self.rows if (v := row.framewise_displacement) is not None]
+        plain: dict[str, Any] = without_nan(
+            {
+                "version": core.version(),
+                "reference": self.reference_frame,
+                "motion": self.motion,
+                "seconds_at_first_frame": self.start,
+                "seconds_between_frames": self.step,
+                "verdicts": counts(row.verdict for row in self.rows),
+                "framewise_displacement_mean": float(np.mean(moved)),
+                "framewise_displacement_max": max(moved),
+                "displacement_max": max(row.displacement_max for row in self.rows),
+                "worst": [row.frame for row in self.worst],
+                "rows": [row.to_dict() for row in self.rows],
+            }
+        )
+        return plain
+
+    def _cells(self) -> list[dict[str, Any]]:
+        return [{**r.to_dict(), "reasons": " | ".join(r.reasons)} for r in self.rows]
+
+    def to_dataframe(self) -> Any:
+        """Return a row a frame as a pandas DataFrame."""
+        return data_frame(self._cells())
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the rows of :meth:`to_dataframe` as CSV."""
+        rows = self._cells()
+        _files.write_text(path, csv_text(rows[0], rows))
+
+    def save(self, folder: str | os.PathLike[str], command: str = "") -> None:
+        """Write corrected.nii.gz (4-D), corrected.seq.nrrd (for 3D Slicer), reference.nii.gz, a
+        transform for each frame (transform_0000.h5, ...), motion.tsv, series.html and series.json
+        to a folder: all of them or, on an error, none.
+        """
+        with _files.output_folder(folder, OUTPUTS, SEAL) as temporary:
+            write(self, temporary, command)
+
+
+def transform_name(frame: int) -> str:
+    return f"transform_{frame:04}.h5"
+
+
+def write(series: Series, folder: Path, command: str) -> None:
+    """Write the files of :meth:`Series.save` into an empty folder."""
+    from ..report.series import page
+
+    corrected, sequence, reference, table, shown = (folder / name for name in FILES)
+    images.write(corrected, series.image())
+    timed = series.step is not None
+    images.write_sequence(
+        sequence, series._alike(), series.times if timed else None, "time" if timed else "frame",
+        "s" if timed else "",
+    )  # fmt: skip
+    images.write(reference, series.reference)
+    for row in series.rows:
+        row.transform.save(folder / transform_name(row.frame))
+    facts = series.to_dict()
+    _files.write_text(table, _bids(facts["rows"]))
+    _files.write_text(shown, page(facts, command))
+    _files.write_seal(folder / SEAL, facts)
+
+
+def _bids(rows: list[dict[str, Any]]) -> str:
+    """Return rows as BIDS has tables: n/a where there is nothing."""
+    optional = ("disagreement_mean", "disagreement_max")
+    absent = [name for name in optional if all(row[name] is None for row in rows)]
+    names = [name for name in rows[0] if name not in (*_BESIDE, *absent)]
+
+    def cell(value: Any) -> str:
+        if value is None:
+            return "n/a"
+        return value if isinstance(value, str) else f"{value:.6f}"
+
+    lines = ["\t".join(names), *("\t".join(cell(row[n]) for n in names) for row in rows)]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,376 @@
+"""A template, and its files."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import _files, _manifest, errors, images
+from .._engine import core
+from .._json import MOST_RESULT_BYTES, read as read_json, without_nan
+from .._tables import csv_text, data_frame
+from ..transforms import Transform
+from ..verdict import GRADES, counts
+
+SEAL = "template.json"
+FILES = ("template.nii.gz", "labels.nii.gz", "template.html")
+#: What a template may leave in a folder, as patterns; the last one lists the others.
+OUTPUTS = (*FILES, "transform_*.h5", "warped_*.nii.gz", SEAL)
+
+
+@dataclasses.dataclass
+class Iteration:
+    """One template on the way to the last.
+
+    Attributes
+    ----------
+    number : int
+        From 0, what it all started from.
+    kind : str
+        mean or image for the start; rigid, affine or deformable: how images were registered to the
+        template before.
+    gradient : float
+        Mean norm of the gradient, a mm, of intensities from 0 to 1.
+    entropy : float
+        Of the intensities, bits, in 256 bins.
+    shape_mm : float or None
+        Mean length of the mean displacement of the registrations, mm: by how much the template's
+        shape changed.
+    change_percent : float or None
+        Root mean square of the intensities' change since the template before, % of their range.
+    mean_voxels, mean_voxels_max : float or None
+        Length, voxels, of what the mean of the transforms is away from the identity: mean and most.
+    left_out : list of str
+        Ids of the images that did not count, for their registration failed.
+    seconds : float
+        Processor time of this process.
+    picture : bytes
+        The template in three planes, PNG.
+    """
+
+    number: int
+    kind: str
+    gradient: float
+    entropy: float
+    shape_mm: float | None = None
+    change_percent: float | None = None
+    mean_voxels: float | None = None
+    mean_voxels_max: float | None = None
+    left_out: list[str] = dataclasses.field(default_factory=list)
+    seconds: float = 0.0
+    picture: bytes = b""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers as plain data."""
+        plain: dict[str, Any] = without_nan(dataclasses.asdict(self))
+        del plain["picture"]
+        return plain
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Iteration:
+        """Return the iteration that :meth:`to_dict` gave."""
+        nan = {name: math.nan for name in ("gradient", "entropy") if row[name] is None}
+        return cls(**{**row, **nan})
+
+
+@dataclasses.dataclass(frozen=True)
+class TemplateRow:
+    """One image of a population.
+
+    Attributes
+    ----------
+    id : str
+        The name of its files.
+    image : str
+        The image's file.
+    verdict : str
+        Of its last registration; failed where there was none.
+    reasons : list of str
+        Of the verdict, or why it could not be registered.
+    moved_mm : float
+        Mean length of the displacement without its linear part, mm.
+    dice, dice_without_own : dict or None
+        Label to overlap of its labels, in the template's space, with the voted ones: and with those
+        that the other images voted for.
+    picture : bytes
+        The image in the template's space, PNG.
+
+    Examples
+    --------
+    >>> template.rows[0].id, template.rows[0].is_used
+    ('image-0000', True)
+    """
+
+    id: str
+    image: str
+    verdict: str
+    reasons: list[str]
+    moved_mm: float
+    dice: dict[int, float] | None = None
+    dice_without_own: dict[int, float] | None = None
+    picture: bytes = b""
+
+    @property
+    def is_used(self) -> bool:
+        """Whether it counts in the template."""
+        return self.verdict != GRADES[-1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all but the picture as plain data."""
+        plain: dict[str, Any] = without_nan({**dataclasses.asdict(self), "used": self.is_used})
+        del plain["picture"]
+        return plain
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> TemplateRow:
+        """Return the row that :meth:`to_dict` gave."""
+        cells = {name: value for name, value in row.items() if name != "used"}
+        for name in ("dice", "dice_without_own"):
+            if cells[name] is not None:
+                cells[name] = {int(label): value for label, value in cells[name].items()}
+        return cls(**cells)
+
+
+@dataclasses.dataclass(repr=False)
+class Template:
+    """The mean of a population, in the middle of its shapes, from
+    :func:`morphseek.build_template`.
+
+    Attributes
+    ----------
+    image : morphseek.images.Image
+        The template, in the images' own intensities: between the means of their percentiles.
+    labels : morphseek.images.Image or None
+        The label that most images give each voxel.
+    rows : list of TemplateRow
+        The images, in their order.
+    iterations : list of Iteration
+        The templates on the way; the last one is this.
+    settings : dict
+        Of the call.
+    stored : list of Transform or path
+        The transforms, or their files.
+    sources : list of ImageLike
+        The images; empty where they are not known.
+
+    Examples
+    --------
+    >>> template
+    Template(2 images, 2 used; 2 iterations, gradient 0.007, entropy ...)
+    """
+
+    image: images.Image
+    labels: images.Image | None
+    rows: list[TemplateRow]
+    iterations: list[Iteration]
+    settings: dict[str, Any]
+    stored: list[Transform | Path]
+    sources: list[Any] = dataclasses.field(default_factory=list)
+
+    @staticmethod
+    def read(folder: str | os.PathLike[str]) -> Template:
+        """Read a template from its folder, without the pictures.
+
+        Raises
+        ------
+        InputUnreadableError
+            There is none, or one of its files is not the one that template.json lists.
+
+        Examples
+        --------
+        >>> len(morphseek.Template.read("template").rows)
+        2
+        """
+        folder = Path(folder)
+        path = folder / SEAL
+        _files.settle(folder)
+        try:
+            content = read_json(path, "template", MOST_RESULT_BYTES)
+            rows = [TemplateRow.of(row) for row in content["rows"]]
+            iterations = [Iteration.of(row) for row in content["iterations"]]
+            listed, settings = content[_manifest.KEY], content["settings"]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise errors.InputUnreadableError(f"{path} is not a template's: {error!r}") from None
+        _manifest.check(folder, listed, list(listed), "template")
+        return Template(
+            images.read(folder / FILES[0], "template"),
+            images.read(folder / FILES[1], "labels") if FILES[1] in listed else None,
+            rows,
+            iterations,
+            settings,
+            [folder / transform_name(row.id) for row in rows],
+        )
+
+    def __repr__(self) -> str:
+        last = self.iterations[-1]
+        return (
+            f"Template({len(self.rows)} images, {sum(row.is_used for row in self.rows)} used;"
+            f" {last.number} iterations, gradient {last.gradient:.3f}, entropy {last.entropy:.2f})"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: how the template came about, and its middle planes."""
+        from ..report.cards import template
+
+        return template(self.to_dict(), self.image.array, self.image.grid)
+
+    @functools.cached_property
+    def transforms(self) -> list[Transform]:
+        """The transform of each image, from the template's space to the image's:
+        ``transforms[0].apply(image)`` brings it into the template's.
+
+        Examples
+        --------
+        >>> template.transforms[0].apply(pair.fixed).array.shape
+        (48, 48, 49)
+        """
+        return [Transform.read(t) if isinstance(t, Path) else t for t in self.stored]
+
+    def warped(self, number: int) -> images.Image:
+        """Return an image, by its number from 0, in the template's space.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The template was read from a folder, and does not hold the images.
+
+        Examples
+        --------
+        >>> template.warped(1).array.shape
+        (48, 48, 49)
+        """
+        if not self.sources:
+            raise errors.InvalidArgumentError(
+                "a template from a folder does not hold the images; transforms[number].apply(image)"
+                " warps one"
+            )
+        image: images.Image = self.transforms[number].apply(
+            images.read(self.sources[number], f"image {number}")
+        )
+        return image
+
+    def mean_dice(self, without_own: bool = False) -> float | None:
+        """Return the mean, over the images that count and their labels, of the overlap with the
+        voted labels; with those of the others where ``without_own``.
+
+        Examples
+        --------
+        >>> template.mean_dice() is None  # there are no labels
+        True
+        """
+        name = "dice_without_own" if without_own else "dice"
+        means = [_mean(getattr(row, name)) for row in self.rows if row.is_used]
+        known = [mean for mean in means if mean is not None]
+        return float(np.mean(known)) if known else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the images as plain data.
+
+        Examples
+        --------
+        >>> len(template.to_dict()["rows"])
+        2
+        """
+        return {
+            "version": core.version(),
+            "settings": self.settings,
+            "grid": self.image.grid.numbers.tolist(),
+            "verdicts": counts(row.verdict for row in self.rows),
+            "dice": self.mean_dice(),
+            "dice_without_own": self.mean_dice(without_own=True),
+            "iterations": [iteration.to_dict() for iteration in self.iterations],
+            "rows": [row.to_dict() for row in self.rows],
+        }
+
+    def _cells(self) -> list[dict[str, Any]]:
+        """Return the rows as those of a table: the mean over the labels, reasons in one cell."""
+        return [
+            {
+                **row.to_dict(),
+                "reasons": " | ".join(row.reasons),
+                "dice": _mean(row.dice),
+                "dice_without_own": _mean(row.dice_without_own),
+            }
+            for row in self.rows
+        ]
+
+    def to_dataframe(self) -> Any:
+        """Return a row an image as a pandas DataFrame.
+
+        Examples
+        --------
+        >>> template.to_dataframe()["verdict"].tolist()
+        ['good', 'good']
+        """
+        return data_frame(self._cells())
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the rows of :meth:`to_dataframe` as CSV.
+
+        Examples
+        --------
+        >>> template.to_csv("rows.csv")
+        >>> Path("rows.csv").read_text()[:29]
+        'id,image,verdict,reasons,move'
+        """
+        rows = self._cells()
+        _files.write_text(path, csv_text(rows[0], rows))
+
+    def save(self, folder: str | os.PathLike[str], command: str = "", warped: bool = False) -> None:
+        """Write template.nii.gz, labels.nii.gz where there are labels, transform_ID.h5 and, if
+        asked for, warped_ID.nii.gz of each image, template.html and template.json to a folder: all
+        of them or, on an error, none.
+
+        Examples
+        --------
+        >>> template.save("out")
+        >>> os.path.exists("out/template.nii.gz")
+        True
+        """
+        with _files.output_folder(folder, OUTPUTS, SEAL) as temporary:
+            write(self, temporary, command, warped)
+
+
+def transform_name(id: str) -> str:
+    return f"transform_{id}.h5"
+
+
+def warped_name(id: str) -> str:
+    return f"warped_{id}.nii.gz"
+
+
+def _mean(dice: Mapping[int, float] | None) -> float | None:
+    return float(np.mean(list(dice.values()))) if dice else None
+
+
+def write(
+    template: Template, folder: Path, command: str, warped: bool, fingerprint: str = ""
+) -> None:
+    """Write the files of :meth:`Template.save` into an empty folder."""
+    from ..report.template import page
+
+    images.write(folder / FILES[0], template.image)
+    if template.labels is not None:
+        images.write(folder / FILES[1], template.labels)
+    for number, (row, stored) in enumerate(zip(template.rows, template.stored)):
+        path = folder / transform_name(row.id)
+        if isinstance(stored, Path):
+            _files.write_with(functools.partial(shutil.copyfile, stored), path)
+        else:
+            stored.save(path)
+        if warped:
+            images.write(folder / warped_name(row.id), template.warped(number))
+    facts = template.to_dict()
+    iterations, rows = (
+        [each.picture for each in of] for of in (template.iterations, template.rows)
+    )
+    _files.write_text(folder / FILES[2], page(facts, iterations, rows, command))
+    _files.write_seal(folder / SEAL, {**facts, "fingerprint": fingerprint})
