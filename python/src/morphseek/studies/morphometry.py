@@ -429,7 +429,7 @@ def _subjects(
                 f"the subject {subject.id!r} is to name a file: {reason}; call it otherwise"
             )
     read_items([Item(s.id, s.transform, s.labels) for s in subjects])  # none is there twice
-    files = [pair for pair in read_pairs(pairs)] if pairs is not None else []
+    files = read_pairs(pairs) if pairs is not None else []
     labels = {
         pair.id: pair.path("moving_labels") for pair in files if "moving_labels" in pair.files
     }
