@@ -16,11 +16,11 @@ from click.testing import CliRunner
 from html_tree import parsed
 
 from helpers import FLAGS, QUICK, Command, blob
-from morphseek import Registration, cohort, errors, images, register_pairs
+from morphseek import Registration, errors, images, register_pairs, studies
 from morphseek.cli import app
-from morphseek.cohort import Scan, fuse_labels
-from morphseek.cohort.propagation import dice_of
 from morphseek.report import CohortRow, write_index
+from morphseek.scoring.labels import dice_by_label
+from morphseek.studies import Item, fuse_labels
 from pace import limit
 
 
@@ -70,8 +70,8 @@ LAYOUTS: list[tuple[list[str], dict[str, Any], dict[str, str], str]] = [
 def test_bids_layouts(
     names: list[str], given: dict[str, Any], expected: dict[str, str], note: str, tmp_path: Path
 ):
-    found = cohort.find_bids(touched(tmp_path, *names), **given)
-    assert {scan.id: scan.path.name for scan in found} == expected
+    found = studies.find_bids(touched(tmp_path, *names), **given)
+    assert {scan.id: scan.image.name for scan in found} == expected
     assert [note in said for said in found.notes] == ([True] if note else [])
 
 
@@ -83,13 +83,13 @@ def test_bids_label_maps(tmp_path: Path):
         "derivatives/seg/sub-1/anat/sub-1_run-1_desc-aseg_dseg.nii.gz",
         "derivatives/seg/sub-1/anat/sub-1_run-1_space-MNI_dseg.nii.gz",  # on another grid
     )
-    (scan,) = cohort.find_bids(tmp_path)
+    (scan,) = studies.find_bids(tmp_path)
     assert scan.labels is not None and "desc-aseg" in scan.labels.name
-    assert next(iter(cohort.find_bids(tmp_path, labels=False))).labels is None
+    assert next(iter(studies.find_bids(tmp_path, labels=False))).labels is None
     touched(tmp_path, "sub-1/anat/sub-1_run-1_dseg.nii.gz")
     with pytest.raises(errors.InvalidArgumentError, match="has 2 label maps: .*desc=aseg"):
-        cohort.find_bids(tmp_path)
-    (scan,) = cohort.find_bids(tmp_path, label_entities={"desc": ""})
+        studies.find_bids(tmp_path)
+    (scan,) = studies.find_bids(tmp_path, label_entities={"desc": ""})
     assert scan.labels is not None and scan.labels.name == "sub-1_run-1_dseg.nii.gz"
 
 
@@ -102,25 +102,25 @@ def test_bids_refused(tmp_path: Path):
     ):
         touched(tmp_path, "data/sub-1/anat/sub-1_T1w.nii.gz")
         with pytest.raises(errors.InputUnreadableError, match=says):
-            cohort.find_bids(tmp_path / folder, **given)
+            studies.find_bids(tmp_path / folder, **given)
     with pytest.raises(errors.InvalidArgumentError, match="'Session' is no entity"):
-        cohort.find_bids(tmp_path / "data", entities={"Session": "3"})
+        studies.find_bids(tmp_path / "data", entities={"Session": "3"})
 
 
 def test_scans_of_folders_and_tables(tmp_path: Path):
     touched(tmp_path, "a.nii.gz", "b.NII", "notes.txt", ".c.nii.gz")
-    assert [s.id for s in cohort.read_scans(tmp_path)] == ["a", "b"]
+    assert [s.id for s in studies.read_items(tmp_path)] == ["a", "b"]
     data = touched(tmp_path / "data", "images/a.nii.gz", "images/b.nii.gz", "labels/a.nrrd")
-    found = cohort.read_scans(data)
+    found = studies.read_items(data)
     assert [s.labels and s.labels.name for s in found] == ["a.nrrd", None]
     assert "1 of 2 images have no label map" in found.notes[0]
     table = tmp_path / "t.csv"
     table.write_text("moving;moving_labels;subject;session;id\na.nii;l.nii;s;2;x\nb.nii;;s;1;\n")
-    first, second = cohort.read_scans(table)
-    assert (first.id, first.path, first.labels) == ("x", tmp_path / "a.nii", tmp_path / "l.nii")
+    first, second = studies.read_items(table)
+    assert (first.id, first.image, first.labels) == ("x", tmp_path / "a.nii", tmp_path / "l.nii")
     assert (second.id, second.subject, second.labels) == ("b", "s", None)
     # two files of one name are called by their folders
-    assert [s.id for s in cohort.read_scans(["p/t1.nii", "q/t1.nii"])] == ["p-t1", "q-t1"]
+    assert [s.id for s in studies.read_items(["p/t1.nii", "q/t1.nii"])] == ["p-t1", "q-t1"]
 
 
 @pytest.mark.parametrize(
@@ -138,26 +138,26 @@ def test_scans_of_folders_and_tables(tmp_path: Path):
 def test_tables_refused(text: str, says: str, tmp_path: Path):
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(errors.InputUnreadableError, match=says):
-        cohort.read_scans(tmp_path / "t.csv")
+        studies.read_items(tmp_path / "t.csv")
 
 
 def test_pairs(tmp_path: Path):
-    scans = [Scan(n, tmp_path / n, tmp_path / f"{n}l") for n in "abc"]
-    both = cohort.all_pairs(scans, both_ways=True)
+    scans = [Item(n, tmp_path / n, tmp_path / f"{n}l") for n in "abc"]
+    both = studies.all_pairs(scans, both_ways=True)
     assert len(both) == 6 and len({row["id"] for row in both}) == 6
-    assert both[1]["fixed"] == scans[1].path and both[1]["moving_labels"] == scans[0].labels
+    assert both[1]["fixed"] == scans[1].image and both[1]["moving_labels"] == scans[0].labels
     sessions = [
-        Scan(f"sub-{s}_ses-{k}", tmp_path / f"{s}{k}", subject=f"sub-{s}", session=f"ses-{k}")
+        Item(f"sub-{s}_ses-{k}", tmp_path / f"{s}{k}", subject=f"sub-{s}", session=f"ses-{k}")
         for s, k in (("1", "10"), ("1", "2"), ("1", "9"), ("2", "1"))
     ]
-    later = cohort.within_subject(sessions)
+    later = studies.within_subject(sessions)
     assert [row["id"] for row in later] == ["sub-1_ses-9_to_ses-2", "sub-1_ses-10_to_ses-2"]
     assert {str(row["fixed"]) for row in later} == {str(tmp_path / "12")}
     for given, says in (
-        (lambda: cohort.all_pairs(scans[:1]), "two images or more"),
-        (lambda: cohort.within_subject(scans), "nothing says of whom"),
-        (lambda: cohort.within_subject(sessions[3:]), "none of the 1 subjects"),
-        (lambda: cohort.pairs_to(scans[:1], scans[0].path), "no image but"),
+        (lambda: studies.all_pairs(scans[:1]), "two images or more"),
+        (lambda: studies.within_subject(scans), "nothing says of whom"),
+        (lambda: studies.within_subject(sessions[3:]), "none of the 1 subjects"),
+        (lambda: studies.pairs_to(scans[:1], scans[0].image), "no image but"),
     ):
         with pytest.raises(errors.InvalidArgumentError, match=says):
             given()
@@ -167,13 +167,13 @@ def test_mixed_dimensions_and_empty_files(tmp_path: Path):
     images.write(tmp_path / "volume.nii.gz", images.Image(blob()))
     sitk.WriteImage(sitk.GetImageFromArray(blob()[10]), str(tmp_path / "slice.nii.gz"))
     (tmp_path / "empty.nii.gz").touch()
-    scans = [Scan(n, tmp_path / f"{n}.nii.gz") for n in ("volume", "empty", "slice")]
+    scans = [Item(n, tmp_path / f"{n}.nii.gz") for n in ("volume", "empty", "slice")]
     with pytest.raises(errors.InvalidArgumentError, match=r"slice.nii.gz has 2 axes and .*volume"):
-        cohort.all_pairs(scans)
+        studies.all_pairs(scans)
     with pytest.raises(errors.InputUnreadableError, match=r"empty.nii.gz"):
-        cohort.pairs_to(scans[:1], tmp_path / "empty.nii.gz")
-    done = register_pairs(cohort.pairs_to(scans[1:2], scans[0].path), tmp_path / "out", **QUICK)
-    assert "empty.nii.gz" in done.pairs[0].message and not (tmp_path / "out" / "empty").exists()
+        studies.pairs_to(scans[:1], tmp_path / "empty.nii.gz")
+    done = register_pairs(studies.pairs_to(scans[1:2], scans[0].image), tmp_path / "out", **QUICK)
+    assert "empty.nii.gz" in done.rows[0].message and not (tmp_path / "out" / "empty").exists()
 
 
 def maps() -> list[np.ndarray]:
@@ -266,15 +266,15 @@ def test_outliers_are_those_of_the_robust_score():
     values = [0.5, 0.52, 0.49, 0.51, 0.48, 0.5, 0.53, 0.5, 0.47, 2.0]
     spread = stats.median_abs_deviation(values, scale="normal")
     score = (2.0 - np.median(values)) / spread
-    found = cohort.outliers({"error": [*values, None]})
+    found = studies.outliers({"error": [*values, None]})
     assert [bool(f) for f in found] == [False] * 9 + [True, False]
-    assert found[9][0].startswith("error 2, the cohort has 0.5 (robust z +")
+    assert found[9][0].startswith("error 2, the study has 0.5 (robust z +")
     assert float(found[9][0].split("+")[1][:-1]) == pytest.approx(score, rel=2e-3)
     # if most are equal, the mean deviation counts; if all are, there is no outlier
-    assert cohort.outliers({"a": [1.0] * 30 + [9.0]})[30] and not any(
-        cohort.outliers({"a": [1.0] * 30})
+    assert studies.outliers({"a": [1.0] * 30 + [9.0]})[30] and not any(
+        studies.outliers({"a": [1.0] * 30})
     )
-    assert not any(cohort.outliers({"a": [1.0, 1, 1, 1, 1, 1, 50]}))  # too few to tell
+    assert not any(studies.outliers({"a": [1.0, 1, 1, 1, 1, 1, 50]}))  # too few to tell
 
 
 def test_page_names_outliers(tmp_path: Path):
@@ -319,10 +319,10 @@ def test_command_all_to_one_of_bids(people: Path, tmp_path: Path, command: Comma
     back = images.read(out / "sub-2_ses-1" / "fixed_labels_on_moving.nii.gz")
     own = images.read(people / "sub-2" / "ses-1" / "anat" / "sub-2_ses-1_dseg.nii.gz")
     assert back.array.shape == own.array.shape
-    both = dice_of(back.array, own.array)
+    both = dice_by_label(back.array, own.array)
     result = Registration.read(out / "sub-2_ses-1")
     before = images.read(anat / "sub-1_ses-1_dseg.nii.gz").array
-    assert both[4] > dice_of(before, own.array)[4] + 0.1
+    assert both[4] > dice_by_label(before, own.array)[4] + 0.1
     theirs = sitk.GetArrayFromImage(
         sitk.Resample(
             sitk.ReadImage(str(anat / "sub-1_ses-1_dseg.nii.gz")), own.to_sitk(),
@@ -334,7 +334,7 @@ def test_command_all_to_one_of_bids(people: Path, tmp_path: Path, command: Comma
     again = command.json(
         "pairs", "--bids", people, "--within-subject", "--out", tmp_path / "later", *FLAGS
     )
-    assert [p["id"] for p in again["pairs"]] == ["sub-1_ses-2_to_ses-1"]
+    assert [p["id"] for p in again["rows"]] == ["sub-1_ses-2_to_ses-1"]
 
 
 def test_bids_app(people: Path, tmp_path: Path, command: Command):
@@ -424,9 +424,9 @@ def test_participants_at_the_same_time(people: Path, tmp_path: Path, command: Co
         said = job.communicate(timeout=limit(120))
         assert job.returncode == 0, said
     told = json.loads((out / "work" / "summary.json").read_text(encoding="utf-8"))
-    assert {row["id"] for row in told["pairs"]} == {"sub-2_ses-1", "sub-3_ses-1"}
-    assert cohort.write_group(out).read_text(encoding="utf-8").count("_from-T1w_to-") == 2
-    study = cohort.morphometry(out / "work", fwhm=0)
+    assert {row["id"] for row in told["rows"]} == {"sub-2_ses-1", "sub-3_ses-1"}
+    assert studies.write_group(out).read_text(encoding="utf-8").count("_from-T1w_to-") == 2
+    study = studies.morphometry(out / "work", fwhm=0)
     assert set(study.ids) == {"sub-2_ses-1", "sub-3_ses-1"}
 
 
@@ -458,7 +458,7 @@ def test_a_description_that_is_damaged(text: str, says: str, tmp_path: Path):
     (folder / "sub-1_from-T1w_to-X_mode-image_xfm.json").write_text(json.dumps(TOLD))
     (folder / "sub-1_from-T2w_to-X_mode-image_xfm.json").write_text(text, encoding="latin-1")
     with pytest.raises(errors.InputUnreadableError, match=says) as raised:
-        cohort.write_group(str(tmp_path))
+        studies.write_group(str(tmp_path))
     assert "sub-1_from-T2w_to-X_mode-image_xfm.json" in str(raised.value)
     found = CliRunner().invoke(app, ["bids", ".", str(tmp_path), "group"])
     assert found.exit_code == 3 and found.output.startswith("morphseek: "), found.output

@@ -171,7 +171,7 @@ def test_the_command_says_so(saved: Path, files: dict[str, Path], command: Comma
     assert (saved / "transform.h5").stat().st_size == (alone / "transform.h5").stat().st_size
 
 
-def test_a_damaged_result_of_a_batch_is_done_again(files: dict[str, Path], tmp_path: Path):
+def test_a_damaged_result_of_a_study_is_done_again(files: dict[str, Path], tmp_path: Path):
     def states() -> list[str]:
         done = morphseek.register_pairs(
             [{"fixed": files["fixed"], "moving": files["moving"], "id": "one"}],
@@ -183,7 +183,11 @@ def test_a_damaged_result_of_a_batch_is_done_again(files: dict[str, Path], tmp_p
     assert states() == ["done"] and states() == ["skipped"]
     for name in ("transform.h5", "displacement.nrrd", "warped.nii.gz", "report.json"):
         damage(tmp_path / "out" / "one" / name, 20)
+        os.utime(tmp_path / "out" / "one" / name)  # else it takes a lost journal to notice
         assert states() == ["done"], name
+    damage(tmp_path / "out" / "one" / "warped.nii.gz", 20)
+    (tmp_path / "out" / "jobs.jsonl").unlink()
+    assert states() == ["done"]
     assert states() == ["skipped"]
 
 

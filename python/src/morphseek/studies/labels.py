@@ -300,10 +300,21 @@ def propagate_labels(
         study.rows.append(row)
         if row.voters:
             places[target.id] = place
-            voters = tuple((atlas, str(folder / REGISTRATIONS / pair.id)) for atlas, pair in pairs
-                           if atlas.id in row.voters)  # fmt: skip
+            voters = [
+                (_absolute(atlas), str(folder / REGISTRATIONS / pair.id))
+                for atlas, pair in pairs
+                if atlas.id in row.voters
+            ]
             jobs.append(
-                FusionJob(target.id, str(folder / target.id), target, voters, row, fusion, names)
+                FusionJob(
+                    target.id,
+                    str(folder / target.id),
+                    _absolute(target),
+                    voters,
+                    row,
+                    fusion,
+                    dict(names),
+                )  # fmt: skip
             )
     meter, journal = Meter(len(jobs), None), Journal(folder)
 
@@ -320,6 +331,14 @@ def propagate_labels(
         journal.close()
         study.save(folder)
     return study
+
+
+def _absolute(item: Item) -> Item:
+    """Return an item for a worker elsewhere, which is in another folder."""
+    image, labels = (
+        None if path is None else images.named.absolute(path) for path in (item.image, item.labels)
+    )
+    return dataclasses.replace(item, image=image, labels=labels)
 
 
 def _check(targets: Items, atlases: Items) -> None:
@@ -363,7 +382,7 @@ class FusionJob(Job):
     """The fusion of the maps of one target."""
 
     target: Item
-    voters: tuple[tuple[Item, str], ...]
+    voters: Sequence[tuple[Item, str]]
     """Atlases, and the folders of their registrations onto the target."""
     row: TargetLabels
     fusion: Fusion
