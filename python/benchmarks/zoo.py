@@ -36,7 +36,7 @@ import truth
 from methods import METHODS, Job
 from methods.shared import as_field
 
-from morphseek.report import CohortRow, write_index as write_cohort
+from morphseek.report import IndexRow, write_index as write_cohort
 from morphseek.scoring import signed_rank_p
 
 Row = dict[str, Any]
@@ -597,7 +597,7 @@ def write_index(folder: Path, rows: list[Row], command: str, version: str) -> No
         verdict = row.get("verdict") or {}
         page = f"{folder_name(row['kind'], row['pair'])}/{row['state']}/report.html"
         listed.append(
-            CohortRow(
+            IndexRow(
                 f"{row['kind']}, {row['pair']}, {row['state']}",
                 verdict=verdict.get("grade", ""),
                 error_mm=verdict.get("error_mm"),

@@ -49,9 +49,9 @@ def test_transforms_names_every_format_and_ending():
         assert f"`{word}`" in page, word
 
 
-def test_cohorts():
+def test_studies():
     result = doctest.testfile(
-        str(PYTHON / "docs" / "cohorts.md"), module_relative=False, optionflags=FLAGS
+        str(PYTHON / "docs" / "studies.md"), module_relative=False, optionflags=FLAGS
     )
     assert result.attempted > 5 and result.failed == 0
 

@@ -78,7 +78,7 @@ def test_the_site_has_every_page():
 # ----------------------------------------------------------------- The tutorials from end to end
 
 
-@pytest.mark.parametrize("name", ["first-pair", "cohort"])
+@pytest.mark.parametrize("name", ["first-pair", "many-pairs"])
 def test_a_tutorial_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Its blocks run one after the other in one folder, as a reader would do it."""
     monkeypatch.chdir(tmp_path)

@@ -15,7 +15,7 @@ import morphseek
 from helpers import QUICK, blob
 from morphseek import images, phantom
 from morphseek.phantom import PhantomPair
-from morphseek.report import CohortRow, write_index, write_report
+from morphseek.report import IndexRow, write_index, write_report
 from morphseek.scoring import score_labels, score_landmarks
 
 INSTALLED = {
@@ -67,7 +67,7 @@ def folder(
         write_report(made / "one.html", one, array, np.roll(array, 2, 2))
     write_report(made / "small.html", one, array, np.roll(array, 2, 2), size="small")
     rows = [
-        CohortRow(
+        IndexRow(
             f"pair {i}<b>", verdict=("good", "check", "failed")[i % 3], error_mm=i % 17 / 3,
             dice_after=0.5 + i % 40 / 100, tre_mm=1 + i % 9, page="small.html",
         )

@@ -13,7 +13,7 @@ import numpy as np
 from .._grid import Grid
 from .._percentiles import percentiles
 from .axes import Axes
-from .cohort import CohortRow, summary
+from .index import IndexRow, summary
 from .picture import three_planes
 from .render import render
 
@@ -50,7 +50,7 @@ def transform(facts: Mapping[str, Any], grids: Iterable[tuple[str, Grid | None]]
     return render("card_transform.html.j2", **facts, grids=known)
 
 
-def pairs(title: str, rows: Iterable[CohortRow]) -> str:
+def pairs(title: str, rows: Iterable[IndexRow]) -> str:
     """Return the card of many pairs: their verdicts, and the pairs to look at first."""
     return render("card_pairs.html.j2", title=title, **summary(rows, _MOST_ROWS))
 

@@ -626,8 +626,9 @@ class _Rounds:
                 votes.add(numbers, -1 * reach)
                 others = result()
                 votes.add(numbers, reach)
-            both = (dice_by_label(labels, of, "one") for of in (voted, others))
-            overlaps.append(tuple(both))
+            overlaps.append(
+                (dice_by_label(labels, voted, "one"), dice_by_label(labels, others, "one"))
+            )
         return average.like(voted.reshape(average.array.shape).astype(kind)), overlaps
 
 

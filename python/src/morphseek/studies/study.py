@@ -24,9 +24,9 @@ from .outliers import outliers
 from .runner import Ending, Journal
 
 if TYPE_CHECKING:
-    from ..report import CohortRow
+    from ..report import IndexRow
 else:  # typing.get_type_hints asks for the name; the pages' module loads when one is written
-    CohortRow = Any
+    IndexRow = Any
 
 SEAL = "pair.json"  # of a finished pair
 INDEX = "index.html"
@@ -417,14 +417,14 @@ class Study:
 
         return pairs("Registrations", self._index())
 
-    def _index(self, has_pages: bool = False) -> list[CohortRow]:
+    def _index(self, has_pages: bool = False) -> list[IndexRow]:
         """Return the index's rows, with the places of their pages or without."""
-        from ..report import CohortRow
+        from ..report import IndexRow
 
         rows = []
         for row in self.rows:
             rows.append(
-                CohortRow(
+                IndexRow(
                     row.id, row.fixed, row.moving, row.verdict, row.error_mm, row.dice_before,
                     row.dice_after, tre_mm=row.tre_after_mm, njd_percent=row.njd_percent,
                     seconds=row.seconds,

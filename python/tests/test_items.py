@@ -1,6 +1,4 @@
-"""Cohorts: the images that are found, the pairs made of them, labels from several atlases, and
-outlying pairs.
-"""
+"""Images of a study, the pairs made of them, fused labels, outlying pairs, and the BIDS App."""
 
 from __future__ import annotations
 
@@ -12,16 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import SimpleITK as sitk
-from click.testing import CliRunner
 from html_tree import parsed
 
 from helpers import FLAGS, QUICK, Command, blob
 from morphseek import Registration, errors, images, register_pairs, studies
-from morphseek.cli import app
-from morphseek.report import CohortRow, write_index
+from morphseek.report import IndexRow, write_index
 from morphseek.scoring.labels import dice_by_label
 from morphseek.studies import Item, fuse_labels
-from pace import limit
 
 
 def touched(root: Path, *names: str) -> Path:
@@ -279,9 +274,9 @@ def test_outliers_are_those_of_the_robust_score():
 
 def test_page_names_outliers(tmp_path: Path):
     rows = [
-        CohortRow("plain", verdict="good", error_mm=0.4),
-        CohortRow("odd", verdict="good", error_mm=0.3, unlike=("scale 2 <b>",)),
-        CohortRow("bad", verdict="failed", said="It folds."),
+        IndexRow("plain", verdict="good", error_mm=0.4),
+        IndexRow("odd", verdict="good", error_mm=0.3, unlike=("scale 2 <b>",)),
+        IndexRow("bad", verdict="failed", said="It folds."),
     ]
     write_index(tmp_path / "index.html", rows)
     page = parsed((tmp_path / "index.html").read_text(encoding="utf-8"))
@@ -410,58 +405,6 @@ def test_bids_app_refused(
 ):
     failed = command("bids", people, tmp_path / "out", *words, expect=code)
     assert says in failed and not (tmp_path / "out").exists()
-
-
-def test_participants_at_the_same_time(people: Path, tmp_path: Path, command: Command):
-    """As a scheduler runs a BIDS App: each writes to the one folder, none loses another's rows."""
-    out, template = tmp_path / "out", people / "sub-1" / "ses-1" / "anat" / "sub-1_ses-1_T1w.nii.gz"
-    jobs = [
-        command.start("bids", people, out, "participant", "--template", template,
-                      "--participant-label", label, "--quiet", *FLAGS)
-        for label in "23"
-    ]  # fmt: skip
-    for job in jobs:
-        said = job.communicate(timeout=limit(120))
-        assert job.returncode == 0, said
-    told = json.loads((out / "work" / "summary.json").read_text(encoding="utf-8"))
-    assert {row["id"] for row in told["rows"]} == {"sub-2_ses-1", "sub-3_ses-1"}
-    assert studies.write_group(out).read_text(encoding="utf-8").count("_from-T1w_to-") == 2
-    study = studies.morphometry(out / "work", fwhm=0)
-    assert set(study.ids) == {"sub-2_ses-1", "sub-3_ses-1"}
-
-
-TOLD = {
-    "Verdict": "good", "EstimatedError": 0.4, "Reasons": ["a"], "FoldedVoxelsPercent": 0.0,
-    "DiceBefore": None, "DiceAfter": 0.9,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "text, says",
-    [
-        (json.dumps(TOLD)[:-2], "is no JSON"),
-        ("[]", "is no JSON object"),
-        ("\xff", "cannot be read"),
-        ("[" * 100_000, "is no JSON"),
-        *(
-            (json.dumps({**TOLD, **change}), "is no description of a transform")
-            for change in (
-                {"Verdict": 5}, {"Reasons": 5}, {"Reasons": [5]}, {"Reasons": None},
-                {"EstimatedError": "0.4"}, {"DiceAfter": True}, {"FoldedVoxelsPercent": []},
-            )
-        ),
-    ],
-)  # fmt: skip
-def test_a_description_that_is_damaged(text: str, says: str, tmp_path: Path):
-    folder = tmp_path / "sub-1" / "anat"
-    folder.mkdir(parents=True)
-    (folder / "sub-1_from-T1w_to-X_mode-image_xfm.json").write_text(json.dumps(TOLD))
-    (folder / "sub-1_from-T2w_to-X_mode-image_xfm.json").write_text(text, encoding="latin-1")
-    with pytest.raises(errors.InputUnreadableError, match=says) as raised:
-        studies.write_group(str(tmp_path))
-    assert "sub-1_from-T2w_to-X_mode-image_xfm.json" in str(raised.value)
-    found = CliRunner().invoke(app, ["bids", ".", str(tmp_path), "group"])
-    assert found.exit_code == 3 and found.output.startswith("morphseek: "), found.output
 
 
 @pytest.mark.parametrize(

@@ -10,23 +10,23 @@ from html_tree import parsed
 import morphseek
 from helpers import QUICK, blob
 from morphseek import studies
-from morphseek.report import CohortRow, write_index, write_report
+from morphseek.report import IndexRow, write_index, write_report
 
 
-def written(path: Path, rows: list[CohortRow], **more: str) -> str:
+def written(path: Path, rows: list[IndexRow], **more: str) -> str:
     write_index(path / "index.html", rows, **more)
     return (path / "index.html").read_text(encoding="utf-8")
 
 
 def test_those_to_look_at_come_first(tmp_path: Path):
     rows = [
-        CohortRow("fine", verdict="good", error_mm=0.4, dice_after=0.9),
-        CohortRow("old", verdict="unknown"),
-        CohortRow("wrong", verdict="failed", error_mm=9.0, dice_after=0.1),
-        CohortRow("doubt", verdict="check", error_mm=2.0, dice_after=0.7, said="It folds."),
-        CohortRow("worse", verdict="check", error_mm=3.0, dice_after=0.8),
-        CohortRow("lost", said="fixed: a.nii cannot be read", failed=True),
-        CohortRow("nan", verdict="good", error_mm=float("nan"), dice_after=float("nan")),
+        IndexRow("fine", verdict="good", error_mm=0.4, dice_after=0.9),
+        IndexRow("old", verdict="unknown"),
+        IndexRow("wrong", verdict="failed", error_mm=9.0, dice_after=0.1),
+        IndexRow("doubt", verdict="check", error_mm=2.0, dice_after=0.7, said="It folds."),
+        IndexRow("worse", verdict="check", error_mm=3.0, dice_after=0.8),
+        IndexRow("lost", said="fixed: a.nii cannot be read", failed=True),
+        IndexRow("nan", verdict="good", error_mm=float("nan"), dice_after=float("nan")),
     ]
     page = written(tmp_path, rows, title="My <study>", command="morphseek pairs a&b.csv")
     order = ["lost", "wrong", "worse", "doubt", "fine", "nan", "old"]
@@ -58,8 +58,8 @@ def test_pages_are_opened_by_their_pictures(tmp_path: Path):
     (tmp_path / name).mkdir()
     result = morphseek.register(blob(), blob(shift=0.1), **QUICK)
     write_report(tmp_path / name / "report.html", result, blob(), blob(shift=0.1), size="small")
-    rows = [CohortRow(name, page=f"{name}/report.html"), CohortRow("none", page="gone/report.html")]
-    page = written(tmp_path, [*rows, CohortRow("other")])
+    rows = [IndexRow(name, page=f"{name}/report.html"), IndexRow("none", page="gone/report.html")]
+    page = written(tmp_path, [*rows, IndexRow("other")])
     table = parsed(page).one("table", id="pairs")
     (picture,) = table.all("img")
     assert picture["src"].startswith("data:image/png;base64,")
@@ -71,7 +71,7 @@ def test_pages_are_opened_by_their_pictures(tmp_path: Path):
 def test_a_thousand_pairs_are_quick_and_small(tmp_path: Path):
     grades = ("good", "check", "failed")
     rows = [
-        CohortRow(f"sub-{i}", "a", "b", grades[i % 3], i / 99, 0.1, 0.8, 1.0, 0, 9.0, "Why." * 20)
+        IndexRow(f"sub-{i}", "a", "b", grades[i % 3], i / 99, 0.1, 0.8, 1.0, 0, 9.0, "Why." * 20)
         for i in range(1000)
     ]
     started = time.process_time()

@@ -23,12 +23,12 @@ _MOST_ROWS = 2000  # of the table: a browser shows more slowly, and nobody reads
 
 
 @dataclasses.dataclass(slots=True)
-class CohortRow:
+class IndexRow:
     """One row of the index. None: unknown.
 
     Examples
     --------
-    >>> morphseek.report.CohortRow("sub-01", verdict="good", dice_after=0.8).failed
+    >>> morphseek.report.IndexRow("sub-01", verdict="good", dice_after=0.8).failed
     False
     """
 
@@ -74,7 +74,7 @@ _MEANS = (
 
 def write_index(
     path: str | os.PathLike[str],
-    rows: Iterable[CohortRow],
+    rows: Iterable[IndexRow],
     *,
     title: str = "Registrations",
     command: str = "",
@@ -86,7 +86,7 @@ def write_index(
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_index(Path(folder) / "index.html", [CohortRow("a", verdict="good", error_mm=0.4)])
+    ...     write_index(Path(folder) / "index.html", [IndexRow("a", verdict="good", error_mm=0.4)])
     ...     "<h1>Registrations" in (Path(folder) / "index.html").read_text()
     True
     """
@@ -109,7 +109,7 @@ def write_index(
         histogram("Error at landmarks or known points, mm", known["tre_mm"]),
     ]
     text = render(
-        "cohort.html.j2",
+        "index.html.j2",
         **facts,
         title=title,
         means={
@@ -131,7 +131,7 @@ def write_index(
     _files.write_text(path, text)
 
 
-def summary(rows: Iterable[CohortRow], most: int) -> dict[str, Any]:
+def summary(rows: Iterable[IndexRow], most: int) -> dict[str, Any]:
     """Return as plain data the ``rows`` to look at first, ``most`` at most; how many there are
     (``count``), are ``lost`` or ``outliers``; the counts of their ``verdicts``; and by column the
     values that are ``known``.
@@ -159,7 +159,7 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _badness(row: CohortRow) -> tuple[int, bool, float, float]:
+def _badness(row: IndexRow) -> tuple[int, bool, float, float]:
     """Return what puts the pairs to be looked at first."""
     grades: Sequence[str] = ["", *reversed(GRADES), UNKNOWN]
     grade = grades.index(row.verdict) if row.verdict in grades else len(grades)
