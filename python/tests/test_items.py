@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -403,6 +404,10 @@ def test_bids_app(people: Path, tmp_path: Path, command: Command):
 def test_bids_app_refused(
     words: list[str], says: str, code: int, people: Path, tmp_path: Path, command: Command
 ):
+    image = people / "sub-1" / "ses-1" / "anat" / "sub-1_ses-1_T1w.nii.gz"
+    for name in (word for word in words if word.endswith(".nii")):
+        (tmp_path / name).write_bytes(gzip.decompress(image.read_bytes()))
+    words = [str(tmp_path / word) if word.endswith(".nii") else word for word in words]
     failed = command("bids", people, tmp_path / "out", *words, expect=code)
     assert says in failed and not (tmp_path / "out").exists()
 
