@@ -8,10 +8,13 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// wide is the standard deviation of a Gaussian, in voxels, from which on it acts on a grid of half the resolution. What it
-// leaves is as smooth there, and an eighth of the voxels take an eighth of the time. Narrower ones lose overlap by it
-// (RATIONALE.md, Where the time goes).
-const wide = 2.25
+// wide is the standard deviation of a Gaussian, in voxels, from which on it acts on a grid of half the resolution, if the
+// grid has many voxels. What it leaves is as smooth there, and an eighth of the voxels take an eighth of the time.
+// Narrower ones lose overlap by it (RATIONALE.md, Where a large pair's time goes).
+const (
+	wide = 2.25
+	many = 1 << 17
+)
 
 // halfWidth is the standard deviation there, in voxels of that grid, of a Gaussian of sigma: blocks and the interpolation
 // back smooth as well.
