@@ -60,13 +60,29 @@ func (f *Field) resample(g volume.Geometry, toF, toG, base volume.Affine, thread
 	out := New(g)
 	nx, ny := g.Size[0], g.Size[1]
 	l := toG.M
+	along := f.columns(toF, nx)
 	parallel.For(ny*g.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
+		rows := newRows(f, along)
 		for r := lo; r < hi; r++ {
 			start := [3]float64{0, float64(r % ny), float64(r / ny)}
 			p, b := toF.Apply(start), base.Apply(start)
+			if rows != nil {
+				rows.turn(p[1], p[2])
+				if base == (volume.Affine{}) && isDiagonal(l) {
+					for k, dst := range out.Row(r%ny, r/ny) {
+						rows.write(dst, k, l[4*k])
+					}
+					continue
+				}
+			}
 			for i := range nx {
 				t, o := float64(i), r*nx+i
-				ux, uy, uz := f.at(p[0]+float64(toF.M[0]*t), p[1]+float64(toF.M[3]*t), p[2]+float64(toF.M[6]*t))
+				var ux, uy, uz float32
+				if rows != nil {
+					ux, uy, uz = rows.at(i)
+				} else {
+					ux, uy, uz = f.at(p[0]+float64(toF.M[0]*t), p[1]+float64(toF.M[3]*t), p[2]+float64(toF.M[6]*t))
+				}
 				x, y, z := float64(ux), float64(uy), float64(uz)
 				out.X[o] = float32(b[0] + float64(base.M[0]*t) + float64(l[0]*x) + float64(l[1]*y) + float64(l[2]*z))
 				out.Y[o] = float32(b[1] + float64(base.M[3]*t) + float64(l[3]*x) + float64(l[4]*y) + float64(l[5]*z))

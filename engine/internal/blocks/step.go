@@ -93,10 +93,7 @@ func (s *Step) MinMarginals(trees int) (control volume.Geometry, marginals []flo
 		parallel.For(control.Voxels(), 64, s.Threads, func(lo, hi int) {
 			for node := lo; node < hi; node++ {
 				sum, m := marginals[node*labels:(node+1)*labels], one[node*labels:(node+1)*labels]
-				least := leastOf(m)
-				for l, v := range m {
-					sum[l] += float32(share * (v - least))
-				}
+				addShare(sum, m, leastOf(m), share)
 			}
 		})
 	}

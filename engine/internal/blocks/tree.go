@@ -141,9 +141,7 @@ func (t *tree) marginals(costs, up []float32, between tension, threads int) {
 			rest, down, scratch := make([]float32, labels), make([]float32, labels), make([]float32, labels)
 			p := newPenalties(between.width)
 			for _, i := range nodes[lo:hi] {
-				for l, v := range at(costs, t.parent[i]) {
-					rest[l] = v - up[i*labels+l]
-				}
+				subtract(rest, at(costs, t.parent[i]), at(up, i))
 				between.between(p, t.parent[i], i)
 				envelope(down, rest, scratch, p)
 				accumulate(at(costs, i), down)
@@ -152,24 +150,41 @@ func (t *tree) marginals(costs, up []float32, between tension, threads int) {
 	}
 }
 
+// accumulate adds src to dst.
 func accumulate(dst, src []float32) {
-	src = src[:len(dst)]
-	for i := range dst {
+	for i := accumulateVector(dst, src); i < len(dst); i++ {
 		dst[i] += src[i]
 	}
 }
 
-// leastOf returns the least of x by four independent chains: in a single one each comparison waits for the one before.
+// subtract writes a - b to dst.
+func subtract(dst, a, b []float32) {
+	for i := subtractVector(dst, a, b); i < len(dst); i++ {
+		dst[i] = a[i] - b[i]
+	}
+}
+
+// less writes x - least to dst.
+func less(dst, x []float32, least float32) {
+	for i := lessVector(dst, x, least); i < len(dst); i++ {
+		dst[i] = x[i] - least
+	}
+}
+
+// addShare adds share (x - least) to sum.
+func addShare(sum, x []float32, least, share float32) {
+	for i := shareVector(sum, x, least, share); i < len(sum); i++ {
+		sum[i] += float32(share * (x[i] - least))
+	}
+}
+
+// leastOf returns the least of x.
 func leastOf(x []float32) float32 {
-	a, b, c, d := x[0], x[0], x[0], x[0]
-	i := 0
-	for ; i+4 <= len(x); i += 4 {
-		a, b, c, d = min(a, x[i]), min(b, x[i+1]), min(c, x[i+2]), min(d, x[i+3])
+	least, done := leastVector(x)
+	for _, v := range x[done:] {
+		least = min(least, v)
 	}
-	for _, v := range x[i:] {
-		a = min(a, v)
-	}
-	return min(a, b, c, d)
+	return least
 }
 
 // vectorPad is how many floats a vector may read or write beyond a line.
@@ -215,22 +230,14 @@ func envelope(dst, src, scratch []float32, p *penalties) {
 	square := width * width
 	lowerRows(scratch, src, p.axis[0], width)
 	for z := range p.deep {
-		plane := scratch[z*square : (z+1)*square]
-		for i := range width {
-			lower(dst[z*square+i*width:][:width], plane, p.axis[1][width-1-i:], width)
-		}
+		lower(dst[z*square:(z+1)*square], scratch[z*square:(z+1)*square], p.axis[1], width, width)
 	}
 	if p.deep == 1 {
 		copy(scratch, dst)
 	} else {
-		for i := range width {
-			lower(scratch[i*square:(i+1)*square], dst, p.axis[2][width-1-i:], width)
-		}
+		lower(scratch, dst, p.axis[2], square, width)
 	}
-	least := leastOf(scratch)
-	for i, v := range scratch {
-		dst[i] = v - least
-	}
+	less(dst, scratch, leastOf(scratch))
 }
 
 // lowerRows writes to label i of every line, width labels, of dst the least of the line's labels j in src plus
@@ -248,19 +255,23 @@ func lowerRows(dst, src, penalty []float32, width int) {
 	}
 }
 
-// lower writes to dst the least over count rows, each len(dst) long, of row j plus penalty[j].
-func lower(dst, rows, penalty []float32, count int) {
-	if lowerVector(dst, rows, penalty, count) {
+// lower writes to row i of dst, n labels, the least over count rows j of row j plus penalty[last-i+j], last being dst's last
+// row.
+func lower(dst, rows, penalty []float32, n, count int) {
+	if lowerVector(dst, rows, penalty, n, count) {
 		return
 	}
-	n := len(dst)
-	for k, v := range rows[:n] {
-		dst[k] = v + penalty[0]
-	}
-	for j := 1; j < count; j++ {
-		row, p := rows[j*n:][:n], penalty[j]
-		for k, v := range row {
-			dst[k] = min(dst[k], v+p)
+	for last := len(dst)/n - 1; len(dst) > 0; last-- {
+		to := dst[:n]
+		dst = dst[n:]
+		for k, v := range rows[:n] {
+			to[k] = v + penalty[last]
+		}
+		for j := 1; j < count; j++ {
+			row, p := rows[j*n:][:n], penalty[last+j]
+			for k, v := range row {
+				to[k] = min(to[k], v+p)
+			}
 		}
 	}
 }

@@ -39,11 +39,15 @@ next:
 	VZEROUPPER
 	RET
 
-// func lowerAVX(dst, rows, penalty *float32, n, count int)
-TEXT ·lowerAVX(SB), NOSPLIT, $0-40
+// func lowerAVX(dst, rows, penalty *float32, n, count, outputs int)
+TEXT ·lowerAVX(SB), NOSPLIT, $0-48
+	MOVQ outputs+40(FP), R10
 	MOVQ dst+0(FP), DI
-	MOVQ rows+8(FP), SI
 	MOVQ penalty+16(FP), BX
+
+output:
+	MOVQ DI, R11
+	MOVQ rows+8(FP), SI
 	MOVQ n+24(FP), CX
 	MOVQ CX, R8
 	SHLQ $2, R8
@@ -70,7 +74,7 @@ nextNarrow:
 	JNZ     narrow
 	VMOVUPS Y0, (DI)
 	SUBQ    $8, CX
-	JLE     done
+	JLE     end
 	ADDQ    $32, SI
 	ADDQ    $32, DI
 
@@ -112,11 +116,109 @@ nextWide:
 	VMOVUPS Y2, 64(DI)
 	VMOVUPS Y3, 96(DI)
 	SUBQ    $32, CX
-	JLE     done
+	JLE     end
 	ADDQ    $128, SI
 	ADDQ    $128, DI
 	JMP     rest
 
-done:
+end:
+	LEAQ (R11)(R8*1), DI // the row of the next label, whose penalties begin one earlier
+	SUBQ $4, BX
+	DECQ R10
+	JNZ  output
+	VZEROUPPER
+	RET
+
+// func addAVX(dst, src *float32, n int)
+TEXT ·addAVX(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), CX
+	XORQ AX, AX
+
+loop:
+	VMOVUPS (DI)(AX*4), Y0
+	VADDPS  (SI)(AX*4), Y0, Y0
+	VMOVUPS Y0, (DI)(AX*4)
+	ADDQ    $8, AX
+	CMPQ    AX, CX
+	JLT     loop
+	VZEROUPPER
+	RET
+
+// func subtractAVX(dst, a, b *float32, n int)
+TEXT ·subtractAVX(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ a+8(FP), SI
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), CX
+	XORQ AX, AX
+
+loop:
+	VMOVUPS (SI)(AX*4), Y0
+	VSUBPS  (DX)(AX*4), Y0, Y0
+	VMOVUPS Y0, (DI)(AX*4)
+	ADDQ    $8, AX
+	CMPQ    AX, CX
+	JLT     loop
+	VZEROUPPER
+	RET
+
+// func lessAVX(dst, x *float32, least float32, n int)
+TEXT ·lessAVX(SB), NOSPLIT, $0-32
+	MOVQ         dst+0(FP), DI
+	MOVQ         x+8(FP), SI
+	VBROADCASTSS least+16(FP), Y1
+	MOVQ         n+24(FP), CX
+	XORQ         AX, AX
+
+loop:
+	VMOVUPS (SI)(AX*4), Y0
+	VSUBPS  Y1, Y0, Y0
+	VMOVUPS Y0, (DI)(AX*4)
+	ADDQ    $8, AX
+	CMPQ    AX, CX
+	JLT     loop
+	VZEROUPPER
+	RET
+
+// func shareAVX(sum, x *float32, least, share float32, n int)
+TEXT ·shareAVX(SB), NOSPLIT, $0-32
+	MOVQ         sum+0(FP), DI
+	MOVQ         x+8(FP), SI
+	VBROADCASTSS least+16(FP), Y1
+	VBROADCASTSS share+20(FP), Y2
+	MOVQ         n+24(FP), CX
+	XORQ         AX, AX
+
+loop:
+	VMOVUPS (SI)(AX*4), Y0
+	VSUBPS  Y1, Y0, Y0
+	VMULPS  Y0, Y2, Y0
+	VADDPS  (DI)(AX*4), Y0, Y0
+	VMOVUPS Y0, (DI)(AX*4)
+	ADDQ    $8, AX
+	CMPQ    AX, CX
+	JLT     loop
+	VZEROUPPER
+	RET
+
+// func leastAVX(lanes, x *float32, n int)
+TEXT ·leastAVX(SB), NOSPLIT, $0-24
+	MOVQ    lanes+0(FP), DI
+	MOVQ    x+8(FP), SI
+	MOVQ    n+16(FP), CX
+	VMOVUPS (SI), Y0
+	VMOVUPS (SI), Y1
+	XORQ    AX, AX
+
+loop:
+	VMINPS (SI)(AX*4), Y0, Y0
+	VMINPS 32(SI)(AX*4), Y1, Y1
+	ADDQ   $16, AX
+	CMPQ   AX, CX
+	JLT    loop
+	VMINPS  Y1, Y0, Y0
+	VMOVUPS Y0, (DI)
 	VZEROUPPER
 	RET

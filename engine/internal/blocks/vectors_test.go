@@ -71,9 +71,9 @@ func TestLowerByVectorsMatchesLoop(t *testing.T) {
 			run := func() (lines, row, plane []float32) {
 				lines = guard.Slice(t, make([]float32, len(src)))
 				lowerRows(lines, src, penalty, width)
-				row, plane = guard.Slice(t, make([]float32, width)), guard.Slice(t, make([]float32, width*width))
-				lower(row, src, penalty, width)
-				lower(plane, src, penalty, width)
+				row, plane = guard.Slice(t, make([]float32, width*width)), guard.Slice(t, make([]float32, len(src)))
+				lower(row, src, penalty, width, width)
+				lower(plane, src, penalty, width*width, width)
 				return lines, row, plane
 			}
 			lines, row, plane := run()
@@ -85,6 +85,41 @@ func TestLowerByVectorsMatchesLoop(t *testing.T) {
 			}
 			if !slices.Equal(row, wantRow) || !slices.Equal(plane, wantPlane) {
 				t.Errorf("width %d: rows differ", width)
+			}
+		})
+	}
+}
+
+// Sums, differences and the least, of any length.
+func TestRowsByVectorsMatchLoops(t *testing.T) {
+	if !cpu.AVX() {
+		t.Skip("no vectors on this processor")
+	}
+	r := rand.New(rand.NewPCG(7, 8))
+	for _, n := range []int{1, 7, 8, 15, 16, 17, 33, 125} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			a, b := make([]float32, n), make([]float32, n)
+			for i := range a {
+				a[i], b[i] = float32(r.NormFloat64()), float32(r.NormFloat64())
+			}
+			run := func() (out [][]float32) {
+				for range 4 {
+					out = append(out, guard.Slice(t, slices.Clone(a)))
+				}
+				accumulate(out[0], b)
+				subtract(out[1], a, b)
+				less(out[2], b, leastOf(a))
+				addShare(out[3], b, leastOf(b), 0.3)
+				return out
+			}
+			got := run()
+			restore := cpu.Disable()
+			want := run()
+			restore()
+			for k := range got {
+				if !slices.Equal(got[k], want[k]) {
+					t.Errorf("operation %d of %d values differs", k, n)
+				}
 			}
 		})
 	}

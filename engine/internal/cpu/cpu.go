@@ -8,12 +8,13 @@
 // build tag noasm:
 //
 //	internal/align   butterflies, products of spectra, features at a point, sums of the score    AVX
-//	internal/blocks  lower envelopes                                                             AVX
+//	internal/blocks  lower envelopes, sums of messages                                           AVX
 //	                 block costs                                                                 AVX512Popcount
 //	internal/filter  symmetric kernels                                                           AVX
 //	internal/interp  rows of trilinear samples                                                   AVX2
 //	internal/mind    MIND-SSC: contrast, exponentials                                            AVX2
 //	internal/refine  local NCC: moments, correlation, longest step                               AVX
+//	                 a gradient on half the grid and back                                        AVX
 //	                 local NCC: gradient                                                         AVX2
 //	                 MIND-SSC: force, warp                                                       AVX
 package cpu
@@ -28,7 +29,7 @@ var has = detect()
 // AVX says whether there are vectors of eight float32.
 func AVX() bool { return has.avx }
 
-// AVX2 says whether there are also vectors of eight int32, and gathers.
+// AVX2 says whether there are also vectors of eight int32.
 func AVX2() bool { return has.avx2 }
 
 // AVX512Popcount says whether the bits of eight uint64 can be counted at once.

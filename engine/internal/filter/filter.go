@@ -65,10 +65,15 @@ func half(sigma float64) []float32 {
 	if sigma <= 0 {
 		return []float32{1}
 	}
+	const nothing = 1e-7 // a weight that float32 loses beside that of the middle
 	w := make([]float64, int(math.Ceil(3*sigma))+1)
 	sum := 0.0
 	for i := range w {
 		w[i] = math.Exp(-0.5 * float64(i*i) / (sigma * sigma))
+		if w[i] < nothing {
+			w = w[:i]
+			break
+		}
 		if sum += w[i]; i > 0 {
 			sum += w[i]
 		}

@@ -17,6 +17,7 @@ type row struct {
 	dst    [3]*float32
 	add    [3]*float32 // what to add, times scale; nil: nothing
 	scale  float32     // of u
+	slice  int64       // bytes from a slice to the next
 }
 
 //go:noescape
@@ -35,6 +36,7 @@ func (p Planes) vectors(dst [][]float32, add bool, x, y, z int, scale float32, u
 	r := row{
 		last: [3]float32{float32(p.Size[0] - 1), float32(p.Size[1] - 1), float32(p.Size[2] - 1)},
 		nx:   int64(p.Size[0]), nxy: int64(p.Size[0] * p.Size[1]), planes: int64(len(p.Data)), scale: scale,
+		slice: 4 * int64(p.Size[0]*p.Size[1]),
 	}
 	for k, plane := range p.Data {
 		_ = plane[voxels-1]

@@ -38,7 +38,7 @@ GLOBL eight<>(SB), RODATA|NOPTR, $4
 // AXIS finds the cells of the points AX, ... along y or z, and adds what they are apart in the plane to the offsets Y4; the fields
 // of the row are given by their places in it.
 #define AXIS(u, base, last, stride, fraction) \
-	VMULPS       (u)(AX*4), Y12, Y7  \
+	VMULPS       (u)(AX*4), Y14, Y7  \
 	VBROADCASTSS base(DI), Y9        \
 	VBROADCASTSS last(DI), Y8        \
 	CELL(Y7, Y9, Y8, Y5, fraction, Y10) \
@@ -46,23 +46,30 @@ GLOBL eight<>(SB), RODATA|NOPTR, $4
 	VPMULLD      Y10, Y5, Y5         \
 	VPADDD       Y5, Y4, Y4
 
-// PAIR reads eight pairs of neighbours in x from p, at the offsets X5 (points 0, 1, 4, 5) and X6 (2, 3, 6, 7), and writes to out
-// what lies between them.
-#define PAIR(p, out, t) \
-	VPCMPEQD   Y14, Y14, Y14         \
-	VGATHERDPD Y14, (p)(X5*4), out   \
-	VPCMPEQD   Y14, Y14, Y14         \
-	VGATHERDPD Y14, (p)(X6*4), t     \
-	VSHUFPS    $0xDD, t, out, Y13    \ // the right ones
-	VSHUFPS    $0x88, t, out, out    \ // the left ones
-	VSUBPS     out, Y13, Y13         \
-	VMULPS     Y13, Y1, Y13          \
-	VADDPS     Y13, out, out
+// TWO reads the pairs of neighbours in x at the offsets a and b of the row at R11 to out.
+#define TWO(a, b, out) \
+	VMOVSD  (R11)(a*4), out      \
+	VMOVHPS (R11)(b*4), out, out
 
-// RUN reads the same from cells that stand side by side, the first at the offset DX.
-#define RUN(p, out) \
-	VMOVUPS (p)(DX*4), out   \
-	VMOVUPS 4(p)(DX*4), Y13  \
+// PAIR reads eight pairs of neighbours in x at the offsets of the points, and writes to out what lies between them. Each is one
+// load of eight bytes, which is faster than a gather of four.
+#define PAIR(out, low) \
+	TWO(CX, DX, low)                 \ // points 0 and 1
+	TWO(R8, R9, X11)                 \ // 2 and 3
+	TWO(R10, R12, X12)               \ // 4 and 5
+	TWO(R13, SI, X13)                \ // 6 and 7
+	VINSERTF128 $1, X12, out, out    \
+	VINSERTF128 $1, X13, Y11, Y11    \
+	VSHUFPS     $0xDD, Y11, out, Y13 \ // the right ones
+	VSHUFPS     $0x88, Y11, out, out \ // the left ones
+	VSUBPS      out, Y13, Y13        \
+	VMULPS      Y13, Y1, Y13         \
+	VADDPS      Y13, out, out
+
+// RUN reads the same from cells that stand side by side.
+#define RUN(out) \
+	VMOVUPS (R11)(CX*4), out  \
+	VMOVUPS 4(R11)(CX*4), Y13 \
 	VSUBPS  out, Y13, Y13    \
 	VMULPS  Y13, Y1, Y13     \
 	VADDPS  Y13, out, out
@@ -73,78 +80,93 @@ GLOBL eight<>(SB), RODATA|NOPTR, $4
 	VMULPS b, f, b \
 	VADDPS b, a, a
 
+// STORE adds the displacement, where it is to be added, writes Y7 and goes on to the next plane.
+#define STORE(label) \
+	MOVQ    128(DI)(BX*8), R11       \
+	TESTQ   R11, R11                 \
+	JZ      label                    \
+	VMULPS  (R11)(AX*4), Y14, Y8     \
+	VADDPS  Y8, Y7, Y7               \
+label:                               \
+	MOVQ    104(DI)(BX*8), R11       \
+	VMOVUPS Y7, (R11)(AX*4)          \
+	INCQ    BX                       \
+	CMPQ    BX, 72(DI)
+
 // func rowAVX2(r *row)
-TEXT ·rowAVX2(SB), NOSPLIT, $0-8
+TEXT ·rowAVX2(SB), NOSPLIT, $32-8
 	MOVQ         r+0(FP), DI
-	MOVQ         0(DI), R8               // ux
-	MOVQ         8(DI), R9               // uy
-	MOVQ         16(DI), R10             // uz
-	MOVQ         64(DI), CX              // n
+	MOVQ         48(DI), R14
+	SHLQ         $2, R14                 // bytes from a row to the next
 	VBROADCASTSS one<>(SB), Y15
-	VBROADCASTSS 152(DI), Y12            // scale
+	VBROADCASTSS 152(DI), Y14            // scale
 	VBROADCASTSS 24(DI), Y0
 	VADDPS       lanes<>(SB), Y0, Y0     // x of the eight points
 	XORQ         AX, AX
 
 points:
-	CMPQ         AX, CX
+	CMPQ         AX, 64(DI)
 	JGE          done
-	VMULPS       (R8)(AX*4), Y12, Y7
+	MOVQ         0(DI), R8               // ux
+	MOVQ         8(DI), R9               // uy
+	MOVQ         16(DI), R10             // uz
+	VMULPS       (R8)(AX*4), Y14, Y7
 	VBROADCASTSS 36(DI), Y8
 	CELL(Y7, Y0, Y8, Y4, Y1, Y10)
 	AXIS(R9, 28, 40, 48, Y2)
 	AXIS(R10, 32, 44, 56, Y3)
-	VMOVD        X4, DX
+	VMOVD        X4, CX
 	VPBROADCASTD X4, Y5
 	VCVTTPS2DQ   lanes<>(SB), Y6
 	VPADDD       Y6, Y5, Y5
 	VPCMPEQD     Y4, Y5, Y5
 	VMOVMSKPS    Y5, R11
-	VPERMQ       $0xD8, Y4, Y5           // points 0 1 4 5 2 3 6 7
-	VEXTRACTI128 $1, Y5, X6
 	XORQ         BX, BX
 	CMPL         R11, $0xFF
-	JEQ          planes
-	MOVQ         $-1, DX                 // the cells do not stand side by side
+	JEQ          runs                    // the cells stand side by side
+	VMOVDQU      Y4, (SP)
+	MOVL         4(SP), DX
+	MOVL         8(SP), R8
+	MOVL         12(SP), R9
+	MOVL         16(SP), R10
+	MOVL         20(SP), R12
+	MOVL         24(SP), R13
+	MOVL         28(SP), SI
 
 planes:
-	MOVQ  80(DI)(BX*8), R11 // the four rows around the points
-	MOVQ  48(DI), R12
-	LEAQ  (R11)(R12*4), R12
-	MOVQ  56(DI), SI
-	LEAQ  (R11)(SI*4), R13
-	LEAQ  (R12)(SI*4), SI
-	TESTQ DX, DX
-	JGE   run
-	PAIR(R11, Y7, Y11)
-	PAIR(R12, Y8, Y11)
-	PAIR(R13, Y9, Y11)
-	PAIR(SI, Y10, Y11)
-	JMP   between
-
-run:
-	RUN(R11, Y7)
-	RUN(R12, Y8)
-	RUN(R13, Y9)
-	RUN(SI, Y10)
-
-between:
+	MOVQ 80(DI)(BX*8), R11
+	PAIR(Y7, X7)
+	ADDQ R14, R11
+	PAIR(Y8, X8)
 	LERP(Y7, Y8, Y2)
+	MOVQ 80(DI)(BX*8), R11
+	ADDQ 160(DI), R11
+	PAIR(Y9, X9)
+	ADDQ R14, R11
+	PAIR(Y10, X10)
 	LERP(Y9, Y10, Y2)
 	LERP(Y7, Y9, Y3)
-	MOVQ   128(DI)(BX*8), R12
-	TESTQ  R12, R12
-	JZ     store
-	VMULPS (R12)(AX*4), Y12, Y8
-	VADDPS Y8, Y7, Y7
+	STORE(addPlane)
+	JLT  planes
+	JMP  next
 
-store:
-	MOVQ    104(DI)(BX*8), R12
-	VMOVUPS Y7, (R12)(AX*4)
-	INCQ    BX
-	CMPQ    BX, 72(DI)
-	JLT     planes
+runs:
+	MOVQ 80(DI)(BX*8), R11
+	RUN(Y7)
+	ADDQ R14, R11
+	RUN(Y8)
+	LERP(Y7, Y8, Y2)
+	MOVQ 80(DI)(BX*8), R11
+	ADDQ 160(DI), R11
+	RUN(Y9)
+	ADDQ R14, R11
+	RUN(Y10)
+	LERP(Y9, Y10, Y2)
+	LERP(Y7, Y9, Y3)
+	STORE(addRun)
+	JLT  runs
 
+next:
 	VBROADCASTSS eight<>(SB), Y7
 	VADDPS       Y7, Y0, Y0
 	ADDQ         $8, AX

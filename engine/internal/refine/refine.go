@@ -15,6 +15,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
@@ -455,6 +456,11 @@ type ascent struct {
 // gains nothing.
 func (c *ascent) run(ctx context.Context) ([]float64, error) {
 	g, spare := field.New(c.v.Geometry), field.New(c.v.Geometry)
+	small, smooth := g, spare // the gradient, and what the Gaussian leaves of it
+	half := c.by.Fluid >= wide && g.Voxels() >= many
+	if half {
+		small, smooth = field.New(halved(g.Geometry)), field.New(halved(g.Geometry))
+	}
 	step, farthest := float64(longest), 0.0 // farthest: the longest vector of any gradient so far
 	var valid, mean float64                 // at first
 	var values []float64
@@ -478,12 +484,17 @@ func (c *ascent) run(ctx context.Context) ([]float64, error) {
 		if step *= math.Exp2(-stalled(values) / halving); step < shortest {
 			break
 		}
-		most := float64(c.smooth(spare, g))
+		if half {
+			halve(small, g, c.threads)
+		} else {
+			small, smooth = g, spare
+		}
+		most := float64(c.smooth(smooth, small))
 		if !(most > 0) {
 			break
 		}
 		farthest = max(farthest, most)
-		c.flow(g, spare, float32(step/(math.Pow(farthest, c.by.Fading)*math.Pow(most, 1-c.by.Fading))))
+		c.flow(g, smooth, float32(step/(math.Pow(farthest, c.by.Fading)*math.Pow(most, 1-c.by.Fading))))
 		c.v, g = g, c.v
 		if c.shape != nil {
 			c.shape(c.v)
@@ -517,11 +528,15 @@ func stalled(values []float64) float64 {
 	return min(max(1.5-gain/enough, 0), 1)
 }
 
-// smooth writes g after the fluid Gaussian to dst and returns the length of its longest vector.
+// smooth writes g, which may lie on halved of the grid, after the fluid Gaussian to dst and returns the length of its longest vector.
 func (c *ascent) smooth(dst, g *field.Field) float32 {
+	fluid := c.by.Fluid
+	if g.Size != c.v.Size {
+		fluid = halfWidth(fluid)
+	}
 	size, put := g.Size, filter.To(g.Size, dst.X, dst.Y, dst.Z)
 	longest := make([]float32, size[1]*size[2])
-	filter.Gaussian(size, [3]float64{c.by.Fluid, c.by.Fluid, c.by.Fluid}, 3, c.threads, filter.From(size, g.X, g.Y, g.Z), func(y, z int, rows [][]float32) {
+	filter.Gaussian(size, [3]float64{fluid, fluid, fluid}, 3, c.threads, filter.From(size, g.X, g.Y, g.Z), func(y, z int, rows [][]float32) {
 		put(y, z, rows)
 		longest[z*size[1]+y] = longestSquare(rows)
 	})
@@ -540,11 +555,20 @@ func longestSquare(rows [][]float32) float32 {
 	return most
 }
 
-// flow writes v o (id + step g), after the elastic Gaussian, to dst.
+// flow writes v o (id + step g), after the elastic Gaussian, to dst; g may lie on halved of the grid.
 func (c *ascent) flow(dst, g *field.Field, step float32) {
-	size := g.Size
+	size := c.v.Size
 	v := interp.Planes{Size: size, Data: [][]float32{c.v.X, c.v.Y, c.v.Z}}
-	filter.Gaussian(size, [3]float64{c.by.Elastic, c.by.Elastic, c.by.Elastic}, 3, c.threads, func(y, z int, rows [][]float32) {
-		v.Compose(rows, 0, y, z, step, g.Row(y, z))
-	}, filter.To(size, dst.X, dst.Y, dst.Z))
+	compose := func(y, z int, rows [][]float32) { v.Compose(rows, 0, y, z, step, g.Row(y, z)) }
+	if g.Size != size {
+		lines := sync.Pool{New: func() any { return newDoubled(g, size) }}
+		compose = func(y, z int, rows [][]float32) {
+			d := lines.Get().(*doubled)
+			d.row(rows, y, z)
+			lines.Put(d)
+			v.Compose(rows, 0, y, z, step, [3][]float32(rows))
+		}
+	}
+	elastic := [3]float64{c.by.Elastic, c.by.Elastic, c.by.Elastic}
+	filter.Gaussian(size, elastic, 3, c.threads, compose, filter.To(size, dst.X, dst.Y, dst.Z))
 }

@@ -1,0 +1,61 @@
+package refine
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/cpu"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// A field that is linear keeps its values on the coarser grid and back, away from the border; any field keeps its bits
+// without the processor's vectors.
+func TestHalvedAndDoubled(t *testing.T) {
+	for _, size := range [][3]int{{40, 8, 6}, {37, 9, 5}, {33, 12, 1}, {3, 2, 2}, {1, 1, 1}} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			g := volume.Geometry{Size: size, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+			linear, noise := field.New(g), field.New(g)
+			r := rand.New(rand.NewPCG(1, 2))
+			for i := range linear.X {
+				p := g.Point(i)
+				linear.X[i], linear.Y[i], linear.Z[i] = float32(p[0]), float32(p[1]-p[2]), float32(2*p[2])
+			}
+			for i := range noise.Data {
+				noise.Data[i] = float32(r.NormFloat64())
+			}
+			back := func(f *field.Field) *field.Field {
+				coarse, out := field.New(halved(g)), field.New(g)
+				halve(coarse, f, 2)
+				d := newDoubled(coarse, size)
+				for z := range size[2] {
+					for y := range size[1] {
+						row := out.Row(y, z)
+						d.row(row[:], y, z)
+					}
+				}
+				return out
+			}
+			got, bits := back(linear), back(noise)
+			for i := range got.X {
+				p, inside := g.Point(i), true
+				for a, n := range size {
+					inside = inside && (n == 1 || p[a] > 0 && p[a] < float64(n&^1-1))
+				}
+				for k, want := range [][]float32{linear.X, linear.Y, linear.Z} {
+					v := [][]float32{got.X, got.Y, got.Z}[k][i]
+					if inside && math.Abs(float64(v-want[i])) > 1e-5 {
+						t.Fatalf("component %d at %v is %g, want %g", k, p, v, want[i])
+					}
+				}
+			}
+			defer cpu.Disable()()
+			if !slices.Equal(back(noise).Data, bits.Data) {
+				t.Error("the loops give other bits than the vectors")
+			}
+		})
+	}
+}
