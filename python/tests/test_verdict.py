@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import morphseek
-from helpers import QUICK, Command, blob
+from helpers import FLAGS, QUICK, Command, blob
 from morphseek import errors, images, studies
 from morphseek.cli.output import NOT_GOOD
 from morphseek.report import write_report
@@ -266,15 +266,12 @@ def noise(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "a.nrrd", tmp_path / "b.nrrd"
 
 
-FAST = ["--model", "none", "--search", "off", "--refine", "0"]
-
-
 def test_the_command_ends_with_it(noise: tuple[Path, Path], tmp_path: Path, command: Command):
     """Also with the exit code of --strict; all results are written."""
     ends = {}
     for flags, expect in (([], 0), (["--strict"], 7), (["--strict", "--quiet"], 7)):
         out = tmp_path / "-".join(["out", *flags])
-        text = command("register", *noise, "--out", out, *FAST, *flags, expect=expect)
+        text = command("register", *noise, "--out", out, *FLAGS, *flags, expect=expect)
         report = json.loads((out / "report.json").read_text(encoding="utf-8"))
         verdict = Verdict.of(report)
         assert verdict is not None and verdict.grade != "good"
@@ -283,13 +280,15 @@ def test_the_command_ends_with_it(noise: tuple[Path, Path], tmp_path: Path, comm
         assert not any(f"note: {reason}" in text for reason in verdict.reasons)
         ends[" ".join(flags)] = text.strip().splitlines()
     assert ends["--strict --quiet"][-1].startswith("verdict: ")
-    summary = command.json("register", *noise, "--out", tmp_path / "j", *FAST, "--strict", expect=7)
+    summary = command.json(
+        "register", *noise, "--out", tmp_path / "j", *FLAGS, "--strict", expect=7
+    )
     assert summary["verdict"] == report["verdict"] and "explanation" not in summary
 
 
 def test_a_good_one_passes_strict(files: dict[str, Path], tmp_path: Path, command: Command):
     process = command.start("register", files["fixed"], files["fixed"], "--out", tmp_path / "out",
-                            *FAST, "--strict", "--explain")  # fmt: skip
+                            *FLAGS, "--strict", "--explain")  # fmt: skip
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, out + err
     last = out.strip().splitlines()[-1]
@@ -297,7 +296,7 @@ def test_a_good_one_passes_strict(files: dict[str, Path], tmp_path: Path, comman
     assert re.fullmatch(rf"verdict: good, estimated error {length}", last)
     assert re.search(r"^Start  .*\nSimilarity|^Start  .*\nDeformation", out, re.MULTILINE)
     assert "\nCertainty of place " in out
-    quiet = command("register", files["fixed"], files["fixed"], "--out", tmp_path / "out", *FAST,
+    quiet = command("register", files["fixed"], files["fixed"], "--out", tmp_path / "out", *FLAGS,
                     "--strict", "--quiet")  # fmt: skip
     assert "verdict" not in quiet
 
@@ -318,7 +317,7 @@ def test_a_study_counts_them(
     (tmp_path / "pairs.csv").write_text(
         f"id,fixed,moving\nsame,{files['fixed']},{files['fixed']}\nnoise,{noise[0]},{noise[1]}\n"
     )
-    arguments = ["pairs", tmp_path / "pairs.csv", "--out", tmp_path / "out", *FAST]
+    arguments = ["pairs", tmp_path / "pairs.csv", "--out", tmp_path / "out", *FLAGS]
     text = command(*arguments)
     content = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
     same, other = content["rows"]
