@@ -1,5 +1,6 @@
 """A plugin of pytest (-p examples) that provides what the docstrings' examples use: a pair of
-phantoms, its registration, a template of two images, and a folder with all of these as files.
+phantoms, its registration, a template of two images, a series of two
+frames, an echo-planar correction, and a folder with all of these as files.
 """
 
 from __future__ import annotations
@@ -30,10 +31,15 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
     moved = [pair.fixed.like(np.roll(pair.fixed.array, n, axis=2)) for n in (0, 1)]
     template = morphseek.build_template(moved, iterations=0, threads=1)
     template.save(folder / "template")
+    frames = np.stack([pair.fixed.array] * 2)
+    series = morphseek.correct_motion(frames, folder / "motion", reference=0, threads=1)
+    turned = pair.fixed.like(np.roll(pair.fixed.array, 1, axis=1))
+    correction = morphseek.correct_epi(pair.fixed, turned, phase_encoding="j")
     modules = {"images": images, "phantom": phantom, "studies": studies}
     modules |= {"scoring": scoring, "transforms": transforms, "morphseek": morphseek, "np": np}
     modules |= {"os": os, "Path": Path}
-    return folder, {"pair": pair, "result": result, "template": template, **modules}
+    made = {"pair": pair, "result": result, "template": template, "series": series}
+    return folder, {**made, "correction": correction, **modules}
 
 
 @pytest.fixture(autouse=True)

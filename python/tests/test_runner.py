@@ -27,7 +27,7 @@ import dataclasses, os, sys, time
 from pathlib import Path
 from morphseek import _manifest
 from morphseek.studies.runner import Job, Journal, Meter, Result, run_jobs
-from morphseek.studies.study import SEAL, PairRow, Study
+from morphseek.studies.study import SEAL, PairRow, Study, ended as ended_row
 
 @dataclasses.dataclass(frozen=True)
 class Idle(Job):
@@ -53,7 +53,7 @@ def main(out, count):
     rows = {str(k): PairRow(str(k), "f", str(k)) for k in range(count)}
     journal = Journal(out)
     def ended(ending):
-        rows[ending.id] = rows[ending.id].ended(ending)
+        rows[ending.id] = ended_row(rows[ending.id], ending)
     print("begun", flush=True)
     meter = Meter(count, None)
     run_jobs(jobs(out, count), out, workers=2, journal=journal, ended=ended, meter=meter)

@@ -83,6 +83,16 @@ def check_derivatives(
     InvalidArgumentError
         The space makes no names of files; or an image's result lies there that is of other inputs,
         options or another version, and ``replace`` is false.
+
+    Examples
+    --------
+    >>> os.makedirs("study/sub-01/anat")
+    >>> _ = Path("moving.nii.gz").rename("study/sub-01/anat/sub-01_T1w.nii.gz")
+    >>> pairs = studies.pairs_to(studies.find_bids("study"), "fixed.nii.gz")
+    >>> studies.check_derivatives(pairs, "out", "no space", {})
+    Traceback (most recent call last):
+    ...
+    morphseek.errors.InvalidArgumentError: space 'no space': names in BIDS have letters and ...
     """
     if not re.fullmatch(r"[0-9A-Za-z+]+", space):
         raise errors.InvalidArgumentError(

@@ -52,6 +52,11 @@ class EPICorrection:
         Of the first image, as in BIDS: i, i-, j, j-, k or k-, axes of the file.
     readout_time : float or None
         s, as BIDS' TotalReadoutTime.
+
+    Examples
+    --------
+    >>> correction
+    EPICorrection(along j, shifts up to ... voxels)
     """
 
     shift: images.Image
@@ -69,6 +74,11 @@ class EPICorrection:
     def transform(self, which: str = "first") -> Field:
         """Return the map that takes the distortion of the first or the second image from others of
         the same encoding; with the intensities: ``morphseek apply --modulate``.
+
+        Examples
+        --------
+        >>> correction.transform("second").grid.size
+        (48, 48, 48)
         """
         if which not in ("first", "second"):
             raise errors.InvalidArgumentError(f"which is {which!r}; it must be first or second")
@@ -80,6 +90,11 @@ class EPICorrection:
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers: the encoding, the largest shift, and how far the images differed
         before and differ after, as a share of their mean.
+
+        Examples
+        --------
+        >>> sorted(correction.to_dict())
+        ['difference_after', 'largest_shift_voxels', 'phase_encoding', 'readout_time']
         """
         return {
             "phase_encoding": self.phase_encoding,
@@ -92,6 +107,12 @@ class EPICorrection:
         """Write shift.nii.gz, first.nii.gz, second.nii.gz, mean.nii.gz, first.h5 and second.h5 (the
         transforms), epi.json and, where the readout time is known, fieldmap.nii.gz to a folder: all
         of them or, on an error, none.
+
+        Examples
+        --------
+        >>> correction.save("epi")
+        >>> os.path.exists("epi/shift.nii.gz")
+        True
         """
         with _files.output_folder(folder, OUTPUTS, OUTPUTS[-1]) as temporary:
             self._write(temporary)
@@ -146,11 +167,10 @@ def correct_epi(
     (48, 48, 48)
     """
     with contextlib.ExitStack() as stack:
-        folder = (
-            None  # a folder that cannot be written to, or another call's, fails before the work
-        )
+        folder = None
         if out is not None:
             check_apart(out, OUTPUTS, {"first": first, "second": second})
+            # one that cannot be written to, or another call's, fails before the work
             folder = stack.enter_context(_files.output_folder(out, OUTPUTS, OUTPUTS[-1]))
         correction = _correct(first, second, phase_encoding, readout_time, progress)
         if folder is not None:

@@ -30,7 +30,7 @@ from .pair import Report
 from .pairs import files_of, register_pairs
 from .plan import check_alike, pair_row
 from .runner import JOURNAL, Ending, Job, Journal, Meter, Result, run_jobs
-from .study import FINISHED, SEAL, PairRow, Study, fits
+from .study import FINISHED, SEAL, PairRow, Study, ended as ended_row, fits
 from .table import Item, Items, read_items
 
 FUSED = ("labels.nii.gz", "agreement.nii.gz", "fusion.json")
@@ -86,14 +86,6 @@ class TargetLabels:
             f"{self.id}: {self.status}, {len(self.labels)} labels by {len(self.voters)} atlases"
             f" ({self.fusion}), {doubt:.1f} % doubtful{dice}"
         )
-
-    def ended(self, ending: Ending) -> TargetLabels:
-        """Return the row of a target that ended."""
-        row = {**ending.row, "left_out": self.left_out}
-        return dataclasses.replace(
-            self, status=ending.status, error=ending.error, message=ending.message,
-            exit_code=ending.exit_code, **row,
-        )  # fmt: skip
 
 
 class LabelStudy:
@@ -320,7 +312,9 @@ def propagate_labels(
 
     def ended(ending: Ending) -> None:
         place = places[ending.id]
-        study.rows[place] = study.rows[place].ended(ending)
+        study.rows[place] = ended_row(
+            study.rows[place], ending, left_out=study.rows[place].left_out
+        )
 
     try:
         run_jobs(

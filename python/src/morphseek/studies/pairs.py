@@ -25,7 +25,7 @@ from ..verdict import Verdict, grade_of
 from .label_table import read_labels_csv
 from .pair import Clock, Pair as PairInputs, Report, check_apart_from, write_pair
 from .runner import PROCESSES, THREADS, Ending, Job, Journal, Meter, Result, run_jobs
-from .study import SEAL, TABLES, PairRow, Study
+from .study import SEAL, TABLES, PairRow, Study, ended as ended_row
 from .table import Pair, read_pairs
 
 _PATIENCE = 600.0  # seconds, with calls that write the tables of a shared folder
@@ -201,7 +201,7 @@ def _run(
     journal = Journal(folder)
 
     def ended(ending: Ending) -> None:
-        row = study.rows[places[ending.id]].ended(ending)
+        row = ended_row(study.rows[places[ending.id]], ending)
         study.rows[places[ending.id]] = row
         if ending.status != "pending":
             meter.ended(ending.id, str(row))

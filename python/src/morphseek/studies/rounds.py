@@ -50,6 +50,7 @@ from .template import (
     Iteration,
     Template,
     TemplateRow,
+    iteration_of,
     transform_name,
     warped_name,
     write,
@@ -394,7 +395,7 @@ class _Rounds:
         """Return the iterations that are there, from the first to the last whole one."""
         iterations: list[Iteration] = []
         while facts := _parsed(self._folder(len(iterations)) / _ROUND):
-            iterations.append(Iteration.of(facts["iteration"]))
+            iterations.append(iteration_of(facts["iteration"]))
         while iterations and not _is_whole(self._folder(len(iterations) - 1) / _ROUND):
             iterations.pop()
         return iterations[: len(self._kinds) + 1]

@@ -79,7 +79,13 @@ class FrameMotion:
         return f"{self.name}: {': '.join([self.verdict, *self.reasons][:2])}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all but the transform as plain data."""
+        """Return all but the transform as plain data.
+
+        Examples
+        --------
+        >>> series.rows[0].to_dict()["start"]
+        'reference'
+        """
         names = [field.name for field in dataclasses.fields(self)]
         return {name: getattr(self, name) for name in names if name != "transform"}
 
@@ -127,6 +133,11 @@ class Series:
         ------
         InputUnreadableError
             There is none, or one of its files is not the one that series.json lists.
+
+        Examples
+        --------
+        >>> len(studies.Series.read("motion").corrected)
+        2
         """
         folder = Path(folder)
         path = folder / SEAL
@@ -181,12 +192,24 @@ class Series:
         return [frame.like(frame.array.astype(common)) for frame in self.corrected]
 
     def image(self) -> sitk.Image:
-        """Return the corrected frames as one 4-D image of SimpleITK's."""
+        """Return the corrected frames as one 4-D image of SimpleITK's.
+
+        Examples
+        --------
+        >>> series.image().GetSize()
+        (48, 48, 48, 2)
+        """
         volumes = [frame.to_sitk() for frame in self._alike()]
         return sitk.JoinSeries(volumes, self.start, 1.0 if self.step is None else self.step)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but the images and the transforms as plain data."""
+        """Return everything but the images and the transforms as plain data.
+
+        Examples
+        --------
+        >>> series.to_dict()["verdicts"]["good"]
+        2
+        """
         moved = [v for row in self.rows if (v := row.framewise_displacement) is not None]
         plain: dict[str, Any] = without_nan(
             {
@@ -209,11 +232,24 @@ class Series:
         return [{**r.to_dict(), "reasons": " | ".join(r.reasons)} for r in self.rows]
 
     def to_dataframe(self) -> Any:
-        """Return a row a frame as a pandas DataFrame."""
+        """Return a row a frame as a pandas DataFrame.
+
+        Examples
+        --------
+        >>> series.to_dataframe()["frame"].tolist()
+        [0, 1]
+        """
         return data_frame(self._cells())
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the rows of :meth:`to_dataframe` as CSV."""
+        """Write the rows of :meth:`to_dataframe` as CSV.
+
+        Examples
+        --------
+        >>> series.to_csv("frames.csv")
+        >>> Path("frames.csv").read_text()[:10]
+        'frame,name'
+        """
         rows = self._cells()
         _files.write_text(path, csv_text(rows[0], rows))
 
@@ -221,6 +257,12 @@ class Series:
         """Write corrected.nii.gz (4-D), corrected.seq.nrrd (for 3D Slicer), reference.nii.gz, a
         transform for each frame (transform_0000.h5, ...), motion.tsv, series.html and series.json
         to a folder: all of them or, on an error, none.
+
+        Examples
+        --------
+        >>> series.save("corrected")
+        >>> os.path.exists("corrected/motion.tsv")
+        True
         """
         with _files.output_folder(folder, OUTPUTS, SEAL) as temporary:
             write(self, temporary, command)

@@ -133,23 +133,6 @@ class PairRow:
             f" {self.seconds:.1f} s"
         )
 
-    def ended(self, ending: Ending) -> PairRow:
-        """Return the row of a pair that ended."""
-        return dataclasses.replace(
-            self, status=ending.status, error=ending.error, message=ending.message,
-            exit_code=ending.exit_code, **ending.row,
-        )  # fmt: skip
-
-    @classmethod
-    def read(cls, row: Mapping[str, Any]) -> PairRow | None:
-        """Return a row of summary.json; None where one of its cells is of another type."""
-        plain = cls("", "", "")
-        known = {name: row[name] for name in _FIELDS if name in row}
-        if not fits(known, plain):
-            return None
-        words = [word for name in _LISTS for word in known.get(name, [])]
-        return cls(**known) if all(isinstance(word, str) for word in words) else None
-
     def to_dict(self) -> dict[str, Any]:
         """Return the row as plain data.
 
@@ -206,7 +189,7 @@ class Study:
         _files.settle(path.parent)
         try:
             content = read_json(path, "study", MOST_RESULT_BYTES)
-            rows = [PairRow.read(row) for row in content["rows"]]
+            rows = [read_row(row) for row in content["rows"]]
             if None in rows:
                 raise TypeError("a row")
             return Study([row for row in rows if row is not None], content["options"])
@@ -402,7 +385,7 @@ class Study:
                         line = read_object(folder / id / SEAL, "seal")
                 row = line.get("row")
                 if isinstance(row, dict):
-                    rows.append(PairRow.read({"id": id, "status": "done", **row}))
+                    rows.append(read_row({"id": id, "status": "done", **row}))
         return [row for row in rows if row is not None]
 
     def _write_index(self, path: Path, folder: Path, command: str) -> None:
@@ -508,6 +491,22 @@ def compare(
             f" {measure} in both; pairs are matched by the paths of fixed and moving"
         )
     return test
+
+
+def ended(row: Any, ending: Ending, **more: Any) -> Any:
+    """Return a row whose job ended."""
+    outcome = {name: getattr(ending, name) for name in ("status", "error", "message", "exit_code")}
+    return dataclasses.replace(row, **outcome, **{**ending.row, **more})
+
+
+def read_row(row: Mapping[str, Any]) -> PairRow | None:
+    """Return a row of summary.json; None where one of its cells is of another type."""
+    plain = PairRow("", "", "")
+    known = {name: row[name] for name in _FIELDS if name in row}
+    if not fits(known, plain):
+        return None
+    words = [word for name in _LISTS for word in known.get(name, [])]
+    return PairRow(**known) if all(isinstance(word, str) for word in words) else None
 
 
 def fits(row: Mapping[str, Any], plain: Any) -> bool:

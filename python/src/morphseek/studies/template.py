@@ -54,6 +54,11 @@ class Iteration:
         Processor time of this process.
     picture : bytes
         The template in three planes, PNG.
+
+    Examples
+    --------
+    >>> template.iterations[0].number, template.iterations[0].kind
+    (0, 'mean')
     """
 
     number: int
@@ -69,16 +74,16 @@ class Iteration:
     picture: bytes = b""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the numbers as plain data."""
+        """Return the numbers as plain data.
+
+        Examples
+        --------
+        >>> template.iterations[0].to_dict()["kind"]
+        'mean'
+        """
         plain: dict[str, Any] = without_nan(dataclasses.asdict(self))
         del plain["picture"]
         return plain
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Iteration:
-        """Return the iteration that :meth:`to_dict` gave."""
-        nan = {name: math.nan for name in ("gradient", "entropy") if row[name] is None}
-        return cls(**{**row, **nan})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,19 +129,16 @@ class TemplateRow:
         return self.verdict != GRADES[-1]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all but the picture as plain data."""
+        """Return all but the picture as plain data.
+
+        Examples
+        --------
+        >>> template.rows[0].to_dict()["used"]
+        True
+        """
         plain: dict[str, Any] = without_nan({**dataclasses.asdict(self), "used": self.is_used})
         del plain["picture"]
         return plain
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> TemplateRow:
-        """Return the row that :meth:`to_dict` gave."""
-        cells = {name: value for name, value in row.items() if name != "used"}
-        for name in ("dice", "dice_without_own"):
-            if cells[name] is not None:
-                cells[name] = {int(label): value for label, value in cells[name].items()}
-        return cls(**cells)
 
 
 @dataclasses.dataclass(repr=False)
@@ -194,8 +196,8 @@ class Template:
         _files.settle(folder)
         try:
             content = read_json(path, "template", MOST_RESULT_BYTES)
-            rows = [TemplateRow.of(row) for row in content["rows"]]
-            iterations = [Iteration.of(row) for row in content["iterations"]]
+            rows = [_row_of(row) for row in content["rows"]]
+            iterations = [iteration_of(row) for row in content["iterations"]]
             listed, settings = content[_manifest.KEY], content["settings"]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise errors.InputUnreadableError(f"{path} is not a template's: {error!r}") from None
@@ -374,3 +376,18 @@ def write(
     )
     _files.write_text(folder / FILES[2], page(facts, iterations, rows, command))
     _files.write_seal(folder / SEAL, {**facts, "fingerprint": fingerprint})
+
+
+def iteration_of(row: Mapping[str, Any]) -> Iteration:
+    """Return the iteration that :meth:`to_dict` gave."""
+    nan = {name: math.nan for name in ("gradient", "entropy") if row[name] is None}
+    return Iteration(**{**row, **nan})
+
+
+def _row_of(row: Mapping[str, Any]) -> TemplateRow:
+    """Return the row that :meth:`to_dict` gave."""
+    cells = {name: value for name, value in row.items() if name != "used"}
+    for name in ("dice", "dice_without_own"):
+        if cells[name] is not None:
+            cells[name] = {int(label): value for label, value in cells[name].items()}
+    return TemplateRow(**cells)
