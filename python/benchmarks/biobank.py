@@ -24,7 +24,7 @@ import numpy as np
 
 from morphseek import _manifest
 from morphseek.studies.runner import Ending, Job, Journal, Meter, Result, run_jobs
-from morphseek.studies.study import SEAL, PairRow, Study
+from morphseek.studies.study import SEAL, PairRow, Study, ended as ended_row
 
 ROW = "row.json"
 
@@ -68,7 +68,7 @@ def run(count: int, out: Path, workers: int, scheduler: str | None) -> dict[str,
 
     def ended(ending: Ending) -> None:
         place = int(ending.id)
-        study.rows[place] = study.rows[place].ended(ending)
+        study.rows[place] = ended_row(study.rows[place], ending)
         states[ending.status] = done = states.get(ending.status, 0) + 1
         if done % max(1, count // 5) == 0:
             memory[done] = peak()
