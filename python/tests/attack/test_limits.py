@@ -49,6 +49,12 @@ def epi_of(sidecar: Path) -> object:
     return morphseek.correct_epi(sidecar.with_suffix(".nii"), image)
 
 
+def group_of(folder: Path) -> None:
+    """Raise what the group level says of a damaged description."""
+    _, problems = studies.write_group(folder)
+    raise errors.InputUnreadableError(problems[0] if problems else "nothing is said")
+
+
 JSON_READERS: dict[str, Callable[[Path], object]] = {
     "split.json": studies.read_pairs,
     "a.mrk.json": Landmarks.read,
@@ -59,7 +65,7 @@ JSON_READERS: dict[str, Callable[[Path], object]] = {
     "other/summary.json": lambda path: studies.compare(studies.Study([]), path.parent),
     "work/request.json": lambda path: worker.run(path.parent, print),
     "bids.json": epi_of,
-    "sub-1/a_mode-image_xfm.json": lambda path: studies.write_group(path.parent.parent),
+    "sub-1/a_mode-image_xfm.json": lambda path: group_of(path.parent.parent),
 }
 NESTED = {
     "without end": b"[" * 200_000,

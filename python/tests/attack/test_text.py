@@ -61,14 +61,20 @@ def test_an_id_is_the_folders_name_in_every_table(sign: str, tmp_path: Path):
 
 
 def test_a_sidecar_is_no_formula(tmp_path: Path):
-    told = {"Verdict": "=1+1", "EstimatedError": None, "Reasons": ["@a", "b"]}
+    told = {"Verdict": "=1+1", "EstimatedError": None, "Reasons": ["@a", "b"], "Files": {}}
     told |= dict.fromkeys(("FoldedVoxelsPercent", "DiceBefore", "DiceAfter"))
     path = tmp_path / "sub-01" / "anat" / "sub-01_from-T1w_to-X_mode-image_xfm.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(told))
-    table = studies.write_group(str(tmp_path)).read_text(encoding="utf-8").splitlines()
+    table_path, problems = studies.write_group(str(tmp_path))
+    table = table_path.read_text(encoding="utf-8").splitlines()
     (row,) = csv.DictReader(table, delimiter="\t")
-    assert row["verdict"] == "'=1+1" and row["reasons"] == "'@a b" and row["error_mm"] == "n/a"
+    assert (
+        not problems
+        and row["verdict"] == "'=1+1"
+        and row["reasons"] == "'@a b"
+        and row["error_mm"] == "n/a"
+    )
 
 
 def test_a_point_is_no_formula_and_keeps_its_name(tmp_path: Path):
