@@ -6,8 +6,6 @@ func lowerRowsVector(dst, src, penalty []float32, width int) int { return 0 }
 
 func lowerVector(dst, rows, penalty []float32, n, count int) bool { return false }
 
-func accumulateVector(dst, src []float32) int { return 0 }
-
 func subtractVector(dst, a, b []float32) int { return 0 }
 
 func lessVector(dst, x []float32, least float32) int { return 0 }

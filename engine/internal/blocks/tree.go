@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 )
 
@@ -123,7 +124,7 @@ func (t *tree) marginals(costs, up []float32, between tension, threads int) {
 			scratch, p := make([]float32, labels), newPenalties(between.width)
 			for _, i := range nodes[lo:hi] {
 				for _, c := range t.children[i] {
-					accumulate(at(costs, i), at(up, c))
+					filter.Add(at(costs, i), at(up, c))
 				}
 				between.between(p, i, t.parent[i])
 				envelope(at(up, i), at(costs, i), scratch, p)
@@ -132,7 +133,7 @@ func (t *tree) marginals(costs, up []float32, between tension, threads int) {
 	}
 	root := t.order[0]
 	for _, c := range t.children[root] {
-		accumulate(at(costs, root), at(up, c))
+		filter.Add(at(costs, root), at(up, c))
 	}
 
 	for d := 1; d < len(t.depth)-1; d++ {
@@ -144,16 +145,9 @@ func (t *tree) marginals(costs, up []float32, between tension, threads int) {
 				subtract(rest, at(costs, t.parent[i]), at(up, i))
 				between.between(p, t.parent[i], i)
 				envelope(down, rest, scratch, p)
-				accumulate(at(costs, i), down)
+				filter.Add(at(costs, i), down)
 			}
 		})
-	}
-}
-
-// accumulate adds src to dst.
-func accumulate(dst, src []float32) {
-	for i := accumulateVector(dst, src); i < len(dst); i++ {
-		dst[i] += src[i]
 	}
 }
 

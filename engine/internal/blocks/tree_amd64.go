@@ -16,12 +16,7 @@ func lowerRowsAVX(dst, src, penalty *float32, width, lines int)
 //go:noescape
 func lowerAVX(dst, rows, penalty *float32, n, count, outputs int)
 
-// addAVX adds src to dst, n values in vectors of 8, and so with what follows.
-//
-//go:noescape
-func addAVX(dst, src *float32, n int)
-
-// subtractAVX writes a - b to dst.
+// subtractAVX writes a - b to dst, n values in vectors of 8, and so with what follows.
 //
 //go:noescape
 func subtractAVX(dst, a, b *float32, n int)
@@ -47,15 +42,6 @@ func vectors(n, lanes int) int {
 		return 0
 	}
 	return n - n%lanes
-}
-
-func accumulateVector(dst, src []float32) int {
-	n := vectors(len(dst), 8)
-	if n > 0 {
-		_ = src[n-1]
-		addAVX(&dst[0], &src[0], n)
-	}
-	return n
 }
 
 func subtractVector(dst, a, b []float32) int {

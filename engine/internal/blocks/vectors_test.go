@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/internal/cpu"
+	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/guard"
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -106,7 +107,7 @@ func TestRowsByVectorsMatchLoops(t *testing.T) {
 				for range 4 {
 					out = append(out, guard.Slice(t, slices.Clone(a)))
 				}
-				accumulate(out[0], b)
+				filter.Add(out[0], b)
 				subtract(out[1], a, b)
 				less(out[2], b, leastOf(a))
 				addShare(out[3], b, leastOf(b), 0.3)

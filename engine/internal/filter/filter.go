@@ -51,6 +51,13 @@ func Gaussian(size [3]int, sigma [3]float64, images, threads int, read, write Ro
 	separable(size, [3][]float32{half(sigma[0]), half(sigma[1]), half(sigma[2])}, true, images, threads, read, write)
 }
 
+// Add adds src, at least as long, to dst.
+func Add(dst, src []float32) {
+	for i := addVector(dst, src); i < len(dst); i++ {
+		dst[i] += src[i]
+	}
+}
+
 // flat returns the weights at distances 0, ..., radius of a window.
 func flat(radius int, weight float32) []float32 {
 	w := make([]float32, radius+1)

@@ -2,4 +2,6 @@
 
 package filter
 
+func addVector(dst, src []float32) int { return 0 }
+
 func symmetricVector(dst, center []float32, pairs []pair, w []float32) bool { return false }

@@ -9,6 +9,22 @@ import "github.com/morphseek/morphseek/engine/internal/cpu"
 //go:noescape
 func symmetricAVX(dst, center *float32, pairs *pair, w *float32, taps, from, to int)
 
+// addAVX adds src to dst, n values: a multiple of 8, and not 0.
+//
+//go:noescape
+func addAVX(dst, src *float32, n int)
+
+// addVector does the first values of Add and returns how many.
+func addVector(dst, src []float32) int {
+	n := len(dst) &^ 7
+	if !cpu.AVX() || n == 0 {
+		return 0
+	}
+	_ = src[n-1]
+	addAVX(&dst[0], &src[0], n)
+	return n
+}
+
 // symmetricVector does symmetric with the processor's vectors, if there are any and the row fills one.
 func symmetricVector(dst, center []float32, pairs []pair, w []float32) bool {
 	n := len(dst)

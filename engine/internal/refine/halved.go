@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -44,7 +45,7 @@ func halve(coarse, fine *field.Field, threads int) {
 			for k, out := range coarse.Row(r%ny, r/ny) {
 				copy(sum, fine.Row(y, z)[k])
 				for row := 1; row < high*thick; row++ {
-					add(sum, fine.Row(y+row%high, z+row/high)[k])
+					filter.Add(sum, fine.Row(y+row%high, z+row/high)[k])
 				}
 				for i := range len(sum) / 2 {
 					out[i] = share * (sum[2*i] + sum[2*i+1])
@@ -55,13 +56,6 @@ func halve(coarse, fine *field.Field, threads int) {
 			}
 		}
 	})
-}
-
-// add adds src to dst.
-func add(dst, src []float32) {
-	for i := addVector(dst, src); i < len(dst); i++ {
-		dst[i] += src[i]
-	}
 }
 
 // doubled reads rows of a field on halved of a grid there, linearly between the middles of the blocks.

@@ -5,24 +5,12 @@ package refine
 import "github.com/morphseek/morphseek/engine/internal/cpu"
 
 //go:noescape
-func addAVX(dst, src *float32, n int)
-
-//go:noescape
 func quarterAVX(dst, a, b, c, d *float32, n int)
 
 //go:noescape
 func spreadAVX(out, line *float32, n int)
 
-// addVector does the first values of add and returns how many; so with what follows.
-func addVector(dst, src []float32) int {
-	n := whole(len(dst))
-	if n > 0 {
-		_ = src[n-1]
-		addAVX(&dst[0], &src[0], n)
-	}
-	return n
-}
-
+// quarterVector does the first values of quarter and returns how many; so with what follows.
 func quarterVector(dst, a, b, c, d []float32) int {
 	n := whole(len(dst))
 	if n > 0 {

@@ -11,23 +11,6 @@ DATA shares<>+12(SB)/4, $0.1875
 DATA shares<>+16(SB)/4, $0.0625
 GLOBL shares<>(SB), RODATA|NOPTR, $20
 
-// func addAVX(dst, src *float32, n int)
-TEXT ·addAVX(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	XORQ AX, AX
-
-loop:
-	VMOVUPS (DI)(AX*4), Y0
-	VADDPS  (SI)(AX*4), Y0, Y0
-	VMOVUPS Y0, (DI)(AX*4)
-	ADDQ    $8, AX
-	CMPQ    AX, CX
-	JLT     loop
-	VZEROUPPER
-	RET
-
 // func quarterAVX(dst, a, b, c, d *float32, n int)
 TEXT ·quarterAVX(SB), NOSPLIT, $0-48
 	MOVQ         dst+0(FP), DI

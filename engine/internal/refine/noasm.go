@@ -18,8 +18,6 @@ func (s *ssd) warpVector(row []float32, at cells) bool { return false }
 
 func longestVector(x, y, z []float32) (most float32, n int) { return 0, 0 }
 
-func addVector(dst, src []float32) int { return 0 }
-
 func quarterVector(dst, a, b, c, d []float32) int { return 0 }
 
 func spreadVector(out, line []float32) int { return 0 }
