@@ -85,7 +85,7 @@ def run(count: int, out: Path, workers: int, scheduler: str | None) -> dict[str,
 
     jobs = (Idle(str(number), str(out / str(number))) for number in range(count))
     how: dict[str, Any] = {"workers": workers, "scheduler": scheduler}
-    took = timed(lambda: run_jobs(jobs, out, journal=journal, ended=ended, meter=meter, **how))
+    took = timed(lambda: run_jobs(jobs, journal=journal, ended=ended, meter=meter, **how))
     tables = timed(lambda: study.save(out))
     return {**states, "jobs": took, "tables": tables, "memory_mb": memory, "peak_mb": peak()}
 

@@ -56,7 +56,7 @@ def main(out, count):
         rows[ending.id] = ended_row(rows[ending.id], ending)
     print("begun", flush=True)
     meter = Meter(count, None)
-    run_jobs(jobs(out, count), out, workers=2, journal=journal, ended=ended, meter=meter)
+    run_jobs(jobs(out, count), workers=2, journal=journal, ended=ended, meter=meter)
     Study(rows.values()).save(out, patience=60)
 
 if __name__ == "__main__":
@@ -178,7 +178,7 @@ def run(jobs: list[Any], out: Path, **how: Any) -> dict[str, Ending]:
     journal = Journal(out)
     meter = Meter(len(jobs), None)
     run_jobs(
-        iter(jobs), out, journal=journal, meter=meter,
+        iter(jobs), journal=journal, meter=meter,
         ended=lambda ending: endings.update({ending.id: ending}), **how,
     )  # fmt: skip
     journal.close()

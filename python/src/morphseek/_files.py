@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _manifest, _staging, errors
+from . import _json, _manifest, _staging, errors
 from ._interrupts import Held
 from ._itk import itk_reason
 from ._regular import check_regular as check_regular
@@ -66,6 +66,23 @@ def write_seal(path: Path, content: Mapping[str, Any]) -> None:
     """Write a result's JSON file, with the sizes and checksums of all files that lie beside it."""
     listed = {file.name: _manifest.entry(file) for file in sorted(path.parent.iterdir())}
     write_text(path, json.dumps({**content, _manifest.KEY: listed}, indent=1) + "\n")
+
+
+def read_seal(path: Path, what: str) -> dict[str, Any]:
+    """Return what a JSON file of :func:`write_seal` holds, whose files are as it lists them.
+
+    Raises
+    ------
+    InputUnreadableError
+    """
+    settle(path.parent)
+    content = _json.read(path, what, _json.MOST_RESULT_BYTES)
+    try:
+        listed = content[_manifest.KEY]
+        _manifest.check(path.parent, listed, list(listed), what)
+    except (KeyError, TypeError) as error:
+        raise errors.InputUnreadableError(f"{path} is not a {what}'s: {error!r}") from None
+    return dict(content)
 
 
 def write_array(path: str | os.PathLike[str], array: np.ndarray) -> None:

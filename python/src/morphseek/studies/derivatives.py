@@ -24,6 +24,7 @@ from ..result import LABELS_BACK, Registration
 from ..verdict import GRADES
 from .bids import BidsName
 from .pairs import files_of
+from .runner import PATIENCE
 from .study import FINISHED, Study
 
 _BIDS = "1.10.0"
@@ -33,7 +34,6 @@ _COLUMNS = (
 )  # fmt: skip
 _LABELS = {"warped_labels.nii.gz": "space-{space}_dseg", LABELS_BACK: "desc-{space}_dseg"}
 _TRANSFORM = "_mode-image_xfm"
-_PATIENCE = 600.0  # seconds, with calls that write other images of a session
 _HOW = ("threads", "cache")  # options that decide no result
 _SIDES = {"fixed": "template", "moving": "image"}
 _ERROR = "error"  # in the table, instead of a verdict
@@ -273,7 +273,7 @@ class _Dataset:
         for file, ending in _LABELS.items():
             files[f"{stem}_{ending.format(space=space)}.nii.gz"] = file
         page, origin = self._out / f"{stem}.html", self.origin(image)
-        with _files.locked(pair, _PATIENCE):  # the registration and what describes it are one run's
+        with _files.locked(pair, PATIENCE):  # the registration and what describes it are one run's
             report = _json.read_object(pair / _manifest.REPORT, "result")
             known = _deciding(report.get("options", {}))
             if known | {"model": ""} != self._options | {"model": ""}:
@@ -297,7 +297,7 @@ class _Dataset:
         stripped = f"{image.stem}_space-{self._space}_{image.name.suffix}.json"
         own = [*files, image.inverse, image.sidecar, stripped]
         with _files.output_folder(
-            image.folder, seal=image.sidecar, ours=own, patience=_PATIENCE
+            image.folder, seal=image.sidecar, ours=own, patience=PATIENCE
         ) as temporary:
             self.check(image, origin)  # another call may have come first
             for target in sources:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,18 +28,17 @@ from .fusion import FUSIONS, Fused, Fusion, fuse_labels
 from .pair import Report
 from .pairs import files_of, register_pairs
 from .plan import check_alike, pair_row
-from .runner import JOURNAL, Ending, Job, Journal, Meter, Result, run_jobs
-from .study import FINISHED, SEAL, PairRow, Study, ended as ended_row, fits
+from .runner import JOURNAL, PATIENCE, Job, Meter, Result
+from .study import FINISHED, SEAL, PairRow, Study, fits, run_rows
 from .table import Item, Items, read_items
 
 FUSED = ("labels.nii.gz", "agreement.nii.gz", "fusion.json")
-"""What a target's folder has; the last one is the seal."""
+"""The files of a target; the last one is the seal."""
 TABLES = ("labels.json", "volumes.csv")
-"""What a study's folder has beside the targets'; the first one lists the other."""
+"""The files of a study beside the targets' folders; the first one lists the other."""
 REGISTRATIONS = "registrations"
 _COLUMNS = ("id", "label", "name", "mm3", "agreement", "dice")
 _DOUBTFUL = 0.75  # of the votes
-_PATIENCE = 600.0  # seconds, with calls that write the tables of a shared folder
 
 
 @dataclasses.dataclass(slots=True)
@@ -182,13 +180,11 @@ class LabelStudy:
         ['labels.json', 'volumes.csv']
         """
         folder = Path(folder)
-        with _files.output_folder(folder, TABLES, TABLES[0], patience=_PATIENCE) as temporary:
+        with _files.output_folder(folder, TABLES, TABLES[0], patience=PATIENCE) as temporary:
             rows = [*self.rows, *_earlier(folder, {row.id for row in self.rows})]
             whole = LabelStudy(rows, self.registrations, self.notes)
             whole.to_csv(temporary / TABLES[1])
-            listed = {TABLES[1]: _manifest.entry(temporary / TABLES[1])}
-            content = {**whole.to_dict(), _manifest.KEY: listed}
-            _files.write_text(temporary / TABLES[0], json.dumps(content, indent=1) + "\n")
+            _files.write_seal(temporary / TABLES[0], whole.to_dict())
 
 
 def _earlier(folder: Path, now: set[str]) -> Iterator[TargetLabels]:
@@ -285,13 +281,12 @@ def propagate_labels(
     )  # fmt: skip
     done = {row.id: row for row in registrations.rows}
     study = LabelStudy([], registrations, [*to.notes, *known.notes])
-    jobs, places = [], {}
-    for place, target in enumerate(to):
+    jobs = []
+    for target in to:
         pairs = [(atlas, done[name]) for of, atlas, name in listed if of is target]
         row = _row(target, pairs)
         study.rows.append(row)
         if row.voters:
-            places[target.id] = place
             voters = [
                 (_absolute(atlas), str(folder / REGISTRATIONS / pair.id))
                 for atlas, pair in pairs
@@ -308,21 +303,12 @@ def propagate_labels(
                     dict(names),
                 )  # fmt: skip
             )
-    meter, journal = Meter(len(jobs), None), Journal(folder)
-
-    def ended(ending: Ending) -> None:
-        place = places[ending.id]
-        study.rows[place] = ended_row(
-            study.rows[place], ending, left_out=study.rows[place].left_out
-        )
-
     try:
-        run_jobs(
-            jobs, folder, workers=workers, scheduler=scheduler, resume=resume, journal=journal,
-            ended=ended, meter=meter,
+        run_rows(
+            jobs, study.rows, folder, Meter(len(jobs), None), keep=["left_out"], workers=workers,
+            scheduler=scheduler, resume=resume,
         )  # fmt: skip
     finally:
-        journal.close()
         study.save(folder)
     return study
 

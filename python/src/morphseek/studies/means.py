@@ -193,7 +193,7 @@ class Average:
 
     @property
     def reach(self) -> np.ndarray:
-        """Where at least half of the images reach; bool, shape (z, y, x)."""
+        """Mask of what at least half of the images reach: bool, shape (z, y, x)."""
         return self._count * 2 >= self._images
 
     def image(self) -> images.Image:

@@ -5,7 +5,6 @@ registered to.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 import SimpleITK as sitk
 
-from .. import _files, _manifest, errors, images
+from .. import _files, errors, images
 from .._engine import bindings, core
 from .._grid import Grid
 from .._json import without_nan
@@ -467,6 +466,4 @@ def _write(study: Morphometry, folder: Path) -> None:
     _files.write_text(
         folder / "volumes.csv", csv_text(columns, map(dataclasses.asdict, study.volumes))
     )
-    listed = {path.name: _manifest.entry(path) for path in sorted(folder.iterdir())}
-    content = {**study.to_dict(), _manifest.KEY: listed}
-    _files.write_text(folder / STUDY[-1], json.dumps(content, indent=1) + "\n")
+    _files.write_seal(folder / STUDY[-1], study.to_dict())

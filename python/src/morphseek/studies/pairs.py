@@ -24,11 +24,10 @@ from ..result import OUTPUTS
 from ..verdict import Verdict, grade_of
 from .label_table import read_labels_csv
 from .pair import Clock, Pair as PairInputs, Report, check_apart_from, write_pair
-from .runner import PROCESSES, THREADS, Ending, Job, Journal, Meter, Result, run_jobs
-from .study import SEAL, TABLES, PairRow, Study, ended as ended_row
+from .runner import PATIENCE, PROCESSES, THREADS, Job, Meter, Result
+from .study import SEAL, TABLES, PairRow, Study, run_rows
 from .table import Pair, read_pairs
 
-_PATIENCE = 600.0  # seconds, with calls that write the tables of a shared folder
 Keep = Literal["all", "report"]
 """The files of a pair that are written: all, or report.json and the page alone."""
 
@@ -173,7 +172,7 @@ def register_pairs(
             how |= {"keep": "report", "report": "none"}
             return _run(listed, Path(folder), how, shown, workers, scheduler, resume, progress)
     check_apart(out, TABLES, {"pairs": pairs, "labels_csv": labels_csv})
-    with _files.output_folder(out, patience=_PATIENCE):
+    with _files.output_folder(out, patience=PATIENCE):
         pass  # an unwritable folder fails before the work
     for name in TABLES:
         if (Path(out) / name).is_dir():
@@ -196,27 +195,15 @@ def _run(
 ) -> Study:
     folder = out.absolute()
     study = Study([PairRow(p.id, p.files["fixed"], p.files["moving"]) for p in pairs], options)
-    places = {row.id: place for place, row in enumerate(study.rows)}
     meter = Meter(len(pairs), progress)
-    journal = Journal(folder)
-
-    def ended(ending: Ending) -> None:
-        row = ended_row(study.rows[places[ending.id]], ending)
-        study.rows[places[ending.id]] = row
-        if ending.status != "pending":
-            meter.ended(ending.id, str(row))
-        meter.check()
-
     jobs = (PairJob(pair.id, str(folder / pair.id), pair, how) for pair in pairs)
     try:
-        run_jobs(
-            jobs, folder, workers=workers, scheduler=scheduler, resume=resume, journal=journal,
-            ended=ended, meter=meter,
-        )  # fmt: skip
+        run_rows(
+            jobs, study.rows, folder, meter, workers=workers, scheduler=scheduler, resume=resume
+        )
     finally:
         meter.close()
-        journal.close()
-        study.save(out, how["command"], _PATIENCE)
+        study.save(out, how["command"], PATIENCE)
     return study
 
 

@@ -90,8 +90,9 @@ def pairs_to(
     return [pair_row(fixed, item, item.id) for item in listed]
 
 
-def _same(one: Path, other: Path) -> bool:
-    return one.absolute() == other.absolute()
+def _same(one: Any, other: Path) -> bool:
+    """Whether an image, which may be in memory, is a file."""
+    return isinstance(one, (str, os.PathLike)) and Path(one).absolute() == other.absolute()
 
 
 def all_pairs(items: Iterable[Item], *, both_ways: bool = False) -> list[dict[str, Any]]:

@@ -40,6 +40,7 @@ DEFECT = "error.log"  # the traceback of an unexpected failure of a job
 THREADS, PROCESSES = "threads", "processes"
 _BUSY = "busy"
 _FRESH = 2.0  # seconds, in which a file may change twice at one time stamp
+PATIENCE = 600.0  # seconds, with calls that write to a shared folder for a moment
 _WAIT = 0.2  # seconds between two looks at a job that another call does
 _WINDOW = 4  # jobs a worker that are handed out at once
 _CLUSTER_WINDOW = 2000
@@ -88,12 +89,12 @@ class Result:
     files: dict[str, Any]
     """Name to size and checksum."""
     seal: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """What else the seal holds, for :meth:`Job.covers`."""
+    """Facts for :meth:`Job.covers`, which the seal holds, too."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Ending:
-    """How a job ended."""
+    """The end of a job."""
 
     id: str
     status: str
@@ -180,7 +181,6 @@ def _id_of(line: bytes) -> str:
 
 def run_jobs(
     jobs: Iterable[Job],
-    out: Path,
     *,
     workers: int = 1,
     scheduler: str | None = None,

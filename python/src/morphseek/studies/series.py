@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import SimpleITK as sitk
 
-from .. import _files, _manifest, errors, images
+from .. import _files, errors, images
 from .._engine import core
-from .._json import MOST_RESULT_BYTES, read as read_json, without_nan
+from .._json import without_nan
 from .._tables import csv_text, data_frame
 from ..images.frames import Frames
 from ..transforms import Transform
@@ -141,11 +141,8 @@ class Series:
         """
         folder = Path(folder)
         path = folder / SEAL
-        _files.settle(folder)
+        content = _files.read_seal(path, "series")
         try:
-            content = read_json(path, "series", MOST_RESULT_BYTES)
-            listed = content[_manifest.KEY]
-            _manifest.check(folder, listed, list(listed), "series")
             rows = [
                 FrameMotion(**row, transform=Transform.read(folder / transform_name(k)))
                 for k, row in enumerate(content["rows"])

@@ -21,7 +21,7 @@ from .._tables import csv_text, data_frame
 from ..scoring.statistics import signed_rank
 from ..verdict import counts, tally
 from .outliers import outliers
-from .runner import Ending, Journal
+from .runner import Ending, Job, Journal, Meter, run_jobs
 
 if TYPE_CHECKING:
     from ..report import IndexRow
@@ -491,6 +491,28 @@ def compare(
             f" {measure} in both; pairs are matched by the paths of fixed and moving"
         )
     return test
+
+
+def run_rows(
+    jobs: Iterable[Job], rows: list[Any], folder: Path, meter: Meter, *,
+    keep: Iterable[str] = (), **how: Any,
+) -> None:  # fmt: skip
+    """Do jobs and put the end of each into the row of its id, all but the fields to ``keep``.
+
+    ``how`` goes to :func:`morphseek.studies.runner.run_jobs`.
+    """
+    places = {row.id: place for place, row in enumerate(rows)}
+
+    def end(ending: Ending) -> None:
+        row = rows[places[ending.id]]
+        row = ended(row, ending, **{name: getattr(row, name) for name in keep})
+        rows[places[ending.id]] = row
+        if ending.status != "pending":
+            meter.ended(ending.id, str(row))
+        meter.check()
+
+    with contextlib.closing(Journal(folder)) as journal:
+        run_jobs(jobs, journal=journal, ended=end, meter=meter, **how)
 
 
 def ended(row: Any, ending: Ending, **more: Any) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import _files, _manifest, errors, images
 from .._engine import core
-from .._json import MOST_RESULT_BYTES, read as read_json, without_nan
+from .._json import without_nan
 from .._tables import csv_text, data_frame
 from ..transforms import Transform
 from ..verdict import GRADES, counts
@@ -193,18 +193,18 @@ class Template:
         """
         folder = Path(folder)
         path = folder / SEAL
-        _files.settle(folder)
+        content = _files.read_seal(path, "template")
         try:
-            content = read_json(path, "template", MOST_RESULT_BYTES)
             rows = [_row_of(row) for row in content["rows"]]
             iterations = [iteration_of(row) for row in content["iterations"]]
-            listed, settings = content[_manifest.KEY], content["settings"]
+            settings = content["settings"]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise errors.InputUnreadableError(f"{path} is not a template's: {error!r}") from None
-        _manifest.check(folder, listed, list(listed), "template")
+        has_labels = FILES[1] in content[_manifest.KEY]
+        labels = images.read(folder / FILES[1], "labels") if has_labels else None
         return Template(
             images.read(folder / FILES[0], "template"),
-            images.read(folder / FILES[1], "labels") if FILES[1] in listed else None,
+            labels,
             rows,
             iterations,
             settings,
