@@ -10,12 +10,26 @@ import (
 )
 
 // wide is the standard deviation of a Gaussian, in voxels, from which on it acts on a grid of half the resolution, if the
-// grid has many voxels. What it leaves is as smooth there, and an eighth of the voxels take an eighth of the time.
-// Narrower ones lose overlap by it (RATIONALE.md, Where a large pair's time goes).
+// grid has many voxels, and long axes. What it leaves is as smooth there, and an eighth of the voxels take an eighth of
+// the time. Narrower ones lose overlap by it, and so do few slices, of which half are near a border (RATIONALE.md, Where
+// a large pair's time goes).
 const (
 	wide = 2.25
 	many = 1 << 17
+	long = 72
 )
+
+// isHalved is whether wide Gaussians act on half of a grid of that size.
+func isHalved(size [3]int) bool {
+	voxels, shortest := 1, size[0]
+	for _, n := range size {
+		voxels *= n
+		if n > 1 { // else a slice, which keeps its thickness
+			shortest = min(shortest, n)
+		}
+	}
+	return voxels >= many && shortest >= long
+}
 
 // halfWidth is the standard deviation there, in voxels of that grid, of a Gaussian of sigma: blocks and the interpolation
 // back smooth as well.

@@ -59,3 +59,22 @@ func TestHalvedAndDoubled(t *testing.T) {
 		})
 	}
 }
+
+func TestWhichGridsAreHalved(t *testing.T) {
+	for _, c := range []struct {
+		size [3]int
+		want bool
+	}{
+		{[3]int{159, 200, 165}, true},
+		{[3]int{158, 187, 49}, false}, // few slices
+		{[3]int{72, 72, 24}, false},
+		{[3]int{72, 72, 72}, true},
+		{[3]int{40, 40, 40}, false}, // few voxels
+		{[3]int{512, 512, 1}, true}, // a slice
+		{[3]int{2000, 70, 1}, false},
+	} {
+		if got := isHalved(c.size); got != c.want {
+			t.Errorf("isHalved(%v) is %t, want %t", c.size, got, c.want)
+		}
+	}
+}

@@ -457,7 +457,7 @@ type ascent struct {
 func (c *ascent) run(ctx context.Context) ([]float64, error) {
 	g, spare := field.New(c.v.Geometry), field.New(c.v.Geometry)
 	small, smooth := g, spare // the gradient, and what the Gaussian leaves of it
-	half := c.by.Fluid >= wide && g.Voxels() >= many
+	half := c.by.Fluid >= wide && isHalved(g.Size)
 	if half {
 		small, smooth = field.New(halved(g.Geometry)), field.New(halved(g.Geometry))
 	}
