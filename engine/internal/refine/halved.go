@@ -9,10 +9,10 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// wide is the standard deviation of a Gaussian, in voxels, from which on it acts on a grid of half the resolution, if the
-// grid has many voxels, and long axes. What it leaves is as smooth there, and an eighth of the voxels take an eighth of
-// the time. Narrower ones lose overlap by it, and so do few slices, of which half are near a border (RATIONALE.md, Where
-// a large pair's time goes).
+// wide is the standard deviation of a Gaussian, in voxels, from which on it acts on a grid of half the resolution: at the
+// finest one alone, after which nothing is decided, and if the grid has many voxels and long axes. What the Gaussian
+// leaves is as smooth there, and an eighth of the voxels take an eighth of the time. Narrower ones lose overlap by it,
+// and so do few slices, of which half are near a border (RATIONALE.md, Where a large pair's time goes).
 const (
 	wide = 2.25
 	many = 1 << 17

@@ -250,6 +250,7 @@ func (r *Refinement) level(ctx context.Context, by Regularisation, iterations in
 	work := float64(float64(g.Voxels()) * float64(iterations))
 	before := r.v
 	c := ascent{similarity: s, v: onto(g, before, r.opt.Threads), by: by, iterations: iterations, locked: r.opt.Locked, threads: r.opt.Threads,
+		finest: r.done == len(r.grids)-1,
 		progress: func(fraction float64) {
 			if r.opt.Progress != nil {
 				r.opt.Progress(min((r.work+float64(work*fraction))/r.total, 1))
@@ -445,6 +446,7 @@ type ascent struct {
 	v          *field.Field
 	by         Regularisation
 	iterations int
+	finest     bool // no decision follows: wide Gaussians may act on half of the grid
 	locked     [3]bool
 	shape      func(v *field.Field) // what every step ends with; may be nil
 	threads    int
@@ -457,7 +459,7 @@ type ascent struct {
 func (c *ascent) run(ctx context.Context) ([]float64, error) {
 	g, spare := field.New(c.v.Geometry), field.New(c.v.Geometry)
 	small, smooth := g, spare // the gradient, and what the Gaussian leaves of it
-	half := c.by.Fluid >= wide && isHalved(g.Size)
+	half := c.finest && c.by.Fluid >= wide && isHalved(g.Size)
 	if half {
 		small, smooth = field.New(halved(g.Geometry)), field.New(halved(g.Geometry))
 	}
