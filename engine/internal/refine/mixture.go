@@ -105,7 +105,7 @@ func (r *Refinement) channels(s similarity, g volume.Geometry, by Regularisation
 			other, weight = s, weight*s.bordering()
 		} else {
 			var err error
-			if other, err = newSimilarity(r.opt.of(c), r.sharpened(pair, g, by), r.opt.Threads); err != nil {
+			if other, err = newSimilarity(r.opt.of(c), r.sharpened(pair.At(g, margin, aligned.RepeatedEdge, r.opt.Threads), by), r.opt.Threads); err != nil {
 				return nil, err
 			}
 		}

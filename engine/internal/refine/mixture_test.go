@@ -47,7 +47,7 @@ func TestForceOfChannels(t *testing.T) {
 			r := New(c.pair, nil, Options{Similarity: c.main, Iterations: 1, Voxels: 1 << 20, Threads: 1})
 			g := c.pair.Grid(1)
 			smooth := Regularisation{}
-			first, err := newSimilarity(c.main, r.sharpened(c.pair, g, smooth), 1)
+			first, err := newSimilarity(c.main, r.sharpened(c.pair.At(g, margin, aligned.RepeatedEdge, 1), smooth), 1)
 			if err != nil {
 				t.Fatal(err)
 			}

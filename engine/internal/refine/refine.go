@@ -103,7 +103,7 @@ type Refinement struct {
 	start  *field.Field
 	opt    Options
 	grids  []volume.Geometry // coarse to fine
-	half   aligned.Images    // on the last but one of grids, without start; made when first read
+	images []aligned.Images  // on grids but the finest of several, without start; each made when first read
 	v      *field.Field      // the displacement so far: the result is start o (id + v)
 	done   int               // grids that are finished
 	fluid  float64           // Regularisation.Fluid of Coarse
@@ -114,11 +114,17 @@ type Refinement struct {
 
 // New prepares the refinement of start, a field on any grid; nil is the identity.
 func New(pair aligned.Pair, start *field.Field, opt Options) *Refinement {
-	r := &Refinement{pair: pair, start: start, opt: opt, grids: resolutions(pair, opt, start == nil)}
+	grids := resolutions(pair, opt, start == nil)
+	r := &Refinement{pair: pair, start: start, opt: opt, grids: grids, images: kept(grids)}
 	for i := range r.grids {
 		r.total += r.cost(i)
 	}
 	return r
+}
+
+// kept returns room for the images of a refinement on grids.
+func kept(grids []volume.Geometry) []aligned.Images {
+	return make([]aligned.Images, max(len(grids)-1, 1))
 }
 
 // iterations is the most iterations at resolution i.
@@ -163,7 +169,7 @@ func (r *Refinement) OfChannels() (all []Agreement) {
 		if c.Labels > 0 || !c.Intensities {
 			continue
 		}
-		one := &Refinement{pair: c.Under(r.pair.Initial), opt: r.opt, grids: r.grids, start: r.start, v: r.v}
+		one := &Refinement{pair: c.Under(r.pair.Initial), opt: r.opt, grids: r.grids, images: kept(r.grids), start: r.start, v: r.v}
 		a := one.agreement(r.start, r.v)
 		a.Detail = one.Detail()
 		all = append(all, a)
@@ -202,11 +208,18 @@ func (r *Refinement) Detail() float64 {
 }
 
 // atHalf returns the pair at half the finest resolution.
-func (r *Refinement) atHalf() aligned.Images {
-	if r.half.Fixed == nil {
-		r.half = r.pair.At(r.grids[max(len(r.grids)-2, 0)], margin, aligned.RepeatedEdge, r.opt.Threads)
+func (r *Refinement) atHalf() aligned.Images { return r.at(len(r.images) - 1) }
+
+// at returns the pair at resolution i.
+func (r *Refinement) at(i int) aligned.Images {
+	if i < len(r.images) && r.images[i].Fixed != nil {
+		return r.images[i]
 	}
-	return r.half
+	im := r.pair.At(r.grids[i], margin, aligned.RepeatedEdge, r.opt.Threads)
+	if i < len(r.images) {
+		r.images[i] = im
+	}
+	return im
 }
 
 // Fine refines at the finest resolution, after Coarse, and returns start o (id + v) there. If the fluid Gaussian is
@@ -240,7 +253,7 @@ func (r *Refinement) Fine(ctx context.Context, by Regularisation) (*field.Field,
 // level refines at the next resolution, for so many iterations at most.
 func (r *Refinement) level(ctx context.Context, by Regularisation, iterations int) error {
 	g := r.grids[r.done]
-	s, err := newSimilarity(r.opt.Similarity, r.sharpened(r.pair, g, by), r.opt.Threads)
+	s, err := newSimilarity(r.opt.Similarity, r.sharpened(r.at(r.done), by), r.opt.Threads)
 	if err != nil {
 		return err
 	}
@@ -279,9 +292,8 @@ func (r *Refinement) level(ctx context.Context, by Regularisation, iterations in
 	return nil
 }
 
-// sharpened returns a pair on g, sharpened, with the moving image resampled through start.
-func (r *Refinement) sharpened(pair aligned.Pair, g volume.Geometry, by Regularisation) aligned.Images {
-	im := pair.At(g, margin, aligned.RepeatedEdge, r.opt.Threads)
+// sharpened returns images, sharpened, with the moving one resampled through start.
+func (r *Refinement) sharpened(im aligned.Images, by Regularisation) aligned.Images {
 	if by.Sharpen != 0 {
 		im = im.Sharpened(detail, float32(by.Sharpen), r.opt.Threads)
 	}
