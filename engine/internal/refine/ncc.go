@@ -145,11 +145,19 @@ func (s *ncc) correlate(sums *field.Field, y, z int, rows [][]float32) {
 		q := p * a * overC
 		da[i], dc[i], flat[i] = p, q, float32(q*mean)-float32(p*meanF[i])
 	}
-	sum := 0.0
-	for _, x := range first {
-		sum += float64(x)
+	s.sums[from/len(first)] = sumOf(first)
+}
+
+// sumOf returns the sum of a row, added up by place modulo 8 first.
+func sumOf(row []float32) (sum float64) {
+	var lanes [8]float64
+	for i := sumVector(&lanes, row); i < len(row); i++ {
+		lanes[i&7] += float64(row[i])
 	}
-	s.sums[from/len(first)] = sum
+	for _, x := range lanes {
+		sum += x
+	}
+	return sum
 }
 
 // gradient writes the row y, z of g from the windows' sums: the derivative by the warped image times that image's

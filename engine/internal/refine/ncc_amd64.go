@@ -30,6 +30,11 @@ func gradientAVX2(gx, gy, gz, da, dc, flat, f, m *float32, open *uint8, nx, slic
 //go:noescape
 func longestAVX(lanes *[8]float32, x, y, z *float32, n int)
 
+// sumAVX adds n values, a multiple of 8, to lanes by their place modulo 8.
+//
+//go:noescape
+func sumAVX(lanes *[8]float64, row *float32, n int)
+
 // momentsVector does the first voxels of moments and returns how many.
 func momentsVector(rows [][]float32, f, m, overN []float32) int {
 	n := len(f) &^ 7
@@ -69,6 +74,16 @@ func (s *ncc) gradientVector(g *field.Field, i, n int, rows [][]float32) bool {
 		do(n-8, n)
 	}
 	return true
+}
+
+// sumVector does the first values of sumOf and returns how many.
+func sumVector(lanes *[8]float64, row []float32) int {
+	n := len(row) &^ 7
+	if !cpu.AVX() || n == 0 {
+		return 0
+	}
+	sumAVX(lanes, &row[0], n)
+	return n
 }
 
 // longestVector does the first vectors of longestSquare and returns how many.

@@ -171,3 +171,25 @@ loop:
 	VMOVUPS Y0, (DI)
 	VZEROUPPER
 	RET
+
+// func sumAVX(lanes *[8]float64, row *float32, n int)
+TEXT ·sumAVX(SB), NOSPLIT, $0-24
+	MOVQ    lanes+0(FP), DI
+	MOVQ    row+8(FP), SI
+	MOVQ    n+16(FP), CX
+	XORQ    AX, AX
+	VMOVUPD (DI), Y0
+	VMOVUPD 32(DI), Y1
+
+loop:
+	VCVTPS2PD (SI)(AX*4), Y2
+	VCVTPS2PD 16(SI)(AX*4), Y3
+	VADDPD    Y2, Y0, Y0
+	VADDPD    Y3, Y1, Y1
+	ADDQ      $8, AX
+	CMPQ      AX, CX
+	JLT       loop
+	VMOVUPD   Y0, (DI)
+	VMOVUPD   Y1, 32(DI)
+	VZEROUPPER
+	RET

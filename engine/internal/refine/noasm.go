@@ -16,6 +16,8 @@ func (s *ssd) rowVector(g *field.Field, r int) (squares float64, ok bool) { retu
 
 func (s *ssd) warpVector(row []float32, at cells) bool { return false }
 
+func sumVector(lanes *[8]float64, row []float32) int { return 0 }
+
 func longestVector(x, y, z []float32) (most float32, n int) { return 0, 0 }
 
 func quarterVector(dst, a, b, c, d []float32) int { return 0 }
