@@ -27,17 +27,18 @@ const (
 // of an ultrasound probe, where the other image has tissue under the pair's initial transform: the cut is no edge of
 // the body. Both are nil where neither image is such a cutout of the other.
 func (p Pair) CutOut(threads int) (fixed, moving *volume.Volume) {
-	fixed, moving = content(p.Fixed), content(p.Moving)
-	if fixed == nil && moving == nil {
+	fixed, fixedCut := content(p.Fixed)
+	moving, movingCut := content(p.Moving)
+	if !fixedCut && !movingCut {
 		return nil, nil
 	}
 	const side = 64
 	g := p.Grid(math.Cbrt(math.Abs(p.Fixed.IndexToPhysical().Det()) * float64(p.Fixed.Voxels()) / (side * side * side)))
-	a := kinds(p.Fixed, fixed).Resample(g, volume.IdentityAffine(), volume.Nearest, outside, threads)
-	b := kinds(p.Moving, moving).Resample(g, p.Initial, volume.Nearest, outside, threads)
+	a := kinds(p.Fixed, fixed, g, volume.IdentityAffine(), threads)
+	b := kinds(p.Moving, moving, g, p.Initial, threads)
 	var both, aroundFixed, aroundMoving float64
-	for i, x := range a.Data {
-		switch y := b.Data[i]; {
+	for i, x := range a {
+		switch y := b[i]; {
 		case x >= dim && y >= dim:
 			both++
 		case x == empty && y == tissue:
@@ -48,15 +49,15 @@ func (p Pair) CutOut(threads int) (fixed, moving *volume.Volume) {
 	}
 	cut := func(around, beyond float64) bool { return around >= leastAround*both && beyond <= mostBeyond*both }
 	switch {
-	case both > 0 && fixed != nil && cut(aroundFixed, aroundMoving):
+	case both > 0 && fixedCut && cut(aroundFixed, aroundMoving):
 		return fixed, nil
-	case both > 0 && moving != nil && cut(aroundMoving, aroundFixed):
+	case both > 0 && movingCut && cut(aroundMoving, aroundFixed):
 		return nil, moving
 	}
 	return nil, nil
 }
 
-// The kinds of voxels.
+// A voxel is of one of these kinds.
 const (
 	outside = iota // of the field of view
 	empty          // in the dark border
@@ -64,78 +65,93 @@ const (
 	tissue
 )
 
-// kinds returns the kind of each voxel of v, whose content is known; nil is all of it.
-func kinds(v, content *volume.Volume) *volume.Volume {
-	out := volume.Zeros(v.Geometry)
+// kinds returns the kinds of the voxels of v, whose content is known, that are nearest to those of g under a.
+func kinds(v, content *volume.Volume, g volume.Geometry, a volume.Affine, threads int) []int {
 	lo, hi := Range(v)
 	bright, apart := lo+float32(leastTissue*(hi-lo)), float32(fromEdge*(hi-lo))
 	var edge []float32
-	for i, x := range v.Data {
-		if atEdge(v.Geometry, i) {
-			edge = append(edge, x)
-		}
-	}
+	outermost(v.Geometry, func(i int) { edge = append(edge, v.Data[i]) })
 	middle := float32(volume.Percentiles(edge, 50)[0])
-	for i, x := range v.Data {
+	const beyond = -1
+	shown, values := content.Resample(g, a, volume.Nearest, beyond, threads), v.Resample(g, a, volume.Nearest, 0, threads)
+	out := make([]int, len(values.Data))
+	for i, x := range values.Data {
 		switch {
-		case content != nil && content.Data[i] == 0:
-			out.Data[i] = empty
+		case shown.Data[i] == beyond:
+			out[i] = outside
+		case shown.Data[i] == 0:
+			out[i] = empty
 		case x > bright && (x > middle+apart || x < middle-apart):
-			out.Data[i] = tissue
+			out[i] = tissue
 		default:
-			out.Data[i] = dim
+			out[i] = dim
 		}
 	}
 	return out
 }
 
-// content is 1 except in the dark border of one value, or nearly, that reaches the edges of v; nil where v has none.
-func content(v *volume.Volume) *volume.Volume {
+// content is 1 except in the dark border of one value, or nearly, that reaches the edges of v. bordered says whether v
+// has one.
+func content(v *volume.Volume) (out *volume.Volume, bordered bool) {
 	dark := Dark(Range(v))
-	out := volume.Zeros(v.Geometry)
+	out = volume.Zeros(v.Geometry)
 	for i := range out.Data {
 		out.Data[i] = 1
 	}
-	var front []int
+	border := func(i int) bool { return out.Data[i] != 0 && !(v.Data[i] > dark) } // NaN is border, too
+	nx, slice := v.Size[0], v.Size[0]*v.Size[1]
+	type run struct{ from, to int } // of a row
+	var front []run
 	reach := func(i int) {
-		if x := v.Data[i]; out.Data[i] != 0 && !(x > dark) { // NaN is border, too
-			out.Data[i] = 0
-			front = append(front, i)
+		if !border(i) {
+			return
 		}
-	}
-	step := [3]int{1, v.Size[0], v.Size[0] * v.Size[1]}
-	axes := v.Axes()
-	for i := range v.Data {
-		if atEdge(v.Geometry, i) {
-			reach(i)
+		r := run{i, i + 1}
+		for r.from%nx > 0 && border(r.from-1) {
+			r.from--
 		}
+		for r.to%nx > 0 && border(r.to) {
+			r.to++
+		}
+		clear(out.Data[r.from:r.to])
+		front = append(front, r)
 	}
-	if len(front) == 0 {
-		return nil
-	}
+	outermost(v.Geometry, reach)
+	bordered = len(front) > 0
 	for len(front) > 0 {
-		i := front[len(front)-1]
+		r := front[len(front)-1]
 		front = front[:len(front)-1]
-		at := v.Index(i)
-		for a := range axes {
-			if at[a] > 0 {
-				reach(i - step[a])
-			}
-			if at[a] < v.Size[a]-1 {
-				reach(i + step[a])
+		beside := func(step int) {
+			for i := r.from + step; i < r.to+step; i++ {
+				reach(i)
 			}
 		}
+		y := r.from / nx % v.Size[1]
+		if y > 0 {
+			beside(-nx)
+		}
+		if y < v.Size[1]-1 {
+			beside(nx)
+		}
+		if r.from >= slice {
+			beside(-slice)
+		}
+		if r.to+slice <= len(v.Data) {
+			beside(slice)
+		}
 	}
-	return out
+	return out, bordered
 }
 
-// atEdge says whether voxel i is one of the outermost of a grid.
-func atEdge(g volume.Geometry, i int) bool {
-	at := g.Index(i)
-	for a := range g.Axes() {
-		if at[a] == 0 || at[a] == g.Size[a]-1 {
-			return true
+// outermost visits the outermost voxels of a grid, in order.
+func outermost(g volume.Geometry, visit func(i int)) {
+	for r := range g.Size[1] * g.Size[2] {
+		y, z, step := r%g.Size[1], r/g.Size[1], max(g.Size[0]-1, 1)
+		if y == 0 || y == g.Size[1]-1 || !g.Flat() && (z == 0 || z == g.Size[2]-1) {
+			step = 1
+		}
+		for x := 0; x < g.Size[0]; x += step {
+			visit(r*g.Size[0] + x)
 		}
 	}
-	return false
 }
