@@ -46,6 +46,13 @@ GLOBL eight<>(SB), RODATA|NOPTR, $4
 	VPMULLD      Y10, Y5, Y5         \
 	VPADDD       Y5, Y4, Y4
 
+// CELLS is where the cells of the points AX, ... stand in the row, of which it holds 64.
+#define CELLS(at) \
+	MOVQ AX, at  \
+	ANDQ $63, at \
+	SHLQ $4, at  \
+	ADDQ DI, at
+
 // TWO reads the pairs of neighbours in x at the offsets a and b of the row at R11 to out.
 #define TWO(a, b, out) \
 	VMOVSD  (R11)(a*4), out      \
@@ -94,7 +101,10 @@ label:                               \
 	CMPQ    BX, 72(DI)
 
 // func rowAVX2(r *row)
-TEXT ·rowAVX2(SB), NOSPLIT, $32-8
+//
+// Finding cells takes long from first to last, and reading takes many instructions. So the cells of 64 points are found
+// first, which the processor does for several vectors at once.
+TEXT ·rowAVX2(SB), NOSPLIT, $8-8
 	MOVQ         r+0(FP), DI
 	MOVQ         48(DI), R14
 	SHLQ         $2, R14                 // bytes from a row to the next
@@ -104,34 +114,57 @@ TEXT ·rowAVX2(SB), NOSPLIT, $32-8
 	VADDPS       lanes<>(SB), Y0, Y0     // x of the eight points
 	XORQ         AX, AX
 
-points:
-	CMPQ         AX, 64(DI)
-	JGE          done
-	MOVQ         0(DI), R8               // ux
-	MOVQ         8(DI), R9               // uy
-	MOVQ         16(DI), R10             // uz
+chunk:
+	CMPQ    AX, 64(DI)
+	JGE     done
+	MOVQ    AX, DX                       // the first point
+	LEAQ    64(AX), CX
+	CMPQ    CX, 64(DI)
+	CMOVQGT 64(DI), CX
+	MOVQ    CX, (SP)                     // and the end
+	MOVQ    0(DI), R8                    // ux
+	MOVQ    8(DI), R9                    // uy
+	MOVQ    16(DI), R10                  // uz
+
+cells:
 	VMULPS       (R8)(AX*4), Y14, Y7
 	VBROADCASTSS 36(DI), Y8
 	CELL(Y7, Y0, Y8, Y4, Y1, Y10)
 	AXIS(R9, 28, 40, 48, Y2)
 	AXIS(R10, 32, 44, 56, Y3)
-	VMOVD        X4, CX
-	VPBROADCASTD X4, Y5
+	CELLS(BX)
+	VMOVUPS      Y1, 168(BX)
+	VMOVUPS      Y2, 200(BX)
+	VMOVUPS      Y3, 232(BX)
+	VMOVDQU      Y4, 264(BX)
+	VBROADCASTSS eight<>(SB), Y7
+	VADDPS       Y7, Y0, Y0
+	ADDQ         $8, AX
+	CMPQ         AX, CX
+	JLT          cells
+	MOVQ         DX, AX
+
+points:
+	CELLS(R11)
+	VMOVUPS      168(R11), Y1
+	VMOVUPS      200(R11), Y2
+	VMOVUPS      232(R11), Y3
+	MOVL         264(R11), CX
+	VPBROADCASTD 264(R11), Y5
 	VCVTTPS2DQ   lanes<>(SB), Y6
 	VPADDD       Y6, Y5, Y5
-	VPCMPEQD     Y4, Y5, Y5
-	VMOVMSKPS    Y5, R11
+	VPCMPEQD     264(R11), Y5, Y5
+	VMOVMSKPS    Y5, DX
 	XORQ         BX, BX
-	CMPL         R11, $0xFF
+	CMPL         DX, $0xFF
 	JEQ          runs                    // the cells stand side by side
-	VMOVDQU      Y4, (SP)
-	MOVL         4(SP), DX
-	MOVL         8(SP), R8
-	MOVL         12(SP), R9
-	MOVL         16(SP), R10
-	MOVL         20(SP), R12
-	MOVL         24(SP), R13
-	MOVL         28(SP), SI
+	MOVL         268(R11), DX
+	MOVL         272(R11), R8
+	MOVL         276(R11), R9
+	MOVL         280(R11), R10
+	MOVL         284(R11), R12
+	MOVL         288(R11), R13
+	MOVL         292(R11), SI
 
 planes:
 	MOVQ 80(DI)(BX*8), R11
@@ -167,10 +200,10 @@ runs:
 	JLT  runs
 
 next:
-	VBROADCASTSS eight<>(SB), Y7
-	VADDPS       Y7, Y0, Y0
-	ADDQ         $8, AX
-	JMP          points
+	ADDQ $8, AX
+	CMPQ AX, (SP)
+	JLT  points
+	JMP  chunk
 
 done:
 	VZEROUPPER
