@@ -333,9 +333,8 @@ func (im Images) read(data, dst []float32, u *field.Field, threads int) {
 
 // Range returns the intensities that become 0 and 1: the 0.5th and the 99.5th percentile, where they differ.
 func Range(v *volume.Volume) (lo, hi float32) {
-	lo, hi = v.MinMax()
 	if p := v.Percentiles(0.5, 99.5); p[1] > p[0] {
-		lo, hi = float32(p[0]), float32(p[1])
+		return float32(p[0]), float32(p[1])
 	}
-	return lo, hi
+	return v.MinMax()
 }
