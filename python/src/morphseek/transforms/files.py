@@ -30,8 +30,6 @@ from .summary import problems
 _NO_REASON = "failed to read file"  # ITK's only message for many failures
 _TRANSFORMS = (*HDF5, ".tfm", ".txt", ".xfm", ".mat")
 
-_NOTE, _MOVING_NOTE = "morphseek fixed grid: ", "morphseek moving grid: "
-
 
 def read(source: Any) -> sitk.Transform:
     """Return a SimpleITK transform from itself, a 4x4 LPS matrix (fixed -> moving, mm) or the path
@@ -413,32 +411,6 @@ def write_parts(
     moving_grid: Grid | None = None,
 ) -> None:
     """Write a transform made of parts, the last of which acts first, as ``.h5``; with the fixed and
-    the moving image's grid, which :func:`grids` reads.
+    the moving image's grid.
     """
-    note = "; ".join(
-        name + " ".join(repr(float(n)) for n in each.numbers)
-        for name, each in ((_NOTE, grid), (_MOVING_NOTE, moving_grid))
-        if each is not None
-    )
-    write_with(lambda temporary: h5.write(temporary, parts, note), path)
-
-
-def grids(path: str | os.PathLike[str]) -> tuple[Grid | None, Grid | None]:
-    """Return the fixed and the moving image's grid that :func:`write_parts` left in a file; None of
-    what it did not.
-    """
-    with open(path, "rb") as file:
-        head = file.read(1 << 16)
-    return _grid(head, _NOTE), _grid(head, _MOVING_NOTE)
-
-
-def _grid(head: bytes, note: str) -> Grid | None:
-    found = re.search(note.encode() + rb"([-+.0-9einf ]+)", head)
-    if found is None:
-        return None
-    try:
-        numbers = np.array(found[1].split(), dtype=np.float64)
-    except ValueError:
-        return None
-    sound = numbers.shape == (18,) and np.isfinite(numbers).all() and (numbers[:3] >= 0).all()
-    return Grid.from_numbers(numbers) if sound else None
+    write_with(lambda temporary: h5.write(temporary, parts, (grid, moving_grid)), path)
