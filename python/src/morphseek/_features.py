@@ -6,7 +6,11 @@ and from which version on, says the installed distribution (pyproject.toml). Sta
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import NamedTuple
+
+from . import errors
 
 DISTRIBUTION = "morphseek"
 
@@ -69,6 +73,15 @@ def needed(name: str, what: str, error: ImportError) -> str:
     """Return what to say where a feature's package is missing; what asked for it comes first."""
     package = (error.name or "").partition(".")[0]
     return f"{what}: the package {package} is needed: {remedy(BY_NAME[name])}"
+
+
+@contextlib.contextmanager
+def needing(name: str, what: str) -> Iterator[None]:
+    """Import a feature's packages; say how to install them where they are missing."""
+    try:
+        yield
+    except ImportError as error:
+        raise errors.InvalidArgumentError(needed(name, what, error)) from None
 
 
 def missing(name: str, error: ModuleNotFoundError) -> ModuleNotFoundError:

@@ -37,6 +37,28 @@ def check_path(path: Path, name: str, error: type[errors.MorphSeekError]) -> Non
         raise error(f"{name}: the path {os.fsencode(path)!r} {reason}") from None
 
 
+@contextlib.contextmanager
+def readable(path: Path, name: str) -> Iterator[None]:
+    """See that there is a file or a folder that may be opened, and name it in what the system says
+    when it is read.
+
+    Raises
+    ------
+    InputUnreadableError
+    """
+    check_path(path, name, errors.InputUnreadableError)
+    try:
+        if not path.exists():
+            raise errors.InputUnreadableError(f"{name}: {path} does not exist; check the path")
+        check_regular(path, name)
+        yield
+    except errors.MorphSeekError:
+        raise
+    except OSError as error:
+        reason = error.strerror or "it is cut short"
+        raise errors.InputUnreadableError(f"{name}: {path} cannot be read: {reason}") from None
+
+
 def stamp(paths: Iterable[Path]) -> list[tuple[str, int, int, int]]:
     """Return what tells whether files were changed; what is not there tells nothing."""
     stamps = []
@@ -227,16 +249,6 @@ def output_folder(
         with contextlib.suppress(OSError):
             for path in made:
                 path.rmdir()
-
-
-class _Tried(Exception):
-    pass
-
-
-def check_output(folder: str | os.PathLike[str]) -> None:
-    """Refuse a folder that cannot be written, before the work; leave nothing there."""
-    with contextlib.suppress(_Tried), output_folder(folder):
-        raise _Tried
 
 
 @contextlib.contextmanager

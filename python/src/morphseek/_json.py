@@ -21,25 +21,29 @@ _DEEPEST = 64
 """Brackets in brackets. What is deeper would end a function that walks through it."""
 
 
-def read(path: str | os.PathLike[str], what: str, most: int = MOST_BYTES) -> Any:
-    """Return what a file of `most` bytes at most holds.
+def read_text(path: str | os.PathLike[str], what: str, most: int = MOST_BYTES) -> str:
+    """Return the text in a file of `most` bytes at most.
 
     Raises
     ------
     InputUnreadableError
-        It is no regular file, cannot be read, is larger, or is no JSON.
+        It is no regular file, cannot be read, is larger, or is no text in UTF-8.
     """
     check_regular(path, what)
     try:
         check_size(path, most)
         with open(path, "rb") as file:
-            text = file.read(most).decode("utf-8-sig")  # whatever it has become since
+            return file.read(most).decode("utf-8-sig")  # whatever it has become since
     except (OSError, ValueError) as error:
         raise errors.InputUnreadableError(
             f"{what}: {path} cannot be read: {getattr(error, 'strerror', error)}"
         ) from None
+
+
+def read(path: str | os.PathLike[str], what: str, most: int = MOST_BYTES) -> Any:
+    """Return what a file holds that :func:`read_text` reads; raise the same where it is no JSON."""
     try:
-        return parse(text)
+        return parse(read_text(path, what, most))
     except ValueError as error:
         raise errors.InputUnreadableError(f"{what}: {path} is no JSON: {error}") from None
 

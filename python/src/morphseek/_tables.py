@@ -66,35 +66,6 @@ class Records(NamedTuple):
     table: Table
 
 
-def read_table(
-    path: str | os.PathLike[str], what: str, heading: Collection[str]
-) -> list[list[str]]:
-    r"""Return the rows of a CSV file as spreadsheets leave it, the heading's first: cells stripped,
-    all rows of one length, those rows and columns dropped that are empty.
-
-    Parameters
-    ----------
-    path : path
-    what : str
-        What error messages call it.
-    heading : collection of str
-        Columns by which the separator is known (comma, semicolon or tab), unless a line ``sep=`` in
-        front names it.
-
-    Raises
-    ------
-    InputUnreadableError
-        The file cannot be read, or is no text in UTF-8.
-
-    Examples
-    --------
-    >>> _ = Path("pairs.csv").write_text("fixed;moving\na.nii;b.nii\n")
-    >>> read_table("pairs.csv", "pairs", {"fixed", "moving"})
-    [['fixed', 'moving'], ['a.nii', 'b.nii']]
-    """
-    return _by_heading(_tables(path, what), [heading]).rows
-
-
 def read_records(
     source: Any,
     what: str,

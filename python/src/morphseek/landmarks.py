@@ -17,9 +17,9 @@ import numpy as np
 
 from . import errors
 from ._engine.bindings import Doubles
-from ._files import check_path, check_regular, write_text
+from ._files import check_path, write_text
 from ._grid import Grid
-from ._json import check_size, parse
+from ._json import parse, read_text
 from ._plain import unguarded
 from ._points import checked_points
 from ._tables import (
@@ -384,17 +384,6 @@ def check_inside(landmarks: Landmarks, grid: Grid, image: str) -> str:
     return f"Landmarks outside the {image} image, where the transform only goes on: {said}."
 
 
-def _text(path: Path, name: str) -> str:
-    check_regular(path, name)
-    try:
-        check_size(path)
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:  # ValueError: no text
-        raise errors.InputUnreadableError(
-            f"{name}: {path} cannot be read: {getattr(error, 'strerror', error)}"
-        ) from None
-
-
 def _number(cell: Any) -> float:
     """Return a cell's number; NaN where it is none, which is refused later by the point's name."""
     try:
@@ -437,7 +426,7 @@ def _is_point(row: list[str]) -> bool:
 
 
 def _fcsv(path: Path, name: str) -> tuple[list[list[float]], list[str]]:
-    lines = _text(path, name).splitlines()
+    lines = read_text(path, name).splitlines()
     said = {
         found[1].lower(): found[2]
         for line in lines
@@ -461,7 +450,7 @@ def _fcsv(path: Path, name: str) -> tuple[list[list[float]], list[str]]:
 
 def _json(path: Path, name: str) -> tuple[list[list[float]], list[str]]:
     try:
-        lists = parse(_text(path, name))["markups"]
+        lists = parse(read_text(path, name))["markups"]
         if len(lists) != 1:
             raise errors.InputUnreadableError(
                 f"{name}: {path} holds {len(lists)} lists of points; save one alone"

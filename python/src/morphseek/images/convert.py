@@ -122,11 +122,10 @@ def _from_monai(image: Any, name: str) -> Image:
 
 def _by_affine(array: np.ndarray, affine: np.ndarray, name: str) -> Image:
     """Return an image whose indices a 4x4 matrix takes to LPS mm."""
-    spacing = np.linalg.norm(affine[:3, :3], axis=0)
-    direction = affine[:3, :3] / np.where(spacing > 0, spacing, 1)
-    if spacing.all() and is_sheared(direction):
+    grid = Grid.from_matrix((1, 1, 1), affine)  # the array gives the size
+    if all(grid.spacing) and grid.is_sheared():
         raise sheared(name)
-    return Image(array, tuple(spacing), tuple(affine[:3, 3]), tuple(direction.ravel()))
+    return Image.on_grid(array, grid)
 
 
 def _in_memory(array: np.ndarray, name: str) -> np.ndarray:
@@ -270,8 +269,12 @@ def _nifti_on(array: np.ndarray, image: Any, name: str) -> Image:
         raise errors.InputUnreadableError(
             f"{name}: the nibabel image lies nowhere: {error}"
         ) from None
-    axes = 2 if array.ndim == 2 and not is_sheared(place.direction[:2, :2]) else 3
-    return dataclasses.replace(_laid(array, place, axes), doubts=_sentences(place, name))
+    grid = place.grid
+    if array.ndim == 2 and not is_sheared(grid.axes[:2, :2]):
+        image = Image(array, grid.spacing[:2], grid.origin[:2], tuple(grid.axes[:2, :2].ravel()))
+    else:
+        image = Image.on_grid(array, grid)
+    return dataclasses.replace(image, doubts=_sentences(place, name))
 
 
 def _itk_metadata(image: Any) -> dict[str, str]:
@@ -281,17 +284,9 @@ def _itk_metadata(image: Any) -> dict[str, str]:
 
 def _as_filed(image: Image, metadata: Mapping[str, str], name: str) -> Image:
     """Return an image that ITK read of a NIfTI where the file's header lays it."""
-    direction = np.array(image.direction).reshape(3, 3)
-    by_itk = Place(np.array(image.spacing), np.array(image.origin), direction)
-    place = place_of_itk(by_itk, metadata, image.array.shape[::-1], name)
-    if place is by_itk:
-        return image
-    return dataclasses.replace(_laid(image.array, place, 3), doubts=_sentences(place, name))
-
-
-def _laid(array: np.ndarray, place: Place, axes: int) -> Image:
-    spacing, origin = (tuple(part[:axes].tolist()) for part in (place.spacing, place.origin))
-    return Image(array, spacing, origin, tuple(place.direction[:axes, :axes].ravel().tolist()))
+    place = place_of_itk(image.grid, metadata, name)
+    placed = Image.on_grid(image.array, place.grid)
+    return dataclasses.replace(placed, doubts=_sentences(place, name))
 
 
 def _sentences(place: Place, name: str) -> tuple[str, ...]:

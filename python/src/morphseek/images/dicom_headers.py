@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .. import errors
-from .._files import check_path, check_regular
+from .._files import readable
 from .._regular import head as beginning
 
 if TYPE_CHECKING:
@@ -89,19 +89,12 @@ def read_object(path: Path, name: str, tags: list[str] | None = None) -> Dataset
 @contextlib.contextmanager
 def _parsed(path: Path, name: str) -> Iterator[None]:
     """Make what pydicom raises our errors, and keep its warnings to itself."""
-    check_path(path, name, errors.InputUnreadableError)
-    check_regular(path, name)
-    if not path.is_file():
-        raise errors.InputUnreadableError(f"{name}: {path} does not exist; check the path")
     try:
-        with warnings.catch_warnings():  # about values that break the standard's rules
-            warnings.simplefilter("ignore")
+        with readable(path, name), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about values that break the standard's rules
             yield
     except errors.MorphSeekError:
         raise
-    except OSError as error:
-        reason = error.strerror or "it is cut short"
-        raise errors.InputUnreadableError(f"{name}: {path} cannot be read: {reason}") from None
     except Exception:  # pydicom raises many kinds for damaged files
         raise _damaged(path, name) from None
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .. import errors, images
-from .._features import needed
+from .._features import needing
 from .._files import check_path, check_regular, write_with
 from .._grid import RAS, RAS_SIGNS, Grid
 from ..landmarks import Landmarks
@@ -79,14 +79,6 @@ def _points(source: Path, out: Path, transform: Transform, reference: Any) -> in
 
 
 @contextlib.contextmanager
-def _library(name: str, path: Path) -> Iterator[None]:
-    try:
-        yield
-    except ImportError as error:
-        raise errors.InvalidArgumentError(needed(name, str(path), error)) from None
-
-
-@contextlib.contextmanager
 def _read(path: Path) -> Iterator[None]:
     """Make what a library raises for a bad file our error."""
     try:
@@ -116,7 +108,7 @@ def _surface(source: Path, out: Path, transform: Transform, reference: Any) -> i
 
 
 def _gifti(source: Path, out: Path, transform: Transform) -> int:
-    with _library("surfaces", source):
+    with needing("surfaces", str(source)):
         import nibabel
     with _read(source):
         surface: Any = nibabel.load(source)
@@ -140,7 +132,7 @@ def _gifti(source: Path, out: Path, transform: Transform) -> int:
 
 
 def _mesh(source: Path, out: Path, transform: Transform) -> int:
-    with _library("surfaces", source):
+    with needing("surfaces", str(source)):
         from vtkmodules import vtkIOGeometry, vtkIOLegacy, vtkIOPLY, vtkIOXML
         from vtkmodules.util.numpy_support import numpy_to_vtk, vtk_to_numpy
         from vtkmodules.vtkCommonCore import vtkPoints
@@ -196,7 +188,7 @@ def _mesh(source: Path, out: Path, transform: Transform) -> int:
 
 
 def _tracts(source: Path, out: Path, transform: Transform, reference: Any) -> int:
-    with _library("surfaces", source):
+    with needing("surfaces", str(source)):
         from nibabel import streamlines as library
     streamlines: Any = library
     with _read(source):

@@ -17,7 +17,7 @@ import SimpleITK as sitk
 from SimpleITK import _SimpleITK  # type: ignore[attr-defined]
 
 from .. import _apart, _manifest, errors
-from .._files import check_path, check_regular, reserve, settle, write_with
+from .._files import readable, reserve, settle, write_with
 from .._grid import Grid
 from .._itk import HDF5, hdf5_lock, itk_io, itk_reason
 from ..images.headers import limit
@@ -39,29 +39,21 @@ def read(source: Any) -> sitk.Transform:
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
         name = f"transform: {path}"
-        check_path(path, "transform", errors.InputUnreadableError)
         settle(path.parent)
         try:
-            if path.is_dir():
-                raise errors.InputUnreadableError(
-                    f"transform: {path} is a folder; of a registration's folder give transform.h5"
-                )
-            check_regular(path, "transform")
-            if not path.is_file():
-                raise errors.InputUnreadableError(
-                    f"transform: {path} does not exist; check the path"
-                )
-            _manifest.check_beside(path, "transform")
-            source = _read_file(path, name)
+            with readable(path, "transform"):
+                if path.is_dir():
+                    raise errors.InputUnreadableError(
+                        f"transform: {path} is a folder; of a registration's folder give"
+                        " transform.h5"
+                    )
+                _manifest.check_beside(path, "transform")
+                source = _read_file(path, name)
         except errors.MorphSeekError:
             raise
         except UnicodeDecodeError:  # SimpleITK's message quotes the file
             raise errors.InputUnreadableError(
                 f"transform: {path} cannot be read: it is damaged, or no transform"
-            ) from None
-        except OSError as error:
-            raise errors.InputUnreadableError(
-                f"transform: {path} cannot be read: {error.strerror}"
             ) from None
         except RuntimeError as error:
             if path.suffix.lower() not in _TRANSFORMS:

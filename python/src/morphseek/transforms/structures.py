@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .. import errors, images
-from .._features import needed
+from .._features import needing
 from .._files import write_with
 from .._grid import Grid
 from .._regular import head
@@ -98,10 +98,8 @@ def carry(
             f"{out}: a structure set is written to .dcm; give the file that ending"
         )
     found = read_object(source, "input")
-    try:
+    with needing("dicom", f"input: {source}"):
         import skimage  # noqa: F401
-    except ImportError as error:
-        raise errors.InvalidArgumentError(needed("dicom", f"input: {source}", error)) from None
     if reference is None:
         raise errors.InvalidArgumentError(
             f"input: {source} is a structure set, which is drawn on slices; give the folder of the"

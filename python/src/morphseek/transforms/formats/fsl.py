@@ -15,8 +15,9 @@ from ... import errors
 from ..._files import write_text
 from ..._grid import Grid, mapped
 from ...images.files import read_path
+from ...images.writers import write_nifti
 from ..parts import field_part
-from .field import ENDINGS, write_nifti
+from .field import ENDINGS
 from .greedy import matrix_of, text_of
 from .job import Content, Job, Source
 from .vectors import SPLINES
@@ -85,5 +86,5 @@ def write(job: Job) -> list[Path]:
     frames = [
         grid.place(sitk.GetImageFromArray(np.ascontiguousarray(vectors[..., k]))) for k in range(3)
     ]
-    write_nifti(job.path, sitk.JoinSeries(frames), _WARP)
+    write_nifti(job.path, sitk.JoinSeries(frames), {"intent_code": _WARP})
     return [job.path]

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import errors
-from ..._features import needed
+from ..._features import needing
 from ..._files import write_with
 from ..._grid import RAS, Grid
 from ..parts import field_part
@@ -16,10 +15,8 @@ from .job import Content, Job, Source
 
 
 def _library(path: Path) -> Any:
-    try:
+    with needing("x5", f"{path}: for X5"):
         from nitransforms.io import x5
-    except ImportError as error:
-        raise errors.InvalidArgumentError(needed("x5", f"{path}: for X5", error)) from None
     return x5
 
 
