@@ -101,7 +101,7 @@ def requirements(feature: Feature) -> list[Requirement]:
     """
     from packaging.requirements import Requirement as Parsed
 
-    found = []
+    result = []
     import importlib.metadata  # a quarter of what NumPy takes to load
 
     for text in importlib.metadata.requires(DISTRIBUTION) or ():
@@ -114,14 +114,14 @@ def requirements(feature: Feature) -> list[Requirement]:
         if not asked or (feature.extra and always):
             continue
         if parsed.name == DISTRIBUTION:  # an extra that includes another one
-            found += [r for f in FEATURES if f.extra in parsed.extras for r in requirements(f)]
+            result += [r for f in FEATURES if f.extra in parsed.extras for r in requirements(f)]
             continue
         extras = f"[{','.join(sorted(parsed.extras))}]" if parsed.extras else ""
         versions = str(parsed.specifier)
-        found.append(Requirement(parsed.name, f"{parsed.name}{extras}{versions}", versions))
-    return found
+        result.append(Requirement(parsed.name, f"{parsed.name}{extras}{versions}", versions))
+    return result
 
 
 def brings(name: str) -> set[str]:
     """Return the packages that a feature's extra has, in lower case."""
-    return {found.package.lower() for found in requirements(BY_NAME[name])}
+    return {each.package.lower() for each in requirements(BY_NAME[name])}

@@ -86,8 +86,8 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 def write_seal(path: Path, content: Mapping[str, Any]) -> None:
     """Write a result's JSON file, with the sizes and checksums of all files that lie beside it."""
-    listed = {file.name: _manifest.entry(file) for file in sorted(path.parent.iterdir())}
-    write_text(path, json.dumps({**content, _manifest.KEY: listed}, indent=1) + "\n")
+    entries = {file.name: _manifest.entry(file) for file in sorted(path.parent.iterdir())}
+    write_text(path, json.dumps({**content, _manifest.KEY: entries}, indent=1) + "\n")
 
 
 def read_seal(path: Path, what: str) -> dict[str, Any]:
@@ -100,8 +100,8 @@ def read_seal(path: Path, what: str) -> dict[str, Any]:
     settle(path.parent)
     content = _json.read(path, what, _json.MOST_RESULT_BYTES)
     try:
-        listed = content[_manifest.KEY]
-        _manifest.check(path.parent, listed, list(listed), what)
+        entries = content[_manifest.KEY]
+        _manifest.check(path.parent, entries, list(entries), what)
     except (KeyError, TypeError) as error:
         raise errors.InputUnreadableError(f"{path} is not a {what}'s: {error!r}") from None
     return dict(content)
@@ -225,12 +225,12 @@ def output_folder(
     """
     folder = Path(folder)
     check_path(folder, "output", errors.OutputUnwritableError)
-    made: list[Path] = []
+    parents: list[Path] = []
     try:
         with contextlib.ExitStack() as stack:
-            with Held() as held:  # Ctrl-C waits until the clean-up is in place
+            with Held() as signals:  # Ctrl-C waits until the clean-up is in place
                 try:
-                    made = [p for p in (folder, *folder.parents) if not p.exists()]
+                    parents = [p for p in (folder, *folder.parents) if not p.exists()]
                     folder.mkdir(parents=True, exist_ok=True)
                 except (FileExistsError, NotADirectoryError):
                     file = next((p for p in (folder, *folder.parents) if p.is_file()), folder)
@@ -242,12 +242,12 @@ def output_folder(
                     raise output_error(error, folder) from None
                 stack.enter_context(locked(folder, patience))
                 temporary = stack.enter_context(together(folder, known, seal, ours))
-            held.release()
+            signals.release()
             yield temporary
-        made = []
+        parents = []
     finally:
         with contextlib.suppress(OSError):
-            for path in made:
+            for path in parents:
                 path.rmdir()
 
 

@@ -56,12 +56,12 @@ def read_object(path: str | os.PathLike[str], what: str) -> dict[str, Any]:
     InputUnreadableError
         It cannot be read, or holds something else.
     """
-    found = read(path, what)
-    if not isinstance(found, dict):
+    content = read(path, what)
+    if not isinstance(content, dict):
         raise errors.InputUnreadableError(
-            f"{what}: {path} is no JSON object, {{...}}; it holds {type(found).__name__}"
+            f"{what}: {path} is no JSON object, {{...}}; it holds {type(content).__name__}"
         )
-    return found
+    return content
 
 
 def parse(text: str) -> Any:
@@ -73,15 +73,15 @@ def parse(text: str) -> Any:
         It is no JSON, or its brackets are nested too deeply.
     """
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except RecursionError:
         raise ValueError("its brackets are nested too deeply") from None
-    level, depth = [found], 0
+    level, depth = [content], 0
     while level := [v for v in level if isinstance(v, (dict, list))]:
         if (depth := depth + 1) > _DEEPEST:
             raise ValueError("its brackets are nested too deeply")
         level = [v for part in level for v in (part.values() if isinstance(part, dict) else part)]
-    return found
+    return content
 
 
 def check_size(path: str | os.PathLike[str], most: int = MOST_BYTES) -> None:

@@ -285,8 +285,8 @@ def _itk_metadata(image: Any) -> dict[str, str]:
 def _as_filed(image: Image, metadata: Mapping[str, str], name: str) -> Image:
     """Return an image that ITK read of a NIfTI where the file's header lays it."""
     place = place_of_itk(image.grid, metadata, name)
-    placed = Image.on_grid(image.array, place.grid)
-    return dataclasses.replace(placed, doubts=_sentences(place, name))
+    volume = Image.on_grid(image.array, place.grid)
+    return dataclasses.replace(volume, doubts=_sentences(place, name))
 
 
 def _sentences(place: Place, name: str) -> tuple[str, ...]:
@@ -294,10 +294,10 @@ def _sentences(place: Place, name: str) -> tuple[str, ...]:
 
 
 def _from_path(path: Path, name: str) -> Image:
-    if found := named.find(path, name):
-        if found.image:
-            return found.image(name)
-        path = found.files[0]
+    if atlas := named.find(path, name):
+        if atlas.image:
+            return atlas.image(name)
+        path = atlas.files[0]
     reading = read_path(path, name)
     try:
         return dataclasses.replace(_from_sitk(reading.image, name), doubts=reading.doubts)
@@ -362,7 +362,7 @@ def _to_nibabel(source: Any, image: Image) -> Any:
     try:
         try:
             # NIfTI: 64-bit integers only if one says so
-            made = kind(voxels, affine, dtype=voxels.dtype)
+            result = kind(voxels, affine, dtype=voxels.dtype)
         except TypeError:
             return kind(voxels, affine)
     except (HeaderDataError, MGHError):
@@ -371,9 +371,9 @@ def _to_nibabel(source: Any, image: Image) -> Any:
             " dtype, or give a NIfTI"
         ) from None
     if hasattr(source.header, "get_xyzt_units"):
-        made.header.set_xyzt_units("mm", source.header.get_xyzt_units()[1])
+        result.header.set_xyzt_units("mm", source.header.get_xyzt_units()[1])
         codes = {form: int(source.header[f"{form}_code"]) for form in ("sform", "qform")}
         if any(codes.values()):
-            made.set_sform(affine, min(codes["sform"], _TEMPLATES))
-            made.set_qform(affine, min(codes["qform"], _TEMPLATES))
-    return made
+            result.set_sform(affine, min(codes["sform"], _TEMPLATES))
+            result.set_qform(affine, min(codes["qform"], _TEMPLATES))
+    return result

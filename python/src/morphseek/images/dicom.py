@@ -192,15 +192,15 @@ def _by_series(folder: Path, name: str) -> dict[str, list[Frame]]:
 
 
 def _folders_with_dicom(folder: Path) -> list[str]:
-    found = []
+    names = []
     for count, (place, folders, files) in enumerate(os.walk(folder)):
         folders.sort()
         paths = (Path(place, file) for file in sorted(files))
         if any(path.is_file() and is_dicom(path) for path in paths):
-            found.append(str(Path(place).relative_to(folder)))
-        if count >= _MOST_FOLDERS or len(found) > 3:
+            names.append(str(Path(place).relative_to(folder)))
+        if count >= _MOST_FOLDERS or len(names) > 3:
             break
-    return [*found[:3], "..."] if len(found) > 3 else found
+    return [*names[:3], "..."] if len(names) > 3 else names
 
 
 # ---------------------------------------------------------------------- where slices lie
@@ -235,8 +235,8 @@ def _read_stack(frames: Sequence[Frame], source: _Source, read: dict[Path, sitk.
         ) from None
     if not _agree(Grid.of(image), grid):
         grid.place(image)
-    said = dict.fromkeys((*(frame.doubt for frame in ordered), *doubts))
-    return Reading(image, tuple(f"{source.name}: {source.path}: {each}." for each in said if each))
+    texts = dict.fromkeys((*(frame.doubt for frame in ordered), *doubts))
+    return Reading(image, tuple(f"{source.name}: {source.path}: {each}." for each in texts if each))
 
 
 def _lone(frame: Frame) -> tuple[list[Frame], Grid, list[str]]:
@@ -283,8 +283,8 @@ def _stack(slices: list[_Slice], source: _Source) -> tuple[list[Frame], Grid, li
             f"{source} are no straight stack (a tilted gantry?): read as one, some would be"
             f" {off:.1f} mm off; resample the series first, for instance by dcm2niix"
         )
-    said = [abs(frame.number("SpacingBetweenSlices") or between) for frame in frames]
-    wrong = max(said, key=lambda value: abs(value - between))
+    steps = [abs(frame.number("SpacingBetweenSlices") or between) for frame in frames]
+    wrong = max(steps, key=lambda value: abs(value - between))
     doubts = [_pixel(first.frame)[1]]
     if abs(wrong - between) > _ROUNDED * between:
         doubts.append(

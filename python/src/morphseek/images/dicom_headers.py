@@ -221,8 +221,8 @@ def _frames(path: Path, name: str, is_new: bool) -> list[Frame]:
     shared = _macros(*_items(head, _SHARED)[:1])
     own = [_macros(each) for each in _items(head, _OWN)]
     if detector := _items(head, _DETECTOR):
-        held = _elements(detector[0])
-        top |= {key: held[key] for key in PLACE if key in held}
+        elements = _elements(detector[0])
+        top |= {key: elements[key] for key in PLACE if key in elements}
     if own and len(own) != count:
         raise errors.InputUnreadableError(
             f"{name}: {path} describes {len(own)} frames, and has {count}; copy it again, or save"
@@ -308,10 +308,10 @@ def _are_whole(path: Path, at: int, head: Dataset, top: Mapping[str, Any], name:
             return [int.from_bytes(file.read(length), order) for length in lengths]
 
         def element() -> list[int]:
-            found = numbers(2, 2)
+            tag = numbers(2, 2)
             if is_explicit and file.read(4) not in (b"OB\0\0", b"OW\0\0"):
                 return []
-            return found + numbers(4)
+            return tag + numbers(4)
 
         file.seek(at)
         if (pixels := element())[:2] != [0x7FE0, 0x0010]:  # it is deflated, or has other numbers
@@ -370,7 +370,7 @@ def _elements(data: Dataset) -> dict[str, Any]:
     """Return what pydicom can read of the elements that matter, beside sequences."""
     from pydicom.datadict import keyword_for_tag
 
-    found = {}
+    elements = {}
     for tag in data.keys():
         if (key := keyword_for_tag(tag)) not in _ELEMENTS:
             continue
@@ -379,16 +379,16 @@ def _elements(data: Dataset) -> dict[str, Any]:
         except Exception:  # pydicom raises many kinds for damaged values
             continue
         if not element.is_empty:
-            found[key] = element.value
-    return found
+            elements[key] = element.value
+    return elements
 
 
 def _macros(*groups: Dataset) -> dict[str, Any]:
     """Return the elements of functional groups."""
-    found: dict[str, Any] = {}
+    elements: dict[str, Any] = {}
     for item in (item for group in groups for key in _MACROS for item in _items(group, key)[:1]):
-        found |= _elements(item)
-    return found | {new: found[old] for old, new in _IN_VOLUME.items() if old in found}
+        elements |= _elements(item)
+    return elements | {new: elements[old] for old, new in _IN_VOLUME.items() if old in elements}
 
 
 def _is_mosaic(head: Dataset, top: Mapping[str, Any]) -> bool:
@@ -442,7 +442,7 @@ def clock(text: str) -> float | None:
     if len(digits.partition(".")[0]) >= 12:
         digits = digits[8:]
     try:
-        found = int(digits[:2]) * 3600 + int(digits[2:4] or 0) * 60 + float(digits[4:] or 0)
+        seconds = int(digits[:2]) * 3600 + int(digits[2:4] or 0) * 60 + float(digits[4:] or 0)
     except ValueError:
         return None
-    return found if math.isfinite(found) else None
+    return seconds if math.isfinite(seconds) else None

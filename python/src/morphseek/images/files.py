@@ -84,9 +84,9 @@ def _read_file(path: Path, name: str, pixels: int = sitk.sitkUnknown) -> Reading
         assert stored is not None
         with sound(path, name):
             reading = read_nifti(header, stored, f"{name}: {path}")
-        told = _sentences(reading.doubts, path, name)
+        doubts = _sentences(reading.doubts, path, name)
         image = reading.image
-        return Reading(image if pixels == sitk.sitkUnknown else sitk.Cast(image, pixels), told)
+        return Reading(image if pixels == sitk.sitkUnknown else sitk.Cast(image, pixels), doubts)
     with to_read(path, parts(path)[1:]) as openable:
         image = _read_by_itk(openable, pixels, name)
     if stored is None:
@@ -104,14 +104,14 @@ _CHECKED = ("MetaImageIO", "NrrdImageIO", "GDCMImageIO")
 
 def _read_by_itk(path: Path, pixels: int, name: str) -> sitk.Image:
     with hdf5_lock:
-        found = sitk.ImageFileReader.GetImageIOFromFileName(str(path))
-    if not found or found in _CHECKED:
-        return sitk.ReadImage(str(path), pixels, found)
+        reader = sitk.ImageFileReader.GetImageIOFromFileName(str(path))
+    if not reader or reader in _CHECKED:
+        return sitk.ReadImage(str(path), pixels, reader)
     if _apart.is_possible():  # its content was not checked
         with _apart.plain("image", path, name, limit()) as copy:
             return sitk.ReadImage(str(copy), pixels)
     with hdf5_lock:
-        return sitk.ReadImage(str(path), pixels, found)
+        return sitk.ReadImage(str(path), pixels, reader)
 
 
 def rewrite(path: Path, plain: Path) -> None:

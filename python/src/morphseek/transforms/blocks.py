@@ -317,11 +317,11 @@ class _Work:
             return
         # of a narrower type asked for, what lies outside by default need be no value
         narrow = self.by_default and self.kind.kind in "biu"
-        made = resample(
+        block = resample(
             self.source.read(first, last), box, self.sitk, self.interpolation,
             self.background, None if narrow else self.kind, self.modulate,
         )  # fmt: skip
-        out[where] = as_type(made.array[inner], self.kind, self.background)
+        out[where] = as_type(block.array[inner], self.kind, self.background)
 
     def _reached(self, box: Grid) -> tuple[np.ndarray, np.ndarray]:
         """Return the box of the input that a box of the output is read from."""

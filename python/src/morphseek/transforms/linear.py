@@ -59,10 +59,10 @@ def linear(source: Any) -> sitk.AffineTransform:
 
 def affine(matrix: np.ndarray) -> sitk.AffineTransform:
     """Return a 4x4 LPS matrix as SimpleITK's transform, whatever it is."""
-    made = sitk.AffineTransform(3)
-    made.SetMatrix(matrix[:3, :3].ravel())
-    made.SetTranslation(matrix[:3, 3])
-    return made
+    transform = sitk.AffineTransform(3)
+    transform.SetMatrix(matrix[:3, :3].ravel())
+    transform.SetTranslation(matrix[:3, 3])
+    return transform
 
 
 def linear_part(transform: sitk.Transform) -> np.ndarray:

@@ -394,11 +394,11 @@ class Transform(Applicable):
         >>> np.allclose(back, points, atol=0.1)
         True
         """
-        turned = []
+        inverses = []
         for part in reversed(parts_of(self._sitk())):
-            turned += inverted(part, self._name)
+            inverses += inverted(part, self._name)
         content = formats.Content(
-            composed(turned), self._moving_grid, self._grid, self._frames[::-1]
+            composed(inverses), self._moving_grid, self._grid, self._frames[::-1]
         )
         return _of_loaded(content, f"the inverse of {self._name}")
 
@@ -710,8 +710,8 @@ def check_frame_uid(transform: Transform, uid: str, side: int, what: str) -> Non
     if not uid or frames[side] in ("", uid):
         return
     where = ("fixed image", "moving image")[side]
-    turned = uid == frames[1 - side]
-    advice = "give its inverse" if turned else "give what belongs to the registered images"
+    is_inverse = uid == frames[1 - side]
+    advice = "give its inverse" if is_inverse else "give what belongs to the registered images"
     raise errors.InvalidArgumentError(
         f"{transform.name} names another frame of reference for its {where} than {what} has: they"
         f" belong to different examinations, or to different patients; {advice}"

@@ -28,7 +28,7 @@ def read(source: Source) -> Content:
     blank = vectors.Vectors(
         np.empty(0),
         Grid((0, 0, 0)),
-        vectors.nrrd_said(source.path) if nrrd else {},
+        vectors.nrrd_header(source.path) if nrrd else {},
         f"transform: {source.path}",
         source.unreadable,
         source.format,

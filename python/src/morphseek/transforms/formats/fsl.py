@@ -81,8 +81,8 @@ def write(job: Job) -> list[Path]:
         return [job.path]
     grid = job.grid
     place = grid.points()
-    moved = place + np.array(job.field_on(grid), dtype=np.float64)
-    vectors = (mapped(there, moved) - mapped(to_fsl(grid), place)).astype(np.float32)
+    targets = place + np.array(job.field_on(grid), dtype=np.float64)
+    vectors = (mapped(there, targets) - mapped(to_fsl(grid), place)).astype(np.float32)
     frames = [
         grid.place(sitk.GetImageFromArray(np.ascontiguousarray(vectors[..., k]))) for k in range(3)
     ]
