@@ -365,7 +365,7 @@ class Registration(Applicable):
         >>> morphseek.Registration.read("result").warped.shape
         (48, 48, 48)
         """
-        return read_result(folder)
+        return _read(Path(folder))
 
 
 _LARGE = 1 << 28  # bytes of a field whose files are written one after another
@@ -415,9 +415,7 @@ def write_result(
     return {**entries, _manifest.REPORT: _manifest.entry(report_path)}
 
 
-def read_result(folder: str | os.PathLike[str]) -> Registration:
-    """Read back what :meth:`Registration.save` or ``morphseek register`` wrote."""
-    folder = Path(folder)
+def _read(folder: Path) -> Registration:
     path = folder / _manifest.REPORT
     _files.settle(folder)
     try:

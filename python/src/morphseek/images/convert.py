@@ -92,7 +92,8 @@ def read(source: ImageLike, name: str = "image") -> Image:
     elif hasattr(source, "affine") and hasattr(source, "dataobj"):
         image = _from_nibabel(source, name)
     elif hasattr(source, "GetLargestPossibleRegion"):
-        image = _as_filed(_from_itk(source, name), _itk_metadata(source), name)
+        known = {key: text for key, text in dict(source).items() if isinstance(text, str)}
+        image = _as_filed(_from_itk(source, name), known, name)
     elif is_array(source):
         image = Image(as_array(source, name))
     elif hasattr(source, "affine") and hasattr(source, "meta"):
@@ -277,11 +278,6 @@ def _nifti_on(array: np.ndarray, image: Any, name: str) -> Image:
     return dataclasses.replace(image, doubts=_sentences(place, name))
 
 
-def _itk_metadata(image: Any) -> dict[str, str]:
-    known = image.GetMetaDataDictionary()
-    return {key: known[key] for key in known.GetKeys() if isinstance(known[key], str)}
-
-
 def _as_filed(image: Image, metadata: Mapping[str, str], name: str) -> Image:
     """Return an image that ITK read of a NIfTI where the file's header lays it."""
     place = place_of_itk(image.grid, metadata, name)
@@ -293,10 +289,17 @@ def _sentences(place: Place, name: str) -> tuple[str, ...]:
     return tuple(f"{name}: {doubt}." for doubt in place.doubts)
 
 
+def of_atlas(atlas: named.Found, name: str) -> Image:
+    """Return an atlas whose file does not say it all."""
+    assert atlas.image is not None
+    voxels, spacing, direction = atlas.image(name, lambda path, name: read(path, name).array)
+    return Image(voxels, spacing, direction=direction)
+
+
 def _from_path(path: Path, name: str) -> Image:
     if atlas := named.find(path, name):
         if atlas.image:
-            return atlas.image(name)
+            return of_atlas(atlas, name)
         path = atlas.files[0]
     reading = read_path(path, name)
     try:

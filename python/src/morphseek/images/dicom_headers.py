@@ -53,18 +53,40 @@ _IN_VOLUME = {"ImagePositionVolume": PLACE[0], "ImageOrientationVolume": PLACE[1
 # by creator: how many slices a Siemens or a UIH picture is tiled with
 _TILES = {"SIEMENS MR HEADER": (0x0019, 0x0A), "Image Private Header": (0x0065, 0x50)}
 _BITS = ("Rows", "Columns", "NumberOfFrames", "SamplesPerPixel", "BitsAllocated")
+# what tells the frames of one place apart, in this order
+ORDER = (
+    "SeriesNumber", "TemporalPositionIdentifier", "TemporalPositionIndex", "TimeSlotVector",
+    "TriggerTime", "NominalCardiacTriggerDelayTime", "AcquisitionDate", "AcquisitionTime",
+    "AcquisitionDateTime", "FrameReferenceDateTime", "FrameAcquisitionDateTime",
+    "AcquisitionNumber", "InstanceNumber",
+)  # fmt: skip
+# why a series shows a place several times; the first element that differs tells
+SEVERAL = {
+    "ReferencedSegmentNumber": "segments",
+    "EnergyWindowVector": "energy windows",
+    "StackID": "stacks",
+    "EchoTime": "echo times",
+    "EffectiveEchoTime": "echo times",
+    "EchoNumbers": "echoes",
+    "InversionTime": "inversion times",
+    "DiffusionBValue": "diffusion weightings",
+    "ImageType": "kinds, such as magnitude and phase",
+    "FrameType": "kinds, such as magnitude and phase",
+    "ComplexImageComponent": "kinds, such as magnitude and phase",
+    "TemporalPositionIdentifier": "times",
+    "TemporalPositionIndex": "times",
+    "TimeSlotVector": "times",
+    "TriggerTime": "times",
+    "NominalCardiacTriggerDelayTime": "times",
+    "AcquisitionNumber": "acquisitions",
+    "AcquisitionTime": "times",
+    "FrameAcquisitionDateTime": "times",
+}
+PIXELS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing")
 _ELEMENTS = {
-    *PLACE, *_IN_VOLUME, *_BITS, "SOPClassUID", "SOPInstanceUID", "SeriesInstanceUID", "Modality",
-    "ImageType", "PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing",
-    "SpacingBetweenSlices", "RescaleSlope", "RescaleIntercept", "GridFrameOffsetVector",
-    "DoseGridScaling", "SliceVector",
-    # what tells the frames of one place apart
-    "ReferencedSegmentNumber", "EnergyWindowVector", "StackID", "EchoTime", "EffectiveEchoTime",
-    "EchoNumbers", "InversionTime", "DiffusionBValue", "FrameType", "ComplexImageComponent",
-    "TemporalPositionIdentifier", "TemporalPositionIndex", "TimeSlotVector", "TriggerTime",
-    "NominalCardiacTriggerDelayTime", "AcquisitionDate", "AcquisitionTime", "AcquisitionDateTime",
-    "FrameReferenceDateTime", "FrameAcquisitionDateTime", "AcquisitionNumber", "SeriesNumber",
-    "InstanceNumber",
+    *PLACE, *PIXELS, *ORDER, *SEVERAL, *_IN_VOLUME, *_BITS, "SOPClassUID", "SOPInstanceUID",
+    "SeriesInstanceUID", "Modality", "SpacingBetweenSlices", "RescaleSlope", "RescaleIntercept",
+    "GridFrameOffsetVector", "DoseGridScaling", "SliceVector",
 }  # fmt: skip
 
 

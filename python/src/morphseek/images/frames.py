@@ -13,7 +13,7 @@ import SimpleITK as sitk
 
 from .. import errors
 from . import named
-from .convert import as_kind_of, read
+from .convert import as_kind_of, of_atlas, read
 from .files import read_path
 from .image import Image, ImageLike, storable, tell
 from .nifti import keep_times
@@ -36,7 +36,7 @@ class Frames:
 
     def __init__(self, source: ImageLike, name: str):
         if isinstance(source, (str, os.PathLike)) and (atlas := named.find(source, name)):
-            source = atlas.image(name).to_sitk() if atlas.image else atlas.files[0]
+            source = of_atlas(atlas, name).to_sitk() if atlas.image else atlas.files[0]
         self._source, self.name = source, name
         self._series: Any = None
         self._doubts: tuple[str, ...] = ()

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import errors
-from .image import Image
 
-# To the module whose `find` looks an atlas up. It loads when a name is used: hosts stand above.
+# To the module whose `find` looks an atlas up, which imports nothing of images. It loads when a
+# name is used.
 SCHEMES = {host: f"morphseek.hosts.{host}" for host in ("templateflow", "brainglobe")}
 
 # two letters or more: C: is a drive of Windows
@@ -33,8 +33,10 @@ class Found(NamedTuple):
     files: list[Path]
     """All that the image depends on; the first has the voxels."""
     label_names: Callable[[], dict[int, str]]
-    image: Callable[[str], Image] | None = None
-    """Reads it, given what messages call it; None where the file says it all."""
+    image: Callable[..., tuple[Any, ...]] | None = None
+    """Returns voxels, spacing and direction, given what messages call it and what reads a file;
+    None where the file says it all.
+    """
 
 
 def is_name(source: Any) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import errors
 from .._regular import check_regular
-from .formats import FORMATS, PAIRS
+from .formats import FORMATS, pair_of
 
 
 def parts(path: Path) -> list[Path]:
@@ -34,12 +34,7 @@ def parts(path: Path) -> list[Path]:
             header = re.split(rb"\r?\n\r?\n", header)[0]
         others = [path.parent / name for name in data_files(header) if name != "LOCAL"]
     else:
-        own = next((suffix for suffix in PAIRS if path.name.endswith(suffix)), "")
-        others = [
-            path.with_name(path.name.removesuffix(own) + other)
-            for other in PAIRS
-            if own and other != own
-        ]
+        others = [file for file in pair_of(path) if file != path]
     return [path, *(file for file in others if file.is_file())]
 
 

@@ -88,7 +88,7 @@ def write_nifti(
     array = sitk.GetArrayViewFromImage(image)
     if image.GetNumberOfComponentsPerPixel() > 1:  # they are the last axis of a file
         array = np.moveaxis(array, -1, 0)
-    _write_nifti(path, image, image.GetSize(), array, times_beyond_itk(image) | (fields or {}))
+    _write_nifti(path, image, image.GetSize(), array, {**times_beyond_itk(image), **(fields or {})})
 
 
 def _write_nifti(

@@ -165,10 +165,11 @@ class _Source:
                 " .nii, .nrrd or .mha"
             )
         self._header = header_of(path) if path.name.lower().endswith(NIFTI) else None
-        if self._header:
-            self._voxels = self._of_nifti(self._header, stored, path)
-        else:
-            self._voxels = self._of_itk(stored, path)
+        self._voxels = (
+            self._of_nifti(self._header, stored, path)
+            if self._header
+            else self._of_itk(stored, path)
+        )
         self.size = np.array(self._grid.size)
         self.first = self.read(np.zeros(3, int), np.minimum(self.size, 2))
         # of what is read, for NIfTI may scale

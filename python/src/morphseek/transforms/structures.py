@@ -122,7 +122,8 @@ def carry(
         if planes is not None and any(kind in _CLOSED for kind, _ in each)
     }
     lines_of: dict[int, list[Dataset]] = {number: [] for number in contours}
-    for k, place in enumerate(_slices(grid)):
+    for k in range(grid.size[2]):
+        place = grid.to_physical([0, 0, k])
         instance = series.at(place)
         for number, area in _sampled(transform, grid, k, place, masks, planes):
             for line in outlines(area):
@@ -201,7 +202,7 @@ def _planes(
     if len(gaps):
         step = float(gaps.min())
     elif moving_grid is not None:
-        step = _along(moving_grid, normal)
+        step = moving_grid.spacing[int(np.abs(normal @ moving_grid.axes).argmax())]
     else:
         raise errors.InputUnreadableError(
             f"input: {source} has contours in one plane alone, which do not say how thick it is;"
@@ -227,10 +228,6 @@ def _normal(points: np.ndarray) -> np.ndarray:
     return normal * np.sign(normal[np.abs(normal).argmax()])
 
 
-def _along(grid: Grid, normal: np.ndarray) -> float:
-    return grid.spacing[int(np.abs(normal @ grid.axes).argmax())]
-
-
 def _mask(closed: list[np.ndarray], planes: _Planes, source: Path) -> _Mask:
     """Return what closed contours hold; where they overlap in a plane, the inner one is a hole."""
     scale = np.array([planes.pixel, planes.pixel, planes.step])
@@ -251,12 +248,6 @@ def _mask(closed: list[np.ndarray], planes: _Planes, source: Path) -> _Mask:
     for k, here in by_plane.items():
         values[k] = rasterised(here, (int(size[1]), int(size[2])))
     return _Mask(values, low)
-
-
-def _slices(grid: Grid) -> Iterator[np.ndarray]:
-    """Give the place of the first voxel of each slice."""
-    for k in range(grid.size[2]):
-        yield grid.to_physical([0, 0, k])
 
 
 def _placed(grid: Grid, k: int, line: np.ndarray) -> np.ndarray:

@@ -685,14 +685,15 @@ def target_grid(transform: Transform, reference: images.ImageLike | None) -> Gri
     if reference is None:
         if transform.grid is None:
             raise errors.InvalidArgumentError(
-                f"{transform.name}: {_kind(transform)} holds no grid for the result; give the"
-                " fixed image as reference"
+                f"{transform.name}: a {transform._sitk().GetName()} holds no grid for the result;"
+                " give the fixed image as reference"
             )
         return transform.grid
     check_frame(transform, reference, 0)
     image = images.read(reference, "reference")
     tell(image.doubts)
-    check_place(transform, image.grid, f"the reference {_named(reference)}")
+    name = str(reference) if isinstance(reference, (str, os.PathLike)) else "image"
+    check_place(transform, image.grid, f"the reference {name}")
     return image.grid
 
 
@@ -730,14 +731,6 @@ def check_place(transform: Transform, grid: Grid, what: str) -> None:
             f" {what} around {_center(grid)} mm; they belong to different spaces, or the"
             " transform is to be inverted"
         )
-
-
-def _kind(transform: Transform) -> str:
-    return f"a {transform._sitk().GetName()}"
-
-
-def _named(image: images.ImageLike) -> str:
-    return str(image) if isinstance(image, (str, os.PathLike)) else "image"
 
 
 def _center(grid: Grid) -> str:
