@@ -92,7 +92,8 @@ def read(source: ImageLike, name: str = "image") -> Image:
     elif hasattr(source, "affine") and hasattr(source, "dataobj"):
         image = _from_nibabel(source, name)
     elif hasattr(source, "GetLargestPossibleRegion"):
-        known = {key: text for key, text in dict(source).items() if isinstance(text, str)}
+        itk_image: Any = source
+        known = {key: text for key, text in dict(itk_image).items() if isinstance(text, str)}
         image = _as_filed(_from_itk(source, name), known, name)
     elif is_array(source):
         image = Image(as_array(source, name))
