@@ -244,9 +244,7 @@ class Matched:
     @property
     def names(self) -> list[str]:
         """What the pairs are called."""
-        return list(
-            self.fixed.names or self.moving.names or map(str, range(1, len(self.fixed) + 1))
-        )
+        return list(self.fixed.names or self.moving._labels())
 
     def note(self) -> str:
         """Return a warning that names the points of one image alone; empty without."""
@@ -381,9 +379,8 @@ def check_inside(landmarks: Landmarks, grid: Grid, image: str) -> str:
         )
     if not outside.any():
         return ""
-    names = landmarks.names or tuple(str(i + 1) for i in range(len(landmarks)))
-    texts = _listed({names[i] for i in np.flatnonzero(outside)})
-    return f"Landmarks outside the {image} image, where the transform only goes on: {texts}."
+    names = _listed({landmarks._labels()[i] for i in np.flatnonzero(outside)})
+    return f"Landmarks outside the {image} image, where the transform only goes on: {names}."
 
 
 def _number(cell: Any) -> float:

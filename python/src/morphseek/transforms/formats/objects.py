@@ -12,6 +12,7 @@ import SimpleITK as sitk
 from ... import errors, images
 from ..._grid import Grid
 from .. import files, h5
+from ..linear import matrix_of_map
 from . import vectors
 from .job import Content
 
@@ -93,11 +94,7 @@ def _parts(transform: Any, name: str) -> Sequence[h5.Part]:
             raise errors.InvalidArgumentError(f"{name} is a {kind} without a displacement field")
         return [files.field_part(_by_itk(field))]
     if transform.IsLinear() and not files.is_known(kind):
-        matrix = np.eye(4)
-        matrix[:3, 3] = list(transform.TransformPoint([0.0, 0.0, 0.0]))
-        for axis, unit in enumerate(np.eye(3).tolist()):
-            matrix[:3, axis] = list(transform.TransformPoint(unit)) - matrix[:3, 3]
-        return [files.matrix_part(matrix)]
+        return [files.matrix_part(matrix_of_map(transform))]
     order = dimensions.split("_")[3:]
     fixed, numbers = (
         np.array(list(values), dtype=np.float64)
