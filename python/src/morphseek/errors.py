@@ -46,7 +46,8 @@ class MorphSeekError(Exception):
             return
         words = re.findall("[A-Z][a-z]+", cls.__name__.removesuffix("Error"))
         cls.code, cls.name, cls.exit_code = code, "_".join(words).lower(), exit_code
-        cls.help = " ".join((cls.__doc__ or "").split()).rstrip(".")
+        text = " ".join((cls.__doc__ or "").split()).rstrip(".")
+        cls.help = text if text[1:2].isupper() else text[:1].lower() + text[1:]  # ONNX Runtime
 
 
 class GeometryWarning(UserWarning):
