@@ -524,19 +524,6 @@ def test_a_bar_shows_paths_as_they_are(
         bar.close()
 
 
-def test_time_left_is_from_the_measured_speed():
-    left = progress.TimeLeft()
-    assert [left(f, t) for f, t in ((0.0, 100.0), (0.01, 101.0), (0.1, 101.5))] == ["", "", ""]
-    assert left(0.2, 110.0) == "40 s left"
-    slower = progress.TimeLeft()
-    for second in range(16):  # fast at first, then ten times as slow
-        told = slower(0.05 * min(second, 5) + 0.005 * max(0, second - 5), 100.0 + second)
-    # 35 s by the average speed, 140 s by the recent one
-    minutes, _, seconds = told.split()[0].rpartition(":")
-    assert 45 < 60 * int(minutes or 0) + int(seconds) < 120
-    assert progress.duration(3599.7) == "1:00 h" and progress.duration(59.6) == "1:00 min"
-
-
 @pytest.mark.parametrize("variables, shown", [({}, True), ({"CI": "true"}, False)])
 def test_the_bar_is_quiet_under_ci(
     variables: dict[str, str], shown: bool, monkeypatch: pytest.MonkeyPatch,

@@ -38,13 +38,13 @@ def plain(kind: str, path: Path, what: str, limit: float) -> Iterator[Path]:
     memory = _ALLOWANCE + int(min(limit * 2**30, 8 * _RATIO * size))
     with tempfile.TemporaryDirectory(prefix="morphseek-") as name:
         out = Path(name, "out.h5" if kind == "transform" else "out.mha")
-        said = Path(name, "said")
+        note = Path(name, "said")
         call = (
             f"import sys; sys.path[:] = sys.argv[6:]; from {_READERS[kind]} import rewrite;"
             " from morphseek import _apart; _apart.main(rewrite)"
         )
         command = [sys.executable, "-I", "-c", call, kind, os.fspath(path.absolute()), str(out),
-                   str(said), str(memory), *map(os.path.abspath, sys.path)]  # fmt: skip
+                   str(note), str(memory), *map(os.path.abspath, sys.path)]  # fmt: skip
         try:
             code = subprocess.run(
                 command,
@@ -56,7 +56,7 @@ def plain(kind: str, path: Path, what: str, limit: float) -> Iterator[Path]:
                 timeout=_START + _SECONDS_PER_MB * size / 2**20,
                 check=False,
             ).returncode
-            reason = said.read_text(encoding="utf-8") if said.exists() else ""
+            reason = note.read_text(encoding="utf-8") if note.exists() else ""
         except subprocess.TimeoutExpired:
             code, reason = 1, "its reader did not come to an end over it; it is damaged"
         if code or reason or not out.exists():
@@ -75,7 +75,7 @@ def main(rewrite: Callable[[Path, Path], None]) -> None:
     """Read a file and write its plain form, or a sentence, within the memory that the caller of
     this process allows.
     """
-    path, out, said, memory = sys.argv[2:6]
+    path, out, note, memory = sys.argv[2:6]
     from ._engine import core
 
     core.version()  # the engine's runtime begins on a thread of its own, and needs room for that
@@ -89,7 +89,7 @@ def main(rewrite: Callable[[Path, Path], None]) -> None:
         if isinstance(error, UnicodeDecodeError) or "Could not create Transform IO" in str(error):
             error = RuntimeError("it is cut short, damaged, or no transform")
         reason = "it claims more than it can hold" if _is_memory(error) else itk_reason(error)
-        Path(said).write_text(reason or type(error).__name__, encoding="utf-8")
+        Path(note).write_text(reason or type(error).__name__, encoding="utf-8")
 
 
 def _is_memory(error: Exception) -> bool:

@@ -6,7 +6,11 @@ and from which version on, says the installed distribution (pyproject.toml). Sta
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import NamedTuple
+
+from . import errors
 
 DISTRIBUTION = "morphseek"
 
@@ -71,6 +75,15 @@ def needed(name: str, what: str, error: ImportError) -> str:
     return f"{what}: the package {package} is needed: {remedy(BY_NAME[name])}"
 
 
+@contextlib.contextmanager
+def needing(name: str, what: str) -> Iterator[None]:
+    """Import a feature's packages; say how to install them where they are missing."""
+    try:
+        yield
+    except ImportError as error:
+        raise errors.InvalidArgumentError(needed(name, what, error)) from None
+
+
 def missing(name: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
     """Return the error of an adapter's module whose feature's package is missing."""
     return ModuleNotFoundError(needed(name, BY_NAME[name].purpose, error), name=error.name)
@@ -88,7 +101,7 @@ def requirements(feature: Feature) -> list[Requirement]:
     """
     from packaging.requirements import Requirement as Parsed
 
-    found = []
+    result = []
     import importlib.metadata  # a quarter of what NumPy takes to load
 
     for text in importlib.metadata.requires(DISTRIBUTION) or ():
@@ -101,14 +114,14 @@ def requirements(feature: Feature) -> list[Requirement]:
         if not asked or (feature.extra and always):
             continue
         if parsed.name == DISTRIBUTION:  # an extra that includes another one
-            found += [r for f in FEATURES if f.extra in parsed.extras for r in requirements(f)]
+            result += [r for f in FEATURES if f.extra in parsed.extras for r in requirements(f)]
             continue
         extras = f"[{','.join(sorted(parsed.extras))}]" if parsed.extras else ""
         versions = str(parsed.specifier)
-        found.append(Requirement(parsed.name, f"{parsed.name}{extras}{versions}", versions))
-    return found
+        result.append(Requirement(parsed.name, f"{parsed.name}{extras}{versions}", versions))
+    return result
 
 
 def brings(name: str) -> set[str]:
     """Return the packages that a feature's extra has, in lower case."""
-    return {found.package.lower() for found in requirements(BY_NAME[name])}
+    return {each.package.lower() for each in requirements(BY_NAME[name])}

@@ -37,6 +37,28 @@ def check_path(path: Path, name: str, error: type[errors.MorphSeekError]) -> Non
         raise error(f"{name}: the path {os.fsencode(path)!r} {reason}") from None
 
 
+@contextlib.contextmanager
+def readable(path: Path, name: str) -> Iterator[None]:
+    """See that there is a file or a folder that may be opened, and name it in what the system says
+    when it is read.
+
+    Raises
+    ------
+    InputUnreadableError
+    """
+    check_path(path, name, errors.InputUnreadableError)
+    try:
+        if not path.exists():
+            raise errors.InputUnreadableError(f"{name}: {path} does not exist; check the path")
+        check_regular(path, name)
+        yield
+    except errors.MorphSeekError:
+        raise
+    except OSError as error:
+        reason = error.strerror or "it is cut short"
+        raise errors.InputUnreadableError(f"{name}: {path} cannot be read: {reason}") from None
+
+
 def stamp(paths: Iterable[Path]) -> list[tuple[str, int, int, int]]:
     """Return what tells whether files were changed; what is not there tells nothing."""
     stamps = []
@@ -64,8 +86,8 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 def write_seal(path: Path, content: Mapping[str, Any]) -> None:
     """Write a result's JSON file, with the sizes and checksums of all files that lie beside it."""
-    listed = {file.name: _manifest.entry(file) for file in sorted(path.parent.iterdir())}
-    write_text(path, json.dumps({**content, _manifest.KEY: listed}, indent=1) + "\n")
+    entries = {file.name: _manifest.entry(file) for file in sorted(path.parent.iterdir())}
+    write_text(path, json.dumps({**content, _manifest.KEY: entries}, indent=1) + "\n")
 
 
 def read_seal(path: Path, what: str) -> dict[str, Any]:
@@ -78,8 +100,8 @@ def read_seal(path: Path, what: str) -> dict[str, Any]:
     settle(path.parent)
     content = _json.read(path, what, _json.MOST_RESULT_BYTES)
     try:
-        listed = content[_manifest.KEY]
-        _manifest.check(path.parent, listed, list(listed), what)
+        entries = content[_manifest.KEY]
+        _manifest.check(path.parent, entries, list(entries), what)
     except (KeyError, TypeError) as error:
         raise errors.InputUnreadableError(f"{path} is not a {what}'s: {error!r}") from None
     return dict(content)
@@ -203,12 +225,12 @@ def output_folder(
     """
     folder = Path(folder)
     check_path(folder, "output", errors.OutputUnwritableError)
-    made: list[Path] = []
+    parents: list[Path] = []
     try:
         with contextlib.ExitStack() as stack:
-            with Held() as held:  # Ctrl-C waits until the clean-up is in place
+            with Held() as signals:  # Ctrl-C waits until the clean-up is in place
                 try:
-                    made = [p for p in (folder, *folder.parents) if not p.exists()]
+                    parents = [p for p in (folder, *folder.parents) if not p.exists()]
                     folder.mkdir(parents=True, exist_ok=True)
                 except (FileExistsError, NotADirectoryError):
                     file = next((p for p in (folder, *folder.parents) if p.is_file()), folder)
@@ -220,23 +242,13 @@ def output_folder(
                     raise output_error(error, folder) from None
                 stack.enter_context(locked(folder, patience))
                 temporary = stack.enter_context(together(folder, known, seal, ours))
-            held.release()
+            signals.release()
             yield temporary
-        made = []
+        parents = []
     finally:
         with contextlib.suppress(OSError):
-            for path in made:
+            for path in parents:
                 path.rmdir()
-
-
-class _Tried(Exception):
-    pass
-
-
-def check_output(folder: str | os.PathLike[str]) -> None:
-    """Refuse a folder that cannot be written, before the work; leave nothing there."""
-    with contextlib.suppress(_Tried), output_folder(folder):
-        raise _Tried
 
 
 @contextlib.contextmanager

@@ -60,8 +60,8 @@ class Grid:
                 )
             object.__setattr__(self, field, tuple(values.tolist()))
         if not all(math.isfinite(n) and n >= 0 for n in self.size):
-            told = " x ".join(f"{n:g}" for n in self.size)
-            raise errors.InvalidArgumentError(f"the grid has the size {told}")
+            size = " x ".join(f"{n:g}" for n in self.size)
+            raise errors.InvalidArgumentError(f"the grid has the size {size}")
         object.__setattr__(self, "size", tuple(int(n) for n in self.size))
 
     @classmethod
@@ -250,10 +250,10 @@ class Grid:
         >>> pair.moving.grid.place(pair.fixed.to_sitk()).GetSize()
         (48, 48, 48)
         """
-        told: Any = image
-        told.SetSpacing(self.spacing)
-        told.SetOrigin(self.origin)
-        told.SetDirection(self.direction)
+        target: Any = image
+        target.SetSpacing(self.spacing)
+        target.SetOrigin(self.origin)
+        target.SetDirection(self.direction)
         return image
 
 

@@ -153,8 +153,8 @@ def to_write(path: Path) -> Iterator[Path]:
     with _plain_folder() as folder, itk_io():
         own = folder / _plain(path)
         yield own
-        for made in folder.iterdir():
-            shutil.move(made, path if made == own else path.parent / made.name)
+        for file in folder.iterdir():
+            shutil.move(file, path if file == own else path.parent / file.name)
 
 
 def _opens(path: Path) -> bool:

@@ -21,25 +21,29 @@ _DEEPEST = 64
 """Brackets in brackets. What is deeper would end a function that walks through it."""
 
 
-def read(path: str | os.PathLike[str], what: str, most: int = MOST_BYTES) -> Any:
-    """Return what a file of `most` bytes at most holds.
+def read_text(path: str | os.PathLike[str], what: str, most: int = MOST_BYTES) -> str:
+    """Return the text in a file of `most` bytes at most.
 
     Raises
     ------
     InputUnreadableError
-        It is no regular file, cannot be read, is larger, or is no JSON.
+        It is no regular file, cannot be read, is larger, or is no text in UTF-8.
     """
     check_regular(path, what)
     try:
         check_size(path, most)
         with open(path, "rb") as file:
-            text = file.read(most).decode("utf-8-sig")  # whatever it has become since
+            return file.read(most).decode("utf-8-sig")  # whatever it has become since
     except (OSError, ValueError) as error:
         raise errors.InputUnreadableError(
             f"{what}: {path} cannot be read: {getattr(error, 'strerror', error)}"
         ) from None
+
+
+def read(path: str | os.PathLike[str], what: str, most: int = MOST_BYTES) -> Any:
+    """Return what a file holds that :func:`read_text` reads; raise the same where it is no JSON."""
     try:
-        return parse(text)
+        return parse(read_text(path, what, most))
     except ValueError as error:
         raise errors.InputUnreadableError(f"{what}: {path} is no JSON: {error}") from None
 
@@ -52,12 +56,12 @@ def read_object(path: str | os.PathLike[str], what: str) -> dict[str, Any]:
     InputUnreadableError
         It cannot be read, or holds something else.
     """
-    found = read(path, what)
-    if not isinstance(found, dict):
+    content = read(path, what)
+    if not isinstance(content, dict):
         raise errors.InputUnreadableError(
-            f"{what}: {path} is no JSON object, {{...}}; it holds {type(found).__name__}"
+            f"{what}: {path} is no JSON object, {{...}}; it holds {type(content).__name__}"
         )
-    return found
+    return content
 
 
 def parse(text: str) -> Any:
@@ -69,15 +73,15 @@ def parse(text: str) -> Any:
         It is no JSON, or its brackets are nested too deeply.
     """
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except RecursionError:
         raise ValueError("its brackets are nested too deeply") from None
-    level, depth = [found], 0
+    level, depth = [content], 0
     while level := [v for v in level if isinstance(v, (dict, list))]:
         if (depth := depth + 1) > _DEEPEST:
             raise ValueError("its brackets are nested too deeply")
         level = [v for part in level for v in (part.values() if isinstance(part, dict) else part)]
-    return found
+    return content
 
 
 def check_size(path: str | os.PathLike[str], most: int = MOST_BYTES) -> None:

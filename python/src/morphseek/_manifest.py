@@ -50,11 +50,11 @@ def of(listing: Path) -> Mapping[str, Any] | None:
     if not listing.is_file():
         return None
     try:
-        found = _json.read(listing, "list", _json.MOST_RESULT_BYTES)
+        content = _json.read(listing, "list", _json.MOST_RESULT_BYTES)
     except errors.InputUnreadableError:
         return {}
-    listed = found.get(KEY) if isinstance(found, dict) else {}
-    return listed if isinstance(listed, dict) else None
+    entries = content.get(KEY) if isinstance(content, dict) else {}
+    return entries if isinstance(entries, dict) else None
 
 
 def owned(
@@ -69,7 +69,7 @@ def owned(
     """
     if not (folder / listing).is_file():
         return set()
-    listed = of(folder / listing)
+    entries = of(folder / listing)
     there = {
         name
         for name in os.listdir(folder)
@@ -77,24 +77,24 @@ def owned(
         and any(fnmatch.fnmatchcase(name, pattern) for pattern in (*known, listing))
         and (folder / name).is_file()
     }
-    if listed is None:
+    if entries is None:
         return there
     return {
         name
         for name in there
-        if name == listing or name in listed and is_same(folder / name, listed[name])
+        if name == listing or name in entries and is_same(folder / name, entries[name])
     }
 
 
-def check(folder: Path, listed: Any, names: Collection[str], what: str) -> None:
+def check(folder: Path, entries: Any, names: Collection[str], what: str) -> None:
     """Raise if a listed file is missing or changed; files that are not listed pass.
 
     Raises
     ------
     InputUnreadableError
     """
-    for name in names if isinstance(listed, Mapping) else ():
-        if name in listed and not is_same(folder / name, listed[name]):
+    for name in names if isinstance(entries, Mapping) else ():
+        if name in entries and not is_same(folder / name, entries[name]):
             raise errors.InputUnreadableError(
                 f"{what}: {folder / name} is not the file that {folder / REPORT} tells of: it is"
                 " damaged or of another run; register again, or, if you changed it on purpose, move"
@@ -104,6 +104,6 @@ def check(folder: Path, listed: Any, names: Collection[str], what: str) -> None:
 
 def check_beside(path: Path, what: str) -> None:
     """See that a file of a result is the one that the report beside it tells of."""
-    listed = of(path.parent / REPORT)
-    if listed is not None:
-        check(path.parent, listed, [path.name], what)
+    entries = of(path.parent / REPORT)
+    if entries is not None:
+        check(path.parent, entries, [path.name], what)

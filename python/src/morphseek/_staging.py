@@ -77,20 +77,20 @@ def alone(folder: Path, patience: float = 0.0) -> Iterator[None]:
     deadline = time.monotonic() + patience
     while True:
         try:
-            held = _lock(folder) if fcntl is not None else _lock_file(folder)
+            handle = _lock(folder) if fcntl is not None else _lock_file(folder)
             break
         except Busy:
             if time.monotonic() >= deadline:
                 raise
             time.sleep(0.05)
         except PermissionError:  # a folder that may be written to and not read
-            held = None
+            handle = None
             break
     try:
         yield
     finally:
-        if held is not None:
-            os.close(held)
+        if handle is not None:
+            os.close(handle)
             if fcntl is None:
                 with contextlib.suppress(OSError):  # another process has it open and needs it
                     (folder / _LOCK).unlink()
@@ -115,18 +115,18 @@ def staging(parent: Path) -> Iterator[Path]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=staging_prefix(), dir=parent))
         with contextlib.suppress(FileNotFoundError):
-            held = _lock(folder, wait=True)
+            handle = _lock(folder, wait=True)
             if folder.exists():
                 break
-            if held is not None:  # another process removed it as left over before it was locked
-                os.close(held)
+            if handle is not None:  # another process removed it as left over before it was locked
+                os.close(handle)
     try:
         yield folder
     finally:
         if not (folder / _PLAN).exists():
             shutil.rmtree(folder, ignore_errors=True)
-        if held is not None:
-            os.close(held)
+        if handle is not None:
+            os.close(handle)
 
 
 def switch(folder: Path, temporary: Path, new: Sequence[str], old: Sequence[str]) -> None:
@@ -183,10 +183,10 @@ def tidy(folder: Path) -> None:
     """Remove the staging folders that killed processes left in a folder that this call holds alone,
     and carry out their plans.
     """
-    for found in folder.glob(f"{PREFIX}*"):
-        if found.name != _LOCK and found.is_dir() and not found.is_symlink():
+    for path in folder.glob(f"{PREFIX}*"):
+        if path.name != _LOCK and path.is_dir() and not path.is_symlink():
             with contextlib.suppress(Busy, FileNotFoundError):
-                _tidy(folder, found)
+                _tidy(folder, path)
 
 
 def settle(folder: Path) -> None:
@@ -199,25 +199,25 @@ def settle(folder: Path) -> None:
                 tidy(folder)
 
 
-def _tidy(folder: Path, found: Path) -> None:
-    planned = (found / _PLAN).exists()
-    held = None
-    if fcntl is None or found.name.rpartition("-")[0] + "-" != staging_prefix():
-        age = time.time() - (found / _PLAN if planned else found).stat().st_mtime
+def _tidy(folder: Path, path: Path) -> None:
+    planned = (path / _PLAN).exists()
+    handle = None
+    if fcntl is None or path.name.rpartition("-")[0] + "-" != staging_prefix():
+        age = time.time() - (path / _PLAN if planned else path).stat().st_mtime
         if age < (_PLAN_AGE if planned else _OTHERS_AGE):
             return
     else:
-        held = _lock(found)
+        handle = _lock(path)
     try:
         if planned:
-            plan = _read_plan(found / _PLAN)
+            plan = _read_plan(path / _PLAN)
             if plan is None:
                 return
-            _carry_out(folder, found, *plan)
-        shutil.rmtree(found, ignore_errors=True)
+            _carry_out(folder, path, *plan)
+        shutil.rmtree(path, ignore_errors=True)
     finally:
-        if held is not None:
-            os.close(held)
+        if handle is not None:
+            os.close(handle)
 
 
 def _read_plan(path: Path) -> tuple[list[str], list[str]] | None:

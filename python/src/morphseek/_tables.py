@@ -66,35 +66,6 @@ class Records(NamedTuple):
     table: Table
 
 
-def read_table(
-    path: str | os.PathLike[str], what: str, heading: Collection[str]
-) -> list[list[str]]:
-    r"""Return the rows of a CSV file as spreadsheets leave it, the heading's first: cells stripped,
-    all rows of one length, those rows and columns dropped that are empty.
-
-    Parameters
-    ----------
-    path : path
-    what : str
-        What error messages call it.
-    heading : collection of str
-        Columns by which the separator is known (comma, semicolon or tab), unless a line ``sep=`` in
-        front names it.
-
-    Raises
-    ------
-    InputUnreadableError
-        The file cannot be read, or is no text in UTF-8.
-
-    Examples
-    --------
-    >>> _ = Path("pairs.csv").write_text("fixed;moving\na.nii;b.nii\n")
-    >>> read_table("pairs.csv", "pairs", {"fixed", "moving"})
-    [['fixed', 'moving'], ['a.nii', 'b.nii']]
-    """
-    return _by_heading(_tables(path, what), [heading]).rows
-
-
 def read_records(
     source: Any,
     what: str,
@@ -150,16 +121,16 @@ def read_plain(
         Two separators make rows of it.
     """
     tables = _tables(path, what)
-    if has_heading(found := _by_heading(tables, needed), needed):
-        return found
+    if has_heading(best := _by_heading(tables, needed), needed):
+        return best
     fits = [table for table in tables if table.rows and all(map(is_row, table.rows))]
     if len(fits) > 1:
         names = " or ".join(repr(table.separator) for table in fits)
-        raise found.refuse(
+        raise best.refuse(
             f": its cells may be separated by {names}; write the heading {','.join(needed[0])} in"
             " the first line"
         )
-    return fits[0] if fits else found
+    return fits[0] if fits else best
 
 
 def has_heading(table: Table, needed: Sequence[Collection[str]]) -> bool:
@@ -185,9 +156,9 @@ def records_of(
     heading, rows = heading[start:], [row[start:] for row in rows]
     while heading and not heading[-1]:  # cells below it are too many
         heading.pop()
-    found = [tuple(columns) for columns in needed if set(columns) <= set(heading)]
+    sets = [tuple(columns) for columns in needed if set(columns) <= set(heading)]
     strange = set(heading) - {"", *(c for columns in needed for c in columns), *(optional or ())}
-    if not found or (optional is not None and strange):
+    if not sets or (optional is not None and strange):
         may = "" if optional is None else f", may have {_listed(optional)}, and no others"
         word = "column" if all(len(columns) == 1 for columns in needed) else "columns"
         raise table.refuse(
@@ -195,9 +166,9 @@ def records_of(
             f" {' or '.join(_listed(columns) for columns in needed)}{may}. Its header:"
             f" {', '.join(heading) or 'none'}"
         )
-    if len(found) > 1:
+    if len(sets) > 1:
         raise table.refuse(
-            f" has the columns {' and '.join(map(_listed, found))}; leave out those that do not"
+            f" has the columns {' and '.join(map(_listed, sets))}; leave out those that do not"
             " count"
         )
     if twice := next((name for name in heading if name and heading.count(name) > 1), None):
@@ -209,7 +180,7 @@ def records_of(
             f": the column with {cell!r} has no name; write one into the header, or remove the"
             " column"
         )
-    listed = []
+    records = []
     for place, row in zip(table.places[1:], rows):
         if beyond := next(filter(None, row[len(heading) :]), ""):
             raise table.refuse(
@@ -221,11 +192,11 @@ def records_of(
             name: cell for name, cell in zip(heading, row)
             if cell and (name in text or cell not in _NOTHING)
         }  # fmt: skip
-        missing = next((name for name in found[0] if name not in cells), None)
+        missing = next((name for name in sets[0] if name not in cells), None)
         if filled and missing:
             raise table.refuse(f" has no {missing}; give every row one", place)
-        listed.append(Row(place, cells))
-    return Records(found[0], listed, table)
+        records.append(Row(place, cells))
+    return Records(sets[0], records, table)
 
 
 def numbers(cells: Iterable[str], table: Table) -> list[float]:

@@ -126,8 +126,8 @@ def read(
         if channel.labels:
             for side, image in zip(("fixed", "moving"), both):
                 _check_labels(image.array, f"{name}, {side}")
-        told = {"name": name, "weight": float(channel.weight), "labels": channel.labels}
-        out.append((told, both))
+        facts = {"name": name, "weight": float(channel.weight), "labels": channel.labels}
+        out.append((facts, both))
     return out
 
 

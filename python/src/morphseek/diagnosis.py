@@ -104,29 +104,29 @@ def _trial() -> dict[str, Any]:
     except (OSError, subprocess.SubprocessError) as error:
         return {"error": f"its process does not run: {type(error).__name__}"}
     with contextlib.suppress(ValueError, IndexError):
-        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return found
+        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return answer
     last = (done.stderr.strip() or "no word").splitlines()[-1]
     return {"error": f"its process ended with {done.returncode}: {last}"}
 
 
 def _try() -> dict[str, Any]:
     """Ask the engine for its devices, and register a small pair."""
-    found: dict[str, Any] = {}
+    answer: dict[str, Any] = {}
     try:
         from . import phantom
         from ._engine import core
         from .registration import register
 
-        found["version"] = core.version()
-        found["devices"] = core.devices()
+        answer["version"] = core.version()
+        answer["devices"] = core.devices()
         pair = phantom.make_pair(size=32)
         began = time.perf_counter()
         register(pair.fixed, pair.moving, model="none", initial="com", search=False, refine=0)
-        found["seconds"] = round(time.perf_counter() - began, 2)
+        answer["seconds"] = round(time.perf_counter() - began, 2)
     except Exception as error:  # any failure here is a finding
-        found["error"] = f"{type(error).__name__}: {error}"
-    return found
+        answer["error"] = f"{type(error).__name__}: {error}"
+    return answer
 
 
 def _usable(engine: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -139,11 +139,11 @@ def _usable(engine: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _judge_runtime(engine: Mapping[str, Any], problems: list[dict[str, str]]) -> None:
     """See that an ONNX Runtime that is there works; that there is none is nothing wrong."""
-    given = bool(os.environ.get("MORPHSEEK_ORT_LIBRARY"))
-    there = given or any(_version(name) for name in ("onnxruntime", "onnxruntime-gpu"))
+    own = bool(os.environ.get("MORPHSEEK_ORT_LIBRARY"))
+    there = own or any(_version(name) for name in ("onnxruntime", "onnxruntime-gpu"))
     cpu = _usable(engine, "cpu")
     if engine and there and not cpu["usable"]:
-        remedy = "correct MORPHSEEK_ORT_LIBRARY, or unset it" if given else cpu["remedy"]
+        remedy = "correct MORPHSEEK_ORT_LIBRARY, or unset it" if own else cpu["remedy"]
         _add(problems, f"ONNX Runtime is there and does not work: {cpu['error']}", remedy)
 
 
@@ -253,13 +253,13 @@ def _python() -> dict[str, str]:
 
 def _folders(problems: list[dict[str, str]]) -> list[dict[str, Any]]:
     """Return the folders that a registration writes to beside its output."""
-    found: list[dict[str, Any]] = []
+    folders: list[dict[str, Any]] = []
     try:
         temporary: str | None = tempfile.gettempdir()
         reason = _unwritable(Path(str(temporary)))
     except OSError as error:
         temporary, reason = None, str(error.strerror)
-    found.append({"name": "temporary", "place": "TMPDIR", "writable": not reason})
+    folders.append({"name": "temporary", "place": "TMPDIR", "writable": not reason})
     if reason:
         _add(
             problems,
@@ -267,8 +267,8 @@ def _folders(problems: list[dict[str, str]]) -> list[dict[str, Any]]:
             "name one by TMPDIR (on Windows TEMP)",
         )
     here = _unwritable(Path.cwd())  # results go elsewhere, if need be
-    found.append({"name": "current", "place": ".", "writable": not here})
-    return found
+    folders.append({"name": "current", "place": ".", "writable": not here})
+    return folders
 
 
 def _unwritable(folder: Path) -> str:
@@ -330,7 +330,7 @@ def without_names(text: str) -> str:
 def rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return a report as lines: what, and its value."""
     system, python = report["platform"], report["python"]
-    found = [
+    lines = [
         ("morphseek", report["version"] or "not installed"),
         ("platform", ", ".join(filter(None, system.values()))),
         ("Python", ", ".join(python.values())),
@@ -340,34 +340,34 @@ def rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         unused = [f["name"] for f in processor["features"] if not f["used"]]
         words = f"{processor['architecture']}, {processor['threads']} threads"
         words += f", uses {', '.join(used) or 'no vectors'}"
-        found.append(("processor", words + (f", not {', '.join(unused)}" if unused else "")))
+        lines.append(("processor", words + (f", not {', '.join(unused)}" if unused else "")))
     trial = report["trial"]
-    found.append(
+    lines.append(
         ("a registration", trial["error"] or f"works ({trial['seconds']} s, a small made-up pair)")
     )
     if runtime := report["runtime"]:
         library = f"{runtime['version']}  {runtime['library']}" if runtime["library"] else "none"
-        found.append(("ONNX Runtime", library))
-        found.append(("its providers", ", ".join(runtime["providers"]) or "none"))
+        lines.append(("ONNX Runtime", library))
+        lines.append(("its providers", ", ".join(runtime["providers"]) or "none"))
         cards = [f"{gpu['name']} ({gpu['bytes'] / 2**30:.0f} GiB)" for gpu in runtime["gpus"]]
-        found.append(("GPUs", ", ".join(cards) or "none that an NVIDIA driver shows"))
+        lines.append(("GPUs", ", ".join(cards) or "none that an NVIDIA driver shows"))
     packages = [f"{name} {version}" for name, version in report["packages"].items() if version]
-    found.append(("packages", ", ".join(packages)))
+    lines.append(("packages", ", ".join(packages)))
     for folder in report["folders"]:
         state = "writable" if folder["writable"] else "NOT writable"
-        found.append((f"{folder['name']} folder", f"{folder['place']}, {state}"))
-    found.append(("variables set", ", ".join(report["variables"]) or "none"))
+        lines.append((f"{folder['name']} folder", f"{folder['place']}, {state}"))
+    lines.append(("variables set", ", ".join(report["variables"]) or "none"))
     for feature in report["features"]:
         words = "ready" if feature["ready"] else "not here"
         if feature["missing"]:
             words += f", lacks {', '.join(feature['missing'])}"
         if feature["remedy"]:
             words += f". To have it: {feature['remedy']}"
-        found.append((feature["name"], f"{feature['purpose']}: {words}"))
+        lines.append((feature["name"], f"{feature['purpose']}: {words}"))
     for problem in report["problems"]:
-        found.append(("PROBLEM", f"{problem['what']}. To mend it: {problem['remedy']}"))
-    found.append(("all is well" if report["well"] else "not well", ""))
-    return found
+        lines.append(("PROBLEM", f"{problem['what']}. To mend it: {problem['remedy']}"))
+    lines.append(("all is well" if report["well"] else "not well", ""))
+    return lines
 
 
 def main(arguments: list[str]) -> int:

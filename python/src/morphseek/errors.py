@@ -17,6 +17,7 @@ True
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 
@@ -40,257 +41,126 @@ class MorphSeekError(Exception):
     exit_code: int = 1
     help: str = ""
 
+    def __init_subclass__(cls, *, code: int = 0, exit_code: int = 1) -> None:
+        if not code:  # a narrower case of another class
+            return
+        words = re.findall("[A-Z][a-z]+", cls.__name__.removesuffix("Error"))
+        cls.code, cls.name, cls.exit_code = code, "_".join(words).lower(), exit_code
+        text = " ".join((cls.__doc__ or "").split()).rstrip(".")
+        cls.help = text if text[1:2].isupper() else text[:1].lower() + text[1:]  # ONNX Runtime
+
 
 class GeometryWarning(UserWarning):
     """A file contradicts itself about where its voxels lie."""
 
 
 # errors: written by go generate from engine/fault/fault.go; do not edit
-class InternalError(RuntimeError, MorphSeekError):
-    """Internal (code 1, exit code 1): a defect of this library."""
+class InternalError(RuntimeError, MorphSeekError, code=1, exit_code=1):
+    """A defect of this library."""
 
-    code = 1
-    name = "internal"
-    exit_code = 1
-    help = "a defect of this library"
 
+class InvalidArgumentError(ValueError, MorphSeekError, code=2, exit_code=2):
+    """An option or argument outside its range."""
 
-class InvalidArgumentError(ValueError, MorphSeekError):
-    """Invalid argument (code 2, exit code 2): an option or argument outside its range."""
 
-    code = 2
-    name = "invalid_argument"
-    exit_code = 2
-    help = "an option or argument outside its range"
+class InvalidHandleError(RuntimeError, MorphSeekError, code=3, exit_code=1):
+    """A closed or foreign handle."""
 
 
-class InvalidHandleError(RuntimeError, MorphSeekError):
-    """Invalid handle (code 3, exit code 1): a closed or foreign handle."""
+class CancelledError(RuntimeError, MorphSeekError, code=4, exit_code=130):
+    """The caller asked to stop."""
 
-    code = 3
-    name = "invalid_handle"
-    exit_code = 1
-    help = "a closed or foreign handle"
 
+class OutOfMemoryError(MemoryError, MorphSeekError, code=5, exit_code=5):
+    """Too little memory for these images."""
 
-class CancelledError(RuntimeError, MorphSeekError):
-    """Cancelled (code 4, exit code 130): the caller asked to stop."""
 
-    code = 4
-    name = "cancelled"
-    exit_code = 130
-    help = "the caller asked to stop"
+class EmptyVolumeError(ValueError, MorphSeekError, code=10, exit_code=3):
+    """No voxels."""
 
 
-class OutOfMemoryError(MemoryError, MorphSeekError):
-    """Out of memory (code 5, exit code 5): too little memory for these images."""
+class NonFiniteVolumeError(ValueError, MorphSeekError, code=11, exit_code=3):
+    """Nothing but NaN or Inf."""
 
-    code = 5
-    name = "out_of_memory"
-    exit_code = 5
-    help = "too little memory for these images"
 
+class ConstantVolumeError(ValueError, MorphSeekError, code=12, exit_code=3):
+    """Every voxel has the same value."""
 
-class EmptyVolumeError(ValueError, MorphSeekError):
-    """Empty volume (code 10, exit code 3): no voxels."""
 
-    code = 10
-    name = "empty_volume"
-    exit_code = 3
-    help = "no voxels"
+class ThinVolumeError(ValueError, MorphSeekError, code=13, exit_code=3):
+    """Too few voxels along an axis, or a slice and a volume."""
 
 
-class NonFiniteVolumeError(ValueError, MorphSeekError):
-    """Non finite volume (code 11, exit code 3): nothing but NaN or Inf."""
+class InvalidSpacingError(ValueError, MorphSeekError, code=14, exit_code=3):
+    """Zero, negative or non-finite spacing, or a non-finite origin."""
 
-    code = 11
-    name = "non_finite_volume"
-    exit_code = 3
-    help = "nothing but NaN or Inf"
 
+class InvalidDirectionError(ValueError, MorphSeekError, code=15, exit_code=3):
+    """A singular direction matrix."""
 
-class ConstantVolumeError(ValueError, MorphSeekError):
-    """Constant volume (code 12, exit code 3): every voxel has the same value."""
 
-    code = 12
-    name = "constant_volume"
-    exit_code = 3
-    help = "every voxel has the same value"
+class EmptyMaskError(ValueError, MorphSeekError, code=16, exit_code=3):
+    """A mask that selects nothing."""
 
 
-class ThinVolumeError(ValueError, MorphSeekError):
-    """Thin volume (code 13, exit code 3): too few voxels along an axis, or a slice and a volume."""
+class GridMismatchError(ValueError, MorphSeekError, code=17, exit_code=3):
+    """A mask, label map or field on another grid than its image."""
 
-    code = 13
-    name = "thin_volume"
-    exit_code = 3
-    help = "too few voxels along an axis, or a slice and a volume"
 
+class NoOverlapError(ValueError, MorphSeekError, code=18, exit_code=3):
+    """The volumes do not overlap after the initial transform."""
 
-class InvalidSpacingError(ValueError, MorphSeekError):
-    """Invalid spacing (code 14, exit code 3): zero, negative or non-finite spacing, or a non-finite
-    origin.
-    """
 
-    code = 14
-    name = "invalid_spacing"
-    exit_code = 3
-    help = "zero, negative or non-finite spacing, or a non-finite origin"
+class SingularTransformError(ValueError, MorphSeekError, code=19, exit_code=3):
+    """An initial transform that cannot be inverted."""
 
 
-class InvalidDirectionError(ValueError, MorphSeekError):
-    """Invalid direction (code 15, exit code 3): a singular direction matrix."""
+class ModelNotFoundError(LookupError, MorphSeekError, code=30, exit_code=4):
+    """No model of that name or path."""
 
-    code = 15
-    name = "invalid_direction"
-    exit_code = 3
-    help = "a singular direction matrix"
 
+class ModelCorruptError(RuntimeError, MorphSeekError, code=31, exit_code=4):
+    """A truncated model, or no MorphSeek model at all."""
 
-class EmptyMaskError(ValueError, MorphSeekError):
-    """Empty mask (code 16, exit code 3): a mask that selects nothing."""
 
-    code = 16
-    name = "empty_mask"
-    exit_code = 3
-    help = "a mask that selects nothing"
+class ModelTamperedError(RuntimeError, MorphSeekError, code=32, exit_code=4):
+    """Weights whose sha256 differs from the manifest's."""
 
 
-class GridMismatchError(ValueError, MorphSeekError):
-    """Grid mismatch (code 17, exit code 3): a mask, label map or field on another grid than its
-    image.
-    """
+class ModelVersionError(RuntimeError, MorphSeekError, code=33, exit_code=4):
+    """A model format that this library does not know."""
 
-    code = 17
-    name = "grid_mismatch"
-    exit_code = 3
-    help = "a mask, label map or field on another grid than its image"
 
+class ModelExternalError(RuntimeError, MorphSeekError, code=34, exit_code=4):
+    """A model that points at files outside itself."""
 
-class NoOverlapError(ValueError, MorphSeekError):
-    """No overlap (code 18, exit code 3): the volumes do not overlap after the initial transform."""
 
-    code = 18
-    name = "no_overlap"
-    exit_code = 3
-    help = "the volumes do not overlap after the initial transform"
+class RuntimeMissingError(RuntimeError, MorphSeekError, code=35, exit_code=5):
+    """ONNX Runtime was not found or does not load."""
 
 
-class SingularTransformError(ValueError, MorphSeekError):
-    """Singular transform (code 19, exit code 3): an initial transform that cannot be inverted."""
+class RuntimeFailedError(RuntimeError, MorphSeekError, code=36, exit_code=5):
+    """ONNX Runtime reported an error."""
 
-    code = 19
-    name = "singular_transform"
-    exit_code = 3
-    help = "an initial transform that cannot be inverted"
 
+class DeviceUnavailableError(RuntimeError, MorphSeekError, code=37, exit_code=5):
+    """The device asked for is not there."""
 
-class ModelNotFoundError(LookupError, MorphSeekError):
-    """Model not found (code 30, exit code 4): no model of that name or path."""
 
-    code = 30
-    name = "model_not_found"
-    exit_code = 4
-    help = "no model of that name or path"
+class InputUnreadableError(OSError, MorphSeekError, code=50, exit_code=3):
+    """An input file that is missing or cannot be read."""
 
 
-class ModelCorruptError(RuntimeError, MorphSeekError):
-    """Model corrupt (code 31, exit code 4): a truncated model, or no MorphSeek model at all."""
+class OutputUnwritableError(OSError, MorphSeekError, code=51, exit_code=6):
+    """A file or folder that cannot be written."""
 
-    code = 31
-    name = "model_corrupt"
-    exit_code = 4
-    help = "a truncated model, or no MorphSeek model at all"
 
+class DiskFullError(OSError, MorphSeekError, code=52, exit_code=6):
+    """No space left where a file is written."""
 
-class ModelTamperedError(RuntimeError, MorphSeekError):
-    """Model tampered (code 32, exit code 4): weights whose sha256 differs from the manifest's."""
 
-    code = 32
-    name = "model_tampered"
-    exit_code = 4
-    help = "weights whose sha256 differs from the manifest's"
-
-
-class ModelVersionError(RuntimeError, MorphSeekError):
-    """Model version (code 33, exit code 4): a model format that this library does not know."""
-
-    code = 33
-    name = "model_version"
-    exit_code = 4
-    help = "a model format that this library does not know"
-
-
-class ModelExternalError(RuntimeError, MorphSeekError):
-    """Model external (code 34, exit code 4): a model that points at files outside itself."""
-
-    code = 34
-    name = "model_external"
-    exit_code = 4
-    help = "a model that points at files outside itself"
-
-
-class RuntimeMissingError(RuntimeError, MorphSeekError):
-    """Runtime missing (code 35, exit code 5): ONNX Runtime was not found or does not load."""
-
-    code = 35
-    name = "runtime_missing"
-    exit_code = 5
-    help = "ONNX Runtime was not found or does not load"
-
-
-class RuntimeFailedError(RuntimeError, MorphSeekError):
-    """Runtime failed (code 36, exit code 5): ONNX Runtime reported an error."""
-
-    code = 36
-    name = "runtime_failed"
-    exit_code = 5
-    help = "ONNX Runtime reported an error"
-
-
-class DeviceUnavailableError(RuntimeError, MorphSeekError):
-    """Device unavailable (code 37, exit code 5): the device asked for is not there."""
-
-    code = 37
-    name = "device_unavailable"
-    exit_code = 5
-    help = "the device asked for is not there"
-
-
-class InputUnreadableError(OSError, MorphSeekError):
-    """Input unreadable (code 50, exit code 3): an input file that is missing or cannot be read."""
-
-    code = 50
-    name = "input_unreadable"
-    exit_code = 3
-    help = "an input file that is missing or cannot be read"
-
-
-class OutputUnwritableError(OSError, MorphSeekError):
-    """Output unwritable (code 51, exit code 6): a file or folder that cannot be written."""
-
-    code = 51
-    name = "output_unwritable"
-    exit_code = 6
-    help = "a file or folder that cannot be written"
-
-
-class DiskFullError(OSError, MorphSeekError):
-    """Disk full (code 52, exit code 6): no space left where a file is written."""
-
-    code = 52
-    name = "disk_full"
-    exit_code = 6
-    help = "no space left where a file is written"
-
-
-class SnapshotCorruptError(ValueError, MorphSeekError):
-    """Snapshot corrupt (code 53, exit code 6): a truncated, tampered or foreign result file."""
-
-    code = 53
-    name = "snapshot_corrupt"
-    exit_code = 6
-    help = "a truncated, tampered or foreign result file"
+class SnapshotCorruptError(ValueError, MorphSeekError, code=53, exit_code=6):
+    """A truncated, tampered or foreign result file."""
 
 
 # end of errors

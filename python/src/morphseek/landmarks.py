@@ -17,9 +17,9 @@ import numpy as np
 
 from . import errors
 from ._engine.bindings import Doubles
-from ._files import check_path, check_regular, write_text
+from ._files import check_path, write_text
 from ._grid import Grid
-from ._json import check_size, parse
+from ._json import parse, read_text
 from ._plain import unguarded
 from ._points import checked_points
 from ._tables import (
@@ -93,8 +93,8 @@ class Landmarks:
         return len(self.points)
 
     def __repr__(self) -> str:
-        named = f": {', '.join(self.names)}" if self.names else ""
-        return f"Landmarks({len(self)} points{named})"
+        names = f": {', '.join(self.names)}" if self.names else ""
+        return f"Landmarks({len(self)} points{names})"
 
     @classmethod
     def of(cls, source: LandmarksLike, name: str = "landmarks") -> Landmarks:
@@ -116,9 +116,9 @@ class Landmarks:
                 return cls(np.reshape(points, (-1, 3)), tuple(names), name)
             return cls(checked_points(source), source=name)
         except errors.InvalidArgumentError as error:
-            said = str(error)
+            message = str(error)
             raise errors.InvalidArgumentError(
-                said if said.startswith(name) else f"{name}: {said}"
+                message if message.startswith(name) else f"{name}: {message}"
             ) from None
 
     @classmethod
@@ -244,9 +244,7 @@ class Matched:
     @property
     def names(self) -> list[str]:
         """What the pairs are called."""
-        return list(
-            self.fixed.names or self.moving.names or map(str, range(1, len(self.fixed) + 1))
-        )
+        return list(self.fixed.names or self.moving._labels())
 
     def note(self) -> str:
         """Return a warning that names the points of one image alone; empty without."""
@@ -271,9 +269,9 @@ def match_landmarks(fixed: LandmarksLike | None, moving: LandmarksLike | None) -
         belong together, or a name is there twice.
     """
     if fixed is None or moving is None:
-        given, missing = ("moving", "fixed") if fixed is None else ("fixed", "moving")
+        own, missing = ("moving", "fixed") if fixed is None else ("fixed", "moving")
         raise errors.InvalidArgumentError(
-            f"{given} landmarks are given without {missing} landmarks; give both"
+            f"{own} landmarks are given without {missing} landmarks; give both"
         )
     here, there = Landmarks.of(fixed, "fixed landmarks"), Landmarks.of(moving, "moving landmarks")
     common = set(here.names) & set(there.names)
@@ -357,8 +355,10 @@ def steering(
 
 
 def _listed(names: set[str], most: int = 5) -> str:
-    found = sorted(names)
-    return ", ".join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")
+    ordered = sorted(names)
+    return ", ".join(ordered[:most]) + (
+        f" and {len(ordered) - most} more" if len(ordered) > most else ""
+    )
 
 
 def check_inside(landmarks: Landmarks, grid: Grid, image: str) -> str:
@@ -379,20 +379,8 @@ def check_inside(landmarks: Landmarks, grid: Grid, image: str) -> str:
         )
     if not outside.any():
         return ""
-    names = landmarks.names or tuple(str(i + 1) for i in range(len(landmarks)))
-    said = _listed({names[i] for i in np.flatnonzero(outside)})
-    return f"Landmarks outside the {image} image, where the transform only goes on: {said}."
-
-
-def _text(path: Path, name: str) -> str:
-    check_regular(path, name)
-    try:
-        check_size(path)
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:  # ValueError: no text
-        raise errors.InputUnreadableError(
-            f"{name}: {path} cannot be read: {getattr(error, 'strerror', error)}"
-        ) from None
+    names = _listed({landmarks._labels()[i] for i in np.flatnonzero(outside)})
+    return f"Landmarks outside the {image} image, where the transform only goes on: {names}."
 
 
 def _number(cell: Any) -> float:
@@ -437,18 +425,18 @@ def _is_point(row: list[str]) -> bool:
 
 
 def _fcsv(path: Path, name: str) -> tuple[list[list[float]], list[str]]:
-    lines = _text(path, name).splitlines()
-    said = {
-        found[1].lower(): found[2]
+    lines = read_text(path, name).splitlines()
+    fields = {
+        match[1].lower(): match[2]
         for line in lines
-        if (found := re.match(r"#\s*(\w+)\s*=\s*(.*?)\s*$", line))
+        if (match := re.match(r"#\s*(\w+)\s*=\s*(.*?)\s*$", line))
     }
-    space = said.get("coordinatesystem", "ras").lower()  # as Slicer takes old files
+    space = fields.get("coordinatesystem", "ras").lower()  # as Slicer takes old files
     if space not in _SIGNS:
         raise errors.InputUnreadableError(
             f"{name}: {path} is in {space.upper()}, not in LPS or RAS; save it anew from 3D Slicer"
         )
-    columns = said.get("columns", "id,x,y,z").lower().split(",")
+    columns = fields.get("columns", "id,x,y,z").lower().split(",")
     if not {"x", "y", "z"} <= set(columns):
         raise errors.InputUnreadableError(f"{name}: {path} has no columns x, y and z")
     points, names = [], []
@@ -461,7 +449,7 @@ def _fcsv(path: Path, name: str) -> tuple[list[list[float]], list[str]]:
 
 def _json(path: Path, name: str) -> tuple[list[list[float]], list[str]]:
     try:
-        lists = parse(_text(path, name))["markups"]
+        lists = parse(read_text(path, name))["markups"]
         if len(lists) != 1:
             raise errors.InputUnreadableError(
                 f"{name}: {path} holds {len(lists)} lists of points; save one alone"
@@ -477,8 +465,8 @@ def _json(path: Path, name: str) -> tuple[list[list[float]], list[str]]:
             )
         points, names = [], []
         for i, point in enumerate(lists[0]["controlPoints"]):
-            placed = point.get("positionStatus", "defined") == "defined"
-            place = point["position"] if placed else []
+            is_defined = point.get("positionStatus", "defined") == "defined"
+            place = point["position"] if is_defined else []
             cells = [_number(v) for v in place] if len(place) == 3 else [math.nan] * 3
             points.append([s * v for s, v in zip(_SIGNS[space.lower()], cells)])
             names.append(str(point.get("label") or point.get("id") or i + 1))

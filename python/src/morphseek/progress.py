@@ -113,7 +113,13 @@ class Bar:
     def _start(self) -> None:
         # importing rich takes longer than registering something small
         from rich.console import Console
-        from rich.progress import BarColumn, Progress as RichProgress, TextColumn, TimeElapsedColumn
+        from rich.progress import (
+            BarColumn,
+            Progress as RichProgress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
         # it has names and paths of the user's
         message = TextColumn("{task.description}", markup=False)
@@ -122,13 +128,12 @@ class Bar:
             BarColumn(),
             TextColumn("{task.percentage:3.0f} %"),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[left]:<11}"),
+            TimeRemainingColumn(),
             message,
         )
         console = Console(stderr=True, highlight=False, markup=False, emoji=False)
         self._bar = RichProgress(*columns, console=console, transient=True)
-        self._task = self._bar.add_task("", total=1.0, stage="", left="")
-        self._left = TimeLeft()
+        self._task = self._bar.add_task("", total=1.0, stage="")
         self._bar.start()
 
     def __call__(self, report: Progress) -> None:
@@ -137,8 +142,7 @@ class Bar:
         if report.message:
             new = "" if report.message == report.title else plain(report.message)
             self._bar.update(self._task, description=new)
-        left = self._left(report.fraction, time.monotonic())
-        self._bar.update(self._task, completed=report.fraction, stage=report.title, left=left)
+        self._bar.update(self._task, completed=report.fraction, stage=report.title)
 
     def say(self, line: str) -> None:
         """Print a line above the bar."""
@@ -159,44 +163,3 @@ def _is_shown() -> bool:
     if sys.stderr is None or os.environ.get("CI"):  # a program with a window may have none
         return False
     return sys.stderr.isatty() or bool(os.environ.get("FORCE_COLOR"))
-
-
-class TimeLeft:
-    """An estimate of the time left, from the speed so far: the last third of the time
-    counts half, for stages differ.
-
-    >>> left = TimeLeft()
-    >>> [left(fraction, now) for fraction, now in ((0.0, 0.0), (0.01, 0.5), (0.25, 10.0))]
-    ['', '', '30 s left']
-    """
-
-    def __init__(self) -> None:
-        self._steps: list[tuple[float, float]] = []
-
-    def __call__(self, fraction: float, now: float) -> str:
-        """Return the time left as text: empty until it can be told."""
-        if not self._steps or fraction > self._steps[-1][0]:
-            self._steps.append((fraction, now))
-        first, began = self._steps[0]
-        passed, done = now - began, fraction - first
-        if passed < 2 or done < 0.02:
-            return ""
-        late = next((s for s in self._steps if s[1] >= began + passed * 2 / 3), self._steps[-1])
-        lately = (fraction - late[0]) / (now - late[1]) if now > late[1] else 0.0
-        speed = 0.5 * (done / passed + lately) if lately else done / passed
-        return f"{duration((1 - fraction) / speed)} left"
-
-
-def duration(seconds: float) -> str:
-    """Return a time as one reads it.
-
-    >>> duration(42.4), duration(90), duration(4000)
-    ('42 s', '1:30 min', '1:07 h')
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60}:{whole % 60:02} min"
-    minutes = round(whole / 60)
-    return f"{minutes // 60}:{minutes % 60:02} h"

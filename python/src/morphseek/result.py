@@ -303,15 +303,15 @@ class Registration(Applicable):
         self, fixed: ImageLike | None, moving: ImageLike | None
     ) -> tuple[ImageLike, ImageLike]:
         """Return the images given, or those that were registered."""
-        given = []
+        both = []
         for name, image, own in zip(("fixed", "moving"), (fixed, moving), self._sources):
-            found = own if image is None else image
-            if found is None:
+            source = own if image is None else image
+            if source is None:
                 raise errors.InvalidArgumentError(
                     f"{name}: a loaded result does not hold the image; give it"
                 )
-            given.append(found)
-        return given[0], given[1]
+            both.append(source)
+        return both[0], both[1]
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``report.json`` holds: the metrics, the options, the two grids and the
@@ -365,7 +365,7 @@ class Registration(Applicable):
         >>> morphseek.Registration.read("result").warped.shape
         (48, 48, 48)
         """
-        return read_result(folder)
+        return _read(Path(folder))
 
 
 _LARGE = 1 << 28  # bytes of a field whose files are written one after another
@@ -400,29 +400,27 @@ def write_result(
         )
     if not volumes:
         writers = dict(others)
-    listed: dict[str, _manifest.Entry] = {}
+    entries: dict[str, _manifest.Entry] = {}
 
     def put(name: str) -> None:
         writers[name](folder / name)
-        listed[name] = _manifest.entry(folder / name)
+        entries[name] = _manifest.entry(folder / name)
 
     # each holds the field once more
     threads = 1 if 12 * result.warped.size > _LARGE else None
     _files.at_once(*(functools.partial(put, name) for name in writers), threads=threads)
-    content = {**report, _manifest.KEY: dict(sorted(listed.items()))}
+    content = {**report, _manifest.KEY: dict(sorted(entries.items()))}
     report_path = folder / _manifest.REPORT
     _files.write_text(report_path, json.dumps(content, indent=2) + "\n")
-    return {**listed, _manifest.REPORT: _manifest.entry(report_path)}
+    return {**entries, _manifest.REPORT: _manifest.entry(report_path)}
 
 
-def read_result(folder: str | os.PathLike[str]) -> Registration:
-    """Read back what :meth:`Registration.save` or ``morphseek register`` wrote."""
-    folder = Path(folder)
+def _read(folder: Path) -> Registration:
     path = folder / _manifest.REPORT
     _files.settle(folder)
     try:
         report = read_json(path, "result")
-        listed = report.pop(_manifest.KEY, {})  # an older library wrote none
+        entries = report.pop(_manifest.KEY, {})  # an older library wrote none
         numbers = [
             np.array(report.pop(key), dtype=np.float64) for key in ("fixed_grid", "moving_grid")
         ]
@@ -439,7 +437,7 @@ def read_result(folder: str | os.PathLike[str]) -> Registration:
             f"{path} is not a registration's report: {error!r}"
         ) from None
     read = ["displacement.nrrd", "warped.nii.gz", "uncertainty.nrrd"]
-    _manifest.check(folder, listed, read, "result")
+    _manifest.check(folder, entries, read, "result")
     mm = np.ascontiguousarray(images.read_vectors(folder / "displacement.nrrd"), dtype=np.float32)
     if (
         any(each.shape != (18,) or (each[:3] < 0).any() for each in numbers)

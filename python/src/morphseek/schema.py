@@ -18,12 +18,12 @@ _TYPES = {"string": "string", "int": "integer", "float": "number"}
 
 def options() -> dict[str, Any]:
     """Return the schema of an object of options."""
-    found = {option["name"]: _option(option) for option in option_table()}
+    properties = {option["name"]: _option(option) for option in option_table()}
     return {
         "$schema": _DRAFT,
         "title": "Options of a registration",
         "type": "object",
-        "properties": found,
+        "properties": properties,
         "additionalProperties": False,
     }
 
@@ -34,14 +34,14 @@ def _option(option: dict[str, Any]) -> dict[str, Any]:
         for name, key in (("min", "minimum"), ("max", "maximum"))
         if name in option
     }
-    said: dict[str, Any] = {
+    words: dict[str, Any] = {
         "title": option["label"],
         "description": option["help"],
         "default": option["default"],
     }
     if "choices" not in option:
         kind = _TYPES[option["type"]]
-        return {"type": [kind, "null"] if option.get("unset") else kind, **limits, **said}
+        return {"type": [kind, "null"] if option.get("unset") else kind, **limits, **words}
     ways: list[dict[str, Any]] = [{"enum": option["choices"]}]
     if is_switch(option):  # reports have Python's words, presets the engine's
         ways.append({"type": "boolean"})
@@ -50,7 +50,7 @@ def _option(option: dict[str, Any]) -> dict[str, Any]:
     if "number" in option:
         ways.append({"type": "number", **limits})
         ways.append({"type": "string", "pattern": r"^[0-9]*\.?[0-9]+$"})
-    return (ways[0] if len(ways) == 1 else {"anyOf": ways}) | said
+    return (ways[0] if len(ways) == 1 else {"anyOf": ways}) | words
 
 
 def result() -> dict[str, Any]:

@@ -166,10 +166,10 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
             }
         else:
             files[name] = _write(folder, name, *_output(result, name))
-    moved = []
+    warped = []
     for i, image in enumerate(labels):
         progress(Progress("outputs", 1.0, image.name))
-        moved.append(
+        warped.append(
             _write(
                 folder,
                 f"labels-{i}",
@@ -185,21 +185,21 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
         "verdict": _verdict(result),
         "explanation": verdict.explanation(result.metrics),
         "files": files,
-        "labels": moved,
+        "labels": warped,
         "places": worst_places(result, fixed),
     }
 
 
 def _verdict(result: Registration) -> dict[str, Any]:
     """Return the verdict in words."""
-    found = result.verdict
-    assert found is not None  # this library gives one
+    own = result.verdict
+    assert own is not None  # this library gives one
     return {
-        "grade": found.grade,
-        "sign": verdict.SIGNS[found.grade],
-        "meaning": found.meaning,
-        "error": verdict.millimetres(found.error_mm),
-        "reasons": found.reasons,
+        "grade": own.grade,
+        "sign": verdict.SIGNS[own.grade],
+        "meaning": own.meaning,
+        "error": verdict.millimetres(own.error_mm),
+        "reasons": own.reasons,
         "notes": verdict.notes(result.metrics),
     }
 
@@ -269,8 +269,8 @@ def vectors(transform: Field, spacing: float = 0.0) -> tuple[np.ndarray, Grid]:
     steps = np.maximum(np.floor(extent / np.maximum(own, spacing) + 1e-9), 1)
     grid = dataclasses.replace(transform.grid, size=tuple(steps + 1), spacing=tuple(extent / steps))
     points = grid.points().reshape(-1, 3)
-    moved = transform.transform_points(points) - points
-    voxels = moved @ grid.physical_to_index[:3, :3].T
+    shifts = transform.transform_points(points) - points
+    voxels = shifts @ grid.physical_to_index[:3, :3].T
     coarse = Field(
         voxels.T[::-1].reshape(3, *grid.shape), grid, transform.moving_grid, transform.initial
     )
@@ -281,9 +281,9 @@ def describe() -> dict[str, Any]:
     """Return what a panel shows: version, the engine's options, the models, and the usable devices
     with their names.
     """
-    found = core.devices()
-    usable = {d["name"] for d in found["devices"] if d["usable"]}
-    cards = {"cuda": found["gpus"][0]["name"]} if "cuda" in usable and found["gpus"] else {}
+    devices = core.devices()
+    usable = {d["name"] for d in devices["devices"] if d["usable"]}
+    cards = {"cuda": devices["gpus"][0]["name"]} if "cuda" in usable and devices["gpus"] else {}
     return {
         "version": core.version(),
         "options": core.option_table(),

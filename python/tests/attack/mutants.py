@@ -120,7 +120,7 @@ def _transforms(folder: Path) -> Iterator[tuple[str, Seed]]:
     own = h5.Part("DisplacementFieldTransform", place, np.ones(180, np.float32))
     for name in (*files, "own.h5"):
         if name == "own.h5":
-            h5.write(folder / name, [own], f"morphseek fixed grid: {' '.join(map(str, GRID))}")
+            h5.write(folder / name, [own], (morphseek.Grid.from_numbers(GRID), None))
         else:
             sitk.WriteTransform(files[name], str(folder / name))
         text = 0 if name.endswith((".h5", ".mat")) else -1

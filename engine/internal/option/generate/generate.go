@@ -375,12 +375,9 @@ func pythonErrors(_ tables, _ string) string {
 		if builtin == "" {
 			builtin = builtins[info.Exit]
 		}
-		summary := strings.ToUpper(info.Name[:1]) + strings.ReplaceAll(info.Name[1:], "_", " ")
-		fmt.Fprintf(&b, "class %s(%s, MorphSeekError):\n", info.Python, builtin)
-		said := fmt.Sprintf("%s (code %d, exit code %d): %s.", summary, info.Code, info.Exit, info.Help)
-		docstring(&b, said)
-		b.WriteString("\n")
-		fmt.Fprintf(&b, "    code = %d\n    name = %q\n    exit_code = %d\n    help = %q\n\n\n", info.Code, info.Name, info.Exit, info.Help)
+		fmt.Fprintf(&b, "class %s(%s, MorphSeekError, code=%d, exit_code=%d):\n", info.Python, builtin, info.Code, info.Exit)
+		docstring(&b, strings.ToUpper(info.Help[:1])+info.Help[1:]+".")
+		b.WriteString("\n\n")
 	}
 	return b.String()
 }

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import errors, images
+from .. import errors
 from .._features import needed
 from ._words import listed
 
@@ -37,6 +37,9 @@ _ZARR = {
     "hemispheres": "hemispheres.ome.zarr",
     "": "template.ome.zarr",
 }
+
+
+_Reader = Callable[[Path, str], np.ndarray]  # of a file, and what messages call it
 
 
 class _Atlas(NamedTuple):
@@ -65,8 +68,9 @@ def home() -> Path:
 
 def find(
     label: str, atlas: str, keys: dict[str, str], word: str
-) -> tuple[list[Path], Callable[[], dict[int, str]], Callable[[str], images.Image]]:
-    """Return an image's files, what reads the names of its labels, and what reads it.
+) -> tuple[list[Path], Callable[[], dict[int, str]], Callable[..., tuple[Any, ...]]]:
+    """Return an image's files, what reads the names of its labels, and what reads its voxels,
+    spacing and direction: a function of what messages call it, and of a reader of files.
 
     Parameters
     ----------
@@ -106,8 +110,8 @@ def find(
     need = [word] + (["hemispheres"] if side and not said["symmetric"] else [])
     stored = [_stored(atlas, chosen, said, kind, label) for kind in need]
 
-    def image(name: str) -> images.Image:
-        voxels, *halves = (read(name) for _, read in stored)
+    def image(name: str, read: _Reader) -> tuple[Any, ...]:
+        voxels, *halves = (voxels_of(name, read) for _, voxels_of in stored)
         for array in (voxels, *halves):
             if array.shape != tuple(said["shape"]):
                 raise errors.InputUnreadableError(
@@ -119,7 +123,7 @@ def find(
             voxels = np.where(of == _SIDES[side], voxels, np.zeros((), voxels.dtype))
         direction = np.array([_FROM[letter] for letter in said["orientation"][::-1]]).T
         spacing = tuple(micrometres / 1000 for micrometres in said["resolution"][::-1])
-        return images.Image(voxels, spacing, direction=tuple(direction.ravel()))
+        return voxels, spacing, tuple(direction.ravel())
 
     files = [file for listed_files, _ in stored for file in listed_files]
     return [*files, chosen.listing], functools.partial(_label_names, chosen, said), image
@@ -179,13 +183,13 @@ def _read_listing(path: Path, label: str) -> dict[str, Any]:
 
 def _stored(
     called: str, atlas: _Atlas, said: Mapping[str, Any], kind: str, label: str
-) -> tuple[list[Path], Callable[[str], np.ndarray]]:
+) -> tuple[list[Path], Callable[[str, _Reader], np.ndarray]]:
     """Return the files of an atlas's template, annotation or hemispheres, and what reads them."""
     if not atlas.is_zarr:
         tiff = atlas.listing.with_name(_TIFF[kind])
         if not tiff.is_file() or not tiff.stat().st_size:
             raise _not_fetched(called, tiff, label)
-        return [tiff], lambda name: images.read(tiff, name).array
+        return [tiff], lambda name, read: read(tiff, name)
     owner = said.get("annotation_set")
     if kind == "" and isinstance(owner, dict):
         owner = owner.get("template")
@@ -210,7 +214,7 @@ def _stored(
     raise _not_fetched(called, store, label)
 
 
-def _compute(data: Any, folder: Path, name: str) -> np.ndarray:
+def _compute(data: Any, folder: Path, name: str, read: _Reader) -> np.ndarray:
     try:
         return np.asarray(data)
     except Exception as error:

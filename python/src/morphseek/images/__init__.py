@@ -8,10 +8,11 @@ folder beside its place and moved there when it is complete.
 
 from .._grid import Grid
 from .convert import read, read_on
-from .files import read_frames, read_vectors, write, write_vectors
+from .files import read_frames, read_vectors
 from .image import Image, ImageLike, Volume
 from .named import label_names
 from .sequence import write_sequence
+from .writers import write, write_vectors
 
 __all__ = [
     "Grid",

@@ -92,7 +92,9 @@ def read(source: ImageLike, name: str = "image") -> Image:
     elif hasattr(source, "affine") and hasattr(source, "dataobj"):
         image = _from_nibabel(source, name)
     elif hasattr(source, "GetLargestPossibleRegion"):
-        image = _as_filed(_from_itk(source, name), _itk_metadata(source), name)
+        itk_image: Any = source
+        known = {key: text for key, text in dict(itk_image).items() if isinstance(text, str)}
+        image = _as_filed(_from_itk(source, name), known, name)
     elif is_array(source):
         image = Image(as_array(source, name))
     elif hasattr(source, "affine") and hasattr(source, "meta"):
@@ -122,11 +124,10 @@ def _from_monai(image: Any, name: str) -> Image:
 
 def _by_affine(array: np.ndarray, affine: np.ndarray, name: str) -> Image:
     """Return an image whose indices a 4x4 matrix takes to LPS mm."""
-    spacing = np.linalg.norm(affine[:3, :3], axis=0)
-    direction = affine[:3, :3] / np.where(spacing > 0, spacing, 1)
-    if spacing.all() and is_sheared(direction):
+    grid = Grid.from_matrix((1, 1, 1), affine)  # the array gives the size
+    if all(grid.spacing) and grid.is_sheared():
         raise sheared(name)
-    return Image(array, tuple(spacing), tuple(affine[:3, 3]), tuple(direction.ravel()))
+    return Image.on_grid(array, grid)
 
 
 def _in_memory(array: np.ndarray, name: str) -> np.ndarray:
@@ -270,39 +271,37 @@ def _nifti_on(array: np.ndarray, image: Any, name: str) -> Image:
         raise errors.InputUnreadableError(
             f"{name}: the nibabel image lies nowhere: {error}"
         ) from None
-    axes = 2 if array.ndim == 2 and not is_sheared(place.direction[:2, :2]) else 3
-    return dataclasses.replace(_laid(array, place, axes), doubts=_sentences(place, name))
-
-
-def _itk_metadata(image: Any) -> dict[str, str]:
-    known = image.GetMetaDataDictionary()
-    return {key: known[key] for key in known.GetKeys() if isinstance(known[key], str)}
+    grid = place.grid
+    if array.ndim == 2 and not is_sheared(grid.axes[:2, :2]):
+        image = Image(array, grid.spacing[:2], grid.origin[:2], tuple(grid.axes[:2, :2].ravel()))
+    else:
+        image = Image.on_grid(array, grid)
+    return dataclasses.replace(image, doubts=_sentences(place, name))
 
 
 def _as_filed(image: Image, metadata: Mapping[str, str], name: str) -> Image:
     """Return an image that ITK read of a NIfTI where the file's header lays it."""
-    direction = np.array(image.direction).reshape(3, 3)
-    by_itk = Place(np.array(image.spacing), np.array(image.origin), direction)
-    place = place_of_itk(by_itk, metadata, image.array.shape[::-1], name)
-    if place is by_itk:
-        return image
-    return dataclasses.replace(_laid(image.array, place, 3), doubts=_sentences(place, name))
-
-
-def _laid(array: np.ndarray, place: Place, axes: int) -> Image:
-    spacing, origin = (tuple(part[:axes].tolist()) for part in (place.spacing, place.origin))
-    return Image(array, spacing, origin, tuple(place.direction[:axes, :axes].ravel().tolist()))
+    place = place_of_itk(image.grid, metadata, name)
+    volume = Image.on_grid(image.array, place.grid)
+    return dataclasses.replace(volume, doubts=_sentences(place, name))
 
 
 def _sentences(place: Place, name: str) -> tuple[str, ...]:
     return tuple(f"{name}: {doubt}." for doubt in place.doubts)
 
 
+def of_atlas(atlas: named.Found, name: str) -> Image:
+    """Return an atlas whose file does not say it all."""
+    assert atlas.image is not None
+    voxels, spacing, direction = atlas.image(name, lambda path, name: read(path, name).array)
+    return Image(voxels, spacing, direction=direction)
+
+
 def _from_path(path: Path, name: str) -> Image:
-    if found := named.find(path, name):
-        if found.image:
-            return found.image(name)
-        path = found.files[0]
+    if atlas := named.find(path, name):
+        if atlas.image:
+            return of_atlas(atlas, name)
+        path = atlas.files[0]
     reading = read_path(path, name)
     try:
         return dataclasses.replace(_from_sitk(reading.image, name), doubts=reading.doubts)
@@ -367,7 +366,7 @@ def _to_nibabel(source: Any, image: Image) -> Any:
     try:
         try:
             # NIfTI: 64-bit integers only if one says so
-            made = kind(voxels, affine, dtype=voxels.dtype)
+            result = kind(voxels, affine, dtype=voxels.dtype)
         except TypeError:
             return kind(voxels, affine)
     except (HeaderDataError, MGHError):
@@ -376,9 +375,9 @@ def _to_nibabel(source: Any, image: Image) -> Any:
             " dtype, or give a NIfTI"
         ) from None
     if hasattr(source.header, "get_xyzt_units"):
-        made.header.set_xyzt_units("mm", source.header.get_xyzt_units()[1])
+        result.header.set_xyzt_units("mm", source.header.get_xyzt_units()[1])
         codes = {form: int(source.header[f"{form}_code"]) for form in ("sform", "qform")}
         if any(codes.values()):
-            made.set_sform(affine, min(codes["sform"], _TEMPLATES))
-            made.set_qform(affine, min(codes["qform"], _TEMPLATES))
-    return made
+            result.set_sform(affine, min(codes["sform"], _TEMPLATES))
+            result.set_qform(affine, min(codes["qform"], _TEMPLATES))
+    return result

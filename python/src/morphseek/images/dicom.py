@@ -20,44 +20,24 @@ from .. import errors
 from .._files import check_regular
 from .._grid import Grid
 from .._itk import to_read
-from .dicom_headers import PLACE, Frame, clock, copy_pixels, frames_of, is_dicom
+from .dicom_headers import (
+    ORDER,
+    PIXELS,
+    PLACE,
+    SEVERAL,
+    Frame,
+    clock,
+    copy_pixels,
+    frames_of,
+    is_dicom,
+)
 
 _MOST_FILES = 20_000  # a series has a few thousand
 _MOST_FOLDERS = 200  # looked into for DICOM files
-# what tells the frames of one place apart, in this order
-_ORDER = (
-    "SeriesNumber", "TemporalPositionIdentifier", "TemporalPositionIndex", "TimeSlotVector",
-    "TriggerTime", "NominalCardiacTriggerDelayTime", "AcquisitionDate", "AcquisitionTime",
-    "AcquisitionDateTime", "FrameReferenceDateTime", "FrameAcquisitionDateTime",
-    "AcquisitionNumber", "InstanceNumber",
-)  # fmt: skip
 _TRIGGERS = ("TriggerTime", "NominalCardiacTriggerDelayTime")  # ms
 _CLOCKS = (
     "AcquisitionTime", "FrameReferenceDateTime", "FrameAcquisitionDateTime", "AcquisitionDateTime",
 )  # fmt: skip
-# why a series shows a place several times; the first element that differs tells
-_SEVERAL = {
-    "ReferencedSegmentNumber": "segments",
-    "EnergyWindowVector": "energy windows",
-    "StackID": "stacks",
-    "EchoTime": "echo times",
-    "EffectiveEchoTime": "echo times",
-    "EchoNumbers": "echoes",
-    "InversionTime": "inversion times",
-    "DiffusionBValue": "diffusion weightings",
-    "ImageType": "kinds, such as magnitude and phase",
-    "FrameType": "kinds, such as magnitude and phase",
-    "ComplexImageComponent": "kinds, such as magnitude and phase",
-    "TemporalPositionIdentifier": "times",
-    "TemporalPositionIndex": "times",
-    "TimeSlotVector": "times",
-    "TriggerTime": "times",
-    "NominalCardiacTriggerDelayTime": "times",
-    "AcquisitionNumber": "acquisitions",
-    "AcquisitionTime": "times",
-    "FrameAcquisitionDateTime": "times",
-}
-_PIXELS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing")
 _TOMOGRAPHY = ("CT", "MR", "PT", "NM")  # whose slices lie somewhere in the patient
 _LEAN = 0.02  # of direction cosines of two digits
 _TURN = 5e-3  # between slices that lie parallel
@@ -192,15 +172,15 @@ def _by_series(folder: Path, name: str) -> dict[str, list[Frame]]:
 
 
 def _folders_with_dicom(folder: Path) -> list[str]:
-    found = []
+    names = []
     for count, (place, folders, files) in enumerate(os.walk(folder)):
         folders.sort()
         paths = (Path(place, file) for file in sorted(files))
         if any(path.is_file() and is_dicom(path) for path in paths):
-            found.append(str(Path(place).relative_to(folder)))
-        if count >= _MOST_FOLDERS or len(found) > 3:
+            names.append(str(Path(place).relative_to(folder)))
+        if count >= _MOST_FOLDERS or len(names) > 3:
             break
-    return [*found[:3], "..."] if len(found) > 3 else found
+    return [*names[:3], "..."] if len(names) > 3 else names
 
 
 # ---------------------------------------------------------------------- where slices lie
@@ -235,8 +215,8 @@ def _read_stack(frames: Sequence[Frame], source: _Source, read: dict[Path, sitk.
         ) from None
     if not _agree(Grid.of(image), grid):
         grid.place(image)
-    said = dict.fromkeys((*(frame.doubt for frame in ordered), *doubts))
-    return Reading(image, tuple(f"{source.name}: {source.path}: {each}." for each in said if each))
+    texts = dict.fromkeys((*(frame.doubt for frame in ordered), *doubts))
+    return Reading(image, tuple(f"{source.name}: {source.path}: {each}." for each in texts if each))
 
 
 def _lone(frame: Frame) -> tuple[list[Frame], Grid, list[str]]:
@@ -283,8 +263,8 @@ def _stack(slices: list[_Slice], source: _Source) -> tuple[list[Frame], Grid, li
             f"{source} are no straight stack (a tilted gantry?): read as one, some would be"
             f" {off:.1f} mm off; resample the series first, for instance by dcm2niix"
         )
-    said = [abs(frame.number("SpacingBetweenSlices") or between) for frame in frames]
-    wrong = max(said, key=lambda value: abs(value - between))
+    steps = [abs(frame.number("SpacingBetweenSlices") or between) for frame in frames]
+    wrong = max(steps, key=lambda value: abs(value - between))
     doubts = [_pixel(first.frame)[1]]
     if abs(wrong - between) > _ROUNDED * between:
         doubts.append(
@@ -306,7 +286,7 @@ def _sound(frames: Sequence[Frame], source: _Source) -> list[_Slice]:
                 " NIfTI with its geometry"
             )
         if place is None or pixel is None:
-            lacks = _PIXELS[0]
+            lacks = PIXELS[0]
             if place is None:
                 lacks = PLACE[0 if frame.numbers(PLACE[0], 3) is None else 1]
             raise source.unreadable(
@@ -362,13 +342,13 @@ def _place(frame: Frame) -> tuple[np.ndarray, np.ndarray] | None:
 
 def _pixel(frame: Frame) -> tuple[np.ndarray | None, str]:
     """Return the size of a pixel along rows and columns, and what makes it unsure."""
-    for key in _PIXELS:
+    for key in PIXELS:
         sizes = frame.numbers(key, 2)
         if sizes is None and (size := frame.number(key)) is not None:
             sizes = np.array([size, size])
         if sizes is not None and (sizes > 0).all():
             doubt = f"it has no PixelSpacing: {key}, which nobody measured in the patient, is taken"
-            return sizes[::-1], "" if key == _PIXELS[0] else doubt
+            return sizes[::-1], "" if key == PIXELS[0] else doubt
     return None, ""
 
 
@@ -410,7 +390,7 @@ def _several(places: Sequence[Sequence[_Slice]], source: _Source) -> errors.Morp
         return source.unreadable(
             f"{source} lie side by side ({_pair(one.frame, other.frame)}); {source.apart}"
         )
-    for key, what in _SEVERAL.items():
+    for key, what in SEVERAL.items():
         values = {each.frame.text(key): each.frame for each in place}
         if len(values) > 1:
             motion = ", or all to morphseek motion" if what == "times" else ""
@@ -456,7 +436,7 @@ def _count(things: Sized, noun: str) -> str:
 
 def _order(frame: Frame) -> tuple[float, ...]:
     """Return what frames of one place are sorted by."""
-    return (*(_number(frame.text(key)) for key in _ORDER), frame.serial)
+    return (*(_number(frame.text(key)) for key in ORDER), frame.serial)
 
 
 def _number(text: str) -> float:

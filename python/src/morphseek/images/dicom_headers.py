@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .. import errors
-from .._files import check_path, check_regular
+from .._files import readable
 from .._regular import head as beginning
 
 if TYPE_CHECKING:
@@ -53,18 +53,40 @@ _IN_VOLUME = {"ImagePositionVolume": PLACE[0], "ImageOrientationVolume": PLACE[1
 # by creator: how many slices a Siemens or a UIH picture is tiled with
 _TILES = {"SIEMENS MR HEADER": (0x0019, 0x0A), "Image Private Header": (0x0065, 0x50)}
 _BITS = ("Rows", "Columns", "NumberOfFrames", "SamplesPerPixel", "BitsAllocated")
+# what tells the frames of one place apart, in this order
+ORDER = (
+    "SeriesNumber", "TemporalPositionIdentifier", "TemporalPositionIndex", "TimeSlotVector",
+    "TriggerTime", "NominalCardiacTriggerDelayTime", "AcquisitionDate", "AcquisitionTime",
+    "AcquisitionDateTime", "FrameReferenceDateTime", "FrameAcquisitionDateTime",
+    "AcquisitionNumber", "InstanceNumber",
+)  # fmt: skip
+# why a series shows a place several times; the first element that differs tells
+SEVERAL = {
+    "ReferencedSegmentNumber": "segments",
+    "EnergyWindowVector": "energy windows",
+    "StackID": "stacks",
+    "EchoTime": "echo times",
+    "EffectiveEchoTime": "echo times",
+    "EchoNumbers": "echoes",
+    "InversionTime": "inversion times",
+    "DiffusionBValue": "diffusion weightings",
+    "ImageType": "kinds, such as magnitude and phase",
+    "FrameType": "kinds, such as magnitude and phase",
+    "ComplexImageComponent": "kinds, such as magnitude and phase",
+    "TemporalPositionIdentifier": "times",
+    "TemporalPositionIndex": "times",
+    "TimeSlotVector": "times",
+    "TriggerTime": "times",
+    "NominalCardiacTriggerDelayTime": "times",
+    "AcquisitionNumber": "acquisitions",
+    "AcquisitionTime": "times",
+    "FrameAcquisitionDateTime": "times",
+}
+PIXELS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing")
 _ELEMENTS = {
-    *PLACE, *_IN_VOLUME, *_BITS, "SOPClassUID", "SOPInstanceUID", "SeriesInstanceUID", "Modality",
-    "ImageType", "PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing",
-    "SpacingBetweenSlices", "RescaleSlope", "RescaleIntercept", "GridFrameOffsetVector",
-    "DoseGridScaling", "SliceVector",
-    # what tells the frames of one place apart
-    "ReferencedSegmentNumber", "EnergyWindowVector", "StackID", "EchoTime", "EffectiveEchoTime",
-    "EchoNumbers", "InversionTime", "DiffusionBValue", "FrameType", "ComplexImageComponent",
-    "TemporalPositionIdentifier", "TemporalPositionIndex", "TimeSlotVector", "TriggerTime",
-    "NominalCardiacTriggerDelayTime", "AcquisitionDate", "AcquisitionTime", "AcquisitionDateTime",
-    "FrameReferenceDateTime", "FrameAcquisitionDateTime", "AcquisitionNumber", "SeriesNumber",
-    "InstanceNumber",
+    *PLACE, *PIXELS, *ORDER, *SEVERAL, *_IN_VOLUME, *_BITS, "SOPClassUID", "SOPInstanceUID",
+    "SeriesInstanceUID", "Modality", "SpacingBetweenSlices", "RescaleSlope", "RescaleIntercept",
+    "GridFrameOffsetVector", "DoseGridScaling", "SliceVector",
 }  # fmt: skip
 
 
@@ -89,19 +111,12 @@ def read_object(path: Path, name: str, tags: list[str] | None = None) -> Dataset
 @contextlib.contextmanager
 def _parsed(path: Path, name: str) -> Iterator[None]:
     """Make what pydicom raises our errors, and keep its warnings to itself."""
-    check_path(path, name, errors.InputUnreadableError)
-    check_regular(path, name)
-    if not path.is_file():
-        raise errors.InputUnreadableError(f"{name}: {path} does not exist; check the path")
     try:
-        with warnings.catch_warnings():  # about values that break the standard's rules
-            warnings.simplefilter("ignore")
+        with readable(path, name), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about values that break the standard's rules
             yield
     except errors.MorphSeekError:
         raise
-    except OSError as error:
-        reason = error.strerror or "it is cut short"
-        raise errors.InputUnreadableError(f"{name}: {path} cannot be read: {reason}") from None
     except Exception:  # pydicom raises many kinds for damaged files
         raise _damaged(path, name) from None
 
@@ -228,8 +243,8 @@ def _frames(path: Path, name: str, is_new: bool) -> list[Frame]:
     shared = _macros(*_items(head, _SHARED)[:1])
     own = [_macros(each) for each in _items(head, _OWN)]
     if detector := _items(head, _DETECTOR):
-        held = _elements(detector[0])
-        top |= {key: held[key] for key in PLACE if key in held}
+        elements = _elements(detector[0])
+        top |= {key: elements[key] for key in PLACE if key in elements}
     if own and len(own) != count:
         raise errors.InputUnreadableError(
             f"{name}: {path} describes {len(own)} frames, and has {count}; copy it again, or save"
@@ -315,10 +330,10 @@ def _are_whole(path: Path, at: int, head: Dataset, top: Mapping[str, Any], name:
             return [int.from_bytes(file.read(length), order) for length in lengths]
 
         def element() -> list[int]:
-            found = numbers(2, 2)
+            tag = numbers(2, 2)
             if is_explicit and file.read(4) not in (b"OB\0\0", b"OW\0\0"):
                 return []
-            return found + numbers(4)
+            return tag + numbers(4)
 
         file.seek(at)
         if (pixels := element())[:2] != [0x7FE0, 0x0010]:  # it is deflated, or has other numbers
@@ -377,7 +392,7 @@ def _elements(data: Dataset) -> dict[str, Any]:
     """Return what pydicom can read of the elements that matter, beside sequences."""
     from pydicom.datadict import keyword_for_tag
 
-    found = {}
+    elements = {}
     for tag in data.keys():
         if (key := keyword_for_tag(tag)) not in _ELEMENTS:
             continue
@@ -386,16 +401,16 @@ def _elements(data: Dataset) -> dict[str, Any]:
         except Exception:  # pydicom raises many kinds for damaged values
             continue
         if not element.is_empty:
-            found[key] = element.value
-    return found
+            elements[key] = element.value
+    return elements
 
 
 def _macros(*groups: Dataset) -> dict[str, Any]:
     """Return the elements of functional groups."""
-    found: dict[str, Any] = {}
+    elements: dict[str, Any] = {}
     for item in (item for group in groups for key in _MACROS for item in _items(group, key)[:1]):
-        found |= _elements(item)
-    return found | {new: found[old] for old, new in _IN_VOLUME.items() if old in found}
+        elements |= _elements(item)
+    return elements | {new: elements[old] for old, new in _IN_VOLUME.items() if old in elements}
 
 
 def _is_mosaic(head: Dataset, top: Mapping[str, Any]) -> bool:
@@ -449,7 +464,7 @@ def clock(text: str) -> float | None:
     if len(digits.partition(".")[0]) >= 12:
         digits = digits[8:]
     try:
-        found = int(digits[:2]) * 3600 + int(digits[2:4] or 0) * 60 + float(digits[4:] or 0)
+        seconds = int(digits[:2]) * 3600 + int(digits[2:4] or 0) * 60 + float(digits[4:] or 0)
     except ValueError:
         return None
-    return found if math.isfinite(found) else None
+    return seconds if math.isfinite(seconds) else None

@@ -87,9 +87,9 @@ def series_of(image: Any, name: str) -> Series:
     files = [Path(file) for file in series_files(path, name)] if path.is_dir() else [path]
     headers = [read_object(file, name, _HEADER) for file in files]
     for key in ("FrameOfReferenceUID", "StudyInstanceUID", "SeriesInstanceUID"):
-        found = {str(header.get(key) or "") for header in headers}
-        if len(found) > 1 or "" in found:
-            says = "differ in" if len(found) > 1 else "lack"
+        values = {str(header.get(key) or "") for header in headers}
+        if len(values) > 1 or "" in values:
+            says = "differ in" if len(values) > 1 else "lack"
             raise errors.InputUnreadableError(
                 f"{name}: the files of {path} {says} the {key}, by which DICOM objects refer to"
                 " images; give the series as the scanner or the archive wrote it"
@@ -150,37 +150,37 @@ def new_object(series: Series, sop_class: str, modality: str, description: str) 
     meta.MediaStorageSOPInstanceUID = uid
     # implicit, for contours are longer than the 64 KiB that their type may have in the other
     meta.TransferSyntaxUID = pydicom.uid.ImplicitVRLittleEndian
-    made: FileDataset = pydicom.dataset.FileDataset("", {}, file_meta=meta, preamble=bytes(128))
+    dataset: FileDataset = pydicom.dataset.FileDataset("", {}, file_meta=meta, preamble=bytes(128))
     header = series.header
     for key in ("SpecificCharacterSet", *_PATIENT, *_STUDY, *_MORE):
         if key in header:
-            made[key] = header[key]
+            dataset[key] = header[key]
         elif key in (*_PATIENT, *_STUDY):
-            setattr(made, key, "")
+            setattr(dataset, key, "")
     now = datetime.datetime.now()
-    made.SOPClassUID, made.SOPInstanceUID = sop_class, uid
-    made.StudyInstanceUID = series.study
-    made.SeriesInstanceUID = pydicom.uid.generate_uid()
-    made.SeriesNumber, made.InstanceNumber = 900, 1  # behind a scanner's own
-    made.SeriesDescription = description
-    made.Modality = modality
-    made.Manufacturer = made.ManufacturerModelName = "MorphSeek"
-    made.DeviceSerialNumber, made.SoftwareVersions = "0", __version__
-    made.InstanceCreationDate = made.SeriesDate = now.strftime("%Y%m%d")
-    made.InstanceCreationTime = made.SeriesTime = now.strftime("%H%M%S")
-    made.FrameOfReferenceUID = series.frame
-    made.PositionReferenceIndicator = header.get("PositionReferenceIndicator") or ""
-    return made
+    dataset.SOPClassUID, dataset.SOPInstanceUID = sop_class, uid
+    dataset.StudyInstanceUID = series.study
+    dataset.SeriesInstanceUID = pydicom.uid.generate_uid()
+    dataset.SeriesNumber, dataset.InstanceNumber = 900, 1  # behind a scanner's own
+    dataset.SeriesDescription = description
+    dataset.Modality = modality
+    dataset.Manufacturer = dataset.ManufacturerModelName = "MorphSeek"
+    dataset.DeviceSerialNumber, dataset.SoftwareVersions = "0", __version__
+    dataset.InstanceCreationDate = dataset.SeriesDate = now.strftime("%Y%m%d")
+    dataset.InstanceCreationTime = dataset.SeriesTime = now.strftime("%H%M%S")
+    dataset.FrameOfReferenceUID = series.frame
+    dataset.PositionReferenceIndicator = header.get("PositionReferenceIndicator") or ""
+    return dataset
 
 
 def item(**values: Any) -> Dataset:
     """Return a sequence's item."""
     from pydicom.dataset import Dataset
 
-    made = Dataset()
+    dataset = Dataset()
     for key, value in values.items():
-        setattr(made, key, value)
-    return made
+        setattr(dataset, key, value)
+    return dataset
 
 
 def refer(instances: Sequence[Instance]) -> list[Dataset]:
@@ -191,32 +191,32 @@ def refer(instances: Sequence[Instance]) -> list[Dataset]:
     ]
 
 
-def refer_by_study(made: Dataset, all_series: Sequence[Series]) -> None:
+def refer_by_study(dataset: Dataset, all_series: Sequence[Series]) -> None:
     """Say which series an object refers to: those of its own study, and those of others."""
     unlike = {series.uid: series for series in all_series}
     others: dict[str, list[Dataset]] = {}
     for series in unlike.values():
         one = item(SeriesInstanceUID=series.uid, ReferencedInstanceSequence=refer(series.instances))
         others.setdefault(series.study, []).append(one)
-    if own := others.pop(str(made.StudyInstanceUID), None):
-        made.ReferencedSeriesSequence = own
+    if own := others.pop(str(dataset.StudyInstanceUID), None):
+        dataset.ReferencedSeriesSequence = own
     if others:
-        made.StudiesContainingOtherReferencedInstancesSequence = [
+        dataset.StudiesContainingOtherReferencedInstancesSequence = [
             item(StudyInstanceUID=study, ReferencedSeriesSequence=each)
             for study, each in others.items()
         ]
 
 
-def save_object(made: FileDataset, path: Path) -> None:
+def save_object(dataset: FileDataset, path: Path) -> None:
     """Write an object to a temporary place. Raises RuntimeError where a value that was carried over
     cannot be written, such as text in a character set that does not exist.
     """
     from pydicom.dataset import validate_file_meta
 
     try:
-        made.file_meta.FileMetaInformationGroupLength = 0  # pydicom counts
-        validate_file_meta(made.file_meta)
-        made.save_as(path)
+        dataset.file_meta.FileMetaInformationGroupLength = 0  # pydicom counts
+        validate_file_meta(dataset.file_meta)
+        dataset.save_as(path)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise RuntimeError(
             f"a value of the series that it describes cannot be written as DICOM ({error}); mend"

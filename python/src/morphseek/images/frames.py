@@ -13,7 +13,7 @@ import SimpleITK as sitk
 
 from .. import errors
 from . import named
-from .convert import as_kind_of, read
+from .convert import as_kind_of, of_atlas, read
 from .files import read_path
 from .image import Image, ImageLike, storable, tell
 from .nifti import keep_times
@@ -35,8 +35,8 @@ class Frames:
     """
 
     def __init__(self, source: ImageLike, name: str):
-        if isinstance(source, (str, os.PathLike)) and (found := named.find(source, name)):
-            source = found.image(name).to_sitk() if found.image else found.files[0]
+        if isinstance(source, (str, os.PathLike)) and (atlas := named.find(source, name)):
+            source = of_atlas(atlas, name).to_sitk() if atlas.image else atlas.files[0]
         self._source, self.name = source, name
         self._series: Any = None
         self._doubts: tuple[str, ...] = ()
@@ -61,9 +61,9 @@ class Frames:
         if count > 1 or intent in _TURNING or (by_mrtrix and frames in _HARMONICS):
             raise self._turning(f"{max(count, frames)} numbers a voxel")
 
-    def _turning(self, held: str) -> errors.MorphSeekError:
+    def _turning(self, what: str) -> errors.MorphSeekError:
         return errors.InvalidArgumentError(
-            f"{self.name} holds {held} that turn with the tissue (vectors, a tensor, an FOD); only"
+            f"{self.name} holds {what} that turn with the tissue (vectors, a tensor, an FOD); only"
             " scalar images and label maps are resampled here: use the program that made it, with"
             " the transform converted by morphseek transform convert"
         )
@@ -111,20 +111,20 @@ class Frames:
         >>> frames.map(lambda image: image.like(2 * image.array)).GetSize()
         (48, 48, 48)
         """
-        made, doubts = [], dict[str, None]()
+        volumes, doubts = [], dict[str, None]()
         for frame in self:
             doubts |= dict.fromkeys(frame.doubts)
-            made.append(function(frame))
+            volumes.append(function(frame))
         tell(doubts)
         if self._series is None:
-            return as_kind_of(self._source, made[0])
+            return as_kind_of(self._source, volumes[0])
         if isinstance(self._series, sitk.Image):
             origin, step = self._series.GetOrigin()[3], self._series.GetSpacing()[3]
-            joined = sitk.JoinSeries([frame.to_sitk() for frame in made], origin, step)
+            joined = sitk.JoinSeries([frame.to_sitk() for frame in volumes], origin, step)
             return keep_times(joined, self._series)
-        first = as_kind_of(self._series.slicer[..., 0], made[0])
+        first = as_kind_of(self._series.slicer[..., 0], volumes[0])
         joined = type(first)(
-            np.stack([storable(frame.array).T for frame in made], axis=-1),
+            np.stack([storable(frame.array).T for frame in volumes], axis=-1),
             first.affine,
             first.header,
         )

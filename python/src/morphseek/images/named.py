@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import errors
-from .image import Image
 
-# To the module whose `find` looks an atlas up. It loads when a name is used: hosts stand above.
+# To the module whose `find` looks an atlas up, which imports nothing of images. It loads when a
+# name is used.
 SCHEMES = {host: f"morphseek.hosts.{host}" for host in ("templateflow", "brainglobe")}
 
 # two letters or more: C: is a drive of Windows
@@ -33,8 +33,10 @@ class Found(NamedTuple):
     files: list[Path]
     """All that the image depends on; the first has the voxels."""
     label_names: Callable[[], dict[int, str]]
-    image: Callable[[str], Image] | None = None
-    """Reads it, given what messages call it; None where the file says it all."""
+    image: Callable[..., tuple[Any, ...]] | None = None
+    """Returns voxels, spacing and direction, given what messages call it and what reads a file;
+    None where the file says it all.
+    """
 
 
 def is_name(source: Any) -> bool:
@@ -45,8 +47,8 @@ def is_name(source: Any) -> bool:
     """
     if not isinstance(source, (str, os.PathLike)):
         return False
-    said = _SCHEME.fullmatch(os.fspath(source))
-    return said is not None and said[1].lower() in SCHEMES and not os.path.lexists(source)
+    match = _SCHEME.fullmatch(os.fspath(source))
+    return match is not None and match[1].lower() in SCHEMES and not os.path.lexists(source)
 
 
 def find(source: str | os.PathLike[str], name: str) -> Found | None:
@@ -60,10 +62,10 @@ def find(source: str | os.PathLike[str], name: str) -> Found | None:
         The atlas is not there, was not fetched, or the name says several images.
     """
     text = os.fspath(source)
-    said = _SCHEME.fullmatch(text)
-    if said is None or os.path.lexists(source):
+    match = _SCHEME.fullmatch(text)
+    if match is None or os.path.lexists(source):
         return None
-    scheme = said[1].lower()
+    scheme = match[1].lower()
     if scheme not in SCHEMES:
         raise errors.InputUnreadableError(
             f"{name}: {text!r} does not exist, and atlases by name begin with"
@@ -71,15 +73,15 @@ def find(source: str | os.PathLike[str], name: str) -> Found | None:
         )
     host = importlib.import_module(SCHEMES[scheme])
     try:
-        return Found(*host.find(f"{name}: {text}", *_parsed(text, said[2], name)))
+        return Found(*host.find(f"{name}: {text}", *_parsed(text, match[2], name)))
     except RuntimeError as error:  # a user without a home
         raise errors.InputUnreadableError(f"{name}: {text}: {error}") from None
 
 
 def files_of(source: str | os.PathLike[str], name: str) -> list[Path]:
     """Return the files that an atlas's name stands for; none for a path."""
-    found = find(source, name) if is_name(source) else None
-    return found.files if found else []
+    atlas = find(source, name) if is_name(source) else None
+    return atlas.files if atlas else []
 
 
 def label_names(*maps: Any) -> dict[int, str]:
@@ -93,8 +95,8 @@ def label_names(*maps: Any) -> dict[int, str]:
     """
     names: dict[int, str] = {}
     for source in maps:
-        if is_name(source) and (found := find(source, "labels")):
-            names = {**found.label_names(), **names}
+        if is_name(source) and (atlas := find(source, "labels")):
+            names = {**atlas.label_names(), **names}
     return names
 
 
@@ -126,9 +128,9 @@ def _parsed(text: str, rest: str, name: str) -> tuple[str, dict[str, str], str]:
     keys: dict[str, str] = {}
     words: list[str] = []
     for part in parts:
-        if said := _KEY.fullmatch(part):
-            whole = said[1] not in keys
-            keys[said[1]] = said[2]
+        if match := _KEY.fullmatch(part):
+            whole = match[1] not in keys
+            keys[match[1]] = match[2]
         else:
             whole = _WORD.fullmatch(part) is not None and not words
             words.append(part)

@@ -9,15 +9,15 @@ import dataclasses
 import math
 import struct
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import SimpleITK as sitk
 
 from .. import errors
-from .._grid import RAS_SIGNS, is_sheared, sheared
+from .._grid import RAS, Grid, is_sheared, sheared
 from .._itk import itk_io
 from .dicom import Reading
 from .formats import PAIRS, pair_of
@@ -29,7 +29,7 @@ _FIELDS = (
     "scl_slope", "scl_inter", "toffset", "descrip", "qform_code", "sform_code", "quatern",
     "qoffset", "srow", "xyzt_units", "intent_code", "intent_name", "magic",
 )  # fmt: skip
-_LAYOUTS = {  # length of the header: types and offsets of the fields
+LAYOUTS = {  # length of the header: types and offsets of the fields
     348: np.dtype({
         "names": _FIELDS, "itemsize": 348,
         "formats": ["i2", "i2", "8i2", "f4", "f4", "f4", "8f4", "f4", "f4", "f4", "f4", "S80", "i2",
@@ -70,7 +70,7 @@ class Header:
     @classmethod
     def of_bytes(cls, data: bytes) -> Header | None:
         """Parse the first 540 bytes of a file; None where they are no NIfTI or Analyze."""
-        for length, layout in _LAYOUTS.items():
+        for length, layout in LAYOUTS.items():
             orders: tuple[Literal["<", ">"], ...] = ("<", ">")
             for order in orders:
                 if int.from_bytes(data[:4], "little" if order == "<" else "big") == length:
@@ -113,6 +113,11 @@ class Header:
     def shape(self) -> tuple[int, ...]:
         """Voxels along x, y, z and further axes."""
         return tuple(int(n) for n in self["dim"][1 : 1 + self["dim"][0]])
+
+    @property
+    def volume(self) -> tuple[int, ...]:
+        """Voxels along x, y and z."""
+        return (*self.shape, 1, 1, 1)[:3]
 
     @property
     def bytes(self) -> int:
@@ -158,47 +163,32 @@ class Header:
         return first if math.isfinite(first) else 0.0, step if known else 1.0
 
 
-@dataclasses.dataclass(frozen=True)
-class Place:
-    """Where voxels lie: spacing and origin in LPS mm, the directions of the axes as columns."""
+class Place(NamedTuple):
+    """Where voxels lie, and why that is not sure."""
 
-    spacing: np.ndarray
-    origin: np.ndarray
-    direction: np.ndarray
+    grid: Grid
     doubts: tuple[str, ...] = ()
 
-    @classmethod
-    def of(cls, image: Any) -> Place:
-        """Return the place of a SimpleITK image, or of a reader of one, on its first three axes."""
-        direction = np.array(image.GetDirection()).reshape(image.GetDimension(), -1)[:3, :3]
-        return cls(np.array(image.GetSpacing()[:3]), np.array(image.GetOrigin()[:3]), direction)
 
-    def lay(self, image: sitk.Image) -> sitk.Image:
-        """Give a SimpleITK image this place on the first axes, and return it."""
-        axes = image.GetDimension()
-        own = min(axes, 3)
-        direction = np.eye(axes)
-        direction[:own, :own] = self.direction[:own, :own]
-        image.SetSpacing([*self.spacing[:own].tolist(), *image.GetSpacing()[own:]])
-        image.SetOrigin([*self.origin[:own].tolist(), *image.GetOrigin()[own:]])
-        image.SetDirection(direction.ravel().tolist())
-        return image
-
-    def is_at(self, other: Place, size: Sequence[int]) -> bool:
-        """Whether another place of so many voxels, x, y, z, is this one, but for rounding."""
-        ours, theirs = (place.spacing * place.direction for place in (self, other))
-        return _apart(ours, self.origin, theirs, other.origin, size) < _ROUNDING
+def lay(image: sitk.Image, grid: Grid) -> sitk.Image:
+    """Give the first axes of a SimpleITK image, up to three, a grid's place, and return it."""
+    axes = image.GetDimension()
+    own = min(axes, 3)
+    direction = np.eye(axes)
+    direction[:own, :own] = grid.axes[:own, :own]
+    image.SetSpacing([*grid.spacing[:own], *image.GetSpacing()[own:]])
+    image.SetOrigin([*grid.origin[:own], *image.GetOrigin()[own:]])
+    image.SetDirection(direction.ravel().tolist())
+    return image
 
 
-def _apart(
-    one: np.ndarray, at: np.ndarray, other: np.ndarray, there: np.ndarray, shape: Any
-) -> float:
+def _apart(one: Grid, other: Grid) -> float:
     """Return the largest distance between the corners of two grids, in voxels of the first."""
-    last = np.maximum(np.array(shape[:3]) - 1, 0)
-    corners = np.array(np.meshgrid(*zip((0, 0, 0), last), indexing="ij")).reshape(3, -1)
-    off = (one - other) @ corners + (at - there)[:, None]
-    least = np.linalg.norm(one, axis=0).min()
-    return float(np.linalg.norm(off, axis=0).max() / least) if least > 0 else math.inf
+    last = np.maximum(np.array(one.size) - 1, 0)
+    index = np.array(np.meshgrid(*zip((0, 0, 0), last))).reshape(3, -1).T
+    least = np.linalg.norm(one.index_to_physical[:3, :3], axis=0).min()
+    off = np.linalg.norm(one.to_physical(index) - other.to_physical(index), axis=1).max()
+    return float(off / least) if least > 0 else math.inf
 
 
 def place_of(header: Header, name: str) -> Place:
@@ -214,34 +204,33 @@ def place_of(header: Header, name: str) -> Place:
     unit = _MM.get(int(header["xyzt_units"]) & 7, 1.0) if header.is_nifti else 1.0
     stored = np.array(header["pixdim"][1:4], np.float64) * unit
     sizes = np.abs(stored)
-    shape = (*header.shape, 1, 1, 1)[:3]
+    shape = header.volume
     doubts = []
     forms = header.is_nifti  # Analyze has other fields there
     qform = _qform(header, unit) if forms and header["qform_code"] > 0 else None
     if forms and header["sform_code"] > 0:
         rows = np.array(header["srow"], np.float64) * unit
         _check_numbers("srow", rows)
-        axes, origin = RAS_SIGNS[:, None] * rows[:, :3], RAS_SIGNS * rows[:, 3]
-        if header["dim"][0] < 3 and not axes[:, 2].any():  # a slice that says nothing across
-            across = np.cross(axes[:, 0], axes[:, 1])
-            axes[:, 2] = across / max(np.sqrt(np.linalg.norm(across)), 1e-30)
-        lengths = np.sqrt((axes**2).sum(axis=0))
-        directions = axes / np.where(lengths > 0, lengths, 1)
-        if lengths.all() and not is_sheared(directions, _ROUNDED):
-            rounded = _slack(header, lengths, shape)
-            if qform is not None and _apart(axes, origin, *qform, shape) > _DOUBTED + rounded:
-                off = _apart(axes, origin, *qform, shape) * lengths.min()
+        matrix = RAS @ [*rows, (0, 0, 0, 1)]
+        if header["dim"][0] < 3 and not matrix[:3, 2].any():  # a slice that says nothing across
+            across = np.cross(matrix[:3, 0], matrix[:3, 1])
+            matrix[:3, 2] = across / max(np.sqrt(np.linalg.norm(across)), 1e-30)
+        sform = Grid.from_matrix(shape, matrix)
+        lengths = np.array(sform.spacing)
+        if lengths.all() and not sform.is_sheared(_ROUNDED):
+            off = 0.0 if qform is None else _apart(sform, qform)
+            if off > _DOUBTED + _slack(header, lengths, shape):
                 doubts.append(
-                    f"its sform and its qform say two places, up to {off:.3g} mm apart; the sform"
-                    " is taken"
+                    f"its sform and its qform say two places, up to {off * lengths.min():.3g} mm"
+                    " apart; the sform is taken"
                 )
             known = np.isfinite(stored) & (stored != 0)
             stretch = np.abs(sizes - lengths)[known] * (np.array(shape) - 1)[known]
             if (stretch > _DOUBTED * lengths[known]).any():
-                said, found = (" x ".join(f"{s:.4g}" for s in v) for v in (sizes, lengths))
+                texts = [" x ".join(f"{s:.4g}" for s in values) for values in (sizes, lengths)]
                 doubts.append(
-                    f"its pixdim says voxels of {said} mm and its sform of {found} mm; the sform is"
-                    " taken"
+                    f"its pixdim says voxels of {texts[0]} mm and its sform of {texts[1]} mm; the"
+                    " sform is taken"
                 )
             elif (stored[known] < 0).any():
                 doubts.append(
@@ -249,61 +238,57 @@ def place_of(header: Header, name: str) -> Place:
                     " the sform is taken as it is"
                 )
             # the bits that ITK's reader gives
-            same = known.all() and (np.abs(sizes - lengths) <= 1e-6 * lengths).all()
-            return _straight(sizes if same else lengths, origin, directions, shape, doubts)
+            if known.all() and (np.abs(sizes - lengths) <= 1e-6 * lengths).all():
+                sform = dataclasses.replace(sform, spacing=tuple(sizes))
+            return _straight(sform, doubts)
         if qform is None:
             if not lengths.all():
                 raise Unsound("its sform has an axis of length 0, and it has no qform")
             raise sheared(name)
         doubts.append("its sform is sheared or has an axis of length 0; the qform is taken")
-    if qform is not None:
-        _check_numbers("pixdim", stored)
-        lengths = np.where(sizes > 0, sizes, 1.0)
-        axes, origin = qform
-        if (stored < 0).any():
-            doubts.append(
-                "its pixdim has a negative size, which some programs read as a mirrored image; the"
-                " sizes are taken without their signs"
-            )
-        if not sizes.all():
-            doubts.append("its pixdim has a size of 0; 1 mm is taken")
-        return _straight(lengths, origin, axes / np.sqrt((axes**2).sum(axis=0)), shape, doubts)
     _check_numbers("pixdim", stored)
+    if qform is not None and (stored < 0).any():
+        doubts.append(
+            "its pixdim has a negative size, which some programs read as a mirrored image; the"
+            " sizes are taken without their signs"
+        )
     if not sizes.all():
         doubts.append("its pixdim has a size of 0; 1 mm is taken")
-    return Place(np.where(sizes > 0, sizes, 1.0), np.zeros(3), np.eye(3), tuple(doubts))
+    spacing = tuple(np.where(sizes > 0, sizes, 1.0))
+    if qform is not None:
+        return _straight(dataclasses.replace(qform, spacing=spacing), doubts)
+    return Place(Grid(shape, spacing), tuple(doubts))
 
 
-def place_of_itk(
-    place_by_itk: Place, metadata: Mapping[str, str], size: Sequence[int], name: str
-) -> Place:
-    """Return where the header of a file lays an image that ITK read of it: ``place_by_itk`` where
-    the image is from elsewhere, or was laid elsewhere since.
+def place_of_itk(by_itk: Grid, metadata: Mapping[str, str], name: str) -> Place:
+    """Return where the header of a file lays an image that ITK read of it: ``by_itk`` where the
+    image is from elsewhere, or was laid elsewhere since.
     """
     header = Header.of_itk(metadata)
-    if header is None or len(size) < 3:
-        return place_by_itk
+    if header is None:
+        return Place(by_itk)
     readings = []
     for sign in (1.0, -1.0):  # of the third axis, which ITK does not keep
         fields = {**header.fields, "pixdim": [sign, *header["pixdim"][1:]]}
         signed = dataclasses.replace(header, fields=fields)
         try:
-            place = place_of(signed, name)
+            grid, doubts = place_of(signed, name)
         except (Unsound, errors.InvalidDirectionError):
             continue
-        if place.is_at(place_by_itk, size) and not place.doubts:
-            return place_by_itk
-        readings.append((signed, place))
+        is_there = _apart(dataclasses.replace(grid, size=by_itk.size), by_itk) < _ROUNDING
+        if is_there and not doubts:
+            return Place(by_itk)
+        readings.append((signed, Place(by_itk if is_there else grid, doubts)))
     for signed, place in readings:
-        if _by_itk(signed).is_at(place_by_itk, size):
-            at = place_by_itk if place.is_at(place_by_itk, size) else place
-            return dataclasses.replace(at, doubts=place.doubts)
-    return place_by_itk
+        at = dataclasses.replace(_by_itk(signed), size=by_itk.size)
+        if _apart(at, by_itk) < _ROUNDING:
+            return place
+    return Place(by_itk)
 
 
-def _by_itk(header: Header) -> Place:
+def _by_itk(header: Header) -> Grid:
     """Return where ITK's reader lays voxels of this header: it weighs the forms in another way."""
-    record = np.zeros((), _LAYOUTS[348])
+    record = np.zeros((), LAYOUTS[348])
     for field, value in header.fields.items():
         record[field] = value
     record["dim"], record["datatype"], record["bitpix"] = [3, 1, 1, 1, 0, 0, 0, 0], 2, 8
@@ -312,31 +297,29 @@ def _by_itk(header: Header) -> Place:
         path = Path(folder, "header.nii")
         path.write_bytes(struct.pack("=i", 348) + record.tobytes()[4:] + bytes(5))
         try:
-            return Place.of(sitk.ReadImage(str(path)))
+            return Grid.of(sitk.ReadImage(str(path)))
         except RuntimeError:
-            return Place(np.ones(3), np.full(3, np.inf), np.eye(3))
+            return Grid((1, 1, 1), origin=(math.inf,) * 3)
 
 
-def _straight(
-    lengths: np.ndarray, origin: np.ndarray, directions: np.ndarray, shape: Any, doubts: list[str]
-) -> Place:
+def _straight(grid: Grid, doubts: list[str]) -> Place:
     """Return a place whose axes are at right angles: those of a header may be rounded."""
-    if np.abs(directions.T @ directions - np.eye(3)).max() > 1e-6:
-        u, _, v = np.linalg.svd(directions)
-        straight = u @ v
-        off = _apart(directions * lengths, origin, straight * lengths, origin, shape)
+    if grid.is_sheared(1e-6):
+        u, _, v = np.linalg.svd(grid.axes)
+        straight = dataclasses.replace(grid, direction=tuple((u @ v).ravel()))
+        off = _apart(grid, straight)
         if off > _DOUBTED:
             doubts.append(
                 f"its axes are not quite at right angles; straightened, a corner moves by {off:.2g}"
                 " voxels"
             )
         if off > 1e-3:
-            directions = straight
-    return Place(lengths, origin, directions, tuple(doubts))
+            grid = straight
+    return Place(grid, tuple(doubts))
 
 
-def _qform(header: Header, unit: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the axes, as long as voxels, and the origin of the qform, LPS mm."""
+def _qform(header: Header, unit: float) -> Grid:
+    """Return the grid of the qform."""
     b, c, d = quatern = header["quatern"]
     _check_numbers("quatern", np.array(quatern))
     _check_numbers("qoffset", np.array(header["qoffset"]))
@@ -355,9 +338,11 @@ def _qform(header: Header, unit: float) -> tuple[np.ndarray, np.ndarray]:
     sizes = np.where(np.isfinite(sizes) & (sizes > 0), sizes, 1.0)
     if header["pixdim"][0] < 0:
         turn[:, 2] *= -1
+    matrix = np.eye(4)
     # rounded as the reference implementation rounds, whose bits ITK's reader gives
-    axes = (turn * sizes).astype(np.float32).astype(np.float64) * unit
-    return RAS_SIGNS[:, None] * axes, RAS_SIGNS * np.array(header["qoffset"], np.float64) * unit
+    matrix[:3, :3] = (turn * sizes).astype(np.float32).astype(np.float64) * unit
+    matrix[:3, 3] = np.array(header["qoffset"], np.float64) * unit
+    return Grid.from_matrix(header.volume, RAS @ matrix)
 
 
 def _slack(header: Header, lengths: np.ndarray, shape: Any) -> float:
@@ -388,9 +373,9 @@ def keep_times(image: sitk.Image, series: sitk.Image) -> sitk.Image:
     return image
 
 
-def times_beyond_itk(image: sitk.Image) -> dict[int, bytes]:
-    """Return what a NIfTI-1 header needs for times that ITK's writer has no word for, by offset: a
-    step of 0, or a unit that is none of time.
+def times_beyond_itk(image: sitk.Image) -> dict[str, Any]:
+    """Return the fields of a NIfTI-1 header for times that ITK's writer has no word for: a step of
+    0, or a unit that is none of time.
     """
     if not all(image.HasMetaDataKey(field) for field in TIMES):
         return {}
@@ -398,11 +383,7 @@ def times_beyond_itk(image: sitk.Image) -> dict[int, bytes]:
     unit = int(units) & _TIME
     if step > 0 and unit in (_SECOND, *_SECONDS):
         return {}
-    return {
-        92: struct.pack("=f", step),
-        136: struct.pack("=f", first),
-        123: bytes([2 | unit]),  # 2: mm
-    }
+    return {"pixdim[4]": step, "toffset": first, "xyzt_units": 2 | unit}  # 2: mm
 
 
 def files_of(path: Path) -> tuple[Path, Path]:
@@ -457,7 +438,7 @@ def read_nifti(header: Header, stored: Stored, name: str) -> Reading:
     if len(shape) < 2:
         raise Unsound("it has one axis; give a volume or a slice")
     size = shape[:3]
-    if len(shape) == 2 and is_sheared(place.direction[:2, :2]):  # a slice across the axes
+    if len(shape) == 2 and is_sheared(place.grid.axes[:2, :2]):  # a slice across the axes
         size = (*shape, 1)
     raw = np.empty((planes, frames, *size[::-1], channels), kind)
     unpack_into(raw, stored, header.offset)
@@ -482,4 +463,4 @@ def read_nifti(header: Header, stored: Stored, name: str) -> Reading:
         value = header[field]
         text = value.decode("latin-1") if isinstance(value, bytes) else f"{value:g}"
         image.SetMetaData(field, text)
-    return Reading(place.lay(image), place.doubts)
+    return Reading(lay(image, place.grid), place.doubts)

@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import errors
 from .._regular import check_regular
-from .formats import FORMATS, PAIRS
+from .formats import FORMATS, pair_of
 
 
 def parts(path: Path) -> list[Path]:
@@ -34,12 +34,7 @@ def parts(path: Path) -> list[Path]:
             header = re.split(rb"\r?\n\r?\n", header)[0]
         others = [path.parent / name for name in data_files(header) if name != "LOCAL"]
     else:
-        own = next((suffix for suffix in PAIRS if path.name.endswith(suffix)), "")
-        others = [
-            path.with_name(path.name.removesuffix(own) + other)
-            for other in PAIRS
-            if own and other != own
-        ]
+        others = [file for file in pair_of(path) if file != path]
     return [path, *(file for file in others if file.is_file())]
 
 
@@ -47,13 +42,13 @@ def data_files(header: bytes) -> list[str]:
     """Return the names of the files with the voxels: one; a pattern with the first and the last
     number and maybe the step; or a list, a line each.
     """
-    named = re.search(rb"^(?:ElementDataFile *=|data ?file:) *(.+?) *\r?$", header, re.M)
-    if not named:
+    match = re.search(rb"^(?:ElementDataFile *=|data ?file:) *(.+?) *\r?$", header, re.M)
+    if not match:
         return []
-    text = os.fsdecode(named[1])
+    text = os.fsdecode(match[1])
     if re.fullmatch(r"LIST( \d+)?", text):
         return [
-            line.strip() for line in os.fsdecode(header[named.end() :]).splitlines() if line.strip()
+            line.strip() for line in os.fsdecode(header[match.end() :]).splitlines() if line.strip()
         ]
     series = re.fullmatch(r"(\S*%0?\d*d\S*) +(-?\d+) +(-?\d+)(?: +(-?\d+))?(?: +\d+)?", text)
     if not series:
@@ -86,9 +81,9 @@ def check_apart(
     written = {
         os.path.join(os.path.realpath(folder), file) for name in names for file in _written(name)
     }
-    for what, given in inputs.items():
-        if isinstance(given, (str, os.PathLike)):
-            path = Path(given)
+    for what, source in inputs.items():
+        if isinstance(source, (str, os.PathLike)):
+            path = Path(source)
             files = [path]
             with contextlib.suppress(OSError, ValueError):
                 files = parts(path) if path.is_file() else files

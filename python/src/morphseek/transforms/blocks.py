@@ -15,11 +15,11 @@ import SimpleITK as sitk
 from .. import errors, images
 from .._grid import Grid
 from .._itk import itk_io, itk_reason
-from ..images.files import write_pieces
 from ..images.formats import NIFTI
 from ..images.headers import Stored, check_header, sound
 from ..images.image import tell
-from ..images.nifti import Header, Place, header_of, place_of
+from ..images.nifti import Header, header_of, place_of
+from ..images.writers import write_pieces
 from .labels import LABELS, as_type, carrier, checked_dtype
 from .parts import field_on
 from .resample import resample
@@ -73,15 +73,7 @@ def _grid_of_file(path: Path) -> Grid | None:
     """Return the grid of a file of three axes, by its header."""
     if path.name.lower().endswith(NIFTI):
         header = header_of(path)
-        if header is None or len(header.shape) != 3:
-            return None
-        with sound(path, "reference"):
-            place = place_of(header, f"reference: {path}")
-        tell(f"reference: {path}: {doubt}." for doubt in place.doubts)
-        return Grid(
-            tuple(header.shape), tuple(place.spacing), tuple(place.origin),
-            tuple(place.direction.ravel()),
-        )  # fmt: skip
+        return _told_place(header, path, "reference") if header and len(header.shape) == 3 else None
     reader = sitk.ImageFileReader()
     reader.SetFileName(str(path))
     try:
@@ -90,6 +82,14 @@ def _grid_of_file(path: Path) -> Grid | None:
     except RuntimeError:
         return None
     return Grid.of(reader) if reader.GetDimension() == 3 else None
+
+
+def _told_place(header: Header, path: Path, name: str) -> Grid:
+    """Return where a header lays its voxels, and tell of doubts."""
+    with sound(path, name):
+        grid, doubts = place_of(header, f"{name}: {path}")
+    tell(f"{name}: {path}: {doubt}." for doubt in doubts)
+    return grid
 
 
 def _free() -> float | None:
@@ -165,45 +165,51 @@ class _Source:
                 " .nii, .nrrd or .mha"
             )
         self._header = header_of(path) if path.name.lower().endswith(NIFTI) else None
-        if self._header:
-            self._open_nifti(self._header, stored, path)
-            return
-        self._reader = sitk.ImageFileReader()
-        self._reader.SetFileName(str(path))
-        with self._told(), itk_io():
-            self._reader.ReadImageInformation()
-        size = list(self._reader.GetSize())
-        if self._reader.GetNumberOfComponents() != 1 or any(n != 1 for n in size[3:]):
-            raise errors.InvalidArgumentError(
-                f"{self.name} is no single scalar volume, and only such are done by blocks"
-            )
-        self.size = np.array(size[:3])
-        self._more = len(size) - 3
-        self._voxels = self._mapped(stored)
-        self._place = Place.of(self._reader)
-        self._begin()
-
-    def _open_nifti(self, header: Header, stored: Stored, path: Path) -> None:
-        size = (*header.shape, 1, 1)[:3]
-        kind = header.dtype
-        if kind is None or math.prod(header.shape[3:]) != 1 or len(header.shape) < 3:
-            raise errors.InvalidArgumentError(
-                f"{self.name} is no single scalar volume, and only such are done by blocks"
-            )
-        with sound(path, "input"):
-            self._place = place_of(header, self.name)
-        tell(f"{self.name}: {doubt}." for doubt in self._place.doubts)
-        self.size = np.array(size)
-        self._voxels = np.memmap(
-            stored.files[0], kind, mode="r", offset=stored.offset, shape=size[::-1]
+        self._voxels = (
+            self._of_nifti(self._header, stored, path)
+            if self._header
+            else self._of_itk(stored, path)
         )
-        self._begin()
-
-    def _begin(self) -> None:
+        self.size = np.array(self._grid.size)
         self.first = self.read(np.zeros(3, int), np.minimum(self.size, 2))
         # of what is read, for NIfTI may scale
         self.dtype = self.first.array.dtype
         self.to_index = self.first.grid.physical_to_index
+
+    def _of_nifti(self, header: Header, stored: Stored, path: Path) -> np.ndarray:
+        if header.dtype is None or math.prod(header.shape[3:]) != 1 or len(header.shape) < 3:
+            raise self._no_volume()
+        self._grid = _told_place(header, path, "input")
+        return np.memmap(stored.files[0], header.dtype, "r", stored.offset, self._grid.shape)
+
+    def _of_itk(self, stored: Stored, path: Path) -> np.ndarray | None:
+        """Return the voxels of a .nrrd or .mha mapped into memory, which ITK would read as a whole;
+        None where they are not plainly the rest of one file.
+        """
+        self._reader = sitk.ImageFileReader()
+        self._reader.SetFileName(str(path))
+        with self._told(), itk_io():
+            self._reader.ReadImageInformation()
+        size = self._reader.GetSize()
+        if self._reader.GetNumberOfComponents() != 1 or len(size) < 3 or math.prod(size[3:]) != 1:
+            raise self._no_volume()
+        self._more = len(size) - 3
+        direction = np.array(self._reader.GetDirection()).reshape(len(size), -1)[:3, :3]
+        spacing, origin = self._reader.GetSpacing()[:3], self._reader.GetOrigin()[:3]
+        self._grid = Grid(size[:3], spacing, origin, tuple(direction.ravel()))
+        file, kind = stored.files[0], _TYPES.get(self._reader.GetPixelID())
+        if len(stored.files) > 1 or kind is None:
+            return None
+        expected = math.prod(size) * np.dtype(kind).itemsize
+        if expected != stored.size or file.stat().st_size != stored.offset + stored.size:
+            return None
+        order = np.dtype(kind).newbyteorder(">" if stored.swapped > 1 else "<")
+        return np.memmap(file, order, "r", stored.offset, self._grid.shape)
+
+    def _no_volume(self) -> errors.MorphSeekError:
+        return errors.InvalidArgumentError(
+            f"{self.name} is no single scalar volume, and only such are done by blocks"
+        )
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
@@ -214,21 +220,6 @@ class _Source:
                 f"{self.name} cannot be read as an image: {itk_reason(error)}"
             ) from None
 
-    def _mapped(self, stored: Stored) -> np.ndarray | None:
-        """Return the voxels of a .nrrd or .mha mapped into memory, which ITK would read as a whole;
-        None where they are not plainly the rest of one file.
-        """
-        path = stored.files[0]
-        kind = _TYPES.get(self._reader.GetPixelID())
-        if len(stored.files) > 1 or kind is None:
-            return None
-        expected = int(np.prod(self.size)) * np.dtype(kind).itemsize
-        if expected != stored.size or path.stat().st_size != stored.offset + stored.size:
-            return None
-        type_ = np.dtype(kind).newbyteorder(">" if stored.swapped > 1 else "<")
-        x, y, z = (int(n) for n in self.size)
-        return np.memmap(path, type_, mode="r", offset=stored.offset, shape=(z, y, x))
-
     def read(self, low: np.ndarray, high: np.ndarray) -> images.Image:
         """Return the box from `low` to below `high`, in voxels x, y, z."""
         low, high = low.astype(int), high.astype(int)
@@ -238,11 +229,8 @@ class _Source:
             array = part.astype(part.dtype.newbyteorder("="), copy=False)
             if self._header:
                 array = self._header.values(array)
-            matrix, spacing = self._place.direction, self._place.spacing
-            origin = self._place.origin + matrix @ (low * spacing)
-            return images.read(
-                images.Image(array, tuple(spacing), tuple(origin), tuple(matrix.ravel())), self.name
-            )
+            part_grid = self._grid.part(low, high - low)
+            return images.read(images.Image.on_grid(array, part_grid), self.name)
         self._reader.SetExtractIndex([*low.tolist(), *[0] * self._more])
         self._reader.SetExtractSize([*(high - low).tolist(), *[0] * self._more])
         with self._told(), itk_io():
@@ -330,11 +318,11 @@ class _Work:
             return
         # of a narrower type asked for, what lies outside by default need be no value
         narrow = self.by_default and self.kind.kind in "biu"
-        made = resample(
+        block = resample(
             self.source.read(first, last), box, self.sitk, self.interpolation,
             self.background, None if narrow else self.kind, self.modulate,
         )  # fmt: skip
-        out[where] = as_type(made.array[inner], self.kind, self.background)
+        out[where] = as_type(block.array[inner], self.kind, self.background)
 
     def _reached(self, box: Grid) -> tuple[np.ndarray, np.ndarray]:
         """Return the box of the input that a box of the output is read from."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .. import errors, images
-from .._features import needed
+from .._features import needing
 from .._files import check_path, check_regular, write_with
 from .._grid import RAS, RAS_SIGNS, Grid
 from ..landmarks import Landmarks
@@ -79,14 +79,6 @@ def _points(source: Path, out: Path, transform: Transform, reference: Any) -> in
 
 
 @contextlib.contextmanager
-def _library(name: str, path: Path) -> Iterator[None]:
-    try:
-        yield
-    except ImportError as error:
-        raise errors.InvalidArgumentError(needed(name, str(path), error)) from None
-
-
-@contextlib.contextmanager
 def _read(path: Path) -> Iterator[None]:
     """Make what a library raises for a bad file our error."""
     try:
@@ -116,7 +108,7 @@ def _surface(source: Path, out: Path, transform: Transform, reference: Any) -> i
 
 
 def _gifti(source: Path, out: Path, transform: Transform) -> int:
-    with _library("surfaces", source):
+    with needing("surfaces", str(source)):
         import nibabel
     with _read(source):
         surface: Any = nibabel.load(source)
@@ -133,14 +125,14 @@ def _gifti(source: Path, out: Path, transform: Transform) -> int:
             " mris_convert --to-scanner"
         )
     points = _checked(np.asarray(pointset.data, dtype=np.float64), source)
-    moved = transform.transform_points(points * RAS_SIGNS) * RAS_SIGNS
-    pointset.data = moved.astype(pointset.data.dtype)
+    targets = transform.transform_points(points * RAS_SIGNS) * RAS_SIGNS
+    pointset.data = targets.astype(pointset.data.dtype)
     write_with(lambda temporary: nibabel.save(surface, temporary), out)
     return len(points)
 
 
 def _mesh(source: Path, out: Path, transform: Transform) -> int:
-    with _library("surfaces", source):
+    with needing("surfaces", str(source)):
         from vtkmodules import vtkIOGeometry, vtkIOLegacy, vtkIOPLY, vtkIOXML
         from vtkmodules.util.numpy_support import numpy_to_vtk, vtk_to_numpy
         from vtkmodules.vtkCommonCore import vtkPoints
@@ -166,13 +158,13 @@ def _mesh(source: Path, out: Path, transform: Transform) -> int:
         raise errors.InputUnreadableError(f"input: {source} has no points of a surface")
     # Slicer says the space in a comment, and takes LPS where there is none
     with open(source, "rb") as file:
-        said = _SPACE.search(file.read(1024))
-    signs = RAS_SIGNS if said and said[1].upper() == b"RAS" else np.ones(3)
+        space = _SPACE.search(file.read(1024))
+    signs = RAS_SIGNS if space and space[1].upper() == b"RAS" else np.ones(3)
     points = _checked(vtk_to_numpy(mesh.GetPoints().GetData()).astype(np.float64), source)
-    moved = transform.transform_points(points * signs)  # and in LPS from here on
-    placed = vtkPoints()
-    placed.SetData(numpy_to_vtk(moved, deep=True))
-    mesh.SetPoints(placed)
+    targets = transform.transform_points(points * signs)  # and in LPS from here on
+    vertices = vtkPoints()
+    vertices.SetData(numpy_to_vtk(targets, deep=True))
+    mesh.SetPoints(vertices)
     for data in (mesh.GetPointData(), mesh.GetCellData()):
         if data.GetNormals() is not None:  # vectors would have to be rotated
             data.RemoveArray(data.GetNormals().GetName())
@@ -196,30 +188,30 @@ def _mesh(source: Path, out: Path, transform: Transform) -> int:
 
 
 def _tracts(source: Path, out: Path, transform: Transform, reference: Any) -> int:
-    with _library("surfaces", source):
+    with needing("surfaces", str(source)):
         from nibabel import streamlines as library
     streamlines: Any = library
     with _read(source):
-        found = streamlines.load(source)
-        tracts = [np.asarray(line, dtype=np.float64) for line in found.streamlines]  # RAS mm
+        content = streamlines.load(source)
+        tracts = [np.asarray(line, dtype=np.float64) for line in content.streamlines]  # RAS mm
     lengths = [len(line) for line in tracts]
     count = sum(lengths)
     if count:
         points = _checked(np.concatenate(tracts), source)
-        moved = transform.transform_points(points * RAS_SIGNS) * RAS_SIGNS
-        tracts = np.split(moved.astype(np.float32), np.cumsum(lengths)[:-1])
+        targets = transform.transform_points(points * RAS_SIGNS) * RAS_SIGNS
+        tracts = np.split(targets.astype(np.float32), np.cumsum(lengths)[:-1])
     more = {}
     if _ending(out, (".trk",)):  # a .tck holds points alone
-        old = found.tractogram
+        old = content.tractogram
         more = {
             "data_per_streamline": old.data_per_streamline,
             "data_per_point": old.data_per_point,
         }
-    made = streamlines.Tractogram(tracts, affine_to_rasmm=np.eye(4), **more)
+    tractogram = streamlines.Tractogram(tracts, affine_to_rasmm=np.eye(4), **more)
     same = _ending(source, TRACTS) == _ending(out, TRACTS)
-    header = dict(found.header.items()) if same else {}
+    header = dict(content.header.items()) if same else {}
     if _ending(out, (".tck",)):
-        file = streamlines.TckFile(made, header)
+        file = streamlines.TckFile(tractogram, header)
     else:
         if reference is not None:
             header = _trk_header(header, images.read(reference, "reference").grid)
@@ -227,7 +219,7 @@ def _tracts(source: Path, out: Path, transform: Transform, reference: Any) -> in
             raise errors.InvalidArgumentError(
                 f"{out}: a .trk says on which image its tracts lie; give it as reference"
             )
-        file = streamlines.TrkFile(made, header)
+        file = streamlines.TrkFile(tractogram, header)
     write_with(lambda temporary: file.save(str(temporary)), out)
     return count
 

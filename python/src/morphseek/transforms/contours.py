@@ -39,8 +39,8 @@ def outlines(parts: np.ndarray) -> list[np.ndarray]:
     """
     from skimage.measure import approximate_polygon, find_contours
 
-    found = find_contours(np.pad(parts, 1), 0.5)
-    rings = [ring[:-1] - 1.0 for ring in found if len(ring) > 3 and np.array_equal(*ring[[0, -1]])]
+    curves = find_contours(np.pad(parts, 1), 0.5)
+    rings = [ring[:-1] - 1.0 for ring in curves if len(ring) > 3 and np.array_equal(*ring[[0, -1]])]
     outer = [ring for ring in rings if _area(ring) * _SIGN > _LEAST]
     for hole in sorted((r for r in rings if _area(r) * _SIGN < -_LEAST), key=_corner):
         around = [k for k, ring in enumerate(outer) if _within(hole[0], ring)]

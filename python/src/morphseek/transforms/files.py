@@ -17,7 +17,7 @@ import SimpleITK as sitk
 from SimpleITK import _SimpleITK  # type: ignore[attr-defined]
 
 from .. import _apart, _manifest, errors
-from .._files import check_path, check_regular, reserve, settle, write_with
+from .._files import readable, reserve, settle, write_with
 from .._grid import Grid
 from .._itk import HDF5, hdf5_lock, itk_io, itk_reason
 from ..images.headers import limit
@@ -30,8 +30,6 @@ from .summary import problems
 _NO_REASON = "failed to read file"  # ITK's only message for many failures
 _TRANSFORMS = (*HDF5, ".tfm", ".txt", ".xfm", ".mat")
 
-_NOTE, _MOVING_NOTE = "morphseek fixed grid: ", "morphseek moving grid: "
-
 
 def read(source: Any) -> sitk.Transform:
     """Return a SimpleITK transform from itself, a 4x4 LPS matrix (fixed -> moving, mm) or the path
@@ -41,29 +39,21 @@ def read(source: Any) -> sitk.Transform:
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
         name = f"transform: {path}"
-        check_path(path, "transform", errors.InputUnreadableError)
         settle(path.parent)
         try:
-            if path.is_dir():
-                raise errors.InputUnreadableError(
-                    f"transform: {path} is a folder; of a registration's folder give transform.h5"
-                )
-            check_regular(path, "transform")
-            if not path.is_file():
-                raise errors.InputUnreadableError(
-                    f"transform: {path} does not exist; check the path"
-                )
-            _manifest.check_beside(path, "transform")
-            source = _read_file(path, name)
+            with readable(path, "transform"):
+                if path.is_dir():
+                    raise errors.InputUnreadableError(
+                        f"transform: {path} is a folder; of a registration's folder give"
+                        " transform.h5"
+                    )
+                _manifest.check_beside(path, "transform")
+                source = _read_file(path, name)
         except errors.MorphSeekError:
             raise
         except UnicodeDecodeError:  # SimpleITK's message quotes the file
             raise errors.InputUnreadableError(
                 f"transform: {path} cannot be read: it is damaged, or no transform"
-            ) from None
-        except OSError as error:
-            raise errors.InputUnreadableError(
-                f"transform: {path} cannot be read: {error.strerror}"
             ) from None
         except RuntimeError as error:
             if path.suffix.lower() not in _TRANSFORMS:
@@ -142,7 +132,7 @@ def _read_text(path: Path) -> list[h5.Part] | None:
         lines = text_of(path).split("\n")
         if not lines[0].startswith(_INSIGHT):
             return None
-        found: list[dict[str, str]] = []
+        blocks: list[dict[str, str]] = []
         for line in lines:
             if not line.strip() or line.startswith("#"):
                 continue
@@ -150,16 +140,16 @@ def _read_text(path: Path) -> list[h5.Part] | None:
             if match is None:
                 return None
             if match[1] == "Transform":
-                found.append({})
-            if match[1] in found[-1]:
+                blocks.append({})
+            if match[1] in blocks[-1]:
                 return None
-            found[-1][match[1]] = match[2]
+            blocks[-1][match[1]] = match[2]
         parts: list[h5.Part] = []
-        for one in found:
+        for one in blocks:
             kind = _KIND.fullmatch(one["Transform"])
             if kind is None:
                 return None
-            if kind[1] == "CompositeTransform" and not parts and one is found[0] and found[1:]:
+            if kind[1] == "CompositeTransform" and not parts and one is blocks[0] and blocks[1:]:
                 continue
             numbers = [np.array(one[key].split(), dtype=np.float64) for key in _NUMBERS]
             parts.append(h5.Part(kind[1] + (kind[2] or ""), *numbers))
@@ -167,7 +157,7 @@ def _read_text(path: Path) -> list[h5.Part] | None:
             return None
     except (ValueError, KeyError, IndexError):
         return None
-    if len(parts) > 1 and not found[0]["Transform"].startswith("CompositeTransform"):
+    if len(parts) > 1 and not blocks[0]["Transform"].startswith("CompositeTransform"):
         raise RuntimeError(_SIDE_BY_SIDE.format(len(parts)))
     return parts or None
 
@@ -205,8 +195,10 @@ def _read_by_itk(path: Path) -> list[h5.Part]:
     """Return the transforms of a file that ITK reads, the last of which acts first."""
     with _readable(path) as (copy, inverse):
         try:
-            found = read_transform_file(copy)
-            found.TransformPoint((0.0,) * found.GetDimension())  # a truncated one fails here
+            transform = read_transform_file(copy)
+            transform.TransformPoint(
+                (0.0,) * transform.GetDimension()
+            )  # a truncated one fails here
         except RuntimeError as error:
             unknown = re.search(
                 r'create an instance of "(\w+?)(?:_double_|_float_|\W|$)', str(error)
@@ -214,9 +206,9 @@ def _read_by_itk(path: Path) -> list[h5.Part]:
             reason = itk_reason(error).replace(str(copy), path.name)
             raise RuntimeError(_unread(unknown[1]) if unknown else reason) from None
         _check_alone(copy)
-    if found.GetDimension() != 3:
-        raise RuntimeError(f"it is {found.GetDimension()}-D; images here are 3-D")
-    parts = [_part(part) for part in parts_of(found)]
+    if transform.GetDimension() != 3:
+        raise RuntimeError(f"it is {transform.GetDimension()}-D; images here are 3-D")
+    parts = [_part(part) for part in parts_of(transform)]
     return [
         part._replace(name=_INVERSE + part.name) if part.name.rstrip("0123") in inverse else part
         for part in parts
@@ -236,8 +228,8 @@ def _readable(path: Path) -> Iterator[tuple[Path, set[str]]]:
     text = "" if packed or ending == ".mat" else text_of(path)
     data = _inverse_names(path) if packed else text.encode()
     names = {(bool(name[1]), name[2].decode()) for name in _NAME.finditer(data)}
-    inverse = {name for turned, name in names if turned}
-    if both := inverse & {name for turned, name in names if not turned}:
+    inverse = {name for inverted, name in names if inverted}
+    if both := inverse & {name for inverted, name in names if not inverted}:
         raise RuntimeError(
             f"it holds a {min(both)} and the inverse of another one; in Slicer convert them to one"
             " grid transform, and save that as .nrrd"
@@ -296,19 +288,19 @@ _SPLINE = "BSplineTransform"
 
 def transform_of(parts: Sequence[h5.Part], name: str = "the transform") -> sitk.Transform:
     """Make SimpleITK's transform of parts, the last of which acts first."""
-    made: list[sitk.Transform] = []
+    transforms: list[sitk.Transform] = []
     for part in parts:
         own = part._replace(name=part.name.removeprefix(_INVERSE))
         one = _field(own) if own.name == _FIELD else _parametric(own)
         if own.name == part.name:
-            made.append(one)
+            transforms.append(one)
             continue
         if wrong := problems(one):
             raise errors.InputUnreadableError(f"{name} {wrong[0]}")
-        made += inverted(one, name)
-    if not made:  # an empty composite
+        transforms += inverted(one, name)
+    if not transforms:  # an empty composite
         return linear(np.eye(4))
-    return made[0] if len(made) == 1 else sitk.CompositeTransform(made)
+    return transforms[0] if len(transforms) == 1 else sitk.CompositeTransform(transforms)
 
 
 def is_known(kind: str) -> bool:
@@ -413,32 +405,6 @@ def write_parts(
     moving_grid: Grid | None = None,
 ) -> None:
     """Write a transform made of parts, the last of which acts first, as ``.h5``; with the fixed and
-    the moving image's grid, which :func:`grids` reads.
+    the moving image's grid.
     """
-    note = "; ".join(
-        name + " ".join(repr(float(n)) for n in each.numbers)
-        for name, each in ((_NOTE, grid), (_MOVING_NOTE, moving_grid))
-        if each is not None
-    )
-    write_with(lambda temporary: h5.write(temporary, parts, note), path)
-
-
-def grids(path: str | os.PathLike[str]) -> tuple[Grid | None, Grid | None]:
-    """Return the fixed and the moving image's grid that :func:`write_parts` left in a file; None of
-    what it did not.
-    """
-    with open(path, "rb") as file:
-        head = file.read(1 << 16)
-    return _grid(head, _NOTE), _grid(head, _MOVING_NOTE)
-
-
-def _grid(head: bytes, note: str) -> Grid | None:
-    found = re.search(note.encode() + rb"([-+.0-9einf ]+)", head)
-    if found is None:
-        return None
-    try:
-        numbers = np.array(found[1].split(), dtype=np.float64)
-    except ValueError:
-        return None
-    sound = numbers.shape == (18,) and np.isfinite(numbers).all() and (numbers[:3] >= 0).all()
-    return Grid.from_numbers(numbers) if sound else None
+    write_with(lambda temporary: h5.write(temporary, parts, (grid, moving_grid)), path)

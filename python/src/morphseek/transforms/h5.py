@@ -1,24 +1,29 @@
 """Transforms as ITK's HDF5 files, with displacements of float32: SimpleITK writes float64 alone
-(engine/RATIONALE.md, transform.h5). What is written here is read here, too, byte by byte: HDF5's
-library may end the process over a damaged file.
+(engine/RATIONALE.md, transform.h5).
+
+HDF5's library may end the process over a damaged file. So a file of ours has an index behind what
+that library reads: where the numbers are, and their checksums.
 """
 
 from __future__ import annotations
 
-import hashlib
-import mmap
+import json
 import os
 import platform
 import struct
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._grid import Grid
+
 _UNDEFINED = 2**64 - 1
 _LEAF, _INTERNAL = 4, 16  # HDF5's defaults: a group node has up to 2 * _LEAF members
-_SEAL = "MorphSeekChecksum"
+_END = struct.Struct("<QI8s")  # the last bytes: the index's length, its CRC-32, and a mark
+_OURS = b"mseek h5"
 _MARK = b"\x89HDF\r\n\x1a\n" + struct.pack("<BBBxBBBx", 0, 0, 0, 0, 8, 8)
 
 
@@ -41,9 +46,9 @@ class Part(NamedTuple):
     parameters: np.ndarray
 
 
-def write(path: Path, parts: Sequence[Part], note: str = "", sealed: bool = False) -> None:
-    """Write one transform or, of several, a composite in which the last acts first; with a note,
-    near the file's beginning, and a checksum, which ITK both does not look at.
+def write(path: Path, parts: Sequence[Part], grids: Sequence[Grid | None] = (None, None)) -> None:
+    """Write one transform or, of several, a composite in which the last acts first; and behind
+    HDF5's end an index of it, with the fixed and the moving image's grid.
     """
     file = _File(max(_LEAF, len(parts) // 2 + 1))
     texts = {
@@ -51,41 +56,45 @@ def write(path: Path, parts: Sequence[Part], note: str = "", sealed: bool = Fals
         "HDFVersion": "HDF5 library version: 1.8.0",
         "OSName": platform.system(),
         "OSVersion": platform.release(),
-        **({"MorphSeek": note} if note else {}),
-        **({_SEAL: checksum(parts)} if sealed else {}),
     }
     members: dict[str, int | _Group] = {name: file.text(text) for name, text in texts.items()}
-    transforms = []
+    transforms, entries = [], []
     if len(parts) > 1:
         transforms.append(file.group({"TransformType": file.text("CompositeTransform_double_3_3")}))
     for part in parts:
-        precision = "float" if part.parameters.dtype == np.float32 else "double"
+        kind = part.parameters.dtype.newbyteorder("<")
+        values, place = np.ascontiguousarray(part.parameters, kind).reshape(-1), file.end
+        precision = "float" if kind.itemsize == 4 else "double"
         transforms.append(
             file.group(
                 {
+                    "TransformParameters": file.numbers(values),
                     "TransformType": file.text(f"{part.name}_{precision}_3_3"),
                     "TransformFixedParameters": file.numbers(part.fixed),
-                    "TransformParameters": file.numbers(part.parameters),
                 }
             )
         )
+        entries.append(
+            {
+                "name": part.name,
+                "fixed": part.fixed.tolist(),
+                "place": place,
+                "bytes": values.nbytes,
+                "type": kind.str,
+                "crc32": zlib.crc32(values.view(np.uint8).data),
+            }
+        )
     members["TransformGroup"] = file.group({str(i): t for i, t in enumerate(transforms)})
-    file.save(path, file.group(members))
-
-
-def checksum(parts: Sequence[Part]) -> str:
-    """Return what tells transforms from others: SHA-256 of their names and numbers."""
-    found = hashlib.sha256()
-    for part in parts:
-        found.update(part.name.encode() + b"\0")
-        for numbers in (np.asarray(part.fixed, np.float64), np.asarray(part.parameters)):
-            little = np.ascontiguousarray(numbers, numbers.dtype.newbyteorder("<"))
-            found.update(little.reshape(-1).view(np.uint8).data)
-    return f"sha256 {found.hexdigest()}"
+    index = {"parts": entries, "grids": [each and each.numbers.tolist() for each in grids]}
+    text = json.dumps(index).encode()
+    file.save(path, file.group(members), text + _END.pack(len(text), zlib.crc32(text), _OURS))
 
 
 class DamagedError(Exception):
     """A file that :func:`write` wrote is not what it was."""
+
+    def __init__(self) -> None:
+        super().__init__("its numbers do not match their checksum; copy it again")
 
 
 def read(path: Path) -> list[Part] | None:
@@ -94,111 +103,48 @@ def read(path: Path) -> list[Part] | None:
     Raises
     ------
     DamagedError
-        Its checksum is another.
+        A checksum is another.
     """
-    try:
-        with open(path, "rb") as stream:
-            data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-        with data:
-            return _Reading(data).transforms()
-    except (_OtherError, struct.error, IndexError, KeyError, ValueError):
+    index = _index(path)
+    if index is None:
         return None
+    parts = []
+    with open(path, "rb") as file:
+        for entry in index["parts"]:
+            file.seek(entry["place"])
+            data = file.read(entry["bytes"])
+            if zlib.crc32(data) != entry["crc32"]:
+                raise DamagedError
+            fixed = np.array(entry["fixed"], np.float64)
+            parts.append(Part(entry["name"], fixed, np.frombuffer(data, entry["type"])))
+    return parts
 
 
-class _OtherError(Exception):
-    """The file is damaged, or not written by this module."""
+def grids(path: Path) -> tuple[Grid | None, Grid | None]:
+    """Return the fixed and the moving image's grid that :func:`write` left in a file; None of what
+    it did not.
+    """
+    index = _index(path)
+    fixed, moving = (None, None) if index is None else index["grids"]
+    return fixed and Grid.from_numbers(fixed), moving and Grid.from_numbers(moving)
 
 
-class _Reading:
-    """A file taken apart again; every place and size is compared with the file's end."""
-
-    def __init__(self, data: mmap.mmap) -> None:
-        self.data = data
-        self.leaf = _LEAF
-
-    def at(self, place: int, size: int) -> bytes:
-        if not 0 <= place <= place + size <= len(self.data):
-            raise _OtherError
-        return self.data[place : place + size]
-
-    def transforms(self) -> list[Part]:
-        mark, self.leaf, internal = struct.unpack("<16sHH4x", self.at(0, 24))
-        if mark != _MARK or internal != _INTERNAL:
-            raise _OtherError
-        (root,) = struct.unpack("<Q", self.at(64, 8))
-        members = self.group(root)
-        group = self.group(members["TransformGroup"])
-        parts: list[Part] = []
-        for i in range(len(group)):
-            one = self.group(group[str(i)])
-            kind = self.text(one["TransformType"])
-            name, precision, *sizes = kind.rsplit("_", 3)
-            if sizes != ["3", "3"] or precision not in ("float", "double"):
-                raise _OtherError
-            if name == "CompositeTransform" and i == 0 and len(group) > 1:
-                continue
-            fixed = self.numbers(one["TransformFixedParameters"])
-            parts.append(Part(name, fixed, self.numbers(one["TransformParameters"])))
-        if not parts or any(not np.isfinite(part.fixed).all() for part in parts):
-            raise _OtherError
-        if _SEAL in members and self.text(members[_SEAL]) != checksum(parts):
-            raise DamagedError("its numbers do not match their checksum; copy it again")
-        return parts
-
-    def messages(self, place: int) -> dict[int, bytes]:
-        version, count, _, size = struct.unpack("<BxHII4x", self.at(place, 16))
-        body = self.at(place + 16, min(size, 1 << 16))
-        if version != 1 or count > 8:
-            raise _OtherError
-        found, at = {}, 0
-        for _ in range(count):
-            kind, length = struct.unpack_from("<HH4x", body, at)
-            found[kind] = body[at + 8 : at + 8 + length]
-            at += 8 + length
-        return found
-
-    def group(self, place: int) -> dict[str, int]:
-        """Return the places of a group's members by name."""
-        tree, heap = struct.unpack("<QQ", self.messages(place)[0x11])
-        if self.at(tree, 8) != b"TREE" + struct.pack("<BBH", 0, 0, 1):
-            raise _OtherError
-        (leaf,) = struct.unpack("<Q", self.at(tree + 32, 8))
-        mark, size, _, names_at = struct.unpack("<4sxxxxQQQ", self.at(heap, 32))
-        names = self.at(names_at, min(size, 1 << 20))
-        node, count = struct.unpack("<4sxxH", self.at(leaf, 8))
-        if mark != b"HEAP" or node != b"SNOD" or count > 2 * self.leaf:
-            raise _OtherError
-        members = {}
-        for i in range(count):
-            name, header = struct.unpack("<QQ", self.at(leaf + 8 + 40 * i, 16))
-            members[names[name : names.index(0, name)].decode()] = header
-        return members
-
-    def data_set(self, place: int, kind: bytes) -> tuple[int, int, int]:
-        """Return how many values there are, where, and how many bytes they have."""
-        found = self.messages(place)
-        axes, count = struct.unpack("<xBxxxxxxQ", found[1][:16])
-        form, where, size = struct.unpack("<HQQ", found[8][:18])
-        if axes != 1 or found[3][: len(kind)] != kind or form != 0x103:
-            raise _OtherError
-        return count, where, size
-
-    def numbers(self, place: int) -> np.ndarray:
-        for width, kind in _KINDS.items():
-            if self.messages(place)[3][: len(kind)] == kind:
-                count, where, size = self.data_set(place, kind)
-                if size != count * width or where + size > len(self.data):
-                    raise _OtherError
-                return np.frombuffer(self.at(where, size), f"<f{width}")
-        raise _OtherError
-
-    def text(self, place: int) -> str:
-        count, where, _ = self.data_set(place, _TEXT)
-        length, heap, index = struct.unpack("<IQI", self.at(where, 16))
-        mark, version, size = struct.unpack("<4sBxxxQ", self.at(heap, 16))
-        if (count, mark, version, index) != (1, b"GCOL", 1, 1) or length > min(size, 1 << 16):
-            raise _OtherError
-        return self.at(heap + 32, length).decode()
+def _index(path: Path) -> dict[str, Any] | None:
+    """Return the index at a file's end; None where there is none."""
+    with open(path, "rb") as file:
+        end = file.seek(0, os.SEEK_END) - _END.size
+        if end < 0:
+            return None
+        file.seek(end)
+        length, checksum, mark = _END.unpack(file.read())
+        if mark != _OURS or length > end:
+            return None
+        file.seek(end - length)
+        text = file.read(length)
+    if zlib.crc32(text) != checksum:
+        raise DamagedError
+    index: dict[str, Any] = json.loads(text)
+    return index
 
 
 class _Group(NamedTuple):
@@ -273,7 +219,7 @@ class _File:
         header = self.add(_header((0x11, struct.pack("<QQ", tree_at, heap_at))))
         return _Group(header, tree_at, heap_at)
 
-    def save(self, path: Path, root: _Group) -> None:
+    def save(self, path: Path, root: _Group, index: bytes) -> None:
         superblock = _MARK + struct.pack(
             "<HHIQQQQQQI4xQQ",
             self.leaf, _INTERNAL, 0,
@@ -281,12 +227,13 @@ class _File:
         )  # fmt: skip
         with open(path, "wb") as file:
             if hasattr(os, "posix_fallocate"):  # a full disk is told before the work
-                os.posix_fallocate(file.fileno(), 0, self.end)
+                os.posix_fallocate(file.fileno(), 0, self.end + len(index))
             file.write(superblock)
             for place, piece in self.pieces:
                 file.seek(place)
                 file.write(piece.data if isinstance(piece, np.ndarray) else piece)
-            file.truncate(self.end)
+            file.seek(self.end)
+            file.write(index)
 
 
 def _header(*messages: tuple[int, bytes]) -> bytes:

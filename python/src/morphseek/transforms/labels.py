@@ -88,17 +88,17 @@ def as_type(array: np.ndarray, dtype: np.dtype, instead: float = 0.0) -> np.ndar
     range_ = np.iinfo(dtype)
     # a float that is rounded up to the limit would wrap
     low, high = array <= range_.min, array >= range_.max
-    made = np.where(low | high, 0, array).astype(dtype)
-    made[low], made[high] = range_.min, range_.max
-    return made
+    integers = np.where(low | high, 0, array).astype(dtype)
+    integers[low], integers[high] = range_.min, range_.max
+    return integers
 
 
 def ranked(labels: np.ndarray, background: float) -> tuple[np.ndarray, np.ndarray, int]:
     """Return the values of labels and background, sorted; the labels as places among them; and the
     background's place.
     """
-    found, ranks = np.unique(np.append(labels, labels.dtype.type(background)), return_inverse=True)
-    return found, ranks[:-1].reshape(labels.shape), int(ranks[-1])
+    values, ranks = np.unique(np.append(labels, labels.dtype.type(background)), return_inverse=True)
+    return values, ranks[:-1].reshape(labels.shape), int(ranks[-1])
 
 
 def beyond(integers: np.ndarray, most: int) -> bool:

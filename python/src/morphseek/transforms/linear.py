@@ -59,10 +59,10 @@ def linear(source: Any) -> sitk.AffineTransform:
 
 def affine(matrix: np.ndarray) -> sitk.AffineTransform:
     """Return a 4x4 LPS matrix as SimpleITK's transform, whatever it is."""
-    made = sitk.AffineTransform(3)
-    made.SetMatrix(matrix[:3, :3].ravel())
-    made.SetTranslation(matrix[:3, 3])
-    return made
+    transform = sitk.AffineTransform(3)
+    transform.SetMatrix(matrix[:3, :3].ravel())
+    transform.SetTranslation(matrix[:3, 3])
+    return transform
 
 
 def linear_part(transform: sitk.Transform) -> np.ndarray:
@@ -77,10 +77,13 @@ def linear_part(transform: sitk.Transform) -> np.ndarray:
         raise errors.InvalidArgumentError(
             f"a {transform.GetName()} bends, where a rigid or affine 3-D transform is needed"
         )
+    return matrix_of_map(transform)
+
+
+def matrix_of_map(transform: Any) -> np.ndarray:
+    """Return a linear map of SimpleITK or itk as 4x4 matrix."""
     matrix = np.eye(4)
-    matrix[:3, 3] = transform.TransformPoint((0.0, 0.0, 0.0))
-    for axis in range(3):
-        matrix[:3, axis] = (
-            np.array(transform.TransformPoint(tuple(np.eye(3)[axis]))) - matrix[:3, 3]
-        )
+    matrix[:3, 3] = list(transform.TransformPoint([0.0, 0.0, 0.0]))
+    for axis, unit in enumerate(np.eye(3).tolist()):
+        matrix[:3, axis] = list(transform.TransformPoint(unit)) - matrix[:3, 3]
     return matrix

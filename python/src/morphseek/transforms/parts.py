@@ -168,8 +168,8 @@ def field_on(transform: sitk.Transform, grid: Grid) -> Floats:
     image = sitk.TransformToDisplacementField(
         transform, sitk.sitkVectorFloat32, grid.size, grid.origin, grid.spacing, grid.direction
     )
-    found: Floats = sitk.GetArrayFromImage(image)
-    return found
+    vectors: Floats = sitk.GetArrayFromImage(image)
+    return vectors
 
 
 def inverted(part: sitk.Transform, name: str) -> list[sitk.Transform]:
@@ -204,12 +204,12 @@ def inverted(part: sitk.Transform, name: str) -> list[sitk.Transform]:
 def _reached(vectors: np.ndarray, grid: Grid, name: str) -> Grid:
     """Return a grid over what a field's voxels are moved to, along the same axes, as fine."""
     to_index = np.linalg.inv(grid.index_to_physical[:3, :3])
-    moved = vectors.reshape(-1, 3) @ to_index.T
+    steps = vectors.reshape(-1, 3) @ to_index.T
     z, y, x = (np.arange(n, dtype=np.float64) for n in vectors.shape[:3])
-    moved = moved.reshape(vectors.shape)
+    steps = steps.reshape(vectors.shape)
     low, high = np.empty(3), np.empty(3)
     for axis, place in enumerate((x, y[:, None], z[:, None, None])):
-        at = moved[..., axis] + place
+        at = steps[..., axis] + place
         low[axis], high[axis] = np.floor(at.min()), np.ceil(at.max())
     if (high - low + 1).prod() > 8 * np.prod(grid.size) + 1e6:
         raise errors.InvalidArgumentError(

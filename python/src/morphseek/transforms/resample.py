@@ -59,15 +59,15 @@ def resample(
         array = array.astype(np.float64 if wide else np.float32, copy=False)
         if interpolation != "linear":  # a NaN would spread along its lines
             array = np.where(np.isfinite(array), array, array.dtype.type(what.background))
-    moved = sitk.GetArrayFromImage(
+    values = sitk.GetArrayFromImage(
         sitk.Resample(
             image.like(array).to_sitk(), _empty(grid), transform, _how(interpolation),
             what.background,
         )
     )  # fmt: skip
     if modulate:
-        moved = moved * jacobian_on(transform, grid)
-    return Image.on_grid(what.back(moved), grid)
+        values = values * jacobian_on(transform, grid)
+    return Image.on_grid(what.back(values), grid)
 
 
 def jacobian_on(transform: sitk.Transform, grid: Grid) -> np.ndarray:

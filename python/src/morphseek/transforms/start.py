@@ -27,7 +27,7 @@ class Start(NamedTuple):
     before: tuple[Floats, Grid] | None = None
 
 
-def start_of(given: Any, fixed: images.Image, moving: images.Image) -> Start:
+def start_of(source: Any, fixed: images.Image, moving: images.Image) -> Start:
     """Return where a registration of two images starts, from what a user has.
 
     Raises
@@ -35,9 +35,9 @@ def start_of(given: Any, fixed: images.Image, moving: images.Image) -> Start:
     InvalidArgumentError
         It is no transform, or it lies elsewhere than the fixed image.
     """
-    if given is None:
+    if source is None:
         return Start()
-    transform = _read(given, fixed, moving)
+    transform = _read(source, fixed, moving)
     if isinstance(transform, Field):
         return _of_field(transform, fixed)
     last, parts = split_linear(transform.to_sitk())
@@ -55,22 +55,22 @@ def start_of(given: Any, fixed: images.Image, moving: images.Image) -> Start:
     return Start(split, (field_on(rest, fixed.grid), fixed.grid))
 
 
-def _of_field(given: Field, fixed: images.Image) -> Start:
-    if given.is_linear:
-        return Start(np.array(given.initial))
-    share = _covered(given.grid, fixed.grid)
+def _of_field(field: Field, fixed: images.Image) -> Start:
+    if field.is_linear:
+        return Start(np.array(field.initial))
+    share = _covered(field.grid, fixed.grid)
     if share < _LEAST:
         raise errors.GridMismatchError(
-            f"the initial transform, a {type(given).__name__}, covers {100 * share:.0f} % of the"
+            f"the initial transform, a {type(field).__name__}, covers {100 * share:.0f} % of the"
             " fixed image; it is of another pair"
         )
-    behind, grid = given.behind_initial()
-    if given.grid == fixed.grid:  # beyond it nothing was found: the engine holds on
+    behind, grid = field.behind_initial()
+    if field.grid == fixed.grid:  # beyond it nothing was found: the engine holds on
         first = np.rint(grid.to_index(fixed.grid.origin)).astype(int)[::-1]
-        own = tuple(slice(k, k + n) for k, n in zip(first, given.grid.shape))
-        return Start(np.array(given.initial), (np.ascontiguousarray(behind[own]), fixed.grid))
+        own = tuple(slice(k, k + n) for k, n in zip(first, field.grid.shape))
+        return Start(np.array(field.initial), (np.ascontiguousarray(behind[own]), fixed.grid))
     rest = field_on(field_part(behind, grid), fixed.grid)
-    return Start(np.array(given.initial), (rest, fixed.grid))
+    return Start(np.array(field.initial), (rest, fixed.grid))
 
 
 def _covered(grid: Grid, fixed: Grid) -> float:
@@ -81,14 +81,14 @@ def _covered(grid: Grid, fixed: Grid) -> float:
     return float(inside.all(axis=1).mean())
 
 
-def _read(given: Any, fixed: images.Image, moving: images.Image) -> Transform:
-    if isinstance(given, (str, os.PathLike)):
-        return Transform.read(given, reference=fixed, moving=moving)
-    if images.arrays.is_array(given):
-        given = images.arrays.as_array(given, "initial_transform")
-        if given.ndim == 4:
-            given = _of_array(given, fixed)
-    return Transform.of(given, name="initial_transform")
+def _read(source: Any, fixed: images.Image, moving: images.Image) -> Transform:
+    if isinstance(source, (str, os.PathLike)):
+        return Transform.read(source, reference=fixed, moving=moving)
+    if images.arrays.is_array(source):
+        source = images.arrays.as_array(source, "initial_transform")
+        if source.ndim == 4:
+            source = _of_array(source, fixed)
+    return Transform.of(source, name="initial_transform")
 
 
 def _of_array(array: np.ndarray, fixed: images.Image) -> sitk.Transform:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .. import errors, images
-from .._features import needed
+from .._features import needing
 from .._files import write_with
 from .._grid import Grid
 from .._regular import head
@@ -97,11 +97,9 @@ def carry(
         raise errors.OutputUnwritableError(
             f"{out}: a structure set is written to .dcm; give the file that ending"
         )
-    found = read_object(source, "input")
-    try:
+    source_set = read_object(source, "input")
+    with needing("dicom", f"input: {source}"):
         import skimage  # noqa: F401
-    except ImportError as error:
-        raise errors.InvalidArgumentError(needed("dicom", f"input: {source}", error)) from None
     if reference is None:
         raise errors.InvalidArgumentError(
             f"input: {source} is a structure set, which is drawn on slices; give the folder of the"
@@ -109,42 +107,43 @@ def carry(
         )
     series = dicom.series_of(reference, "reference")
     dicom.check_patient(
-        found,
+        source_set,
         series,
         f"input: the structure set {source} and the reference",
         "give the one drawn on the moving image",
     )
-    _check_frame(found, transform, source)
+    _check_frame(source_set, transform, source)
     grid = target_grid(transform, reference)
-    contours = _contours(found, source)
+    contours = _contours(source_set, source)
     planes = _planes(contours, grid, transform.moving_grid, source)
     masks = {
         number: _mask([c for kind, c in each if kind in _CLOSED], planes, source)
         for number, each in contours.items()
         if planes is not None and any(kind in _CLOSED for kind, _ in each)
     }
-    drawn: dict[int, list[Dataset]] = {number: [] for number in contours}
-    for k, place in enumerate(_slices(grid)):
+    lines_of: dict[int, list[Dataset]] = {number: [] for number in contours}
+    for k in range(grid.size[2]):
+        place = grid.to_physical([0, 0, k])
         instance = series.at(place)
         for number, area in _sampled(transform, grid, k, place, masks, planes):
             for line in outlines(area):
                 points = _placed(grid, k, line)
-                drawn[number].append(_contour("CLOSED_PLANAR", points, instance))
+                lines_of[number].append(_contour("CLOSED_PLANAR", points, instance))
     for number, points_kind, points in _others(contours, transform):
-        drawn[number].append(_contour(points_kind, points, None))
-    made = _structure_set(found, series, drawn)
-    write_with(lambda temporary: dicom.save_object(made, temporary), out)
-    names = _names(found)
+        lines_of[number].append(_contour(points_kind, points, None))
+    dataset = _structure_set(source_set, series, lines_of)
+    write_with(lambda temporary: dicom.save_object(dataset, temporary), out)
+    names = _names(source_set)
     return Carried(
-        [names.get(number, str(number)) for number, each in drawn.items() if each],
-        [names.get(n, str(n)) for n, each in drawn.items() if contours[n] and not each],
+        [names.get(number, str(number)) for number, each in lines_of.items() if each],
+        [names.get(n, str(n)) for n, each in lines_of.items() if contours[n] and not each],
     )
 
 
-def _check_frame(found: Dataset, transform: Transform, source: Path) -> None:
+def _check_frame(dataset: Dataset, transform: Transform, source: Path) -> None:
     frames = {
         str(each.get("ReferencedFrameOfReferenceUID") or "")
-        for each in found.get("StructureSetROISequence") or []
+        for each in dataset.get("StructureSetROISequence") or []
     } - {""}
     if len(frames) > 1:
         raise errors.InputUnreadableError(
@@ -154,17 +153,17 @@ def _check_frame(found: Dataset, transform: Transform, source: Path) -> None:
     check_frame_uid(transform, next(iter(frames), ""), 1, f"the structure set {source}")
 
 
-def _contours(found: Dataset, source: Path) -> dict[int, list[tuple[str, np.ndarray]]]:
+def _contours(dataset: Dataset, source: Path) -> dict[int, list[tuple[str, np.ndarray]]]:
     """Return the contours of each structure, its kind and its points (n, 3)."""
-    if str(found.get("SOPClassUID") or "") != KIND:
+    if str(dataset.get("SOPClassUID") or "") != KIND:
         raise errors.InputUnreadableError(
             f"input: {source} is DICOM, and no RT structure set; give the RTSTRUCT file"
         )
     contours: dict[int, list[tuple[str, np.ndarray]]] = {}
     try:
-        for each in found.StructureSetROISequence:
+        for each in dataset.StructureSetROISequence:
             contours[int(each.ROINumber)] = []
-        for each in found.get("ROIContourSequence") or []:
+        for each in dataset.get("ROIContourSequence") or []:
             own = contours[int(each.ReferencedROINumber)]
             for one in each.get("ContourSequence") or []:
                 points = np.array(one.ContourData, dtype=np.float64).reshape(-1, 3)
@@ -203,7 +202,7 @@ def _planes(
     if len(gaps):
         step = float(gaps.min())
     elif moving_grid is not None:
-        step = _along(moving_grid, normal)
+        step = moving_grid.spacing[int(np.abs(normal @ moving_grid.axes).argmax())]
     else:
         raise errors.InputUnreadableError(
             f"input: {source} has contours in one plane alone, which do not say how thick it is;"
@@ -229,10 +228,6 @@ def _normal(points: np.ndarray) -> np.ndarray:
     return normal * np.sign(normal[np.abs(normal).argmax()])
 
 
-def _along(grid: Grid, normal: np.ndarray) -> float:
-    return grid.spacing[int(np.abs(normal @ grid.axes).argmax())]
-
-
 def _mask(closed: list[np.ndarray], planes: _Planes, source: Path) -> _Mask:
     """Return what closed contours hold; where they overlap in a plane, the inner one is a hole."""
     scale = np.array([planes.pixel, planes.pixel, planes.step])
@@ -253,12 +248,6 @@ def _mask(closed: list[np.ndarray], planes: _Planes, source: Path) -> _Mask:
     for k, here in by_plane.items():
         values[k] = rasterised(here, (int(size[1]), int(size[2])))
     return _Mask(values, low)
-
-
-def _slices(grid: Grid) -> Iterator[np.ndarray]:
-    """Give the place of the first voxel of each slice."""
-    for k in range(grid.size[2]):
-        yield grid.to_physical([0, 0, k])
 
 
 def _placed(grid: Grid, k: int, line: np.ndarray) -> np.ndarray:
@@ -309,41 +298,44 @@ def _others(
             if kind in _CLOSED:
                 continue
             inverse = transform.inverse() if inverse is None else inverse
-            moved = inverse.transform_points(points)
-            yield number, "POINT" if kind == "POINT" else "OPEN_NONPLANAR", moved
+            targets = inverse.transform_points(points)
+            yield number, "POINT" if kind == "POINT" else "OPEN_NONPLANAR", targets
 
 
 def _contour(kind: str, points: np.ndarray, instance: dicom.Instance | None) -> Dataset:
-    made = dicom.item(
+    contour = dicom.item(
         ContourGeometricType=kind,
         NumberOfContourPoints=len(points),
         ContourData=[f"{v + 0.0:.3f}" for v in points.ravel()],
     )
     if instance is not None:
-        made.ContourImageSequence = dicom.refer([instance])
-    return made
+        contour.ContourImageSequence = dicom.refer([instance])
+    return contour
 
 
-def _names(found: Dataset) -> dict[int, str]:
-    return {int(each.ROINumber): str(each.get("ROIName") or "") for each in _rois(found)}
+def _names(dataset: Dataset) -> dict[int, str]:
+    return {int(each.ROINumber): str(each.get("ROIName") or "") for each in _rois(dataset)}
 
 
-def _rois(found: Dataset) -> Any:
-    return found.get("StructureSetROISequence") or []
+def _rois(dataset: Dataset) -> Any:
+    return dataset.get("StructureSetROISequence") or []
 
 
 def _structure_set(
-    found: Dataset, series: dicom.Series, drawn: dict[int, list[Dataset]]
+    source: Dataset, series: dicom.Series, lines_of: dict[int, list[Dataset]]
 ) -> FileDataset:
     """Return the structure set of the fixed series. Names, numbers, colours and types stay: other
     text is of the moving patient or study, and this object is the fixed one's.
     """
-    made = dicom.new_object(series, KIND, "RTSTRUCT", "Structures carried by MorphSeek")
-    made.OperatorsName = ""
-    made.StructureSetLabel = "STRUCTURES"
+    dataset = dicom.new_object(series, KIND, "RTSTRUCT", "Structures carried by MorphSeek")
+    dataset.OperatorsName = ""
+    dataset.StructureSetLabel = "STRUCTURES"
     now = datetime.datetime.now()
-    made.StructureSetDate, made.StructureSetTime = now.strftime("%Y%m%d"), now.strftime("%H%M%S")
-    made.ApprovalStatus = "UNAPPROVED"  # the approval was of other contours
+    dataset.StructureSetDate, dataset.StructureSetTime = (
+        now.strftime("%Y%m%d"),
+        now.strftime("%H%M%S"),
+    )
+    dataset.ApprovalStatus = "UNAPPROVED"  # the approval was of other contours
     study = dicom.item(
         ReferencedSOPClassUID="1.2.840.10008.3.1.2.3.1",
         ReferencedSOPInstanceUID=series.study,
@@ -353,12 +345,12 @@ def _structure_set(
             )
         ],
     )
-    made.ReferencedFrameOfReferenceSequence = [
+    dataset.ReferencedFrameOfReferenceSequence = [
         dicom.item(FrameOfReferenceUID=series.frame, RTReferencedStudySequence=[study])
     ]
-    if re.fullmatch(r"[0-9.]{1,64}", number := str(found.get("SOPInstanceUID") or "")):
-        made.PredecessorStructureSetSequence = dicom.refer([dicom.Instance(KIND, number, ())])
-    made.StructureSetROISequence = [
+    if re.fullmatch(r"[0-9.]{1,64}", number := str(source.get("SOPInstanceUID") or "")):
+        dataset.PredecessorStructureSetSequence = dicom.refer([dicom.Instance(KIND, number, ())])
+    dataset.StructureSetROISequence = [
         dicom.item(
             ROINumber=int(each.ROINumber),
             ReferencedFrameOfReferenceUID=series.frame,
@@ -366,30 +358,30 @@ def _structure_set(
             ROIGenerationAlgorithm="AUTOMATIC",
             ROIGenerationDescription="carried from another series by its registration",
         )
-        for each in _rois(found)
+        for each in _rois(source)
     ]
-    made.ROIContourSequence = []
-    for each in found.get("ROIContourSequence") or []:
+    dataset.ROIContourSequence = []
+    for each in source.get("ROIContourSequence") or []:
         one = dicom.item(ReferencedROINumber=int(each.ReferencedROINumber))
         if colour := _colour(each):
             one.ROIDisplayColor = colour
-        if lines := drawn[int(each.ReferencedROINumber)]:
+        if lines := lines_of[int(each.ReferencedROINumber)]:
             one.ContourSequence = lines
-        made.ROIContourSequence.append(one)
+        dataset.ROIContourSequence.append(one)
     types = {
         str(each.get("ReferencedROINumber")): str(each.get("RTROIInterpretedType") or "")
-        for each in found.get("RTROIObservationsSequence") or []
+        for each in source.get("RTROIObservationsSequence") or []
     }
-    made.RTROIObservationsSequence = [
+    dataset.RTROIObservationsSequence = [
         dicom.item(
             ObservationNumber=k,
             ReferencedROINumber=number,
             RTROIInterpretedType=kind if (kind := types[str(number)]) in _TYPES else "",
             ROIInterpreter="",  # no person has reviewed these
         )
-        for k, number in enumerate((n for n in drawn if str(n) in types), 1)
+        for k, number in enumerate((n for n in lines_of if str(n) in types), 1)
     ]
-    return made
+    return dataset
 
 
 def _colour(contours: Dataset) -> list[int]:

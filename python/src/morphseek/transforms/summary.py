@@ -18,48 +18,48 @@ _RIGID = 1e-4  # by how much scales may differ from one, and axes from right ang
 
 def problems(transform: sitk.Transform) -> list[str]:
     """Return what makes a 3-D transform useless, as what follows its name in a sentence."""
-    found = []
+    texts = []
     for part in parts_of(transform):
         if is_field(part):
             image = sitk.DisplacementFieldTransform(part).GetDisplacementField()
             vectors = sitk.GetArrayViewFromImage(image)
             if not np.isfinite(vectors.sum()):
                 wrong = int((~np.isfinite(vectors).all(axis=-1)).sum())
-                found.append(
+                texts.append(
                     f"has no number (NaN or Inf) as displacement of {wrong} voxels; make it anew"
                 )
         elif not np.isfinite([*part.GetParameters(), *part.GetFixedParameters()]).all():
-            found.append("has parameters that are no numbers (NaN or Inf); make it anew")
+            texts.append("has parameters that are no numbers (NaN or Inf); make it anew")
         elif part.IsLinear():
             matrix = linear_part(part)[:3, :3]
             if abs(np.linalg.det(matrix)) < 1e-12:
-                found.append(
+                texts.append(
                     f"has the matrix {matrix.round(6).tolist()}, which is singular: it maps space"
                     " to a plane; correct it"
                 )
-    return found
+    return texts
 
 
 def summary(transform: sitk.Transform, grid: Grid | None) -> dict[str, Any]:
     """Return what :meth:`Transform.summary` does."""
     parts = parts_of(transform)
     linear = [part for part in parts if part.IsLinear()]
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "kind": _kind(matrix_of(parts)) if len(linear) == len(parts) else "deformable",
         "parts": [_named(part) for part in reversed(parts)],
         "space": "LPS, mm",
     }
     if linear:
-        found["linear"] = _matrix(matrix_of(linear))
+        facts["linear"] = _matrix(matrix_of(linear))
     if grid is None:
-        return found
-    found["grid"] = {key: list(value) for key, value in dataclasses.asdict(grid).items()}
+        return facts
+    facts["grid"] = {key: list(value) for key, value in dataclasses.asdict(grid).items()}
     field = bindings.from_mm(field_on(transform, grid), grid)
-    found.update(bindings.regularity(field, grid))
+    facts.update(bindings.regularity(field, grid))
     if parts and is_field(parts[-1]):
         vectors, _ = vectors_of(parts[-1])
-        found["border_mm"] = _at_border(vectors)
-    return found
+        facts["border_mm"] = _at_border(vectors)
+    return facts
 
 
 def _named(part: sitk.Transform) -> str:
@@ -103,20 +103,20 @@ def _kind(matrix: np.ndarray) -> str:
     return ("rigid" if abs(scales[0] - 1) < _RIGID else "similarity") + mirrored
 
 
-def rows(found: dict[str, Any]) -> list[tuple[str, str]]:
+def rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """Return a summary as what a person reads: names and values."""
-    said = [("kind", found["kind"]), ("space", found["space"])]
-    said += [("parts" if not k else "", name) for k, name in enumerate(found["parts"])]
-    if of := found.get("linear"):
-        said += [
+    lines = [("kind", facts["kind"]), ("space", facts["space"])]
+    lines += [("parts" if not k else "", name) for k, name in enumerate(facts["parts"])]
+    if of := facts.get("linear"):
+        lines += [
             ("rotation", f"{of['rotation_degrees']:.2f} degrees"),
             ("scales", ", ".join(f"{s:.4f}" for s in of["scales"])),
             ("translation", ", ".join(f"{t:.2f}" for t in of["translation_mm"]) + " mm"),
         ]
-    if grid := found.get("grid"):
+    if grid := facts.get("grid"):
         size = " x ".join(map(str, grid["size"]))
         middle = Grid(**grid).center
-        said += [
+        lines += [
             (
                 "grid",
                 f"{size} voxels of {' x '.join(f'{s:g}' for s in grid['spacing'])} mm around"
@@ -124,17 +124,17 @@ def rows(found: dict[str, Any]) -> list[tuple[str, str]]:
             ),
             (
                 "displacement",
-                f"{found['displacement_max_mm']:.2f} mm at most,"
-                f" {found['displacement_mean_mm']:.2f} mm on average",
+                f"{facts['displacement_max_mm']:.2f} mm at most,"
+                f" {facts['displacement_mean_mm']:.2f} mm on average",
             ),
-            ("Jacobian", f"{found['jacobian_min']:.3f} to {found['jacobian_max']:.3f}"),
-            ("folding (NJD)", f"{found['njd_percent']:.4f} %"),
+            ("Jacobian", f"{facts['jacobian_min']:.3f} to {facts['jacobian_max']:.3f}"),
+            ("folding (NJD)", f"{facts['njd_percent']:.4f} %"),
         ]
-    if found.get("border_mm", 0) > 0:
-        said.append(
+    if facts.get("border_mm", 0) > 0:
+        lines.append(
             (
                 "at the border",
-                f"up to {found['border_mm']:.2f} mm; ITK's readers take none beyond it",
+                f"up to {facts['border_mm']:.2f} mm; ITK's readers take none beyond it",
             )
         )
-    return said
+    return lines

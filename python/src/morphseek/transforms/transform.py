@@ -394,11 +394,11 @@ class Transform(Applicable):
         >>> np.allclose(back, points, atol=0.1)
         True
         """
-        turned = []
+        inverses = []
         for part in reversed(parts_of(self._sitk())):
-            turned += inverted(part, self._name)
+            inverses += inverted(part, self._name)
         content = formats.Content(
-            composed(turned), self._moving_grid, self._grid, self._frames[::-1]
+            composed(inverses), self._moving_grid, self._grid, self._frames[::-1]
         )
         return _of_loaded(content, f"the inverse of {self._name}")
 
@@ -685,14 +685,15 @@ def target_grid(transform: Transform, reference: images.ImageLike | None) -> Gri
     if reference is None:
         if transform.grid is None:
             raise errors.InvalidArgumentError(
-                f"{transform.name}: {_kind(transform)} holds no grid for the result; give the"
-                " fixed image as reference"
+                f"{transform.name}: a {transform._sitk().GetName()} holds no grid for the result;"
+                " give the fixed image as reference"
             )
         return transform.grid
     check_frame(transform, reference, 0)
     image = images.read(reference, "reference")
     tell(image.doubts)
-    check_place(transform, image.grid, f"the reference {_named(reference)}")
+    name = str(reference) if isinstance(reference, (str, os.PathLike)) else "image"
+    check_place(transform, image.grid, f"the reference {name}")
     return image.grid
 
 
@@ -710,8 +711,8 @@ def check_frame_uid(transform: Transform, uid: str, side: int, what: str) -> Non
     if not uid or frames[side] in ("", uid):
         return
     where = ("fixed image", "moving image")[side]
-    turned = uid == frames[1 - side]
-    advice = "give its inverse" if turned else "give what belongs to the registered images"
+    is_inverse = uid == frames[1 - side]
+    advice = "give its inverse" if is_inverse else "give what belongs to the registered images"
     raise errors.InvalidArgumentError(
         f"{transform.name} names another frame of reference for its {where} than {what} has: they"
         f" belong to different examinations, or to different patients; {advice}"
@@ -730,14 +731,6 @@ def check_place(transform: Transform, grid: Grid, what: str) -> None:
             f" {what} around {_center(grid)} mm; they belong to different spaces, or the"
             " transform is to be inverted"
         )
-
-
-def _kind(transform: Transform) -> str:
-    return f"a {transform._sitk().GetName()}"
-
-
-def _named(image: images.ImageLike) -> str:
-    return str(image) if isinstance(image, (str, os.PathLike)) else "image"
 
 
 def _center(grid: Grid) -> str:

@@ -65,8 +65,8 @@ def parse_metaimage(path: Path) -> Stored | None:
     packed = "CompressedData" in yes
     local = fields["ElementDataFile"].upper() == "LOCAL"
     if packed:
-        told = integer("CompressedDataSize", fields.get("CompressedDataSize", "0"), 0, 2**62)
-        if local and not told:  # ITK would unpack the header with the voxels
+        length = integer("CompressedDataSize", fields.get("CompressedDataSize", "0"), 0, 2**62)
+        if local and not length:  # ITK would unpack the header with the voxels
             raise Unsound("its header lacks CompressedDataSize")
     voxels = math.prod(sizes) * channels
     if "BinaryData" in fields and "BinaryData" not in yes:

@@ -28,9 +28,9 @@ def check_voxels(stored: Stored, voxels: np.ndarray, path: Path, name: str) -> N
     """
     if stored.packed and not _is_whole(stored, voxels):
         try:
-            found = _unpack(stored)
+            checksum = _unpack(stored)
             plain = stored.swapped == 1 and voxels.nbytes == stored.size
-            if plain and voxels.flags.c_contiguous and found != zlib.adler32(voxels.data):
+            if plain and voxels.flags.c_contiguous and checksum != zlib.adler32(voxels.data):
                 raise Unsound("its voxels are other than those that are compressed")
         except Unsound as error:
             raise errors.InputUnreadableError(
@@ -89,16 +89,16 @@ def _end(file: Path, count: int) -> bytes:
 
 def _unpack(stored: Stored) -> int:
     """Return the checksum (Adler-32) of all that is packed."""
-    found, offset, checksum = 0, stored.offset, 1
+    size, offset, checksum = 0, stored.offset, 1
     for file in stored.files:
         for part in _unpacked(file, offset):
-            found += len(part)
+            size += len(part)
             checksum = zlib.adler32(part, checksum)
-            if found > stored.size:
+            if size > stored.size:
                 raise Unsound("more voxels are compressed than its header says")
         offset = 0
-    if found < stored.size:
-        raise Unsound(f"{found} of {stored.size} bytes of voxels are there")
+    if size < stored.size:
+        raise Unsound(f"{size} of {stored.size} bytes of voxels are there")
     return checksum
 
 

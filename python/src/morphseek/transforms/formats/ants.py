@@ -39,11 +39,11 @@ def write_pair(
 ) -> list[Path]:
     """Write a matrix and the field that acts before it, together or not at all."""
     matrix, bend = job.split()
-    made = []
+    names = []
     with output_folder(job.path.parent, (job.path.name + field_name,)) as folder:
         put_matrix(folder / (job.path.name + matrix_name), matrix)
-        made.append(matrix_name)
+        names.append(matrix_name)
         if bend is not None:
             images.write(folder / (job.path.name + field_name), field.vector_image(*bend))
-            made.append(field_name)
-    return [job.path.with_name(job.path.name + name) for name in made]
+            names.append(field_name)
+    return [job.path.with_name(job.path.name + name) for name in names]

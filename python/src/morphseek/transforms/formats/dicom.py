@@ -36,16 +36,16 @@ _DAMAGED = (AttributeError, IndexError, KeyError, TypeError, ValueError, Overflo
 
 
 def read(source: Source) -> Content:
-    found = read_object(source.path, "transform")
-    kind = str(found.get("SOPClassUID") or "")
+    dataset = read_object(source.path, "transform")
+    kind = str(dataset.get("SOPClassUID") or "")
     if kind not in (RIGID, DEFORMABLE):
-        said = str(found.get("Modality") or "")
+        modality = str(dataset.get("Modality") or "")
         raise source.unreadable(
-            f"is DICOM{f' of the modality {said}' if said.isalnum() else ''}, and no Spatial"
-            " Registration nor a Deformable one; give the registration object (REG)"
+            f"is DICOM{f' of the modality {modality}' if modality.isalnum() else ''}, and no"
+            " Spatial Registration nor a Deformable one; give the registration object (REG)"
         )
     try:
-        return (_read_matrix if kind == RIGID else _read_field)(source, found)
+        return (_read_matrix if kind == RIGID else _read_field)(source, dataset)
     except errors.MorphSeekError:
         raise
     except _DAMAGED:
@@ -55,12 +55,12 @@ def read(source: Source) -> Content:
         ) from None
 
 
-def _read_matrix(source: Source, found: Dataset) -> Content:
+def _read_matrix(source: Source, dataset: Dataset) -> Content:
     """Read the one matrix that moves something."""
-    registered = str(found.get("FrameOfReferenceUID") or "")
-    moved: list[tuple[str, np.ndarray]] = []
+    registered = str(dataset.get("FrameOfReferenceUID") or "")
+    images: list[tuple[str, np.ndarray]] = []
     still = ""
-    for each in found.RegistrationSequence:
+    for each in dataset.RegistrationSequence:
         matrices = [
             _matrix(source, one)
             for registration in each.MatrixRegistrationSequence
@@ -73,12 +73,12 @@ def _read_matrix(source: Source, found: Dataset) -> Content:
             )
         frame = str(each.get("FrameOfReferenceUID") or "")
         if matrices and not np.allclose(matrices[0], np.eye(4), rtol=0, atol=1e-12):
-            moved.append((frame, matrices[0]))
+            images.append((frame, matrices[0]))
         elif frame != registered:
             still = frame
-    if len(moved) > 1:
-        raise source.unreadable(f"registers {len(moved)} images at once; write an object for each")
-    frame, matrix = moved[0] if moved else (still or registered, np.eye(4))
+    if len(images) > 1:
+        raise source.unreadable(f"registers {len(images)} images at once; write an object for each")
+    frame, matrix = images[0] if images else (still or registered, np.eye(4))
     source.matrix(matrix)  # whether it can be inverted
     return Content(
         source.matrix(np.linalg.inv(matrix)), source.grid, source.moving_grid, (registered, frame)
@@ -95,8 +95,8 @@ def _matrix(source: Source, item: Dataset) -> np.ndarray:
     return matrix
 
 
-def _read_field(source: Source, found: Dataset) -> Content:
-    items = [one for one in found.DeformableRegistrationSequence if _grids(one)]
+def _read_field(source: Source, dataset: Dataset) -> Content:
+    items = [one for one in dataset.DeformableRegistrationSequence if _grids(one)]
     if len(items) != 1 or len(_grids(items[0])) != 1:
         raise source.unreadable(
             "has no vector grid; write it anew"
@@ -112,16 +112,16 @@ def _read_field(source: Source, found: Dataset) -> Content:
             "PostDeformationMatrixRegistrationSequence",
         )
     )
-    syntax = found.file_meta.get("TransferSyntaxUID")
+    syntax = dataset.file_meta.get("TransferSyntaxUID")
     order = "<f4" if getattr(syntax, "is_little_endian", True) else ">f4"
     vectors, grid = _vectors(source, grid_item, order)
     # what acts before the field acts after it, too, if the vectors are turned back
-    turned = vectors @ np.linalg.inv(pre[:3, :3]).T
-    parts: list[sitk.Transform] = [field_part(turned, grid)]
+    before = vectors @ np.linalg.inv(pre[:3, :3]).T
+    parts: list[sitk.Transform] = [field_part(before, grid)]
     if not np.array_equal(post @ pre, np.eye(4)):
         parts.insert(0, source.matrix(post @ pre))
     frames = (
-        str(found.get("FrameOfReferenceUID") or ""),
+        str(dataset.get("FrameOfReferenceUID") or ""),
         str(item.get("SourceFrameOfReferenceUID") or ""),
     )
     return Content(composed(parts), grid, source.moving_grid, frames)
@@ -187,17 +187,17 @@ def write(job: Job) -> list[Path]:
         "write another format, as .h5",
     )
     _check_order(job)
-    made = dicom.new_object(
+    dataset = dicom.new_object(
         fixed, RIGID if job.is_linear else DEFORMABLE, "REG", "MorphSeek registration"
     )
     now = datetime.datetime.now()
-    made.ContentDate, made.ContentTime = now.strftime("%Y%m%d"), now.strftime("%H%M%S")
-    made.ContentLabel, made.Laterality = "REGISTRATION", ""
-    made.ContentDescription = "Rigid or affine" if job.is_linear else "Deformable"
-    made.ContentCreatorName = ""
-    (_put_matrix if job.is_linear else _put_field)(job, made, fixed, moving)
-    dicom.refer_by_study(made, [fixed, moving])
-    write_with(lambda temporary: dicom.save_object(made, temporary), job.path)
+    dataset.ContentDate, dataset.ContentTime = now.strftime("%Y%m%d"), now.strftime("%H%M%S")
+    dataset.ContentLabel, dataset.Laterality = "REGISTRATION", ""
+    dataset.ContentDescription = "Rigid or affine" if job.is_linear else "Deformable"
+    dataset.ContentCreatorName = ""
+    (_put_matrix if job.is_linear else _put_field)(job, dataset, fixed, moving)
+    dicom.refer_by_study(dataset, [fixed, moving])
+    write_with(lambda temporary: dicom.save_object(dataset, temporary), job.path)
     return [job.path]
 
 
@@ -233,8 +233,8 @@ def _box(one: Grid, other: Grid) -> bool:
     )
 
 
-def _put_matrix(job: Job, made: FileDataset, fixed: dicom.Series, moving: dicom.Series) -> None:
-    made.RegistrationSequence = [
+def _put_matrix(job: Job, dataset: FileDataset, fixed: dicom.Series, moving: dicom.Series) -> None:
+    dataset.RegistrationSequence = [
         dicom.item(
             FrameOfReferenceUID=series.frame,
             ReferencedImageSequence=dicom.refer(series.instances),
@@ -246,7 +246,7 @@ def _put_matrix(job: Job, made: FileDataset, fixed: dicom.Series, moving: dicom.
     ]
 
 
-def _put_field(job: Job, made: FileDataset, fixed: dicom.Series, moving: dicom.Series) -> None:
+def _put_field(job: Job, dataset: FileDataset, fixed: dicom.Series, moving: dicom.Series) -> None:
     post, vectors, grid = _bend(job)
     if grid.is_sheared():
         raise sheared(f"{job.path}: {job.name}")
@@ -266,7 +266,7 @@ def _put_field(job: Job, made: FileDataset, fixed: dicom.Series, moving: dicom.S
         GridResolution=list(grid.spacing),
         VectorGridData=np.ascontiguousarray(vectors, "<f4").tobytes(),
     )
-    made.DeformableRegistrationSequence = [
+    dataset.DeformableRegistrationSequence = [
         dicom.item(
             SourceFrameOfReferenceUID=moving.frame,
             ReferencedImageSequence=dicom.refer(moving.instances),

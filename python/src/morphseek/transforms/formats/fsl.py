@@ -15,8 +15,9 @@ from ... import errors
 from ..._files import write_text
 from ..._grid import Grid, mapped
 from ...images.files import read_path
+from ...images.writers import write_nifti
 from ..parts import field_part
-from .field import ENDINGS, write_nifti
+from .field import ENDINGS
 from .greedy import matrix_of, text_of
 from .job import Content, Job, Source
 from .vectors import SPLINES
@@ -80,10 +81,10 @@ def write(job: Job) -> list[Path]:
         return [job.path]
     grid = job.grid
     place = grid.points()
-    moved = place + np.array(job.field_on(grid), dtype=np.float64)
-    vectors = (mapped(there, moved) - mapped(to_fsl(grid), place)).astype(np.float32)
+    targets = place + np.array(job.field_on(grid), dtype=np.float64)
+    vectors = (mapped(there, targets) - mapped(to_fsl(grid), place)).astype(np.float32)
     frames = [
         grid.place(sitk.GetImageFromArray(np.ascontiguousarray(vectors[..., k]))) for k in range(3)
     ]
-    write_nifti(job.path, sitk.JoinSeries(frames), _WARP)
+    write_nifti(job.path, sitk.JoinSeries(frames), {"intent_code": _WARP})
     return [job.path]

@@ -18,20 +18,20 @@ PAIR = ("_affine.mat", "_warp.nii.gz")
 def rows(text: str) -> np.ndarray | None:
     """Return the 4x4 numbers that are all of a text; None of another one."""
     try:
-        found = [
+        matrix = [
             [float(cell) for cell in line.split()] for line in text.splitlines() if line.strip()
         ]
     except ValueError:
         return None
-    return np.array(found) if len(found) == 4 and all(len(r) == 4 for r in found) else None
+    return np.array(matrix) if len(matrix) == 4 and all(len(r) == 4 for r in matrix) else None
 
 
 def matrix_of(source: Source) -> np.ndarray:
     """Return the 4x4 numbers of a text file."""
-    found = rows(source.text())
-    if found is None:
+    matrix = rows(source.text())
+    if matrix is None:
         raise source.unreadable("is not a matrix of 4 rows of 4 numbers")
-    return found
+    return matrix
 
 
 def text_of(matrix: np.ndarray) -> str:

@@ -18,7 +18,7 @@ ENDINGS = (".h5", ".hdf5", ".tfm", ".txt", ".mat")
 
 def read(source: Source) -> Content:
     transform = files.read(source.path)
-    return Content(transform, *files.grids(source.path))
+    return Content(transform, *h5.grids(source.path))
 
 
 def write(job: Job) -> list[Path]:

@@ -18,8 +18,8 @@ _VOXELS, _RAS_TO_RAS = 0, 1
 def read(source: Source) -> Content:
     text = re.sub(r"#.*", "", source.text())
     kind = re.search(r"^type\s*=\s*(\d+)", text, re.M)
-    found = re.search(r"^\s*1\s+4\s+4\s*$\s*((?:[-+.\deE]+|nan|inf|\s)+)", text, re.M | re.I)
-    numbers = found[1].split()[:16] if found else []
+    block = re.search(r"^\s*1\s+4\s+4\s*$\s*((?:[-+.\deE]+|nan|inf|\s)+)", text, re.M | re.I)
+    numbers = block[1].split()[:16] if block else []
     count = re.search(r"^nxforms\s*=\s*(\d+)", text, re.M)
     if kind is None or len(numbers) < 16:
         raise source.unreadable("is no .lta, or is cut short: it needs a type and 4 x 4 numbers")
@@ -55,15 +55,15 @@ def _ras(grid: Grid) -> np.ndarray:
 def _volume(text: str, which: str) -> Grid | None:
     """Return the grid of the volume info of src or dst; None where it is not valid."""
     block = re.search(rf"^{which} volume info\s*$(.*?)(?=^\w+ volume info|\Z)", text, re.M | re.S)
-    said = dict(re.findall(r"^\s*(\w+)\s*=\s*(.*?)\s*$", block[1] if block else "", re.M))
+    fields = dict(re.findall(r"^\s*(\w+)\s*=\s*(.*?)\s*$", block[1] if block else "", re.M))
     try:
-        if int(said["valid"].split()[0]) != 1:
+        if int(fields["valid"].split()[0]) != 1:
             return None
         size, spacing, center = (
-            np.array(said[key].split()[:3], dtype=np.float64)
+            np.array(fields[key].split()[:3], dtype=np.float64)
             for key in ("volume", "voxelsize", "cras")
         )
-        axes = np.array([said[f"{axis}ras"].split()[:3] for axis in "xyz"], dtype=np.float64).T
+        axes = np.array([fields[f"{axis}ras"].split()[:3] for axis in "xyz"], dtype=np.float64).T
     except (KeyError, ValueError, IndexError):
         return None
     if axes.shape != (3, 3) or not (spacing > 0).all() or abs(np.linalg.det(axes)) < 1e-6:
@@ -99,12 +99,12 @@ def _info(grid: Grid) -> list[str]:
     axes = RAS[:3, :3] @ grid.axes
     center = RAS[:3, :3] @ grid.to_physical(np.array(grid.size) / 2)
 
-    def said(values: Iterable[float]) -> str:
+    def text(values: Iterable[float]) -> str:
         return " ".join(f"{v:.15e}" for v in values)
 
     return [
         "volume = " + " ".join(map(str, grid.size)),
-        f"voxelsize = {said(grid.spacing)}",
-        *(f"{axis}ras   = {said(axes[:, k])}" for k, axis in enumerate("xyz")),
-        f"cras   = {said(center)}",
+        f"voxelsize = {text(grid.spacing)}",
+        *(f"{axis}ras   = {text(axes[:, k])}" for k, axis in enumerate("xyz")),
+        f"cras   = {text(center)}",
     ]

@@ -12,14 +12,15 @@ import SimpleITK as sitk
 from ... import errors, images
 from ..._grid import Grid
 from .. import files, h5
+from ..linear import matrix_of_map
 from . import vectors
 from .job import Content
 
 
-def read(given: Any, name: str) -> Content:
+def read(source: Any, name: str) -> Content:
     """Return the transform that an object is, or that a vector image holds."""
-    if hasattr(given, "GetTransformTypeAsString"):
-        return Content(_of_itk(given, name))
+    if hasattr(source, "GetTransformTypeAsString"):
+        return Content(_of_itk(source, name))
     blank = vectors.Vectors(
         np.empty(0),
         Grid((0, 0, 0)),
@@ -27,21 +28,21 @@ def read(given: Any, name: str) -> Content:
         name,
         lambda why: errors.InvalidArgumentError(f"{name} {why}"),
     )
-    if isinstance(given, sitk.Image):
-        return vectors.read(vectors.of_image(given, blank))
-    if hasattr(given, "dataobj") and hasattr(given, "affine"):
-        return vectors.read(_of_nibabel(given, blank))
-    if hasattr(given, "GetLargestPossibleRegion"):
-        return vectors.read(vectors.of_image(_by_itk(given), blank))
-    return Content(files.read(given))
+    if isinstance(source, sitk.Image):
+        return vectors.read(vectors.of_image(source, blank))
+    if hasattr(source, "dataobj") and hasattr(source, "affine"):
+        return vectors.read(_of_nibabel(source, blank))
+    if hasattr(source, "GetLargestPossibleRegion"):
+        return vectors.read(vectors.of_image(_by_itk(source), blank))
+    return Content(files.read(source))
 
 
 def _of_nibabel(image: Any, blank: vectors.Vectors) -> vectors.Vectors:
-    said = {}
+    header = {}
     for key in ("intent_code", "intent_name", "intent_p1", "descrip"):
         if key in image.header:
             field = image.header[key].item()
-            said[key] = field.decode("latin-1") if isinstance(field, bytes) else f"{field:g}"
+            header[key] = field.decode("latin-1") if isinstance(field, bytes) else f"{field:g}"
     shape = tuple(image.shape)
     if shape[3:] != (1, 3):
         raise blank.refused(
@@ -49,24 +50,24 @@ def _of_nibabel(image: Any, blank: vectors.Vectors) -> vectors.Vectors:
         )
     place = images.read(image.slicer[..., 0, 0], blank.name)
     values = np.asanyarray(image.dataobj)[:, :, :, 0].transpose(2, 1, 0, 3)
-    found = blank._replace(values=values, grid=place.grid, said=said)
-    vectors.check_intent(found)
-    return found
+    content = blank._replace(values=values, grid=place.grid, header=header)
+    vectors.check_intent(content)
+    return content
 
 
 def _by_itk(image: Any) -> sitk.Image:
     """Return an image of the package itk as SimpleITK's."""
     itk = sys.modules["itk"]  # imported by whoever made the image
     array = itk.array_from_image(image)
-    made = sitk.GetImageFromArray(array, isVector=image.GetNumberOfComponentsPerPixel() > 1)
-    made.SetSpacing([float(n) for n in image.GetSpacing()])
+    volume = sitk.GetImageFromArray(array, isVector=image.GetNumberOfComponentsPerPixel() > 1)
+    volume.SetSpacing([float(n) for n in image.GetSpacing()])
     first = image.TransformIndexToPhysicalPoint(image.GetBufferedRegion().GetIndex())
-    made.SetOrigin([float(n) for n in first])
-    made.SetDirection(itk.array_from_matrix(image.GetDirection()).ravel().tolist())
+    volume.SetOrigin([float(n) for n in first])
+    volume.SetDirection(itk.array_from_matrix(image.GetDirection()).ravel().tolist())
     for key, value in dict(image).items():
         if isinstance(value, str):
-            made.SetMetaData(key, value)
-    return made
+            volume.SetMetaData(key, value)
+    return volume
 
 
 def _of_itk(transform: Any, name: str) -> sitk.Transform:
@@ -93,11 +94,7 @@ def _parts(transform: Any, name: str) -> Sequence[h5.Part]:
             raise errors.InvalidArgumentError(f"{name} is a {kind} without a displacement field")
         return [files.field_part(_by_itk(field))]
     if transform.IsLinear() and not files.is_known(kind):
-        matrix = np.eye(4)
-        matrix[:3, 3] = list(transform.TransformPoint([0.0, 0.0, 0.0]))
-        for axis, unit in enumerate(np.eye(3).tolist()):
-            matrix[:3, axis] = list(transform.TransformPoint(unit)) - matrix[:3, 3]
-        return [files.matrix_part(matrix)]
+        return [files.matrix_part(matrix_of_map(transform))]
     order = dimensions.split("_")[3:]
     fixed, numbers = (
         np.array(list(values), dtype=np.float64)

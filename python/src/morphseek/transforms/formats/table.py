@@ -23,8 +23,6 @@ class Format(NamedTuple):
     """A format by its name."""
 
     name: str
-    of: str
-    """Whose it is."""
     read: Callable[[Source], Content]
     write: Callable[[Job], Any]
     bends: bool
@@ -38,20 +36,20 @@ class Format(NamedTuple):
 
 
 FORMATS = (
-    Format("itk", "ITK, ANTs, Slicer", itk.read, itk.write, True, itk.ENDINGS),
-    Format("field", "ITK, ANTs, Slicer", field.read, field.write, True, field.ENDINGS),
-    Format("field-ras", "Slicer", field.read, field.write_ras, True, (".nii", ".nii.gz")),
-    Format("spm", "SPM", field.read, field.write_spm, True, (".nii", ".nii.gz")),
-    Format("ants", "ANTs", ants.read, ants.write, True, (".mat", ".nii.gz"), ants.PAIR),
-    Format("fsl", "FSL", fsl.read, fsl.write, True, (".mat", ".nii.gz"),
+    Format("itk", itk.read, itk.write, True, itk.ENDINGS),
+    Format("field", field.read, field.write, True, field.ENDINGS),
+    Format("field-ras", field.read, field.write_ras, True, (".nii", ".nii.gz")),
+    Format("spm", field.read, field.write_spm, True, (".nii", ".nii.gz")),
+    Format("ants", ants.read, ants.write, True, (".mat", ".nii.gz"), ants.PAIR),
+    Format("fsl", fsl.read, fsl.write, True, (".mat", ".nii.gz"),
            asks=("reference", "moving")),
-    Format("greedy", "greedy, ITK-SNAP", greedy.read, greedy.write, True,
+    Format("greedy", greedy.read, greedy.write, True,
            (".mat", ".txt", ".nii.gz"), greedy.PAIR),
-    Format("lta", "FreeSurfer", lta.read, lta.write, False, (".lta",),
+    Format("lta", lta.read, lta.write, False, (".lta",),
            asks=("reference", "moving")),
-    Format("elastix", "elastix", elastix.read, elastix.write, False, (".txt",)),
-    Format("x5", "nitransforms", x5.read, x5.write, True, (".x5",)),
-    Format("dicom", "DICOM", dicom.read, dicom.write, True, dicom.ENDINGS),
+    Format("elastix", elastix.read, elastix.write, False, (".txt",)),
+    Format("x5", x5.read, x5.write, True, (".x5",)),
+    Format("dicom", dicom.read, dicom.write, True, dicom.ENDINGS),
 )  # fmt: skip
 _BY_NAME = {each.name: each for each in FORMATS}
 

@@ -41,7 +41,7 @@ class Vectors(NamedTuple):
 
     values: np.ndarray
     grid: Grid
-    said: Mapping[str, str]
+    header: Mapping[str, str]
     """By the names of SimpleITK's metadata."""
     name: str
     refused: Callable[[str], errors.MorphSeekError]
@@ -99,10 +99,10 @@ def read(vectors: Vectors, moving_grid: Grid | None = None) -> Content:
 
 def of_image(image: sitk.Image, vectors: Vectors) -> Vectors:
     """Add the numbers of an image of SimpleITK, as its file has them, and their grid."""
-    said = {**{k: image.GetMetaData(k) for k in image.GetMetaDataKeys()}, **vectors.said}
+    header = {**{k: image.GetMetaData(k) for k in image.GetMetaDataKeys()}, **vectors.header}
     axes, numbers = image.GetDimension(), image.GetNumberOfComponentsPerPixel()
     size = image.GetSize()
-    vectors = vectors._replace(said=said)
+    vectors = vectors._replace(header=header)
     check_intent(vectors)
     if numbers == 1 and size[3:] in ((3,), (1, 3)):  # ITK's of another intent than a vector's
         first = sitk.Extract(image, [*size[:3], *[0] * (axes - 3)], [0] * axes)
@@ -130,24 +130,24 @@ def of_image(image: sitk.Image, vectors: Vectors) -> Vectors:
     if image.GetPixelID() == sitk.sitkVectorUInt8:
         raise vectors.refused("is a picture in colour and no displacement field")
     array = sitk.GetArrayFromImage(image)
-    if _intent(said) == _DISPLACEMENT and "NRRD_space" not in said and "space" not in said:
+    if _intent(header) == _DISPLACEMENT and "NRRD_space" not in header and "space" not in header:
         array = array @ _RAS.astype(array.dtype)  # ITK's reader turned them to LPS
     return vectors._replace(values=array, grid=Grid.of(image))
 
 
-def nrrd_said(path: Path) -> dict[str, str]:
+def nrrd_header(path: Path) -> dict[str, str]:
     """Return the fields of NRRD's header that say what vectors are; ITK keeps none but the last."""
-    said = {}
+    fields = {}
     for line in header_lines(path, lambda line: not line)[0]:
         field, colon, text = line.partition(":")
         if colon:
-            said[field.strip().lower()] = text.lstrip("=").strip()
-    kinds = [kind for kind in said.get("kinds", "").split() if kind.lower() not in _DOMAINS]
+            fields[field.strip().lower()] = text.lstrip("=").strip()
+    kinds = [kind for kind in fields.get("kinds", "").split() if kind.lower() not in _DOMAINS]
     return {
-        "space": said.get("space", ""),
-        "measurement frame": said.get("measurement frame", ""),
+        "space": fields.get("space", ""),
+        "measurement frame": fields.get("measurement frame", ""),
         "NRRD_kinds[pixel]": kinds[0] if kinds else "",
-        _TYPE: said.get(_TYPE, ""),
+        _TYPE: fields.get(_TYPE, ""),
     }
 
 
@@ -156,18 +156,18 @@ _TYPE = "displacement field type"  # Slicer's
 
 
 def _meaning(vectors: Vectors) -> Meaning:
-    said = vectors.said
-    if "space" in said or "NRRD_space" in said:
+    header = vectors.header
+    if "space" in header or "NRRD_space" in header:
         return _by_nrrd(vectors)
-    if "intent_code" in said:
+    if "intent_code" in header:
         return _by_nifti(vectors)
     return _FORMATS.get(vectors.format or "", _FORMATS["field"])
 
 
 def _by_nrrd(vectors: Vectors) -> Meaning:
-    said = vectors.said
-    axes = _SPACES.get(said.get("space", "").lower(), _LPS)
-    frame = re.findall(r"\(([^()]*)\)", said.get("measurement frame", ""))
+    header = vectors.header
+    axes = _SPACES.get(header.get("space", "").lower(), _LPS)
+    frame = re.findall(r"\(([^()]*)\)", header.get("measurement frame", ""))
     if frame:
         try:
             columns = np.array([column.split(",") for column in frame], dtype=np.float64).T
@@ -176,7 +176,7 @@ def _by_nrrd(vectors: Vectors) -> Meaning:
             raise vectors.refused("has a measurement frame that is none; write it anew") from None
         if not np.array_equal(columns, _LPS):
             axes = axes @ columns
-    kind, direction = said.get("NRRD_kinds[pixel]", "").lower(), said.get(_TYPE, "")
+    kind, direction = header.get("NRRD_kinds[pixel]", "").lower(), header.get(_TYPE, "")
     if "color" in kind:
         raise vectors.refused("is a picture in colour and no displacement field")
     if direction not in ("", "resampling", "modeling"):
@@ -188,18 +188,18 @@ def _by_nrrd(vectors: Vectors) -> Meaning:
     return own._replace(inverse=direction == "modeling")
 
 
-def _intent(said: Mapping[str, str]) -> int:
+def _intent(header: Mapping[str, str]) -> int:
     try:
-        return int(float(said.get("intent_code", "") or 0))
+        return int(float(header.get("intent_code", "") or 0))
     except ValueError:
         return 0
 
 
 def check_intent(vectors: Vectors) -> None:
     """Refuse what is no field whatever its shape."""
-    if "space" in vectors.said or "NRRD_space" in vectors.said:
+    if "space" in vectors.header or "NRRD_space" in vectors.header:
         return
-    intent = _intent(vectors.said)
+    intent = _intent(vectors.header)
     if intent in _MATRICES:
         raise vectors.refused(
             f"holds {_MATRICES[intent]} (NIfTI intent {intent}) and no displacement field"
@@ -213,11 +213,11 @@ def check_intent(vectors: Vectors) -> None:
 
 
 def _by_nifti(vectors: Vectors) -> Meaning:
-    said = vectors.said
-    intent = _intent(said)
-    name, note = (said.get(key, "").strip("\0 ") for key in ("intent_name", "descrip"))
+    header = vectors.header
+    intent = _intent(header)
+    name, note = (header.get(key, "").strip("\0 ") for key in ("intent_name", "descrip"))
     if name == "NREG_TRANS":
-        kind = _niftyreg(said.get("intent_p1", ""))
+        kind = _niftyreg(header.get("intent_p1", ""))
         if isinstance(kind, Meaning):
             return kind
         raise vectors.refused(

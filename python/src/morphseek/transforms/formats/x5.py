@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import errors
-from ..._features import needed
+from ..._features import needing
 from ..._files import write_with
 from ..._grid import RAS, Grid
 from ..parts import field_part
@@ -16,10 +15,8 @@ from .job import Content, Job, Source
 
 
 def _library(path: Path) -> Any:
-    try:
+    with needing("x5", f"{path}: for X5"):
         from nitransforms.io import x5
-    except ImportError as error:
-        raise errors.InvalidArgumentError(needed("x5", f"{path}: for X5", error)) from None
     return x5
 
 
@@ -28,27 +25,27 @@ def read(source: Source) -> Content:
     if not source.path.is_file():
         raise source.unreadable("does not exist; check the path")
     try:
-        found = library.from_filename(source.path)
+        nodes = library.from_filename(source.path)
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise source.unreadable(f"cannot be read as X5: {error}") from None
-    if len(found) != 1:
-        raise source.unreadable(f"holds {len(found)} transforms; save one alone")
-    grid = _grid(found[0].domain) if source.grid is None else source.grid
-    values = np.asarray(found[0].transform, dtype=np.float64)
-    if found[0].type == "linear" and values.size == 16:
+    if len(nodes) != 1:
+        raise source.unreadable(f"holds {len(nodes)} transforms; save one alone")
+    grid = _grid(nodes[0].domain) if source.grid is None else source.grid
+    values = np.asarray(nodes[0].transform, dtype=np.float64)
+    if nodes[0].type == "linear" and values.size == 16:
         matrix = source.matrix(RAS @ values.reshape(4, 4) @ RAS)
         return Content(matrix, grid, source.moving_grid)
-    if found[0].subtype != "densefield" or grid is None:
+    if nodes[0].subtype != "densefield" or grid is None:
         raise source.unreadable(
-            f"holds a transform ({found[0].type}, {found[0].subtype}) that is no matrix and no"
+            f"holds a transform ({nodes[0].type}, {nodes[0].subtype}) that is no matrix and no"
             " dense field"
         )
-    own = _grid(found[0].domain)
+    own = _grid(nodes[0].domain)
     assert own is not None
     if values.shape != (*own.size, 3):
         raise source.unreadable(f"has a field of shape {values.shape}, and another domain")
     vectors = values.transpose(2, 1, 0, 3) @ RAS[:3, :3]
-    if found[0].representation != "displacements":
+    if nodes[0].representation != "displacements":
         vectors = vectors - own.points()
     return Content(field_part(vectors, own), own, source.moving_grid)
 
