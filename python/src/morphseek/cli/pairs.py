@@ -13,19 +13,14 @@ from ._command import command
 from .options import (
     PATH,
     bids_options,
-    command_line,
-    common_options,
-    found_items,
-    no_resume_option,
     option,
     out_folder,
-    scheduler_option,
+    read_items,
     strict_option,
-    take_images,
+    study_options,
     template_options,
-    workers_option,
 )
-from .output import NOT_GOOD, Reply, print_rows, say_failures, say_notes
+from .output import NOT_GOOD, Reply, aligned, failures, note, say, say_notes
 
 
 @command(
@@ -74,17 +69,15 @@ from .output import NOT_GOOD, Reply, print_rows, say_failures, say_notes
         help="Register each subject's later sessions onto the first.",
     ),
     bids_options,
-    workers_option,
-    scheduler_option,
-    no_resume_option,
-    common_options("small"),
-    strict_option,
+    study_options(),
+    strict_option(),
     cancelled="finished pairs are kept, and the same command goes on",
 )  # fmt: skip
 def pairs(
     sources: tuple[Path, ...], out: Path, template: str | None, labels: Path | None,
     mask: Path | None, all_pairs: bool, both_ways: bool, within_subject: bool, progress: bool,
-    no_resume: bool, strict: bool, against: Path | None, options: dict[str, Any], **given: Any,
+    strict: bool, against: Path | None, where: dict[str, Any], options: dict[str, Any],
+    **how: Any,
 ) -> Reply:  # fmt: skip
     """Register many pairs, each into a folder of its own.
 
@@ -111,13 +104,12 @@ def pairs(
     """
     from .. import studies
 
-    where = take_images(given)
     ways = {"--template": template, "--all-pairs": all_pairs, "--within-subject": within_subject}
     chosen = [name for name, value in ways.items() if value]
     _check_usage(chosen, sources, where["bids"], both_ways, labels or mask)
     listed: Any = sources[0] if sources else None
     if chosen:
-        items = found_items(sources, **where)
+        items = read_items(sources, **where)
         if progress:
             say_notes(items.notes)
         if template:
@@ -127,30 +119,25 @@ def pairs(
         else:
             listed = studies.within_subject(items)
     other = studies.Study.read(against) if against else None
-    study = studies.register_pairs(
-        listed,
-        out,
-        command=command_line(),
-        resume=not no_resume,
-        progress=progress,
-        **given,
-        **options,
-    )
+    study = studies.register_pairs(listed, out, progress=progress, **how, **options)
     test = studies.compare(study, other) if other else None
     bad = strict and any(row.verdict != GRADES[0] for row in study.rows)
 
-    def show(quiet: bool) -> None:
-        if quiet:  # nobody has said it yet
-            say_failures(study.rows)
-            return
-        if study.earlier:
-            count = f"{len(study.earlier)} finished pairs of earlier calls"
-            say_notes([
-                f"the tables in {out} list {count}, too; who does not want one removes its folder"
-            ])  # fmt: skip
-        print_rows(_rows(study.summary(), test, out))
-
     facts = {**study.to_dict(), **({"against": test} if test else {})}
+
+    def show(quiet: bool) -> None:
+        alerts = failures(study.rows) if quiet else []  # else the progress has told of them
+        if study.earlier and not quiet:
+            count = f"{len(study.earlier)} finished pairs of earlier calls"
+            text = (
+                f"the tables in {out} list {count}, too; who does not want one removes its folder"
+            )
+            alerts = [note(text)]
+        for text, color in alerts:
+            say(text, color, to_errors=True)
+        for line in [] if quiet else aligned(_rows(facts["summary"], test, out)):
+            say(line)
+
     return Reply(facts, show, study.exit_code or (NOT_GOOD if bad else 0))
 
 

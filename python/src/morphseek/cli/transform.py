@@ -13,7 +13,7 @@ from .._formats import NAMES
 from ._app import app
 from ._command import command
 from .options import PATH, json_option, option, out_file, reference_option, stage_option, together
-from .output import Reply, print_rows, say
+from .output import Reply, aligned, reply
 
 if TYPE_CHECKING:
     from ..transforms import Transform
@@ -79,7 +79,7 @@ def _save(
     names = formats.outputs(out, format)
     check_apart(out.parent, names, inputs(sources, reference=reference, moving=moving))
     files = [str(file) for file in transform.save(out, format, reference, moving)]
-    return Reply({"out": files}, lambda quiet: say("\n".join(files)))
+    return reply({"out": files}, files)
 
 
 @command(
@@ -161,13 +161,9 @@ def jacobian(transform: Path, out: Path, reference: Path | None, log: bool) -> R
     if log:
         values = np.log(np.where(values > 0, values, np.nan)).astype(np.float32)
     images.write(out, images.Image.on_grid(values, grid))
-
-    def show(quiet: bool) -> None:
-        say(str(out))
-        span = f"{facts['min']:.3f} to {facts['max']:.3f}"
-        print_rows([("determinant", span), ("folding (NJD)", f"{facts['njd_percent']:.4f} %")])
-
-    return Reply(facts, show)
+    span = f"{facts['min']:.3f} to {facts['max']:.3f}"
+    rows = [("determinant", span), ("folding (NJD)", f"{facts['njd_percent']:.4f} %")]
+    return reply(facts, [str(out), *aligned(rows)])
 
 
 @command("show", _FILE, reference_option, json_option, group=group)
@@ -186,4 +182,4 @@ def show(transform: Path, reference: Path | None) -> Reply:
             f"{whole.name} holds no grid to measure it on; give the fixed image as reference"
         )
     facts = whole.summary(reference)
-    return Reply(facts, lambda quiet: print_rows([("file", str(transform)), *rows(facts)]))
+    return reply(facts, aligned([("file", str(transform)), *rows(facts)]))

@@ -18,6 +18,7 @@ from .._json import read_object
 from ..images.sidecars import check_apart
 from ..progress import Progress, Reporter
 from ..transforms.field import Field
+from ._result import check_choice
 
 #: What a correction may leave in a folder; the last one lists the others.
 OUTPUTS = (
@@ -80,8 +81,7 @@ class EPICorrection:
         >>> correction.transform("second").grid.size
         (48, 48, 48)
         """
-        if which not in ("first", "second"):
-            raise errors.InvalidArgumentError(f"which is {which!r}; it must be first or second")
+        check_choice("which", which, ("first", "second"))
         field = np.zeros((3, *self.shift.array.shape), np.float32)
         sign = 1 if which == "first" else -1
         field["kji".index(self.phase_encoding[0])] = sign * self.shift.array
@@ -235,17 +235,14 @@ def _bids(image: images.ImageLike, name: str) -> dict[str, Any]:
 
 def _encoding(phase_encoding: str | None, sidecars: list[dict[str, Any]]) -> str:
     """Return the first image's encoding, which all that is known must agree with."""
-    if phase_encoding is not None and phase_encoding not in _DIRECTIONS:
-        raise errors.InvalidArgumentError(
-            f"phase_encoding is {phase_encoding!r}; it must be one of {', '.join(_DIRECTIONS)}"
-        )
     known = [one.get("PhaseEncodingDirection") for one in sidecars]
-    for direction, name in zip(known, ("first", "second")):
-        if direction is not None and direction not in _DIRECTIONS:
-            raise errors.InvalidArgumentError(
-                f"{name}: its BIDS file has the PhaseEncodingDirection {direction!r}; it must be"
-                f" one of {', '.join(_DIRECTIONS)}"
-            )
+    for name, direction in (
+        ("phase_encoding", phase_encoding),
+        ("first: PhaseEncodingDirection in its BIDS file", known[0]),
+        ("second: PhaseEncodingDirection in its BIDS file", known[1]),
+    ):
+        if direction is not None:
+            check_choice(name, direction, _DIRECTIONS)
     opposite = None if known[1] is None else _opposite(known[1])
     if known[0] is not None and opposite is not None and known[0] != opposite:
         raise errors.InvalidArgumentError(

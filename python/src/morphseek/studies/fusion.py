@@ -15,6 +15,7 @@ import numpy as np
 import SimpleITK as sitk
 
 from .. import errors
+from ._result import check_choice
 
 Fusion: TypeAlias = Literal["majority", "joint", "staple"]
 FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
@@ -94,10 +95,7 @@ def fuse_labels(
     >>> fused.labels, fused.agreement.round(2)
     (array([[[1, 1]]]), array([[[0.67, 0.67]]], dtype=float32))
     """
-    if method not in FUSIONS:
-        raise errors.InvalidArgumentError(
-            f"fusion is {method!r}; it must be {', '.join(FUSIONS[:-1])} or {FUSIONS[-1]}"
-        )
+    check_choice("fusion", method, FUSIONS)
     if not len(maps):
         raise errors.InvalidArgumentError("fusion: there is no label map; give one or more")
     others = [*(reach or ()), *(images or ()), *(() if target is None else (target,))]

@@ -19,11 +19,12 @@ from .._engine import bindings, core
 from .._grid import Grid
 from .._json import without_nan
 from .._plain import why_no_name
-from .._tables import csv_text, data_frame, is_frame, read_records
+from .._tables import is_frame, read_records
 from ..progress import Progress
 from ..scoring.labels import check_labels, on_fixed_grid
 from ..transforms import Transform
 from ..transforms.linear import linear_part
+from ._result import Tabled
 from .runner import Meter
 from .study import FINISHED, Study
 from .table import Item, read_items, read_pairs
@@ -76,8 +77,9 @@ class LabelVolume:
 
 
 @dataclasses.dataclass(repr=False)
-class Morphometry:
-    """Maps of the logarithm of the Jacobian determinant over a study, and volumes by label.
+class Morphometry(Tabled):
+    """Maps of the logarithm of the Jacobian determinant over a study, and volumes by label: a table
+    with a row a subject and label, as in volumes.csv.
 
     Attributes
     ----------
@@ -112,17 +114,9 @@ class Morphometry:
     fwhm: float
     affine: bool
 
-    def to_dataframe(self) -> Any:
-        """Return a row a subject and label as a pandas DataFrame: the columns of volumes.csv.
-
-        Examples
-        --------
-        >>> subject = studies.Subject("sub-01", "result/transform.h5")
-        >>> study = studies.morphometry([subject], fixed_labels="fixed_labels.nii.gz")
-        >>> study.to_dataframe()["label"].tolist()
-        [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
-        """
-        return data_frame(map(dataclasses.asdict, self.volumes))
+    def _table(self) -> tuple[list[str], list[dict[str, Any]]]:
+        columns = [field.name for field in dataclasses.fields(LabelVolume)]
+        return columns, [dataclasses.asdict(volume) for volume in self.volumes]
 
     def __repr__(self) -> str:
         size = " x ".join(map(str, self.grid.size))
@@ -160,7 +154,7 @@ class Morphometry:
             "folded_percent": dict(self.folded),
             "grid": self.grid.numbers.tolist(),
             "labels": without_nan(self.labels()),
-            "volumes": without_nan([dataclasses.asdict(volume) for volume in self.volumes]),
+            "volumes": without_nan(self._table()[1]),
         }
 
 
@@ -462,8 +456,5 @@ def _of_table(source: Any) -> Iterator[Subject]:
 def _write(study: Morphometry, folder: Path) -> None:
     for name, array in (("mean_logj", study.mean), ("sd_logj", study.sd)):
         images.write(folder / f"{name}.nii.gz", images.Image.on_grid(array, study.grid))
-    columns = [field.name for field in dataclasses.fields(LabelVolume)]
-    _files.write_text(
-        folder / "volumes.csv", csv_text(columns, map(dataclasses.asdict, study.volumes))
-    )
+    study.to_csv(folder / "volumes.csv")
     _files.write_seal(folder / STUDY[-1], study.to_dict())

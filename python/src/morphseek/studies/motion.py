@@ -27,6 +27,7 @@ from ..result import Registration
 from ..transforms import INTERPOLATIONS, Affine, Field, Transform
 from ..transforms.resample import resample
 from ..verdict import GRADES, UNKNOWN
+from ._result import check_choice
 from .series import FILES, OUTPUTS, PARAMETERS, SEAL, FrameMotion, Series, transform_name, write
 
 _MOTIONS = ("rigid", "affine", "deformable")
@@ -112,14 +113,8 @@ def correct_motion(
     >>> round(series.rows[1].framewise_displacement)
     10
     """
-    for name, value, known in (
-        ("motion", motion, _MOTIONS),
-        ("interpolation", interpolation, INTERPOLATIONS),
-    ):
-        if value not in known:
-            raise errors.InvalidArgumentError(
-                f"{name} is {value!r}; it must be one of {', '.join(known)}"
-            )
+    check_choice("motion", motion, _MOTIONS)
+    check_choice("interpolation", interpolation, INTERPOLATIONS)
     chosen = _options(motion, dict(options))
     with contextlib.ExitStack() as stack:
         folder = (

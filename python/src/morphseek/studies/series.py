@@ -13,10 +13,10 @@ import SimpleITK as sitk
 from .. import _files, errors, images
 from .._engine import core
 from .._json import without_nan
-from .._tables import csv_text, data_frame
 from ..images.frames import Frames
 from ..transforms import Transform
 from ..verdict import GRADES, counts, tally
+from ._result import Tabled
 
 SEAL = "series.json"
 FILES = ("corrected.nii.gz", "corrected.seq.nrrd", "reference.nii.gz", "motion.tsv", "series.html")
@@ -91,8 +91,8 @@ class FrameMotion:
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Series:
-    """The result of :func:`morphseek.correct_motion`.
+class Series(Tabled):
+    """The result of :func:`morphseek.correct_motion`: a table with a row a frame.
 
     Attributes
     ----------
@@ -225,30 +225,9 @@ class Series:
         )
         return plain
 
-    def _cells(self) -> list[dict[str, Any]]:
-        return [{**r.to_dict(), "reasons": " | ".join(r.reasons)} for r in self.rows]
-
-    def to_dataframe(self) -> Any:
-        """Return a row a frame as a pandas DataFrame.
-
-        Examples
-        --------
-        >>> series.to_dataframe()["frame"].tolist()
-        [0, 1]
-        """
-        return data_frame(self._cells())
-
-    def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the rows of :meth:`to_dataframe` as CSV.
-
-        Examples
-        --------
-        >>> series.to_csv("frames.csv")
-        >>> Path("frames.csv").read_text()[:10]
-        'frame,name'
-        """
-        rows = self._cells()
-        _files.write_text(path, csv_text(rows[0], rows))
+    def _table(self) -> tuple[list[str], list[dict[str, Any]]]:
+        rows = [{**row.to_dict(), "reasons": " | ".join(row.reasons)} for row in self.rows]
+        return [*rows[0]], rows
 
     def save(self, folder: str | os.PathLike[str], command: str = "") -> None:
         """Write corrected.nii.gz (4-D), corrected.seq.nrrd (for 3D Slicer), reference.nii.gz, a
