@@ -268,17 +268,9 @@ def propagate_labels(
                 for atlas, pair in pairs
                 if atlas.id in row.voters
             ]
-            jobs.append(
-                FusionJob(
-                    target.id,
-                    str(folder / target.id),
-                    _absolute(target),
-                    voters,
-                    row,
-                    fusion,
-                    dict(names),
-                )  # fmt: skip
-            )
+            job = FusionJob(target.id, str(folder / target.id), _absolute(target), voters, row,
+                            fusion, dict(names))  # fmt: skip
+            jobs.append(job)
     try:
         run_rows(
             jobs, study.rows, folder, Meter(len(jobs), None), keep=["left_out"], workers=workers,
@@ -291,10 +283,8 @@ def propagate_labels(
 
 def _absolute(item: Item) -> Item:
     """Return an item for a worker elsewhere, which is in another folder."""
-    image, labels = (
-        None if path is None else images.named.absolute(path) for path in (item.image, item.labels)
-    )
-    return dataclasses.replace(item, image=image, labels=labels)
+    labels = None if item.labels is None else images.named.absolute(item.labels)
+    return dataclasses.replace(item, image=images.named.absolute(item.image), labels=labels)
 
 
 def _check(targets: Items, atlases: Items) -> None:
@@ -392,12 +382,11 @@ class FusionJob(Job):
             "image": self.row.image, "fusion": fusion, "voters": self.row.voters,
             "left_out": self.row.left_out, "warnings": warnings, **measured,
         }  # fmt: skip
-        return Result(
-            without_nan(row), {name: _manifest.entry(folder / name) for name in FUSED[:2]}
-        )
+        files = {name: _manifest.entry(folder / name) for name in FUSED[:2]}
+        return Result(without_nan(row), files)
 
     def _measured(self, fused: Fused, grid: Grid, maps: Sequence[np.ndarray]) -> dict[str, Any]:
-        dice, row = {}, {}
+        dice, row = dict[int, float](), dict[str, Any]()
         if self.target.labels is not None:
             own = on_fixed_grid(str(self.target.labels), grid)
             check_labels(own)
@@ -408,18 +397,14 @@ class FusionJob(Job):
         values, place, counts = np.unique(fused.labels, return_inverse=True, return_counts=True)
         agreement = np.bincount(place.ravel(), weights=fused.agreement.ravel()) / counts
         inside = fused.agreement[fused.labels != 0]
-        return {
-            **row,
-            "doubtful_percent": (
-                float(100 * (inside < _DOUBTFUL).mean()) if inside.size else None
-            ),
-            "labels": [
-                {"label": int(v), "name": self.names.get(int(v), ""), "mm3": float(n * grid.voxel),
-                 "agreement": float(a), "dice": dice.get(int(v))}
-                for v, n, a in zip(values, counts, agreement)
-                if v
-            ],
-        }  # fmt: skip
+        row["doubtful_percent"] = float(100 * (inside < _DOUBTFUL).mean()) if inside.size else None
+        row["labels"] = [
+            {"label": int(v), "name": self.names.get(int(v), ""), "mm3": float(n * grid.voxel),
+             "agreement": float(a), "dice": dice.get(int(v))}
+            for v, n, a in zip(values, counts, agreement)
+            if v
+        ]  # fmt: skip
+        return row
 
 
 def _above(labels: np.ndarray) -> np.ndarray:

@@ -207,7 +207,7 @@ class Series(Tabled):
         >>> series.to_dict()["verdicts"]["good"]
         2
         """
-        moved = [v for row in self.rows if (v := row.framewise_displacement) is not None]
+        steps = [v for row in self.rows if (v := row.framewise_displacement) is not None]
         plain: dict[str, Any] = without_nan(
             {
                 "version": core.version(),
@@ -216,8 +216,8 @@ class Series(Tabled):
                 "seconds_at_first_frame": self.start,
                 "seconds_between_frames": self.step,
                 "verdicts": counts(row.verdict for row in self.rows),
-                "framewise_displacement_mean": float(np.mean(moved)),
-                "framewise_displacement_max": max(moved),
+                "framewise_displacement_mean": float(np.mean(steps)),
+                "framewise_displacement_max": max(steps),
                 "displacement_max": max(row.displacement_max for row in self.rows),
                 "worst": [row.frame for row in self.worst],
                 "rows": [row.to_dict() for row in self.rows],

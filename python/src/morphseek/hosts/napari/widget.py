@@ -127,26 +127,19 @@ class RegisterWidget(Container):  # type: ignore[misc]
     def _offer(self, event: Any = None) -> None:
         """Offer the layers that there are; two images are chosen in their order."""
         self.reset_choices()
-        found = self._images()
-        if len(found) > 1 and self.fixed.value is self.moving.value and not self._told:
-            self.moving.value = found[1][1]
+        images = self._images()
+        if len(images) > 1 and self.fixed.value is self.moving.value and not self._told:
+            self.moving.value = images[1][1]
 
     def _images(self, widget: Any = None) -> list[tuple[str, Any]]:
-        return [
-            (each.name, each)
-            for each in self._viewer.layers
-            if type(each) is layers.Image and RESULT not in each.metadata
-        ]
+        images = (each for each in self._viewer.layers if type(each) is layers.Image)
+        return [(each.name, each) for each in images if RESULT not in each.metadata]
 
     def _points(self, widget: Any = None) -> list[tuple[str, Any]]:
-        return [
-            (each.name, each) for each in self._viewer.layers if isinstance(each, layers.Points)
-        ]
+        return [(e.name, e) for e in self._viewer.layers if isinstance(e, layers.Points)]
 
     def _labels(self, widget: Any = None) -> list[tuple[str, Any]]:
-        return [
-            (each.name, each) for each in self._viewer.layers if isinstance(each, layers.Labels)
-        ]
+        return [(e.name, e) for e in self._viewer.layers if isinstance(e, layers.Labels)]
 
     def register(self) -> None:
         """Start a run with what is chosen, or say why not."""
@@ -184,25 +177,20 @@ class RegisterWidget(Container):  # type: ignore[misc]
             raise errors.InvalidArgumentError(
                 f"the fixed and the moving image are the same layer, {fixed.name!r}; choose two"
             )
-        return Job(
-            Source.of(fixed, "fixed"),
-            Source.of(moving, "moving"),
-            None
-            if self.moving_points.value is None
-            else Source.of(self.moving_points.value, "points"),
-            None
-            if self.moving_labels.value is None
-            else Source.of(self.moving_labels.value, "labels"),
-            {
-                name: _in_python(option, self.engine_options[name].value)
-                for name, option in self._known.items()
-                # one that is given overrides the preset
-                if self.engine_options[name].value != option["default"]
-            },
-            self.displacement.value,
-            self.jacobian.value,
-            self.vectors.value,
+        carried = (("points", self.moving_points.value), ("labels", self.moving_labels.value))
+        points, labels = (
+            None if layer is None else Source.of(layer, role) for role, layer in carried
         )
+        options = {
+            name: _in_python(option, self.engine_options[name].value)
+            for name, option in self._known.items()
+            # one that is given overrides the preset
+            if self.engine_options[name].value != option["default"]
+        }
+        return Job(
+            Source.of(fixed, "fixed"), Source.of(moving, "moving"), points, labels, options,
+            self.displacement.value, self.jacobian.value, self.vectors.value,
+        )  # fmt: skip
 
     def _progress(self, fraction: float, stage: str) -> None:
         if self._run is not None and not self._run.abort_requested:
@@ -297,5 +285,5 @@ def verdict_text(found: Found) -> str:
 
 def sentence(error: Exception) -> str:
     """Return what to say of a failure."""
-    said = str(errors.from_exception(error)) or type(error).__name__
-    return f"{said[:1].upper()}{said[1:].rstrip('.')}."
+    text = str(errors.from_exception(error)) or type(error).__name__
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
