@@ -54,45 +54,34 @@ def say(text: str, color: str | None = None, to_errors: bool = False) -> None:
     stream = sys.stderr if to_errors else sys.stdout
     if stream is None:  # a program with a window may have none
         return
-    if color and (os.environ.get("NO_COLOR") or not (stream.isatty() or _is_forced())):
+    if color and (
+        os.environ.get("NO_COLOR") or not (stream.isatty() or os.environ.get("FORCE_COLOR"))
+    ):
         color = None
     click.echo(click.style(text, fg=color) if color else text, file=stream, color=bool(color))
 
 
-def _is_forced() -> bool:
-    return bool(os.environ.get("FORCE_COLOR"))
-
-
-def is_good(verdict: Verdict | None) -> bool:
-    return verdict is not None and verdict.grade == GRADES[0]
-
-
 _COLORS = {"good": "green", "check": "yellow", "failed": "red"}
-
-
-def _print_verdict(verdict: Verdict | None, quiet: bool) -> None:
-    """Print the verdict; one that is not good is an error to who wants to see nothing else."""
-    if quiet and is_good(verdict):
-        return
-    color = _COLORS[verdict.grade] if verdict else None
-    say(f"verdict: {verdict or UNKNOWN}", color, to_errors=quiet)
 
 
 def summary_reply(
     summary: dict[str, Any], out: Path, explain: bool = False, strict: bool = False
 ) -> Reply:
     """Return what a command says that registered one pair."""
+    verdict = Verdict.of(summary)
+    is_good = verdict is not None and verdict.grade == GRADES[0]
 
     def show(quiet: bool) -> None:
         say_notes(notes(summary))
         rows = [] if quiet else _summary_rows(summary, out)
         for line in [*aligned(rows), *aligned(explanation(summary) if explain else [])]:
             say(line)
-        _print_verdict(Verdict.of(summary), quiet)
+        if not (quiet and is_good):  # to who wants to see nothing else, it is an error
+            color = _COLORS[verdict.grade] if verdict else None
+            say(f"verdict: {verdict or UNKNOWN}", color, to_errors=quiet)
 
-    bad = strict and not is_good(Verdict.of(summary))
     facts = summary | ({"explanation": explain_in_words(summary)} if explain else {})
-    return Reply(facts, show, NOT_GOOD if bad else 0)
+    return Reply(facts, show, NOT_GOOD if strict and not is_good else 0)
 
 
 def _summary_rows(summary: dict[str, Any], out: Path) -> list[tuple[str, str]]:

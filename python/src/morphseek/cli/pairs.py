@@ -22,6 +22,19 @@ from .options import (
 )
 from .output import NOT_GOOD, Reply, aligned, failures, note, say, say_notes
 
+#: Name, the figure without which there is no such row, and the row.
+_ROWS = (
+    ("pairs", "pairs", "{pairs}: {counts}"),
+    ("mean Dice", "dice_after", "{dice_before:.4f} -> {dice_after:.4f}"),
+    ("  by the inverse", "dice_inverse", "{dice_inverse:.4f}"),
+    ("  by SimpleITK", "dice_check", "{dice_check:.4f}"),
+    ("mean HD95", "hd95_after", "{hd95_after:.2f} mm"),
+    ("against", "comparison", "{comparison}"),
+    ("landmarks, mean", "tre_after_mm", "{tre_before_mm:.1f} -> {tre_after_mm:.1f} mm"),
+    ("mean NJD", "seconds", "{njd_percent:.4f} %"),
+    ("a pair", "seconds", "{seconds:.2f} s"),
+)
+
 
 @command(
     "pairs",
@@ -171,31 +184,15 @@ def _rows(summary: dict[str, Any], test: dict[str, Any] | None, out: Path) -> li
     )
     if summary["failed"]:
         counts += f" ({summary['failed_percent']:.1f} %)"
-    rows = [("pairs", f"{summary['pairs']}: {counts}")]
-    if summary["dice_after"] is not None:
-        rows.append(("mean Dice", f"{summary['dice_before']:.4f} -> {summary['dice_after']:.4f}"))
-    if summary["dice_inverse"] is not None:
-        rows.append(("  by the inverse", f"{summary['dice_inverse']:.4f}"))
-    if summary["dice_check"] is not None:
-        rows.append(("  by SimpleITK", f"{summary['dice_check']:.4f}"))
-    if summary["hd95_after"] is not None:
-        rows.append(("mean HD95", f"{summary['hd95_after']:.2f} mm"))
+    comparison = None
     if test:
-        rows.append(
-            (
-                "against",
-                f"{test['mean_difference']:+.4f} Dice over {test['pairs']} pairs, better in"
-                f" {test['better']}, p = {test['p_value']:.2g}",
-            )
+        comparison = (
+            f"{test['mean_difference']:+.4f} Dice over {test['pairs']} pairs, better in"
+            f" {test['better']}, p = {test['p_value']:.2g}"
         )
-    if summary["tre_after_mm"] is not None:
-        course = f"{summary['tre_before_mm']:.1f} -> {summary['tre_after_mm']:.1f} mm"
-        rows.append(("landmarks, mean", course))
-    if summary["seconds"] is not None:
-        rows += [
-            ("mean NJD", f"{summary['njd_percent']:.4f} %"),
-            ("a pair", f"{summary['seconds']:.2f} s"),
-        ]
+    figures = summary | {"counts": counts, "comparison": comparison}
+    known = [row for row in _ROWS if figures[row[1]] is not None]
+    rows = [(name, form.format_map(figures)) for name, _, form in known]
     if summary["outliers"]:
         rows.append(("outliers", f"{summary['outliers']}: named in index.html"))
     return [*rows, ("results", str(out / "summary.csv")), ("verdict", tally(summary["verdict"]))]

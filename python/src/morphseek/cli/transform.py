@@ -88,22 +88,22 @@ def _save(
     _written,
     group=group,
 )
-def compose(transforms: tuple[Path, ...], **given: Any) -> Reply:
+def compose(transforms: tuple[Path, ...], **how: Any) -> Reply:
     """Make one transform of several, in the order in which a point of the fixed image goes through
     them.
 
     FILE@inverse is the inverse of a file.
     """
-    return _save(load(transforms), transforms, **given)
+    return _save(load(transforms), transforms, **how)
 
 
 @command("invert", _FILE, _written, group=group)
-def invert(transform: Path, **given: Any) -> Reply:
+def invert(transform: Path, **how: Any) -> Reply:
     """Write the inverse of a transform, from the moving to the fixed space.
 
     --reference is then the image that was the moving one.
     """
-    return _save(load([transform], True), [transform], **given)
+    return _save(load([transform], True), [transform], **how)
 
 
 @command(
@@ -117,7 +117,7 @@ def invert(transform: Path, **given: Any) -> Reply:
     stage_option,
     group=group,
 )  # fmt: skip
-def convert(transform: Path, input_format: str | None, stage: str, **given: Any) -> Reply:
+def convert(transform: Path, input_format: str | None, stage: str, **how: Any) -> Reply:
     """Write a transform in another program's format.
 
     The ending of --out-file says it, or --format. Formats of FSL and FreeSurfer ask for --reference
@@ -125,8 +125,8 @@ def convert(transform: Path, input_format: str | None, stage: str, **given: Any)
     """
     from ..transforms import Transform
 
-    whole = Transform.read(transform, input_format, given["reference"], given["moving"])
-    return _save(whole.stage(stage), [transform], **given)
+    whole = Transform.read(transform, input_format, how["reference"], how["moving"])
+    return _save(whole.stage(stage), [transform], **how)
 
 
 @command(

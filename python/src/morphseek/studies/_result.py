@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import _files, errors
+from .._json import without_nan
 from .._tables import csv_text, data_frame
 
 
@@ -39,6 +41,12 @@ class Tabled:
         'id,image,verdict,reasons,move'
         """
         _files.write_text(path, csv_text(*self._table()))
+
+
+def plain_row(row: Any, but: str) -> dict[str, Any]:
+    """Return the fields of a dataclass, but for one, as plain data, NaN as None."""
+    names = [field.name for field in dataclasses.fields(row) if field.name != but]
+    return without_nan({name: getattr(row, name) for name in names})
 
 
 def mean_dice(dice: Mapping[int, float] | None) -> float | None:

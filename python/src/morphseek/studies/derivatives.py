@@ -68,8 +68,8 @@ def space_of(template: str | os.PathLike[str]) -> str:
     if is_name(template):
         return re.sub(r"[^0-9A-Za-z]", "", os.fspath(template).split(":")[1])
     name = Path(template).name.removeprefix("tpl-")
-    found = re.match(r"[0-9A-Za-z+]+(?=_|$)", name)  # before the entities
-    return found[0] if found else re.sub(r"[^0-9A-Za-z]", "", name.partition(".")[0]) or "template"
+    match = re.match(r"[0-9A-Za-z+]+(?=_|$)", name)  # before the entities
+    return match[0] if match else re.sub(r"[^0-9A-Za-z]", "", name.partition(".")[0]) or "template"
 
 
 def check_derivatives(
@@ -438,11 +438,11 @@ def write_group(out: str | os.PathLike[str]) -> tuple[Path, list[str]]:
 
     Examples
     --------
-    >>> told = {"Verdict": "good", "EstimatedError": 0.4, "Reasons": [], "FoldedVoxelsPercent": 0.0,
-    ...         "DiceBefore": None, "DiceAfter": None, "Files": {}}
+    >>> facts = {"Verdict": "good", "EstimatedError": 0.4, "Reasons": [], "DiceBefore": None,
+    ...          "FoldedVoxelsPercent": 0.0, "DiceAfter": None, "Files": {}}
     >>> os.makedirs("derivatives/sub-01/anat")
     >>> name = "derivatives/sub-01/anat/sub-01_from-T1w_to-Mine_mode-image_xfm.json"
-    >>> _ = Path(name).write_text(json.dumps(told))
+    >>> _ = Path(name).write_text(json.dumps(facts))
     >>> table, problems = studies.write_group("derivatives")
     >>> table.name, problems
     ('group_xfm.tsv', [])

@@ -101,8 +101,8 @@ class Morphometry(Tabled):
     Examples
     --------
     >>> subject = studies.Subject("sub-01", "result/transform.h5", "moving_labels.nii.gz")
-    >>> found = studies.morphometry([subject])
-    >>> found.mean.shape, found.ids
+    >>> study = studies.morphometry([subject])
+    >>> study.mean.shape, found.ids
     ((48, 48, 48), ['sub-01'])
     """
 
@@ -240,8 +240,8 @@ def morphometry(
     Examples
     --------
     >>> subject = studies.Subject("sub-01", "result/transform.h5", "moving_labels.nii.gz")
-    >>> found = studies.morphometry([subject], fixed_labels="fixed_labels.nii.gz")
-    >>> found.ids, len(found.volumes)
+    >>> study = studies.morphometry([subject], fixed_labels="fixed_labels.nii.gz")
+    >>> study.ids, len(study.volumes)
     (['sub-01'], 10)
     """
     if not (math.isfinite(fwhm) and fwhm >= 0):

@@ -282,12 +282,13 @@ class PairJob(Job):
             for score in summary.get("labels", ())
         ]
         row = {name: summary[name] for name in _AS_IN_REPORT if name in summary}
+        linear = np.array(summary["initial_transform"])[:3, :3]
         row |= {
             "seconds": summary["seconds"]["total"],
             "verdict": grade_of(summary),
             "measure": summary["similarity"],
             "similarity": summary["similarity_after"],
-            "scale": _scale(summary["initial_transform"]),
+            "scale": float(abs(np.linalg.det(linear)) ** (1 / 3)),
             "displacement_mm": summary["displacement_mean_mm"],
             "labels": labels,
         }
@@ -324,11 +325,6 @@ def files_of(path: Path, name: str) -> list[Path]:
         raise errors.InputUnreadableError(
             f"{name}: {error.filename} cannot be read: {error.strerror}; check the list"
         ) from None
-
-
-def _scale(matrix: Any) -> float:
-    """Return by which factor a linear map changes lengths."""
-    return float(abs(np.linalg.det(np.array(matrix)[:3, :3])) ** (1 / 3))
 
 
 def _channels(files: Mapping[str, Path]) -> list[Channel]:

@@ -391,18 +391,16 @@ class _Rounds:
         """Return the file of its linear part, from which a registration begins."""
         return self._folder(number) / f"linear_{source.item.id}.tfm"
 
-    def _finished(self) -> list[Iteration]:
-        """Return the iterations that are there, from the first to the last whole one."""
+    def _iterations(self, **how: Any) -> list[Iteration]:
+        """Return the iterations: those that are there already, to the last whole one, and others
+        that are made now.
+        """
         iterations: list[Iteration] = []
         while facts := _parsed(self._folder(len(iterations)) / _ROUND):
             iterations.append(iteration_of(facts["iteration"]))
         while iterations and not _is_whole(self._folder(len(iterations) - 1) / _ROUND):
             iterations.pop()
-        return iterations[: len(self._kinds) + 1]
-
-    def _iterations(self, **how: Any) -> list[Iteration]:
-        """Return the iterations, of which those that are there already are not done again."""
-        iterations = self._finished() or [self._begin()]
+        iterations = iterations[: len(self._kinds) + 1] or [self._begin()]
         for number in range(len(iterations) - 1, len(self._kinds)):
             began = time.process_time()
             rows = self._register(number, self._kinds[number], **how)
@@ -455,14 +453,14 @@ class _Rounds:
             options |= {**STILL, "initial": kind}
         pairs = [self._pair(number, source) for source in self._sources]
         rows = register_pairs(
-            pairs, self._folder(number) / "pairs", report="none", progress=self._told(number),
+            pairs, self._folder(number) / "pairs", report="none", progress=self._reporter(number),
             **how, **options,
         ).rows  # fmt: skip
-        for row in rows:
-            kind_of = getattr(errors, row.error, errors.RuntimeFailedError) if row.error else None
-            if kind_of and kind_of.exit_code != errors.InputUnreadableError.exit_code:
+        for row in (row for row in rows if row.error):
+            failure = getattr(errors, row.error, errors.RuntimeFailedError)
+            if failure.exit_code != errors.InputUnreadableError.exit_code:
                 # not of this image: a full disk, too little memory, a network that does not run
-                raise kind_of(f"template, round {number + 1}: {row.message}")
+                raise failure(f"template, round {number + 1}: {row.message}")
         used = [row for row in rows if _is_used(row)]
         if len(used) < _FEWEST:
             worst = next(k for k, row in enumerate(rows) if not _is_used(row))
@@ -488,7 +486,7 @@ class _Rounds:
             pair["initial_transform"] = start
         return pair
 
-    def _told(self, number: int) -> Callable[[Progress], Any]:
+    def _reporter(self, number: int) -> Callable[[Progress], Any]:
         count, rounds = len(self._sources), len(self._kinds)
 
         def tell(report: Progress) -> Any:

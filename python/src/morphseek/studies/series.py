@@ -16,7 +16,7 @@ from .._json import without_nan
 from ..images.frames import Frames
 from ..transforms import Transform
 from ..verdict import GRADES, counts, tally
-from ._result import Tabled
+from ._result import Tabled, plain_row
 
 SEAL = "series.json"
 FILES = ("corrected.nii.gz", "corrected.seq.nrrd", "reference.nii.gz", "motion.tsv", "series.html")
@@ -86,8 +86,7 @@ class FrameMotion:
         >>> series.rows[0].to_dict()["start"]
         'reference'
         """
-        names = [field.name for field in dataclasses.fields(self)]
-        return {name: getattr(self, name) for name in names if name != "transform"}
+        return plain_row(self, "transform")
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

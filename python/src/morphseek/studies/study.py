@@ -400,7 +400,7 @@ class Study:
             IndexRow(
                 row.id, row.fixed, row.moving, row.verdict, row.error_mm, row.dice_before,
                 row.dice_after, tre_mm=row.tre_after_mm, njd_percent=row.njd_percent,
-                seconds=row.seconds, said=row.message or " ".join(row.reasons) or row.status,
+                seconds=row.seconds, remark=row.message or " ".join(row.reasons) or row.status,
                 page=f"{row.id}/report.html" if has_pages else "",
                 failed=row.status not in FINISHED, unlike=tuple(row.unlike),
             )

@@ -15,10 +15,9 @@ import numpy as np
 
 from .. import _files, _manifest, errors, images
 from .._engine import core
-from .._json import without_nan
 from ..transforms import Transform
 from ..verdict import GRADES, counts
-from ._result import Tabled, mean_dice
+from ._result import Tabled, mean_dice, plain_row
 
 SEAL = "template.json"
 FILES = ("template.nii.gz", "labels.nii.gz", "template.html")
@@ -82,9 +81,7 @@ class Iteration:
         >>> template.iterations[0].to_dict()["kind"]
         'mean'
         """
-        plain: dict[str, Any] = without_nan(dataclasses.asdict(self))
-        del plain["picture"]
-        return plain
+        return plain_row(self, "picture")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,9 +134,7 @@ class TemplateRow:
         >>> template.rows[0].to_dict()["used"]
         True
         """
-        plain: dict[str, Any] = without_nan({**dataclasses.asdict(self), "used": self.is_used})
-        del plain["picture"]
-        return plain
+        return {**plain_row(self, "picture"), "used": self.is_used}
 
 
 @dataclasses.dataclass(repr=False)
