@@ -606,7 +606,7 @@ def write_index(folder: Path, rows: list[Row], command: str, version: str) -> No
                 tre_mm=value(row, "error.mean"),
                 njd_percent=row.get("njd_percent"),
                 seconds=row.get("engine_seconds"),
-                said=row["reason"] or " ".join(verdict.get("reasons") or ()),
+                remark=row["reason"] or " ".join(verdict.get("reasons") or ()),
                 page=page if (folder / page).is_file() else "",
                 failed=row["status"] != "ok",
             )

@@ -34,8 +34,12 @@ def parameters(thing: Any) -> str:
 
 
 def members(thing: type) -> Iterator[tuple[str, Any]]:
-    """Return the public members that a class defines itself."""
-    for member in sorted(vars(thing)):
+    """Return the public members that a class defines itself, or has of a private module's."""
+    own = {
+        thing,
+        *(base for base in thing.__mro__ if base.__module__ == "morphseek.studies._result"),
+    }
+    for member in sorted({name for base in own for name in vars(base)}):
         value = inspect.getattr_static(thing, member)
         if not member.startswith("_"):
             bound = isinstance(value, (staticmethod, classmethod))

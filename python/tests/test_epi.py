@@ -125,7 +125,7 @@ SMALL = np.random.default_rng(1).standard_normal((12, 12, 12)).astype(np.float32
 @pytest.mark.parametrize(
     "given, error, says",
     [
-        (dict(phase_encoding="y"), errors.InvalidArgumentError, "one of i, i-"),
+        (dict(phase_encoding="y"), errors.InvalidArgumentError, "be i, i-"),
         (dict(), errors.InvalidArgumentError, "not known"),
         (dict(phase_encoding="j", readout_time=-1), errors.InvalidArgumentError, "readout time"),
         (dict(phase_encoding="j", readout_time=np.inf), errors.InvalidArgumentError, "seconds"),
@@ -149,7 +149,10 @@ def test_bad_input(given: dict, error: type[Exception], says: str):
     [
         ('{"PhaseEncodingDirection": "j"', "is no JSON"),
         ('["j"]', "is no JSON object"),
-        ('{"PhaseEncodingDirection": ["j"]}', r"the PhaseEncodingDirection \['j'\]"),
+        (
+            '{"PhaseEncodingDirection": ["j"]}',
+            r"PhaseEncodingDirection in its BIDS file is \['j'\]",
+        ),
         ('{"PhaseEncodingDirection": "j", "TotalReadoutTime": true}', "the readout time is True"),
         ('{"PhaseEncodingDirection": "j", "TotalReadoutTime": "x"}', "the readout time is 'x'"),
         ('{"PhaseEncodingDirection": "j", "TotalReadoutTime": NaN}', "the readout time is nan"),

@@ -277,7 +277,7 @@ def test_page_names_outliers(tmp_path: Path):
     rows = [
         IndexRow("plain", verdict="good", error_mm=0.4),
         IndexRow("odd", verdict="good", error_mm=0.3, unlike=("scale 2 <b>",)),
-        IndexRow("bad", verdict="failed", said="It folds."),
+        IndexRow("bad", verdict="failed", remark="It folds."),
     ]
     write_index(tmp_path / "index.html", rows)
     page = parsed((tmp_path / "index.html").read_text(encoding="utf-8"))

@@ -186,7 +186,7 @@ def press(widget: RegisterWidget, qtbot: Any) -> str:
     """Press Register and return the final message."""
     widget.start.native.click()
     qtbot.waitUntil(lambda: widget.start.enabled, timeout=int(1000 * limit(120)))
-    return widget.said.value
+    return widget.message.value
 
 
 def test_options_are_the_engine_s(model: ViewerModel):
@@ -228,7 +228,7 @@ def test_a_run_of_volumes(model: ViewerModel, qtbot: Any):
     back = model.layers["points registered"]
     np.testing.assert_allclose(back.data_to_world(back.data[0]), [20, 10, 15], atol=0.3)
     assert {"displacement, mm", "volume change", "displacement"} <= {x.name for x in model.layers}
-    assert "Similarity:" in widget.said.tooltip
+    assert "Similarity:" in widget.message.tooltip
     assert new.metadata["morphseek"].verdict.headline in said
     assert len(widget.fixed.choices) == 2  # results are not offered
 
@@ -294,7 +294,7 @@ def test_cancel(model: ViewerModel, qtbot: Any):
     qtbot.waitUntil(lambda: widget.bar.value > 0, timeout=int(1000 * limit(60)))
     widget.cancel.native.click()
     qtbot.waitUntil(lambda: widget.start.enabled, timeout=int(1000 * limit(10)))
-    assert widget.said.value == "Cancelled. Nothing was added."
+    assert widget.message.value == "Cancelled. Nothing was added."
     assert [layer.name for layer in model.layers] == ["A", "B"]
     assert not widget.cancel.enabled
 

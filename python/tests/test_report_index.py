@@ -23,9 +23,9 @@ def test_those_to_look_at_come_first(tmp_path: Path):
         IndexRow("fine", verdict="good", error_mm=0.4, dice_after=0.9),
         IndexRow("old", verdict="unknown"),
         IndexRow("wrong", verdict="failed", error_mm=9.0, dice_after=0.1),
-        IndexRow("doubt", verdict="check", error_mm=2.0, dice_after=0.7, said="It folds."),
+        IndexRow("doubt", verdict="check", error_mm=2.0, dice_after=0.7, remark="It folds."),
         IndexRow("worse", verdict="check", error_mm=3.0, dice_after=0.8),
-        IndexRow("lost", said="fixed: a.nii cannot be read", failed=True),
+        IndexRow("lost", remark="fixed: a.nii cannot be read", failed=True),
         IndexRow("nan", verdict="good", error_mm=float("nan"), dice_after=float("nan")),
     ]
     page = written(tmp_path, rows, title="My <study>", command="morphseek pairs a&b.csv")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
+import shlex
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +16,7 @@ from ._app import app, reported
 from .output import Reply
 
 _SECTIONS = ("Options", "Images of a BIDS folder", "Registration", "Running", "Output")
+_BIDS = ("bids", "suffix", "entity", "label_entity", "no_labels")
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -44,20 +47,23 @@ def command(
     """Make a function a command that prints its reply.
 
     The function takes the parameters by name. In place of ``quiet`` it takes ``progress``, and in
-    place of the engine's options ``options``: those that the user set. ``cancelled`` says how to go
-    on after Ctrl-C.
+    place of the engine's options ``options``, those that the user set, and ``command``, what he
+    typed; in place of those of a BIDS folder ``where``. ``cancelled`` says how to go on after
+    Ctrl-C.
     """
 
     def make(function: Callable[..., Reply]) -> click.Command:
         @functools.wraps(function)
-        def run(as_json: bool = False, **given: Any) -> None:
+        def run(as_json: bool = False, **values: Any) -> None:
             with reported(as_json, cancelled) as notes:
-                quiet = given.get("quiet", False)
-                if "quiet" in given:
-                    given["progress"] = not (given.pop("quiet") or as_json)
-                if "save_preset" in given:
-                    given["options"] = set_options(given)
-                reply = function(**given)
+                quiet = values.get("quiet", False)
+                if "quiet" in values:
+                    values["progress"] = not (values.pop("quiet") or as_json)
+                if "save_preset" in values:
+                    values |= {"options": set_options(values), "command": command_line()}
+                if "bids" in values:
+                    values["where"] = {name: values.pop(name) for name in _BIDS}
+                reply = function(**values)
                 if as_json:
                     if notes and isinstance(reply.facts, dict):
                         reply.facts.setdefault("warnings", notes)
@@ -75,24 +81,35 @@ def command(
     return make
 
 
-def set_options(given: dict[str, Any]) -> dict[str, Any]:
-    """Take the engine's options out of what a command is given; return those that the user set, and
+def set_options(values: dict[str, Any]) -> dict[str, Any]:
+    """Take the engine's options out of a command's values; return those that the user set, and
     those of a preset's file. Write them to the file that ``save_preset`` names.
     """
     source = click.get_current_context().get_parameter_source
-    values = {one["name"]: given.pop(one["name"]) for one in option_table() if one["name"] in given}
-    found = {
+    names = [one["name"] for one in option_table() if one["name"] in values]
+    plain = {name: values.pop(name) for name in names}
+    options = {
         name: in_python(name, value)
-        for name, value in values.items()
+        for name, value in plain.items()
         if source(name) is not click.core.ParameterSource.DEFAULT
     }
-    path = given.pop("save_preset")
-    if is_preset_file(found.get("preset")):
+    path = values.pop("save_preset")
+    if is_preset_file(options.get("preset")):
         from .._engine.options import plain_options
 
-        found = plain_options(found)
+        options = plain_options(options)
     if path is not None:
         from .._engine.options import save_preset
 
-        save_preset(path, **found)
-    return found
+        save_preset(path, **options)
+    return options
+
+
+def command_line() -> str:
+    """Return what the user typed, as a shell of the system takes it, for reports."""
+    words = sys.argv[1:]
+    if sys.platform == "win32":  # whose shells know double quotes alone
+        import subprocess
+
+        return "morphseek " + subprocess.list2cmdline(words)
+    return "morphseek " + shlex.join(words)

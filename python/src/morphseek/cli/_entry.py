@@ -19,13 +19,13 @@ def main() -> None:
     # NumPy's library waits for work by spinning, and gets none here (engine/RATIONALE.md)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     code = 1  # of a defect, whose traceback Python prints
-    told = False  # that standard output cannot be written
+    is_reported = False  # that standard output cannot be written
 
     def end() -> None:
         # taking Python and the libraries apart is a tenth of a small pair's cost
         nonlocal code
         try:
-            if sys.stdout and not told:
+            if sys.stdout and not is_reported:
                 sys.stdout.flush()
         except BrokenPipeError:
             return  # Python says so in its own way
@@ -50,7 +50,7 @@ def main() -> None:
     except OSError as error:
         if error.filename is not None or not _refuses_lines(sys.stdout):
             raise
-        told = True
+        is_reported = True
         code = _cannot_print(error)
 
 

@@ -10,7 +10,7 @@ import click
 from .. import errors
 from ._command import command
 from .options import MAPS, PATH, json_option, option, out_file, reference_option, stage_option
-from .output import Reply, say
+from .output import Reply, reply
 from .transform import inputs, load
 
 _TYPES = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float64"]
@@ -95,11 +95,6 @@ def apply(
         )
     else:
         images.write(out, transform.apply(image, reference, **how))
-
-    def show(quiet: bool) -> None:
-        if outside := facts.get("outside"):
-            text = f"outside the reference, so left empty: {', '.join(outside)}"
-            say(text, to_errors=True)
-        say(str(out))
-
-    return Reply(facts, show)
+    outside = facts.get("outside")
+    text = f"outside the reference, so left empty: {', '.join(outside or ())}"
+    return reply(facts, [str(out)], alerts=[(text, None)] if outside else [])

@@ -12,18 +12,14 @@ from ..verdict import tally
 from ._command import command
 from .options import (
     PATH,
-    command_line,
-    common_options,
     entity_option,
-    no_resume_option,
     option,
     read_entities,
-    scheduler_option,
+    study_options,
     suffix_option,
     template_options,
-    workers_option,
 )
-from .output import Reply, print_rows, say, say_notes
+from .output import Reply, aligned, reply, say_notes
 
 
 @command(
@@ -50,17 +46,14 @@ from .output import Reply, print_rows, say, say_notes
     option(
         "--work", "-w", type=PATH, help="Folder for a folder a registration; else OUTPUT_DIR/work."
     ),
-    workers_option,
-    scheduler_option,
-    no_resume_option,
-    common_options("small"),
+    study_options(),
     cancelled="finished registrations are kept, and the same command goes on",
 )  # fmt: skip
 def bids(
     dataset: Path, out: Path, level: str, template: str | None, space: str | None,
     labels: Path | None, mask: Path | None, participants: tuple[str, ...],
     sessions: tuple[str, ...], suffix: str, entity: tuple[str, ...], work: Path | None,
-    progress: bool, no_resume: bool, options: dict[str, Any], **how: Any,
+    progress: bool, resume: bool, options: dict[str, Any], **how: Any,
 ) -> Reply:  # fmt: skip
     """Register the images of a BIDS dataset onto a template, as a BIDS App.
 
@@ -79,15 +72,9 @@ def bids(
 
     if level == "group":
         table, problems = studies.write_group(out)
-
-        def tell(quiet: bool) -> None:
-            for problem in problems:
-                say(f"morphseek: {problem}", to_errors=True)
-            if not quiet:
-                say(f"wrote {table}")
-
         code = errors.InputUnreadableError.exit_code if problems else 0
-        return Reply({"table": str(table), "problems": problems}, tell, code)
+        facts = {"table": str(table), "problems": problems}
+        return reply(facts, [f"wrote {table}"], code, [(f"morphseek: {p}", None) for p in problems])
     if template is None:
         raise errors.InvalidArgumentError(
             "--template IMAGE is missing: give the image to register onto"
@@ -99,24 +86,12 @@ def bids(
     if progress:
         say_notes(items.notes)
     pairs = studies.pairs_to(items, template, labels=labels, mask=mask)
-    derivatives.check_derivatives(pairs, out, space, options, replace=no_resume)
+    derivatives.check_derivatives(pairs, out, space, options, replace=not resume)
     folder = work or out / "work"
-    study = studies.register_pairs(
-        pairs,
-        folder,
-        labels_back=labels is not None,
-        command=command_line(),
-        progress=progress,
-        resume=not no_resume,
-        **how,
-        **options,
-    )
-    written = studies.write_derivatives(pairs, study, folder, out, space, replace=no_resume)
-
-    def show(quiet: bool) -> None:
-        if not quiet:
-            rows = [("transforms", str(len(written))), ("results", str(out))]
-            print_rows([*rows, ("verdict", tally(study.summary()["verdict"]))])
-
-    facts = {**study.to_dict(), "transforms": [str(path) for path in written]}
-    return Reply(facts, show, study.exit_code)
+    how |= {"labels_back": labels is not None, "progress": progress, "resume": resume}
+    study = studies.register_pairs(pairs, folder, **how, **options)
+    paths = studies.write_derivatives(pairs, study, folder, out, space, replace=not resume)
+    facts = {**study.to_dict(), "transforms": [str(path) for path in paths]}
+    rows = [("transforms", str(len(paths))), ("results", str(out))]
+    rows.append(("verdict", tally(study.summary()["verdict"])))
+    return reply(facts, aligned(rows), study.exit_code)

@@ -8,19 +8,8 @@ from typing import Any
 import click
 
 from ._command import command
-from .options import (
-    PATH,
-    command_line,
-    engine_options,
-    json_option,
-    no_resume_option,
-    option,
-    out_folder,
-    quiet_option,
-    scheduler_option,
-    workers_option,
-)
-from .output import NOT_GOOD, Reply, print_rows, say
+from .options import PATH, engine_options, option, out_folder, output_options, running_options
+from .output import NOT_GOOD, Reply, aligned, reply
 
 
 @command(
@@ -54,22 +43,14 @@ from .output import NOT_GOOD, Reply, print_rows, say
         help="Spacing of the template's voxels; by default the median of the images'.",
     ),
     option("--warped", is_flag=True, help="Also write each image in the template's space."),
-    workers_option,
-    scheduler_option,
-    no_resume_option,
+    running_options,
     engine_options(),
-    option(
-        "--strict", is_flag=True, section="Output",
-        help=f"Exit with code {NOT_GOOD} where an image was left out; all results are written all"
-        " the same.",
-    ),
-    quiet_option,
-    json_option,
+    output_options("an image was left out"),
     cancelled="finished registrations are kept, and the same command goes on",
 )  # fmt: skip
 def build_template(
-    images: tuple[Path, ...], out: Path, labels: tuple[Path, ...], start: str, no_resume: bool,
-    strict: bool, options: dict[str, Any], **how: Any,
+    images: tuple[Path, ...], out: Path, labels: tuple[Path, ...], start: str, strict: bool,
+    options: dict[str, Any], **how: Any,
 ) -> Reply:  # fmt: skip
     """Make the template of a population: its mean image, in the middle of its shapes.
 
@@ -91,22 +72,13 @@ def build_template(
         out,
         labels=labels[0] if folder else list(labels) or None,
         start=int(start) if start.isdecimal() else start,
-        resume=not no_resume,
-        command=command_line(),
         **how,
         **options,
     )
     facts = template.to_dict()
     lost = [row for row in template.rows if not row.is_used]
-
-    def show(quiet: bool) -> None:
-        for row in lost:
-            text = f"left out: {row.image}: {' '.join(row.reasons)}"
-            say(text, "yellow", to_errors=True)
-        if not quiet:
-            print_rows(_rows(facts, out))
-
-    return Reply(facts, show, NOT_GOOD if strict and lost else 0)
+    alerts = [(f"left out: {row.image}: {' '.join(row.reasons)}", "yellow") for row in lost]
+    return reply(facts, aligned(_rows(facts, out)), NOT_GOOD if strict and lost else 0, alerts)
 
 
 def _rows(facts: dict[str, Any], out: Path) -> list[tuple[str, str]]:

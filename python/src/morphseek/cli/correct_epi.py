@@ -9,7 +9,7 @@ import click
 
 from ._command import command
 from .options import PATH, json_option, option, out_folder
-from .output import Reply, say
+from .output import Reply, reply
 
 
 @command(
@@ -28,7 +28,7 @@ from .output import Reply, say
     ),
     json_option,
 )  # fmt: skip
-def correct_epi(first: Path, second: Path, out: Path, **given: Any) -> Reply:
+def correct_epi(first: Path, second: Path, out: Path, **how: Any) -> Reply:
     """Take the distortion from two echo-planar images of opposite phase encodings.
 
     Writes shift.nii.gz (voxels), fieldmap.nii.gz (Hz, with a readout time), both images without
@@ -37,10 +37,10 @@ def correct_epi(first: Path, second: Path, out: Path, **given: Any) -> Reply:
     """
     from ..studies import correct_epi as correct
 
-    correction = correct(first, second, out, **given)
+    correction = correct(first, second, out, **how)
     facts = correction.to_dict()
     text = (
         f"shift up to {facts['largest_shift_voxels']:.2f} voxels along"
         f" {facts['phase_encoding'][0]}; {out / 'mean.nii.gz'}"
     )
-    return Reply(facts, lambda quiet: say(text))
+    return reply(facts, [text])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ._command import command
-from .options import command_line, common_options, option, out_folder
+from .options import common_options, option, out_folder
 from .output import Reply, say, summary_reply
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     ),
     common_options("full"),
 )  # fmt: skip
-def demo(out: Path, size: int, progress: bool, **given: Any) -> Reply:
+def demo(out: Path, size: int, progress: bool, **how: Any) -> Reply:
     """Register a made-up pair with a known answer: an MR-like and a CT-like torso, different in
     pose, size, grid and shape.
     """
@@ -36,8 +36,8 @@ def demo(out: Path, size: int, progress: bool, **given: Any) -> Reply:
     pair = phantom.make_pair(size)
     if progress:
         seconds = time.perf_counter() - started
-        made = f"made fixed {pair.fixed!r}, moving {pair.moving!r} in {seconds:.1f} s"
-        say(made, to_errors=True)  # no result
+        text = f"made fixed {pair.fixed!r}, moving {pair.moving!r} in {seconds:.1f} s"
+        say(text, to_errors=True)  # no result
 
     def error_to_truth(result: Registration) -> dict[str, Any]:
         truth = pair.errors(result)
@@ -52,10 +52,9 @@ def demo(out: Path, size: int, progress: bool, **given: Any) -> Reply:
         (pair.fixed, pair.moving),
         (pair.fixed_labels, pair.moving_labels),
         title="the demonstration pair: a CT-like torso onto an MR-like one",
-        command=command_line(),
         progress=progress,
         label_names=phantom.LABELS,
         extra=error_to_truth,
-        **given,
+        **how,
     )
     return summary_reply(summary, out)

@@ -10,7 +10,7 @@ import click
 from ._app import app
 from ._command import command
 from .options import json_option
-from .output import Reply, print_rows, print_table, say
+from .output import Reply, aligned, reply
 
 
 @app.group("info", no_args_is_help=True)
@@ -30,11 +30,11 @@ def models(name: str | None) -> Reply:
 
     if name:
         info = core.verify_model(name)
-        return Reply(info, lambda quiet: say(json.dumps(info["manifest"], indent=2)))
+        return reply(info, [json.dumps(info["manifest"], indent=2)])
     bundles = core.models()
     columns = ("name", "version", "modality", "licence")
     rows = [[*(one["manifest"][c] for c in columns), one["error"] or "sound"] for one in bundles]
-    return Reply(bundles, lambda quiet: print_table((*columns, "state"), rows))
+    return reply(bundles, aligned([(*columns, "state"), *rows]))
 
 
 @command("devices", json_option, group=group)
@@ -45,7 +45,7 @@ def devices() -> Reply:
     from .._engine import core
 
     facts = core.devices()
-    return Reply(facts, lambda quiet: print_rows(_device_rows(facts)))
+    return reply(facts, aligned(_device_rows(facts)))
 
 
 def _device_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
@@ -75,7 +75,7 @@ def doctor() -> Reply:
 
     facts = diagnosis.doctor()
     code = 0 if facts["well"] else diagnosis.UNWELL
-    return Reply(facts, lambda quiet: print_rows(diagnosis.rows(facts)), code)
+    return reply(facts, aligned(diagnosis.rows(facts)), code)
 
 
 @command(

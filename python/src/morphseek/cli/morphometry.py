@@ -9,7 +9,7 @@ import click
 
 from ._command import command
 from .options import PATH, json_option, labels_csv_option, option, out_folder, quiet_option
-from .output import Reply, print_rows, print_table, say_notes
+from .output import Reply, aligned, note, reply
 
 _COLUMNS = {
     "change_percent": "+.1f",
@@ -34,16 +34,13 @@ _COLUMNS = {
         help="Full width at half maximum of the Gaussian on the maps; 0 leaves them as they are.",
     ),
     option(
-        "--without-affine", is_flag=True,
+        "--without-affine", "affine", flag_value=False, default=True, show_default=False,
         help="Leave the linear part of each transform out: changes are relative to the whole's.",
     ),
     quiet_option,
     json_option,
 )  # fmt: skip
-def morphometry(
-    results: Path, out: Path, labels_csv: Path | None, without_affine: bool, progress: bool,
-    **how: Any,
-) -> Reply:  # fmt: skip
+def morphometry(results: Path, out: Path, labels_csv: Path | None, **how: Any) -> Reply:
     """Measure the change of volume over a population that was registered to one image.
 
     RESULTS is the folder of `morphseek pairs`, or a CSV with the columns transform and, optionally,
@@ -54,26 +51,17 @@ def morphometry(
     from ..studies.label_table import read_labels_csv
 
     names = read_labels_csv(labels_csv)[1] if labels_csv else None
-    study = studies.morphometry(
-        results, out, names=names, affine=not without_affine, progress=progress, **how
-    )
+    study = studies.morphometry(results, out, names=names, **how)
     facts = study.to_dict()
-
-    def show(quiet: bool) -> None:
-        worst = max(study.folded, key=lambda name: study.folded[name])
-        if study.folded[worst]:
-            say_notes([
-                "where a map folds it has no logarithm and does not count: up to"
-                f" {study.folded[worst]:.2g} % of the voxels, in {worst}"
-            ])  # fmt: skip
-        if quiet:
-            return
-        if facts["labels"]:
-            heading = ["label", "name", "change %", "SD", "true %", "error", "correlation"]
-            print_table(heading, [_cells(row) for row in facts["labels"]])
-        print_rows([("subjects", str(len(study.ids))), ("results", str(out / "morphometry.json"))])
-
-    return Reply(facts, show)
+    alerts = []
+    worst = max(study.folded, key=lambda name: study.folded[name])
+    if study.folded[worst]:
+        share = f"{study.folded[worst]:.2g} % of the voxels, in {worst}"
+        alerts = [note(f"where a map folds it has no logarithm and does not count: up to {share}")]
+    heading = ["label", "name", "change %", "SD", "true %", "error", "correlation"]
+    table = [heading, *map(_cells, facts["labels"])] if facts["labels"] else []
+    rows = [("subjects", str(len(study.ids))), ("results", str(out / "morphometry.json"))]
+    return reply(facts, [*aligned(table), *aligned(rows)], alerts=alerts)
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

@@ -8,18 +8,8 @@ from typing import Any
 import click
 
 from ._command import command
-from .options import (
-    MAPS,
-    PATH,
-    command_line,
-    engine_options,
-    json_option,
-    option,
-    out_folder,
-    quiet_option,
-    strict_option,
-)
-from .output import NOT_GOOD, Reply, print_rows, say
+from .options import MAPS, PATH, engine_options, option, out_folder, output_options
+from .output import NOT_GOOD, Reply, aligned, reply
 
 _MOST_LINES = 5  # frames that are not good, of which a line is printed
 
@@ -54,9 +44,7 @@ _MOST_LINES = 5  # frames that are not good, of which a line is printed
         help="How the frames are resampled; cubic and sinc blur less.",
     ),
     engine_options(),
-    strict_option,
-    quiet_option,
-    json_option,
+    output_options(),
 )  # fmt: skip
 def motion(
     frames: tuple[Path, ...], out: Path, strict: bool, options: dict[str, Any], **how: Any
@@ -76,20 +64,15 @@ def motion(
     from ..studies import correct_motion
 
     source = frames[0] if len(frames) == 1 else list(frames)
-    series = correct_motion(source, out, command=command_line(), **how, **options)
+    series = correct_motion(source, out, **how, **options)
     facts = series.to_dict()
     bad = [row for row in series.worst if row.verdict != "good"]
-
-    def show(quiet: bool) -> None:
-        for row in bad[:_MOST_LINES]:
-            say(str(row), "red" if row.verdict == "failed" else "yellow", to_errors=True)
-        if len(bad) > _MOST_LINES:
-            rest = f"and {len(bad) - _MOST_LINES} more frames that are not good:"
-            say(f"{rest} {out / 'motion.tsv'}", "yellow", to_errors=True)
-        if not quiet:
-            print_rows(_rows(facts, out))
-
-    return Reply(facts, show, NOT_GOOD if strict and bad else 0)
+    colors = {"failed": "red"}
+    alerts = [(str(row), colors.get(row.verdict, "yellow")) for row in bad[:_MOST_LINES]]
+    if len(bad) > _MOST_LINES:
+        rest = f"and {len(bad) - _MOST_LINES} more frames that are not good:"
+        alerts.append((f"{rest} {out / 'motion.tsv'}", "yellow"))
+    return reply(facts, aligned(_rows(facts, out)), NOT_GOOD if strict and bad else 0, alerts)
 
 
 def _rows(facts: dict[str, Any], out: Path) -> list[tuple[str, str]]:

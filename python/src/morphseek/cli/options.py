@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import shlex
-import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,22 +48,34 @@ json_option = _output(
 quiet_option = _output(
     "--quiet", "-q", is_flag=True, help="Print nothing but errors; no progress bar."
 )
-strict_option = _output(
-    "--strict", is_flag=True,
-    help=f"Exit with code {NOT_GOOD} where a verdict is not good; all results are written all the"
-    " same.",
+
+
+def strict_option(where: str = "a verdict is not good") -> Decorator:
+    return _output(
+        "--strict", is_flag=True,
+        help=f"Exit with code {NOT_GOOD} where {where}; all results are written all the same.",
+    )  # fmt: skip
+
+
+def output_options(strict_where: str = "a verdict is not good") -> Decorator:
+    return together(strict_option(strict_where), quiet_option, json_option)
+
+
+running_options = together(
+    _running(
+        "--workers", type=click.IntRange(1), default=1,
+        help="Pairs at a time; each gets its share of the cores unless --threads says otherwise.",
+    ),
+    _running(
+        "--scheduler", metavar="threads|processes|ADDRESS",
+        help="How the workers run: in threads, the default, or in processes here; or, by its"
+        " address, on a Dask cluster, one thread a pair (extra: pip install morphseek[dask]).",
+    ),
+    _running(
+        "--no-resume", "resume", flag_value=False, default=True, show_default=False,
+        help="Do again what is finished.",
+    ),
 )  # fmt: skip
-workers_option = _running(
-    "--workers", type=click.IntRange(1), default=1,
-    help="Pairs at a time; each gets its share of the cores unless --threads says otherwise.",
-)  # fmt: skip
-scheduler_option = _running(
-    "--scheduler",
-    metavar="threads|processes|ADDRESS",
-    help="How the workers run: in threads, the default, or in processes here; or, by its address,"
-    " on a Dask cluster, one thread a pair (extra: pip install morphseek[dask]).",
-)
-no_resume_option = _running("--no-resume", is_flag=True, help="Do again what is finished.")
 reference_option = option(
     "--reference", "-r", type=PATH,
     help="Image whose grid the output gets: the fixed one. Where it is left out, the transform's"
@@ -106,20 +116,10 @@ bids_options = together(
 )  # fmt: skip
 
 
-def take_images(given: dict[str, Any]) -> dict[str, Any]:
-    """Take what :data:`bids_options` brought out of what a command is given."""
-    names = ("bids", "suffix", "entity", "label_entity", "no_labels")
-    return {name: given.pop(name) for name in names}
-
-
-def found_items(
-    sources: tuple[Path, ...],
-    bids: Path | None,
-    suffix: str,
-    entity: tuple[str, ...],
-    label_entity: tuple[str, ...],
-    no_labels: bool,
-) -> Items:
+def read_items(
+    sources: tuple[Path, ...], bids: Path | None, suffix: str, entity: tuple[str, ...],
+    label_entity: tuple[str, ...], no_labels: bool,
+) -> Items:  # fmt: skip
     """Return the images that the user names, or those of the BIDS folder."""
     from .. import studies
 
@@ -150,36 +150,30 @@ def read_entities(texts: tuple[str, ...], name: str) -> dict[str, str]:
     return entities
 
 
-def command_line() -> str:
-    """Return what the user typed, as a shell of the system takes it, for reports."""
-    words = sys.argv[1:]
-    if sys.platform == "win32":  # whose shells know double quotes alone
-        import subprocess
-
-        return "morphseek " + subprocess.list2cmdline(words)
-    return "morphseek " + shlex.join(words)
-
-
-def engine_options(without: Collection[str] = ()) -> Decorator:
-    """Give a command the engine's options but for some: their names, types, ranges, defaults and
-    helps are the engine's own.
+def engine_options() -> Decorator:
+    """Give a command the engine's options: their names, types, ranges, defaults and helps are the
+    engine's own.
     """
-    chosen = [_option(one) for one in option_table() if one["name"] not in without]
     save = option(
         "--save-preset", type=PATH, metavar="FILE.json", section="Registration",
         help="Also write the options that were set to a file, for --preset FILE.json.",
     )  # fmt: skip
-    return together(*chosen, save)
+    return together(*map(_option, option_table()), save)
 
 
-def common_options(report: str, without: Collection[str] = ()) -> Decorator:
+def common_options(report: str) -> Decorator:
     """Give a command what all have that register: its report, its silence, the engine's options."""
     page = _output(
         "--report", type=click.Choice(["full", "small", "none"]), default=report,
         help="What report.html is: interactive, up to 6 MB; one picture and the numbers, below 200"
         " kB; or not written.",
     )  # fmt: skip
-    return together(engine_options(without), page, quiet_option, json_option)
+    return together(engine_options(), page, quiet_option, json_option)
+
+
+def study_options() -> Decorator:
+    """Give a command what all have that register many images."""
+    return together(running_options, common_options("small"))
 
 
 def _option(entry: dict[str, Any]) -> Decorator:

@@ -27,6 +27,25 @@ class Reply(NamedTuple):
     exit_code: int = 0
 
 
+def reply(
+    facts: Any,
+    lines: Iterable[str],
+    exit_code: int = 0,
+    alerts: Iterable[tuple[str, str | None]] = (),
+) -> Reply:
+    """Return the reply that prints ``lines``, unless it is to be quiet, and before them, in any
+    case, ``alerts`` to standard error: text and colour.
+    """
+
+    def show(quiet: bool) -> None:
+        for text, color in alerts:
+            say(text, color, to_errors=True)
+        for line in () if quiet else lines:
+            say(line)
+
+    return Reply(facts, show, exit_code)
+
+
 def say(text: str, color: str | None = None, to_errors: bool = False) -> None:
     """Print a line to standard output, or to standard error, in a colour where that is a terminal
     and NO_COLOR is not set.
@@ -35,46 +54,34 @@ def say(text: str, color: str | None = None, to_errors: bool = False) -> None:
     stream = sys.stderr if to_errors else sys.stdout
     if stream is None:  # a program with a window may have none
         return
-    if color and (os.environ.get("NO_COLOR") or not (stream.isatty() or _is_forced())):
+    if color and (
+        os.environ.get("NO_COLOR") or not (stream.isatty() or os.environ.get("FORCE_COLOR"))
+    ):
         color = None
     click.echo(click.style(text, fg=color) if color else text, file=stream, color=bool(color))
 
 
-def _is_forced() -> bool:
-    return bool(os.environ.get("FORCE_COLOR"))
-
-
-def is_good(verdict: Verdict | None) -> bool:
-    return verdict is not None and verdict.grade == GRADES[0]
-
-
 _COLORS = {"good": "green", "check": "yellow", "failed": "red"}
-
-
-def _print_verdict(verdict: Verdict | None, quiet: bool) -> None:
-    """Print the verdict; one that is not good is an error to who wants to see nothing else."""
-    if quiet and is_good(verdict):
-        return
-    color = _COLORS[verdict.grade] if verdict else None
-    say(f"verdict: {verdict or UNKNOWN}", color, to_errors=quiet)
 
 
 def summary_reply(
     summary: dict[str, Any], out: Path, explain: bool = False, strict: bool = False
 ) -> Reply:
     """Return what a command says that registered one pair."""
+    verdict = Verdict.of(summary)
+    is_good = verdict is not None and verdict.grade == GRADES[0]
 
     def show(quiet: bool) -> None:
         say_notes(notes(summary))
-        if not quiet:
-            print_rows(_summary_rows(summary, out))
-        if explain:
-            print_rows(explanation(summary))
-        _print_verdict(Verdict.of(summary), quiet)
+        rows = [] if quiet else _summary_rows(summary, out)
+        for line in [*aligned(rows), *aligned(explanation(summary) if explain else [])]:
+            say(line)
+        if not (quiet and is_good):  # to who wants to see nothing else, it is an error
+            color = _COLORS[verdict.grade] if verdict else None
+            say(f"verdict: {verdict or UNKNOWN}", color, to_errors=quiet)
 
-    bad = strict and not is_good(Verdict.of(summary))
     facts = summary | ({"explanation": explain_in_words(summary)} if explain else {})
-    return Reply(facts, show, NOT_GOOD if bad else 0)
+    return Reply(facts, show, NOT_GOOD if strict and not is_good else 0)
 
 
 def _summary_rows(summary: dict[str, Any], out: Path) -> list[tuple[str, str]]:
@@ -103,37 +110,35 @@ def _summary_rows(summary: dict[str, Any], out: Path) -> list[tuple[str, str]]:
 def _landmark_rows(landmarks: dict[str, Any], method: str) -> list[tuple[str, str]]:
     """Return the errors at landmarks: before, after the initial alignment, after all."""
     points = landmarks["points"]
-    course = " -> ".join(
-        f"{landmarks[when]['mean_mm']:.1f}" for when in ("before", "initial", "after")
-    )
     worst = max(points, key=lambda p: p["after_mm"])
+    role = "steered" if landmarks["steered"] else "only measure"
     rows = [
         (
             "landmarks",
-            f"{course} mm on average: before -> initial alignment ({method}) -> after, at"
-            f" {len(points)} points that {'steered' if landmarks['steered'] else 'only measure'}",
+            f"{_course(landmarks)} mm on average: before -> initial alignment ({method})"
+            f" -> after, at {len(points)} points that {role}",
         ),
         ("  worst", f"{worst['name']}: {worst['before_mm']:.1f} -> {worst['after_mm']:.1f} mm"),
     ]
     if further := [p for p in points if p["after_mm"] > p["before_mm"] + _FURTHER_MM]:
-        said = (f"{p['name']} {p['before_mm']:.1f} -> {p['after_mm']:.1f}" for p in further)
-        rows.append(("  worse than before", ", ".join(said) + " mm"))
+        courses = (f"{p['name']} {p['before_mm']:.1f} -> {p['after_mm']:.1f}" for p in further)
+        rows.append(("  worse than before", ", ".join(courses) + " mm"))
     return rows
+
+
+def _course(errors: dict[str, Any], key: str = "mean_mm") -> str:
+    return " -> ".join(f"{errors[when][key]:.1f}" for when in ("before", "initial", "after"))
 
 
 def _truth_rows(truth: dict[str, Any], method: str) -> list[tuple[str, str]]:
     """Return the errors of the demonstration pair: before, after the initial alignment, after
     all.
     """
-
-    def course(of: dict[str, Any], key: str) -> str:
-        return " -> ".join(f"{of[when][key]:.1f}" for when in ("before", "initial", "after"))
-
     how = f"before -> initial alignment ({method}) -> after, at {truth['points']} points in organs"
     rows = [
-        ("error to the truth", f"{course(truth, 'mean_mm')} mm on average: {how}"),
-        ("  median", f"{course(truth, 'median_mm')} mm"),
-        ("  95th percentile", f"{course(truth, 'p95_mm')} mm"),
+        ("error to the truth", f"{_course(truth)} mm on average: {how}"),
+        ("  median", f"{_course(truth, 'median_mm')} mm"),
+        ("  95th percentile", f"{_course(truth, 'p95_mm')} mm"),
     ]
     worse = [
         f"{organ['name']} {organ['initial']['mean_mm']:.1f} -> {organ['after']['mean_mm']:.1f}"
@@ -145,26 +150,22 @@ def _truth_rows(truth: dict[str, Any], method: str) -> list[tuple[str, str]]:
     return rows
 
 
+def note(text: str) -> tuple[str, str]:
+    """Return the alert of a note."""
+    return f"note: {text}", "yellow"
+
+
 def say_notes(texts: Iterable[str]) -> None:
-    """Print notes to standard error."""
     for text in texts:
-        say(f"note: {text}", "yellow", to_errors=True)
+        say(*note(text), to_errors=True)
 
 
-def say_failures(pairs: Iterable[Any]) -> None:
-    """Print a line for every pair that has an error, where no progress has told of it."""
-    for pair in pairs:
-        if pair.error:
-            say(f"morphseek: {pair}", "red", to_errors=True)
+def failures(rows: Iterable[Any]) -> list[tuple[str, str | None]]:
+    """Return an alert for every row of a study that has an error."""
+    return [(f"morphseek: {row}", "red") for row in rows if row.error]
 
 
-def print_rows(rows: list[tuple[str, str]]) -> None:
-    width = max(len(name) for name, _ in rows)
-    for name, value in rows:
-        say(f"{name:<{width}}  {value}")
-
-
-def print_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(map(len, column)) for column in zip(heading, *rows)]
-    for row in (heading, *rows):
-        say("  ".join(f"{cell:<{n}}" for cell, n in zip(row, widths)).rstrip())
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows of cells as lines whose columns stand below one another."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return ["  ".join(f"{cell:<{n}}" for cell, n in zip(row, widths)).rstrip() for row in rows]

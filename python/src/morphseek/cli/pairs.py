@@ -13,19 +13,27 @@ from ._command import command
 from .options import (
     PATH,
     bids_options,
-    command_line,
-    common_options,
-    found_items,
-    no_resume_option,
     option,
     out_folder,
-    scheduler_option,
+    read_items,
     strict_option,
-    take_images,
+    study_options,
     template_options,
-    workers_option,
 )
-from .output import NOT_GOOD, Reply, print_rows, say_failures, say_notes
+from .output import NOT_GOOD, Reply, aligned, failures, note, say, say_notes
+
+#: Name, the figure without which there is no such row, and the row.
+_ROWS = (
+    ("pairs", "pairs", "{pairs}: {counts}"),
+    ("mean Dice", "dice_after", "{dice_before:.4f} -> {dice_after:.4f}"),
+    ("  by the inverse", "dice_inverse", "{dice_inverse:.4f}"),
+    ("  by SimpleITK", "dice_check", "{dice_check:.4f}"),
+    ("mean HD95", "hd95_after", "{hd95_after:.2f} mm"),
+    ("against", "comparison", "{comparison}"),
+    ("landmarks, mean", "tre_after_mm", "{tre_before_mm:.1f} -> {tre_after_mm:.1f} mm"),
+    ("mean NJD", "seconds", "{njd_percent:.4f} %"),
+    ("a pair", "seconds", "{seconds:.2f} s"),
+)
 
 
 @command(
@@ -74,17 +82,15 @@ from .output import NOT_GOOD, Reply, print_rows, say_failures, say_notes
         help="Register each subject's later sessions onto the first.",
     ),
     bids_options,
-    workers_option,
-    scheduler_option,
-    no_resume_option,
-    common_options("small"),
-    strict_option,
+    study_options(),
+    strict_option(),
     cancelled="finished pairs are kept, and the same command goes on",
 )  # fmt: skip
 def pairs(
     sources: tuple[Path, ...], out: Path, template: str | None, labels: Path | None,
     mask: Path | None, all_pairs: bool, both_ways: bool, within_subject: bool, progress: bool,
-    no_resume: bool, strict: bool, against: Path | None, options: dict[str, Any], **given: Any,
+    strict: bool, against: Path | None, where: dict[str, Any], options: dict[str, Any],
+    **how: Any,
 ) -> Reply:  # fmt: skip
     """Register many pairs, each into a folder of its own.
 
@@ -111,13 +117,12 @@ def pairs(
     """
     from .. import studies
 
-    where = take_images(given)
     ways = {"--template": template, "--all-pairs": all_pairs, "--within-subject": within_subject}
     chosen = [name for name, value in ways.items() if value]
     _check_usage(chosen, sources, where["bids"], both_ways, labels or mask)
     listed: Any = sources[0] if sources else None
     if chosen:
-        items = found_items(sources, **where)
+        items = read_items(sources, **where)
         if progress:
             say_notes(items.notes)
         if template:
@@ -127,30 +132,25 @@ def pairs(
         else:
             listed = studies.within_subject(items)
     other = studies.Study.read(against) if against else None
-    study = studies.register_pairs(
-        listed,
-        out,
-        command=command_line(),
-        resume=not no_resume,
-        progress=progress,
-        **given,
-        **options,
-    )
+    study = studies.register_pairs(listed, out, progress=progress, **how, **options)
     test = studies.compare(study, other) if other else None
     bad = strict and any(row.verdict != GRADES[0] for row in study.rows)
 
-    def show(quiet: bool) -> None:
-        if quiet:  # nobody has said it yet
-            say_failures(study.rows)
-            return
-        if study.earlier:
-            count = f"{len(study.earlier)} finished pairs of earlier calls"
-            say_notes([
-                f"the tables in {out} list {count}, too; who does not want one removes its folder"
-            ])  # fmt: skip
-        print_rows(_rows(study.summary(), test, out))
-
     facts = {**study.to_dict(), **({"against": test} if test else {})}
+
+    def show(quiet: bool) -> None:
+        alerts = failures(study.rows) if quiet else []  # else the progress has told of them
+        if study.earlier and not quiet:
+            count = f"{len(study.earlier)} finished pairs of earlier calls"
+            text = (
+                f"the tables in {out} list {count}, too; who does not want one removes its folder"
+            )
+            alerts = [note(text)]
+        for text, color in alerts:
+            say(text, color, to_errors=True)
+        for line in [] if quiet else aligned(_rows(facts["summary"], test, out)):
+            say(line)
+
     return Reply(facts, show, study.exit_code or (NOT_GOOD if bad else 0))
 
 
@@ -184,31 +184,15 @@ def _rows(summary: dict[str, Any], test: dict[str, Any] | None, out: Path) -> li
     )
     if summary["failed"]:
         counts += f" ({summary['failed_percent']:.1f} %)"
-    rows = [("pairs", f"{summary['pairs']}: {counts}")]
-    if summary["dice_after"] is not None:
-        rows.append(("mean Dice", f"{summary['dice_before']:.4f} -> {summary['dice_after']:.4f}"))
-    if summary["dice_inverse"] is not None:
-        rows.append(("  by the inverse", f"{summary['dice_inverse']:.4f}"))
-    if summary["dice_check"] is not None:
-        rows.append(("  by SimpleITK", f"{summary['dice_check']:.4f}"))
-    if summary["hd95_after"] is not None:
-        rows.append(("mean HD95", f"{summary['hd95_after']:.2f} mm"))
+    comparison = None
     if test:
-        rows.append(
-            (
-                "against",
-                f"{test['mean_difference']:+.4f} Dice over {test['pairs']} pairs, better in"
-                f" {test['better']}, p = {test['p_value']:.2g}",
-            )
+        comparison = (
+            f"{test['mean_difference']:+.4f} Dice over {test['pairs']} pairs, better in"
+            f" {test['better']}, p = {test['p_value']:.2g}"
         )
-    if summary["tre_after_mm"] is not None:
-        course = f"{summary['tre_before_mm']:.1f} -> {summary['tre_after_mm']:.1f} mm"
-        rows.append(("landmarks, mean", course))
-    if summary["seconds"] is not None:
-        rows += [
-            ("mean NJD", f"{summary['njd_percent']:.4f} %"),
-            ("a pair", f"{summary['seconds']:.2f} s"),
-        ]
+    figures = summary | {"counts": counts, "comparison": comparison}
+    known = [row for row in _ROWS if figures[row[1]] is not None]
+    rows = [(name, form.format_map(figures)) for name, _, form in known]
     if summary["outliers"]:
         rows.append(("outliers", f"{summary['outliers']}: named in index.html"))
     return [*rows, ("results", str(out / "summary.csv")), ("verdict", tally(summary["verdict"]))]

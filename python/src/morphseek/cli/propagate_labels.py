@@ -12,18 +12,13 @@ from ._command import command
 from .options import (
     PATH,
     bids_options,
-    command_line,
-    common_options,
-    found_items,
     labels_csv_option,
-    no_resume_option,
     option,
     out_folder,
-    scheduler_option,
-    take_images,
-    workers_option,
+    read_items,
+    study_options,
 )
-from .output import Reply, print_rows, say, say_failures, say_notes
+from .output import Reply, aligned, failures, note, reply
 
 
 @command(
@@ -48,15 +43,13 @@ from .output import Reply, print_rows, say, say_failures, say_notes
     ),
     labels_csv_option,
     bids_options,
-    workers_option,
-    scheduler_option,
-    no_resume_option,
-    common_options("small"),
+    study_options(),
     cancelled="finished registrations are kept, and the same command goes on",
 )  # fmt: skip
 def propagate_labels(
     targets: tuple[Path, ...], atlas: tuple[tuple[Path, Path], ...], atlases: Path | None,
-    out: Path, labels_csv: Path | None, no_resume: bool, options: dict[str, Any], **given: Any,
+    out: Path, labels_csv: Path | None, where: dict[str, Any], options: dict[str, Any],
+    **how: Any,
 ) -> Reply:  # fmt: skip
     """Label images by labelled ones (atlases): segmentation without training.
 
@@ -82,38 +75,28 @@ def propagate_labels(
             " folder, and not both"
         )
     study = studies.propagate_labels(
-        found_items(targets, **take_images(given)),
+        read_items(targets, **where),
         atlases if atlases else list(atlas),
         out,
         names=read_labels_csv(labels_csv)[1] if labels_csv else None,
-        command=command_line(),
-        resume=not no_resume,
-        **given,
+        **how,
         **options,
     )
-    return Reply(study.to_dict(), lambda quiet: _print(study, out, quiet), study.exit_code)
-
-
-def _print(study: Any, out: Path, quiet: bool) -> None:
-    say_notes(study.notes)
-    say_failures(study.rows)
+    facts = study.to_dict()
+    alerts = [*map(note, study.notes), *failures(study.rows)]
     for row in study.rows:
-        for atlas in row.left_out:
-            say(f"{row.id}: does not vote: {atlas}", "yellow", to_errors=True)
-        for warning in row.warnings:
-            say(f"{row.id}: {warning}", "yellow", to_errors=True)
-        if not (quiet or row.error):
-            say(str(row))
-    if quiet:
-        return
-    summary = study.to_dict()["summary"]
+        alerts += [(f"{row.id}: does not vote: {atlas}", "yellow") for atlas in row.left_out]
+        alerts += [(f"{row.id}: {warning}", "yellow") for warning in row.warnings]
+    lines = [str(row) for row in study.rows if not row.error]
+    lines += aligned(_rows(facts["summary"], out))
+    return reply(facts, lines, study.exit_code, alerts)
+
+
+def _rows(summary: dict[str, Any], out: Path) -> list[tuple[str, str]]:
     rows = [("targets", f"{summary['targets']}, {summary['failed']} failed")]
     if summary["dice"] is not None:
         rows.append(
             ("mean Dice", f"{summary['dice']:.4f}; one atlas alone {summary['dice_of_one']:.4f}")
         )
-    rows += [
-        ("registrations", str(out / "registrations" / "index.html")),
-        ("volumes", str(out / "volumes.csv")),
-    ]
-    print_rows(rows)
+    registrations = str(out / "registrations" / "index.html")
+    return [*rows, ("registrations", registrations), ("volumes", str(out / "volumes.csv"))]

@@ -10,7 +10,7 @@ import click
 from .. import errors
 from .._plain import onto
 from ._command import command
-from .options import PATH, command_line, common_options, option, out_folder, strict_option
+from .options import PATH, common_options, option, out_folder, strict_option
 from .output import Reply, summary_reply
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ _IMAGE_PAIR: dict[str, Any] = {
         " halfway_to_moving.h5; best with --symmetric.",
     ),
     common_options("full"),
-    strict_option,
+    strict_option(),
     option(
         "--explain", is_flag=True, section="Output",
         help="Print how the result came about: the start that was kept, what was compared, the"
@@ -91,7 +91,7 @@ _IMAGE_PAIR: dict[str, Any] = {
 )  # fmt: skip
 def register(
     fixed: Path, moving: Path, out: Path, channels: Any, label_channels: Any, weights: Any,
-    strict: bool, explain: bool, **given: Any,
+    strict: bool, explain: bool, **inputs: Any,
 ) -> Reply:  # fmt: skip
     """Register MOVING onto FIXED: NIfTI, NRRD, MetaImage, ... or folders with one DICOM series.
     Either may be an atlas by name, which was fetched before: templateflow:MNI152NLin2009cAsym or
@@ -107,12 +107,11 @@ def register(
     summary = register_into(
         out,
         (fixed, moving),
-        (given.pop("fixed_labels"), given.pop("moving_labels")),
-        landmarks=(given.pop("fixed_landmarks"), given.pop("moving_landmarks")),
+        (inputs.pop("fixed_labels"), inputs.pop("moving_labels")),
+        landmarks=(inputs.pop("fixed_landmarks"), inputs.pop("moving_landmarks")),
         title=onto(moving, fixed),
-        command=command_line(),
         channels=_channels(channels, label_channels, weights),
-        **given,
+        **inputs,
     )
     return summary_reply(summary, out, explain, strict)
 

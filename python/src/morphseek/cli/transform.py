@@ -13,7 +13,7 @@ from .._formats import NAMES
 from ._app import app
 from ._command import command
 from .options import PATH, json_option, option, out_file, reference_option, stage_option, together
-from .output import Reply, print_rows, say
+from .output import Reply, aligned, reply
 
 if TYPE_CHECKING:
     from ..transforms import Transform
@@ -79,7 +79,7 @@ def _save(
     names = formats.outputs(out, format)
     check_apart(out.parent, names, inputs(sources, reference=reference, moving=moving))
     files = [str(file) for file in transform.save(out, format, reference, moving)]
-    return Reply({"out": files}, lambda quiet: say("\n".join(files)))
+    return reply({"out": files}, files)
 
 
 @command(
@@ -88,22 +88,22 @@ def _save(
     _written,
     group=group,
 )
-def compose(transforms: tuple[Path, ...], **given: Any) -> Reply:
+def compose(transforms: tuple[Path, ...], **how: Any) -> Reply:
     """Make one transform of several, in the order in which a point of the fixed image goes through
     them.
 
     FILE@inverse is the inverse of a file.
     """
-    return _save(load(transforms), transforms, **given)
+    return _save(load(transforms), transforms, **how)
 
 
 @command("invert", _FILE, _written, group=group)
-def invert(transform: Path, **given: Any) -> Reply:
+def invert(transform: Path, **how: Any) -> Reply:
     """Write the inverse of a transform, from the moving to the fixed space.
 
     --reference is then the image that was the moving one.
     """
-    return _save(load([transform], True), [transform], **given)
+    return _save(load([transform], True), [transform], **how)
 
 
 @command(
@@ -117,7 +117,7 @@ def invert(transform: Path, **given: Any) -> Reply:
     stage_option,
     group=group,
 )  # fmt: skip
-def convert(transform: Path, input_format: str | None, stage: str, **given: Any) -> Reply:
+def convert(transform: Path, input_format: str | None, stage: str, **how: Any) -> Reply:
     """Write a transform in another program's format.
 
     The ending of --out-file says it, or --format. Formats of FSL and FreeSurfer ask for --reference
@@ -125,8 +125,8 @@ def convert(transform: Path, input_format: str | None, stage: str, **given: Any)
     """
     from ..transforms import Transform
 
-    whole = Transform.read(transform, input_format, given["reference"], given["moving"])
-    return _save(whole.stage(stage), [transform], **given)
+    whole = Transform.read(transform, input_format, how["reference"], how["moving"])
+    return _save(whole.stage(stage), [transform], **how)
 
 
 @command(
@@ -161,13 +161,9 @@ def jacobian(transform: Path, out: Path, reference: Path | None, log: bool) -> R
     if log:
         values = np.log(np.where(values > 0, values, np.nan)).astype(np.float32)
     images.write(out, images.Image.on_grid(values, grid))
-
-    def show(quiet: bool) -> None:
-        say(str(out))
-        span = f"{facts['min']:.3f} to {facts['max']:.3f}"
-        print_rows([("determinant", span), ("folding (NJD)", f"{facts['njd_percent']:.4f} %")])
-
-    return Reply(facts, show)
+    span = f"{facts['min']:.3f} to {facts['max']:.3f}"
+    rows = [("determinant", span), ("folding (NJD)", f"{facts['njd_percent']:.4f} %")]
+    return reply(facts, [str(out), *aligned(rows)])
 
 
 @command("show", _FILE, reference_option, json_option, group=group)
@@ -186,4 +182,4 @@ def show(transform: Path, reference: Path | None) -> Reply:
             f"{whole.name} holds no grid to measure it on; give the fixed image as reference"
         )
     facts = whole.summary(reference)
-    return Reply(facts, lambda quiet: print_rows([("file", str(transform)), *rows(facts)]))
+    return reply(facts, aligned([("file", str(transform)), *rows(facts)]))

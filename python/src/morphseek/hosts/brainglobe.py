@@ -56,10 +56,10 @@ class _Atlas(NamedTuple):
 
 def home() -> Path:
     """Return the client's folder, which need not be there."""
-    given = os.environ.get("BRAINGLOBE_CONFIG_DIR")
+    folder = os.environ.get("BRAINGLOBE_CONFIG_DIR")
     config = configparser.ConfigParser(interpolation=None)
     try:
-        place = Path(given) if given else Path.home() / ".config" / "brainglobe"
+        place = Path(folder) if folder else Path.home() / ".config" / "brainglobe"
         config.read(place / "bg_config.conf", encoding="utf-8")
         return Path(config["default_dirs"]["brainglobe_dir"])
     except (OSError, KeyError, ValueError, configparser.Error):
@@ -106,35 +106,35 @@ def find(
             f"{f' (it has {near})' if near else ''}; {_fetch(atlas)}"
         )
     chosen = max(fits)
-    said = _read_listing(chosen.listing, label)
-    need = [word] + (["hemispheres"] if side and not said["symmetric"] else [])
-    stored = [_stored(atlas, chosen, said, kind, label) for kind in need]
+    facts = _read_listing(chosen.listing, label)
+    need = [word] + (["hemispheres"] if side and not facts["symmetric"] else [])
+    stored = [_stored(atlas, chosen, facts, kind, label) for kind in need]
 
     def image(name: str, read: _Reader) -> tuple[Any, ...]:
         voxels, *halves = (voxels_of(name, read) for _, voxels_of in stored)
         for array in (voxels, *halves):
-            if array.shape != tuple(said["shape"]):
+            if array.shape != tuple(facts["shape"]):
                 raise errors.InputUnreadableError(
-                    f"{label} has shape {array.shape} and not {said['shape']}, as"
+                    f"{label} has shape {array.shape} and not {facts['shape']}, as"
                     f" {chosen.listing} says; fetch it again"
                 )
         if side:
-            of = halves[0] if halves else _halves(said)
+            of = halves[0] if halves else _halves(facts)
             voxels = np.where(of == _SIDES[side], voxels, np.zeros((), voxels.dtype))
-        direction = np.array([_FROM[letter] for letter in said["orientation"][::-1]]).T
-        spacing = tuple(micrometres / 1000 for micrometres in said["resolution"][::-1])
+        direction = np.array([_FROM[letter] for letter in facts["orientation"][::-1]]).T
+        spacing = tuple(micrometres / 1000 for micrometres in facts["resolution"][::-1])
         return voxels, spacing, tuple(direction.ravel())
 
     files = [file for listed_files, _ in stored for file in listed_files]
-    return [*files, chosen.listing], functools.partial(_label_names, chosen, said), image
+    return [*files, chosen.listing], functools.partial(_label_names, chosen, facts), image
 
 
 def _versions(atlas: str) -> list[_Atlas]:
     """Return the versions of an atlas that are there."""
     old = home().glob(f"{atlas}_v*/metadata.json")
     new = (home() / "brainglobe-atlasapi" / "atlases" / atlas).glob("*/manifest.json")
-    found = [(path.parent.name.removeprefix(f"{atlas}_v"), path) for path in (*old, *new)]
-    return [_Atlas(_numbers(version), path) for version, path in found if _numbers(version)]
+    versions = [(path.parent.name.removeprefix(f"{atlas}_v"), path) for path in (*old, *new)]
+    return [_Atlas(_numbers(version), path) for version, path in versions if _numbers(version)]
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -166,31 +166,31 @@ def _json(path: Path) -> Any:
 def _read_listing(path: Path, label: str) -> dict[str, Any]:
     """Return what an atlas says of itself, checked."""
     try:
-        said: dict[str, Any] = {"orientation": _ORIENTATION, "symmetric": True}
-        said |= _json(path)
-        resolution = [float(number) for number in said["resolution"]]
-        letters = str(said["orientation"]).lower()
+        facts: dict[str, Any] = {"orientation": _ORIENTATION, "symmetric": True}
+        facts |= _json(path)
+        resolution = [float(number) for number in facts["resolution"]]
+        letters = str(facts["orientation"]).lower()
         axes = sorted({"p": "a", "i": "s", "l": "r"}.get(letter, letter) for letter in letters)
-        whole = axes == ["a", "r", "s"] and len(resolution) == len(said["shape"]) == 3
+        whole = axes == ["a", "r", "s"] and len(resolution) == len(facts["shape"]) == 3
         if not whole or not all(math.isfinite(r) and r > 0 for r in resolution):
             raise ValueError(f"resolution {resolution}, orientation {letters!r}")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise errors.InputUnreadableError(
             f"{label}: {path} does not say how the atlas lies: {error!r}; fetch it again"
         ) from None
-    return said | {"orientation": letters, "resolution": resolution}
+    return facts | {"orientation": letters, "resolution": resolution}
 
 
 def _stored(
-    called: str, atlas: _Atlas, said: Mapping[str, Any], kind: str, label: str
+    atlas_name: str, atlas: _Atlas, facts: Mapping[str, Any], kind: str, label: str
 ) -> tuple[list[Path], Callable[[str, _Reader], np.ndarray]]:
     """Return the files of an atlas's template, annotation or hemispheres, and what reads them."""
     if not atlas.is_zarr:
         tiff = atlas.listing.with_name(_TIFF[kind])
         if not tiff.is_file() or not tiff.stat().st_size:
-            raise _not_fetched(called, tiff, label)
+            raise _not_fetched(atlas_name, tiff, label)
         return [tiff], lambda name, read: read(tiff, name)
-    owner = said.get("annotation_set")
+    owner = facts.get("annotation_set")
     if kind == "" and isinstance(owner, dict):
         owner = owner.get("template")
     store = _place(atlas, owner, label) / _ZARR[kind]
@@ -201,8 +201,8 @@ def _stored(
     try:
         scales = from_ngff_zarr(store)
     except Exception as error:  # a reader of foreign files may raise anything
-        raise _not_fetched(called, store, label, f" ({error})") from None
-    wanted = [micrometres / 1000 for micrometres in said["resolution"]]
+        raise _not_fetched(atlas_name, store, label, f" ({error})") from None
+    wanted = [micrometres / 1000 for micrometres in facts["resolution"]]
     for level, dataset in zip(scales.images, scales.metadata.datasets):
         if np.allclose([level.scale[axis] for axis in level.dims[-3:]], wanted):
             folder = store / dataset.path
@@ -211,7 +211,7 @@ def _stored(
             if not chunks:
                 break
             return [*chunks, folder / "zarr.json"], functools.partial(_compute, level.data, folder)
-    raise _not_fetched(called, store, label)
+    raise _not_fetched(atlas_name, store, label)
 
 
 def _compute(data: Any, folder: Path, name: str, read: _Reader) -> np.ndarray:
@@ -240,9 +240,9 @@ def _not_fetched(atlas: str, place: Path, label: str, why: str = "") -> errors.M
     )
 
 
-def _halves(said: Mapping[str, Any]) -> np.ndarray:
+def _halves(facts: Mapping[str, Any]) -> np.ndarray:
     """Return the sides of a symmetric atlas, as its client splits it; broadcasts to its shape."""
-    letters, shape = said["orientation"], said["shape"]
+    letters, shape = facts["orientation"], facts["shape"]
     axis = next(k for k, letter in enumerate(letters) if letter in "rl")
     first, second = (_SIDES["right"], _SIDES["left"])[:: 1 if letters[axis] == "r" else -1]
     sides = np.full(shape[axis], second, np.uint8)
@@ -250,13 +250,13 @@ def _halves(said: Mapping[str, Any]) -> np.ndarray:
     return sides.reshape([-1 if k == axis else 1 for k in range(3)])
 
 
-def _label_names(atlas: _Atlas, said: Mapping[str, Any]) -> dict[int, str]:
+def _label_names(atlas: _Atlas, facts: Mapping[str, Any]) -> dict[int, str]:
     """Return the structures' names; none where the table was not fetched or is none."""
     try:
         if not atlas.is_zarr:
             rows = _json(atlas.listing.with_name("structures.json"))
             return {int(row["id"]): str(row["name"]) for row in rows}
-        table = _place(atlas, said.get("terminology"), "structures") / "terminology.csv"
+        table = _place(atlas, facts.get("terminology"), "structures") / "terminology.csv"
         cells = csv.DictReader(table.read_text(encoding="utf-8-sig").splitlines())
         return {int(row["identifier"]): row["name"] for row in cells}
     except (errors.InputUnreadableError, OSError, ValueError, KeyError, TypeError, csv.Error):

@@ -70,11 +70,11 @@ class MorphSeekRegistrator(Registrator):  # type: ignore[misc]
         morphseek.errors.MorphSeekError
             A file or an option cannot be used; the registration fails.
         """
-        found = register(fixed_image_path, moving_image_path, **self.options)
-        found.transform.save(_with_ending(matrix_path))
-        images.write(transformed_image_path, images.Image.on_grid(found.warped, found.grid))
+        result = register(fixed_image_path, moving_image_path, **self.options)
+        result.transform.save(_with_ending(matrix_path))
+        images.write(transformed_image_path, images.Image.on_grid(result.warped, result.grid))
         if log_file_path is not None:
-            _log(log_file_path, f"{found!r}\n{found.explain()}\n")
+            _log(log_file_path, f"{result!r}\n{result.explain()}\n")
 
     def transform(
         self,
@@ -99,14 +99,8 @@ class MorphSeekRegistrator(Registrator):  # type: ignore[misc]
         morphseek.errors.MorphSeekError
             A file cannot be used, or the interpolator is another.
         """
-        self._apply(
-            _loaded(matrix_path),
-            fixed_image_path,
-            moving_image_path,
-            transformed_image_path,
-            interpolator,
-            log_file_path,
-        )
+        paths = fixed_image_path, moving_image_path, transformed_image_path
+        _apply(_loaded(matrix_path), *paths, interpolator, log_file_path)
 
     def inverse_transform(
         self,
@@ -120,32 +114,22 @@ class MorphSeekRegistrator(Registrator):  # type: ignore[misc]
         """Do what :meth:`transform` does by the inverse: the moving image lies where the transform
         led, as an atlas' mask, and the fixed one where it came from.
         """
-        self._apply(
-            _loaded(matrix_path).inverse(),
-            fixed_image_path,
-            moving_image_path,
-            transformed_image_path,
-            interpolator,
-            log_file_path,
-        )
+        paths = fixed_image_path, moving_image_path, transformed_image_path
+        _apply(_loaded(matrix_path).inverse(), *paths, interpolator, log_file_path)
 
-    def _apply(
-        self,
-        transform: Transform,
-        fixed: StrPath,
-        moving: StrPath,
-        out: StrPath,
-        interpolator: str,
-        log: StrPath | None,
-    ) -> None:
-        found = _INTERPOLATIONS.get(str(interpolator).lower())
-        if found is None:
-            raise errors.InvalidArgumentError(
-                f"the interpolator is {interpolator!r}; known: {', '.join(_INTERPOLATIONS)}"
-            )
-        images.write(out, transform.apply(Path(moving), reference=Path(fixed), interpolation=found))
-        if log is not None:
-            _log(log, f"{transform!r}: {moving} onto the grid of {fixed}, {found}\n")
+
+def _apply(
+    transform: Transform, fixed: StrPath, moving: StrPath, out: StrPath, interpolator: str,
+    log: StrPath | None,
+) -> None:  # fmt: skip
+    how = _INTERPOLATIONS.get(str(interpolator).lower())
+    if how is None:
+        raise errors.InvalidArgumentError(
+            f"the interpolator is {interpolator!r}; known: {', '.join(_INTERPOLATIONS)}"
+        )
+    images.write(out, transform.apply(Path(moving), reference=Path(fixed), interpolation=how))
+    if log is not None:
+        _log(log, f"{transform!r}: {moving} onto the grid of {fixed}, {how}\n")
 
 
 def _log(path: StrPath, text: str) -> None:

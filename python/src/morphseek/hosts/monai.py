@@ -77,15 +77,15 @@ class Register(Transform):
         morphseek.errors.MorphSeekError
             An image or an option cannot be used; the registration fails.
         """
-        found = register(fixed, moving, **self.options)
-        out = {"warped": _meta(found.warped, found.grid), "ddf": None}
-        if found.grid.size == found.moving_grid.size:
-            out["ddf"] = displacement(found)
+        result = register(fixed, moving, **self.options)
+        out = {"warped": _meta(result.warped, result.grid), "ddf": None}
+        if result.grid.size == result.moving_grid.size:
+            out["ddf"] = displacement(result)
         if labels is not None:
             # an array lies on the moving image
-            image = images.read_on(labels, found.moving_grid, "moving labels")
-            carried = found.apply(image, interpolation="nearest")
-            out["labels"] = _meta(carried.array, found.grid)
+            image = images.read_on(labels, result.moving_grid, "moving labels")
+            carried = result.apply(image, interpolation="nearest")
+            out["labels"] = _meta(carried.array, result.grid)
         return out
 
 
@@ -114,7 +114,7 @@ class Registerd(Transform):
         **options: Unpack[Options],
     ):
         self.keys = (fixed, moving, labels)
-        self.made = {"warped": warped, "labels": warped_labels, "ddf": ddf}
+        self.outputs = {"warped": warped, "labels": warped_labels, "ddf": ddf}
         self.register = Register(**options)
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
@@ -125,14 +125,14 @@ class Registerd(Transform):
                     f"the dictionary has no {key!r}; it has {', '.join(map(repr, data))}"
                 )
         fixed, moving, labels = (None if key is None else data[key] for key in self.keys)
-        found = self.register(fixed, moving, labels)
-        if self.made["ddf"] is not None and found["ddf"] is None:
+        results = self.register(fixed, moving, labels)
+        if self.outputs["ddf"] is not None and results["ddf"] is None:
             raise errors.InvalidArgumentError(
                 "the images differ in size, and MONAI's Warp takes no displacement between them;"
                 " bring moving to fixed by ResampleToMatchd first, or give ddf=None"
             )
-        named = {self.made[k]: v for k, v in found.items() if self.made[k] is not None}
-        return {**data, **named}
+        keys = self.outputs
+        return {**data, **{keys[k]: v for k, v in results.items() if keys[k] is not None}}
 
 
 def displacement(result: Registration) -> Any:

@@ -44,73 +44,47 @@ def _range(option: dict[str, Any], kind: type, **info: Any) -> Any:
     return traits.Range(low=kind(option["minimum"]), high=kind(option["maximum"]), **info)
 
 
+def _input(flag: str, says: str) -> Any:
+    return File(exists=True, argstr=f"--{flag} %s", desc=says)
+
+
+def _output(flag: str, source: str, ending: str, says: str) -> Any:
+    """Return the trait of a file that is named after an input."""
+    return File(
+        argstr=f"--{flag} %s", name_source=source, name_template=f"%s_{ending}",
+        keep_extension=False, desc=says,
+    )  # fmt: skip
+
+
 class _Inputs(CommandLineInputSpec):  # type: ignore[misc]
     fixed = File(
-        exists=True,
-        mandatory=True,
-        position=0,
-        argstr="%s",
+        exists=True, mandatory=True, position=0, argstr="%s",
         desc="image onto which the other is brought",
-    )
+    )  # fmt: skip
     moving = File(
-        exists=True,
-        mandatory=True,
-        position=1,
-        argstr="%s",
+        exists=True, mandatory=True, position=1, argstr="%s",
         desc="image that is brought onto the fixed one",
-    )
-    fixed_mask = File(
-        exists=True, argstr="--fixed-mask %s", desc="where not zero, the fixed image counts"
-    )
-    moving_mask = File(
-        exists=True, argstr="--moving-mask %s", desc="where not zero, the moving image counts"
-    )
-    rigid = File(
-        exists=True,
-        argstr="--rigid %s",
-        desc="label map of the fixed image: each label moves as one body",
-    )
-    moving_labels = File(
-        exists=True, argstr="--moving-labels %s", desc="label map to be brought along"
-    )
-    initial_transform = File(
-        exists=True,
-        argstr="--initial-transform %s",
-        desc="where the registration starts, fixed to moving",
+    )  # fmt: skip
+    fixed_mask = _input("fixed-mask", "where not zero, the fixed image counts")
+    moving_mask = _input("moving-mask", "where not zero, the moving image counts")
+    rigid = _input("rigid", "label map of the fixed image: each label moves as one body")
+    moving_labels = _input("moving-labels", "label map to be brought along")
+    initial_transform = _input(
+        "initial-transform", "where the registration starts, fixed to moving"
     )
     model_directory = traits.Directory(
         exists=True, argstr="--model-directory %s", desc="a further folder of models"
     )
-    runtime_library = File(
-        exists=True, argstr="--runtime-library %s", desc="the ONNX Runtime library"
+    runtime_library = _input("runtime-library", "the ONNX Runtime library")
+    warped = _output(
+        "output-volume", "moving", "warped.nii.gz", "the moving image on the fixed grid"
     )
-    warped = File(
-        argstr="--output-volume %s",
-        name_source="moving",
-        name_template="%s_warped.nii.gz",
-        keep_extension=False,
-        desc="the moving image on the fixed grid",
+    transform = _output(
+        "output-transform", "moving", "transform.h5", "the displacement field, fixed to moving"
     )
-    transform = File(
-        argstr="--output-transform %s",
-        name_source="moving",
-        name_template="%s_transform.h5",
-        keep_extension=False,
-        desc="the displacement field, fixed to moving",
-    )
-    report = File(
-        argstr="--report %s",
-        name_source="moving",
-        name_template="%s_report.json",
-        keep_extension=False,
-        desc="what was measured, as JSON",
-    )
-    warped_labels = File(
-        argstr="--output-labels %s",
-        name_source="moving_labels",
-        name_template="%s_warped.nii.gz",
-        keep_extension=False,
-        desc="the moving labels on the fixed grid",
+    report = _output("report", "moving", "report.json", "what was measured, as JSON")
+    warped_labels = _output(
+        "output-labels", "moving_labels", "warped.nii.gz", "the moving labels on the fixed grid"
     )
 
 

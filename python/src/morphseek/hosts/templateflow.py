@@ -41,8 +41,8 @@ class _File(NamedTuple):
 
 def home() -> Path:
     """Return the client's folder, which need not be there."""
-    if given := os.environ.get("TEMPLATEFLOW_HOME"):
-        return Path(given)
+    if folder := os.environ.get("TEMPLATEFLOW_HOME"):
+        return Path(folder)
     own = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
     default = "Library/Caches" if sys.platform == "darwin" else ".cache"
     return (Path(own) if own else Path.home() / default) / "templateflow"
@@ -82,11 +82,11 @@ def find(
     if len(fits) != 1:
         like = fits or [f for f in images if f.suffix == word] or images
         like.sort(key=lambda f: -len(f.keys.items() & keys.items()))
-        said = listed([f.name(atlas) for f in like])
+        names = listed([f.name(atlas) for f in like])
         raise errors.InputUnreadableError(
-            f"{label} says {len(fits)} images; name one, as {said}"
+            f"{label} says {len(fits)} images; name one, as {names}"
             if fits
-            else f"{label} is not in {folder}{f', which has {said}' if said else ''};"
+            else f"{label} is not in {folder}{f', which has {names}' if names else ''};"
             f" {_fetch(atlas, {'res': '1', **keys}, wanted)}"
         )
     (file,) = fits
@@ -100,14 +100,14 @@ def find(
 
 def _files(folder: Path, *endings: str) -> list[_File]:
     """Return the files of a template and of its cohorts."""
-    found = []
+    files = []
     for path in sorted([*folder.glob("tpl-*"), *folder.glob("cohort-*/tpl-*")]):
         ending = next((e for e in endings if path.name.endswith(e)), None)
         if ending:
             _, *parts, suffix = path.name.removesuffix(ending).split("_")
             pairs = [part.partition("-") for part in parts]
-            found.append(_File(path, {k: _value(k, v) for k, _, v in pairs}, suffix))
-    return found
+            files.append(_File(path, {k: _value(k, v) for k, _, v in pairs}, suffix))
+    return files
 
 
 def _value(key: str, value: str) -> str:
@@ -130,15 +130,15 @@ def _is_fetched(path: Path) -> bool:
 
 def _fetch(atlas: str, keys: dict[str, str], suffix: str) -> str:
     """Return how to get a file."""
-    asked: dict[str, str | int | None] = {"resolution": None, "desc": None}
+    query: dict[str, str | int | None] = {"resolution": None, "desc": None}
     for key, value in keys.items():
         number = key in _NUMBERS and value.isdecimal()
-        asked[_CLIENT.get(key, key)] = int(value) if number else value
-    asked["suffix"] = suffix or _FIRST[0]
-    said = ", ".join([repr(atlas), *(f"{key}={value!r}" for key, value in asked.items())])
+        query[_CLIENT.get(key, key)] = int(value) if number else value
+    query["suffix"] = suffix or _FIRST[0]
+    arguments = ", ".join([repr(atlas), *(f"{key}={value!r}" for key, value in query.items())])
     return (
         "fetch it where there is a network: pip install templateflow, then"
-        f' python -c "from templateflow.api import get; get({said})"'
+        f' python -c "from templateflow.api import get; get({arguments})"'
     )
 
 

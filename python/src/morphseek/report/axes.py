@@ -79,8 +79,8 @@ def plane_sizes(size: Sequence[float]) -> list[tuple[float, float]]:
 
 def plane_letters(letters: Sequence[tuple[str, str]]) -> list[tuple[str, str, str, str]]:
     """Return the letters at the left, right, top and bottom of the three planes."""
-    found = []
+    rows = []
     for across, down in ACROSS_DOWN:
         top, bottom = letters[down] if down == 1 else letters[down][::-1]
-        found.append((*letters[across], top, bottom))
-    return found
+        rows.append((*letters[across], top, bottom))
+    return rows

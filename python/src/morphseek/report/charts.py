@@ -84,11 +84,11 @@ def _step(span: float) -> float:
     return next(ten * m for m in (1, 2, 5, 10) if ten * m >= rough * 0.999)
 
 
-def histogram(title: str, given: Values, high: float | None = None) -> dict[str, Any] | None:
+def histogram(title: str, numbers: Values, high: float | None = None) -> dict[str, Any] | None:
     """Return how many have which value from 0 on; the last bar holds all beyond. None where no
     value is known.
     """
-    values = sorted(v for v in given if v is not None and math.isfinite(v))
+    values = sorted(v for v in numbers if v is not None and math.isfinite(v))
     if not values:
         return None
     is_open = high is None and len(values) > 20

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,31 +10,21 @@ import numpy as np
 from .. import images
 from ..verdict import UNKNOWN, Verdict, explanation, notes
 from .cards import described
-from .inputs import LandmarkErrors, Registration, Scores
+from .inputs import LandmarkErrors, Measures
 from .views import Scene
 
 
 def facts(
-    result: Registration,
-    scene: Scene,
-    fixed: images.Image | None,
-    moving: images.Image | None,
-    *,
-    scores: Scores = (),
-    names: Mapping[int, str] | None = None,
-    points: LandmarkErrors | None = None,
-    truth: Mapping[str, Any] | None = None,
+    scene: Scene, fixed: images.Image | None, moving: images.Image | None, measures: Measures
 ) -> dict[str, Any]:
     """Return what the templates of a registration read."""
+    result, points = scene.result, measures.points
     metrics = result.metrics
     verdict = Verdict.of({**metrics, "fixed_grid": result.grid.numbers})
-    worst_first = sorted(scores, key=lambda score: score.dice_after)
-    labels = [
-        {**vars(score), "name": (names or {}).get(score.label, str(score.label))}
-        for score in worst_first
-    ]
-    given = (("Fixed image", fixed), ("Moving image", moving))
-    found: dict[str, Any] = {
+    worst_first = sorted(measures.scores, key=lambda score: score.dice_after)
+    labels = [{**vars(score), "name": measures.name(score.label)} for score in worst_first]
+    pair = {"Fixed image": fixed, "Moving image": moving}
+    plain: dict[str, Any] = {
         "metrics": metrics,
         "options": result.options,
         "verdict": verdict,
@@ -44,7 +33,7 @@ def facts(
         "why": explanation(metrics),
         "images": [
             {"name": name, **described(image.array, image.grid)}
-            for name, image in given
+            for name, image in pair.items()
             if image is not None
         ],
         "has_before": moving is not None,
@@ -52,13 +41,13 @@ def facts(
         "tilt": scene.axes.tilt(),
         "labels": labels,
         "points": None if points is None else _points(points),
-        "truth": truth,
+        "truth": measures.truth,
         "now": datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
     }
     if labels:
         for when in ("dice_before", "dice_after"):
-            found[when] = float(np.mean([label[when] for label in labels]))
-    return found
+            plain[when] = float(np.mean([label[when] for label in labels]))
+    return plain
 
 
 def _points(points: LandmarkErrors) -> dict[str, Any]:

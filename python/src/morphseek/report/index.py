@@ -43,7 +43,7 @@ class IndexRow:
     """Mean distance of landmarks, or of points whose place is known."""
     njd_percent: float | None = None
     seconds: float | None = None
-    said: str = ""
+    remark: str = ""
     """The verdict's reasons, or why there is no result."""
     page: str = ""
     """The pair's page, from the index's folder; empty where there is none."""
@@ -172,5 +172,5 @@ def _thumbnail(where: Path, page: str) -> str:
     """Return the address of the picture in the head of a pair's page; empty where there is none."""
     if not page:
         return ""
-    found = _ICON.search(head(where / page, _HEAD_BYTES).decode("utf-8", "replace"))
-    return found[1] if found else ""
+    match = _ICON.search(head(where / page, _HEAD_BYTES).decode("utf-8", "replace"))
+    return match[1] if match else ""

@@ -1,8 +1,9 @@
-"""The inputs of a page: a registration, and scores of it."""
+"""The inputs of a page: a registration, and what was measured of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -63,3 +64,21 @@ class LandmarkErrors(Protocol):
 
 
 Scores = Sequence[LabelScore]
+
+
+@dataclasses.dataclass(frozen=True)
+class Measures:
+    """What was measured of a registration beside its own metrics."""
+
+    scores: Scores = ()
+    names: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    """Of the labels."""
+    points: LandmarkErrors | None = None
+    truth: Mapping[str, Any] | None = None
+    """Of a made-up pair the errors at points."""
+    error: np.ndarray | None = None
+    """Expected at each voxel of the fixed image, mm: (z, y, x)."""
+
+    def name(self, label: int) -> str:
+        """Return what a label is called."""
+        return self.names.get(label, str(label))

@@ -76,8 +76,8 @@ class Maps:
 
     def place(self, index: int, nodes: list[np.ndarray], shape: Sequence[int]) -> list[int]:
         """Return the page's voxel x, y, z of a place among nodes."""
-        found = np.unravel_index(index, shape)
+        at = np.unravel_index(index, shape)
         places = [
-            (int(nodes[a][found[a]]) - self.scene.start[a]) // self.scene.step[a] for a in range(3)
+            (int(nodes[a][at[a]]) - self.scene.start[a]) // self.scene.step[a] for a in range(3)
         ]
         return [min(p, n - 1) for p, n in zip(places, self.scene.shape)][::-1]

@@ -8,7 +8,7 @@ from typing import Any
 from ..images import Image, ImageLike
 from . import page
 from .facts import facts
-from .inputs import Registration
+from .inputs import Measures, Registration
 from .render import render
 from .views import Scene
 
@@ -31,9 +31,9 @@ class View:
 def summary(result: Registration, fixed: Image | None, moving: Image | None) -> str:
     """Return the verdict, the numbers that matter and a picture, as HTML."""
     scene = Scene(result, fixed, moving)
-    told = facts(result, scene, fixed, moving)
+    plain = facts(scene, fixed, moving, Measures())
     picture = scene.still(700, 70_000)
-    return render("card_registration.html.j2", facts=told, picture=picture, **told)
+    return render("card_registration.html.j2", facts=plain, picture=picture, **plain)
 
 
 def view(

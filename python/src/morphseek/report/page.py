@@ -12,7 +12,7 @@ from .. import _files, errors, images
 from .._engine.generated import Unpack
 from . import viewer_data
 from .facts import facts
-from .inputs import LandmarkErrors, Registration, Scores
+from .inputs import LandmarkErrors, Measures, Registration, Scores
 from .render import data_url, render
 from .views import Scene
 
@@ -95,45 +95,34 @@ def compose(
         raise TypeError(f"a page has no {', '.join(sorted(unknown))}")
 
     def labels(name: Literal["fixed", "moving", "warped"]) -> images.Image | None:
-        given: images.ImageLike | None = content.get(f"{name}_labels")  # type: ignore[assignment]
+        source: images.ImageLike | None = content.get(f"{name}_labels")  # type: ignore[assignment]
         grid = result.moving_grid if name == "moving" else result.grid
-        return None if given is None else images.read_on(given, grid, f"{name} labels")
+        return None if source is None else images.read_on(source, grid, f"{name} labels")
 
     target = images.read_on(fixed, result.grid, "fixed")
     source = images.read_on(moving, result.moving_grid, "moving")
     scene = Scene(result, target, source, labels("fixed"), labels("moving"), labels("warped"))
-    scores, names = content.get("scores", ()), content.get("label_names") or {}
     points = content.get("landmarks")
     if points is not None and not hasattr(points, "after_mm"):
         raise errors.InvalidArgumentError(
             "landmarks are no errors; give what morphseek.scoring.score_landmarks(result, fixed,"
             " moving) returns"
         )
-    told = facts(
-        result,
-        scene,
-        target,
-        source,
-        scores=scores,
-        names=names,
-        points=points,
-        truth=content.get("truth"),
+    measures = Measures(
+        content.get("scores", ()),
+        content.get("label_names") or {},
+        points,
+        content.get("truth"),
+        content.get("estimated_error"),
     )
-    told |= {
+    plain = facts(scene, target, source, measures) | {
         "command": content.get("command", ""),
         "name": content.get("title", ""),
         "still": scene.still(_STILL_WIDTH, _STILL_BYTES),
         "icon": data_url(scene.thumbnail()),
     }
     if content.get("size", "full") == "small":
-        return render("registration.html.j2", facts=told, data=None, **told)
-    frame = render("registration.html.j2", facts=told, data="", **told)
-    data = viewer_data.of(
-        scene,
-        room=MOST_BYTES - len(frame.encode()),
-        scores=scores,
-        names=names,
-        points=points,
-        error=content.get("estimated_error"),
-    )
-    return render("registration.html.j2", facts=told, data=Markup(data), **told)
+        return render("registration.html.j2", facts=plain, data=None, **plain)
+    frame = render("registration.html.j2", facts=plain, data="", **plain)
+    data = viewer_data.of(scene, measures, MOST_BYTES - len(frame.encode()))
+    return render("registration.html.j2", facts=plain, data=Markup(data), **plain)

@@ -44,10 +44,10 @@ def stretched(image: np.ndarray, height: int, width: int) -> NDArray[np.float32]
 
 def borders(labels: np.ndarray) -> NDArray[np.bool_]:
     """Return where a label ends: pixels whose right or lower neighbour has another one."""
-    found = np.zeros(labels.shape, bool)
-    found[:, :-1] |= labels[:, :-1] != labels[:, 1:]
-    found[:-1] |= labels[:-1] != labels[1:]
-    return found
+    ends = np.zeros(labels.shape, bool)
+    ends[:, :-1] |= labels[:, :-1] != labels[:, 1:]
+    ends[:-1] |= labels[:-1] != labels[1:]
+    return ends
 
 
 def _outline(labels: np.ndarray, height: int, width: int) -> NDArray[np.bool_]:

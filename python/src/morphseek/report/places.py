@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from .. import images
-from .inputs import LandmarkErrors, Registration, Scores
+from .inputs import Measures, Registration
 from .maps import Maps
 from .views import MOST_LABELS, Scene
 
@@ -46,15 +45,15 @@ def worst_places(
     """
     target = None if fixed is None else images.read_on(fixed, result.grid, "fixed")
     scene = Scene(result, target, None)
-    found = jumps(scene, Maps(scene, estimated_error), (), {}, None)
-    order = {kind: i for i, kind in enumerate(KINDS)}
+    places = jumps(scene, Maps(scene, estimated_error), Measures())
     return [
         {
             **{name: place[name] for name in ("kind", "text", "tip")},
             "lps": (scene.to_mm @ [*place["at"], 1])[:3].tolist(),
         }
-        for place in sorted(found, key=lambda p: order.get(p["kind"], len(order)))
-        if place["kind"] in order
+        for kind in KINDS
+        for place in places
+        if place["kind"] == kind
     ]
 
 
@@ -63,67 +62,43 @@ def is_own(scene: Scene, label: int) -> bool:
     return all(n == v for n, v in scene.values.items()) and 0 < label <= MOST_LABELS
 
 
-def jumps(
-    scene: Scene,
-    maps: Maps,
-    scores: Scores,
-    names: Mapping[int, str],
-    points: LandmarkErrors | None,
-) -> list[dict[str, Any]]:
+def jumps(scene: Scene, maps: Maps, measures: Measures) -> list[dict[str, Any]]:
     """Return the places to look at: what the button says, what its tip, where, and what to show."""
-    found: list[dict[str, Any]] = [
-        {
-            "kind": "middle",
-            "text": "middle",
-            "tip": "the middle of what is shown",
-            "at": scene.middle(),
-        }
-    ]
-    body = scene.body()
-    found += [_worst_heat(maps, name) for name in ("error", "uncertainty") if name in maps.scales]
-    found.append(_largest_bend(scene, maps, body))
-    found += _volume_places(scene, maps, body)
-    if "labels-fixed" in scene.volumes and scores:
-        found.append(_worst_label(scene, scores, names))
+    places = [_place("middle", "middle", "the middle of what is shown", scene.middle())]
+    body, points = scene.body(), measures.points
+    places += [_worst_heat(maps, name) for name in ("error", "uncertainty") if name in maps.scales]
+    places.append(_largest_bend(scene, maps, body))
+    places += _volume_places(scene, maps, body)
+    if "labels-fixed" in scene.volumes and measures.scores:
+        places.append(_worst_label(scene, measures))
     if points is not None and len(points.names):
         worst = int(np.argmax(points.after_mm))
         at = np.linalg.inv(scene.to_mm) @ np.append(points.fixed[worst], 1)
         inside = [int(np.clip(round(v), 0, n - 1)) for v, n in zip(at[:3], scene.shape[::-1])]
-        found.append(
-            {
-                "kind": "landmark",
-                "text": f"worst landmark {points.after_mm[worst]:.1f} mm",
-                "tip": points.names[worst],
-                "at": inside,
-            }
-        )
-    return found
+        text = f"worst landmark {points.after_mm[worst]:.1f} mm"
+        places.append(_place("landmark", text, points.names[worst], inside))
+    return places
+
+
+def _place(kind: str, text: str, tip: str, at: list[int], **shown: Any) -> dict[str, Any]:
+    return {"kind": kind, "text": text, "tip": tip, "at": at, **shown}
 
 
 def _worst_heat(maps: Maps, name: str) -> dict[str, Any]:
     coded = maps.volumes[name].array
-    said = "largest estimated error" if name == "error" else "least certain"
-    return {
-        "kind": name,
-        "text": f"{said} {maps.scales[name]['most']:.1f} mm",
-        "tip": said,
-        "at": maps.place(int(coded.argmax()), maps.nodes, coded.shape),
-        "overlay": name,
-    }
+    tip = "largest estimated error" if name == "error" else "least certain"
+    at = maps.place(int(coded.argmax()), maps.nodes, coded.shape)
+    return _place(name, f"{tip} {maps.scales[name]['most']:.1f} mm", tip, at, overlay=name)
 
 
 def _largest_bend(scene: Scene, maps: Maps, body: np.ndarray) -> dict[str, Any]:
     length = np.sqrt((maps.bend**2).sum(axis=0))
     inside = _at(body, scene, maps.field_nodes)
     length = np.where(inside, length, 0) if inside.any() else length
-    at = int(length.argmax())
-    return {
-        "kind": "bend",
-        "text": f"largest bend {length.flat[at]:.1f} mm",
-        "tip": "where tissue moves most, the initial transform taken off",
-        "at": maps.place(at, maps.field_nodes, length.shape),
-        "overlay": "grid",
-    }
+    worst = int(length.argmax())
+    at = maps.place(worst, maps.field_nodes, length.shape)
+    tip = "where tissue moves most, the initial transform taken off"
+    return _place("bend", f"largest bend {length.flat[worst]:.1f} mm", tip, at, overlay="grid")
 
 
 def _volume_places(scene: Scene, maps: Maps, body: np.ndarray) -> list[dict[str, Any]]:
@@ -134,25 +109,21 @@ def _volume_places(scene: Scene, maps: Maps, body: np.ndarray) -> list[dict[str,
     body = body[tuple(slice(n) for n in volumes.shape)]
     least, most = (_within(body, volumes, sign) for sign in (1, -1))
 
-    def jump(kind: str, at: int, text: str, tip: str) -> dict[str, Any]:
-        found = np.unravel_index(at, volumes.shape)
-        place = [int(p) // s for p, s in zip(found, scene.step)]
-        return {"kind": kind, "text": text, "tip": tip, "at": place[::-1], "overlay": "jacobian"}
+    def place(kind: str, index: int, text: str, tip: str) -> dict[str, Any]:
+        at = [int(p) // s for p, s in zip(np.unravel_index(index, volumes.shape), scene.step)]
+        return _place(kind, text, tip, at[::-1], overlay="jacobian")
 
-    found = []
+    places = []
     folded = least if volumes.flat[least] <= 0 else int(volumes.argmin())
     if volumes.flat[folded] <= 0:
-        found.append(
-            jump("fold", folded, "fold", "where the map turns inside out, which no tissue does")
-        )
+        tip = "where the map turns inside out, which no tissue does"
+        places.append(place("fold", folded, "fold", tip))
     if volumes.flat[least] > 0:
+        tip = "where tissue has the least volume in the moving image"
         text = f"most shrunk \u00d7{volumes.flat[least]:.2f}"
-        found.append(
-            jump("shrunk", least, text, "where tissue has the least volume in the moving image")
-        )
-    text = f"most grown \u00d7{volumes.flat[most]:.1f}"
-    found.append(jump("grown", most, text, "where tissue has the most volume in the moving image"))
-    return found
+        places.append(place("shrunk", least, text, tip))
+    tip = "where tissue has the most volume in the moving image"
+    return [*places, place("grown", most, f"most grown \u00d7{volumes.flat[most]:.1f}", tip)]
 
 
 def _within(body: np.ndarray, volume: np.ndarray, sign: int) -> int:
@@ -174,9 +145,9 @@ def _at(mask: np.ndarray, scene: Scene, nodes: list[np.ndarray]) -> np.ndarray:
     return picked
 
 
-def _worst_label(scene: Scene, scores: Scores, names: Mapping[int, str]) -> dict[str, Any]:
+def _worst_label(scene: Scene, measures: Measures) -> dict[str, Any]:
     """Return where the label of the lowest Dice disagrees most."""
-    worst = min(scores, key=lambda s: s.dice_after)
+    worst = min(measures.scores, key=lambda s: s.dice_after)
     numbers = {value: number for number, value in scene.values.items()}
     number = numbers.get(worst.label, worst.label if is_own(scene, worst.label) else MOST_LABELS)
     fixed = scene.volumes["labels-fixed"].array == number
@@ -185,11 +156,6 @@ def _worst_label(scene: Scene, scores: Scores, names: Mapping[int, str]) -> dict
     rows, columns = np.nonzero(apart[z])
     middle = len(rows) // 2
     at = [int(columns[middle]), int(rows[middle]), z] if len(rows) else scene.middle()
-    name = names.get(worst.label, str(worst.label))
-    return {
-        "kind": "label",
-        "text": f"worst label {name}, Dice {worst.dice_after:.2f}",
-        "tip": "where the label of the lowest Dice disagrees most",
-        "at": at,
-        "label": number,
-    }
+    text = f"worst label {measures.name(worst.label)}, Dice {worst.dice_after:.2f}"
+    tip = "where the label of the lowest Dice disagrees most"
+    return _place("label", text, tip, at, label=number)

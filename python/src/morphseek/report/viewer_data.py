@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from . import pack
-from .inputs import LandmarkErrors, Scores
+from .inputs import LandmarkErrors, Measures
 from .maps import Maps
 from .places import is_own, jumps
 from .render import render
 from .views import MOST_LABELS, Scene
 
 
-def of(
-    scene: Scene,
-    *,
-    room: int,
-    scores: Scores = (),
-    names: Mapping[int, str],
-    points: LandmarkErrors | None = None,
-    error: np.ndarray | None = None,
-) -> str:
+def of(scene: Scene, measures: Measures, room: int) -> str:
     """Return HTML that holds everything the viewer shows, in at most `room` bytes: of 8 bits,
     else of 7, else with the finest axis halved, and so on.
     """
@@ -32,23 +23,14 @@ def of(
         for bits in (8, 7):
             smallest = bits == 7 and max(scene.shape) < 64
             if smallest or _estimate(scene, bits) < room:
-                said = _what_was_done(scene, bits, halved)
-                data = _packed(scene, bits, said, scores, names, points, error)
+                data = _packed(scene, measures, bits, _what_was_done(scene, bits, halved))
                 if smallest or len(data) <= room:
                     return data
         halved.append(("left-right", "front-back", "head-foot")[scene.halve()])
 
 
-def _packed(
-    scene: Scene,
-    bits: int,
-    said: str,
-    scores: Scores,
-    names: Mapping[int, str],
-    points: LandmarkErrors | None,
-    error: np.ndarray | None,
-) -> str:
-    maps = Maps(scene, error)
+def _packed(scene: Scene, measures: Measures, bits: int, coarseness: str) -> str:
+    maps = Maps(scene, measures.error)
     listed, texts = [], {}
     for name, volume in {**scene.volumes, **maps.volumes}.items():
         depth = bits if volume.image else 8
@@ -73,12 +55,12 @@ def _packed(
         "ranges": scene.ranges,
         "windows": scene.windows,
         "same": bool(scene.result.metrics["align"]["same_modality"]),
-        "labels": _label_list(scene, scores, names),
-        "landmarks": _landmark_list(scene, points),
+        "labels": _label_list(scene, measures),
+        "landmarks": _landmark_list(scene, measures.points),
         "field": maps.field,
         "maps": maps.scales,
-        "said": said,
-        "jumps": jumps(scene, maps, scores, names, points),
+        "said": coarseness,
+        "jumps": jumps(scene, maps, measures),
         "volumes": listed,
     }
     return render("data.html.j2", meta=meta, volumes=texts)
@@ -92,24 +74,24 @@ def _estimate(scene: Scene, bits: int) -> float:
 
 
 def _what_was_done(scene: Scene, bits: int, halved: list[str]) -> str:
-    said = []
+    words = []
     if halved:
-        said.append(f"images at half the resolution {' and '.join(halved)}")
+        words.append(f"images at half the resolution {' and '.join(halved)}")
     if bits == 7:
-        said.append("128 shades of grey")
+        words.append("128 shades of grey")
     if "before" in scene.volumes and 2 in scene.volumes["before"].halves:
-        said.append("\u201cbefore\u201d at half the resolution")
-    return "; ".join(said)
+        words.append("\u201cbefore\u201d at half the resolution")
+    return "; ".join(words)
 
 
-def _label_list(scene: Scene, scores: Scores, names: Mapping[int, str]) -> list[dict[str, Any]]:
-    dice = {s.label: round(s.dice_after, 3) for s in scores}
-    values = scene.values | {s.label: s.label for s in scores if is_own(scene, s.label)}
-    found: list[dict[str, Any]] = [
-        {"number": number, "name": names.get(value, str(value)), "dice": dice.get(value)}
+def _label_list(scene: Scene, measures: Measures) -> list[dict[str, Any]]:
+    dice = {s.label: round(s.dice_after, 3) for s in measures.scores}
+    values = scene.values | {label: label for label in dice if is_own(scene, label)}
+    labels: list[dict[str, Any]] = [
+        {"number": number, "name": measures.name(value), "dice": dice.get(value)}
         for number, value in sorted(values.items())
     ]
-    return found + [{"number": MOST_LABELS, "name": "other labels", "dice": None}] * scene.merged
+    return labels + [{"number": MOST_LABELS, "name": "other labels", "dice": None}] * scene.merged
 
 
 def _landmark_list(scene: Scene, points: LandmarkErrors | None) -> list[dict[str, Any]]:
@@ -120,16 +102,7 @@ def _landmark_list(scene: Scene, points: LandmarkErrors | None) -> list[dict[str
         np.round(p @ back[:3, :3].T + back[:3, 3], 2).tolist()
         for p in (points.fixed, points.moving, points.carried)
     ]
-    return [
-        {
-            "name": n,
-            "fixed": f,
-            "before": m,
-            "after": c,
-            "mmBefore": round(b, 2),
-            "mmAfter": round(a, 2),
-        }
-        for n, f, m, c, b, a in zip(
-            points.names, *placed, points.before_mm.tolist(), points.after_mm.tolist()
-        )
-    ]
+    lengths = (points.before_mm, points.after_mm)
+    millimetres = ([round(mm, 2) for mm in column.tolist()] for column in lengths)
+    keys = ("name", "fixed", "before", "after", "mmBefore", "mmAfter")
+    return [dict(zip(keys, row)) for row in zip(points.names, *placed, *millimetres)]

@@ -150,13 +150,13 @@ class Scene:
         if all(_is_small(image.array, MOST_LABELS) for image in (fixed, moving)):
             # the many are found among every eighth voxel, and one that is not has its number alone
             thin = (image.array[::2, ::2, ::2] for image in (fixed, moving))
-            found = sorted({int(v) for array in thin for v in distinct(array)} - {0})
-            self.values = {value: value for value in found}
+            values = sorted({int(v) for array in thin for v in distinct(array)} - {0})
+            self.values = {value: value for value in values}
         else:
-            found = sorted({int(v) for i in (fixed, moving) for v in distinct(i.array)} - {0})
-            self.merged = len(found) > MOST_LABELS
-            found = found[: MOST_LABELS - 1] if self.merged else found
-            self.values = dict(enumerate(found, 1))
+            values = sorted({int(v) for i in (fixed, moving) for v in distinct(i.array)} - {0})
+            self.merged = len(values) > MOST_LABELS
+            values = values[: MOST_LABELS - 1] if self.merged else values
+            self.values = dict(enumerate(values, 1))
         halves, grid = self._coarse()
         numbers = moving.like(self._numbered(moving.array))
         if warped is None:
@@ -189,8 +189,8 @@ class Scene:
                 filled[axis][: len(there)] |= there[: len(filled[axis])]
         box = []
         for flags, size in zip(filled, self.full):
-            found = np.flatnonzero(flags[:size])
-            low, high = (int(found[0]), int(found[-1])) if found.size else (0, size - 1)
+            there = np.flatnonzero(flags[:size])
+            low, high = (int(there[0]), int(there[-1])) if there.size else (0, size - 1)
             box.append((max(0, low - 2) // 2 * 2, min(size, high + 3)))
         self.start = [low for low, _ in box]
         for volume in self.volumes.values():
@@ -258,9 +258,9 @@ class Scene:
         if self._middle is not None and self._middle[0] == self.shape:
             return self._middle[1]
         inside = self.volumes["labels-fixed"].array > 0 if self.values else self.body()
-        found = [_median(inside, axis) for axis in (2, 1, 0)]
-        self._middle = self.shape, found
-        return found
+        middle = [_median(inside, axis) for axis in (2, 1, 0)]
+        self._middle = self.shape, middle
+        return middle
 
     def slices(self, name: str, at: Sequence[int]) -> list[np.ndarray]:
         """Return the axial, coronal and sagittal slice through a voxel, as they are shown."""

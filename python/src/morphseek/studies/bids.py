@@ -22,7 +22,7 @@ _NAME = re.compile(
 _LABELS = "dseg"
 #: What a label map of an image may say beyond the image's own name.
 _OF_LABELS = {"desc", "space", "res", "label", "hemi", "atlas", "seg"}
-_SAID = 5  # names in a message
+_MOST_NAMES = 5  # in a message
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,11 +48,11 @@ class BidsName:
         >>> studies.BidsName.of("sub-01_T1w.nii.gz").subject
         'sub-01'
         """
-        found = _NAME.fullmatch(Path(path).name)
-        if found is None:
+        match = _NAME.fullmatch(Path(path).name)
+        if match is None:
             return None
-        entities = dict(part.split("-", 1) for part in found["entities"].split("_"))
-        return cls(Path(path), found["suffix"], entities)
+        entities = dict(part.split("-", 1) for part in match["entities"].split("_"))
+        return cls(Path(path), match["suffix"], entities)
 
     @property
     def subject(self) -> str:
@@ -75,8 +75,8 @@ class BidsName:
         Examples
         --------
         >>> names = ["sub-01_ses-02_T1w.nii.gz", "sub-01_ses-01_T1w.nii.gz"]
-        >>> found = sorted(map(studies.BidsName.of, names), key=studies.BidsName.order)
-        >>> [name.session for name in found]
+        >>> ordered = sorted(map(studies.BidsName.of, names), key=studies.BidsName.order)
+        >>> [name.session for name in ordered]
         ['ses-02', 'ses-01']
         """
         rest = {k: v for k, v in self.entities.items() if k not in ("sub", "ses")}
@@ -153,11 +153,9 @@ def find_bids(
         name, *others = sorted(sessions[key], key=BidsName.order)
         if others:
             several.append((name, others))
-        found = _label_map(name, maps.get(key, []))
+        people = {"subject": name.subject, "session": name.session}
         items.append(
-            Item(
-                name.identifier, name.path, labels=found, subject=name.subject, session=name.session
-            )
+            Item(name.identifier, name.path, _label_map(name, maps.get(key, [])), **people)
         )
     notes = []
     if several:
@@ -192,8 +190,8 @@ def _names(root: Path) -> Iterator[BidsName]:
         for place, folders, files in os.walk(subject):
             folders[:] = sorted(f for f in folders if not f.startswith("."))
             for file in sorted(files):
-                if found := BidsName.of(Path(place, file)):
-                    yield found
+                if name := BidsName.of(Path(place, file)):
+                    yield name
 
 
 def _derivatives(root: Path) -> Iterator[BidsName]:
@@ -214,7 +212,7 @@ def _label_map(image: BidsName, maps: Iterable[BidsName]) -> Path | None:
         if same and name.entities.get("space", "") in spaces | {""}:
             fits.append(name)
     if len(fits) > 1:
-        listed = ", ".join(str(name.path) for name in fits[:_SAID])
+        listed = ", ".join(str(name.path) for name in fits[:_MOST_NAMES])
         raise errors.InvalidArgumentError(
             f"bids: {image.path.name} has {len(fits)} label maps: {listed}; choose by an entity of"
             " the label maps, such as desc=aseg, or do without label maps"
@@ -226,10 +224,7 @@ def _nothing(
     root: Path, suffix: str, wanted: Mapping[str, set[str]], names: Iterable[BidsName]
 ) -> str:
     of = " ".join(f"{key}={','.join(sorted(values))}" for key, values in wanted.items())
-    there = sorted({name.suffix for name in names})
-    told = (
-        f"the images there are {', '.join(there)}"
-        if there
-        else "a BIDS folder holds sub-01/anat/sub-01_T1w.nii.gz or sub-01/ses-1/anat/..."
-    )
-    return f"bids: {root} has no image *_{suffix}.nii.gz{f' with {of}' if of else ''}; {told}"
+    hint = "a BIDS folder holds sub-01/anat/sub-01_T1w.nii.gz or sub-01/ses-1/anat/..."
+    if there := sorted({name.suffix for name in names}):
+        hint = f"the images there are {', '.join(there)}"
+    return f"bids: {root} has no image *_{suffix}.nii.gz{f' with {of}' if of else ''}; {hint}"

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import types
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +26,7 @@ from ..verdict import GRADES
 from .bids import BidsName
 from .pairs import files_of
 from .runner import PATIENCE
-from .study import FINISHED, Study
+from .study import FINISHED, Study, fits
 
 _BIDS = "1.10.0"
 _COLUMNS = (
@@ -43,6 +44,8 @@ _FIGURES = {
     "dice_before": "DiceBefore",
     "dice_after": "DiceAfter",
 }
+#: The types of a row's cells; None is a number.
+_CELLS = types.SimpleNamespace(verdict="", reasons="", **dict.fromkeys(_FIGURES))
 _README = (
     "Images registered onto a template by MorphSeek (morphseek bids). The transforms' JSON files"
     " hold the verdicts; group_xfm.tsv has a row for each.\n"
@@ -65,8 +68,8 @@ def space_of(template: str | os.PathLike[str]) -> str:
     if is_name(template):
         return re.sub(r"[^0-9A-Za-z]", "", os.fspath(template).split(":")[1])
     name = Path(template).name.removeprefix("tpl-")
-    found = re.match(r"[0-9A-Za-z+]+(?=_|$)", name)  # before the entities
-    return found[0] if found else re.sub(r"[^0-9A-Za-z]", "", name.partition(".")[0]) or "template"
+    match = re.match(r"[0-9A-Za-z+]+(?=_|$)", name)  # before the entities
+    return match[0] if match else re.sub(r"[^0-9A-Za-z]", "", name.partition(".")[0]) or "template"
 
 
 def check_derivatives(
@@ -179,6 +182,9 @@ class _Image:
     inverse: str
     sidecar: str
     """The description of the transform, which lists the other files."""
+    files: Mapping[str, str]
+    """Those that its registration has, and what they are called there."""
+    page: Path
 
 
 class _Dataset:
@@ -204,7 +210,14 @@ class _Dataset:
             stem = "_".join(f"{key}-{value}" for key, value in kept.items())
             there = f"{stem}_from-{name.suffix}_to-{self._space}{_TRANSFORM}"
             back = f"{stem}_from-{self._space}_to-{name.suffix}{_TRANSFORM}"
-            yield _Image(pair, name, folder, stem, f"{there}.h5", f"{back}.h5", f"{there}.json")
+            warped = f"{stem}_space-{self._space}_{name.suffix}.nii.gz"
+            files = {f"{there}.h5": "transform.h5", warped: "warped.nii.gz"}
+            for file, ending in _LABELS.items():
+                files[f"{stem}_{ending.format(space=self._space)}.nii.gz"] = file
+            yield _Image(
+                pair, name, folder, stem, f"{there}.h5", f"{back}.h5", f"{there}.json", files,
+                self._out / f"{stem}.html",
+            )  # fmt: skip
 
     def origin(self, image: _Image) -> dict[str, Any]:
         """Return what decides a result, for its description."""
@@ -213,11 +226,10 @@ class _Dataset:
             if role == "id":
                 continue
             side, _, what = role.partition("_")
-            called = f"{_SIDES[side]} {what}".strip()
-            known = self._template.get(role) or _content(role, path)
+            content = self._template.get(role) or _content(role, path)
             if side == "fixed":  # the same for all
-                self._template[role] = known
-            inputs[called] = known
+                self._template[role] = content
+            inputs[f"{_SIDES[side]} {what}".strip()] = content
         return {"Version": core.version(), "Options": self._options, "Inputs": inputs}
 
     def check(self, image: _Image, origin: Mapping[str, Any]) -> None:
@@ -267,12 +279,7 @@ class _Dataset:
         """Write one image's files: all of them or none, so that a verdict always stands beside the
         transform that it is of.
         """
-        space, stem = self._space, image.stem
-        files = {image.transform: "transform.h5",
-                 f"{stem}_space-{space}_{image.name.suffix}.nii.gz": "warped.nii.gz"}  # fmt: skip
-        for file, ending in _LABELS.items():
-            files[f"{stem}_{ending.format(space=space)}.nii.gz"] = file
-        page, origin = self._out / f"{stem}.html", self.origin(image)
+        origin = self.origin(image)
         with _files.locked(pair, PATIENCE):  # the registration and what describes it are one run's
             report = _json.read_object(pair / _manifest.REPORT, "result")
             known = _deciding(report.get("options", {}))
@@ -282,26 +289,25 @@ class _Dataset:
                     " call a folder of its own by --work"
                 )
             listed = report.get(_manifest.KEY, {})
-            sources = {target: listed[file] for target, file in files.items() if file in listed}
+            sources = {name: listed[file] for name, file in image.files.items() if file in listed}
             if not self._is_written(image, origin, sources):
-                self._write(image, origin, sources, files, pair, page)
+                self._write(image, origin, sources, pair)
             if (pair / "report.html").exists():
-                _put(pair / "report.html", page)
+                _put(pair / "report.html", image.page)
         return image.folder / image.transform
 
     def _write(
-        self, image: _Image, origin: Mapping[str, Any], sources: Mapping[str, Any],
-        files: Mapping[str, str], pair: Path, page: Path,
-    ) -> None:  # fmt: skip
+        self, image: _Image, origin: Mapping[str, Any], sources: Mapping[str, Any], pair: Path
+    ) -> None:
         result = Registration.read(pair)
         stripped = f"{image.stem}_space-{self._space}_{image.name.suffix}.json"
-        own = [*files, image.inverse, image.sidecar, stripped]
+        own = [*image.files, image.inverse, image.sidecar, stripped]
         with _files.output_folder(
             image.folder, seal=image.sidecar, ours=own, patience=PATIENCE
         ) as temporary:
             self.check(image, origin)  # another call may have come first
             for target in sources:
-                _put(pair / files[target], temporary / target)
+                _put(pair / image.files[target], temporary / target)
             result.inverse().save(temporary / image.inverse)
             inverse = {image.inverse: _manifest.entry(temporary / image.inverse)}
             facts = {
@@ -311,7 +317,7 @@ class _Dataset:
             _files.write_text(temporary / image.sidecar, json.dumps(facts, indent=2) + "\n")
             if _is_stripped(image.name.path):
                 _files.write_text(temporary / stripped, json.dumps({"SkullStripped": True}) + "\n")
-            page.unlink(missing_ok=True)  # an old page never stands beside a new verdict
+            image.page.unlink(missing_ok=True)  # an old page never stands beside a new verdict
 
     def _is_written(
         self, image: _Image, origin: Mapping[str, Any], sources: Mapping[str, Any]
@@ -432,11 +438,11 @@ def write_group(out: str | os.PathLike[str]) -> tuple[Path, list[str]]:
 
     Examples
     --------
-    >>> told = {"Verdict": "good", "EstimatedError": 0.4, "Reasons": [], "FoldedVoxelsPercent": 0.0,
-    ...         "DiceBefore": None, "DiceAfter": None, "Files": {}}
+    >>> facts = {"Verdict": "good", "EstimatedError": 0.4, "Reasons": [], "DiceBefore": None,
+    ...          "FoldedVoxelsPercent": 0.0, "DiceAfter": None, "Files": {}}
     >>> os.makedirs("derivatives/sub-01/anat")
     >>> name = "derivatives/sub-01/anat/sub-01_from-T1w_to-Mine_mode-image_xfm.json"
-    >>> _ = Path(name).write_text(json.dumps(told))
+    >>> _ = Path(name).write_text(json.dumps(facts))
     >>> table, problems = studies.write_group("derivatives")
     >>> table.name, problems
     ('group_xfm.tsv', [])
@@ -466,25 +472,22 @@ def _row(path: Path) -> dict[str, Any]:
         "image": path.stem,
     }
     try:
-        told = _json.read_object(path, "description")
-        row |= {"verdict": told["Verdict"], "reasons": " ".join(told["Reasons"])}
-        if not isinstance(row["verdict"], str):
-            raise TypeError("Verdict")
-        for column, name in _FIGURES.items():
-            row[column] = told[name]
-            if isinstance(told[name], bool) or not isinstance(told[name], (int, float, type(None))):
-                raise TypeError(name)
-        if damaged := _damaged(path.parent, dict(told["Files"])):
+        facts = _json.read_object(path, "description")
+        figures = {column: facts[name] for column, name in _FIGURES.items()}
+        figures |= {"verdict": facts["Verdict"], "reasons": " ".join(facts["Reasons"])}
+        if not fits(figures, _CELLS):
+            raise TypeError("a figure")
+        if damaged := _damaged(path.parent, dict(facts["Files"])):
             raise errors.InputUnreadableError(
                 f"{path.parent / damaged[0]} is not the file that {path.name} tells of"
             )
     except (KeyError, TypeError, ValueError, errors.InputUnreadableError) as error:
-        told_of = str(error) if isinstance(error, errors.MorphSeekError) else (
-            f"{path} is no description of a transform ({error!r})"
-        )  # fmt: skip
-        row |= {"verdict": _ERROR, "reasons": f"{told_of}; run the participant level again"}
-        row |= dict.fromkeys(_FIGURES)
-    return row
+        reason = str(error)
+        if not isinstance(error, errors.MorphSeekError):
+            reason = f"{path} is no description of a transform ({error!r})"
+        figures = {"verdict": _ERROR, "reasons": f"{reason}; run the participant level again"}
+        figures |= dict.fromkeys(_FIGURES)
+    return row | figures
 
 
 def _worst_first(row: dict[str, Any]) -> tuple[int, float]:

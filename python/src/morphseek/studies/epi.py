@@ -18,6 +18,7 @@ from .._json import read_object
 from ..images.sidecars import check_apart
 from ..progress import Progress, Reporter
 from ..transforms.field import Field
+from ._result import check_choice
 
 #: What a correction may leave in a folder; the last one lists the others.
 OUTPUTS = (
@@ -80,8 +81,7 @@ class EPICorrection:
         >>> correction.transform("second").grid.size
         (48, 48, 48)
         """
-        if which not in ("first", "second"):
-            raise errors.InvalidArgumentError(f"which is {which!r}; it must be first or second")
+        check_choice("which", which, ("first", "second"))
         field = np.zeros((3, *self.shift.array.shape), np.float32)
         sign = 1 if which == "first" else -1
         field["kji".index(self.phase_encoding[0])] = sign * self.shift.array
@@ -172,49 +172,31 @@ def correct_epi(
             check_apart(out, OUTPUTS, {"first": first, "second": second})
             # one that cannot be written to, or another call's, fails before the work
             folder = stack.enter_context(_files.output_folder(out, OUTPUTS, OUTPUTS[-1]))
-        correction = _correct(first, second, phase_encoding, readout_time, progress)
+        sidecars = [_bids(image, name) for image, name in ((first, "first"), (second, "second"))]
+        encoding = _encoding(phase_encoding, sidecars)
+        time = _readout(readout_time, sidecars)
+        one, other = images.read(first, "first"), images.read(second, "second")
+        with Reporter(progress) as reporter:
+            core.open_engine()
+            try:
+                shift, a, b = bindings.correct_epi(
+                    (one.float32(), one.grid), (other.float32(), other.grid),
+                    "ijk".index(encoding[0]), reporter,
+                )  # fmt: skip
+            except errors.CancelledError:
+                reporter.release()
+                raise
+
+        def on_grid(array: Floats) -> images.Image:
+            return images.Image.on_grid(array, one.grid)
+
+        sign = -1 if encoding.endswith("-") else 1
+        fieldmap = None if time is None else on_grid((sign / time) * shift)
+        corrected = on_grid(a), on_grid(b), on_grid(0.5 * (a + b))
+        correction = EPICorrection(on_grid(shift), fieldmap, *corrected, encoding, time)
         if folder is not None:
             correction._write(folder)
     return correction
-
-
-def _correct(
-    first: images.ImageLike,
-    second: images.ImageLike,
-    phase_encoding: str | None,
-    readout_time: float | None,
-    progress: Callable[[Progress], Any] | bool | None,
-) -> EPICorrection:
-    sidecars = [_bids(image, name) for image, name in ((first, "first"), (second, "second"))]
-    encoding = _encoding(phase_encoding, sidecars)
-    time = _readout(readout_time, sidecars)
-    one, other = images.read(first, "first"), images.read(second, "second")
-    with Reporter(progress) as reporter:
-        core.open_engine()
-        try:
-            shift, a, b = bindings.correct_epi(
-                (one.float32(), one.grid),
-                (other.float32(), other.grid),
-                "ijk".index(encoding[0]),
-                reporter,
-            )
-        except errors.CancelledError:
-            reporter.release()
-            raise
-
-    def on_grid(array: Floats) -> images.Image:
-        return images.Image.on_grid(array, one.grid)
-
-    sign = -1 if encoding.endswith("-") else 1
-    return EPICorrection(
-        on_grid(shift),
-        None if time is None else on_grid((sign / time) * shift),
-        on_grid(a),
-        on_grid(b),
-        on_grid(0.5 * (a + b)),
-        encoding,
-        time,
-    )
 
 
 def _difference(one: Floats, other: Floats) -> float:
@@ -235,18 +217,17 @@ def _bids(image: images.ImageLike, name: str) -> dict[str, Any]:
 
 def _encoding(phase_encoding: str | None, sidecars: list[dict[str, Any]]) -> str:
     """Return the first image's encoding, which all that is known must agree with."""
-    if phase_encoding is not None and phase_encoding not in _DIRECTIONS:
-        raise errors.InvalidArgumentError(
-            f"phase_encoding is {phase_encoding!r}; it must be one of {', '.join(_DIRECTIONS)}"
-        )
     known = [one.get("PhaseEncodingDirection") for one in sidecars]
-    for direction, name in zip(known, ("first", "second")):
-        if direction is not None and direction not in _DIRECTIONS:
-            raise errors.InvalidArgumentError(
-                f"{name}: its BIDS file has the PhaseEncodingDirection {direction!r}; it must be"
-                f" one of {', '.join(_DIRECTIONS)}"
-            )
-    opposite = None if known[1] is None else _opposite(known[1])
+    for name, direction in (
+        ("phase_encoding", phase_encoding),
+        ("first: PhaseEncodingDirection in its BIDS file", known[0]),
+        ("second: PhaseEncodingDirection in its BIDS file", known[1]),
+    ):
+        if direction is not None:
+            check_choice(name, direction, _DIRECTIONS)
+    opposite = known[1]
+    if opposite is not None:
+        opposite = opposite[0] if opposite.endswith("-") else f"{opposite}-"
     if known[0] is not None and opposite is not None and known[0] != opposite:
         raise errors.InvalidArgumentError(
             f"first and second: the phase encodings {known[0]} and {known[1]} are not opposite;"
@@ -265,10 +246,6 @@ def _encoding(phase_encoding: str | None, sidecars: list[dict[str, Any]]) -> str
             " phase_encoding, j for most scanners"
         )
     return encoding
-
-
-def _opposite(direction: str) -> str:
-    return direction[0] if direction.endswith("-") else f"{direction}-"
 
 
 def _readout(readout_time: float | None, sidecars: list[dict[str, Any]]) -> float | None:

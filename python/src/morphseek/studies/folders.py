@@ -19,25 +19,33 @@ def find_file(root: Path, name: str, kind: str) -> Path:
     >>> find_file(Path("data"), "fixed", "images").as_posix()
     'data/images/fixed.nii.gz'
     """
+    if (path := _find(root, name, kind)) is not None:
+        return path
+    base = root / name if "/" in name else root / kind / name
     if "/" in name and kind == "labels":
-        if (found := find_labels(root, name)) is not None:
-            return found
         if "images" not in name:
             raise errors.InputUnreadableError(
                 f"{root / name}: where its label map is cannot be told; a path in a pair list must"
                 ' have "images" in it, which "labels" replaces'
             )
         base = root / label_names(name)[0]
-    else:
-        base = root / name if "/" in name else root / kind / name
-        for suffix in ("", *SEARCHED):
-            path = base.with_name(base.name + suffix)
-            if path.exists():
-                return path
     raise errors.InputUnreadableError(
         f"{base}: there is no such file, with or without {', '.join(SEARCHED)}; check the data"
         " folder and the pair list"
     )
+
+
+def has_labels(root: Path, image: str) -> bool:
+    """Whether a pair's entry has a label map below the data folder."""
+    return _find(root, image, "labels") is not None
+
+
+def _find(root: Path, name: str, kind: str) -> Path | None:
+    if "/" in name and kind == "labels":
+        return find_labels(root, name)
+    base = root / name if "/" in name else root / kind / name
+    paths = (base.with_name(base.name + suffix) for suffix in ("", *SEARCHED))
+    return next((path for path in paths if path.exists()), None)
 
 
 def find_labels(root: Path, image: str) -> Path | None:
@@ -62,11 +70,11 @@ def label_names(image: str) -> list[str]:
     parts = image.split("/")
     folders = [k for k in range(len(parts) - 1) if "images" in parts[k]]
     choices = [*([k] for k in reversed(folders)), folders, [*folders, len(parts) - 1]]
-    found = (
+    names = (
         "/".join(
             part.replace("images", "labels") if k in chosen else part
             for k, part in enumerate(parts)
         )
         for chosen in choices
     )
-    return [name for name in dict.fromkeys(found) if name != image]
+    return [name for name in dict.fromkeys(names) if name != image]

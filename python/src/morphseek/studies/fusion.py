@@ -15,6 +15,7 @@ import numpy as np
 import SimpleITK as sitk
 
 from .. import errors
+from ._result import check_choice
 
 Fusion: TypeAlias = Literal["majority", "joint", "staple"]
 FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
@@ -94,10 +95,7 @@ def fuse_labels(
     >>> fused.labels, fused.agreement.round(2)
     (array([[[1, 1]]]), array([[[0.67, 0.67]]], dtype=float32))
     """
-    if method not in FUSIONS:
-        raise errors.InvalidArgumentError(
-            f"fusion is {method!r}; it must be {', '.join(FUSIONS[:-1])} or {FUSIONS[-1]}"
-        )
+    check_choice("fusion", method, FUSIONS)
     if not len(maps):
         raise errors.InvalidArgumentError("fusion: there is no label map; give one or more")
     others = [*(reach or ()), *(images or ()), *(() if target is None else (target,))]
@@ -111,10 +109,10 @@ def fuse_labels(
     if reach is not None:
         votes[~np.stack([np.asarray(r, bool) for r in reach])] = _OUTSIDE
     top = votes.max(0)
-    found, agreement = np.maximum(top, 0), (top >= 0).astype(np.float32)
+    numbers, agreement = np.maximum(top, 0), (top >= 0).astype(np.float32)
     if top.min(initial=0) < 0:
         # no map reaches here: 0, if it is among the labels
-        found[top < 0] = np.searchsorted(values, 0) % len(values)
+        numbers[top < 0] = np.searchsorted(values, 0) % len(values)
     doubt = ((votes != top) & (votes >= 0)).any(0)
     if doubt.any():
         places = np.flatnonzero(doubt)
@@ -129,8 +127,8 @@ def fuse_labels(
                     )
                 weigher = _Joint(target, images, radius, search, alpha, beta)
             chosen, share = _vote(votes.reshape(len(maps), -1), places, len(values), weigher)
-        found.ravel()[places], agreement.ravel()[places] = chosen, share
-    labels = values[found]
+        numbers.ravel()[places], agreement.ravel()[places] = chosen, share
+    labels = values[numbers]
     labels[top < 0] = 0
     return Fused(labels, agreement)
 
@@ -188,14 +186,9 @@ class _Joint:
     """The weights of joint label fusion, and from where each atlas votes."""
 
     def __init__(
-        self,
-        target: np.ndarray,
-        images: Sequence[np.ndarray],
-        radius: int,
-        search: int,
-        alpha: float,
-        beta: float,
-    ):
+        self, target: np.ndarray, images: Sequence[np.ndarray], radius: int, search: int,
+        alpha: float, beta: float,
+    ):  # fmt: skip
         self._shape, self._alpha, self._beta = target.shape, alpha, beta
         # along an axis of one voxel there is nothing to look for
         sizes = [[r if n > 1 else 0 for n in target.shape] for r in (radius, search)]
@@ -277,11 +270,9 @@ def _staple(votes: np.ndarray, doubt: np.ndarray, labels: int) -> tuple[np.ndarr
     maps = [sitk.GetImageFromArray(v.astype(np.uint32)) for v in shown]
     filter_ = sitk.MultiLabelSTAPLEImageFilter()
     filter_.SetLabelForUndecidedPixels(labels + 1)
-    found = sitk.GetArrayFromImage(filter_.Execute(maps)).astype(np.int64)
-    at = doubt[box]
-    chosen = found[at]
-    said = votes[:, doubt]
-    plain, _ = _vote(said, np.arange(said.shape[1]), labels, None)
+    chosen = sitk.GetArrayFromImage(filter_.Execute(maps)).astype(np.int64)[doubt[box]]
+    cast = votes[:, doubt]
+    plain, _ = _vote(cast, np.arange(cast.shape[1]), labels, None)
     chosen = np.where(chosen >= labels, plain, chosen).astype(np.int32)
-    known = (said >= 0).sum(0)
-    return chosen, ((said == chosen).sum(0) / np.maximum(known, 1)).astype(np.float32)
+    known = (cast >= 0).sum(0)
+    return chosen, ((cast == chosen).sum(0) / np.maximum(known, 1)).astype(np.float32)

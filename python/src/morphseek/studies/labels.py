@@ -18,12 +18,12 @@ from .._engine import core
 from .._engine.generated import Options, Unpack
 from .._grid import Grid
 from .._json import read as read_json, without_nan
-from .._tables import csv_text, data_frame
 from ..images.sidecars import check_apart
 from ..progress import Progress
 from ..result import Registration
 from ..scoring.labels import check_labels, dice_by_label, on_fixed_grid
 from ..verdict import tally
+from ._result import Tabled, check_choice, mean_dice
 from .fusion import FUSIONS, Fused, Fusion, fuse_labels
 from .pair import Report
 from .pairs import files_of, register_pairs
@@ -86,8 +86,9 @@ class TargetLabels:
         )
 
 
-class LabelStudy:
-    """Targets with their labels, and the registrations behind them.
+class LabelStudy(Tabled):
+    """Targets with their labels, and the registrations behind them: a table with a row a target
+    and label, as in volumes.csv.
 
     Attributes
     ----------
@@ -139,30 +140,8 @@ class LabelStudy:
             "targets": [dataclasses.asdict(row) for row in self.rows],
         }
 
-    def _volumes(self) -> Iterator[dict[str, Any]]:
-        for row in self.rows:
-            yield from ({"id": row.id, **label} for label in row.labels)
-
-    def to_dataframe(self) -> Any:
-        """Return a row a target and label as a pandas DataFrame: the columns of volumes.csv.
-
-        Examples
-        --------
-        >>> row = studies.TargetLabels("a", "a.nii.gz")
-        >>> len(studies.LabelStudy([row], studies.Study([])).to_dataframe())
-        0
-        """
-        return data_frame(self._volumes())
-
-    def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the rows of :meth:`to_dataframe` as CSV.
-
-        Examples
-        --------
-        >>> row = studies.TargetLabels("a", "a.nii.gz")
-        >>> studies.LabelStudy([row], studies.Study([])).to_csv("volumes.csv")
-        """
-        _files.write_text(path, csv_text(_COLUMNS, self._volumes()))
+    def _table(self) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
+        return _COLUMNS, [{"id": row.id, **label} for row in self.rows for label in row.labels]
 
     def __repr__(self) -> str:
         states = tally(collections.Counter(row.status for row in self.rows))
@@ -254,10 +233,7 @@ def propagate_labels(
     >>> [row.status for row in study.rows]
     ['done']
     """
-    if fusion not in FUSIONS:
-        raise errors.InvalidArgumentError(
-            f"fusion is {fusion!r}; it must be {', '.join(FUSIONS[:-1])} or {FUSIONS[-1]}"
-        )
+    check_choice("fusion", fusion, FUSIONS)
     to, known = read_items(targets), read_items(atlases)
     _check(to, known)
     folder = Path(out).absolute()
@@ -292,17 +268,9 @@ def propagate_labels(
                 for atlas, pair in pairs
                 if atlas.id in row.voters
             ]
-            jobs.append(
-                FusionJob(
-                    target.id,
-                    str(folder / target.id),
-                    _absolute(target),
-                    voters,
-                    row,
-                    fusion,
-                    dict(names),
-                )  # fmt: skip
-            )
+            job = FusionJob(target.id, str(folder / target.id), _absolute(target), voters, row,
+                            fusion, dict(names))  # fmt: skip
+            jobs.append(job)
     try:
         run_rows(
             jobs, study.rows, folder, Meter(len(jobs), None), keep=["left_out"], workers=workers,
@@ -315,10 +283,8 @@ def propagate_labels(
 
 def _absolute(item: Item) -> Item:
     """Return an item for a worker elsewhere, which is in another folder."""
-    image, labels = (
-        None if path is None else images.named.absolute(path) for path in (item.image, item.labels)
-    )
-    return dataclasses.replace(item, image=image, labels=labels)
+    labels = None if item.labels is None else images.named.absolute(item.labels)
+    return dataclasses.replace(item, image=images.named.absolute(item.image), labels=labels)
 
 
 def _check(targets: Items, atlases: Items) -> None:
@@ -416,33 +382,29 @@ class FusionJob(Job):
             "image": self.row.image, "fusion": fusion, "voters": self.row.voters,
             "left_out": self.row.left_out, "warnings": warnings, **measured,
         }  # fmt: skip
-        return Result(
-            without_nan(row), {name: _manifest.entry(folder / name) for name in FUSED[:2]}
-        )
+        files = {name: _manifest.entry(folder / name) for name in FUSED[:2]}
+        return Result(without_nan(row), files)
 
     def _measured(self, fused: Fused, grid: Grid, maps: Sequence[np.ndarray]) -> dict[str, Any]:
-        dice, row = {}, {}
+        dice, row = dict[int, float](), dict[str, Any]()
         if self.target.labels is not None:
             own = on_fixed_grid(str(self.target.labels), grid)
             check_labels(own)
             dice = dice_by_label(fused.labels, own.array)
-            alone = [_mean(dice_by_label(labels, own.array)) for labels in maps]
-            row = {"dice": _mean(dice), "dice_of_one": float(np.mean(alone))}
+            alone = [mean_dice(dice_by_label(labels, own.array)) for labels in maps]
+            known = [math.nan if mean is None else mean for mean in alone]
+            row = {"dice": mean_dice(dice), "dice_of_one": float(np.mean(known))}
         values, place, counts = np.unique(fused.labels, return_inverse=True, return_counts=True)
         agreement = np.bincount(place.ravel(), weights=fused.agreement.ravel()) / counts
         inside = fused.agreement[fused.labels != 0]
-        return {
-            **row,
-            "doubtful_percent": (
-                float(100 * (inside < _DOUBTFUL).mean()) if inside.size else None
-            ),
-            "labels": [
-                {"label": int(v), "name": self.names.get(int(v), ""), "mm3": float(n * grid.voxel),
-                 "agreement": float(a), "dice": dice.get(int(v))}
-                for v, n, a in zip(values, counts, agreement)
-                if v
-            ],
-        }  # fmt: skip
+        row["doubtful_percent"] = float(100 * (inside < _DOUBTFUL).mean()) if inside.size else None
+        row["labels"] = [
+            {"label": int(v), "name": self.names.get(int(v), ""), "mm3": float(n * grid.voxel),
+             "agreement": float(a), "dice": dice.get(int(v))}
+            for v, n, a in zip(values, counts, agreement)
+            if v
+        ]  # fmt: skip
+        return row
 
 
 def _above(labels: np.ndarray) -> np.ndarray:
@@ -458,7 +420,3 @@ def _small(labels: np.ndarray) -> np.ndarray:
         if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
             return labels.astype(kind)
     return labels
-
-
-def _mean(dice: Mapping[int, float]) -> float:
-    return float(np.mean(list(dice.values()))) if dice else math.nan

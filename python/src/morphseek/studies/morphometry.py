@@ -4,10 +4,11 @@ registered to.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,12 @@ from .._engine import bindings, core
 from .._grid import Grid
 from .._json import without_nan
 from .._plain import why_no_name
-from .._tables import csv_text, data_frame, is_frame, read_records
+from .._tables import is_frame, read_records
 from ..progress import Progress
 from ..scoring.labels import check_labels, on_fixed_grid
 from ..transforms import Transform
 from ..transforms.linear import linear_part
+from ._result import Tabled
 from .runner import Meter
 from .study import FINISHED, Study
 from .table import Item, read_items, read_pairs
@@ -76,8 +78,9 @@ class LabelVolume:
 
 
 @dataclasses.dataclass(repr=False)
-class Morphometry:
-    """Maps of the logarithm of the Jacobian determinant over a study, and volumes by label.
+class Morphometry(Tabled):
+    """Maps of the logarithm of the Jacobian determinant over a study, and volumes by label: a table
+    with a row a subject and label, as in volumes.csv.
 
     Attributes
     ----------
@@ -98,8 +101,8 @@ class Morphometry:
     Examples
     --------
     >>> subject = studies.Subject("sub-01", "result/transform.h5", "moving_labels.nii.gz")
-    >>> found = studies.morphometry([subject])
-    >>> found.mean.shape, found.ids
+    >>> study = studies.morphometry([subject])
+    >>> study.mean.shape, found.ids
     ((48, 48, 48), ['sub-01'])
     """
 
@@ -112,17 +115,9 @@ class Morphometry:
     fwhm: float
     affine: bool
 
-    def to_dataframe(self) -> Any:
-        """Return a row a subject and label as a pandas DataFrame: the columns of volumes.csv.
-
-        Examples
-        --------
-        >>> subject = studies.Subject("sub-01", "result/transform.h5")
-        >>> study = studies.morphometry([subject], fixed_labels="fixed_labels.nii.gz")
-        >>> study.to_dataframe()["label"].tolist()
-        [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
-        """
-        return data_frame(map(dataclasses.asdict, self.volumes))
+    def _table(self) -> tuple[list[str], list[dict[str, Any]]]:
+        columns = [field.name for field in dataclasses.fields(LabelVolume)]
+        return columns, [dataclasses.asdict(volume) for volume in self.volumes]
 
     def __repr__(self) -> str:
         size = " x ".join(map(str, self.grid.size))
@@ -160,7 +155,7 @@ class Morphometry:
             "folded_percent": dict(self.folded),
             "grid": self.grid.numbers.tolist(),
             "labels": without_nan(self.labels()),
-            "volumes": without_nan([dataclasses.asdict(volume) for volume in self.volumes]),
+            "volumes": without_nan(self._table()[1]),
         }
 
 
@@ -245,36 +240,31 @@ def morphometry(
     Examples
     --------
     >>> subject = studies.Subject("sub-01", "result/transform.h5", "moving_labels.nii.gz")
-    >>> found = studies.morphometry([subject], fixed_labels="fixed_labels.nii.gz")
-    >>> found.ids, len(found.volumes)
+    >>> study = studies.morphometry([subject], fixed_labels="fixed_labels.nii.gz")
+    >>> study.ids, len(study.volumes)
     (['sub-01'], 10)
     """
     if not (math.isfinite(fwhm) and fwhm >= 0):
         raise errors.InvalidArgumentError(f"fwhm is {fwhm}; it must be 0 or more mm")
-    listed, of_pairs = _subjects(subjects, pairs)
-    fixed_labels = of_pairs if fixed_labels is None else fixed_labels
+    listed, pair_labels = _subjects(subjects, pairs)
+    fixed_labels = pair_labels if fixed_labels is None else fixed_labels
     names = images.label_names(fixed_labels) if names is None else names
     meter = Meter(len(listed), progress)
-    try:
-        if out is None:
-            return _measure(listed, None, fixed_labels, names, fwhm, affine, meter)
-        with _files.output_folder(out, STUDY, STUDY[-1]) as folder:
-            study = _measure(listed, folder, fixed_labels, names, fwhm, affine, meter)
+    with contextlib.ExitStack() as stack:
+        stack.callback(meter.close)
+        folder = None
+        if out is not None:
+            folder = stack.enter_context(_files.output_folder(out, STUDY, STUDY[-1]))
+        study = _measure(listed, folder, fixed_labels, names, fwhm, affine, meter)
+        if folder is not None:
             _write(study, folder)
-        return study
-    finally:
-        meter.close()
+    return study
 
 
 def _measure(
-    subjects: Sequence[Subject],
-    folder: Path | None,
-    fixed_labels: images.ImageLike | None,
-    names: Mapping[int, str],
-    fwhm: float,
-    affine: bool,
-    meter: Meter,
-) -> Morphometry:
+    subjects: Sequence[Subject], folder: Path | None, fixed_labels: images.ImageLike | None,
+    names: Mapping[int, str], fwhm: float, affine: bool, meter: Meter,
+) -> Morphometry:  # fmt: skip
     grid, labels = Grid((0, 0, 0)), None
     volumes: list[LabelVolume] = []
     folded: dict[str, float] = {}
@@ -284,7 +274,8 @@ def _measure(
             grid = transform.grid or grid
             count, total, square = np.zeros((3, *grid.shape))
             if fixed_labels is not None:
-                labels = _labels(on_fixed_grid(fixed_labels, grid))
+                labels = images.Image.on_grid(on_fixed_grid(fixed_labels, grid).array, grid)
+                check_labels(labels)
         elif not bindings.same_grid(grid, transform.grid or grid):
             raise errors.GridMismatchError(
                 f"{subject.id} was registered to another image than {subjects[0].id}:"
@@ -292,11 +283,11 @@ def _measure(
             )
         determinant = transform.jacobian()
         if not affine:
-            determinant = determinant / _of_linear(transform, subject.id)
+            determinant = determinant / _linear_determinant(transform, subject.id)
         whole = determinant > 0
         folded[subject.id] = float(100 * (1 - whole.mean()))
         if labels is not None:
-            volumes += _volumes(subject, determinant, labels, grid, names, affine)
+            volumes += _volumes(subject, determinant, labels, names, affine)
         logarithm = _smoothed(np.log(np.where(whole, determinant, 1)), whole, grid, fwhm)
         known = np.isfinite(logarithm)
         values = np.where(known, logarithm, 0)
@@ -310,10 +301,8 @@ def _measure(
         mean = total / count
         sd = np.sqrt(np.maximum(square - count * mean**2, 0) / (count - 1))
     sd[count < 2] = np.nan
-    return Morphometry(
-        list(folded), grid, mean.astype(np.float32), sd.astype(np.float32), volumes, folded, fwhm,
-        affine,
-    )  # fmt: skip
+    maps = mean.astype(np.float32), sd.astype(np.float32)
+    return Morphometry(list(folded), grid, *maps, volumes, folded, fwhm, affine)
 
 
 def _smoothed(values: np.ndarray, known: np.ndarray, grid: Grid, fwhm: float) -> np.ndarray:
@@ -328,55 +317,46 @@ def _smoothed(values: np.ndarray, known: np.ndarray, grid: Grid, fwhm: float) ->
 
     def blurred(array: np.ndarray) -> np.ndarray:
         image = grid.place(sitk.GetImageFromArray(array.astype(np.float64)))
-        smooth = sitk.SmoothingRecursiveGaussian(image, fwhm / _SIGMA)
-        found: np.ndarray = sitk.GetArrayFromImage(smooth)
-        return found
+        return sitk.GetArrayFromImage(sitk.SmoothingRecursiveGaussian(image, fwhm / _SIGMA))
 
     if known.all():
         return blurred(values).astype(np.float32)
     share = blurred(known)
     with np.errstate(invalid="ignore", divide="ignore"):
-        made = blurred(np.where(known, values, 0)) / share
-    return np.where(share > 1e-3, made, np.nan).astype(np.float32)
+        mean = blurred(np.where(known, values, 0)) / share
+    return np.where(share > 1e-3, mean, np.nan).astype(np.float32)
 
 
-def _labels(image: images.Image) -> np.ndarray:
-    check_labels(image)
-    return np.asarray(image.array)
-
-
-def _sizes(labels: np.ndarray, grid: Grid) -> dict[int, float]:
+def _sizes(labels: images.Image) -> dict[int, float]:
     """Return the volume of each label, mm^3."""
-    values, counts = np.unique(labels, return_counts=True)
-    return {int(v): float(n * grid.voxel) for v, n in zip(values, counts) if v}
+    values, counts = np.unique(labels.array, return_counts=True)
+    return {int(v): float(n * labels.grid.voxel) for v, n in zip(values, counts) if v}
 
 
 def _volumes(
-    subject: Subject,
-    det: np.ndarray,
-    labels: np.ndarray,
-    grid: Grid,
-    names: Mapping[int, str],
+    subject: Subject, determinant: np.ndarray, labels: images.Image, names: Mapping[int, str],
     affine: bool,
-) -> list[LabelVolume]:
+) -> list[LabelVolume]:  # fmt: skip
     true: dict[int, float] = {}
     if subject.labels is not None and affine:
         own = images.read(subject.labels, f"labels of {subject.id}")
-        true = _sizes(_labels(own), own.grid)
-    found = []
-    for label, size in sorted(_sizes(labels, grid).items()):
-        volume = float(det[labels == label].sum(dtype=np.float64)) * grid.voxel
+        check_labels(own)
+        true = _sizes(own)
+    rows = []
+    for label, size in sorted(_sizes(labels).items()):
+        inside = determinant[labels.array == label]
+        volume = float(inside.sum(dtype=np.float64)) * labels.grid.voxel
         known = true.get(label, math.nan)
-        found.append(
+        rows.append(
             LabelVolume(
                 subject.id, label, names.get(label, ""), size, volume, 100 * (volume / size - 1),
                 known, 100 * (known / size - 1),
             )
         )  # fmt: skip
-    return found
+    return rows
 
 
-def _of_linear(transform: Transform, name: str) -> float:
+def _linear_determinant(transform: Transform, name: str) -> float:
     if "initial" not in transform.stages:
         raise errors.InvalidArgumentError(
             f"{name}: no linear part stands apart in {transform.name}, so it cannot be left out;"
@@ -405,9 +385,9 @@ def _subjects(
 ) -> tuple[list[Subject], images.ImageLike | None]:
     """Return the subjects, and the fixed labels that the list of pairs names."""
     if isinstance(source, (str, os.PathLike)) and Path(source).is_dir():
-        subjects = [*_of_study(Path(source))]
+        subjects = _finished_pairs(Path(source))
     elif isinstance(source, (str, os.PathLike)) or is_frame(source):
-        subjects = [*_of_table(source)]
+        subjects = _table_rows(source)
     elif isinstance(source, Mapping):
         subjects = [Subject(str(name), transform) for name, transform in source.items()]
     else:
@@ -438,8 +418,7 @@ def _subjects(
     ], next(fixed, None)
 
 
-def _of_study(folder: Path) -> Iterator[Subject]:
-    """Give the finished pairs of a study."""
+def _finished_pairs(folder: Path) -> list[Subject]:
     done = [row for row in Study.read(folder).rows if row.status in FINISHED]
     fixed = sorted({row.fixed for row in done})
     if len(fixed) > 1:
@@ -447,23 +426,21 @@ def _of_study(folder: Path) -> Iterator[Subject]:
             f"{folder} has results of {len(fixed)} fixed images ({fixed[0]}, {fixed[1]}, ...);"
             " register all to one, or list the transforms in a CSV"
         )
-    yield from (Subject(row.id, folder / row.id) for row in done)
+    return [Subject(row.id, folder / row.id) for row in done]
 
 
-def _of_table(source: Any) -> Iterator[Subject]:
-    folder = Path() if is_frame(source) else Path(source).parent
+def _table_rows(source: Any) -> list[Subject]:
+    folder, subjects = Path() if is_frame(source) else Path(source).parent, []
     for _, cells in read_records(source, "list", [("transform",)]).rows:
         file = folder / cells["transform"]
         name = cells.get("id") or (file if file.is_dir() else file.parent).name
         own = images.named.beside(folder, cells["labels"]) if "labels" in cells else None
-        yield Subject(name, file, own)
+        subjects.append(Subject(name, file, own))
+    return subjects
 
 
 def _write(study: Morphometry, folder: Path) -> None:
     for name, array in (("mean_logj", study.mean), ("sd_logj", study.sd)):
         images.write(folder / f"{name}.nii.gz", images.Image.on_grid(array, study.grid))
-    columns = [field.name for field in dataclasses.fields(LabelVolume)]
-    _files.write_text(
-        folder / "volumes.csv", csv_text(columns, map(dataclasses.asdict, study.volumes))
-    )
+    study.to_csv(folder / "volumes.csv")
     _files.write_seal(folder / STUDY[-1], study.to_dict())

@@ -27,6 +27,7 @@ from ..result import Registration
 from ..transforms import INTERPOLATIONS, Affine, Field, Transform
 from ..transforms.resample import resample
 from ..verdict import GRADES, UNKNOWN
+from ._result import check_choice
 from .series import FILES, OUTPUTS, PARAMETERS, SEAL, FrameMotion, Series, transform_name, write
 
 _MOTIONS = ("rigid", "affine", "deformable")
@@ -112,20 +113,12 @@ def correct_motion(
     >>> round(series.rows[1].framewise_displacement)
     10
     """
-    for name, value, known in (
-        ("motion", motion, _MOTIONS),
-        ("interpolation", interpolation, INTERPOLATIONS),
-    ):
-        if value not in known:
-            raise errors.InvalidArgumentError(
-                f"{name} is {value!r}; it must be one of {', '.join(known)}"
-            )
+    check_choice("motion", motion, _MOTIONS)
+    check_choice("interpolation", interpolation, INTERPOLATIONS)
     chosen = _options(motion, dict(options))
     with contextlib.ExitStack() as stack:
-        folder = (
-            None  # a folder that cannot be written to, or another call's, fails before the work
-        )
-        if out is not None:
+        folder = None
+        if out is not None:  # one that cannot be written, or another call's, fails before the work
             folder = stack.enter_context(_files.output_folder(out, OUTPUTS, SEAL))
         is_one = images.convert.is_image(frames) or not isinstance(frames, Iterable)
         sources: list[Any] = [frames] if is_one else [*frames]  # type: ignore[misc]
@@ -137,10 +130,8 @@ def correct_motion(
         at = _number(reference, len(scan.volumes))
         where = None if mask is None else images.read_on(mask, scan.volumes[0].grid, "mask")
         work = _Work(scan, chosen, where, at, consistent, progress)
-        try:
-            rows, corrected, target = work.run(interpolation)
-        finally:
-            work.close()
+        stack.callback(work.close)
+        rows, corrected, target = work.run(interpolation)
         series = Series(rows, corrected, target, str(reference), motion, scan.start, scan.step)
         if folder is not None:
             write(series, folder, command)
@@ -255,14 +246,10 @@ class _Work:
     """The frames, and one registration after another with a common progress."""
 
     def __init__(
-        self,
-        scan: Scan,
-        options: dict[str, Any],
-        mask: images.Image | None,
-        reference: int | None,
-        consistent: bool,
+        self, scan: Scan, options: dict[str, Any], mask: images.Image | None,
+        reference: int | None, consistent: bool,
         progress: Callable[[Progress], Any] | bool | None,
-    ):
+    ):  # fmt: skip
         self._volumes, self._grid = scan.volumes, scan.volumes[0].grid
         self._options, self._mask, self._consistent = options, mask, consistent
         count = len(scan.volumes)
@@ -296,8 +283,15 @@ class _Work:
                     results[k], starts[k] = again, "concatenated"
                     transforms[k] = self._transform(again)
         rows: list[FrameMotion] = []
-        for k, (result, transform) in enumerate(zip(results, transforms)):
-            matrix = np.eye(4) if result is None else result.transform.initial
+        corrected: list[images.Image] = []
+        for k, (volume, result, transform) in enumerate(zip(self._volumes, results, transforms)):
+            if result is None:  # the reference itself
+                matrix, verdict = np.eye(4), None
+                corrected.append(volume)
+            else:
+                matrix, verdict = result.transform.initial, result.verdict
+                warped = resample(volume, self._grid, transform.to_sitk(), interpolation)
+                corrected.append(warped)
             motion = parameters(matrix, self._grid.center)
             since = None
             if rows:
@@ -306,11 +300,10 @@ class _Work:
             apart = None
             if chain and result is not None:
                 apart = distances(transform, chain[k], self._grid, tissue)
-            verdict = None if result is None else result.verdict
             rows.append(
                 FrameMotion(
                     k,
-                    self._volumes[k].name,
+                    volume.name,
                     **dict(zip(PARAMETERS, map(float, motion))),
                     framewise_displacement=since,
                     displacement_mean=float(away.mean()),
@@ -325,12 +318,6 @@ class _Work:
                     transform=transform,
                 )
             )
-        corrected = [
-            volume
-            if result is None
-            else resample(volume, self._grid, transform.to_sitk(), interpolation)
-            for volume, result, transform in zip(self._volumes, results, transforms)
-        ]
         return rows, corrected, target
 
     def _register(

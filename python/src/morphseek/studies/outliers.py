@@ -39,9 +39,9 @@ def outliers(
     ['scale 1.8, the study has 1.01 (robust z +7.8)']
     """
     count = max((len(v) for v in values.values()), default=0)
-    found: list[list[str]] = [[] for _ in range(count)]
-    for name, given in values.items():
-        every = np.array([math.nan if v is None else v for v in given], float)
+    words: list[list[str]] = [[] for _ in range(count)]
+    for name, column in values.items():
+        every = np.array([math.nan if v is None else v for v in column], float)
         places = np.flatnonzero(np.isfinite(every) & ((every > 0) | (name not in ratios)))
         if len(places) < LEAST:
             continue
@@ -49,10 +49,10 @@ def outliers(
         scores = robust_scores(np.log(plain) if name in ratios else plain)
         middle = float(np.median(plain))
         for k in np.flatnonzero(np.abs(scores) > FAR):
-            found[places[k]].append(
+            words[places[k]].append(
                 f"{name} {plain[k]:.3g}, the study has {middle:.3g} (robust z {scores[k]:+.1f})"
             )
-    return found
+    return words
 
 
 def robust_scores(values: np.ndarray) -> np.ndarray:

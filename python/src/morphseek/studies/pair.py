@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import time
 from collections.abc import Callable
@@ -24,7 +23,6 @@ from ..scoring.labels import (
     merge_labels,
     on_fixed_grid,
 )
-from ..transforms import Transform
 
 Report = Literal["full", "small", "none"]
 """The page of a pair: the interactive one, one picture and the numbers, or none."""
@@ -101,9 +99,9 @@ def register_into(
     with _files.output_folder(out, OUTPUTS, _manifest.REPORT) as folder:
         pair = Pair(images, labels, landmarks, label_names, bool(options.get("landmark_error")))
         summary, _ = write_pair(
-            folder, pair, options=options, title=title, command=command, report=report,
+            folder, pair, clock, options=options, title=title, command=command, report=report,
             keep_stages=keep_stages, halfway=halfway, labels_back=labels_back, extra=extra,
-            clock=clock, **inputs,
+            **inputs,
         )  # fmt: skip
     return summary | {"cpu_seconds": clock.phases}
 
@@ -111,6 +109,7 @@ def register_into(
 def write_pair(
     folder: Path,
     pair: Pair,
+    clock: Clock,
     *,
     options: dict[str, Any],
     title: str = "",
@@ -122,14 +121,12 @@ def write_pair(
     volumes: bool = True,
     cross_check: bool = False,
     extra: Callable[[Registration], dict[str, Any]] | None = None,
-    clock: Clock | None = None,
     **inputs: Any,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Do the work of :func:`register_into` in an empty folder. Return what report.json holds, and
     the list of the files with their checksums. Without ``volumes``, write the report alone; with
     ``cross_check``, measure Dice by the inverse transform and by SimpleITK alone, too.
     """
-    clock = clock or Clock()
     clock.took("read")
     inputs |= pair.steering()
     result = registration.register(pair.images[0], pair.images[1], **inputs, **options)
@@ -139,32 +136,47 @@ def write_pair(
     summary = result.to_dict() | scores.summary()
     if cross_check and pair.fixed_labels is not None and pair.moving_labels is not None:
         maps = pair.fixed_labels, pair.moving_labels
-        summary |= without_nan(
-            {
-                "dice_inverse": inverse_dice(result, *maps),
-                "dice_check": independent_dice(result.transform, *maps),
-            }
-        )
+        dice = inverse_dice(result, *maps), independent_dice(result.transform, *maps)
+        summary |= without_nan(dict(zip(("dice_inverse", "dice_check"), dice)))
     if pair.names:
         summary["label_names"] = {str(k): name for k, name in sorted(pair.names.items())}
     if extra is not None:
         summary |= extra(result)
     clock.took("score")
-    others = _volumes(result, pair, scores, labels_back, halfway) if volumes else {}
+    writers: dict[str, Callable[[Path], Any]] = {}
+    if volumes and scores.warped_labels is not None:
+        writers["warped_labels.nii.gz"] = _writer(scores.warped_labels)
+    if volumes and labels_back and pair.fixed_labels is not None:
+        back = result.inverse().apply(pair.fixed_labels, interpolation="nearest")
+        writers[LABELS_BACK] = _writer(back)
+    if volumes and halfway:
+        writers |= result.halfway().writers()
+
+    def write_page(path: Path) -> None:
+        from ..report import write_report
+
+        content: dict[str, Any] = {
+            "fixed_labels": pair.fixed_labels, "moving_labels": pair.moving_labels,
+            "warped_labels": scores.warped_labels, "scores": scores.labels,
+            "label_names": pair.names, "landmarks": scores.points, "command": command,
+            "title": title, "truth": summary.get("truth"), "size": report,
+        }  # fmt: skip
+        write_report(path, result, *pair.images, **content)
+
     if report != "none":
-        given = {"command": command, "title": title, "truth": summary.get("truth")}
-        page = functools.partial(_write_page, result, pair, scores, {**given, "size": report})
-        others["report.html"] = clock.timing("page", page)
+        writers["report.html"] = clock.timing("page", write_page)
     if keep_stages:
-        stages = {
-            name: f"transform_{name}.h5" for name in result.transform.stages if name != "final"
-        }
-        for name, file in stages.items():
-            others[file] = functools.partial(_write_stage, result.transform.stages[name])
-        summary["stages"] = {**stages, "final": "transform.h5"}
-    listed = write_result(result, folder, summary, others, volumes)
+        stages = {name: each for name, each in result.transform.stages.items() if name != "final"}
+        files = {name: f"transform_{name}.h5" for name in stages}
+        writers |= {files[name]: stage.save for name, stage in stages.items()}
+        summary["stages"] = {**files, "final": "transform.h5"}
+    listed = write_result(result, folder, summary, writers, volumes)
     clock.took("write")
     return summary, listed
+
+
+def _writer(image: Image) -> Callable[[Path], Any]:
+    return lambda path: write(path, image)
 
 
 class Clock:
@@ -198,17 +210,15 @@ def check_apart_from(
     inputs: dict[str, Any],
 ) -> None:
     """See that no input lies where an output goes."""
-    named = {
-        f"{side}{what}": given[k]
-        for what, given in (("", images), (" labels", labels), (" landmarks", landmarks))
-        for k, side in enumerate(("fixed", "moving"))
+    sides = ("fixed", "moving")
+    files = {
+        f"{side}{what}": sources[k]
+        for what, sources in (("", images), (" labels", labels), (" landmarks", landmarks))
+        for k, side in enumerate(sides)
     }
-    channels = {
-        f"channel {number}, {side}": getattr(channel, side)
-        for number, channel in enumerate(inputs.get("channels") or (), 2)
-        for side in ("fixed", "moving")
-    }
-    check_apart(out, OUTPUTS, {**named, **inputs, **channels})
+    for number, channel in enumerate(inputs.get("channels") or (), 2):
+        files |= {f"channel {number}, {side}": getattr(channel, side) for side in sides}
+    check_apart(out, OUTPUTS, {**files, **inputs})
 
 
 class Pair:
@@ -283,60 +293,20 @@ class _Scores:
                 warnings.append(
                     "The two label maps have no label in common: no overlap was measured."
                 )
-        if (found := pair.points) is not None:
-            self.points = scoring.score_landmarks(result.transform, found.fixed, found.moving)
-            self.points.only(found.only_fixed, found.only_moving, result.transform)
+        if (points := pair.points) is not None:
+            self.points = scoring.score_landmarks(result.transform, points.fixed, points.moving)
+            self.points.only(points.only_fixed, points.only_moving, result.transform)
             if pair.steers and (fit := result.metrics["landmark_fit"]):
                 self.points.steered_by(fit["left_out"])
         warnings.extend(filter(None, pair.remarks))
 
     def summary(self) -> dict[str, Any]:
         """Return what report.json holds of it."""
-        found: dict[str, Any] = {}
+        facts: dict[str, Any] = {}
         if self.labels:
-            found = {
+            facts = {
                 "dice_before": scoring.mean_dice(self.labels, "before"),
                 "dice_after": scoring.mean_dice(self.labels),
                 "labels": [dataclasses.asdict(score) for score in self.labels],
             }
-        return found if self.points is None else found | self.points.summary()
-
-
-def _volumes(
-    result: Registration, pair: Pair, scores: _Scores, labels_back: bool, halfway: bool
-) -> dict[str, Callable[[Path], Any]]:
-    """Return the writers of the volumes beside the result's own, by file name."""
-    made: dict[str, Callable[[Path], Any]] = {}
-    if scores.warped_labels is not None:
-        made["warped_labels.nii.gz"] = functools.partial(_write_image, scores.warped_labels)
-    if labels_back and pair.fixed_labels is not None:
-        back = result.inverse().apply(pair.fixed_labels, interpolation="nearest")
-        made[LABELS_BACK] = functools.partial(_write_image, back)
-    return made | result.halfway().writers() if halfway else made
-
-
-def _write_image(image: Image, path: Path) -> None:
-    write(path, image)
-
-
-def _write_page(
-    result: Registration, pair: Pair, scores: _Scores, given: dict[str, Any], path: Path
-) -> None:
-    from ..report import write_report
-
-    write_report(
-        path,
-        result,
-        *pair.images,
-        fixed_labels=pair.fixed_labels,
-        moving_labels=pair.moving_labels,
-        warped_labels=scores.warped_labels,
-        scores=scores.labels,
-        label_names=pair.names,
-        landmarks=scores.points,
-        **given,
-    )
-
-
-def _write_stage(stage: Transform, path: Path) -> None:
-    stage.save(path)
+        return facts if self.points is None else facts | self.points.summary()

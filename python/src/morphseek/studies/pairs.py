@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -22,6 +23,7 @@ from ..images.sidecars import check_apart, parts
 from ..progress import Progress
 from ..result import OUTPUTS
 from ..verdict import Verdict, grade_of
+from ._result import check_choice
 from .label_table import read_labels_csv
 from .pair import Clock, Pair as PairInputs, Report, check_apart_from, write_pair
 from .runner import PATIENCE, PROCESSES, THREADS, Job, Meter, Result
@@ -131,11 +133,7 @@ def register_pairs(
     'done'
     """
     for name, value, known in (("report", report, Report), ("keep", keep, Keep)):
-        if value not in get_args(known):
-            *first, last = get_args(known)
-            raise errors.InvalidArgumentError(
-                f"{name} is {value!r}; it must be {', '.join(first)} or {last}"
-            )
+        check_choice(name, value, get_args(known))
     if workers < 1:
         raise errors.InvalidArgumentError(f"workers is {workers}; it must be 1 or more")
     listed = read_pairs(pairs, data=data, subset=subset)
@@ -167,43 +165,30 @@ def register_pairs(
         "score": score, "labels_back": labels_back,
         "labels_csv": labels_csv and str(Path(labels_csv).absolute()),
     }  # fmt: skip
-    if out is None:
-        with tempfile.TemporaryDirectory(prefix="morphseek-") as folder:
+    with contextlib.ExitStack() as stack:
+        if out is None:
+            out = stack.enter_context(tempfile.TemporaryDirectory(prefix="morphseek-"))
             how |= {"keep": "report", "report": "none"}
-            return _run(listed, Path(folder), how, shown, workers, scheduler, resume, progress)
-    check_apart(out, TABLES, {"pairs": pairs, "labels_csv": labels_csv})
-    with _files.output_folder(out, patience=PATIENCE):
-        pass  # an unwritable folder fails before the work
-    for name in TABLES:
-        if (Path(out) / name).is_dir():
-            raise errors.OutputUnwritableError(
-                f"{Path(out) / name} is a folder; the summary cannot take its place, choose another"
-                " output folder"
+        folder = Path(out).absolute()
+        check_apart(out, TABLES, {"pairs": pairs, "labels_csv": labels_csv})
+        with _files.output_folder(out, patience=PATIENCE):
+            pass  # an unwritable folder fails before the work
+        for name in TABLES:
+            if (Path(out) / name).is_dir():
+                raise errors.OutputUnwritableError(
+                    f"{Path(out) / name} is a folder; the summary cannot take its place, choose"
+                    " another output folder"
+                )
+        study = Study([PairRow(p.id, p.files["fixed"], p.files["moving"]) for p in listed], shown)
+        jobs = (PairJob(pair.id, str(folder / pair.id), pair, how) for pair in listed)
+        meter = Meter(len(listed), progress)
+        try:
+            run_rows(
+                jobs, study.rows, folder, meter, workers=workers, scheduler=scheduler, resume=resume
             )
-    return _run(listed, Path(out), how, shown, workers, scheduler, resume, progress)
-
-
-def _run(
-    pairs: Sequence[Pair],
-    out: Path,
-    how: dict[str, Any],
-    options: dict[str, Any],
-    workers: int,
-    scheduler: str | None,
-    resume: bool,
-    progress: Callable[[Progress], Any] | bool | None,
-) -> Study:
-    folder = out.absolute()
-    study = Study([PairRow(p.id, p.files["fixed"], p.files["moving"]) for p in pairs], options)
-    meter = Meter(len(pairs), progress)
-    jobs = (PairJob(pair.id, str(folder / pair.id), pair, how) for pair in pairs)
-    try:
-        run_rows(
-            jobs, study.rows, folder, meter, workers=workers, scheduler=scheduler, resume=resume
-        )
-    finally:
-        meter.close()
-        study.save(out, how["command"], PATIENCE)
+        finally:
+            meter.close()
+            study.save(out, command, PATIENCE)
     return study
 
 
@@ -251,7 +236,7 @@ class PairJob(Job):
 
     def run(self, folder: Path, progress: Callable[[Progress], Any] | None) -> Result:
         files = {role: self.pair.path(role) for role in self.pair.files}
-        images_of = files["fixed"], files["moving"]
+        sides = files["fixed"], files["moving"]
         labels = files.get("fixed_labels"), files.get("moving_labels")
         landmarks = files.get("fixed_landmarks"), files.get("moving_landmarks")
         inputs: dict[str, Any] = {
@@ -260,7 +245,7 @@ class PairJob(Job):
             if role in files
         }
         inputs["channels"] = _channels(files)
-        check_apart_from(self.folder, images_of, labels, landmarks, inputs)
+        check_apart_from(self.folder, sides, labels, landmarks, inputs)
         merge, names = read_labels_csv(self.how["labels_csv"]) if self.how["labels_csv"] else (
             None, None,
         )  # fmt: skip
@@ -272,23 +257,15 @@ class PairJob(Job):
             )
         options = dict(self.how["options"])
         pair = PairInputs(
-            images_of, labels, landmarks, names, bool(options.get("landmark_error")), merge
+            sides, labels, landmarks, names, bool(options.get("landmark_error")), merge
         )
         clock = Clock()
         summary, listed = write_pair(
-            folder,
-            pair,
-            clock=clock,
-            options=options,
-            title=self.pair.id,
-            command=self.how["command"],
-            report=self.how["report"],
-            labels_back=self.how["labels_back"],
-            volumes=self.how["keep"] == "all",
-            cross_check=self.how["score"],
-            progress=progress,
+            folder, pair, clock, options=options, title=self.pair.id, command=self.how["command"],
+            report=self.how["report"], labels_back=self.how["labels_back"],
+            volumes=self.how["keep"] == "all", cross_check=self.how["score"], progress=progress,
             **inputs,
-        )
+        )  # fmt: skip
         row = {
             **self._row(summary),
             "cpu_seconds": clock.phases["engine"],
@@ -305,22 +282,23 @@ class PairJob(Job):
             for score in summary.get("labels", ())
         ]
         row = {name: summary[name] for name in _AS_IN_REPORT if name in summary}
+        linear = np.array(summary["initial_transform"])[:3, :3]
         row |= {
             "seconds": summary["seconds"]["total"],
             "verdict": grade_of(summary),
             "measure": summary["similarity"],
             "similarity": summary["similarity_after"],
-            "scale": _scale(summary["initial_transform"]),
+            "scale": float(abs(np.linalg.det(linear)) ** (1 / 3)),
             "displacement_mm": summary["displacement_mean_mm"],
             "labels": labels,
         }
         if labels:
             distances = [s["hd95_after"] for s in labels if s["hd95_after"] is not None]
-            errors_of = np.array([s["volume_error_percent"] for s in labels])
+            volumes = np.array([s["volume_error_percent"] for s in labels])
             row |= {
                 "hd95_after": float(np.mean(distances)) if distances else math.nan,
-                "volume_error_percent": float(np.abs(errors_of).mean()),
-                "volume_bias_percent": float(errors_of.mean()),
+                "volume_error_percent": float(np.abs(volumes).mean()),
+                "volume_bias_percent": float(volumes.mean()),
             }
         if verdict := Verdict.of(dict(summary)):
             row |= {"error_mm": verdict.error_mm, "reasons": list(verdict.reasons)}
@@ -347,11 +325,6 @@ def files_of(path: Path, name: str) -> list[Path]:
         raise errors.InputUnreadableError(
             f"{name}: {error.filename} cannot be read: {error.strerror}; check the list"
         ) from None
-
-
-def _scale(matrix: Any) -> float:
-    """Return by which factor a linear map changes lengths."""
-    return float(abs(np.linalg.det(np.array(matrix)[:3, :3])) ** (1 / 3))
 
 
 def _channels(files: Mapping[str, Path]) -> list[Channel]:

@@ -7,6 +7,7 @@ files together. So whatever ends the process, the same call goes on with the pai
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -37,6 +38,7 @@ from ..scoring.labels import check_labels, dice_by_label
 from ..transforms import Affine, Field, Transform
 from ..transforms.parts import field_on
 from ..verdict import GRADES
+from ._result import check_choice
 from .fusion import Votes
 from .means import Average, MeanTransform, before_linear, common_grid, moved_grid, sharpness
 from .pairs import files_of, register_pairs
@@ -164,31 +166,24 @@ def build_template(
         "options": chosen,
     }
 
-    def build(folder: Path) -> Template:
-        rounds = _Rounds(folder, sources, first, settings, model, progress)
-        try:
-            return rounds.run(warped, resume, command, workers=workers, scheduler=scheduler)
-        finally:
-            rounds.close()
-
-    if out is None:
-        with tempfile.TemporaryDirectory(prefix="morphseek-") as temporary:
-            template = build(Path(temporary))
-            template.stored = [*template.transforms]  # before their files go
-        return template
     inputs = {f"image {k}": source.item.image for k, source in enumerate(sources)}
     inputs |= {f"labels {k}": source.item.labels for k, source in enumerate(sources)}
     inputs["start"] = None if first is None else first.item.image
     names = [name(source.item.id) for source in sources for name in (transform_name, warped_name)]
-    check_apart(out, [*FILES, SEAL, *names], inputs)
-    return build(Path(out))
+    with contextlib.ExitStack() as stack:
+        if out is not None:
+            check_apart(out, [*FILES, SEAL, *names], inputs)
+        folder = out or stack.enter_context(tempfile.TemporaryDirectory(prefix="morphseek-"))
+        rounds = _Rounds(Path(folder), sources, first, settings, model, progress)
+        stack.callback(rounds.close)
+        template = rounds.run(warped, resume, command, workers=workers, scheduler=scheduler)
+        if out is None:
+            template.stored = [*template.transforms]  # before their files go
+    return template
 
 
 def _check(settings: Mapping[str, Any]) -> None:
-    if settings["average"] not in _AVERAGES:
-        raise errors.InvalidArgumentError(
-            f"average is {settings['average']!r}; it must be {' or '.join(_AVERAGES)}"
-        )
+    check_choice("average", settings["average"], _AVERAGES)
     for name, least in (("iterations", 0), ("workers", 1)):
         value = settings[name]
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -221,6 +216,19 @@ class _Source:
         image = volumes.read(self.item.image, self.name)
         low, high = self.window
         return image.like((image.intensities()[0] - low) / np.float32(high - low))
+
+    def content(self, role: str, name: str) -> Any:
+        """Return what tells whether the image, its labels or its mask changed: the hashes of the
+        files, or of the voxels.
+        """
+        source = getattr(self.item, role)
+        if source is None:
+            return None
+        if isinstance(source, (str, os.PathLike)):
+            return content_of(files_of(Path(source), name), name)
+        image = volumes.read(source, name)
+        voxels = hashlib.sha256(np.ascontiguousarray(image.array).tobytes()).hexdigest()
+        return [voxels, str(image.array.dtype), image.grid.numbers.tolist()]
 
     def labels(self) -> volumes.Image:
         return volumes.read_on(self.item.labels, self.grid, f"labels of {self.name}")
@@ -300,14 +308,9 @@ class _Rounds:
     """The images, and one round after another in the folder of a template."""
 
     def __init__(
-        self,
-        out: Path,
-        sources: list[_Source],
-        first: _Source | None,
-        settings: dict[str, Any],
-        model: Mapping[str, Any],
-        progress: Callable[[Progress], Any] | bool | None,
-    ):
+        self, out: Path, sources: list[_Source], first: _Source | None, settings: dict[str, Any],
+        model: Mapping[str, Any], progress: Callable[[Progress], Any] | bool | None,
+    ):  # fmt: skip
         self._out, self._sources, self._first, self._settings = out, sources, first, settings
         self._options: dict[str, Any] = settings["options"]
         self._model = model["manifest"]["sha256"] if model else self._options.get("model", "")
@@ -326,7 +329,7 @@ class _Rounds:
 
     def run(self, warped: bool, resume: bool, command: str, **how: Any) -> Template:
         out, plan = self._out, self._plan()
-        labels = [_content(s.item.labels, f"labels of {s.name}") for s in self._sources]
+        labels = [s.content("labels", f"labels of {s.name}") for s in self._sources]
         fingerprint = _hash(plan, self._settings["iterations"], labels, warped)
         images = [source.item.image for source in self._sources]
         if _is_finished(out, fingerprint, resume):
@@ -345,17 +348,14 @@ class _Rounds:
     def _plan(self) -> str:
         """Return a hash of all that a round depends on."""
         apart = ("threads", "cache", "model")
-        return _hash(
-            core.version(),
-            {name: value for name, value in self._options.items() if name not in apart},
-            self._model,
-            [self._settings[name] for name in ("average", "sharpen", "spacing")],
-            None if self._first is None else _content(self._first.item.image, self._first.name),
-            [
-                [s.item.id, _content(s.item.image, s.name), _content(s.item.mask, "mask")]
-                for s in self._sources
-            ],
-        )
+        options = {name: value for name, value in self._options.items() if name not in apart}
+        settings = [self._settings[name] for name in ("average", "sharpen", "spacing")]
+        first = None if self._first is None else self._first.content("image", self._first.name)
+        sources = [
+            [s.item.id, s.content("image", s.name), s.content("mask", "mask")]
+            for s in self._sources
+        ]
+        return _hash(core.version(), options, self._model, settings, first, sources)
 
     def _open(self, plan: str, resume: bool) -> None:
         """Go on with the rounds in the folder, or begin."""
@@ -391,18 +391,16 @@ class _Rounds:
         """Return the file of its linear part, from which a registration begins."""
         return self._folder(number) / f"linear_{source.item.id}.tfm"
 
-    def _finished(self) -> list[Iteration]:
-        """Return the iterations that are there, from the first to the last whole one."""
+    def _iterations(self, **how: Any) -> list[Iteration]:
+        """Return the iterations: those that are there already, to the last whole one, and others
+        that are made now.
+        """
         iterations: list[Iteration] = []
         while facts := _parsed(self._folder(len(iterations)) / _ROUND):
             iterations.append(iteration_of(facts["iteration"]))
         while iterations and not _is_whole(self._folder(len(iterations) - 1) / _ROUND):
             iterations.pop()
-        return iterations[: len(self._kinds) + 1]
-
-    def _iterations(self, **how: Any) -> list[Iteration]:
-        """Return the iterations, of which those that are there already are not done again."""
-        iterations = self._finished() or [self._begin()]
+        iterations = iterations[: len(self._kinds) + 1] or [self._begin()]
         for number in range(len(iterations) - 1, len(self._kinds)):
             began = time.process_time()
             rows = self._register(number, self._kinds[number], **how)
@@ -429,15 +427,14 @@ class _Rounds:
                 transforms.append(_shift(grid, source, source.center - np.mean(centers, axis=0)))
                 average.add(source.warped(transforms[-1]))
             image, reach = average.image(), average.reach
+        kind = "mean" if self._first is None else "image"
         iteration = Iteration(
-            0, "mean" if self._first is None else "image", *sharpness(image, reach),
-            seconds=time.process_time() - began,
-        )  # fmt: skip
+            0, kind, *sharpness(image, reach), seconds=time.process_time() - began
+        )
         with _files.output_folder(self._folder(0), ("*",), _ROUND) as folder:
             for source, transform in zip(self._sources, transforms):
                 self._write(folder, source, transform)
-            volumes.write(folder / _TEMPLATE, image)
-            _files.write_seal(folder / _ROUND, {"iteration": iteration.to_dict()})
+            _seal(folder, iteration, image)
         return iteration
 
     def _average(self, grid: Grid) -> Average:
@@ -456,14 +453,14 @@ class _Rounds:
             options |= {**STILL, "initial": kind}
         pairs = [self._pair(number, source) for source in self._sources]
         rows = register_pairs(
-            pairs, self._folder(number) / "pairs", report="none", progress=self._told(number),
+            pairs, self._folder(number) / "pairs", report="none", progress=self._reporter(number),
             **how, **options,
         ).rows  # fmt: skip
-        for row in rows:
-            kind_of = getattr(errors, row.error, errors.RuntimeFailedError) if row.error else None
-            if kind_of and kind_of.exit_code != errors.InputUnreadableError.exit_code:
+        for row in (row for row in rows if row.error):
+            failure = getattr(errors, row.error, errors.RuntimeFailedError)
+            if failure.exit_code != errors.InputUnreadableError.exit_code:
                 # not of this image: a full disk, too little memory, a network that does not run
-                raise kind_of(f"template, round {number + 1}: {row.message}")
+                raise failure(f"template, round {number + 1}: {row.message}")
         used = [row for row in rows if _is_used(row)]
         if len(used) < _FEWEST:
             worst = next(k for k, row in enumerate(rows) if not _is_used(row))
@@ -489,7 +486,7 @@ class _Rounds:
             pair["initial_transform"] = start
         return pair
 
-    def _told(self, number: int) -> Callable[[Progress], Any]:
+    def _reporter(self, number: int) -> Callable[[Progress], Any]:
         count, rounds = len(self._sources), len(self._kinds)
 
         def tell(report: Progress) -> Any:
@@ -515,11 +512,10 @@ class _Rounds:
         facts = []
         with _files.output_folder(self._folder(number + 1), ("*",), _ROUND) as folder:
             for source, row, counts in zip(self._sources, rows, used):
-                old = (
-                    self._registered(number, source)
-                    if counts
-                    else self._started(number, source, before.grid)
-                )
+                if counts:
+                    old = self._registered(number, source)
+                else:
+                    old = self._started(number, source, before.grid)
                 vectors = field_on((old @ back).to_sitk(), grid)
                 new = Field.from_mm(vectors, grid, source.grid, old.initial @ last)
                 self._write(folder, source, new)
@@ -533,19 +529,14 @@ class _Rounds:
             image = average.image()
             left = _lengths(rest.displacement()[average.reach]) / min(grid.spacing)
             iteration = Iteration(
-                number + 1,
-                self._kinds[number],
-                *sharpness(image, average.reach),
-                float(_lengths(mean.displacement()).mean()),
-                _change(before, image, average.reach),
-                float(left.mean()),
-                float(left.max()),
-                [s.item.id for s, counts in zip(self._sources, used) if not counts],
-                time.process_time() - began,
-            )
-            volumes.write(folder / _TEMPLATE, image)
-            content = {"iteration": iteration.to_dict(), "rows": facts}
-            _files.write_seal(folder / _ROUND, content)
+                number + 1, self._kinds[number], *sharpness(image, average.reach),
+                shape_mm=float(_lengths(mean.displacement()).mean()),
+                change_percent=_change(before, image, average.reach),
+                mean_voxels=float(left.mean()), mean_voxels_max=float(left.max()),
+                left_out=[s.item.id for s, counts in zip(self._sources, used) if not counts],
+                seconds=time.process_time() - began,
+            )  # fmt: skip
+            _seal(folder, iteration, image, facts)
         return iteration
 
     def _registered(self, number: int, source: _Source) -> Field:
@@ -633,6 +624,14 @@ class _Rounds:
         return average.like(voted.reshape(average.array.shape).astype(kind)), overlaps
 
 
+def _seal(
+    folder: Path, iteration: Iteration, image: volumes.Image, rows: Sequence[Mapping[str, Any]] = ()
+) -> None:
+    """Write a round's template, and what says that its folder is whole."""
+    volumes.write(folder / _TEMPLATE, image)
+    _files.write_seal(folder / _ROUND, {"iteration": iteration.to_dict(), "rows": rows})
+
+
 def _shift(grid: Grid, source: _Source, by: Doubles) -> Field:
     """Return a shift from a grid to an image."""
     matrix = np.eye(4)
@@ -673,15 +672,6 @@ def _change(before: volumes.Image, now: volumes.Image, reach: np.ndarray) -> flo
 def _hash(*parts: Any) -> str:
     """Return a hash of plain data."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _content(source: Any, name: str) -> Any:
-    """Return what tells whether an image changed: the hashes of its files, or of its voxels."""
-    if source is None or isinstance(source, (str, os.PathLike)):
-        return None if source is None else content_of(files_of(Path(source), name), name)
-    image = volumes.read(source, name)
-    voxels = hashlib.sha256(np.ascontiguousarray(image.array).tobytes()).hexdigest()
-    return [voxels, str(image.array.dtype), image.grid.numbers.tolist()]
 
 
 def _is_finished(out: Path, fingerprint: str, resume: bool) -> bool:

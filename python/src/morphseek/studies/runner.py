@@ -210,7 +210,7 @@ def run_jobs(
             journal.add(ending)
         ended(ending)
 
-    pool = _pool(scheduler, workers)
+    pool = _Pool(scheduler, workers)
     try:
         while True:
             while len(running) < at_once and not alone and not (suspects and running):
@@ -275,11 +275,21 @@ def _lost(job: Job, message: str, error: str = "RuntimeFailedError") -> Ending:
 class _Pool:
     """Workers that take jobs: concurrent.futures' threads or processes, or a Dask cluster's."""
 
-    def __init__(self, make: Callable[[], concurrent.futures.Executor], is_near: bool):
-        self._make = make
-        self._executor = make()
-        self.is_near = is_near
+    def __init__(self, scheduler: str | None, workers: int):
+        self._scheduler, self._workers = scheduler, workers
+        self.is_near = scheduler in (None, THREADS)
         """Whether a job can report its progress."""
+        self._executor = self._make()
+
+    def _make(self) -> concurrent.futures.Executor:
+        if self.is_near:
+            return concurrent.futures.ThreadPoolExecutor(self._workers)
+        if self._scheduler == PROCESSES:
+            context = multiprocessing.get_context("spawn")
+            return concurrent.futures.ProcessPoolExecutor(
+                self._workers, context, _ignore_interrupts
+            )
+        return _cluster(str(self._scheduler))
 
     def submit(self, job: Job, resume: bool, token: str, progress: Any) -> Any:
         work = (perform, job, resume, token, *([progress] if self.is_near else []))
@@ -295,18 +305,6 @@ class _Pool:
         if not wait:  # what they do is kept or done again; nobody waits for it
             for process in [*(getattr(self._executor, "_processes", None) or {}).values()]:
                 process.terminate()
-
-
-def _pool(scheduler: str | None, workers: int) -> _Pool:
-    if scheduler in (None, THREADS):
-        return _Pool(lambda: concurrent.futures.ThreadPoolExecutor(workers), True)
-    if scheduler == PROCESSES:
-        context = multiprocessing.get_context("spawn")
-        return _Pool(
-            lambda: concurrent.futures.ProcessPoolExecutor(workers, context, _ignore_interrupts),
-            False,
-        )
-    return _Pool(lambda: _cluster(str(scheduler)), False)
 
 
 def _ignore_interrupts() -> None:
@@ -335,8 +333,8 @@ class _Cluster(concurrent.futures.Executor):
         self._client = client
         self._executor = client.get_executor(pure=False)
 
-    def submit(self, function: Any, /, *given: Any, **named: Any) -> Any:
-        return self._executor.submit(function, *given, **named)
+    def submit(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return self._executor.submit(function, *args, **kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._executor.shutdown(wait=wait)
@@ -444,26 +442,26 @@ def perform(
         fingerprint = _fingerprint(job, files)
         _files.settle(folder)  # left by a process that was killed while it wrote its last files
         before = _files.stamp([folder / job.seal])
-        if found := _finished(job, fingerprint, resume, token):
-            return _ending(job, found, token, stamps)
+        if seal := _finished(job, fingerprint, resume, token):
+            return _ending(job, seal, token, stamps)
         try:
             with _files.output_folder(
                 folder, job.outputs, job.listing, (job.seal, DEFECT), patience=0.0
             ) as temporary:
                 if _files.stamp([folder / job.seal]) != before:  # another call did it meanwhile
-                    if found := _finished(job, fingerprint, resume, token):
-                        return _ending(job, found, token, stamps)
+                    if seal := _finished(job, fingerprint, resume, token):
+                        return _ending(job, seal, token, stamps)
                 result = job.run(temporary, progress)
                 for name, stamp in stamps.items():  # or the inputs changed since
                     _files.check_unchanged(stamp, name)
-                found = {
+                seal = {
                     "fingerprint": fingerprint, "run": token, "seal": result.seal,
                     _manifest.KEY: result.files, "row": result.row,
                 }  # fmt: skip
-                _files.write_text(temporary / job.seal, json.dumps(found, indent=1) + "\n")
+                _files.write_text(temporary / job.seal, json.dumps(seal, indent=1) + "\n")
         except _files.BusyError:
             return Ending(job.id, _BUSY)
-        return _ending(job, found, token, stamps)
+        return _ending(job, seal, token, stamps)
     except errors.CancelledError:
         return Ending(job.id, "pending")
     except Exception as error:

@@ -13,10 +13,10 @@ import SimpleITK as sitk
 from .. import _files, errors, images
 from .._engine import core
 from .._json import without_nan
-from .._tables import csv_text, data_frame
 from ..images.frames import Frames
 from ..transforms import Transform
 from ..verdict import GRADES, counts, tally
+from ._result import Tabled, plain_row
 
 SEAL = "series.json"
 FILES = ("corrected.nii.gz", "corrected.seq.nrrd", "reference.nii.gz", "motion.tsv", "series.html")
@@ -86,13 +86,12 @@ class FrameMotion:
         >>> series.rows[0].to_dict()["start"]
         'reference'
         """
-        names = [field.name for field in dataclasses.fields(self)]
-        return {name: getattr(self, name) for name in names if name != "transform"}
+        return plain_row(self, "transform")
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Series:
-    """The result of :func:`morphseek.correct_motion`.
+class Series(Tabled):
+    """The result of :func:`morphseek.correct_motion`: a table with a row a frame.
 
     Attributes
     ----------
@@ -207,7 +206,7 @@ class Series:
         >>> series.to_dict()["verdicts"]["good"]
         2
         """
-        moved = [v for row in self.rows if (v := row.framewise_displacement) is not None]
+        steps = [v for row in self.rows if (v := row.framewise_displacement) is not None]
         plain: dict[str, Any] = without_nan(
             {
                 "version": core.version(),
@@ -216,8 +215,8 @@ class Series:
                 "seconds_at_first_frame": self.start,
                 "seconds_between_frames": self.step,
                 "verdicts": counts(row.verdict for row in self.rows),
-                "framewise_displacement_mean": float(np.mean(moved)),
-                "framewise_displacement_max": max(moved),
+                "framewise_displacement_mean": float(np.mean(steps)),
+                "framewise_displacement_max": max(steps),
                 "displacement_max": max(row.displacement_max for row in self.rows),
                 "worst": [row.frame for row in self.worst],
                 "rows": [row.to_dict() for row in self.rows],
@@ -225,30 +224,9 @@ class Series:
         )
         return plain
 
-    def _cells(self) -> list[dict[str, Any]]:
-        return [{**r.to_dict(), "reasons": " | ".join(r.reasons)} for r in self.rows]
-
-    def to_dataframe(self) -> Any:
-        """Return a row a frame as a pandas DataFrame.
-
-        Examples
-        --------
-        >>> series.to_dataframe()["frame"].tolist()
-        [0, 1]
-        """
-        return data_frame(self._cells())
-
-    def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the rows of :meth:`to_dataframe` as CSV.
-
-        Examples
-        --------
-        >>> series.to_csv("frames.csv")
-        >>> Path("frames.csv").read_text()[:10]
-        'frame,name'
-        """
-        rows = self._cells()
-        _files.write_text(path, csv_text(rows[0], rows))
+    def _table(self) -> tuple[list[str], list[dict[str, Any]]]:
+        rows = [{**row.to_dict(), "reasons": " | ".join(row.reasons)} for row in self.rows]
+        return [*rows[0]], rows
 
     def save(self, folder: str | os.PathLike[str], command: str = "") -> None:
         """Write corrected.nii.gz (4-D), corrected.seq.nrrd (for 3D Slicer), reference.nii.gz, a

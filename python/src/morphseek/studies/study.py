@@ -29,9 +29,8 @@ else:  # typing.get_type_hints asks for the name; the pages' module loads when o
     IndexRow = Any
 
 SEAL = "pair.json"  # of a finished pair
-INDEX = "index.html"
 #: What a study leaves in its folder, beside the journal; the first one lists the others.
-TABLES = ("summary.json", "summary.csv", "labels.csv", INDEX)
+TABLES = ("summary.json", "summary.csv", "labels.csv", "index.html")
 FINISHED = ("done", "skipped")
 
 #: In what pairs are compared to find outliers: what it is called, and where it is.
@@ -121,17 +120,13 @@ class PairRow:
     def __str__(self) -> str:
         if self.error:
             return f"{self.id}: {self.error}: {self.message}"
-        dice = (
-            ""
-            if self.dice_after is None
-            else f"Dice {self.dice_before:.3f} -> {self.dice_after:.3f}  "
-        )
-        return f"{self.id}: {self.status}" + (
-            ""
-            if self.njd_percent is None
-            else f"  verdict {self.verdict}  {dice}NJD {self.njd_percent:.4f} % "
-            f" {self.seconds:.1f} s"
-        )
+        parts = [f"{self.id}: {self.status}"]
+        if self.njd_percent is not None:
+            parts.append(f"verdict {self.verdict}")
+            if self.dice_after is not None:
+                parts.append(f"Dice {self.dice_before:.3f} -> {self.dice_after:.3f}")
+            parts += [f"NJD {self.njd_percent:.4f} %", f"{self.seconds:.1f} s"]
+        return "  ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as plain data.
@@ -185,7 +180,7 @@ class Study:
         >>> studies.Study.read("study").rows[0].id
         'sub-01'
         """
-        path = summary_file(folder)
+        path = Path(folder) / TABLES[0] if Path(folder).is_dir() else Path(folder)
         _files.settle(path.parent)
         try:
             content = read_json(path, "study", MOST_RESULT_BYTES)
@@ -243,7 +238,7 @@ class Study:
         1
         """
         states = collections.Counter(row.status for row in self.rows)
-        found: dict[str, Any] = {
+        summary: dict[str, Any] = {
             "pairs": len(self.rows),
             **{state: states[state] for state in (*FINISHED, "failed", "pending")},
             "failed_percent": 100 * states["failed"] / max(1, len(self.rows)),
@@ -258,7 +253,7 @@ class Study:
                 if (value := getattr(row, name)) is not None and math.isfinite(value)
                 and not (row.cached and name in ("seconds", "cpu_seconds"))
             ]  # fmt: skip
-            found[name] = statistics.fmean(values) if values else None
+            summary[name] = statistics.fmean(values) if values else None
         by_label: dict[int, list[float]] = {}
         for row in self.rows:
             for score in row.labels:
@@ -266,11 +261,11 @@ class Study:
         if by_label:
             scored = [row for row in self.rows if row.dice_after is not None]
             worst = min(scored, key=lambda row: row.dice_after or 0.0)
-            found["worst"] = {"id": worst.id, "dice_after": worst.dice_after}
-            found["dice_by_label"] = {
+            summary["worst"] = {"id": worst.id, "dice_after": worst.dice_after}
+            summary["dice_by_label"] = {
                 label: statistics.fmean(dice) for label, dice in sorted(by_label.items())
             }
-        return found
+        return summary
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data.
@@ -297,7 +292,7 @@ class Study:
         >>> study.to_dataframe()["id"].tolist()
         ['sub-01']
         """
-        return data_frame(self._label_rows() if labels else self._plain_rows())
+        return data_frame(self._table(labels)[1])
 
     def to_csv(self, path: str | os.PathLike[str], labels: bool = False) -> None:
         """Write the rows of :meth:`to_dataframe` as CSV.
@@ -308,22 +303,20 @@ class Study:
         >>> Path("rows.csv").read_text().splitlines()[1][:10]
         'sub-01,a,b'
         """
+        _files.write_text(path, csv_text(*self._table(labels)))
+
+    def _table(self, labels: bool) -> tuple[Sequence[str], Iterator[dict[str, Any]]]:
         columns = _OF_LABELS if labels else [name for name in _FIELDS if name != "labels"]
-        rows = self._label_rows() if labels else self._plain_rows()
-        _files.write_text(path, csv_text(columns, rows))
 
-    def _plain_rows(self) -> Iterator[dict[str, Any]]:
-        for row in self.rows:
-            cells = row.to_dict() | {name: " | ".join(getattr(row, name)) for name in _LISTS}
-            del cells["labels"]
-            yield cells
+        def rows() -> Iterator[dict[str, Any]]:
+            for row in self.rows:
+                own = row.to_dict()
+                if not labels:
+                    own |= {name: " | ".join(own[name]) for name in _LISTS}
+                for more in row.labels if labels else [{}]:
+                    yield {name: {**own, **more}.get(name) for name in columns}
 
-    def _label_rows(self) -> Iterator[dict[str, Any]]:
-        for row in self.rows:
-            own = {name: getattr(row, name) for name in ("id", "fixed", "moving", "verdict",
-                                                         "error_mm")}  # fmt: skip
-            for score in row.labels:
-                yield {name: {**own, **score}.get(name) for name in _OF_LABELS}
+        return columns, rows()
 
     def __repr__(self) -> str:
         states = tally(collections.Counter(row.status for row in self.rows))
@@ -344,6 +337,8 @@ class Study:
         >>> sorted(os.listdir("study"))
         ['index.html', 'summary.csv', 'summary.json']
         """
+        from ..report import write_index
+
         folder = Path(folder)
         own = _own(folder)
         with _files.output_folder(folder, ours=own, patience=patience) as temporary:
@@ -353,7 +348,10 @@ class Study:
             whole.to_csv(temporary / "summary.csv")
             if any(row.labels for row in whole.rows):
                 whole.to_csv(temporary / "labels.csv", labels=True)
-            whole._write_index(temporary / INDEX, folder, command)
+            write_index(
+                temporary / TABLES[-1], whole._index(has_pages=True), command=command,
+                version=core.version(), pages=folder,
+            )  # fmt: skip
             listed = {path.name: _manifest.entry(path) for path in sorted(temporary.iterdir())}
             _files.write_with(lambda path: whole._write_json(path, listed), temporary / TABLES[0])
 
@@ -388,12 +386,6 @@ class Study:
                     rows.append(read_row({"id": id, "status": "done", **row}))
         return [row for row in rows if row is not None]
 
-    def _write_index(self, path: Path, folder: Path, command: str) -> None:
-        from ..report import write_index
-
-        rows = self._index(has_pages=True)
-        write_index(path, rows, command=command, version=core.version(), pages=folder)
-
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the verdicts, and the pairs to look at first."""
         from ..report.cards import pairs
@@ -404,20 +396,16 @@ class Study:
         """Return the index's rows, with the places of their pages or without."""
         from ..report import IndexRow
 
-        rows = []
-        for row in self.rows:
-            rows.append(
-                IndexRow(
-                    row.id, row.fixed, row.moving, row.verdict, row.error_mm, row.dice_before,
-                    row.dice_after, tre_mm=row.tre_after_mm, njd_percent=row.njd_percent,
-                    seconds=row.seconds,
-                    said=row.message or " ".join(row.reasons) or row.status,
-                    page=f"{row.id}/report.html" if has_pages else "",
-                    failed=row.status not in FINISHED,
-                    unlike=tuple(row.unlike),
-                )
-            )  # fmt: skip
-        return rows
+        return [
+            IndexRow(
+                row.id, row.fixed, row.moving, row.verdict, row.error_mm, row.dice_before,
+                row.dice_after, tre_mm=row.tre_after_mm, njd_percent=row.njd_percent,
+                seconds=row.seconds, remark=row.message or " ".join(row.reasons) or row.status,
+                page=f"{row.id}/report.html" if has_pages else "",
+                failed=row.status not in FINISHED, unlike=tuple(row.unlike),
+            )
+            for row in self.rows
+        ]  # fmt: skip
 
 
 def _json_of(row: dict[str, Any]) -> str:
@@ -437,11 +425,6 @@ def _own(folder: Path) -> list[str]:
         return [n for n in TABLES[1:] if n in listed and _manifest.is_same(folder / n, listed[n])]
     except (OSError, ValueError, KeyError, TypeError):
         return []
-
-
-def summary_file(folder: str | os.PathLike[str]) -> Path:
-    """Return the file that a study is read from, given its folder or the file itself."""
-    return Path(folder) / TABLES[0] if Path(folder).is_dir() else Path(folder)
 
 
 def compare(
@@ -534,13 +517,10 @@ def read_row(row: Mapping[str, Any]) -> PairRow | None:
 def fits(row: Mapping[str, Any], plain: Any) -> bool:
     """Whether what a file says has the types of an object's attributes; None is a number."""
     for name, value in row.items():
-        of = getattr(plain, name)
-        if isinstance(of, bool):
-            if not isinstance(value, bool):
-                return False
-        elif of is None or isinstance(of, (int, float)):
+        kind = type(getattr(plain, name))
+        if kind in (int, float, type(None)):
             if isinstance(value, bool) or not isinstance(value, (int, float, type(None))):
                 return False
-        elif not isinstance(value, type(of)):
+        elif not isinstance(value, kind):
             return False
     return True

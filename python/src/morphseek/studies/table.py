@@ -19,7 +19,7 @@ from .._plain import why_no_name
 from .._tables import has_heading, is_frame, is_nothing, read_plain, read_records, records_of
 from ..images import named
 from ..images.formats import SEARCHED
-from .folders import find_file, find_labels
+from .folders import find_file, has_labels
 
 TABLES = (".csv", ".tsv", ".txt", ".json")
 #: The files that belong to an image.
@@ -168,7 +168,7 @@ def read_items(source: Any, labels: Any = None) -> Items:
     else:
         items, is_list = [_of_entry(entry) for entry in source], True
     if labels is not None:
-        if not is_list and not (_is_path(source) and not is_table(source)):
+        if not is_list and (is_table(source) or not _is_path(source)):
             raise errors.InvalidArgumentError(
                 "labels: the table of the images says where the label maps are; leave labels out,"
                 " or list the images instead"
@@ -194,8 +194,7 @@ def _of_entry(entry: Any) -> Item:
     if _is_path(entry):
         return Item("", Path(entry))
     if isinstance(entry, Mapping):
-        (item,) = _of_rows([("", _texts(entry))], Path())
-        return item
+        return _item(_texts(entry), Path())
     if isinstance(entry, Sequence) and len(entry) == 2 and all(map(_is_path, entry)):
         return Item("", Path(entry[0]), Path(entry[1]))
     if images.convert.is_image(entry):
@@ -210,20 +209,15 @@ def _texts(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _of_table(source: Any) -> list[Item]:
-    needed = [("image",), ("moving",)]
     folder = Path() if is_frame(source) else Path(source).parent
     if not is_frame(source) and Path(source).suffix.lower() == ".json":
         entries = _json_rows(Path(source), "images", None)
-        return [
-            item
-            for entry in entries
-            for item in _of_rows([("", _named_cells(entry, ("image", "labels")))], folder)
-        ]
-    table = read_records(source, "images", needed, _ITEM)
-    return _of_rows(table.rows, folder)
+        return [_item(_cells(entry, ("image", "labels")), folder) for entry in entries]
+    table = read_records(source, "images", [("image",), ("moving",)], _ITEM)
+    return [_item(row.cells, folder) for row in table.rows]
 
 
-def _named_cells(entry: Any, names: Sequence[str]) -> dict[str, str]:
+def _cells(entry: Any, names: Sequence[str]) -> dict[str, str]:
     """Return an element of a JSON list by the names of columns."""
     if isinstance(entry, Mapping):
         return _texts(entry)
@@ -238,20 +232,15 @@ def _named_cells(entry: Any, names: Sequence[str]) -> dict[str, str]:
     return dict(zip(names, parts))
 
 
-def _of_rows(rows: Iterable[tuple[str, dict[str, str]]], folder: Path) -> list[Item]:
-    items = []
-    for _, cells in rows:
-        row = {name.removeprefix("moving_"): cell for name, cell in cells.items()}
-        if not (image := row.get("image") or row.get("moving")):
-            raise errors.InvalidArgumentError(
-                f"images: {cells!r} has no image; give each its file under that name"
-            )
-        files: dict[str, Any] = {
-            role: named.beside(folder, row[role]) for role in ROLES if role in row
-        }
-        people = {name: row.get(name, "") for name in ("subject", "session")}
-        items.append(Item(row.get("id", ""), named.beside(folder, image), **files, **people))
-    return items
+def _item(cells: Mapping[str, str], folder: Path) -> Item:
+    row = {name.removeprefix("moving_"): cell for name, cell in cells.items()}
+    if not (image := row.get("image") or row.get("moving")):
+        raise errors.InvalidArgumentError(
+            f"images: {cells!r} has no image; give each its file under that name"
+        )
+    files: dict[str, Any] = {role: named.beside(folder, row[role]) for role in ROLES if role in row}
+    people = {name: row.get(name, "") for name in ("subject", "session")}
+    return Item(row.get("id", ""), named.beside(folder, image), **files, **people)
 
 
 def _labelled(items: list[Item], labels: Any) -> list[Item]:
@@ -329,23 +318,21 @@ def _images_in(folder: Path) -> list[Path]:
 
 def _of_folder(folder: Path, notes: list[str]) -> list[Item]:
     inner, maps = folder / "images", folder / "labels"
-    if not inner.is_dir():
-        items = [Item("", path) for path in _images_in(folder)]
-        if not items and any(folder.glob("sub-*")):
-            raise errors.InputUnreadableError(
-                f"{folder}: the images are in folders sub-...; read it as BIDS"
-            )
-        if not items:
-            raise errors.InputUnreadableError(
-                f"{folder} has no image; its name must end in {', '.join(SEARCHED)}"
-            )
-        return items
-    labels = {_stem(path, 0): path for path in _images_in(maps)} if maps.is_dir() else {}
-    items = [Item("", path, labels.get(_stem(path, 0))) for path in _images_in(inner)]
-    if not items:
+    is_nested = inner.is_dir()
+    place = inner if is_nested else folder
+    paths = _images_in(place)
+    if not paths and not is_nested and any(folder.glob("sub-*")):
         raise errors.InputUnreadableError(
-            f"{inner} has no image; its name must end in {', '.join(SEARCHED)}"
+            f"{folder}: the images are in folders sub-...; read it as BIDS"
         )
+    if not paths:
+        raise errors.InputUnreadableError(
+            f"{place} has no image; its name must end in {', '.join(SEARCHED)}"
+        )
+    labels = {}
+    if is_nested and maps.is_dir():
+        labels = {_stem(path, 0): path for path in _images_in(maps)}
+    items = [Item("", path, labels.get(_stem(path, 0))) for path in paths]
     lacking = [item.image.name for item in items if item.labels is None]
     if labels and lacking:
         notes.append(
@@ -377,34 +364,33 @@ def read_pairs(
                 f"data: {folder} is no folder; give the one with images and labels"
             )
     pairs: dict[str, Pair] = {}
-    for number, (place, row) in enumerate(_pair_rows(source, subset, data is not None), 1):
+    for number, (line, row) in enumerate(_pair_rows(source, subset, data is not None), 1):
+        place = f"{where}, {line}"
         files = {role: row[role] for role in IMAGES if row.get(role)}
         if not {"fixed", "moving"} <= files.keys():
             raise errors.InputUnreadableError(
-                f"{where}, {place} is not a pair; give fixed and moving in every row"
+                f"{place} is not a pair; give fixed and moving in every row"
             )
         if data is not None:
             for side in ("fixed", "moving"):
-                if f"{side}_labels" in files or _has_labels(folder, files[side]):
+                if f"{side}_labels" in files or has_labels(folder, files[side]):
                     files[f"{side}_labels"] = files[side]
-        name = (
-            row.get("id") or f"{number:03d}-{_short(files['moving'])}-to-{_short(files['fixed'])}"
-        )
+        moving, fixed = (_short(files[side]) for side in ("moving", "fixed"))
+        name = row.get("id") or f"{number:03d}-{moving}-to-{fixed}"
         reason = why_no_name(name)
         if name.lower().startswith(("summary.", "index.", "jobs.", "labels.")):
             reason = "the study writes a file of that name"
         if reason:
             raise errors.InputUnreadableError(
-                f"{where}, {place}: the id {name!r} is no name for a folder: {reason}; give the"
-                " pair another id"
+                f"{place}: the id {name!r} is no name for a folder: {reason}; give the pair"
+                " another id"
             )
         key = unicodedata.normalize("NFC", name).casefold()
         if key in pairs:
-            same = (
-                "" if pairs[key].id == name else f" (as {pairs[key].id}: some disks tell no case)"
-            )
+            alike = "" if pairs[key].id == name else pairs[key].id
             raise errors.InputUnreadableError(
-                f"{where}, {place}: the id {name} is there twice{same};"
+                f"{place}: the id {name} is there twice"
+                f"{alike and f' (as {alike}: some disks tell no case)'};"
                 " give each pair one of its own"
             )
         pairs[key] = Pair(name, str(folder.absolute()), files, data is not None)
@@ -418,13 +404,6 @@ def find_list(pairs: Any, data: str | os.PathLike[str] | None) -> Any:
     if data is None or not _is_path(pairs) or Path(pairs).exists():
         return pairs
     return Path(data) / pairs if (Path(data) / pairs).is_file() else pairs
-
-
-def _has_labels(folder: Path, image: str) -> bool:
-    if "/" in image:
-        return find_labels(folder, image) is not None
-    base = folder / "labels" / image
-    return any(base.with_name(base.name + suffix).exists() for suffix in ("", *SEARCHED))
 
 
 def _pair_rows(

@@ -15,15 +15,15 @@ import numpy as np
 
 from .. import _files, _manifest, errors, images
 from .._engine import core
-from .._json import without_nan
-from .._tables import csv_text, data_frame
 from ..transforms import Transform
 from ..verdict import GRADES, counts
+from ._result import Tabled, mean_dice, plain_row
 
 SEAL = "template.json"
 FILES = ("template.nii.gz", "labels.nii.gz", "template.html")
 #: What a template may leave in a folder, as patterns; the last one lists the others.
 OUTPUTS = (*FILES, "transform_*.h5", "warped_*.nii.gz", SEAL)
+_DICE = ("dice", "dice_without_own")
 
 
 @dataclasses.dataclass
@@ -81,9 +81,7 @@ class Iteration:
         >>> template.iterations[0].to_dict()["kind"]
         'mean'
         """
-        plain: dict[str, Any] = without_nan(dataclasses.asdict(self))
-        del plain["picture"]
-        return plain
+        return plain_row(self, "picture")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,15 +134,13 @@ class TemplateRow:
         >>> template.rows[0].to_dict()["used"]
         True
         """
-        plain: dict[str, Any] = without_nan({**dataclasses.asdict(self), "used": self.is_used})
-        del plain["picture"]
-        return plain
+        return {**plain_row(self, "picture"), "used": self.is_used}
 
 
 @dataclasses.dataclass(repr=False)
-class Template:
+class Template(Tabled):
     """The mean of a population, in the middle of its shapes, from
-    :func:`morphseek.build_template`.
+    :func:`morphseek.build_template`: a table with a row an image.
 
     Attributes
     ----------
@@ -268,8 +264,8 @@ class Template:
         >>> template.mean_dice() is None  # there are no labels
         True
         """
-        name = "dice_without_own" if without_own else "dice"
-        means = [_mean(getattr(row, name)) for row in self.rows if row.is_used]
+        name = _DICE[without_own]
+        means = [mean_dice(getattr(row, name)) for row in self.rows if row.is_used]
         known = [mean for mean in means if mean is not None]
         return float(np.mean(known)) if known else None
 
@@ -292,39 +288,13 @@ class Template:
             "rows": [row.to_dict() for row in self.rows],
         }
 
-    def _cells(self) -> list[dict[str, Any]]:
-        """Return the rows as those of a table: the mean over the labels, reasons in one cell."""
-        return [
-            {
-                **row.to_dict(),
-                "reasons": " | ".join(row.reasons),
-                "dice": _mean(row.dice),
-                "dice_without_own": _mean(row.dice_without_own),
-            }
-            for row in self.rows
-        ]
-
-    def to_dataframe(self) -> Any:
-        """Return a row an image as a pandas DataFrame.
-
-        Examples
-        --------
-        >>> template.to_dataframe()["verdict"].tolist()
-        ['good', 'good']
-        """
-        return data_frame(self._cells())
-
-    def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the rows of :meth:`to_dataframe` as CSV.
-
-        Examples
-        --------
-        >>> template.to_csv("rows.csv")
-        >>> Path("rows.csv").read_text()[:29]
-        'id,image,verdict,reasons,move'
-        """
-        rows = self._cells()
-        _files.write_text(path, csv_text(rows[0], rows))
+    def _table(self) -> tuple[list[str], list[dict[str, Any]]]:
+        """Return the rows with the mean over the labels, and with reasons in one cell."""
+        rows = []
+        for row in self.rows:
+            dice = {name: mean_dice(getattr(row, name)) for name in _DICE}
+            rows.append({**row.to_dict(), "reasons": " | ".join(row.reasons), **dice})
+        return [*rows[0]], rows
 
     def save(self, folder: str | os.PathLike[str], command: str = "", warped: bool = False) -> None:
         """Write template.nii.gz, labels.nii.gz where there are labels, transform_ID.h5 and, if
@@ -347,10 +317,6 @@ def transform_name(id: str) -> str:
 
 def warped_name(id: str) -> str:
     return f"warped_{id}.nii.gz"
-
-
-def _mean(dice: Mapping[int, float] | None) -> float | None:
-    return float(np.mean(list(dice.values()))) if dice else None
 
 
 def write(
@@ -387,7 +353,7 @@ def iteration_of(row: Mapping[str, Any]) -> Iteration:
 def _row_of(row: Mapping[str, Any]) -> TemplateRow:
     """Return the row that :meth:`to_dict` gave."""
     cells = {name: value for name, value in row.items() if name != "used"}
-    for name in ("dice", "dice_without_own"):
+    for name in _DICE:
         if cells[name] is not None:
             cells[name] = {int(label): value for label, value in cells[name].items()}
     return TemplateRow(**cells)

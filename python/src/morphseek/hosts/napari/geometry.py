@@ -110,16 +110,13 @@ class Source:
 def data_to_mm(layer: Any) -> np.ndarray:
     """Return the matrix, (d + 1, d + 1), from a layer's indices to the world in mm."""
     n = layer.ndim
-    origin, *ends = (np.array(layer.data_to_world(at), dtype=np.float64) for at in _corners(n))
+    corners = ((0.0,) * n, *map(tuple, np.eye(n).tolist()))
+    origin, *ends = (np.array(layer.data_to_world(at), dtype=np.float64) for at in corners)
     matrix = np.eye(n + 1)
     matrix[:n, :n] = np.stack([end - origin for end in ends], axis=1)
     matrix[:n, n] = origin
     matrix[:n] *= mm_per_unit(layer)[:, None]
     return matrix
-
-
-def _corners(n: int) -> list[tuple[float, ...]]:
-    return [(0.0,) * n, *(tuple(row) for row in np.eye(n).tolist())]
 
 
 def mm_per_unit(layer: Any) -> np.ndarray:

@@ -42,7 +42,7 @@ class Job:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Found:
+class Outcome:
     """What came out; arrays lie on the fixed layer, and have its axes."""
 
     result: Registration
@@ -57,7 +57,7 @@ class Found:
     """(n, 2, d): where, and the displacement, in indices of the fixed layer."""
 
 
-def run(job: Job, progress: Callable[[Progress], Any]) -> Found:
+def run(job: Job, progress: Callable[[Progress], Any]) -> Outcome:
     """Register, and carry over what is asked for.
 
     Raises
@@ -86,7 +86,7 @@ def run(job: Job, progress: Callable[[Progress], Any]) -> Found:
         points = there[:, : job.fixed.ndim][:, ::-1]
     if job.vectors:
         vectors = _vectors(result, job.fixed.ndim)
-    return Found(
+    return Outcome(
         result,
         warped,
         labels,

@@ -51,11 +51,11 @@ def slices() -> list[LayerData]:
     middle = len(still.array) // 2
     centre = still.index_to_physical @ [middle, middle, middle, 1]
     there = moved.grid.physical_to_index @ [*pair.truth(centre[None, :3])[0], 1]
-    found = []
+    data = []
     for image, at, name in ((still, middle, "fixed"), (moved, round(there[2]), "moving")):
         cut = Image(image.array[at], image.spacing[:2])
-        found.append(_image(cut, f"slice ({name})"))
-    return found
+        data.append(_image(cut, f"slice ({name})"))
+    return data
 
 
 def _image(image: Image, name: str) -> LayerData:

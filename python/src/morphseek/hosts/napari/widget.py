@@ -8,7 +8,7 @@ from ... import Progress, errors
 from ..._features import missing
 from ...info import schema
 from .geometry import PLACE, Source, mm_per_unit
-from .run import Found, Job, run
+from .run import Job, Outcome, run
 
 try:
     from magicgui.widgets import CheckBox, ComboBox, Container, Label, ProgressBar, PushButton
@@ -25,7 +25,7 @@ RESULT = "morphseek"
 
 
 class _Signals(WorkerBaseSignals):  # type: ignore[misc]
-    told = Signal(float, str)
+    reported = Signal(float, str)
 
 
 class _Run(WorkerBase):  # type: ignore[misc]
@@ -38,7 +38,7 @@ class _Run(WorkerBase):  # type: ignore[misc]
         self._job = job
         self._last = ""
 
-    def work(self) -> Found | str:
+    def work(self) -> Outcome | str:
         try:
             return run(self._job, self._tell)
         except Exception as error:
@@ -48,7 +48,7 @@ class _Run(WorkerBase):  # type: ignore[misc]
         percent = f"{progress.stage} {progress.fraction:.0%}"
         if percent != self._last:  # the engine reports more often than one can see
             self._last = percent
-            self.told.emit(progress.fraction, progress.stage)
+            self.reported.emit(progress.fraction, progress.stage)
         return not self.abort_requested
 
 
@@ -98,8 +98,8 @@ class RegisterWidget(Container):  # type: ignore[misc]
         self.start = PushButton(text="Register")
         self.cancel = PushButton(text="Cancel", enabled=False)
         self.bar = ProgressBar(min=0, max=100, value=0, label="", visible=False)
-        self.said = Label(value="")
-        self.said.native.setWordWrap(True)
+        self.message = Label(value="")
+        self.message.native.setWordWrap(True)
         super().__init__(
             widgets=[
                 self.fixed,
@@ -113,7 +113,7 @@ class RegisterWidget(Container):  # type: ignore[misc]
                 self.start,
                 self.cancel,
                 self.bar,
-                self.said,
+                self.message,
             ]
         )
         self.start.changed.connect(self.register)
@@ -127,26 +127,19 @@ class RegisterWidget(Container):  # type: ignore[misc]
     def _offer(self, event: Any = None) -> None:
         """Offer the layers that there are; two images are chosen in their order."""
         self.reset_choices()
-        found = self._images()
-        if len(found) > 1 and self.fixed.value is self.moving.value and not self._told:
-            self.moving.value = found[1][1]
+        images = self._images()
+        if len(images) > 1 and self.fixed.value is self.moving.value and not self._told:
+            self.moving.value = images[1][1]
 
     def _images(self, widget: Any = None) -> list[tuple[str, Any]]:
-        return [
-            (each.name, each)
-            for each in self._viewer.layers
-            if type(each) is layers.Image and RESULT not in each.metadata
-        ]
+        images = (each for each in self._viewer.layers if type(each) is layers.Image)
+        return [(each.name, each) for each in images if RESULT not in each.metadata]
 
     def _points(self, widget: Any = None) -> list[tuple[str, Any]]:
-        return [
-            (each.name, each) for each in self._viewer.layers if isinstance(each, layers.Points)
-        ]
+        return [(e.name, e) for e in self._viewer.layers if isinstance(e, layers.Points)]
 
     def _labels(self, widget: Any = None) -> list[tuple[str, Any]]:
-        return [
-            (each.name, each) for each in self._viewer.layers if isinstance(each, layers.Labels)
-        ]
+        return [(e.name, e) for e in self._viewer.layers if isinstance(e, layers.Labels)]
 
     def register(self) -> None:
         """Start a run with what is chosen, or say why not."""
@@ -160,7 +153,7 @@ class RegisterWidget(Container):  # type: ignore[misc]
         self._told = False
         self._fixed_layer, self._moving_layer = self.fixed.value, self.moving.value
         self._run = _Run(job)
-        self._run.told.connect(self._progress)
+        self._run.reported.connect(self._progress)
         self._run.returned.connect(self._returned)
         self._run.finished.connect(self._finished)
         self._running(True)
@@ -184,42 +177,37 @@ class RegisterWidget(Container):  # type: ignore[misc]
             raise errors.InvalidArgumentError(
                 f"the fixed and the moving image are the same layer, {fixed.name!r}; choose two"
             )
-        return Job(
-            Source.of(fixed, "fixed"),
-            Source.of(moving, "moving"),
-            None
-            if self.moving_points.value is None
-            else Source.of(self.moving_points.value, "points"),
-            None
-            if self.moving_labels.value is None
-            else Source.of(self.moving_labels.value, "labels"),
-            {
-                name: _in_python(option, self.engine_options[name].value)
-                for name, option in self._known.items()
-                # one that is given overrides the preset
-                if self.engine_options[name].value != option["default"]
-            },
-            self.displacement.value,
-            self.jacobian.value,
-            self.vectors.value,
+        carried = (("points", self.moving_points.value), ("labels", self.moving_labels.value))
+        points, labels = (
+            None if layer is None else Source.of(layer, role) for role, layer in carried
         )
+        options = {
+            name: _in_python(option, self.engine_options[name].value)
+            for name, option in self._known.items()
+            # one that is given overrides the preset
+            if self.engine_options[name].value != option["default"]
+        }
+        return Job(
+            Source.of(fixed, "fixed"), Source.of(moving, "moving"), points, labels, options,
+            self.displacement.value, self.jacobian.value, self.vectors.value,
+        )  # fmt: skip
 
     def _progress(self, fraction: float, stage: str) -> None:
         if self._run is not None and not self._run.abort_requested:
             self.bar.value = round(100 * fraction)
             self._say(f"Registering: {stage}")
 
-    def _returned(self, answer: Found | str) -> None:
+    def _returned(self, answer: Outcome | str) -> None:
         if self._run is None:  # the window is closed
             return
         self._told = True
         if isinstance(answer, str):
             self._say(answer)
             return
-        for layer in made(answer, self._fixed_layer, self._moving_layer):
+        for layer in result_layers(answer, self._fixed_layer, self._moving_layer):
             self._viewer.add_layer(layer)
         self._say(verdict_text(answer))
-        self.said.tooltip = answer.result.explain()
+        self.message.tooltip = answer.result.explain()
 
     def _finished(self) -> None:
         if self._run is None:
@@ -241,61 +229,65 @@ class RegisterWidget(Container):  # type: ignore[misc]
         self.bar.visible = is_running
 
     def _say(self, text: str) -> None:
-        self.said.value = text
+        self.message.value = text
 
 
 def _choice(label: str, choices: Any, tooltip: str, is_optional: bool = False) -> Any:
     return ComboBox(label=label, choices=choices, nullable=is_optional, tooltip=tooltip)
 
 
-def made(found: Found, fixed: Any, moving: Any) -> list[Any]:
+def result_layers(outcome: Outcome, fixed: Any, moving: Any) -> list[Any]:
     """Return the layers of a result: on the fixed layer, wherever that lies."""
     place = {name: getattr(fixed, name) for name in PLACE}
     image: dict[str, Any] = {"rgb": True}
     if not moving.rgb:
         image = {"colormap": moving.colormap, "contrast_limits": moving.contrast_limits}
     maps = (
-        (found.jacobian, {"name": "volume change", "contrast_limits": (0, 2)}, "twilight_shifted"),
-        (found.displacement, {"name": "displacement, mm"}, "viridis"),
+        (
+            outcome.jacobian,
+            {"name": "volume change", "contrast_limits": (0, 2)},
+            "twilight_shifted",
+        ),
+        (outcome.displacement, {"name": "displacement, mm"}, "viridis"),
     )
     new = [
         layers.Image(
-            array, **said, colormap=colors, visible=False, metadata={RESULT: found.result}, **place
+            array, **how, colormap=colors, visible=False, metadata={RESULT: outcome.result}, **place
         )
-        for array, said, colors in maps
+        for array, how, colors in maps
         if array is not None
     ]
     new.append(
         layers.Image(
-            found.warped,
+            outcome.warped,
             name=f"{moving.name} registered",
             blending=moving.blending,
-            metadata={RESULT: found.result},
+            metadata={RESULT: outcome.result},
             **image,
             **place,
         )
     )
-    if found.labels is not None:
-        new.append(layers.Labels(found.labels, name="labels registered", **place))
-    if found.vectors is not None:
-        new.append(layers.Vectors(found.vectors, name="displacement", visible=False, **place))
-    if found.points is not None:
-        world = found.points / mm_per_unit(fixed)
+    if outcome.labels is not None:
+        new.append(layers.Labels(outcome.labels, name="labels registered", **place))
+    if outcome.vectors is not None:
+        new.append(layers.Vectors(outcome.vectors, name="displacement", visible=False, **place))
+    if outcome.points is not None:
+        world = outcome.points / mm_per_unit(fixed)
         new.append(layers.Points(world, name="points registered", units=fixed.units))
     return new
 
 
-def verdict_text(found: Found) -> str:
+def verdict_text(outcome: Outcome) -> str:
     """Return the verdict in words, its reasons and the warnings."""
-    verdict = found.result.verdict
+    verdict = outcome.result.verdict
     if verdict is None:
         return "Registered."
     lines = [f"{verdict.headline}: {verdict.meaning}.", *verdict.reasons]
-    other = [w for w in found.result.metrics["warnings"] if w not in verdict.reasons]
+    other = [w for w in outcome.result.metrics["warnings"] if w not in verdict.reasons]
     return "\n".join([*lines, *other])
 
 
 def sentence(error: Exception) -> str:
     """Return what to say of a failure."""
-    said = str(errors.from_exception(error)) or type(error).__name__
-    return f"{said[:1].upper()}{said[1:].rstrip('.')}."
+    text = str(errors.from_exception(error)) or type(error).__name__
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."

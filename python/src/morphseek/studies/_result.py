@@ -1,0 +1,63 @@
+"""What results of studies have in common."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import _files, errors
+from .._json import without_nan
+from .._tables import csv_text, data_frame
+
+
+class Tabled:
+    """A result that is a table, too."""
+
+    def _table(self) -> tuple[Sequence[str], Iterable[Mapping[str, Any]]]:
+        """Return the columns and the rows."""
+        raise NotImplementedError
+
+    def to_dataframe(self) -> Any:
+        """Return the table as a pandas DataFrame.
+
+        Examples
+        --------
+        >>> len(template.to_dataframe())  # a row an image
+        2
+        """
+        return data_frame(self._table()[1])
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the table of :meth:`to_dataframe` as CSV.
+
+        Examples
+        --------
+        >>> template.to_csv("rows.csv")
+        >>> Path("rows.csv").read_text()[:29]
+        'id,image,verdict,reasons,move'
+        """
+        _files.write_text(path, csv_text(*self._table()))
+
+
+def plain_row(row: Any, but: str) -> dict[str, Any]:
+    """Return the fields of a dataclass, but for one, as plain data, NaN as None."""
+    names = [field.name for field in dataclasses.fields(row) if field.name != but]
+    return without_nan({name: getattr(row, name) for name in names})
+
+
+def mean_dice(dice: Mapping[int, float] | None) -> float | None:
+    """Return the mean over the labels; None where there is none."""
+    return float(np.mean(list(dice.values()))) if dice else None
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Refuse a value that is none of the choices."""
+    if value not in choices:
+        *others, last = choices
+        raise errors.InvalidArgumentError(
+            f"{name} is {value!r}; it must be {', '.join(others)} or {last}"
+        )
