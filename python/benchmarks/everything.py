@@ -752,6 +752,7 @@ def run(data: Path, out: Path, chosen: list[str], jobs: int, peers: str, tiny: b
     broken = []
     for name in chosen:
         began = time.monotonic()
+        click.echo(f"{name}: some {PARTS[name].minutes} minutes on two idle cores")
         try:
             run_part(PARTS[name], Context(data, out, versions, tiny), ours, jobs)
         except Exception as error:  # as data that cannot be read; the other parts go on

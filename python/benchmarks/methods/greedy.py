@@ -35,15 +35,14 @@ def _register(deformable: bool, fine: bool, job: Job) -> None:
         small = min(reader.GetSize()) < 64
         affine, deformation = ("-n 100x100", "-n 100x100") if small else (affine, "-n 100x100x30")
         deformation += " -s 1.732vox 0.3vox"
-    greedy = Greedy3D()
+    greedy, matrix = Greedy3D(), f"{job.folder}/affine.mat"
     # a level shrinks all axes alike, and three are too many for a stack of few slices
     for last in (False, False, True):
         try:
-            greedy.execute(f"{common} {affine} -a -ia-image-centers -o {job.folder}/affine.mat")
+            greedy.execute(f"{common} {affine} -a -ia-image-centers -o {matrix}")
             if deformable:
-                greedy.execute(
-                    f"{common} {deformation} -it {job.folder}/affine.mat -o {job.folder}/warp.nii.gz"
-                )
+                warp = f"-it {matrix} -o {job.folder}/warp.nii.gz"
+                greedy.execute(f"{common} {deformation} {warp}")
             return
         except RuntimeError:
             if last:
