@@ -133,10 +133,12 @@ def run(results: Results) -> str:
     """Return the sentence that says what the figures of a page are of."""
     r = results["run"]
     peers = ", ".join(f"{PEERS[n]} {v}" for n, v in r["peers"].items())
+    proof = " **A tiny run: it proves the script, and its figures are of one small pair each.**"
     return (
-        f"All figures in frames like this one are of one run of version {r['version']} (commit"
-        f" {r['commit']}), {r['date']}: {r['machine']}, one thread a registration, {r['jobs']} at a"
-        f" time, {r['cpu_hours']:.1f} CPU hours. Beside it: {peers or 'no peers'}."
+        f"The tables are of one run of version {r['version']} (commit {r['commit']}), {r['date']}:"
+        f" {r['machine']}, one thread a registration, {r['jobs']} at a time,"
+        f" {r['cpu_hours']:.1f} CPU hours. Beside it: {peers or 'no peers'}."
+        f"{proof if r['tiny'] else ''}"
     )
 
 
@@ -470,6 +472,11 @@ def filled(text: str, results: Results) -> str:
     return _BLOCK.sub(
         lambda m: f"<!-- figures: {m[1]} -->\n{_padded(BLOCKS[m[1]](results))}<!-- end -->", text
     )
+
+
+def without_blocks(text: str) -> str:
+    """Return what a page says beside its blocks."""
+    return _BLOCK.sub("", text)
 
 
 def _padded(text: str) -> str:

@@ -40,11 +40,16 @@ def test_every_block_is_shown():
 
 @pytest.mark.parametrize("page", figures.PAGES, ids=named)
 def test_no_figure_is_of_another_version(page: Path):
-    text = page.read_text(encoding="utf-8")
+    text = figures.without_blocks(page.read_text(encoding="utf-8"))
     for foreign in FOREIGN:
         text = text.replace(foreign, "")
     versions = set(re.findall(r"(?<![\w.])0\.\d{1,2}\.\d+(?![\w.])", text))
     assert versions <= {RESULTS["run"]["version"]}
+
+
+def test_parts_are_of_one_build():
+    run = RESULTS["run"]
+    assert run["engine"].startswith(run["version"]) and set(run["seconds"]) >= {"truth", "overlap"}
 
 
 def test_readme_has_few_rows():
