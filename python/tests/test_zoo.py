@@ -127,7 +127,7 @@ def test_images_that_are_aligned_have_no_error_before():
         truth.aligned_torso(24, 0, ("MR", "CT")),
         truth.moved(body(), STILL, False, True, np.random.default_rng(0), "one"),
     ):
-        assert zoo.score(pair, None)["error"] == dict.fromkeys(ERRORS, 0.0)
+        assert zoo.score(pair, None)["error"] == dict.fromkeys(ERRORS, 0.0) | {"nearer": 0}
     one = truth.aligned_torso(24, 0, ("CT", "CT"))
     # noise of their own
     assert truth.array_of(one.fixed).std() > 0 and np.any(
@@ -146,8 +146,8 @@ def test_a_known_shift_is_the_error_before():
     pair = truth.Pair("shift", image, moving, False, points, points + shift, *labels)
     translation = sitk.TranslationTransform(3, shift.tolist())
     before, after = (zoo.score(pair, transform) for transform in (None, translation))
-    assert before["error"] == pytest.approx(dict.fromkeys(ERRORS, 13.0))
-    assert after["error"] == pytest.approx(dict.fromkeys(ERRORS, 0.0), abs=1e-9)
+    assert before["error"] == pytest.approx(dict.fromkeys(ERRORS, 13.0) | {"nearer": 0})
+    assert after["error"] == pytest.approx(dict.fromkeys(ERRORS, 0.0) | {"nearer": 1}, abs=1e-9)
     assert before["dice"] < 0.9 and after["dice"] == 1 and after["hd95"] == 0
 
 
@@ -425,6 +425,7 @@ def test_errors_at_points_by_hand(angle: float):
             "median": np.median(chord),
             "p95": np.percentile(chord, 95),
             "worst": chord.max(),
+            "nearer": 0,
         }
     )
 
