@@ -168,8 +168,15 @@ func (o *objective) sums(m *[12]float32, lo, hi int) sums {
 		base := iz*dz + iy*dy + ix*dx
 		cell := o.moving[base : base+dx+dy+dz+lanes]
 		fixed := (*[lanes]float32)(o.features[p*lanes:])
-		if !r.vector(cell, dx, dy, dz, [3]float32{fx, fy, fz}, fixed) {
-			r.loop(cell, dx, dy, dz, [3]float32{fx, fy, fz}, fixed)
+		at, slope := eased([3]float32{fx, fy, fz})
+		if !r.vector(cell, dx, dy, dz, at, fixed) {
+			r.loop(cell, dx, dy, dz, at, fixed)
+		}
+		for i, s := range slope {
+			r.product[i+1] *= s
+			r.energy[i+1] *= s
+			r.last[i+1][2] *= s
+			r.last[i+1][3] *= s
 		}
 		b, e, w := o.body[p], o.energy[p], o.weight[p]
 		// Smoothed features are a share k of the true ones, k being the smoothed validity: f = kf F and m = km M. The terms
@@ -189,6 +196,16 @@ func (o *objective) sums(m *[12]float32, lo, hi int) sums {
 		}
 	}
 	return t
+}
+
+// eased returns where in a cell of the grid a point at the fractions f is read, and the derivatives of that: x^2 (3 - 2x), so that
+// the slope is continuous where a point goes over to the next cell.
+func eased(f [3]float32) (at, slope [3]float32) {
+	for i, x := range f {
+		at[i] = float32(x*x) * (3 - float32(2*x))
+		slope[i] = 6 * x * (1 - x)
+	}
+	return at, slope
 }
 
 // add adds a point at q: of each sum its part, then that part's derivatives by x, y and z of the moving index.

@@ -121,7 +121,7 @@ func rough(o Options, f Facts) refine.Regularisation {
 	case f.Similarity(o) == refine.MSE:
 		return refine.Regularisation{Fluid: 1.75, Elastic: 0.5, Sharpen: 0.5}
 	case f.isCrop():
-		return refine.Regularisation{Fluid: 1.5, Elastic: 0.4, Sharpen: 3}
+		return refine.Regularisation{Fluid: 1.5, Elastic: 0.4, Fading: 0.5, Sharpen: 3}
 	}
 	return refine.Regularisation{Fluid: 1.75, Elastic: 0.35, Sharpen: 0.5}
 }
