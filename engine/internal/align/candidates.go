@@ -103,8 +103,9 @@ func (a *aligner) refineAll(v views, candidates []peak) (outcome, error) {
 	corners := o.corners()
 	margin := 1.0
 	for _, e := range ends {
-		if meanDistance(corners, e.transform, winner.transform) > o.clusterRadius() {
-			margin = min(margin, (winner.value-e.value)/max(winner.score, 1e-6))
+		if apart := meanDistance(corners, e.transform, winner.transform)/o.clusterRadius() - 1; apart > 0 {
+			below := min((winner.value-e.value)/max(winner.score, 1e-6), 1)
+			margin = min(margin, 1-min(apart, 1)*(1-below)) // between one radius and two it counts in part
 		} else {
 			winner.start = max(winner.start, e.start)
 		}

@@ -12,6 +12,7 @@ import (
 
 const (
 	kept      = 0.5 // of the matches, those that agree best
+	fade      = 0.3 // of the residual up to which they are kept, to either side: there they count in part, so that none decides
 	stiffness = 0.3 // of the fit's linear part, as a share of the matches' variance in space
 )
 
@@ -105,7 +106,8 @@ func trimmedFit(matches []match) volume.Affine {
 		limit := sorted[int(kept*float64(len(sorted)-1))]
 		in = make([]match, 0, len(matches))
 		for i, w := range matches {
-			if residuals[i] <= limit {
+			if share := (1+fade)*limit - residuals[i]; share > 0 {
+				w.weight *= min(share/(2*fade*limit), 1)
 				in = append(in, w)
 			}
 		}

@@ -99,23 +99,24 @@ func newObjective(
 	return o
 }
 
-// between reads interleaved features at a continuous index, linearly; the outermost voxels are never a nearest one.
+// between reads interleaved features at a continuous index, as the score does; the outermost voxels are never a nearest one.
 func between(features []float32, size [3]int, at [3]float64) (f [lanes]float32) {
 	var lo [3]int
-	var share [3]float64
+	var in [3]float32
 	for a, x := range at {
 		lo[a] = min(int(x), size[a]-2)
-		share[a] = x - float64(lo[a])
+		in[a] = float32(x - float64(lo[a]))
 	}
+	share, _ := eased(in)
 	for corner := range 8 {
 		i, weight := 0, 1.0
 		for a := 2; a >= 0; a-- {
 			k := corner >> a & 1
 			i = i*size[a] + lo[a] + k
 			if k == 1 {
-				weight *= share[a]
+				weight *= float64(share[a])
 			} else {
-				weight *= 1 - share[a]
+				weight *= 1 - float64(share[a])
 			}
 		}
 		if weight > 0 {
