@@ -105,7 +105,7 @@ func (a *aligner) refineAll(v views, candidates []peak) (outcome, error) {
 	for _, e := range ends {
 		if apart := meanDistance(corners, e.transform, winner.transform)/o.clusterRadius() - 1; apart > 0 {
 			below := min((winner.value-e.value)/max(winner.score, 1e-6), 1)
-			margin = min(margin, 1-min(apart, 1)*(1-below)) // between one radius and two it counts in part
+			margin = min(margin, 1-float64(min(apart, 1)*(1-below))) // between one radius and two it counts in part
 		} else {
 			winner.start = max(winner.start, e.start)
 		}

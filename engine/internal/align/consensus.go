@@ -106,7 +106,7 @@ func trimmedFit(matches []match) volume.Affine {
 		limit := sorted[int(kept*float64(len(sorted)-1))]
 		in = make([]match, 0, len(matches))
 		for i, w := range matches {
-			if share := (1+fade)*limit - residuals[i]; share > 0 {
+			if share := float64((1+fade)*limit) - residuals[i]; share > 0 {
 				w.weight *= min(share/(2*fade*limit), 1)
 				in = append(in, w)
 			}

@@ -202,7 +202,7 @@ func (o *objective) maximise(ctx context.Context, start volume.Affine, rigid boo
 // of the curvature. It is not ok where the score has none, as where the images do not overlap.
 func (e *evaluation) curvature(x []float64, sides int) (newton func(gradient []float64) []float64, ok bool) {
 	const (
-		apart = 0.5 // voxels at the rim, on either side
+		apart = 0.5  // voxels at the rim, on either side
 		least = 0.02 // of the largest curvature: where there is next to none, steps are not long
 	)
 	n := len(x)
