@@ -80,8 +80,7 @@ def point_errors(
     Returns
     -------
     dict
-        ``mean``, ``median``, ``p95`` (95th percentile) and ``worst`` of the distances, mm, and
-        ``nearer``, the share of the points that lie nearer than by the headers.
+        ``mean``, ``median``, ``p95`` (95th percentile) and ``worst`` of the distances, mm.
     """
     found = np.array(
         [
@@ -89,9 +88,7 @@ def point_errors(
             for point in np.asarray(fixed_points, dtype=float).tolist()
         ]
     )
-    errors = np.linalg.norm(found - moving_points, axis=1)
-    before = np.linalg.norm(np.asarray(fixed_points) - moving_points, axis=1)
-    return spread(errors) | {"nearer": float(np.mean(errors < before))}
+    return spread(np.linalg.norm(found - moving_points, axis=1))
 
 
 def spread(errors: np.ndarray) -> dict[str, float]:
