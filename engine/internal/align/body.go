@@ -49,14 +49,14 @@ func backgroundThreshold(w *resampled, near []int) (float32, bool) {
 	for b := range h {
 		h[b] = (raw[max(b-1, 0)] + 2*raw[b] + raw[min(b+1, bins-1)]) / 4
 	}
-	peak, ok := darkPeak(raw[:])
-	if !ok {
-		return 0, false
-	}
-	for b := max(peak-wide, 0); b <= min(peak+wide, bins/4-1); b++ {
+	peak := 0
+	for b := range bins / 4 {
 		if h[b] > h[peak] {
 			peak = b
 		}
+	}
+	if peak == bins/4-1 || !falls(raw[:]) {
+		return 0, false
 	}
 	valley := peak
 	for valley+1 < bins/2 && h[valley+1] < h[valley] {
@@ -80,30 +80,31 @@ func backgroundThreshold(w *resampled, near []int) (float32, bool) {
 	return threshold, below >= 0.05*total && dark >= 0.2*border
 }
 
-// wide is how many bins to either side darkPeak takes together: tones of whole numbers leave bins between them empty.
-const wide = 4
-
-// darkPeak returns the bin of the highest peak of a histogram's lowest quarter. It reports false where the histogram only
-// rises there, or hardly falls behind the peak: then the darkest voxels are the tail of the tissue, not a background.
-func darkPeak(raw []float64) (peak int, ok bool) {
-	const most = 0.7 // of the peak, in the valley
+// falls says whether a histogram falls behind its highest peak in the lowest quarter. Where it only rises there, or hardly
+// falls, the darkest voxels are the tail of the tissue, not a background. It takes nine bins together, for the tones of
+// whole numbers leave bins between them empty.
+func falls(histogram []float64) bool {
+	const (
+		wide = 4   // bins to either side
+		most = 0.7 // of the peak, in the valley
+	)
 	smooth := func(b int) (sum float64) {
-		for _, n := range raw[max(b-wide, 0) : b+wide+1] {
+		for _, n := range histogram[max(b-wide, 0) : b+wide+1] {
 			sum += n
 		}
 		return sum
 	}
-	last := len(raw)/4 - 1
+	peak, last := 0, len(histogram)/4-1
 	for b := range last + 1 {
 		if smooth(b) > smooth(peak) {
 			peak = b
 		}
 	}
 	least := smooth(peak)
-	for b := peak; b < len(raw)/2; b++ {
+	for b := peak; b < len(histogram)/2; b++ {
 		least = min(least, smooth(b))
 	}
-	return peak, peak < last && least <= most*smooth(peak)
+	return peak < last && least <= most*smooth(peak)
 }
 
 // robustRange returns the least valid intensity and one that about a hundredth of the valid voxels exceed.
