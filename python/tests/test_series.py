@@ -97,7 +97,7 @@ def test_the_motion_comes_back(head: dict[str, Any], found: Series):
     assert after < 0.6 * before, (before, after)
     # direct and frame-to-frame motions agree; the anchor has only one of them
     assert found.rows[0].start == "reference" and found.rows[0].disagreement_mean is None
-    apart = [f.disagreement_mean for f in found.rows if f.disagreement_mean]
+    apart = [f.disagreement_mean for f in found.rows if f.disagreement_mean is not None]
     assert len(apart) == 3 and max(apart) < 0.2 * min(body.spacing)
 
 

@@ -118,7 +118,7 @@ def test_a_result_gives_its_transform(result: morphseek.Registration, tmp_path: 
     )
     chained = (result.transform @ A).transform_points(points)
     np.testing.assert_allclose(
-        chained, transform.transform_points(by_itk(A, np.array(points))), atol=1e-9
+        chained, transform.transform_points(by_itk(A, np.array(points))), atol=1e-5
     )
     transform.save(tmp_path / "t.h5")
     result.transform.save(tmp_path / "r.h5")

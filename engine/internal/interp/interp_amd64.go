@@ -18,7 +18,7 @@ type row struct {
 	add    [3]*float32 // what to add, times scale; nil: nothing
 	scale  float32     // of u
 	slice  int64       // bytes from a slice to the next
-	cells  [8]struct { // of 64 points, that are being read
+	cells  [8]struct { //nolint:unused // room for the assembly: of 64 points, that are being read
 		fraction [3][8]float32
 		index    [8]int32 // of the voxel below
 	}

@@ -102,7 +102,7 @@ class Morphometry(Tabled):
     --------
     >>> subject = studies.Subject("sub-01", "result/transform.h5", "moving_labels.nii.gz")
     >>> study = studies.morphometry([subject])
-    >>> study.mean.shape, found.ids
+    >>> study.mean.shape, study.ids
     ((48, 48, 48), ['sub-01'])
     """
 
