@@ -104,6 +104,9 @@ func trimmedFit(matches []match) volume.Affine {
 		}
 		sorted := slices.Sorted(slices.Values(residuals))
 		limit := sorted[int(kept*float64(len(sorted)-1))]
+		if limit == 0 {
+			return fit // it passes through all that are kept
+		}
 		in = make([]match, 0, len(matches))
 		for i, w := range matches {
 			if share := float64((1+fade)*limit) - residuals[i]; share > 0 {

@@ -49,6 +49,10 @@ func TestTrimmedFit(t *testing.T) {
 			t.Errorf("%v is off by %v mm", p, d)
 		}
 	}
+	exact := trimmedFit(lattice(func(p [3]float64, _ int) [3]float64 { return moved(p) }))
+	if exact != (volume.Affine{M: volume.Identity, T: shift}) {
+		t.Errorf("matches that leave no residual are fitted by %v", exact)
+	}
 	for name, matches := range map[string][]match{
 		"no matches": nil,
 		"one place":  {{to: shift, weight: 1}, {to: shift, weight: 1}},
