@@ -81,8 +81,8 @@ func backgroundThreshold(w *resampled, near []int) (float32, bool) {
 }
 
 // falls says whether a histogram falls behind its highest peak in the lowest quarter. Where it only rises there, or hardly
-// falls, the darkest voxels are the tail of the tissue, not a background. It takes nine bins together, for the tones of
-// whole numbers leave bins between them empty.
+// falls, the darkest voxels are the tail of the tissue, not a background. It takes nine bins together, for images
+// of whole numbers leave bins between them empty.
 func falls(histogram []float64) bool {
 	const (
 		wide = 4   // bins to either side

@@ -143,15 +143,15 @@ func content(v *volume.Volume) (out *volume.Volume, bordered bool) {
 	return out, bordered
 }
 
-// outermost visits the outermost voxels of a grid, in order.
-func outermost(g volume.Geometry, visit func(i int)) {
+// outermost calls f with the index of each of the outermost voxels of a grid, in order.
+func outermost(g volume.Geometry, f func(i int)) {
 	for r := range g.Size[1] * g.Size[2] {
 		y, z, step := r%g.Size[1], r/g.Size[1], max(g.Size[0]-1, 1)
 		if y == 0 || y == g.Size[1]-1 || !g.Flat() && (z == 0 || z == g.Size[2]-1) {
 			step = 1
 		}
 		for x := 0; x < g.Size[0]; x += step {
-			visit(r*g.Size[0] + x)
+			f(r*g.Size[0] + x)
 		}
 	}
 }

@@ -18,6 +18,7 @@ True
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -215,3 +216,10 @@ def from_exception(error: BaseException) -> MorphSeekError:
             " volumes"
         )
     return InternalError(f"{type(error).__name__}: {error}")
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Refuse a value that is none of the choices."""
+    if value not in choices:
+        *others, last = choices
+        raise InvalidArgumentError(f"{name} is {value!r}; it must be {', '.join(others)} or {last}")

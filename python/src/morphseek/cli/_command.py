@@ -47,7 +47,7 @@ def command(
     """Make a function a command that prints its reply.
 
     The function takes the parameters by name. In place of ``quiet`` it takes ``progress``, and in
-    place of the engine's options ``options``, those that the user set, and ``command``, what he
+    place of the engine's options ``options``, those that the user set, and ``command``, what they
     typed; in place of those of a BIDS folder ``where``. ``cancelled`` says how to go on after
     Ctrl-C.
     """

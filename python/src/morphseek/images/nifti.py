@@ -164,7 +164,7 @@ class Header:
 
 
 class Place(NamedTuple):
-    """Where voxels lie, and why that is not sure."""
+    """The grid of a file's voxels, and what leaves it in doubt."""
 
     grid: Grid
     doubts: tuple[str, ...] = ()

@@ -68,7 +68,7 @@ Scores = Sequence[LabelScore]
 
 @dataclasses.dataclass(frozen=True)
 class Measures:
-    """What was measured of a registration beside its own metrics."""
+    """Measures of a registration by labels, points or a known truth, beside its own metrics."""
 
     scores: Scores = ()
     names: Mapping[int, str] = dataclasses.field(default_factory=dict)

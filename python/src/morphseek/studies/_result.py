@@ -1,4 +1,4 @@
-"""What results of studies have in common."""
+"""Tables of studies' results: one base class, and the values of their rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import _files, errors
+from .. import _files
 from .._json import without_nan
 from .._tables import csv_text, data_frame
 
@@ -52,12 +52,3 @@ def plain_row(row: Any, but: str) -> dict[str, Any]:
 def mean_dice(dice: Mapping[int, float] | None) -> float | None:
     """Return the mean over the labels; None where there is none."""
     return float(np.mean(list(dice.values()))) if dice else None
-
-
-def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
-    """Refuse a value that is none of the choices."""
-    if value not in choices:
-        *others, last = choices
-        raise errors.InvalidArgumentError(
-            f"{name} is {value!r}; it must be {', '.join(others)} or {last}"
-        )

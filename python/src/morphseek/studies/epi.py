@@ -18,7 +18,6 @@ from .._json import read_object
 from ..images.sidecars import check_apart
 from ..progress import Progress, Reporter
 from ..transforms.field import Field
-from ._result import check_choice
 
 #: What a correction may leave in a folder; the last one lists the others.
 OUTPUTS = (
@@ -81,7 +80,7 @@ class EPICorrection:
         >>> correction.transform("second").grid.size
         (48, 48, 48)
         """
-        check_choice("which", which, ("first", "second"))
+        errors.check_choice("which", which, ("first", "second"))
         field = np.zeros((3, *self.shift.array.shape), np.float32)
         sign = 1 if which == "first" else -1
         field["kji".index(self.phase_encoding[0])] = sign * self.shift.array
@@ -224,7 +223,7 @@ def _encoding(phase_encoding: str | None, sidecars: list[dict[str, Any]]) -> str
         ("second: PhaseEncodingDirection in its BIDS file", known[1]),
     ):
         if direction is not None:
-            check_choice(name, direction, _DIRECTIONS)
+            errors.check_choice(name, direction, _DIRECTIONS)
     opposite = known[1]
     if opposite is not None:
         opposite = opposite[0] if opposite.endswith("-") else f"{opposite}-"

@@ -15,7 +15,6 @@ import numpy as np
 import SimpleITK as sitk
 
 from .. import errors
-from ._result import check_choice
 
 Fusion: TypeAlias = Literal["majority", "joint", "staple"]
 FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
@@ -95,7 +94,7 @@ def fuse_labels(
     >>> fused.labels, fused.agreement.round(2)
     (array([[[1, 1]]]), array([[[0.67, 0.67]]], dtype=float32))
     """
-    check_choice("fusion", method, FUSIONS)
+    errors.check_choice("fusion", method, FUSIONS)
     if not len(maps):
         raise errors.InvalidArgumentError("fusion: there is no label map; give one or more")
     others = [*(reach or ()), *(images or ()), *(() if target is None else (target,))]

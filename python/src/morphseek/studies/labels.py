@@ -23,7 +23,7 @@ from ..progress import Progress
 from ..result import Registration
 from ..scoring.labels import check_labels, dice_by_label, on_fixed_grid
 from ..verdict import tally
-from ._result import Tabled, check_choice, mean_dice
+from ._result import Tabled, mean_dice
 from .fusion import FUSIONS, Fused, Fusion, fuse_labels
 from .pair import Report
 from .pairs import files_of, register_pairs
@@ -233,7 +233,7 @@ def propagate_labels(
     >>> [row.status for row in study.rows]
     ['done']
     """
-    check_choice("fusion", fusion, FUSIONS)
+    errors.check_choice("fusion", fusion, FUSIONS)
     to, known = read_items(targets), read_items(atlases)
     _check(to, known)
     folder = Path(out).absolute()

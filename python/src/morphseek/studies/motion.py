@@ -27,7 +27,6 @@ from ..result import Registration
 from ..transforms import INTERPOLATIONS, Affine, Field, Transform
 from ..transforms.resample import resample
 from ..verdict import GRADES, UNKNOWN
-from ._result import check_choice
 from .series import FILES, OUTPUTS, PARAMETERS, SEAL, FrameMotion, Series, transform_name, write
 
 _MOTIONS = ("rigid", "affine", "deformable")
@@ -113,8 +112,8 @@ def correct_motion(
     >>> round(series.rows[1].framewise_displacement)
     10
     """
-    check_choice("motion", motion, _MOTIONS)
-    check_choice("interpolation", interpolation, INTERPOLATIONS)
+    errors.check_choice("motion", motion, _MOTIONS)
+    errors.check_choice("interpolation", interpolation, INTERPOLATIONS)
     chosen = _options(motion, dict(options))
     with contextlib.ExitStack() as stack:
         folder = None

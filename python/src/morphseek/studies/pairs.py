@@ -23,7 +23,6 @@ from ..images.sidecars import check_apart, parts
 from ..progress import Progress
 from ..result import OUTPUTS
 from ..verdict import Verdict, grade_of
-from ._result import check_choice
 from .label_table import read_labels_csv
 from .pair import Clock, Pair as PairInputs, Report, check_apart_from, write_pair
 from .runner import PATIENCE, PROCESSES, THREADS, Job, Meter, Result
@@ -133,7 +132,7 @@ def register_pairs(
     'done'
     """
     for name, value, known in (("report", report, Report), ("keep", keep, Keep)):
-        check_choice(name, value, get_args(known))
+        errors.check_choice(name, value, get_args(known))
     if workers < 1:
         raise errors.InvalidArgumentError(f"workers is {workers}; it must be 1 or more")
     listed = read_pairs(pairs, data=data, subset=subset)

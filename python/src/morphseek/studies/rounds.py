@@ -38,7 +38,6 @@ from ..scoring.labels import check_labels, dice_by_label
 from ..transforms import Affine, Field, Transform
 from ..transforms.parts import field_on
 from ..verdict import GRADES
-from ._result import check_choice
 from .fusion import Votes
 from .means import Average, MeanTransform, before_linear, common_grid, moved_grid, sharpness
 from .pairs import files_of, register_pairs
@@ -183,7 +182,7 @@ def build_template(
 
 
 def _check(settings: Mapping[str, Any]) -> None:
-    check_choice("average", settings["average"], _AVERAGES)
+    errors.check_choice("average", settings["average"], _AVERAGES)
     for name, least in (("iterations", 0), ("workers", 1)):
         value = settings[name]
         if not isinstance(value, int) or isinstance(value, bool) or value < least:

@@ -39,11 +39,7 @@ def carrier(
     integers rounded, and clamped to what it holds. Labels travel as ranks where they are too large
     for the resampler.
     """
-    if interpolation not in INTERPOLATIONS:
-        raise errors.InvalidArgumentError(
-            f"interpolation is {interpolation!r}; it must be {', '.join(INTERPOLATIONS[:-1])} or"
-            f" {INTERPOLATIONS[-1]}"
-        )
+    errors.check_choice("interpolation", interpolation, INTERPOLATIONS)
     kind = array.dtype if dtype is None else dtype
     if interpolation in INTENSITIES:
         if background is not None:
