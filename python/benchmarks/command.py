@@ -22,7 +22,7 @@ PHASES = ("start", "read", "engine", "score", "page", "write")
 GREEDY = """import sys
 from picsl_greedy import Greedy3D
 fixed, moving, out = sys.argv[1:]
-common = f"-i {fixed} {moving} -m NCC 2x2x2 -n 100x50x10"
+common = f"-i {fixed} {moving} -threads 1 -m NCC 2x2x2 -n 100x50x10"
 greedy = Greedy3D()
 greedy.execute(f"{common} -a -ia-image-centers -o {out}/affine.mat")
 greedy.execute(f"{common} -it {out}/affine.mat -o {out}/warp.nii.gz")
@@ -43,6 +43,34 @@ def cpu_seconds(arguments: list[str]) -> tuple[float, str]:
     return used.ru_utime + used.ru_stime, text
 
 
+def measure(
+    images: tuple[Path, Path], labels: tuple[Path, Path] | None, repeats: int, greedy: str
+) -> dict[str, float]:
+    """Return the least CPU seconds of each phase, of "all" and of "greedy", over runs by turns.
+    `greedy` is a Python that has picsl-greedy; empty: without it.
+    """
+    least: dict[str, float] = {}
+
+    def keep(name: str, seconds: float) -> None:
+        least[name] = min(seconds, least.get(name, seconds))
+
+    with tempfile.TemporaryDirectory() as folder:
+        fixed, moving = map(str, images)
+        ours = [sys.executable, "-m", "morphseek", "register", fixed, moving]
+        ours += ["--threads", "1", "--out", f"{folder}/ours"]
+        if labels is not None:
+            ours += ["--fixed-labels", str(labels[0]), "--moving-labels", str(labels[1])]
+        theirs = [greedy, "-c", GREEDY, fixed, moving, folder]
+        for _ in range(repeats):
+            seconds, text = cpu_seconds([*ours, "--json"])
+            keep("all", seconds)
+            for phase, each in json.loads(text.splitlines()[-1])["cpu_seconds"].items():
+                keep(phase, each)
+            if greedy:
+                keep("greedy", cpu_seconds(theirs)[0])
+    return least
+
+
 @click.command(context_settings={"show_default": True})
 @click.argument("fixed", type=Path)
 @click.argument("moving", type=Path)
@@ -61,25 +89,8 @@ def main(
     greedy: str,
 ) -> None:
     """Print a row for a table: the phases, the total, greedy, and the ratio of both."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder)
-        ours = [sys.executable, "-m", "morphseek", "register", str(fixed), str(moving)]
-        if fixed_labels is not None and moving_labels is not None:
-            ours += ["--fixed-labels", str(fixed_labels), "--moving-labels", str(moving_labels)]
-        ours += ["--out", str(out / "ours")]
-        theirs = [greedy, "-c", GREEDY, str(fixed), str(moving), folder]
-        least: dict[str, float] = {}
-
-        def keep(name: str, seconds: float) -> None:
-            least[name] = min(seconds, least.get(name, seconds))
-
-        for _ in range(repeats):
-            keep("all", cpu_seconds(ours)[0])
-            text = cpu_seconds([*ours, "--json"])[1]
-            for phase, seconds in json.loads(text.splitlines()[-1])["cpu_seconds"].items():
-                keep(phase, seconds)
-            if greedy:
-                keep("greedy", cpu_seconds(theirs)[0])
+    both = (fixed_labels, moving_labels) if fixed_labels and moving_labels else None
+    least = measure((fixed, moving), both, repeats, greedy)
     names = [*PHASES, "all", *(["greedy"] if greedy else [])]
     click.echo(f"| {' | '.join(names)} |")
     click.echo(f"|{'---:|' * len(names)}")

@@ -1,16 +1,13 @@
-"""The pairs to register: folders of images and label maps with a list of pairs or, without one,
-made-up torsos.
-"""
+"""The pairs to register: folders of images and label maps with a list of pairs."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 
 import SimpleITK as sitk
 
-from morphseek import _files, images, phantom
+from morphseek import images
 from morphseek.scoring.labels import merge_labels
 from morphseek.studies import read_pairs
 from morphseek.studies.folders import find_file
@@ -59,24 +56,3 @@ def read(spec: str, count: int | None, two_modalities: bool) -> DataSet:
         two_modalities,
         merge,
     )
-
-
-def make_phantom(folder: Path, count: int, size: int) -> DataSet:
-    """Write `count` pairs of :func:`morphseek.phantom.make_pair`, of two modalities, and read
-    them; existing files are kept.
-    """
-    pairs = [(f"fixed{seed}", f"moving{seed}") for seed in range(count)]
-    for kind in ("images", "labels"):
-        (folder / kind).mkdir(parents=True, exist_ok=True)
-    for seed, (fixed, moving) in enumerate(pairs):
-        if (folder / "labels" / f"{moving}.nii.gz").exists():
-            continue
-        made = phantom.make_pair(size, seed)
-        for name, image, labels in (
-            (fixed, made.fixed, made.fixed_labels),
-            (moving, made.moving, made.moving_labels),
-        ):
-            images.write(folder / "images" / f"{name}.nii.gz", image)
-            images.write(folder / "labels" / f"{name}.nii.gz", labels)
-    _files.write_text(folder / "split.json", json.dumps({"test": pairs}) + "\n")
-    return read(f"phantom={folder}", count, two_modalities=True)

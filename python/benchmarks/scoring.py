@@ -80,7 +80,8 @@ def point_errors(
     Returns
     -------
     dict
-        ``mean``, ``median``, ``p95`` (95th percentile) and ``worst`` of the distances, mm.
+        ``mean``, ``median``, ``p95`` (95th percentile) and ``worst`` of the distances, mm, and
+        ``nearer``, the share of the points that lie nearer than by the headers.
     """
     found = np.array(
         [
@@ -88,7 +89,9 @@ def point_errors(
             for point in np.asarray(fixed_points, dtype=float).tolist()
         ]
     )
-    return spread(np.linalg.norm(found - moving_points, axis=1))
+    errors = np.linalg.norm(found - moving_points, axis=1)
+    before = np.linalg.norm(np.asarray(fixed_points) - moving_points, axis=1)
+    return spread(errors) | {"nearer": float(np.mean(errors < before))}
 
 
 def spread(errors: np.ndarray) -> dict[str, float]:

@@ -1,8 +1,5 @@
 """Compares MorphSeek with greedy in two dimensions and SimpleITK's demons, on slices of two people
-and on slices with a known motion.
-
-    python python/benchmarks/slices.py DIR               # DIR: images/, labels/, split.json
-    python python/benchmarks/slices.py DIR --methods ours --methods greedy
+and on slices with a known motion: everything.py --part slices.
 
 The moving volume of every test pair is brought onto the fixed one by an affine alignment, and three
 slices of both are taken. greedy (pip install picsl-greedy) and the demons get these slices;
@@ -15,9 +12,8 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import click
 import numpy as np
 import SimpleITK as sitk
 from scipy.ndimage import gaussian_filter, map_coordinates
@@ -39,28 +35,32 @@ class Case(NamedTuple):
     truth: Array | None = None
 
 
-@click.command(context_settings={"show_default": True})
-@click.argument("folder", type=Path)
-@click.option("--methods", multiple=True, help="ours, greedy, demons.")
-@click.option("--pairs", default=12, type=click.IntRange(1), help="Test pairs, at most.")
-def main(folder: Path, methods: tuple[str, ...], pairs: int) -> None:
-    """Print one row per kind and method. FOLDER has images/, labels/ and split.json."""
+def measure(folder: Path, pairs: int) -> list[dict[str, Any]]:
+    """Return a row for each kind of slices and method: means over the slices. `folder` has images/,
+    labels/ and split.json; `pairs` of its test pairs count, at most.
+    """
     cases = list(slices(folder, pairs))
     kinds = {
         "two people": cases,
         "known motion": [moved(c, k) for k, c in enumerate(cases[::3])],
         "known motion, two contrasts": [moved(c, k, True) for k, c in enumerate(cases[::3])],
     }
-    click.echo("| slices | method | Dice | error, pixels | folding, % | SDlogJ | CPU s |")
-    click.echo("|---|---|---:|---:|---:|---:|---:|")
+    rows = []
     for kind, chosen in kinds.items():
-        for name in ["none", *(methods or METHODS)]:
-            rows = [scored(case, METHODS[name] if name != "none" else _still) for case in chosen]
-            means = [np.mean([r[k] for r in rows]) for k in range(5)]
-            click.echo(
-                f"| {kind} ({len(chosen)}) | {name} | {means[0]:.3f} | {means[1]:.3f} |"
-                f" {means[2]:.3f} | {means[3]:.3f} | {means[4]:.2f} |"
+        for name, method in METHODS.items():
+            dice, error, folding, _, cpu = np.mean([scored(c, method) for c in chosen], axis=0)
+            rows.append(
+                {
+                    "kind": kind,
+                    "pairs": len(chosen),
+                    "method": name,
+                    "dice": float(dice),
+                    "error": None if np.isnan(error) else float(error),
+                    "folding": float(folding),
+                    "cpu": float(cpu),
+                }  # fmt: skip
             )
+    return rows
 
 
 def slices(folder: Path, pairs: int) -> Iterator[Case]:
@@ -199,7 +199,4 @@ def _demons(case: Case) -> Array:
     return _in_pixels(sitk.Resample(field, fixed), case.pixel)
 
 
-METHODS = {"ours": _ours, "greedy": _greedy, "demons": _demons}
-
-if __name__ == "__main__":
-    main()
+METHODS = {"none": _still, "ours": _ours, "greedy": _greedy, "demons": _demons}

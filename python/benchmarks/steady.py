@@ -21,7 +21,7 @@ import peers as peer_runs
 import SimpleITK as sitk
 import truth
 import zoo
-from methods import Job, Method
+from methods import METHODS, Job, Method
 
 import morphseek
 
@@ -235,7 +235,7 @@ def main(
 ) -> None:
     names = zoo.named(perturbations, list(PERTURBATIONS), "perturbation")
     every = zoo.kinds(zoo.Settings(size, n, data))
-    register = by_peer(peer_runs.chosen(method)[0]) if method else ours
+    register = by_peer(METHODS[zoo.peers_of(method)[0]]) if method else ours
     rows: list[dict[str, Any]] = []
     for kind in zoo.choose(every, kinds, click.echo):
         for pair in kind.make(1):

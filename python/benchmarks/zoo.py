@@ -383,44 +383,85 @@ def _people_kind(settings: Settings, name: str, folder: str, subset: str, two: b
 
 
 def _other_kinds(settings: Settings) -> list[Kind]:
-    """Return the sets of other/pairs.json: fixed, moving, and either labels or points; only bit 0
-    of labels counts if labels_are_bits is set.
+    """Return the sets of other/pairs.json and points/pairs.json: fixed, moving, and either labels
+    or points; only bit 0 of labels counts if labels_are_bits is set.
     """
-    lacking = _lacking(settings, "other/pairs.json")
-    if lacking:
-        return [Kind("other", lambda seed: iter(()), lacking)]
-    root = settings.data / "other"
-    entries = json.loads((root / "pairs.json").read_text())
+    made = []
+    for folder in ("other", "points"):
+        lacking = _lacking(settings, f"{folder}/pairs.json")
+        if lacking:
+            made.append(Kind(folder, lambda seed: iter(()), lacking))
+            continue
+        root = settings.data / folder
+        entries = json.loads((root / "pairs.json").read_text())
+        made += [
+            _listed_kind(settings, f"{folder}: {of}", root, [e for e in entries if e["set"] == of])
+            for of in dict.fromkeys(e["set"] for e in entries)
+        ]
+    return [*made, _stains_kind(settings)]
 
+
+def _listed_kind(settings: Settings, name: str, root: Path, entries: list[Row]) -> Kind:
     def labels(entry: Row, side: str) -> sitk.Image | None:
         if f"{side}_labels" not in entry:
             return None
         read = sitk.ReadImage(str(root / entry[f"{side}_labels"]), sitk.sitkUInt8)
         return sitk.And(read, 1) if entry.get("labels_are_bits") else read
 
-    def kind(of: str) -> Kind:
-        def make(seed: int) -> Iterator[truth.Pair]:
-            for entry in _share([e for e in entries if e["set"] == of], seed, settings.n):
-                images = [
-                    sitk.ReadImage(str(root / entry[side]), sitk.sitkFloat32)
-                    for side in ("fixed", "moving")
-                ]
-                points = [
-                    np.array(entry[f"{side}_points_lps"]) if f"{side}_points_lps" in entry else None
-                    for side in ("fixed", "moving")
-                ]
-                yield truth.Pair(
-                    str(entry["id"]),
-                    *images,
-                    bool(entry.get("two_modalities")),
-                    *points,
-                    labels(entry, "fixed"),
-                    labels(entry, "moving"),
-                )
+    def make(seed: int) -> Iterator[truth.Pair]:
+        for entry in _share(entries, seed, settings.n):
+            images = [
+                sitk.ReadImage(str(root / entry[side]), sitk.sitkFloat32)
+                for side in ("fixed", "moving")
+            ]
+            points = [
+                np.array(entry[f"{side}_points_lps"]) if f"{side}_points_lps" in entry else None
+                for side in ("fixed", "moving")
+            ]
+            yield truth.Pair(
+                str(entry["id"]),
+                *images,
+                bool(entry.get("two_modalities")),
+                *points,
+                labels(entry, "fixed"),
+                labels(entry, "moving"),
+            )
 
-        return Kind(f"other: {of}", make)
+    return Kind(name, make)
 
-    return [kind(of) for of in dict.fromkeys(e["set"] for e in entries)]
+
+def _stains_kind(settings: Settings) -> Kind:
+    """Make a kind of sections of one lung in several stains: NAME.jpg, and its landmarks as pixels
+    in NAME.csv, columns number, X, Y.
+    """
+    folder = settings.data / "points/cima" if settings.data is not None else Path()
+
+    def side(path: Path) -> tuple[sitk.Image, np.ndarray]:
+        red, green, blue = np.moveaxis(
+            sitk.GetArrayFromImage(sitk.ReadImage(str(path), sitk.sitkVectorFloat32)), -1, 0
+        )
+        image = sitk.GetImageFromArray((0.299 * red + 0.587 * green + 0.114 * blue)[None])
+        across = sitk.ReadImage(str(path)).GetSpacing()
+        image.SetSpacing((*across, 1.0))
+        pixels = np.loadtxt(path.with_suffix(".csv"), delimiter=",", skiprows=1)[:, 1:3]
+        return image, np.c_[pixels * across, np.zeros(len(pixels))]
+
+    def make(seed: int) -> Iterator[truth.Pair]:
+        paths = sorted(folder.glob("*.jpg"))
+        ordered = [
+            (paths[k], paths[(k + step) % len(paths)])
+            for step in range(1, len(paths))
+            for k in range(len(paths))
+        ]
+        for fixed, moving in _share(ordered, seed, settings.n):
+            (image, points), (other, there) = side(fixed), side(moving)
+            n = min(len(points), len(there))
+            yield truth.Pair(
+                f"{fixed.stem} <- {moving.stem}", image, other, True, points[:n], there[:n]
+            )
+
+    name = "points: sections of a lung, five stains"
+    return Kind(name, make, _lacking(settings, "points/cima"))
 
 
 def _lacking(settings: Settings, path: str) -> str:

@@ -23,7 +23,6 @@ import morphseek
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
-import frontier  # noqa: E402
 import scoring  # noqa: E402
 import truth  # noqa: E402
 import zoo  # noqa: E402
@@ -128,7 +127,7 @@ def test_images_that_are_aligned_have_no_error_before():
         truth.aligned_torso(24, 0, ("MR", "CT")),
         truth.moved(body(), STILL, False, True, np.random.default_rng(0), "one"),
     ):
-        assert zoo.score(pair, None)["error"] == dict.fromkeys(ERRORS, 0.0)
+        assert zoo.score(pair, None)["error"] == dict.fromkeys(ERRORS, 0.0) | {"nearer": 0}
     one = truth.aligned_torso(24, 0, ("CT", "CT"))
     # noise of their own
     assert truth.array_of(one.fixed).std() > 0 and np.any(
@@ -147,8 +146,8 @@ def test_a_known_shift_is_the_error_before():
     pair = truth.Pair("shift", image, moving, False, points, points + shift, *labels)
     translation = sitk.TranslationTransform(3, shift.tolist())
     before, after = (zoo.score(pair, transform) for transform in (None, translation))
-    assert before["error"] == pytest.approx(dict.fromkeys(ERRORS, 13.0))
-    assert after["error"] == pytest.approx(dict.fromkeys(ERRORS, 0.0), abs=1e-9)
+    assert before["error"] == pytest.approx(dict.fromkeys(ERRORS, 13.0) | {"nearer": 0})
+    assert after["error"] == pytest.approx(dict.fromkeys(ERRORS, 0.0) | {"nearer": 1}, abs=1e-9)
     assert before["dice"] < 0.9 and after["dice"] == 1 and after["hd95"] == 0
 
 
@@ -426,6 +425,7 @@ def test_errors_at_points_by_hand(angle: float):
             "median": np.median(chord),
             "p95": np.percentile(chord, 95),
             "worst": chord.max(),
+            "nearer": 0,
         }
     )
 
@@ -636,55 +636,6 @@ def test_comparison():
         "| k | mean error | 5 | 4.000 | 2.800 | -30 % | 5 | 0 | 0.062 |" in text
         and "| all | Dice | 5 |" in text
     )
-
-
-# --------------------------------------------------------------------------- Points against overlap
-
-
-def smoothed(error: float, dice: float, **peers: tuple[float, float]) -> list[dict[str, Any]]:
-    """Return a run's rows: two brain pairs with a truth and one of two people, by ours and by
-    peers.
-    """
-    rows = []
-    for method, (mean, overlap) in {zoo.OURS: (error, dice), **peers}.items():
-        rows += [
-            row("brain", "a", "final", mean - 0.1, method),
-            row("brain", "b", "final", mean + 0.1, method),
-        ]
-        people = row("brain, two people", "c", "final", 0.0, method, dice=overlap)
-        rows.append({**people, "error": None})
-    return rows
-
-
-def test_the_frontier(tmp_path: Path):
-    runs = {
-        "auto": smoothed(0.2, 0.77, greedy=(0.25, 0.76)),
-        "2": smoothed(0.3, 0.78),
-        "10": smoothed(0.15, 0.7),
-    }
-    found = frontier.curves(runs)
-    assert list(found) == ["brain"]  # the others have no rows
-    assert {name: pytest.approx(at) for name, at in found["brain"].items()} == {
-        "auto": (0.2, 0.77),
-        "2": (0.3, 0.78),
-        "10": (0.15, 0.7),
-        "greedy": (0.25, 0.76),
-    }
-    assert [line.split(" | ")[0] for line in frontier.table(found).splitlines()[2:]] == [
-        "| 2 mm",
-        "| 10 mm",
-        "| auto",
-        "| greedy",
-    ]
-    for value, rows in runs.items():
-        (tmp_path / f"smoothness-{value}.json").write_text(json.dumps({"rows": rows}))
-    drawn = run_script("frontier.py", "--out", tmp_path)
-    assert "| auto | 0.20 mm; 0.770 |" in drawn.stdout
-    assert (
-        "<svg" in (tmp_path / "frontier.svg").read_text(encoding="utf-8")
-        and (tmp_path / "frontier.png").stat().st_size > 5000
-    )
-    assert "--data" in run_script("frontier.py", "--out", tmp_path / "empty", code=2).stderr
 
 
 # ----------------------------------------------------------- Bounds on the default, all kinds small

@@ -40,7 +40,7 @@ class Method:
     Attributes
     ----------
     how : str
-        The settings and the reason for them: one line of the table's legend.
+        The settings and the reason for them, in a line.
     version : callable
         The tool's version; raises if the tool is not installed or cannot run here.
     register, field : callable
@@ -49,8 +49,6 @@ class Method:
         Whether it is MorphSeek's; the others are peers.
     one_modality : bool
         Whether it compares intensities directly, so that it is of no use for two modalities.
-    only : str
-        The only data set that it is for; empty for all.
     """
 
     name: str
@@ -60,7 +58,6 @@ class Method:
     field: Callable[[Job], sitk.Image]
     ours: bool = False
     one_modality: bool = False
-    only: str = ""
 
 
 METHODS: dict[str, Method] = {

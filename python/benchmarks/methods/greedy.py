@@ -13,6 +13,12 @@ def _version() -> str:
     return version("picsl-greedy")
 
 
+def _level_less(text: str) -> str:
+    """Return "-n 100x50" for "-n 100x50x10", other options as they are."""
+    levels, *rest = text.removeprefix("-n ").split(" ", 1)
+    return " ".join(["-n", levels.rpartition("x")[0] or levels, *rest])
+
+
 def _register(deformable: bool, fine: bool, job: Job) -> None:
     from picsl_greedy import Greedy3D
 
@@ -29,12 +35,19 @@ def _register(deformable: bool, fine: bool, job: Job) -> None:
         small = min(reader.GetSize()) < 64
         affine, deformation = ("-n 100x100", "-n 100x100") if small else (affine, "-n 100x100x30")
         deformation += " -s 1.732vox 0.3vox"
-    greedy = Greedy3D()
-    greedy.execute(f"{common} {affine} -a -ia-image-centers -o {job.folder}/affine.mat")
-    if deformable:
-        greedy.execute(
-            f"{common} {deformation} -it {job.folder}/affine.mat -o {job.folder}/warp.nii.gz"
-        )
+    greedy, matrix = Greedy3D(), f"{job.folder}/affine.mat"
+    # a level shrinks all axes alike, and three are too many for a stack of few slices
+    for last in (False, False, True):
+        try:
+            greedy.execute(f"{common} {affine} -a -ia-image-centers -o {matrix}")
+            if deformable:
+                warp = f"-it {matrix} -o {job.folder}/warp.nii.gz"
+                greedy.execute(f"{common} {deformation} {warp}")
+            return
+        except RuntimeError:
+            if last:
+                raise
+            affine, deformation = map(_level_less, (affine, deformation))
 
 
 def _field(job: Job):

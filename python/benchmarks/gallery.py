@@ -1,49 +1,55 @@
-"""Makes docs/img/gallery/: a picture a kind of image, each a made-up pair of the zoo with its
-verdict and its error at points, the failed one too (extras: morphseek[plot,training]).
-
-    python docs/make_gallery.py [NAME ...]
+"""Makes the gallery: a picture a kind of image, each a made-up pair of the zoo with its verdict and
+its error at points, the failed one too: benchmarks/everything.py --part gallery.
 """
 
-import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import SimpleITK as sitk
-from matplotlib.figure import Figure
-from scipy.ndimage import gaussian_filter
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-
 import truth
 import zoo
+from matplotlib.figure import Figure
+from scipy.ndimage import gaussian_filter
 
 import morphseek
 from morphseek.report.axes import ACROSS_DOWN
 from morphseek.report.views import Scene
 
 BACKGROUND, TEXT = "#14181b", "#c9d1d6"
-FOLDER = Path(__file__).parent / "img" / "gallery"
 
-#: File's name: kind, seed, number of the pair.
+#: File's name: kind of the zoo, seed; the kind in words; what to see.
 SHOWN = {
-    "ct": ("torso CT", 1, 0),
-    "mr-ct": ("torso MR <- CT", 1, 0),
-    "noise": ("torso CT, noise", 1, 0),
-    "speckle": ("torso MR, speckle", 1, 0),
-    "thick-slices": ("torso MR <- CT, slices of 12 mm", 1, 0),
-    "partial-view": ("torso CT, partial view", 1, 0),
-    "resection": ("torso CT, resection", 1, 0),
-    "sliding": ("torso CT, sliding", 1, 0),
-    "head": ("made-up head, two contrasts", 1, 0),
-    "limb": ("made-up limb, two contrasts", 1, 0),
-    "wrong": ("made-up head, two contrasts", 13, 0),
-    "another-body": ("torso CT", 1, 0),  # its moving image is OTHER's
-}
-OTHER = ("made-up limb", 1, 0)
+    "ct": ("torso CT", 1, "CT, two breaths", ""),
+    "mr-ct": ("torso MR <- CT", 1, "MR <- CT", ""),
+    "noise": ("torso CT, noise", 1, "CT with strong noise", ""),
+    "speckle": ("torso MR, speckle", 1, "MR with strong speckle", ""),
+    "thick-slices": ("torso MR <- CT, slices of 12 mm", 1, "MR <- CT, slices of 12 mm", ""),
+    "partial-view": ("torso CT, partial view", 1, "CT, only a part is in view", ""),
+    "head": ("made-up head, two contrasts", 1, "a head in two contrasts", ""),
+    "limb": ("made-up limb, two contrasts", 1, "a limb in two contrasts", ""),
+    "resection": (
+        "torso CT, resection", 1, "a piece is missing in one image",
+        "nothing belongs in the hole; around it the field is a guess",
+    ),
+    "sliding": (
+        "torso CT, sliding", 1, "organs slide along the wall",
+        "the field is smooth, and tissue is not",
+    ),
+    "wrong": (
+        "made-up head, two contrasts", 13, "a head in two contrasts",
+        "the skull of one image may lie on the scalp of the other",
+    ),
+    "another-body": (  # its moving image is OTHER's
+        "torso CT", 1, "a torso, and a limb as the moving image",
+        "the picture shows that it is nonsense",
+    ),
+}  # fmt: skip
+OTHER = ("made-up limb", 1)
 
 
-def pair_of(kind: str, seed: int, number: int) -> truth.Pair:
-    return list(zoo.kinds(zoo.Settings(n=number + 1))[kind].make(seed))[number]
+def pair_of(kind: str, seed: int) -> truth.Pair:
+    return next(zoo.kinds(zoo.Settings(n=1))[kind].make(seed))
 
 
 def errors_mm(result: morphseek.Registration, pair: truth.Pair) -> tuple[float, float]:
@@ -61,14 +67,15 @@ def errors_mm(result: morphseek.Registration, pair: truth.Pair) -> tuple[float, 
     return before, after
 
 
-def draw(name: str, kind: str, seed: int, number: int) -> str:
+def draw(name: str, folder: Path) -> dict[str, Any]:
     """Writes the picture; returns the row of the page's table."""
-    pair = pair_of(kind, seed, number)
+    kind, seed, words, see = SHOWN[name]
+    pair = pair_of(kind, seed)
     moving_from = pair_of(*OTHER) if name == "another-body" else pair
     fixed, moving = (
         sitk.Cast(image, sitk.sitkFloat32) for image in (pair.fixed, moving_from.moving)
     )
-    result = morphseek.register(fixed, moving)
+    result = morphseek.register(fixed, moving, threads=1)
     scene = Scene(result, morphseek.images.read(fixed), morphseek.images.read(moving))
     at, sizes, windows = scene.middle(), scene.sizes_mm(), scene.windows
     dark, bright = windows["fixed"]
@@ -91,18 +98,9 @@ def draw(name: str, kind: str, seed: int, number: int) -> str:
             across, down = ((np.arange(n) + 0.5) * s for n, s in zip(outlined.shape[::-1], spacing))
             outlined = gaussian_filter(outlined.astype(float), 1.2)  # noise has no outline
             axes.contour(across, down, outlined, [level], colors="#4fb3d9", linewidths=0.6)
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    path = FOLDER / f"{name}.jpg"
-    figure.savefig(path, facecolor=BACKGROUND, pil_kwargs={"quality": 80})
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(folder / f"{name}.jpg", facecolor=BACKGROUND, pil_kwargs={"quality": 80})
     verdict = result.verdict
-    affine, final = errors_mm(result, pair)
-    return (
-        f"{name}: {kind}: affine {affine:.2f} mm, result {final:.2f} mm, verdict {verdict.grade}"
-        f" (estimated {verdict.error_mm:.2f} mm) {'; '.join(verdict.reasons)}"
-        f" [{path.stat().st_size / 1000:.0f} kB]"
-    )
-
-
-if __name__ == "__main__":
-    for name in sys.argv[1:] or SHOWN:
-        print(draw(name, *SHOWN[name]), flush=True)
+    affine, final = (None, None) if moving_from is not pair else errors_mm(result, pair)
+    row = {"name": name, "kind": words, "affine": affine, "error": final}
+    return {**row, "estimated": verdict.error_mm, "verdict": verdict.grade, "see": see}
