@@ -288,15 +288,15 @@ func (im Images) Through(u *field.Field, threads int) Images {
 	return im
 }
 
-// Warp writes to dst the moving image at x + u(x) for every voxel x of the fixed one, trilinear and clamped to the
-// moving grid.
-func (im Images) Warp(dst []float32, u *field.Field, threads int) {
-	im.read(im.Moving.Data, dst, u, threads)
+// Warp writes to dst the moving image at x + u(x) for every voxel x of the fixed one in the rows of band, trilinear and
+// clamped to the moving grid.
+func (im Images) Warp(dst []float32, u *field.Field, band filter.Band, threads int) {
+	im.read(im.Moving.Data, dst, u, band, threads)
 }
 
 // Valid writes to valid 1 where both images are valid under u, else 0.
 func (im Images) Valid(valid []float32, u *field.Field, threads int) {
-	im.read(im.MovingValid.Data, valid, u, threads)
+	im.read(im.MovingValid.Data, valid, u, nil, threads)
 	nx, ny, margin, across := u.Size[0], u.Size[1], im.Margin(), im.Across()
 	parallel.For(ny*u.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
 		within := func(p float32, axis int) bool { return p >= 0 && p <= float32(im.Moving.Size[axis]-1) }
@@ -319,14 +319,15 @@ func (im Images) Margin() int { return (im.Moving.Size[0] - im.Fixed.Size[0]) / 
 // Across is the margin along z: 0 for slices.
 func (im Images) Across() int { return (im.Moving.Size[2] - im.Fixed.Size[2]) / 2 }
 
-// read writes data, of the moving grid, at x + u(x) to dst.
-func (im Images) read(data, dst []float32, u *field.Field, threads int) {
+// read writes data, of the moving grid, at x + u(x) to the rows of dst in band.
+func (im Images) read(data, dst []float32, u *field.Field, band filter.Band, threads int) {
 	nx, ny, margin, across := u.Size[0], u.Size[1], im.Margin(), im.Across()
 	planes := interp.Planes{Size: im.Moving.Size, Data: [][]float32{data}}
 	parallel.For(ny*u.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
-			y, z := r%ny, r/ny
-			planes.Row([][]float32{dst[r*nx : (r+1)*nx]}, margin, margin+y, across+z, u.Row(y, z))
+			if y, z := r%ny, r/ny; band.Has(y, z) {
+				planes.Row([][]float32{dst[r*nx : (r+1)*nx]}, margin, margin+y, across+z, u.Row(y, z))
+			}
 		}
 	})
 }

@@ -13,6 +13,67 @@ import (
 // and the rows are valid only during the call.
 type Rows func(y, z int, rows [][]float32)
 
+// Band is the rows y of each slice z that are of interest: Band[z][0] <= y < Band[z][1]. Nil is all of them.
+type Band [][2]int
+
+// BandOf returns the least band that has the rows in shown, those of a slice side by side, of a grid of the given size.
+func BandOf(size [3]int, shown []bool) Band {
+	b := make(Band, size[2])
+	for r, is := range shown {
+		if y, z := r%size[1], r/size[1]; is {
+			b[z] = union(b[z], [2]int{y, y + 1})
+		}
+	}
+	return b
+}
+
+// Grown returns the band with n further rows and slices around it, on a grid of the given size (x, y, z).
+func (b Band) Grown(size [3]int, n int) Band {
+	if b == nil {
+		return nil
+	}
+	grown := make(Band, len(b))
+	for z := range grown {
+		for _, rows := range b[max(z-n, 0):min(z+n+1, len(b))] {
+			if rows[0] < rows[1] {
+				grown[z] = union(grown[z], [2]int{max(rows[0]-n, 0), min(rows[1]+n, size[1])})
+			}
+		}
+	}
+	return grown
+}
+
+// Has says whether the row y, z is in the band.
+func (b Band) Has(y, z int) bool { return b == nil || b[z][0] <= y && y < b[z][1] }
+
+// Clear sets the rows outside the band of images of the given size (x, y, z) to 0.
+func (b Band) Clear(size [3]int, threads int, images ...[]float32) {
+	if b == nil {
+		return
+	}
+	nx, ny := size[0], size[1]
+	parallel.For(len(b), parallel.Rows(nx*ny), threads, func(lo, hi int) {
+		for z := lo; z < hi; z++ {
+			for _, p := range images {
+				slice := p[z*ny*nx : (z+1)*ny*nx]
+				clear(slice[:b[z][0]*nx])
+				clear(slice[max(b[z][1], b[z][0])*nx:])
+			}
+		}
+	})
+}
+
+// union returns the rows of both, and those between; a range without rows is none.
+func union(a, b [2]int) [2]int {
+	if a[0] >= a[1] {
+		return b
+	}
+	if b[0] >= b[1] {
+		return a
+	}
+	return [2]int{min(a[0], b[0]), max(a[1], b[1])}
+}
+
 // From fills rows from images of the given size (x, y, z), x fastest.
 func From(size [3]int, images ...[]float32) Rows {
 	return func(y, z int, rows [][]float32) {
@@ -32,23 +93,32 @@ func To(size [3]int, images ...[]float32) Rows {
 }
 
 // Box sums images over the window of 2*radius+1 voxels a side around each voxel; what lies outside the grid counts as
-// zero, so the filter is its own adjoint.
-func Box(size [3]int, radius, images, threads int, read, write Rows) {
+// zero, so the filter is its own adjoint. It writes the rows of band alone.
+func Box(size [3]int, radius, images, threads int, band Band, read, write Rows) {
 	w := flat(radius, 1)
-	separable(size, [3][]float32{w, w, w}, false, images, threads, read, write)
+	separable(size, [3][]float32{w, w, w}, false, images, threads, band, read, write)
 }
 
 // Mean takes the mean of images over the window of 2*radius+1 voxels a side around each voxel; outside the grid the
 // border repeats.
 func Mean(size [3]int, radius, images, threads int, read, write Rows) {
 	w := flat(radius, 1/float32(2*radius+1))
-	separable(size, [3][]float32{w, w, w}, true, images, threads, read, write)
+	separable(size, [3][]float32{w, w, w}, true, images, threads, nil, read, write)
 }
 
 // Gaussian convolves images with a normalised Gaussian of the given standard deviation in voxels of each axis (x, y,
 // z), cut at three of them; 0 leaves an axis alone. Outside the grid the border repeats.
 func Gaussian(size [3]int, sigma [3]float64, images, threads int, read, write Rows) {
-	separable(size, [3][]float32{half(sigma[0]), half(sigma[1]), half(sigma[2])}, true, images, threads, read, write)
+	GaussianOf(nil, size, sigma, images, threads, read, write)
+}
+
+// GaussianOf is Gaussian of images whose rows outside band are 0. It returns the rows that it wrote; the result is 0 in
+// all others.
+func GaussianOf(band Band, size [3]int, sigma [3]float64, images, threads int, read, write Rows) Band {
+	w := [3][]float32{half(sigma[0]), half(sigma[1]), half(sigma[2])}
+	band = band.Grown(size, max(len(w[1]), len(w[2]))-1)
+	separable(size, w, true, images, threads, band, read, write)
+	return band
 }
 
 // Add adds src, at least as long, to dst.
@@ -96,7 +166,7 @@ func half(sigma float64) []float32 {
 //
 // A goroutine takes a tile of rows and walks along z. It holds the tile's last slices, filtered along x and y, which
 // stay in the processor's cache, so that an image is read from memory once and written once.
-func separable(size [3]int, w [3][]float32, repeat bool, images, threads int, read, write Rows) {
+func separable(size [3]int, w [3][]float32, repeat bool, images, threads int, band Band, read, write Rows) {
 	const held = 1 << 13 // voxels of a tile's slice
 	nx, ny, nz := size[0], size[1], size[2]
 	if nz == 1 {
@@ -116,7 +186,7 @@ func separable(size [3]int, w [3][]float32, repeat bool, images, threads int, re
 		for i := lo; i < hi; i++ {
 			t, s := i%tiles, i/tiles
 			y, z := [2]int{t * ny / tiles, (t + 1) * ny / tiles}, [2]int{s * nz / segments, (s + 1) * nz / segments}
-			walk(size, y, z, w, repeat, images, read, write)
+			walk(size, y, z, w, repeat, images, band, read, write)
 		}
 	})
 }
@@ -132,11 +202,11 @@ func across(w []float32, repeat bool) []float32 {
 	return []float32{sum}
 }
 
-// walk filters the rows y[0], ..., y[1]-1 of the slices z[0], ..., z[1]-1.
+// walk filters the rows y[0], ..., y[1]-1 of the slices z[0], ..., z[1]-1, as far as band has them.
 //
 // Rows lie in the buffers with room for the border at both ends, so that one call filters all of a slice along any
 // axis. Values in that room are not used.
-func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, read, write Rows) {
+func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, band Band, read, write Rows) {
 	nx, ny, nz := size[0], size[1], size[2]
 	rx, ry, rz := len(w[0])-1, len(w[1])-1, len(w[2])-1
 	stride, height := nx+2*rx, y[1]-y[0]
@@ -189,27 +259,46 @@ func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, rea
 		}
 		return pairs[:radius]
 	}
+	// of a slice, the rows to write, counted from y[0]
+	wanted := func(z int) [2]int {
+		if band == nil {
+			return [2]int{0, height}
+		}
+		return [2]int{max(band[z][0]-y[0], 0), min(band[z][1]-y[0], height)}
+	}
 	for at := max(z[0]-rz, 0); at < z[1]+rz; at++ {
 		if at < nz {
-			for row := range height + 2*ry {
-				if from := y[0] - ry + row; from >= 0 && from < ny {
-					read(from, at, of(in, row))
-				}
+			var rows [2]int // that slices nearby need of this one
+			for d := max(at-rz, z[0]); d <= min(at+rz, z[1]-1); d++ {
+				rows = union(rows, wanted(d))
 			}
-			for k, p := range in {
-				border(p, stride, rx, ry, y, ny, repeat)
-				symmetric(along[rx:tall-rx], p[rx:], around(rx, func(d int) []float32 { return p[rx+d:] }), w[0])
-				symmetric(slot(k, at), along[ry*stride:], around(ry, func(d int) []float32 { return along[(ry+d)*stride:] }), w[1])
+			if lo, hi := rows[0], rows[1]; lo < hi {
+				for row := lo; row < hi+2*ry; row++ {
+					if from := y[0] - ry + row; from >= 0 && from < ny {
+						read(from, at, of(in, row))
+					}
+				}
+				for k, p := range in {
+					p, along := p[lo*stride:(hi+2*ry)*stride], along[:(hi-lo+2*ry)*stride]
+					border(p, stride, rx, ry, y[0]+lo, ny, repeat)
+					symmetric(along[rx:len(along)-rx], p[rx:], around(rx, func(d int) []float32 { return p[rx+d:] }), w[0])
+					symmetric(slot(k, at)[lo*stride:hi*stride], along[ry*stride:], around(ry, func(d int) []float32 { return along[(ry+d)*stride:] }), w[1])
+				}
 			}
 		}
 		done := at - rz
 		if done < z[0] {
 			continue
 		}
-		for k := range images {
-			symmetric(out[k], slot(k, done), around(rz, func(d int) []float32 { return near(k, done+d) }), w[2])
+		rows := wanted(done)
+		lo, hi := rows[0], rows[1]
+		if lo >= hi {
+			continue
 		}
-		for row := range height {
+		for k := range images {
+			symmetric(out[k][lo*stride:hi*stride], slot(k, done)[lo*stride:], around(rz, func(d int) []float32 { return near(k, done+d)[lo*stride:] }), w[2])
+		}
+		for row := lo; row < hi; row++ {
 			write(y[0]+row, done, of(out, row))
 		}
 	}
@@ -229,13 +318,13 @@ func buffer(n int) *[]float32 {
 	return p
 }
 
-// border fills the room around the rows y[0], ..., y[1]-1 of p with the border: rx voxels at their ends, and those of
-// the ry rows before and behind that lie outside the grid of ny rows.
-func border(p []float32, stride, rx, ry int, y [2]int, ny int, repeat bool) {
+// border fills the room around the rows of p, the first of them ry before row y, with the border: rx voxels at their
+// ends, and the rows that lie outside the grid of ny rows.
+func border(p []float32, stride, rx, ry, y, ny int, repeat bool) {
 	if !repeat {
 		return // p was cleared and only rows within the grid are written
 	}
-	first, last := max(ry-y[0], 0), min(ny-y[0]+ry, len(p)/stride)-1 // rows within the grid
+	first, last := max(ry-y, 0), min(ny-y+ry, len(p)/stride)-1 // rows within the grid
 	for row := first; row <= last; row++ {
 		r := p[row*stride : (row+1)*stride]
 		for i := range rx {

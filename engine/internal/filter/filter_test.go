@@ -45,7 +45,7 @@ func direct(src []float32, size [3]int, w [3][]float64, repeat bool) []float64 {
 
 // box sums src to dst beside another image, minus src, and checks that the two agree.
 func box(dst, src []float32, size [3]int, radius, threads int) {
-	Box(size, radius, 2, threads, func(y, z int, rows [][]float32) {
+	Box(size, radius, 2, threads, nil, func(y, z int, rows [][]float32) {
 		From(size, src)(y, z, rows)
 		for i, v := range rows[0] {
 			rows[1][i] = -v
@@ -138,6 +138,56 @@ func TestVectorsGiveTheSameBits(t *testing.T) {
 			restore()
 			if !slices.Equal(got, want) {
 				t.Errorf("%d voxels: %v, by the loop %v", n, got, want)
+			}
+		})
+	}
+}
+
+// What a band leaves out is neither read nor written, and does not change the rest.
+func TestBand(t *testing.T) {
+	t.Parallel()
+	for _, size := range [][3]int{{9, 40, 12}, {20, 5, 30}, {8, 90, 1}, {33, 1, 7}} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(3, uint64(size[1])))
+			shown := make([]bool, size[1]*size[2])
+			src := make([]float32, size[0]*len(shown))
+			for row := range shown {
+				y, z := row%size[1], row/size[1]
+				if shown[row] = y > size[1]/3 && z > size[2]/4 && r.IntN(3) == 0; !shown[row] {
+					continue
+				}
+				for x := range size[0] {
+					src[row*size[0]+x] = r.Float32()
+				}
+			}
+			shown[len(shown)-1] = true
+			band := BandOf(size, shown)
+			for row, is := range shown {
+				if is && !band.Has(row%size[1], row/size[1]) {
+					t.Fatalf("row %d is not in the band", row)
+				}
+			}
+			for _, threads := range []int{1, 30} {
+				whole, part := make([]float32, len(src)), make([]float32, len(src))
+				for i := range part {
+					part[i] = 7
+				}
+				box := func(band Band, dst []float32) {
+					Box(size, 2, 1, threads, band, From(size, src), To(size, dst))
+				}
+				box(nil, whole)
+				box(band, part)
+				band.Clear(size, threads, whole)
+				band.Clear(size, threads, part)
+				if !slices.Equal(whole, part) {
+					t.Errorf("%d threads: the band's sums differ from those of the whole", threads)
+				}
+				sigma := [3]float64{1.75, 0.4, 1.2}
+				Gaussian(size, sigma, 1, threads, From(size, src), To(size, whole))
+				GaussianOf(band, size, sigma, 1, threads, From(size, src), To(size, part)).Clear(size, threads, part)
+				if !slices.Equal(whole, part) {
+					t.Errorf("%d threads: the Gaussian of the band differs from that of the whole", threads)
+				}
 			}
 		})
 	}

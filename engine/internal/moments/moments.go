@@ -14,7 +14,7 @@ func Windows(size [3]int, radius int, f, m, valid []float32, threads int, take f
 	if m == nil {
 		images = 3
 	}
-	filter.Box(size, radius, images, threads, func(y, z int, rows [][]float32) {
+	filter.Box(size, radius, images, threads, nil, func(y, z int, rows [][]float32) {
 		from := (z*size[1] + y) * size[0]
 		for x := range size[0] {
 			w := valid[from+x]

@@ -29,7 +29,7 @@ type Agreement struct {
 func agree(im aligned.Images, u *field.Field, threads int) Agreement {
 	n := len(im.Fixed.Data)
 	warped, valid := make([]float32, n), make([]float32, n)
-	im.Warp(warped, u, threads)
+	im.Warp(warped, u, nil, threads)
 	im.Valid(valid, u, threads)
 	variance, covariance, gain, whole := make([]float32, n), make([]float32, n), make([]float32, n), make([]bool, n)
 	radius := windowOf(im.Fixed.Geometry)

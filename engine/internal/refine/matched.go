@@ -113,7 +113,7 @@ func (r *Refinement) curves() (there, back curve) {
 	im := r.pair.At(g, margin, aligned.RepeatedEdge, r.opt.Threads).Through(r.start, r.opt.Threads)
 	warped, valid := make([]float32, g.Voxels()), make([]float32, g.Voxels())
 	v := onto(g, r.v, r.opt.Threads)
-	im.Warp(warped, v, r.opt.Threads)
+	im.Warp(warped, v, nil, r.opt.Threads)
 	im.Valid(valid, v, r.opt.Threads)
 	return regression(im.Fixed.Data, warped, valid, r.opt.Threads), regression(warped, im.Fixed.Data, valid, r.opt.Threads)
 }

@@ -3,6 +3,7 @@ package refine
 import (
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/mind"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/volume"
@@ -36,6 +37,8 @@ func (m *mixture) validate(u *field.Field) {
 }
 
 func (m *mixture) voxels() int { return m.parts[0].voxels() }
+
+func (m *mixture) reach() filter.Band { return nil }
 
 func (m *mixture) force(g, scratch, u *field.Field) float64 {
 	total, n := 0.0, float64(m.voxels())

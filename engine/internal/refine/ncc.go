@@ -23,6 +23,9 @@ type ncc struct {
 	// more than a noisy one, which matters where several channels act on one voxel.
 	likely bool
 
+	// band is the rows of which a voxel's window shows something of the fixed image; 0 correlates with nothing.
+	band filter.Band
+
 	overN        []float32 // 1 / valid voxels in the window of a valid voxel, else 0
 	meanF, overB []float32 // of the windows, for the current overN: fixed's mean, 1/B
 	open         []uint8   // bit k is set where a voxel and both its neighbours along axis k are valid
@@ -52,7 +55,8 @@ func (s *ncc) row(y, z int) (from, to int) {
 func (s *ncc) validate(u *field.Field) {
 	size, w := s.Fixed.Size, s.warped // which the next force writes anew
 	s.Valid(w, u, s.threads)
-	filter.Box(size, s.radius, 3, s.threads, func(y, z int, rows [][]float32) {
+	shown := make([]bool, len(s.counts)) // by row
+	filter.Box(size, s.radius, 3, s.threads, nil, func(y, z int, rows [][]float32) {
 		from, to := s.row(y, z)
 		count, sum, square := rows[0], rows[1][:to-from], rows[2][:to-from]
 		copy(count, w[from:to])
@@ -71,12 +75,19 @@ func (s *ncc) validate(u *field.Field) {
 			}
 			count++
 			mean := rows[1][x] / n
+			shown[from/size[0]] = shown[from/size[0]] || rows[2][x] != 0
 			s.overN[i], s.meanF[i], s.overB[i] = 1/n, mean, 1/(rows[2][x]/n-float32(mean*mean)+varianceFloor)
 		}
 		s.counts[from/size[0]] = count
 		openRow(s.open, w, size, y, z)
 	})
+	if s.band = nil; !s.likely { // else every window counts
+		s.band = filter.BandOf(size, shown)
+		clear(s.sums)
+	}
 }
+
+func (s *ncc) reach() filter.Band { return s.band.Grown(s.Fixed.Size, s.radius) }
 
 func (s *ncc) voxels() (n int) {
 	for _, c := range s.counts {
@@ -88,14 +99,16 @@ func (s *ncc) voxels() (n int) {
 // force needs, for d(similarity)/d(m(y)), where y is valid, the sum over the windows around y, of n valid voxels each,
 // of 2|A|/(nBC) (f(y) - mean f) - 2A|A|/(nBC^2) (m(y) - mean m): three sums over windows, of what three others give.
 func (s *ncc) force(g, scratch, u *field.Field) float64 {
-	s.Warp(s.warped, u, s.threads)
-	size := s.Fixed.Size
-	filter.Box(size, s.radius, 3, s.threads, s.moments, func(y, z int, rows [][]float32) {
+	size, reach := s.Fixed.Size, s.reach()
+	s.Warp(s.warped, u, reach.Grown(size, 1), s.threads)
+	filter.Box(size, s.radius, 3, s.threads, s.band, s.moments, func(y, z int, rows [][]float32) {
 		s.correlate(scratch, y, z, rows)
 	})
-	filter.Box(size, s.radius, 3, s.threads, filter.From(size, scratch.X, scratch.Y, scratch.Z), func(y, z int, rows [][]float32) {
+	s.band.Clear(size, s.threads, scratch.X, scratch.Y, scratch.Z)
+	filter.Box(size, s.radius, 3, s.threads, reach, filter.From(size, scratch.X, scratch.Y, scratch.Z), func(y, z int, rows [][]float32) {
 		s.gradient(g, y, z, rows)
 	})
+	reach.Clear(size, s.threads, g.X, g.Y, g.Z)
 	total := 0.0
 	for _, sum := range s.sums {
 		total += sum

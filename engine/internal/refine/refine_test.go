@@ -11,6 +11,7 @@ import (
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/mind"
 	"github.com/morphseek/morphseek/engine/internal/option"
 	"github.com/morphseek/morphseek/engine/internal/testkit"
@@ -357,6 +358,54 @@ func TestFadingStepsRest(t *testing.T) {
 	}
 }
 
+// allRows is a correlation that leaves out no row.
+type allRows struct{ *ncc }
+
+func (w allRows) validate(u *field.Field) {
+	w.ncc.validate(u)
+	w.band = nil
+}
+
+// Rows in which nothing of the fixed image shows are left out, and nothing changes by it.
+func TestEmptyRowsAreLeftOut(t *testing.T) {
+	t.Parallel()
+	const n, edge = 40, 12
+	fixed, moving, _ := testkit.Phantom(n, 2.5, false)
+	for _, v := range []*volume.Volume{fixed, moving} {
+		for i := range v.Data {
+			for _, k := range []int{i % n, i / n % n, i / (n * n)} {
+				if k < edge || k >= n-edge {
+					v.Data[i] = 0
+				}
+			}
+		}
+	}
+	pair := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
+	im := pair.At(fixed.Geometry, margin, aligned.RepeatedEdge, 1)
+	run := func(s similarity) (*field.Field, []float64) {
+		c := ascent{similarity: s, v: wave(fixed.Geometry, 0.5), by: gentle, iterations: revalidate + 2, threads: 2, progress: func(float64) {}}
+		values, err := c.run(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.v, values
+	}
+	part := newNCC(im, window, 2)
+	got, values := run(part)
+	want, all := run(allRows{newNCC(im, window, 2)})
+	if !slices.Equal(values, all) {
+		t.Errorf("similarities %v, by all rows %v", values, all)
+	}
+	testkit.Close(t, "field", got.Data, want.Data, 1e-6)
+	rows := 0
+	for _, r := range part.reach() {
+		rows += max(r[1]-r[0], 0)
+	}
+	if most := (n - 2*edge + 4*window) * (n - 2*edge + 4*window); rows == 0 || rows > most {
+		t.Errorf("%d rows are not left out, want %d at most", rows, most)
+	}
+}
+
 // A voxel that leaves the field of view counts as one that matches like the mean: neither to leave nor to stay is a
 // gain.
 func TestLeavingCountsAsTheMean(t *testing.T) {
@@ -386,6 +435,7 @@ type leaving struct {
 
 func (l *leaving) validate(*field.Field) { l.look++ }
 func (l *leaving) voxels() int           { return l.counts[l.look-1] }
+func (l *leaving) reach() filter.Band    { return nil }
 func (l *leaving) force(g, _, _ *field.Field) float64 {
 	g.X[len(g.X)/2] = 1
 	return l.sums[l.look-1]

@@ -3,6 +3,7 @@ package refine
 import (
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/mind"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/volume"
@@ -67,6 +68,8 @@ func (s *ssd) validate(u *field.Field) {
 }
 
 func (s *ssd) voxels() int { return s.valid }
+
+func (s *ssd) reach() filter.Band { return nil }
 
 // force is the derivative of -sum (fixed - warped)^2, by central differences.
 func (s *ssd) force(g, _, u *field.Field) float64 {
