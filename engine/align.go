@@ -47,7 +47,7 @@ func (p *problem) align(e *env, st state) (proposal, error) {
 	}
 	st.facts.SameModality, st.facts.Score = a.SameModality, a.Score
 	e.notes.metrics.Align = AlignMetrics{
-		Method: string(method), Score: a.Score, Confidence: a.Confidence, Overlap: a.Overlap, SameModality: a.SameModality,
+		Method: string(method), Score: a.Score, Confidence: a.Confidence, RivalMM: a.RivalMM, Overlap: a.Overlap, SameModality: a.SameModality,
 		Matrix: a.Transform.M, Translation: a.Transform.T, Turn: p.turned(a.Transform),
 	}
 	p.saysShape(e.notes)
@@ -80,7 +80,7 @@ func (p *problem) alignCutOut(e *env, a *align.Result, st state, method align.Me
 	if err != nil {
 		return nil, st, err
 	}
-	again.Confidence = a.Confidence
+	again.Certainty = a.Certainty
 	margin := p.compare(p.look(a.Transform, nil), p.look(again.Transform, nil))
 	if plan.Alignment(plan.IntensitiesCompare(again.SameModality, again.Score))(margin) != "" {
 		return a, st, nil
@@ -99,7 +99,7 @@ func (p *problem) judgeStart(e *env, a *align.Result, st state) (*align.Result, 
 	if a.Rigid != nil {
 		rigid := p.look(a.Rigid.Transform, nil)
 		if why := plan.Sheared(p.compare(rigid, after)); why != "" {
-			a.Rigid.Confidence, a.Rigid.SameModality = a.Confidence, a.SameModality
+			a.Rigid.Certainty, a.Rigid.SameModality = a.Certainty, a.SameModality
 			a, after = a.Rigid, rigid
 			e.notes.start(string(align.Rigid))
 			e.notes.because(why)
@@ -115,7 +115,7 @@ func (p *problem) judgeStart(e *env, a *align.Result, st state) (*align.Result, 
 	if err != nil {
 		return nil, st, err
 	}
-	kept.Confidence, kept.SameModality = a.Confidence, a.SameModality
+	kept.Certainty, kept.SameModality = a.Certainty, a.SameModality
 	e.notes.start("header")
 	st.facts.From = margin.From
 	if st.facts.Frames() && given != volume.IdentityAffine() { // frames match by their headers alone, too

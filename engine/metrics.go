@@ -74,6 +74,7 @@ type AlignMetrics struct {
 	Method       string     `json:"method"`        // none: the caller's transform stays, or the identity
 	Score        float64    `json:"score"`         // overlap-normalised feature similarity, 0..1
 	Confidence   float64    `json:"confidence"`    // 0..1: how well the images fit at the best place, times how far the next best is behind
+	RivalMM      float64    `json:"rival_mm"`      // how far the next best place lies from it, mm, on average over the corners of the fixed image; 0 where there is none
 	Overlap      float64    `json:"overlap"`       // fraction of the smaller field of view that overlaps
 	SameModality bool       `json:"same_modality"` // whether the images' intensities correspond
 	Turn         float64    `json:"turn_degrees"`  // by which angle it turns the image further than the headers or the caller's transform do

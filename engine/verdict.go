@@ -34,8 +34,10 @@ func startDoubts(m Metrics, slices bool) (doubts []string) {
 	}
 	searched := refines(align.Method(a.Method))
 	switch {
+	case searched && a.Confidence < leastConfidence && a.RivalMM > 0:
+		doubts = append(doubts, fmt.Sprintf("The initial alignment is uncertain: another position fits nearly as well, with the corners of the image %.3g mm away on average. Look at the result, or give an initial transform.", a.RivalMM))
 	case searched && a.Confidence < leastConfidence:
-		doubts = append(doubts, "The initial alignment is uncertain (another position fits nearly as well): look at the result, or give an initial transform.")
+		doubts = append(doubts, "The initial alignment is uncertain: the images match little there. Look at the result, or give an initial transform.")
 	case searched && a.Score < leastScore && a.Confidence < surePose && !slices:
 		doubts = append(doubts, fmt.Sprintf("The images match little after the initial alignment (%.2f; pairs that belong together have %.2f and more), which may be in the wrong position: look at the result, or give an initial transform.", a.Score, leastScore))
 	}

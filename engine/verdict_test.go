@@ -79,6 +79,7 @@ func TestVerdict(t *testing.T) {
 		{"hardly a part in common", func(m *Metrics) { m.Referee.Common = 0.05 }, Failed},
 		{"fields of view that hardly overlap", func(m *Metrics) { m.Align.Overlap = 0.2 }, Check},
 		{"an alignment that is not sure", func(m *Metrics) { m.Align.Confidence = 0.01 }, Check},
+		{"two places that fit", func(m *Metrics) { m.Align.Confidence, m.Align.RivalMM = 0.01, 104 }, Check},
 		{"folds", func(m *Metrics) { m.NJDPercent = 2 }, Check},
 		{"worse than before", func(m *Metrics) { m.SimilarityAfter, m.Referee.Gain = 0.1, 0.02 }, Check},
 		{"MR and CT, of less mutual information and closer by the referee", func(m *Metrics) { m.SimilarityAlign, m.SimilarityAfter = 1.136, 1.124 }, Good},

@@ -140,7 +140,7 @@ PLAN = {
             [
                 "Verdict: check, estimated error 3.1 mm; look at the result before you use it\n",
                 "  - The <fields> overlap by 12 %.\n  - It folds.\n",
-                "Start: an affine alignment, confidence 0.70 (0 to 1); the fields of view overlap",
+                "Start: an affine alignment, confidence 0.70 (0 to 1), the next best place 34.6 mm",
                 "by 95 % of the smaller\n",
                 "Similarity: local correlation of the intensities (ncc)\n",
                 "Search: 25 % of the displacement",
@@ -207,7 +207,7 @@ def test_explains(changes: dict, says: list[str], silent: list[str]):
         "verdict": GOOD,
         "referee": REFEREE,
         "plan": PLAN,
-        "align": {"method": "affine", "confidence": 0.7, "overlap": 0.95},
+        "align": {"method": "affine", "confidence": 0.7, "rival_mm": 34.56, "overlap": 0.95},
         **changes,
     }
     text = explain(metrics)

@@ -444,6 +444,8 @@ ms_status ms_result_reason(ms_result result, size_t index, char *dst, size_t cap
  *     "method": none: the caller's transform stays, or the identity
  *     "score": overlap-normalised feature similarity, 0..1
  *     "confidence": 0..1: how well the images fit at the best place, times how far the next best is behind
+ *     "rival_mm": how far the next best place lies from it, mm, on average over the corners of the fixed image; 0 where
+ *                 there is none
  *     "overlap": fraction of the smaller field of view that overlaps
  *     "same_modality": whether the images' intensities correspond
  *     "turn_degrees": by which angle it turns the image further than the headers or the caller's transform do

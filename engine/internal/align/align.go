@@ -43,15 +43,23 @@ type Options struct {
 	Progress func(fraction float64)
 }
 
-// Result of an alignment.
-type Result struct {
-	Transform volume.Affine // fixed -> moving, LPS mm
-	Score     float64       // of the features under Transform, 0..1
+// Certainty is how sure an alignment is.
+type Certainty struct {
 	// Confidence, 0..1, is strength times margin. Strength is the geometric mean of the score and of the score at its
 	// start, scaled from chance to certain. Margin is how far below the second-best position scores (less strain), in
 	// tenths of the score; 1 where all starts led to one. A low margin says that several positions fit alike, not that
 	// this one is wrong.
-	Confidence   float64
+	Confidence float64
+	// RivalMM is how far the second-best position lies from this one, mm, on average over the corners of the fixed image;
+	// 0 where there is none.
+	RivalMM float64
+}
+
+// Result of an alignment.
+type Result struct {
+	Transform volume.Affine // fixed -> moving, LPS mm
+	Score     float64       // of the features under Transform, 0..1
+	Certainty
 	Overlap      float64 // fraction of the smaller field of view that overlaps
 	SameModality bool    // the intensities of the two images correspond, so they are compared too
 
@@ -160,7 +168,9 @@ func (a *aligner) alignWithOneMask() (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Confidence = min(r.Confidence, unmasked.Confidence)
+	if unmasked.Confidence < r.Confidence {
+		r.Certainty = unmasked.Certainty
+	}
 	r.SameModality = unmasked.SameModality // the few voxels of a mask tell less
 	return r, nil
 }
@@ -373,10 +383,10 @@ func (a *aligner) rotate(best outcome, v views, h float64) (outcome, views, erro
 	if err != nil {
 		return outcome{}, views{}, err
 	}
-	if found.views.plain != nil && found.turned.score > best.score+least && found.turned.margin >= leastLead {
+	if found.views.plain != nil && found.turned.score > best.score+least && found.turned.rival.margin >= leastLead {
 		best, v = found.turned, found.views
 	} else {
-		best.margin = min(best.margin, found.upright)
+		best.rival = best.rival.or(found.upright)
 	}
 	return best, v, nil
 }
@@ -391,7 +401,7 @@ func likely(voxels float64) float64 {
 // result makes an outcome a Result.
 func (a *aligner) result(o outcome, same bool) *Result {
 	return &Result{
-		Transform: o.transform, Score: min(max(o.score, 0), 1), Confidence: o.confidence(),
+		Transform: o.transform, Score: min(max(o.score, 0), 1), Certainty: Certainty{o.confidence(), o.rival.mm},
 		Overlap: Overlap(a.fixed.Geometry, a.moving.Geometry, o.transform), SameModality: same,
 	}
 }

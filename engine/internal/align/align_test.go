@@ -149,6 +149,25 @@ func TestAlignFindsKnownTransforms(t *testing.T) {
 	}
 }
 
+// Two bodies alike, of which the fixed image shows one: either may be it.
+func TestTwoPlacesThatFit(t *testing.T) {
+	t.Parallel()
+	p := newPhantom()
+	const between = 78 // mm, whole voxels: they touch, and are one body
+	g := grid([3]int{78, 36, 46}, [3]float64{2.6, 2.5, 2.6}, volume.Identity, [3]float64{between / 2, 0, 0})
+	moving := p.image(g, volume.IdentityAffine(), nil)
+	for i, x := range p.image(g, about(volume.Identity, [3]float64{-between, 0, 0}), nil).Data {
+		moving.Data[i] = max(moving.Data[i], x)
+	}
+	r, err := Align(context.Background(), p.image(fixedGrid(), volume.IdentityAffine(), nil), moving, Options{Method: Rigid})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Confidence > 0.3 || math.Abs(r.RivalMM-between) > 3 {
+		t.Errorf("confidence %.2f, the other place %.1f mm away; want at most 0.3, %d mm", r.Confidence, r.RivalMM, between)
+	}
+}
+
 func TestSearchRotationsFindsQuarterTurn(t *testing.T) {
 	t.Parallel()
 	p := newPhantom()

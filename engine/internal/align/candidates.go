@@ -62,15 +62,31 @@ type outcome struct {
 	transform volume.Affine
 	score     float64
 	start     float64 // score of the start that led here
-	margin    float64 // how far the best other place is below, as a share of the score; 1 where there is none
-	same      bool    // the intensities of the starts correspond
+	rival     rival
+	same      bool // the intensities of the starts correspond
+}
+
+// rival is the best other place.
+type rival struct {
+	margin float64 // how far its score is below, as a share; 1 where there is none
+	mm     float64 // how far it lies apart, on average over the corners of the fixed image
+}
+
+var noRival = rival{margin: 1}
+
+// or returns the one of two that is the closer in score.
+func (r rival) or(other rival) rival {
+	if other.margin < r.margin {
+		return other
+	}
+	return r
 }
 
 func (o outcome) evidence() float64 { return math.Sqrt(max(o.score, 0) * max(o.start, 0)) }
 
 func (o outcome) confidence() float64 {
 	strength := (o.evidence() - chance) / (certain - chance)
-	return min(max(strength, 0), 1) * min(max(o.margin/0.1, 0), 1)
+	return min(max(strength, 0), 1) * min(max(o.rival.margin/0.1, 0), 1)
 }
 
 // refineAll refines every candidate and returns the best. It compares features, and intensities too if these correspond
@@ -101,18 +117,19 @@ func (a *aligner) refineAll(v views, candidates []peak) (outcome, error) {
 	}
 	winner := ends[best]
 	corners := o.corners()
-	margin := 1.0
+	second := noRival
 	for _, e := range ends {
-		if apart := meanDistance(corners, e.transform, winner.transform)/o.clusterRadius() - 1; apart > 0 {
+		mm := meanDistance(corners, e.transform, winner.transform)
+		if apart := mm/o.clusterRadius() - 1; apart > 0 {
 			below := min((winner.value-e.value)/max(winner.score, 1e-6), 1)
-			margin = min(margin, 1-float64(min(apart, 1)*(1-below))) // between one radius and two it counts in part
+			second = second.or(rival{1 - float64(min(apart, 1)*(1-below)), mm}) // between one radius and two it counts in part
 		} else {
 			winner.start = max(winner.start, e.start)
 		}
 	}
 	return outcome{
 		transform: winner.transform, score: v.score(winner.transform), start: winner.start,
-		margin: margin, same: same,
+		rival: second, same: same,
 	}, nil
 }
 

@@ -129,9 +129,9 @@ func (t rotationSearch) axisFlipped() bool {
 
 // turnedResult is what a search over rotations came to.
 type turnedResult struct {
-	turned  outcome // the best; its margin is over all other poses
+	turned  outcome // the best; its rival is any other pose
 	views   views   // in its frame; without objective where there is none
-	upright float64 // margin of the pose that was there before
+	upright rival   // of the pose that was there before
 }
 
 // searchRotations looks for the moving image in every orientation: translations at a coarse grid for each of a set of
@@ -190,10 +190,10 @@ func (a *aligner) searchRotations(t rotationSearch, upright outcome, h float64) 
 	if there, err = onFine.improve(upright.transform, upright.start, 0, 1); err != nil {
 		return turnedResult{}, err
 	}
-	result.upright = 1 // margin over the poses of other places
+	result.upright = noRival
 	for _, o := range compared {
 		if !a.onePose(o, there) {
-			result.upright = min(result.upright, (there.score-o.score)/max(there.score, 1e-6))
+			result.upright = result.upright.or(rival{(there.score - o.score) / max(there.score, 1e-6), a.apart(there, o)})
 		}
 	}
 	if compared[0].score <= there.score {
@@ -209,7 +209,12 @@ func (a *aligner) searchRotations(t rotationSearch, upright outcome, h float64) 
 		return result, err
 	}
 	if !a.fixed.Flat() {
-		result.turned.margin = min(result.turned.margin, ahead(a.withPose(compared, there))/best.score)
+		others := a.withPose(compared, there)
+		second := rival{margin: ahead(others) / best.score}
+		if len(others) > 1 {
+			second.mm = a.apart(others[0], others[1])
+		}
+		result.turned.rival = result.turned.rival.or(second)
 	}
 	result.views = v
 	return result, nil
@@ -299,7 +304,12 @@ func ahead(poses []outcome) float64 {
 func (a *aligner) onePose(p, q outcome) bool {
 	const near = 0.15 // of the diagonal
 	corners := boxCorners(a.fixed.Geometry, 0)
-	return meanDistance(corners, p.transform, q.transform) <= near*volume.Distance(corners[0], corners[7])
+	return a.apart(p, q) <= near*volume.Distance(corners[0], corners[7])
+}
+
+// apart is the mean distance between the corners of the fixed image under two transforms, mm.
+func (a *aligner) apart(p, q outcome) float64 {
+	return meanDistance(boxCorners(a.fixed.Geometry, 0), p.transform, q.transform)
 }
 
 // withPose adds a pose to others of different places, the best first.

@@ -170,6 +170,8 @@ def explanation(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
         said = _STARTS.get(start, start)
         if start in ("rigid", "affine") and "confidence" in align:
             said += f", confidence {align['confidence']:.2f} (0 to 1)"
+            if rival := align.get("rival_mm"):
+                said += f", the next best place {rival:.3g} mm away"
         if "overlap" in align:
             said += f"; the fields of view overlap by {100 * align['overlap']:.0f} % of the smaller"
         lines.append(("Start", said))

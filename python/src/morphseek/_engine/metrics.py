@@ -139,6 +139,9 @@ class AlignMetrics(TypedDict):
     score: float
     # 0..1: how well the images fit at the best place, times how far the next best is behind
     confidence: float
+    # how far the next best place lies from it, mm, on average over the corners of the fixed image;
+    # 0 where there is none
+    rival_mm: float
     # fraction of the smaller field of view that overlaps
     overlap: float
     # whether the images' intensities correspond
