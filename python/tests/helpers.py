@@ -1,4 +1,4 @@
-"""Helpers that the package's tests share beside fixtures: small volumes and the command."""
+"""Helpers that the package's tests share beside fixtures: volumes, transforms, the command."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import SimpleITK as sitk
+from click.testing import CliRunner, Result
 
 from morphseek import images
 from morphseek._engine.table import for_engine
+from morphseek.cli import app
 from morphseek.images import Image
 from morphseek.phantom import PhantomPair
 from pace import limit
@@ -84,6 +87,64 @@ def blob(
         -((x - shift - 0.3) ** 2 + y**2 + (z - 0.2) ** 2) / 0.02
     )
     return (body + np.random.default_rng(5).normal(0, noise, shape)).astype(np.float32)
+
+
+# a matrix that scales, shears and moves
+LINEAR = np.array(
+    [[1.05, 0.06, 0.01, 1.5], [-0.04, 0.93, 0.02, -2.0], [0.01, 0.03, 1.02, 1.0], [0, 0, 0, 1]]
+)
+
+
+def affine_of(matrix: Any) -> sitk.AffineTransform:
+    """Return SimpleITK's transform of a matrix of three or four rows."""
+    matrix = np.asarray(matrix, float)
+    return sitk.AffineTransform(matrix[:3, :3].ravel().tolist(), matrix[:3, 3].tolist())
+
+
+def field_of(displacement: np.ndarray, image: Image) -> sitk.DisplacementFieldTransform:
+    """Return SimpleITK's transform of displacements at an image's voxels, mm."""
+    field = sitk.GetImageFromArray(displacement.astype(np.float64), isVector=True)
+    return sitk.DisplacementFieldTransform(image.grid.place(field))
+
+
+def bend(image: Image, size: float = 2.0, length: float = 7.0) -> np.ndarray:
+    """Return smooth displacements at an image's voxels, mm, that are zero at the border."""
+    sines = (np.sin(np.pi * np.arange(n) / (n - 1)) for n in image.array.shape)
+    window = np.einsum("i,j,k->ijk", *sines)
+    return size * np.sin(image.grid.points() / length + [0, 1, 2]) * window[..., None]
+
+
+def by_itk(transform: sitk.Transform, points: np.ndarray) -> np.ndarray:
+    """Return where SimpleITK's transform brings points."""
+    return np.array([transform.TransformPoint(p) for p in np.asarray(points).tolist()])
+
+
+def field_by_itk(transform: sitk.Transform, image: Image) -> np.ndarray:
+    """Return a transform's displacements at an image's voxels, mm, by SimpleITK."""
+    grid = image.grid
+    how = (grid.size, grid.origin, grid.spacing, grid.direction)
+    field = sitk.TransformToDisplacementField(transform, sitk.sitkVectorFloat64, *how)
+    return sitk.GetArrayFromImage(field)
+
+
+def resampled(
+    moving: Any, reference: Any, transform: sitk.Transform, how: int = sitk.sitkLinear,
+    background: float = 0.0,
+) -> np.ndarray:  # fmt: skip
+    """Return the voxels that SimpleITK's resampling of an image onto another's grid gives."""
+    one, other = (i if isinstance(i, sitk.Image) else i.to_sitk() for i in (moving, reference))
+    return sitk.GetArrayFromImage(sitk.Resample(one, other, transform, how, background))
+
+
+def run(*words: Any, code: int = 0) -> Result:
+    """Run the command in this process, and check its exit code."""
+    done = CliRunner().invoke(app, list(map(str, words)))
+    assert done.exit_code == code, done.output
+    return done
+
+
+def run_json(*words: Any, code: int = 0) -> dict[str, Any]:
+    return json.loads(run(*words, "--json", code=code).stdout)
 
 
 def write_pair(folder: Path, pair: PhantomPair) -> dict[str, Path]:

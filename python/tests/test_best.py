@@ -25,14 +25,9 @@ DATA = Path(os.environ.get("MORPHSEEK_DATA", "shared/data")) / "hippocampus"
 def row(
     which: str, measured: list[float], reward: list[float], referee: list[float]
 ) -> dict[str, Any]:
-    return {
-        "set": which,
-        "j": len(measured),
-        "measured": measured,
-        "reward": reward,
-        "referee": referee,
-        "average": [measured[0], 0.0, 0.75],
-    }
+    average = [measured[0], 0.0, 0.75]
+    given = {"measured": measured, "reward": reward, "referee": referee, "average": average}
+    return {"set": which, "j": len(measured), **given}
 
 
 @pytest.mark.parametrize(

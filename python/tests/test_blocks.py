@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import SimpleITK as sitk
-from click.testing import CliRunner
 from test_things import A, bend_of
 
-from helpers import blob, oblique
+from helpers import blob, oblique, run
 from morphseek import Image, Transform, errors, images
-from morphseek.cli import app
 from morphseek.transforms import apply_by_blocks, blocks
 
 SMALL = 60_000  # bytes: some dozen blocks
@@ -72,8 +70,7 @@ def test_what_is_written(
     out = tmp_path / f"out{ending}"
     arguments = ["apply", "-t", tmp_path / "t.h5", "-i", tmp_path / "m.nii", "-o", out,
                  "-r", tmp_path / "f.nii.gz", "--dtype", "float32"]  # fmt: skip
-    ran = CliRunner().invoke(app, [*map(str, arguments), "--memory", "1"])
-    assert ran.exit_code == 0, ran.output
+    run(*arguments, "--memory", "1")
     got, want = images.read(out), turned.apply(moving, dtype="float32")
     np.testing.assert_allclose(got.array, want.array, atol=1e-3)
     np.testing.assert_allclose(got.grid.numbers, fixed.grid.numbers, atol=1e-5)

@@ -11,15 +11,12 @@ import numpy as np
 import pytest
 import SimpleITK as sitk
 
-from helpers import Command, blob, oblique
+from helpers import LINEAR, Command, affine_of, blob, by_itk, field_of, oblique
 from morphseek import Transform, errors, images
 
 pydicom = pytest.importorskip("pydicom", reason="needs morphseek[dicom]")
 from pydicom.uid import generate_uid  # noqa: E402
 
-LINEAR = np.array(
-    [[1.05, 0.06, 0.01, 1.5], [-0.04, 0.93, 0.02, -2.0], [0.01, 0.03, 1.02, 1.0], [0, 0, 0, 1]]
-)
 TURN = np.array([[0, -0.97, 0.25], [-1, 0, 0], [0, 0.25, 0.97]])
 TURN[:, 1:] /= np.linalg.norm(TURN[:, 1:], axis=0)
 
@@ -86,8 +83,7 @@ class Case(NamedTuple):
         return path
 
     def truth(self, bends: bool = True) -> np.ndarray:
-        transform = self.bent if bends else self.linear
-        return np.array([transform.TransformPoint(p) for p in self.points.tolist()])
+        return by_itk(self.bent if bends else self.linear, self.points)
 
 
 def make(
@@ -98,7 +94,7 @@ def make(
 ) -> Case:
     """Make oblique, anisotropic images; the field may have other axes than the fixed image."""
     fixed = oblique(blob(shape))
-    center = (fixed.index_to_physical @ [*(np.array(fixed.array.shape[::-1]) - 1) / 2, 1])[:3]
+    center = fixed.grid.center
     spacing, size = np.array([1.1, 1.4, 1.9]), np.array([30, 17, 22])
     turn = TURN * [1, 1, np.sign(np.linalg.det(TURN))]
     origin = (LINEAR @ [*center, 1])[:3] - turn @ (spacing * (size - 1) / 2)
@@ -108,15 +104,11 @@ def make(
     axes = np.array(fixed.direction).reshape(3, 3) if field_axes is None else field_axes
     size, spacing = np.array([26, 28, 24]), np.array([1.0, 1.4, 2.1])
     corner = center - axes @ (spacing * (size - 1) / 2)
-    index = np.moveaxis(np.indices(size[::-1])[::-1], 0, -1)
-    place = corner + (index * spacing) @ axes.T
+    bending = images.Image(np.zeros(size[::-1]), tuple(spacing), tuple(corner), tuple(axes.ravel()))
+    place = bending.grid.points()
     bend = 2.5 * np.sin(place / 6 + [0, 1, 2]) * [1, -0.7, 0.5]
-    grid = images.Grid(tuple(size), tuple(spacing), tuple(corner), tuple(axes.ravel()))
-    field = grid.place(sitk.GetImageFromArray(bend, isVector=True))
-    linear = sitk.AffineTransform(3)
-    linear.SetMatrix(LINEAR[:3, :3].ravel())
-    linear.SetTranslation(LINEAR[:3, 3])
-    bent = sitk.CompositeTransform([linear, sitk.DisplacementFieldTransform(field)])
+    linear = affine_of(LINEAR)
+    bent = sitk.CompositeTransform([linear, field_of(bend, bending)])
     inner = place[2:-2, 2:-2, 2:-2].reshape(-1, 3)
     generator = np.random.default_rng(3)
     points = inner[generator.choice(len(inner), 300, replace=False)]
@@ -176,7 +168,7 @@ def test_field_by_the_standard(tmp_path: Path, axes: np.ndarray | None):
     assert found.SOPClassUID.name == "Deformable Spatial Registration Storage"
     assert off(by_the_standard(found, case.points), case.truth()) < 1e-3
     # a wrong reading would be far off: the inverse, a mirrored grid, RAS
-    turned = np.array([case.bent.TransformPoint(p) for p in (case.points * [-1, -1, 1]).tolist()])
+    turned = by_itk(case.bent, case.points * [-1, -1, 1])
     for wrong in (turned * [-1, -1, 1], 2 * case.points - case.truth()):
         assert off(wrong, case.truth()) > 1
     assert off(Transform.read(case.save()).transform_points(case.points), case.truth()) < 1e-3
@@ -187,9 +179,7 @@ def test_any_chain_becomes_a_field(case: Case):
     inverse = case.transform().inverse()
     given = {"reference": case.folder / "moving", "moving": case.folder / "fixed"}
     inverse.save(case.folder / "t.dcm", **given)
-    m = case.moving.index_to_physical
-    index = np.moveaxis(np.indices(case.moving.array.shape)[::-1], 0, -1)[6:-6, 5:-5, 8:-8]
-    points = index.reshape(-1, 3) @ m[:3, :3].T + m[:3, 3]
+    points = case.moving.grid.points()[6:-6, 5:-5, 8:-8].reshape(-1, 3)
     found = by_the_standard(pydicom.dcmread(case.folder / "t.dcm"), points)
     assert off(found, inverse.transform_points(points)) < 1e-3
 
@@ -247,10 +237,8 @@ def test_pydicomrt_reads_both(case: Case):
     vectors.SetSpacing([float(v) for v in grid["GridResolution"]])
     vectors.SetDirection(axes.ravel().tolist())
     post = np.array(found["PostDeformationMatrixRegistration"]).reshape(4, 4)
-    affine = sitk.AffineTransform(post[:3, :3].ravel().tolist(), post[:3, 3].tolist())
-    theirs = sitk.CompositeTransform([affine, sitk.DisplacementFieldTransform(vectors)])
-    mapped = np.array([theirs.TransformPoint(p) for p in case.points.tolist()])
-    assert off(mapped, case.truth()) < 1e-3
+    theirs = sitk.CompositeTransform([affine_of(post), sitk.DisplacementFieldTransform(vectors)])
+    assert off(by_itk(theirs, case.points), case.truth()) < 1e-3
     frames = case.uids["fixed"]["frame"], case.uids["moving"]["frame"]
     matrix = parser.get_spatial_registrations(linear)[frames[0]][frames[1]]
     assert np.allclose(np.linalg.inv(np.reshape(matrix, (4, 4))), LINEAR, atol=1e-9)

@@ -304,7 +304,7 @@ FRAMES: dict[str, tuple[list[Slice], Callable[[Any], Any] | None, str]] = {
     "missing": (
         stack()[:3] + stack()[5:], None, "3.0 to 9.0 mm apart, most between frame 3 of .* frame 4",
     ),
-    "tilt": (TILTED, None, "no straight stack .*tilted gantry"),
+    "tilt": (TILTED, None, "no straight stack .*tilted gantry.* mm off.*dcm2niix"),
     "two stacks": (ACROSS, None, "not alike: frame 10 of all.dcm and 8 more are turned otherwise"),
     "side by side": (BESIDE, None, "lie side by side"),
     "two times": (
@@ -435,7 +435,35 @@ def test_refused_folders(tmp_path: Path, what: str):
     assert "QUXMANN" not in str(caught.value)
 
 
+def test_rounded_directions_are_no_tilt(tmp_path: Path):
+    slices = stack(AXIAL, np.resize(VOXELS, (60, ROWS, COLUMNS)))
+    drifted = [one._replace(corner=one.corner + [0, 0.004 * k, 0]) for k, one in enumerate(slices)]
+    assert images.read(write_folder(tmp_path / "files", drifted)).array.shape == (60, ROWS, COLUMNS)
+
+
+def test_each_slice_has_its_scale(tmp_path: Path):
+    """As in PET. If the first slope is a whole number, ITK reads all slices as integers of the
+    first one's size.
+    """
+    slopes = [1.0, *[100.0] * (N - 1)]
+
+    def change(made: Any, k: int) -> None:
+        made.RescaleSlope, made.RescaleIntercept = slopes[k], 0
+
+    image = images.read(write_folder(tmp_path / "files", stack(), change))
+    check(image, [one._replace(pixels=one.pixels * a) for one, a in zip(stack(), slopes)])
+    assert image.array.max() > 2**15
+
+
 def test_copies_and_folders_are_named(tmp_path: Path):
+    both = write_folder(tmp_path / "both", stack())
+    other = write_folder(tmp_path / "other", stack()[:4], SeriesInstanceUID="1.2.3.9")
+    for path in other.iterdir():
+        path.rename(both / f"other-{path.name}")
+    with pytest.raises(errors.InputUnreadableError, match="2 DICOM series"):
+        images.read(both)
+    shutil.rmtree(both)
+    other.rmdir()
     folder = write_folder(tmp_path / "files", stack())
     shutil.copy(folder / "005.dcm", folder / "005 (1).dcm")
     with pytest.raises(

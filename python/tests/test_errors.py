@@ -8,6 +8,7 @@ import json
 import pickle
 import re
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -28,10 +29,12 @@ def test_table_makes_the_classes():
             entry["code"],
             entry["exit"],
         )
+        builtin = cls.__mro__[1]  # what a caller would catch
+        assert builtin.__module__ == "builtins" and builtin is not Exception
         error = errors.from_engine(RuntimeError(f"{entry['code']}|what | happened"))
         assert type(error) is cls and str(error) == "what | happened"
         copy = pickle.loads(pickle.dumps(error))
-        assert type(copy) is cls and str(copy) == str(error)
+        assert type(copy) is cls and str(copy) == str(error) and cls.__doc__
     assert type(errors.from_engine(RuntimeError("no code"))) is errors.InternalError
 
 
@@ -69,189 +72,76 @@ def truncated(folder: Path) -> Path:
 GOOD = blob()
 MASK = np.ones(GOOD.shape, np.uint8)
 
+
+def case(error: type[errors.MorphSeekError], words: str, **given: Any) -> Any:
+    """Return a row: the error, words of its message, and the keywords of register."""
+    return error, words, given
+
+
+INVALID = errors.InvalidArgumentError
+#: Beside those of attack/test_numbers.py.
 CASES = {
-    # name: (keywords of register, error, words of the message)
-    "empty": (dict(fixed=np.zeros((0, 5, 5), np.float32)), errors.EmptyVolumeError, "fixed"),
-    "nan": (
-        dict(moving=np.full(GOOD.shape, np.nan, np.float32)),
-        errors.NonFiniteVolumeError,
-        "moving",
+    "empty": case(errors.EmptyVolumeError, "fixed", fixed=np.zeros((0, 5, 5), np.float32)),
+    "one row": case(errors.ThinVolumeError, "fixed", fixed=GOOD[:1, :1]),
+    "empty mask": case(errors.EmptyMaskError, "fixed mask", fixed_mask=0 * MASK),
+    "mask on another grid": case(errors.GridMismatchError, "moving mask", moving_mask=MASK[1:]),
+    "mask elsewhere": case(
+        errors.GridMismatchError, "moving mask", moving_mask=images.Image(MASK, origin=(50, 0, 0))
     ),
-    "infinite": (
-        dict(fixed=np.full(GOOD.shape, np.inf, np.float32)),
-        errors.NonFiniteVolumeError,
-        "fixed",
+    "no rigid region": case(errors.EmptyMaskError, "regions are empty", rigid_regions=0 * MASK),
+    "rigid regions elsewhere": case(
+        errors.GridMismatchError, "rigid regions", rigid_regions=MASK[1:]
     ),
-    "constant": (
-        dict(moving=np.full(GOOD.shape, 7, np.int16)),
-        errors.ConstantVolumeError,
-        "moving",
+    "rigid regions of no labels": case(INVALID, "whole numbers", rigid_regions=0.5 * MASK),
+    "rigid regions along an axis": case(INVALID, "along at all", rigid_regions=MASK, along="j"),
+    "no axis": case(INVALID, "all, i, j, k, ij, ik, jk", along="y"),
+    "no overlap": case(
+        errors.NoOverlapError, "overlap", moving=images.Image(GOOD, origin=(5000, 0, 0)),
+        initial="none",
     ),
-    "one slice": (dict(fixed=GOOD[:1]), errors.ThinVolumeError, "fixed"),
-    "one row": (dict(fixed=GOOD[:1, :1]), errors.ThinVolumeError, "fixed"),
-    "zero spacing": (
-        dict(fixed=images.Image(GOOD, (1, 0, 1))),
-        errors.InvalidSpacingError,
-        "fixed",
+    "initial of two dimensions": case(INVALID, "2-D", initial_transform=sitk.BSplineTransform(2)),
+    "initial of no kind": case(INVALID, "given as dict", initial_transform={"a": 1}),
+    "labels": case(INVALID, r"result\.score\(", fixed_labels=MASK),
+    "labels by a path": case(INVALID, "result.apply", moving_labels="labels.nii.gz"),
+    "unknown option that is an image": case(INVALID, 'unknown option "mask"', mask=MASK),
+    "progress of no kind": case(INVALID, "progress is given as int", progress=5),
+    "unknown option": case(INVALID, "steps", stepz=3),
+    "option out of range": case(INVALID, "steps", steps=99),
+    "option of no choice": case(INVALID, "fast, default, best", preset="quick"),
+    "option of another type": case(INVALID, "steps", steps="many"),
+    "option of no type": case(INVALID, "steps is given as object", steps=object()),
+    "option that is no number": case(INVALID, "tau is nan; it must be a finite number", tau=np.nan),
+    "option of a word or a number": case(
+        INVALID, r'smoothness is "stiff"; it must be one of auto, low, high or a number of mm in \['
+        r"0\.1, 100\]", smoothness="stiff",
     ),
-    "negative spacing": (
-        dict(moving=images.Image(GOOD, (1, 1, -2))),
-        errors.InvalidSpacingError,
-        "moving",
+    "number of such an option": case(INVALID, 'smoothness is "0.05"; it must', smoothness=0.05),
+    "option below its range": case(
+        INVALID, "seed is given as number -1; it must be a whole number from 0", seed=-1
     ),
-    "nan origin": (
-        dict(moving=images.Image(GOOD, (1, 1, 1), (0, np.nan, 0))),
-        errors.InvalidSpacingError,
-        "moving",
+    "the engine's word for True": case(INVALID, "symmetric is 'on'; give True", symmetric="on"),
+    "the engine's number for None": case(INVALID, "threads is 0; give None", threads=0),
+    "option in another case": case(INVALID, 'unknown option "Search"', Search="on"),
+    "missing file": case(
+        errors.InputUnreadableError, re.escape(str(Path("/nowhere/fixed.nii.gz"))),
+        fixed="/nowhere/fixed.nii.gz",
     ),
-    "singular direction": (
-        dict(fixed=images.Image(GOOD, direction=(1, 0, 0, 1, 0, 0, 0, 0, 1))),
-        errors.InvalidDirectionError,
-        "fixed",
+    "unknown model": case(errors.ModelNotFoundError, "no-such-model", model="no-such-model"),
+    "missing model": case(errors.ModelNotFoundError, "model.onnx", model="/nowhere/model.onnx"),
+    "truncated model": case(errors.ModelCorruptError, "truncated", model=truncated),
+    "tampered model": case(errors.ModelTamperedError, "tampered", model=tampered),
+    "model with outside weights": case(
+        errors.ModelExternalError, "external", model=lambda _: BUNDLES / "external.onnx"
     ),
-    "empty mask": (dict(fixed_mask=0 * MASK), errors.EmptyMaskError, "fixed mask"),
-    "mask on another grid": (dict(moving_mask=MASK[1:]), errors.GridMismatchError, "moving mask"),
-    "mask elsewhere": (
-        dict(moving_mask=images.Image(MASK, (1, 1, 1), (50, 0, 0))),
-        errors.GridMismatchError,
-        "moving mask",
-    ),
-    "no rigid region": (
-        dict(rigid_regions=0 * MASK),
-        errors.EmptyMaskError,
-        "rigid regions are empty",
-    ),
-    "rigid regions on another grid": (
-        dict(rigid_regions=MASK[1:]),
-        errors.GridMismatchError,
-        "rigid regions",
-    ),
-    "rigid regions of no labels": (
-        dict(rigid_regions=0.5 * MASK),
-        errors.InvalidArgumentError,
-        "whole numbers",
-    ),
-    "rigid regions along an axis": (
-        dict(rigid_regions=MASK, along="j"),
-        errors.InvalidArgumentError,
-        "along at all",
-    ),
-    "no axis": (dict(along="y"), errors.InvalidArgumentError, "all, i, j, k, ij, ik, jk"),
-    "no overlap": (
-        dict(moving=images.Image(GOOD, (1, 1, 1), (5000, 0, 0)), initial="none"),
-        errors.NoOverlapError,
-        "overlap",
-    ),
-    "singular initial": (
-        dict(initial_transform=np.diag([1.0, 1, 0, 1])),
-        errors.SingularTransformError,
-        "inverted",
-    ),
-    "initial of two dimensions": (
-        dict(initial_transform=sitk.BSplineTransform(2)),
-        errors.InvalidArgumentError,
-        "2-D",
-    ),
-    "initial of no kind": (
-        dict(initial_transform={"a": 1}),
-        errors.InvalidArgumentError,
-        "given as dict",
-    ),
-    "labels": (dict(fixed_labels=MASK), errors.InvalidArgumentError, r"result\.score\("),
-    "labels by a path": (
-        dict(moving_labels="labels.nii.gz"),
-        errors.InvalidArgumentError,
-        "result.apply",
-    ),
-    "unknown option that is an image": (
-        dict(mask=MASK),
-        errors.InvalidArgumentError,
-        'unknown option "mask"',
-    ),
-    "progress of no kind": (
-        dict(progress=5),
-        errors.InvalidArgumentError,
-        "progress is given as int",
-    ),
-    "unknown option": (dict(stepz=3), errors.InvalidArgumentError, "steps"),
-    "option out of range": (dict(steps=99), errors.InvalidArgumentError, "steps"),
-    "option of no choice": (
-        dict(preset="quick"),
-        errors.InvalidArgumentError,
-        "fast, default, best",
-    ),
-    "option of another type": (dict(steps="many"), errors.InvalidArgumentError, "steps"),
-    "option of no type": (
-        dict(steps=object()),
-        errors.InvalidArgumentError,
-        "steps is given as object",
-    ),
-    "option that is no number": (
-        dict(tau=np.nan),
-        errors.InvalidArgumentError,
-        "tau is nan; it must be a finite number",
-    ),
-    "option of a word or a number": (
-        dict(smoothness="stiff"),
-        errors.InvalidArgumentError,
-        (
-            r'smoothness is "stiff"; it must be one of auto, low, high or a number of mm in \[0.1,'
-            r" 100\]"
-        ),
-    ),
-    "number of an option of a word or a number": (
-        dict(smoothness=0.05),
-        errors.InvalidArgumentError,
-        r'smoothness is "0.05"; it must be',
-    ),
-    "option below its range": (
-        dict(seed=-1),
-        errors.InvalidArgumentError,
-        "seed is given as number -1; it must be a whole number from 0",
-    ),
-    "the engine's word for True": (
-        dict(symmetric="on"),
-        errors.InvalidArgumentError,
-        "symmetric is 'on'; give True",
-    ),
-    "the engine's number for None": (
-        dict(threads=0),
-        errors.InvalidArgumentError,
-        "threads is 0; give None",
-    ),
-    "option in another case": (
-        dict(Search="on"),
-        errors.InvalidArgumentError,
-        'unknown option "Search"',
-    ),
-    "missing file": (
-        dict(fixed="/nowhere/fixed.nii.gz"),
-        errors.InputUnreadableError,
-        re.escape(str(Path("/nowhere/fixed.nii.gz"))),
-    ),
-    "unknown model": (dict(model="no-such-model"), errors.ModelNotFoundError, "no-such-model"),
-    "missing model": (dict(model="/nowhere/model.onnx"), errors.ModelNotFoundError, "model.onnx"),
-    "truncated model": (dict(model=truncated), errors.ModelCorruptError, "truncated"),
-    "tampered model": (dict(model=tampered), errors.ModelTamperedError, "tampered"),
-    "model with outside weights": (
-        dict(model=lambda _: BUNDLES / "external.onnx"),
-        errors.ModelExternalError,
-        "external",
-    ),
-}
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_python(case: str, tmp_path: Path):
-    given, error, words = CASES[case]
-    given = {
-        "fixed": GOOD,
-        "moving": GOOD,
-        **QUICK,
-        **{k: v(tmp_path) if callable(v) else v for k, v in given.items()},
-    }
+@pytest.mark.parametrize("name", CASES)
+def test_python(name: str, tmp_path: Path):
+    error, words, given = CASES[name]
+    given = {k: v(tmp_path) if callable(v) else v for k, v in given.items()}
     with pytest.raises(error, match=words):
-        morphseek.register(**given)
+        morphseek.register(**{"fixed": GOOD, "moving": GOOD, **QUICK, **given})
 
 
 def test_cuda_where_there_is_none():
@@ -272,13 +162,7 @@ COMMAND_CASES = {
     "missing": (None, GOOD, [], 3, "does not exist"),
     "model": (GOOD, GOOD, ["--model", "nowhere.onnx"], 4, "nowhere.onnx"),
     "usage": (GOOD, GOOD, ["--steps", "99"], 2, "steps"),
-    "usage of a word or a number": (
-        GOOD,
-        GOOD,
-        ["--smoothness", "200"],
-        2,
-        "or a number of mm in [0.1, 100]",
-    ),
+    "smoothness": (GOOD, GOOD, ["--smoothness", "200"], 2, "or a number of mm in [0.1, 100]"),
     "mask": (GOOD, GOOD, ["--fixed-mask", "{missing}"], 3, "fixed mask"),
 }
 
@@ -303,11 +187,8 @@ def test_command_error_as_json(tmp_path: Path, command: Command):
     error = command.json(
         "register", tmp_path / "no.nii", tmp_path / "no.nii", "--out", tmp_path / "out", expect=3
     )["error"]
-    assert (
-        error["name"] == "input_unreadable"
-        and error["code"] == errors.InputUnreadableError.code
-        and "no.nii" in error["message"]
-    )
+    expected = ("input_unreadable", errors.InputUnreadableError.code)
+    assert (error["name"], error["code"]) == expected and "no.nii" in error["message"]
 
 
 @pytest.mark.parametrize(
@@ -322,11 +203,7 @@ def test_command_error_as_json(tmp_path: Path, command: Command):
 )
 def test_usage_errors_as_json(arguments: list[str], command: Command):
     error = command.json(*arguments, expect=2)["error"]
-    assert (
-        error["name"] == "invalid_argument"
-        and error["code"] == errors.InvalidArgumentError.code
-        and error["message"]
-    )
+    assert (error["name"], error["code"]) == ("invalid_argument", INVALID.code) and error["message"]
     assert "Usage:" in command(*arguments, expect=2)
 
 
@@ -346,10 +223,8 @@ def test_any_exception_is_one_of_ours():
 def test_interruption_and_defects_as_json(capsys: pytest.CaptureFixture):
     with pytest.raises(click.exceptions.Exit) as end, reported(True):
         raise KeyboardInterrupt
-    assert (
-        end.value.exit_code == 130
-        and json.loads(capsys.readouterr().out)["error"]["name"] == "cancelled"
-    )
+    assert end.value.exit_code == 130
+    assert json.loads(capsys.readouterr().out)["error"]["name"] == "cancelled"
     with pytest.raises(ZeroDivisionError), reported(True):
         raise ZeroDivisionError("x")
     assert json.loads(capsys.readouterr().out)["error"] == {
@@ -366,19 +241,10 @@ def test_command_unwritable(tmp_path: Path, files: dict[str, Path], command: Com
     )
     assert "cannot be written" in text
     assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"
-    command(
-        "apply",
-        "--transform",
-        tmp_path / "none.h5",
-        "-i",
-        files["moving"],
-        "-r",
-        files["fixed"],
-        "-o",
-        tmp_path / "o.nii.gz",
-        expect=3,
-    )
-    assert not (tmp_path / "o.nii.gz").exists()
+    out = tmp_path / "o.nii.gz"
+    pair = ("-i", files["moving"], "-r", files["fixed"], "-o", out)
+    command("apply", "--transform", tmp_path / "none.h5", *pair, expect=3)
+    assert not out.exists()
 
 
 def test_command_keeps_an_old_result_on_failure(
@@ -386,20 +252,10 @@ def test_command_keeps_an_old_result_on_failure(
 ):
     out = tmp_path / "out"
     out.mkdir()
-    (out / "report.json").write_text(json.dumps({"old": True}))
-    command(
-        "register", files["fixed"], files["fixed"].parent / "missing.nii.gz", "--out", out, expect=3
-    )
-    command(
-        "register",
-        files["fixed"],
-        files["moving"],
-        "--out",
-        out,
-        "--model",
-        "nowhere.onnx",
-        expect=4,
-    )
-    assert [p.name for p in out.iterdir()] == ["report.json"] and json.loads(
-        (out / "report.json").read_text(encoding="utf-8")
-    ) == {"old": True}
+    (out / "report.json").write_text("old")
+    missing = files["fixed"].parent / "missing.nii.gz"
+    command("register", files["fixed"], missing, "--out", out, expect=3)
+    pair = (files["fixed"], files["moving"], "--out", out)
+    command("register", *pair, "--model", "nowhere.onnx", expect=4)
+    assert [p.name for p in out.iterdir()] == ["report.json"]
+    assert (out / "report.json").read_text() == "old"

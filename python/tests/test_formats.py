@@ -17,13 +17,10 @@ import numpy as np
 import pytest
 import SimpleITK as sitk
 
-from helpers import blob, oblique
+from helpers import LINEAR, affine_of, bend, blob, by_itk, field_of, oblique
 from morphseek import Transform, errors, images
 
 RAS = np.diag([-1.0, -1.0, 1.0, 1.0])
-LINEAR = np.array(
-    [[1.05, 0.06, 0.01, 1.5], [-0.04, 0.93, 0.02, -2.0], [0.01, 0.03, 1.02, 1.0], [0, 0, 0, 1]]
-)
 
 
 def need(name: str) -> ModuleType:
@@ -49,8 +46,7 @@ class Case(NamedTuple):
         return Transform.of(self.bent if bends else self.linear, self.fixed.grid, self.moving.grid)
 
     def truth(self, bends: bool) -> np.ndarray:
-        transform = self.bent if bends else self.linear
-        return np.array([transform.TransformPoint(p) for p in self.points.tolist()])
+        return by_itk(self.bent if bends else self.linear, self.points)
 
     @property
     def given(self) -> dict[str, images.Image]:
@@ -65,25 +61,15 @@ def case(tmp_path: Path) -> Case:
     turn = np.array([[0, -np.cos(a), np.sin(a)], [-1, 0, 0], [0, np.sin(a), np.cos(a)]])
     turn[:, 0] *= np.sign(np.linalg.det(turn)) * -1
     spacing, size = np.array([1.1, 1.4, 1.9]), np.array([30, 17, 22])
-    center = (fixed.index_to_physical @ [*(np.array(fixed.array.shape[::-1]) - 1) / 2, 1])[:3]
-    center = (LINEAR @ [*center, 1])[:3]
+    center = (LINEAR @ [*fixed.grid.center, 1])[:3]
     origin = center - turn @ (spacing * (size - 1) / 2)
     moving = images.Image(
         blob((22, 17, 30), 0.1), tuple(spacing), tuple(origin), tuple(turn.ravel())
     )
     assert np.linalg.det(turn) < 0 < np.linalg.det(fixed.index_to_physical)
-    index = np.moveaxis(np.indices(fixed.array.shape)[::-1], 0, -1)
-    m = fixed.index_to_physical
-    p = index @ m[:3, :3].T + m[:3, 3]
-    window = np.prod(np.sin(np.pi * index / (np.array(fixed.array.shape[::-1]) - 1)), axis=-1)
-    bend = 2.5 * np.sin(p / 6 + [0, 1, 2]) * window[..., None]
-    field = sitk.GetImageFromArray(bend, isVector=True)
-    field.CopyInformation(fixed.to_sitk())
-    linear = sitk.AffineTransform(3)
-    linear.SetMatrix(LINEAR[:3, :3].ravel())
-    linear.SetTranslation(LINEAR[:3, 3])
-    bent = sitk.CompositeTransform([linear, sitk.DisplacementFieldTransform(field)])
-    inner = p[2:-2, 2:-2, 2:-2].reshape(-1, 3)
+    linear = affine_of(LINEAR)
+    bent = sitk.CompositeTransform([linear, field_of(bend(fixed, 2.5, 6), fixed)])
+    inner = fixed.grid.points()[2:-2, 2:-2, 2:-2].reshape(-1, 3)
     points = inner[np.random.default_rng(3).choice(len(inner), 200, replace=False)]
     for name, image in (("fixed", fixed), ("moving", moving)):
         images.write(tmp_path / f"{name}.nii.gz", image)
@@ -102,10 +88,6 @@ def ras(points: np.ndarray) -> np.ndarray:
     return points * [-1, -1, 1]
 
 
-def sitk_points(transform: sitk.Transform, points: np.ndarray) -> np.ndarray:
-    return np.array([transform.TransformPoint(p) for p in points.tolist()])
-
-
 def back(case: Case, path: Any, bends: bool, most: float, format: str | None = None) -> None:
     """Check that we read a file as it was meant."""
     ours = Transform.read(path, format, **case.given)
@@ -117,7 +99,7 @@ def back(case: Case, path: Any, bends: bool, most: float, format: str | None = N
 def test_itk(case: Case, ending: str, bends: bool):
     case.transform(bends).save(case.folder / f"t{ending}")
     read = sitk.ReadTransform(str(case.folder / f"t{ending}"))
-    agree(f"itk {ending}, SimpleITK", sitk_points(read, case.points), case.truth(bends), 1e-5)
+    agree(f"itk {ending}, SimpleITK", by_itk(read, case.points), case.truth(bends), 1e-5)
     back(case, case.folder / f"t{ending}", bends, 1e-5)
     sitk.WriteTransform(case.bent if bends else case.linear, str(case.folder / f"o{ending}"))
     back(case, case.folder / f"o{ending}", bends, 1e-9)
@@ -129,7 +111,7 @@ def test_field(case: Case, ending: str):
     case.transform(True).save(path)
     image = sitk.ReadImage(str(path), sitk.sitkVectorFloat64)
     read = sitk.DisplacementFieldTransform(image)
-    agree(f"field {ending}, SimpleITK", sitk_points(read, case.points), case.truth(True), 1e-5)
+    agree(f"field {ending}, SimpleITK", by_itk(read, case.points), case.truth(True), 1e-5)
     back(case, path, True, 1e-5)
 
 
@@ -272,7 +254,7 @@ def test_greedy(case: Case, bends: bool):
     fixed = case.folder / "fixed.nii.gz"
     greedy.execute(f"-rf {fixed} -rc {case.folder}/total.mha -r {chain}")
     total = sitk.ReadImage(str(case.folder / "total.mha"), sitk.sitkVectorFloat64)
-    found = sitk_points(sitk.DisplacementFieldTransform(total), case.points)
+    found = by_itk(sitk.DisplacementFieldTransform(total), case.points)
     agree(f"greedy, {len(files)} files", found, case.truth(bends), 1e-3)
     if not bends:
         back(case, case.folder / "g_affine.mat", False, 1e-4, "greedy")
@@ -289,7 +271,7 @@ def test_greedys_own(case: Case):
     total = sitk.DisplacementFieldTransform(sitk.ReadImage(str(out), sitk.sitkVectorFloat64))
     affine = Transform.read(f"{case.folder}/affine.mat@greedy")
     ours = affine @ Transform.read(case.folder / "warp.nii.gz")
-    agree("greedy read", ours.transform_points(case.points), sitk_points(total, case.points), 1e-3)
+    agree("greedy read", ours.transform_points(case.points), by_itk(total, case.points), 1e-3)
 
 
 def test_lta(case: Case):
@@ -366,7 +348,7 @@ def test_elastix(case: Case):
         pytest.skip("needs itk-elastix")
     case.transform(False).save(case.folder / "t.txt", "elastix")
     read = transformix(itk, case, [case.folder / "t.txt"])
-    agree("elastix .txt, transformix", sitk_points(read, case.points), case.truth(False), 1e-3)
+    agree("elastix .txt, transformix", by_itk(read, case.points), case.truth(False), 1e-3)
     back(case, case.folder / "t.txt", False, 1e-9)
     np.testing.assert_allclose(
         Transform.read(case.folder / "t.txt").grid, case.fixed.grid, atol=1e-9
@@ -398,7 +380,7 @@ def test_elastix_own(case: Case, kinds: list[str]):
     assert ours.is_linear == ("bspline" not in kinds)
     agree(
         f"elastix {' and '.join(kinds)} read",
-        ours.transform_points(case.points), sitk_points(read, case.points), 1e-3,
+        ours.transform_points(case.points), by_itk(read, case.points), 1e-3,
     )  # fmt: skip
 
 
@@ -452,7 +434,7 @@ def test_elastix_files_that_were_moved(
     whole = sitk.CompositeTransform([sitk.TranslationTransform(3, (1.0, 1.5, -2.0)), EULER])
     points = np.random.default_rng(0).normal(size=(9, 3)) * 20
     found = Transform.read(path).transform_points(points)
-    np.testing.assert_allclose(found, sitk_points(whole, points), atol=1e-9)
+    np.testing.assert_allclose(found, by_itk(whole, points), atol=1e-9)
     (folder / f"T.0{ending}").unlink()
     with pytest.raises(
         errors.InputUnreadableError, match=rf"T\.1{ending}.*put T\.0{ending} beside it"

@@ -213,14 +213,6 @@ def test_the_digits_that_itk_keeps_raise_no_doubt(tmp_path: Path):
         assert images.read(path).doubts == images.read(sitk.ReadImage(str(path))).doubts == ()
 
 
-def test_a_sheared_affine_is_refused_everywhere(tmp_path: Path):
-    fields, _ = header("sheared sform", np.random.default_rng(1))
-    path = write(tmp_path / "a.nii", 1, "<", {**fields, "qform_code": 0})
-    for entrance in ("path", "nibabel"):
-        with pytest.raises(errors.InvalidDirectionError, match="right angles"):
-            images.read(entrances(path)[entrance](), "fixed")
-
-
 @pytest.mark.parametrize(
     ("slope", "inter", "scaled"),
     [(0, 5, False), (np.nan, np.nan, False), (0, 0, False), (np.inf, 0, False), (2, -3, True)],

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,14 +16,11 @@ SCRIPT = REPOSITORY / "python" / "benchmarks" / "gpu.py"
 
 
 @pytest.fixture
-def gpu():
-    sys.path.insert(0, str(SCRIPT.parent))
-    try:
-        import gpu
+def gpu(monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    import gpu
 
-        yield gpu
-    finally:
-        sys.path.remove(str(SCRIPT.parent))
+    return gpu
 
 
 @pytest.mark.thorough
@@ -45,9 +43,8 @@ def test_end_to_end_on_the_cpu(tmp_path):
     assert plain["ms"][2] > 0 and engine["seconds"]["none"] > 0 and engine["gib"] > 0
     assert plain["placement"]["nodes"] > 10 and plain["placement"]["on_cpu"] == {}
     assert report["peak"] is None and report["card"] is None and report["training"] == []
-    assert len(missing) == 2 and all(
-        "nosuch.onnx" in row["failed"] and row["failed"] in page for row in missing
-    )
+    assert len(missing) == 2
+    assert all("nosuch.onnx" in row["failed"] and row["failed"] in page for row in missing)
 
 
 def test_stops_without_the_provider(gpu, tmp_path, monkeypatch):
@@ -65,24 +62,18 @@ def test_the_card_that_cuda_shows(gpu, tmp_path, monkeypatch):
     """If CUDA's first card is not nvidia-smi's first, name and memory are those of CUDA's."""
     bytes16 = bytes(range(16))
 
-    class Driver:
-        def cuInit(self, flags):
-            return 0
+    def name_of(name, length, device):
+        name.value = b"NVIDIA H200"
+        return 0
 
-        def cuDeviceGet(self, device, ordinal):
-            assert ordinal == 0
-            return 0
+    def uuid_of(uuid, device):
+        uuid[:] = bytes16
+        return 0
 
-        def cuDeviceGetName(self, name, length, device):
-            name.value = b"NVIDIA H200"
-            return 0
-
-        def cuDeviceGetUuid(self, uuid, device):
-            uuid[:] = bytes16
-            return 0
-
+    driver = SimpleNamespace(cuInit=lambda flags: 0, cuDeviceGet=lambda device, ordinal: ordinal)
+    driver.cuDeviceGetName, driver.cuDeviceGetUuid = name_of, uuid_of
     gpu.card.cache_clear()
-    monkeypatch.setattr(gpu.ctypes, "CDLL", lambda name: Driver())
+    monkeypatch.setattr(gpu.ctypes, "CDLL", lambda name: driver)
     uuid = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
     try:
         assert gpu.card() == {"name": "NVIDIA H200", "uuid": uuid}
@@ -101,23 +92,15 @@ def test_peaks_by_the_name_of_the_card(gpu):
     def of(name):
         return gpu.peaks("", {"name": name, "uuid": ""})
 
-    assert (
-        of("NVIDIA H100 80GB HBM3") == (67, 989, 3.35)
-        and of("NVIDIA H100 PCIe")[2] == 2.0
-        and of("NVIDIA H200") == (67, 989, 4.8)
-    )
+    assert of("NVIDIA H100 80GB HBM3") == (67, 989, 3.35) and of("NVIDIA H100 PCIe")[2] == 2.0
+    assert of("NVIDIA H200") == (67, 989, 4.8)
     assert of("NVIDIA A800-SXM4-80GB") == of("NVIDIA A100-SXM4-80GB") != of("NVIDIA A100-PCIE-40GB")
     assert of("NVIDIA L40S")[2] == 0.864 and of("NVIDIA GeForce RTX 4090")[2] == 1.008
-    for other in (
-        "NVIDIA GH200 480GB",
-        "NVIDIA L40",
-        "NVIDIA GeForce RTX 4090 Laptop GPU",
-        "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
-    ):
-        assert of(other) is None
-    assert gpu.peaks("", None) is None and gpu.peaks("1,2,3", None) == gpu.peaks(
-        "1,2,3", {"name": "NVIDIA H200", "uuid": ""}
-    ) == (1, 2, 3)
+    others = ("GH200 480GB", "L40", "GeForce RTX 4090 Laptop GPU", "H100 80GB HBM3 MIG 1g.10gb")
+    assert [other for other in others if of(f"NVIDIA {other}")] == []
+    assert gpu.peaks("", None) is None
+    for card in (None, {"name": "NVIDIA H200", "uuid": ""}):
+        assert gpu.peaks("1,2,3", card) == (1, 2, 3)
 
 
 def test_times_over_the_floor(gpu):
@@ -137,11 +120,8 @@ def test_placement(gpu):
     """Nodes that ran on the CPU are counted once, by kind. A loop's time is that of its nodes."""
 
     def event(name, kind, provider, microseconds, size):
-        args = {
-            "op_name": kind,
-            "provider": f"{provider}ExecutionProvider",
-            "output_size": str(size),
-        }
+        args = {"op_name": kind, "provider": f"{provider}ExecutionProvider"}
+        args["output_size"] = str(size)
         return {"cat": "Node", "name": f"{name}_kernel_time", "dur": microseconds, "args": args}
 
     events = [
@@ -149,21 +129,15 @@ def test_placement(gpu):
         event("c", "Conv", "CUDA", 5, 10**6),
         event("l", "Loop", "CPU", 10**6, 0),
     ]
-    events += [event(f"s{i}", "Shape", "CPU", 1000, 8) for i in (0, 0, 1)] + [
-        event("g", "GridSample", "CPU", 2000, 3 * 10**6)
-    ]
+    events += [event(f"s{i}", "Shape", "CPU", 1000, 8) for i in (0, 0, 1)]
+    events += [event("g", "GridSample", "CPU", 2000, 3 * 10**6)]
     found = gpu.placement(events, "cuda")
-    assert found == {
-        "nodes": 5,
-        "on_cpu": {"Shape": 2, "Loop": 1, "GridSample": 1},
-        "on_cpu_ms": 5.0,
-        "on_cpu_mb": pytest.approx(3.000024),
-    }
+    assert (found["nodes"], found["on_cpu_ms"]) == (5, 5.0)
+    assert found["on_cpu"] == {"Shape": 2, "Loop": 1, "GridSample": 1}
+    assert found["on_cpu_mb"] == pytest.approx(3.000024)
     assert gpu.placed(found) == "4 of 5 (Shape 2, Loop 1, GridSample 1; 3.000 MB, 5.0 ms)"
-    assert (
-        gpu.placement(events, "cpu")["on_cpu"] == {}
-        and gpu.placed(gpu.placement(events[:2], "cuda")) == "0 of 1"
-    )
+    assert gpu.placement(events, "cpu")["on_cpu"] == {}
+    assert gpu.placed(gpu.placement(events[:2], "cuda")) == "0 of 1"
 
 
 @pytest.mark.thorough
@@ -175,15 +149,8 @@ def test_a_iteration_of_training(gpu):
     row = gpu.one_training("voxelmorph-l", "2", "32,32,32", "cpu")
     assert row["updates"] == 3 and row["seconds"] > 0 and row["gib"] > 0.1
     machine = {"cpu": "a CPU", "gpu": "none", "cores": 2, "load_average": 0}
-    report = {
-        "machine": machine,
-        "size": (32, 32, 32),
-        "device": "cpu",
-        "card": None,
-        "peak": None,
-        "rows": [],
-        "floors": {},
-    }
+    report = {"machine": machine, "size": (32, 32, 32), "device": "cpu", "card": None}
+    report |= {"peak": None, "rows": [], "floors": {}}
     report["training"] = [
         {"network": "voxelmorph-l", "trajectories": 2, "steps": 3} | found
         for found in (row, {"failed": "no memory"})
@@ -200,10 +167,8 @@ def test_floor_without_peaks(gpu):
     counter = gpu.counting(torch, None)
     with counter:
         torch.ones(2, 3) @ torch.ones(3, 4)
-    assert counter.total["tflop"] == pytest.approx(48e-12) and set(counter.total) == {
-        "tflop",
-        "gbyte",
-    }
+    assert counter.total["tflop"] == pytest.approx(48e-12)
+    assert set(counter.total) == {"tflop", "gbyte"}
 
 
 @pytest.mark.thorough
@@ -213,9 +178,8 @@ def test_a_network_that_cannot_be_exported_is_a_row(gpu, tmp_path, capsys):
     words = "--device cpu --size 32,32,32 --networks nice-trans --repeats 1 --peak 67,989,3.35"
     gpu.run(["--out", str(tmp_path), *words.split(), "--train", ""], standalone_mode=False)
     rows = json.loads((tmp_path / "table.json").read_text(encoding="utf-8"))["rows"]
-    assert len(rows) == 4 and all(
-        "spatial element" in row["failed"] and "\n" not in row["failed"] for row in rows
-    )
+    assert len(rows) == 4
+    assert all("spatial element" in r["failed"] and "\n" not in r["failed"] for r in rows)
     assert "spatial element" in (tmp_path / "table.md").read_text(encoding="utf-8")
 
 
@@ -224,11 +188,8 @@ def test_difference(gpu):
     a[0, 0], b[0] = 3, a[0]
     b[0, 1, 0, 0, 0] = 0.5
     found = gpu.difference(a, b)
-    assert (
-        found["max"] == 0.5
-        and found["mean"] == pytest.approx(0.5 / 64)
-        and found["displacement"] == 3
-    )
+    assert (found["max"], found["displacement"]) == (0.5, 3)
+    assert found["mean"] == pytest.approx(0.5 / 64)
 
 
 def test_counting(gpu):
@@ -251,34 +212,25 @@ def test_counting(gpu):
     assert halves.total["fused_ms"] == pytest.approx(1e3 * 2 * 27 * 4 * 6 * 512 / 2e6)
 
 
-def test_operators():
+def test_operators(monkeypatch):
     """Two nodes, one of them in the loop. The warm-up is left out, the fastest run counts, and a
     convolution's operations follow from its shapes.
     """
-    sys.path.insert(0, str(SCRIPT.parent))
-    try:
-        import operators
-    finally:
-        sys.path.remove(str(SCRIPT.parent))
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    import operators
 
     def event(name, kind, microseconds, shapes, out):
-        args = {
-            "op_name": kind,
-            "input_type_shape": [{"float": s} for s in shapes],
-            "output_type_shape": [{"float": out}],
-            "output_size": "1000000",
-        }
+        args = {"op_name": kind, "input_type_shape": [{"float": s} for s in shapes]}
+        args |= {"output_type_shape": [{"float": out}], "output_size": "1000000"}
         return {"cat": "Node", "name": f"{name}_kernel_time", "dur": microseconds, "args": args}
 
     conv = [[1, 4, 8, 8, 8], [6, 4, 3, 3, 3]], [1, 6, 8, 8, 8]
     steps, repeats = 2, 2
     events = [event("c", "Conv", t, *conv) for t in (9000, 9000, 3000, 2000, 4000, 5000)]
-    events += [event("o", "Loop", 99999, [[1]], [1])] * 3 + [
-        {"cat": "Session", "name": "model_run", "dur": 1, "args": {}}
-    ]
-    events += [
-        event("m", "MatMul", t, [[5, 7], [7, 3]], [5, 3]) for t in (1, 500, 700, 500, 500, 600)
-    ]
+    events += [event("o", "Loop", 99999, [[1]], [1])] * 3
+    events += [{"cat": "Session", "name": "model_run", "dur": 1, "args": {}}]
+    product = [[5, 7], [7, 3]], [5, 3]
+    events += [event("m", "MatMul", t, *product) for t in (1, 500, 700, 500, 500, 600)]
     rows = operators.summed(events, repeats)
     assert list(rows) == ["Conv", "MatMul"]
     assert rows["Conv"] == pytest.approx(

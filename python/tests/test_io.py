@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import gzip
 import os
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,17 +22,23 @@ import numpy as np
 import pytest
 import SimpleITK as sitk
 
-from helpers import blob, oblique
+from helpers import LINEAR, blob, oblique
 from morphseek import _files, errors, images
 from morphseek.images.convert import as_kind_of
 from morphseek.images.sidecars import check_apart, parts
 from morphseek.transforms import files
 from morphseek.transforms.linear import linear_part
 
+FIELD = sitk.DisplacementFieldTransform(sitk.Image([30] * 3, sitk.sitkVectorFloat64))
+
 
 @pytest.fixture(scope="module")
 def reference() -> images.Image:
     return oblique((1000 * blob((7, 9, 11))).astype(np.int16))
+
+
+def noise(n: int = 64) -> images.Image:
+    return images.Image(np.random.default_rng(0).normal(size=(n, n, n)).astype(np.float32))
 
 
 def as_itk(image: images.Image):
@@ -46,37 +54,8 @@ def as_nibabel(image: images.Image):
     return nibabel.Nifti1Image(image.array.T, np.diag([-1, -1, 1, 1]) @ image.index_to_physical)
 
 
-def write_dicom(
-    image: images.Image, folder: Path, drift: tuple[float, ...] = (0.0, 0.0, 0.0)
-) -> Path:
-    """Write a series; each slice lies by ``drift`` further off its place than the one before."""
-    folder.mkdir()
-    volume = image.to_sitk()
-    direction = np.array(image.direction).reshape(3, 3)
-    uid = "1.2.826.0.1.3680043.2.1125.4.1"
-    writer = sitk.ImageFileWriter()
-    writer.KeepOriginalImageUIDOn()
-    for k in range(volume.GetDepth()):
-        piece = volume[:, :, k]
-        tags = {
-            "0008|0060": "CT",
-            "0020|000e": uid,
-            "0020|0032": "\\".join(
-                f"{v + k * d:.10g}"
-                for v, d in zip(volume.TransformIndexToPhysicalPoint((0, 0, k)), drift)
-            ),
-            "0020|0037": "\\".join(f"{v:.10g}" for v in direction.T[:2].ravel()),
-            "0020|0013": str(k),
-        }
-        for tag, value in tags.items():
-            piece.SetMetaData(tag, value)
-        writer.SetFileName(str(folder / f"{k:03}.dcm"))
-        writer.Execute(piece)
-    return folder
-
-
 @pytest.mark.parametrize(
-    "kind", ["Image", "sitk", "itk", "nibabel", ".nii.gz", ".nii", ".nrrd", ".mha", "dicom"]
+    "kind", ["Image", "sitk", "itk", "nibabel", ".nii.gz", ".nii", ".nrrd", ".mha"]
 )
 def test_read_kinds(kind: str, reference: images.Image, tmp_path: Path):
     if kind.startswith("."):
@@ -88,7 +67,6 @@ def test_read_kinds(kind: str, reference: images.Image, tmp_path: Path):
             "sitk": reference.to_sitk,
             "itk": lambda: as_itk(reference),
             "nibabel": lambda: as_nibabel(reference),
-            "dicom": lambda: write_dicom(reference, tmp_path / "series"),
         }[kind]()
     read = images.read(source, "fixed")
     np.testing.assert_array_equal(read.array, reference.array)
@@ -160,16 +138,6 @@ def test_to_sitk_takes_any_real_dtype(dtype: Any):
     np.testing.assert_array_equal(sitk.GetArrayFromImage(images.Image(array).to_sitk()), array)
 
 
-def test_view_outlives_its_image():
-    array = blob()
-    read = images.read(sitk.GetImageFromArray(array)).float32()
-    gc.collect()
-    # would reuse the memory if it were free
-    ballast = [sitk.GetImageFromArray(np.full_like(array, 7)) for _ in range(20)]
-    np.testing.assert_array_equal(read, array)
-    assert len(ballast) == 20
-
-
 def test_four_dimensional_file_of_one_volume(tmp_path: Path, reference: images.Image):
     path = tmp_path / "four.nii.gz"
     sitk.WriteImage(sitk.JoinSeries(reference.to_sitk()), str(path))
@@ -219,68 +187,17 @@ def test_itk_images_of_other_dimensions(reference: images.Image):
         images.read(itk.image_from_array(np.zeros((4, 5, 6, 3), np.float32), is_vector=True))
 
 
-def nifti_form(
-    *,
-    shear: float = 0.0,
-    origin: float = 0.0,
-    codes: tuple[int, int] = (1, 1),
-    units: int = 2,
-    kind: type = nibabel.Nifti1Image,
-):
-    """Make a NIfTI whose sform may be sheared and whose qform is not; codes are those of sform and
-    qform.
-    """
-    image = kind(1000 * blob((7, 9, 11)).T, None)
-    sform, qform = (np.diag([2.0, 1.5, 3.0, 1.0]) for _ in range(2))
-    sform[0, 1], qform[:3, 3] = shear, origin
-    image.header.set_sform(sform, codes[0])
-    image.header.set_qform(qform, codes[1])
-    image.header["xyzt_units"] = units
-    return (
-        kind(image.dataobj, None, image.header)
-        if codes == (0, 0)
-        else kind(image.dataobj, image.header.get_best_affine(), image.header)
-    )
-
-
-@pytest.mark.parametrize(
-    "form",
-    [
-        {},
-        {"origin": 30.0},
-        {"codes": (0, 0)},
-        {"codes": (1, 0)},
-        {"codes": (0, 1), "origin": 30.0},
-        {"units": 1},
-        {"units": 3},
-        {"shear": 0.2},
-        {"shear": 0.2, "origin": 30.0},
-    ],
-    ids=str,
-)
-def test_nibabel_and_the_file_agree(form: dict, tmp_path: Path):
-    """Also with two different forms, no form, a sheared one beside a sound one, and units other
-    than mm.
-    """
-    nibabel.save(nifti_form(**form), tmp_path / "image.nii.gz")
-    image = nibabel.load(tmp_path / "image.nii.gz")
-    by_path = images.read(tmp_path / "image.nii.gz")
-    np.testing.assert_array_equal(images.read(image).grid.numbers, by_path.grid.numbers)
-    np.testing.assert_array_equal(images.read(image).array, by_path.array)
-    direction = np.array(by_path.direction).reshape(3, 3)
-    np.testing.assert_allclose(direction.T @ direction, np.eye(3), atol=1e-6)
-    assert by_path.spacing == pytest.approx(
-        np.array([2, 1.5, 3]) * {1: 1000, 2: 1, 3: 0.001}[form.get("units", 2)]
-    )
-    if form == {}:
-        other = nifti_form(kind=nibabel.Nifti2Image)  # which SimpleITK does not read
-        np.testing.assert_array_equal(images.read(other).grid.numbers, by_path.grid.numbers)
-        image.affine[0, 3] += 5  # in place: the header is not updated
-        assert images.read(image).origin[0] == pytest.approx(by_path.origin[0] - 5)
+def test_an_affine_that_was_changed_in_place(reference: images.Image):
+    """The header is not updated, and the affine holds."""
+    image = as_nibabel(reference)
+    image.affine[0, 3] += 5
+    assert images.read(image).origin[0] == pytest.approx(reference.origin[0] - 5)
 
 
 def test_sheared_images_are_refused(tmp_path: Path):
-    image = nifti_form(shear=0.2, codes=(1, 0))
+    affine = np.diag([2.0, 1.5, 3.0, 1.0])
+    affine[0, 1] = 0.2
+    image = nibabel.Nifti1Image(blob((7, 9, 11)).T, affine)
     nibabel.save(image, tmp_path / "image.nii.gz")
     for source in (
         image,
@@ -315,34 +232,6 @@ def test_sheared_images_are_refused(tmp_path: Path):
 def test_refuses(source, error):
     with pytest.raises(error, match="moving mask"):
         images.read(source, "moving mask")
-
-
-def test_refuses_files(tmp_path: Path, reference: images.Image):
-    garbage = tmp_path / "garbage.nii.gz"
-    garbage.write_bytes(b"not an image")
-    with pytest.raises(errors.InputUnreadableError, match="garbage"):
-        images.read(garbage)
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    with pytest.raises(errors.InputUnreadableError, match="no DICOM series"):
-        images.read(empty)
-    whole = tmp_path / "whole.nrrd"
-    sitk.WriteImage(reference.to_sitk(), str(whole))
-    truncated = tmp_path / "truncated.nrrd"
-    truncated.write_bytes(whole.read_bytes()[:-200])
-    with pytest.raises(errors.InputUnreadableError, match="truncated"):
-        images.read(truncated)
-
-
-@pytest.mark.parametrize("suffix", [".nii", ".nii.gz"])
-@pytest.mark.parametrize("kept", [0.4, 0.95])
-def test_cut_nifti_is_refused(suffix: str, kept: float, tmp_path: Path, reference: images.Image):
-    whole, cut = tmp_path / f"whole{suffix}", tmp_path / f"cut{suffix}"
-    sitk.WriteImage(reference.to_sitk(), str(whole))
-    content = whole.read_bytes()
-    cut.write_bytes(content[: int(kept * len(content))])
-    with pytest.raises(errors.InputUnreadableError, match="moving: .*cut.* is cut short"):
-        images.read(cut, "moving")
 
 
 @pytest.mark.parametrize("data", [".img", ".img.gz"])
@@ -390,64 +279,6 @@ def test_nifti_of_several_gzip_members(tmp_path: Path, reference: images.Image):
     np.testing.assert_array_equal(images.read(parts).array, reference.array)
 
 
-def test_dicom_with_a_gap_is_refused(tmp_path: Path, reference: images.Image):
-    folder = write_dicom(reference, tmp_path / "series")
-    sorted(folder.iterdir())[4].unlink()
-    with pytest.raises(errors.InputUnreadableError, match="fixed: the slices in .* apart"):
-        images.read(folder, "fixed")
-
-
-@pytest.mark.parametrize(
-    "drift, says",
-    [
-        ((0.0, 0.3, 0.0), "no straight stack .*tilted gantry.*8.7 mm off.*dcm2niix"),
-        ((0.0, 0.0, -2.0), "all at one position"),
-    ],
-    ids=["tilt", "one place"],
-)
-def test_dicom_that_is_no_stack_is_refused(drift: tuple[float, ...], says: str, tmp_path: Path):
-    folder = write_dicom(
-        images.Image((1000 * blob((30, 9, 11))).astype(np.int16), (1.0, 1.0, 2.0)),
-        tmp_path / "series",
-        drift,
-    )
-    with pytest.raises(errors.InputUnreadableError, match=says):
-        images.read(folder)
-
-
-def test_dicom_with_rounded_directions_is_read(tmp_path: Path):
-    image = images.Image((1000 * blob((60, 9, 11))).astype(np.int16), (1.0, 1.0, 1.0))
-    assert (
-        images.read(write_dicom(image, tmp_path / "series", (0.0, 0.004, 0.0))).array.shape
-        == image.array.shape
-    )
-
-
-def test_dicom_whose_slices_have_scales_of_their_own(tmp_path: Path):
-    """Such as in PET. If the first slice's slope is a whole number, ITK reads all slices as
-    integers of the first one's size.
-    """
-    folder = write_dicom(
-        images.Image((1000 * blob((6, 9, 11))).astype(np.int16)), tmp_path / "series"
-    )
-    writer = sitk.ImageFileWriter()
-    writer.KeepOriginalImageUIDOn()
-    truth = []
-    for i, path in enumerate(sorted(folder.iterdir())):
-        image = sitk.ReadImage(str(path))
-        scaled = sitk.Cast(image, sitk.sitkInt32) * 100 if i else image
-        for key in image.GetMetaDataKeys():
-            scaled.SetMetaData(key, image.GetMetaData(key))
-        scaled.SetMetaData("0028|1052", "0")
-        scaled.SetMetaData("0028|1053", "100" if i else "1")
-        writer.SetFileName(str(path))
-        writer.Execute(scaled)
-        truth.append(sitk.GetArrayFromImage(sitk.ReadImage(str(path)))[0])
-    read = images.read(folder).array
-    np.testing.assert_allclose(read, truth)
-    assert read.max() > 2**15
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="paths are always text on Windows")
 def test_paths_that_are_no_text(tmp_path: Path, reference: images.Image):
     odd = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
@@ -471,20 +302,6 @@ def test_geometry_of_the_wrong_length(field: str, value):
         images.Image(np.zeros((3, 4, 5)), direction=np.eye(3)).direction
         == images.Image(np.zeros(3)).direction
     )
-
-
-def test_two_dicom_series_in_a_folder(tmp_path: Path, reference: images.Image):
-    both = write_dicom(reference, tmp_path / "a")
-    other = write_dicom(reference.like(reference.array[:4]), tmp_path / "b")
-    for slice_ in other.iterdir():
-        image = sitk.ReadImage(str(slice_))
-        image.SetMetaData("0020|000e", "1.2.826.0.1.3680043.2.1125.4.2")
-        writer = sitk.ImageFileWriter()
-        writer.KeepOriginalImageUIDOn()
-        writer.SetFileName(str(both / f"other-{slice_.name}"))
-        writer.Execute(image)
-    with pytest.raises(errors.InputUnreadableError, match="2 DICOM series"):
-        images.read(both)
 
 
 def test_as_kind_of(reference: images.Image):
@@ -552,53 +369,23 @@ def test_no_module_that_few_calls_need():
 
 
 def test_transforms(tmp_path: Path):
-    matrix = np.array([[0.9, 0.1, 0, 5], [-0.1, 1.1, 0.2, -3], [0, 0.05, 1, 2], [0, 0, 0, 1]])
     for suffix in (".tfm", ".h5"):
         path = tmp_path / f"t{suffix}"
-        files.write(path, files.read(matrix))
-        np.testing.assert_allclose(linear_part(files.read(path)), matrix, atol=1e-12)
+        files.write(path, files.read(LINEAR))
+        np.testing.assert_allclose(linear_part(files.read(path)), LINEAR, atol=1e-12)
     shift = sitk.TranslationTransform(3, (1.0, 2.0, 3.0))
     files.write(tmp_path / "two.tfm", sitk.CompositeTransform([shift, shift]))
     assert files.read(tmp_path / "two.tfm").TransformPoint((0.0, 0.0, 0.0)) == (2.0, 4.0, 6.0)
-    lines = (tmp_path / "two.tfm").read_text(encoding="utf-8").splitlines()
-    composite = next(i for i, line in enumerate(lines) if line.startswith("#Transform 1"))
-    (tmp_path / "two.tfm").write_text("\n".join([lines[0], *lines[composite:]]) + "\n")
-    with pytest.raises(
-        errors.InputUnreadableError, match="two.tfm.* it holds 2 transforms side by side"
-    ):
-        files.read(tmp_path / "two.tfm")
     euler = sitk.Euler3DTransform((10.0, 20.0, 30.0), 0.1, 0.2, 0.3, (1.0, 2.0, 3.0))
     point = np.array([3.0, -4.0, 5.0, 1.0])
     np.testing.assert_allclose((linear_part(euler) @ point)[:3], euler.TransformPoint(point[:3]))
-    with pytest.raises(errors.InvalidArgumentError):
-        files.read(np.eye(3))
-    with pytest.raises(errors.SingularTransformError):
-        files.read(np.diag([1.0, 0, 1, 1]))
-    with pytest.raises(errors.InputUnreadableError):
-        files.read(tmp_path / "missing.tfm")
     with pytest.raises(errors.InputUnreadableError, match="transform.h5"):
-        files.read(tmp_path)
+        files.read(tmp_path)  # a folder
     images.write(tmp_path / "displacement.nrrd", noise(4))
     with pytest.raises(errors.InputUnreadableError, match="give an .h5 or .tfm"):
         files.read(tmp_path / "displacement.nrrd")
-    sitk.WriteTransform(sitk.Euler2DTransform(), str(tmp_path / "flat.tfm"))
-    with pytest.raises(errors.InputUnreadableError, match="2-D"):
-        files.read(tmp_path / "flat.tfm")
-    (tmp_path / "bad.tfm").write_text("nonsense")
-    files.write(
-        tmp_path / "cut.tfm",
-        sitk.DisplacementFieldTransform(sitk.Image([4, 4, 4], sitk.sitkVectorFloat64)),
-    )
-    with open(tmp_path / "cut.tfm", "r+b") as file:
-        file.truncate(200)
-    (tmp_path / "cut.h5").write_bytes((tmp_path / "t.h5").read_bytes()[:1000])
-    with pytest.raises(errors.InputUnreadableError, match="cut short, damaged"):
-        files.read(tmp_path / "cut.h5")
-    for name in ("bad.tfm", "cut.tfm"):
-        with pytest.raises(errors.InputUnreadableError, match=name):
-            files.read(tmp_path / name)
     with pytest.raises(errors.InvalidArgumentError, match="rigid or affine"):
-        linear_part(sitk.DisplacementFieldTransform(sitk.Image([4, 4, 4], sitk.sitkVectorFloat64)))
+        linear_part(FIELD)
 
 
 @pytest.mark.parametrize("suffix", [".mhd", ".nhdr", ".hdr"])
@@ -660,40 +447,23 @@ def test_at_once():
     assert done == [0]
 
 
-def noise(n: int = 64) -> images.Image:
-    return images.Image(np.random.default_rng(0).normal(size=(n, n, n)).astype(np.float32))
-
-
 def test_unwritable(tmp_path: Path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(errors.OutputUnwritableError, match="file"):
-        images.write(tmp_path / "file" / "image.nrrd", noise(4))
-    with pytest.raises(errors.OutputUnwritableError, match="no image format .*; use .nii.gz"):
-        images.write(tmp_path / "image.unknown", noise(4))
-    # these formats lose the grid, or end the process on a full disk
-    for name in ("image.tif", "image.vtk", "image.h5", "image.mnc"):
-        with pytest.raises(errors.OutputUnwritableError, match="keeps a volume's grid"):
-            images.write(tmp_path / name, noise(4))
-    with pytest.raises(
-        errors.OutputUnwritableError,
-        match="image.MHA cannot be written under that name .*lower case",
-    ):
-        images.write(tmp_path / "image.MHA", noise(4))
     (tmp_path / "folder.nrrd").mkdir()
-    with pytest.raises(errors.OutputUnwritableError, match="folder.nrrd is a folder"):
-        images.write(tmp_path / "folder.nrrd", noise(4))
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder.nrrd"]
-    with pytest.raises(
-        errors.OutputUnwritableError, match="there is no folder .*nowhere; make it first"
-    ):
-        images.write(tmp_path / "nowhere" / "image.nrrd", noise(4))
-    with (
-        pytest.raises(errors.OutputUnwritableError, match="is a file"),
-        _files.output_folder(tmp_path / "file"),
-    ):
-        pass
-    with pytest.raises(errors.OutputUnwritableError), _files.output_folder(tmp_path / ("x" * 300)):
-        pass
+    for name, says in {
+        "file/image.nrrd": "file",
+        "image.unknown": "no image format .*; use .nii.gz",
+        # these formats lose the grid, or end the process on a full disk
+        **dict.fromkeys(("image.tif", "image.vtk", "image.h5", "image.mnc"), "keeps a volume's gr"),
+        "image.MHA": "image.MHA cannot be written under that name .*lower case",
+        "folder.nrrd": "folder.nrrd is a folder",
+        "nowhere/image.nrrd": "there is no folder .*nowhere; make it first",
+    }.items():
+        with pytest.raises(errors.OutputUnwritableError, match=says):
+            images.write(tmp_path / name, noise(4))
+    for name, says in (("file", "is a file"), ("x" * 300, "xxx")):
+        with pytest.raises(errors.OutputUnwritableError, match=says):
+            _files.output_folder(tmp_path / name).__enter__()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder.nrrd"]
 
 
@@ -723,68 +493,49 @@ def test_voxels_behind_itks_header(tmp_path: Path):
     assert (tmp_path / "own.nrrd").read_bytes() == (tmp_path / "itk.nrrd").read_bytes()
 
 
-def test_write_replaces_only_when_whole(tmp_path: Path):
-    """A limit on the file's size simulates a full disk. ITK does not notice it while it writes a
-    compressed NIfTI.
-    """
+@contextlib.contextmanager
+def small_files(folder: Path) -> Iterator[Path]:
+    """Let no file be larger than 64 KiB, as on a full disk."""
     resource = pytest.importorskip("resource", reason="no limit on a file's size")
-    path = tmp_path / "image.nii.gz"
-    images.write(path, noise(4))
-    before = path.read_bytes()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
     try:
-        with pytest.raises(errors.DiskFullError):
-            images.write(path, noise())
-        with pytest.raises(errors.DiskFullError):
-            images.write(tmp_path / "image.nrrd", noise(), compress=False)
-        for name in ("image.nii", "image.hdr", "image.img.gz"):
-            with pytest.raises(errors.DiskFullError):
-                images.write(tmp_path / name, noise())
-        for name in ("t.h5", "t.tfm"):
-            with pytest.raises(errors.DiskFullError):
-                files.write(
-                    tmp_path / name,
-                    sitk.DisplacementFieldTransform(
-                        sitk.Image([20, 20, 20], sitk.sitkVectorFloat64)
-                    ),
-                )
+        yield folder
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert path.read_bytes() == before
-    assert [p.name for p in tmp_path.iterdir()] == ["image.nii.gz"]
 
 
-def test_full_disk(tmp_path: Path):
-    small = tmp_path / "small"
-    small.mkdir()
-    if (
-        not shutil.which("mount")
-        or subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", small], capture_output=True
-        ).returncode
-    ):
+@contextlib.contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder]
+    if not shutil.which("mount") or subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("needs the right to mount a small tmpfs")
     try:
-        for name in ("a.nii", "a.nii.gz", "a.hdr", "a.img.gz", "a.nrrd", "a.mha"):
-            with pytest.raises(errors.DiskFullError):
-                images.write(small / name, noise())
-            with pytest.raises(errors.DiskFullError):
-                images.write(small / name, noise(), compress=False)
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.parametrize("limited", [small_files, small_disk])
+def test_full_disk(limited: Callable[[Path], Any], tmp_path: Path):
+    """ITK does not notice it while it writes a compressed NIfTI."""
+    with limited(tmp_path) as folder:
+        images.write(folder / "image.nii.gz", noise(4))
+        before = (folder / "image.nii.gz").read_bytes()
+        for name in ("image.nii.gz", "a.nii", "a.nii.gz", "a.hdr", "a.img.gz", "a.nrrd", "a.mha"):
+            for compress in (True, False):
+                if compress and limited is small_files and name in ("a.nrrd", "a.mha"):
+                    continue  # "File too large" is no full disk
+                with pytest.raises(errors.DiskFullError):
+                    images.write(folder / name, noise(), compress=compress)
         for name in ("t.h5", "t.tfm"):
             with pytest.raises(errors.DiskFullError):
-                files.write(
-                    small / name,
-                    sitk.DisplacementFieldTransform(
-                        sitk.Image([30, 30, 30], sitk.sitkVectorFloat64)
-                    ),
-                )
-        with pytest.raises(errors.DiskFullError), _files.output_folder(small / "out") as folder:
-            _files.write_text(folder / "report.json", "x" * 10)
-            images.write(folder / "warped.nii.gz", noise())
-        assert list(small.iterdir()) == []
-    finally:
-        subprocess.run(["umount", small], check=True)
+                files.write(folder / name, FIELD)
+        with pytest.raises(errors.DiskFullError), _files.output_folder(folder / "out") as out:
+            _files.write_text(out / "report.json", "x" * 10)
+            images.write(out / "warped.nii.gz", noise())
+        assert (folder / "image.nii.gz").read_bytes() == before
+        assert [p.name for p in folder.iterdir()] == ["image.nii.gz"]
 
 
 def interrupted(folder: Path, at: int) -> bool:
@@ -887,33 +638,21 @@ def test_seal(tmp_path: Path):
 
 
 def test_inputs_are_not_written_over(tmp_path: Path):
-    out = tmp_path / "out"
+    out, other = tmp_path / "out", tmp_path / "other"
     out.mkdir()
     (out / "a").write_text("1")
     (tmp_path / "link").symlink_to(out / "a")
-    (tmp_path / "other").symlink_to(out)
-    if not (tmp_path / "other").samefile(out):
+    other.symlink_to(out)
+    if not other.samefile(out):
         pytest.skip("this system has no symbolic links")
-    for path in (
-        out / "a",
-        out / ".." / "out" / "a",
-        tmp_path / "link",
-        str(tmp_path / "other" / "a"),
-    ):
+    for path in (out / "a", out / ".." / "out" / "a", tmp_path / "link", str(other / "a")):
         with pytest.raises(errors.InvalidArgumentError, match="fixed mask: .*would be written"):
-            check_apart(
-                tmp_path / "other", ("a", "b"), {"moving": tmp_path / "a", "fixed_mask": path}
-            )
+            check_apart(other, ("a", "b"), {"moving": tmp_path / "a", "fixed_mask": path})
     # two headers may share one file of voxels
-    for kind, other in ((".hdr", ".img"), (".nhdr", ".nrrd"), (".mhd", ".mha")):
+    for kind, written in ((".hdr", ".img"), (".nhdr", ".nhdr"), (".mhd", ".mhd")):
         images.write(out / f"pair{kind}", images.Image(blob()))
-        shutil.copy(out / f"pair{kind}", tmp_path / f"copy{kind}")
         with pytest.raises(errors.InvalidArgumentError, match="moving: .*pair"):
-            check_apart(
-                out,
-                (f"pair{other}" if kind == ".hdr" else f"pair{kind}",),
-                {"moving": out / f"pair{kind}"},
-            )
+            check_apart(out, (f"pair{written}",), {"moving": out / f"pair{kind}"})
     check_apart(
         out, ("a",), {"fixed": blob(), "moving": out / "c", "fixed_mask": None, "progress": True}
     )

@@ -44,10 +44,7 @@ def fcsv(space: str | None, points: list = POINTS) -> str:
 
 
 def table(heading: str, points: list = POINTS, separator: str = ",") -> str:
-    rows = (
-        separator.join([f'"{n}"', *map(str, p)])
-        for n, p in zip(NAMES, points)
-    )  # fmt: skip
+    rows = (separator.join([f'"{n}"', *map(str, p)]) for n, p in zip(NAMES, points))
     return "\n".join([heading, *rows, ""])
 
 
@@ -172,20 +169,18 @@ def test_pairing(names: list[str], others: list[str], order: list[int]):
     [
         (Landmarks(POINTS), POINTS[:1], "has 2 landmarks, moving landmarks has 1"),
         (
-            Landmarks(POINTS, ["a", "b"], "F.csv"),
-            Landmarks(POINTS[:1], ["c"], "M.csv"),
+            Landmarks(POINTS, ["a", "b"], "F.csv"), Landmarks(POINTS[:1], ["c"], "M.csv"),
             "F.csv has 2 landmarks, M.csv has 1, and no names in common; give",
         ),
         (
-            Landmarks(POINTS, ["a", "a"], "F.csv"),
-            Landmarks(POINTS, ["a", "c"], "M.csv"),
+            Landmarks(POINTS, ["a", "a"], "F.csv"), Landmarks(POINTS, ["a", "c"], "M.csv"),
             "F.csv has the name a twice",
         ),
         ([[1, 2]], POINTS, r"fixed landmarks: points have shape \(1, 2\)"),
         ([[1, 2, 3], [4, 5]], POINTS, "fixed landmarks: points are not all numbers"),
         (np.zeros((0, 3)), np.zeros((0, 3)), "there is no point"),
     ],
-)
+)  # fmt: skip
 def test_pairs_that_are_none(fixed, moving, said: str):
     with pytest.raises(errors.InvalidArgumentError, match=said):
         pair_landmarks(fixed, moving)
@@ -253,10 +248,8 @@ def test_points_outside():
     grid = images.Image(
         np.zeros((4, 5, 6)), (2, 1, 1), (10, 0, 0), (-1, 0, 0, 0, -1, 0, 0, 0, 1)
     ).grid
-    inside = [
-        [10.9, 0.4, -0.4],
-        [-0.9, -4.4, 3.4],
-    ]  # half a voxel beyond the corner voxels' centres
+    # half a voxel beyond the corner voxels' centres
+    inside = [[10.9, 0.4, -0.4], [-0.9, -4.4, 3.4]]
     assert check_inside(Landmarks(inside), grid, "fixed") == ""
     warned = check_inside(Landmarks([*inside, [11.1, 0, 0]], ["a", "b", "c"]), grid, "fixed")
     assert warned == "Landmarks outside the fixed image, where the transform only goes on: c."
@@ -307,14 +300,11 @@ def shifted(tmp_path: Path) -> dict[str, Path]:
     return paths
 
 
-NO_NETWORK = FLAGS
-
-
 def test_the_command(tmp_path: Path, shifted: dict[str, Path], command: Command):
     arguments = [
         "register", shifted["fixed"], shifted["moving"], "--out", tmp_path / "out",
         "--fixed-landmarks", shifted["points"], "--moving-landmarks", shifted["others"],
-        *NO_NETWORK,
+        *FLAGS,
     ]  # fmt: skip
     text = command(*arguments)
     assert "landmarks" in text and "5.1 -> 0.7 -> 0.7 mm on average" in text, text
@@ -359,12 +349,9 @@ def test_the_command_refuses_before_the_work(
 
 def test_a_point_outside_is_said(tmp_path: Path, shifted: dict[str, Path]):
     summary = register_into(
-        tmp_path / "out",
-        (shifted["fixed"], shifted["moving"]),
+        tmp_path / "out", (shifted["fixed"], shifted["moving"]), options=dict(QUICK), report="none",
         landmarks=([[0.0, 25, 20], [0, 25, 500]], [[5.0, 25, 20], [5, 25, 500]]),
-        options=dict(QUICK),
-        report="none",
-    )
+    )  # fmt: skip
     assert any("outside the fixed image" in warning for warning in summary["warnings"])
     assert summary["landmarks"]["points"][1]["name"] == "2"
 
@@ -447,9 +434,8 @@ def test_a_wrong_pair_is_named(shifted: dict[str, Path]):
     )  # fmt: skip
     assert led.metrics["landmark_fit"]["left_out"] == ["wrong"]
     assert any("contradict the others were left out: wrong" in w for w in led.metrics["warnings"])
-    assert np.array_equal(
-        led.displacement(), plain.displacement()
-    )  # the rest agree with the images
+    # the rest agree with the images
+    assert np.array_equal(led.displacement(), plain.displacement())
 
 
 @pytest.mark.parametrize(
@@ -483,13 +469,9 @@ def test_landmarks_change_nothing(tmp_path: Path, shifted: dict[str, Path]):
 
 
 def test_a_study(tmp_path: Path, shifted: dict[str, Path]):
-    row = {
-        "fixed": shifted["fixed"],
-        "moving": shifted["moving"],
-        "fixed_landmarks": shifted["points"],
-        "moving_landmarks": shifted["others"],
-    }
-    rows = [{**row, "id": "a"}, {"fixed": shifted["fixed"], "moving": shifted["moving"]}]
+    pair = {name: shifted[name] for name in ("fixed", "moving")}
+    points = {"fixed_landmarks": shifted["points"], "moving_landmarks": shifted["others"]}
+    rows = [{**pair, **points, "id": "a"}, pair]
     done = morphseek.register_pairs(rows, tmp_path / "out", **QUICK)
     assert json.loads((tmp_path / "out" / "a" / "report.json").read_text())["landmark_fit"] is None
     assert done.rows[0].tre_after_mm == pytest.approx(2 / 3, abs=1e-3)

@@ -10,7 +10,6 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +142,12 @@ def zarr_atlas(home: Path, template: np.ndarray, annotation: np.ndarray) -> Path
     return manifest
 
 
+def pair_of_halves() -> tuple[np.ndarray, np.ndarray]:
+    """Return an image and labels of its dark and its bright half, as an atlas stores them."""
+    array = np.random.default_rng(1).integers(1, 60000, (12, 10, 8)).astype(np.uint16)
+    return array, np.where(array > 30000, 8, 997).astype(np.uint32)
+
+
 def marked(shape: tuple[int, ...], index: tuple[int, ...]) -> np.ndarray:
     array = np.full(shape, 10, np.uint16)
     array[index] = 60000
@@ -212,6 +217,11 @@ def test_brainglobe_space_agrees(home: Path):
 
 
 @pytest.fixture
+def patient(tmp_path: Path) -> Path:
+    return nifti(tmp_path / "patient.nii.gz", (90 * blob(shift=0.05)).T)
+
+
+@pytest.fixture
 def flow(home: Path) -> Path:
     base = "tpl-MNI152NLin2009cAsym"
     for value, name in enumerate(
@@ -273,8 +283,8 @@ def test_templateflow_as_its_client_finds_it(flow: Path, monkeypatch: pytest.Mon
 
 
 def test_both_layouts_of_brainglobe(home: Path):
-    array = np.random.default_rng(1).integers(0, 60000, (12, 10, 8)).astype(np.uint16)
-    labels = np.where(array > 30000, 614454277, 997).astype(np.uint32)
+    array, labels = pair_of_halves()
+    labels[labels == 8] = 614454277
     tiff_atlas(home, {"reference": array, "annotation": labels})
     for text, expected in ((ALLEN, array), (f"{ALLEN}:annotation", labels)):
         image = images.read(text)
@@ -285,8 +295,7 @@ def test_both_layouts_of_brainglobe(home: Path):
 
 def test_ome_zarr_of_brainglobe(home: Path):
     pytest.importorskip("ngff_zarr", reason="needs morphseek[brainglobe]")
-    array = np.random.default_rng(1).integers(1, 60000, (12, 10, 8)).astype(np.uint16)
-    labels = np.where(array > 30000, 8, 997).astype(np.uint32)
+    array, labels = pair_of_halves()
     tiff_atlas(home, {"reference": array + np.uint16(1)})  # of an older version
     zarr_atlas(home, array, labels)
     np.testing.assert_array_equal(images.read(ALLEN).array, array)
@@ -299,8 +308,7 @@ def test_ome_zarr_of_brainglobe(home: Path):
 def test_ome_zarr_as_its_client_reads_it(home: Path):
     pytest.importorskip("ngff_zarr", reason="needs morphseek[brainglobe]")
     core = pytest.importorskip("brainglobe_atlasapi.core", reason="needs morphseek[brainglobe]")
-    array = np.random.default_rng(1).integers(1, 60000, (12, 10, 8)).astype(np.uint16)
-    labels = np.where(array > 30000, 8, 997).astype(np.uint32)
+    array, labels = pair_of_halves()
     atlas = core.Atlas(zarr_atlas(home, array, labels))
     np.testing.assert_array_equal(images.read(ALLEN).array, atlas.template)
     np.testing.assert_array_equal(images.read(f"{ALLEN}:annotation").array, atlas.annotation)
@@ -369,22 +377,15 @@ def test_what_is_wrong_is_said(flow: Path, text: str, kind: type[Exception], wor
         assert word in str(caught.value), str(caught.value)
 
 
-def _emptied(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def _annexed(path: Path) -> None:
-    path.unlink()
-    path.symlink_to("../.git/annex/objects/gone")
-
-
-def _pointed(path: Path) -> None:
-    path.write_bytes(b"/annex/objects/MD5E-s13--0123.nii.gz\n")
-
-
-@pytest.mark.parametrize("leave", [_emptied, _annexed, _pointed])
-def test_not_fetched(home: Path, leave: Callable[[Path], None]):
-    leave(template(home, "tpl-MNI305_T1w"))
+@pytest.mark.parametrize("content", [b"", b"/annex/objects/MD5E-s13--0123.nii.gz\n", None])
+def test_not_fetched(home: Path, content: bytes | None):
+    """An empty file, a pointer of git-annex, or its link to nothing."""
+    path = template(home, "tpl-MNI305_T1w")
+    if content is None:
+        path.unlink()
+        path.symlink_to("../.git/annex/objects/gone")
+    else:
+        path.write_bytes(content)
     with pytest.raises(errors.InputUnreadableError, match="was not fetched") as caught:
         images.read("templateflow:MNI305", "fixed")
     assert "get('MNI305', resolution=None, desc=None, suffix='T1w')" in str(caught.value)
@@ -493,7 +494,7 @@ def test_register_to_an_atlas(flow: Path, tmp_path: Path):
         "--fixed-labels", f"{MNI}:atlas-MASSP20:dseg", "--moving-labels", own,
     )  # fmt: skip
     report = json.loads((tmp_path / "out" / "report.json").read_text())
-    assert report["label_names"] == {"1": "Left-Caudate", "3": "Right-Caudate"} and said
+    assert report["label_names"] == {str(k): name for k, name in NAMES.items()} and said
     assert report["fixed_grid"][:3] == [28, 24, 20]
     assert "Left-Caudate" in (tmp_path / "out" / "report.html").read_text()
     result = morphseek.register(patient, MNI, **QUICK)
@@ -501,17 +502,15 @@ def test_register_to_an_atlas(flow: Path, tmp_path: Path):
     np.testing.assert_array_equal(result.displacement(), by_path.displacement())
 
 
-def test_the_command_says_how_to_fetch(home: Path, tmp_path: Path):
+def test_the_command_says_how_to_fetch(home: Path, patient: Path, tmp_path: Path):
     command = Command(tmp_path / "cache")
-    patient = nifti(tmp_path / "patient.nii.gz", blob().T)
     code = errors.InputUnreadableError.exit_code
     said = command("register", patient, MNI, "--out", tmp_path / "out", expect=code)
     assert "from templateflow.api import get" in said and not (tmp_path / "out").exists()
     assert not list((home / "templateflow").iterdir())
 
 
-def test_label_by_an_atlas(flow: Path, tmp_path: Path):
-    patient = nifti(tmp_path / "patient.nii.gz", (90 * blob(shift=0.05)).T)
+def test_label_by_an_atlas(flow: Path, patient: Path, tmp_path: Path):
     study = studies.propagate_labels(
         [patient], [(MNI, f"{MNI}:atlas-MASSP20:dseg")], tmp_path / "out", report="none", **QUICK
     )
@@ -539,10 +538,9 @@ def test_table_of_pairs(flow: Path, tmp_path: Path):
     assert run().rows[0].status == "done"
 
 
-def test_halves_of_one_file_are_two_images(flow: Path, tmp_path: Path):
+def test_halves_of_one_file_are_two_images(flow: Path, patient: Path, tmp_path: Path):
     body = (1000 * np.clip(blob(), 0, None)).astype(np.uint16)
     tiff_atlas(flow, {"reference": body}, resolution=[2000.0] * 3)
-    patient = nifti(tmp_path / "patient.nii.gz", (90 * blob()).T)
 
     def run(side: str) -> str:
         pairs = [{"id": "a", "fixed": f"{ALLEN}:hemisphere-{side}", "moving": patient}]
@@ -552,17 +550,16 @@ def test_halves_of_one_file_are_two_images(flow: Path, tmp_path: Path):
     assert [run("left"), run("left"), run("right")] == ["done", "skipped", "done"]
 
 
-def test_all_to_an_atlas(flow: Path, tmp_path: Path):
-    patient = nifti(tmp_path / "patient.nii.gz", (90 * blob(shift=0.05)).T)
+def test_all_to_an_atlas(flow: Path, patient: Path, tmp_path: Path):
     pairs = studies.pairs_to(studies.read_items([patient]), MNI, labels=f"{MNI}:atlas-MASSP20:dseg")
     done = studies.register_pairs(
         pairs, tmp_path / "out", labels_back=True, report="none", **QUICK
     ).rows
     assert [pair.status for pair in done] == ["done"]
     report = json.loads((tmp_path / "out" / "patient" / "report.json").read_text())
-    assert report["label_names"] == {"1": "Left-Caudate", "3": "Right-Caudate"}
-    back = sitk.ReadImage(str(tmp_path / "out" / "patient" / "fixed_labels_on_moving.nii.gz"))
-    assert set(np.unique(sitk.GetArrayFromImage(back))) == {0, 1, 3}
+    assert report["label_names"] == {str(k): name for k, name in NAMES.items()}
+    back = images.read(tmp_path / "out" / "patient" / "fixed_labels_on_moving.nii.gz")
+    assert set(np.unique(back.array)) == {0, 1, 3}
 
 
 def test_apply_takes_names(flow: Path, tmp_path: Path):
@@ -574,10 +571,7 @@ def test_apply_takes_names(flow: Path, tmp_path: Path):
         "--interpolation", "nearest",
     )  # fmt: skip
     (labels,) = named.files_of(f"{MNI}:atlas-MASSP20:dseg", "labels")
-    np.testing.assert_array_equal(
-        sitk.GetArrayFromImage(sitk.ReadImage(str(out))),
-        sitk.GetArrayFromImage(sitk.ReadImage(str(labels))),
-    )
+    np.testing.assert_array_equal(images.read(out).array, images.read(labels).array)
     array = marked((6, 7, 8), (5, 1, 2))
     tiff_atlas(flow, {"reference": array})
     moved = morphseek.Transform.read(identity).apply(ALLEN, ALLEN)

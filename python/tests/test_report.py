@@ -81,18 +81,13 @@ def page(
 ) -> str:
     result.metrics["warnings"].append("A <warning> in plain words.")
     try:
+        labels = {"fixed_labels": pair.fixed_labels, "moving_labels": pair.moving_labels}
         return written(
-            tmp_path_factory.mktemp("report"),
-            result,
-            pair.fixed,
-            pair.moving,
-            fixed_labels=pair.fixed_labels,
-            moving_labels=pair.moving_labels,
-            scores=score_labels(result, pair.fixed_labels, pair.moving_labels),
-            label_names=phantom.LABELS,
+            tmp_path_factory.mktemp("report"), result, pair.fixed, pair.moving, **labels,
+            scores=score_labels(result, *labels.values()), label_names=phantom.LABELS,
             command="morphseek register 'my fixed.nii' moving.nii --out out",
             title="moving onto fixed",
-        )
+        )  # fmt: skip
     finally:
         result.metrics["warnings"].pop()
 
@@ -123,10 +118,8 @@ def test_halving_keeps_means_and_first_labels():
     volume = np.arange(14, dtype=np.uint8).reshape(1, 2, 7) * 17
     mean = pack.halved(volume, 2, True)
     assert mean.shape == (1, 2, 4)
-    assert (
-        np.abs(mean[0, :, :3] - (volume[0, :, 0:6:2].astype(int) + volume[0, :, 1:6:2]) / 2).max()
-        < 1
-    )
+    truth = (volume[0, :, 0:6:2].astype(int) + volume[0, :, 1:6:2]) / 2
+    assert np.abs(mean[0, :, :3] - truth).max() < 1
     assert (mean[0, :, 3] == volume[0, :, 6]).all()
     assert pack.halved(volume, 2, False).tolist() == volume[:, :, ::2].tolist()
 
@@ -154,9 +147,9 @@ def test_the_viewer_has_the_images(flip: bool, tmp_path: Path):
     array = blob((21, 34, 27))
     direction = (0, -1, 0, 0, 0, 1, -1, 0, 0) if flip else (1, 0, 0, 0, 1, 0, 0, 0, 1)
     fixed = images.Image(array, (1.5, 2, 3), (-7, 8, 9), direction)
-    result = morphseek.register(fixed, fixed.like(blob((21, 34, 27), 0.1)), **QUICK)
-    page = written(tmp_path, result, fixed, fixed.like(blob((21, 34, 27), 0.1)))
-    meta, volumes = data_of(page)
+    moving = fixed.like(blob((21, 34, 27), 0.1))
+    result = morphseek.register(fixed, moving, **QUICK)
+    meta, volumes = data_of(written(tmp_path, result, fixed, moving))
     low, high = meta["ranges"]["fixed"]
     to_mm, to_voxel = np.array(meta["toMm"]), np.array(meta["toVoxel"])
     assert meta["letters"] == [["R", "L"], ["A", "P"], ["I", "S"]]
@@ -181,10 +174,8 @@ def test_what_is_black_is_cut_off(tmp_path: Path):
 
 
 def large(shift: float) -> images.Image:
-    rng = np.random.default_rng(1)
-    return images.Image(
-        blob((96, 100, 104), shift) + rng.normal(0, 0.2, (96, 100, 104)).astype("f4")
-    )
+    noise = np.random.default_rng(1).normal(0, 0.2, (96, 100, 104)).astype("f4")
+    return images.Image(blob(noise.shape, shift) + noise)
 
 
 @pytest.mark.parametrize("room, bits, size", [(6e6, 8, 104), (2.65e6, 7, 104), (1.7e6, 8, 52)])
@@ -216,16 +207,13 @@ def test_labels_are_counted_in_bytes(tmp_path: Path):
     result = morphseek.register(array, array, **QUICK)
     labels = np.zeros(array.shape, np.int64)
     labels[4:9, 4:9, 4:9], labels[10:14, 10:14, 10:14] = 70_000, -3
-    meta, volumes = data_of(
-        written(tmp_path, result, array, array, fixed_labels=labels, moving_labels=labels)
-    )
+    maps = {"fixed_labels": labels, "moving_labels": labels}
+    meta, volumes = data_of(written(tmp_path, result, array, array, **maps))
     names = {entry["number"]: entry["name"] for entry in meta["labels"]}
     assert names == {1: "-3", 2: "70000"}
     assert sorted(np.unique(volumes["labels-after"])) == [0, 1, 2]
-    many = np.arange(array.size).reshape(array.shape) % 1000
-    meta, volumes = data_of(
-        written(tmp_path, result, array, array, fixed_labels=many, moving_labels=many)
-    )
+    maps = dict.fromkeys(maps, np.arange(array.size).reshape(array.shape) % 1000)
+    meta, volumes = data_of(written(tmp_path, result, array, array, **maps))
     assert meta["labels"][-1] == {"number": 255, "name": "other labels", "dice": None}
     assert volumes["labels-fixed"].max() == 255
 
@@ -254,12 +242,8 @@ def test_folds_and_worst_places_are_found(tmp_path: Path):
     result = morphseek.register(array, array, **QUICK)
     bent = result.displacement().copy()
     bent[2, 12, 12, 9:14] = [0, 3, 0, -3, 0]
-    bad = morphseek.Registration(
-        morphseek.Field(bent, result.grid, result.moving_grid, result.transform.initial),
-        result.warped,
-        result.metrics,
-        {},
-    )
+    field = morphseek.Field(bent, result.grid, result.moving_grid, result.transform.initial)
+    bad = morphseek.Registration(field, result.warped, result.metrics, {})
     places_mm = ([[3.0, 4, 5], [9, 9, 9]], [[3.0, 4, 5], [9, 9, 14]])
     points = (morphseek.Landmarks(place, ["tip", "2"]) for place in places_mm)
     meta, volumes = data_of(
@@ -435,16 +419,13 @@ def test_uncertainty_is_an_overlay(
         ({"start": "", "similarity": "", "search": 0, "smoothness_mm": 0, "reasons": None}, []),
         (
             {
-                "start": "affine",
-                "similarity": "ncc",
-                "search": 0.25,
-                "smoothness_mm": 2.54,
+                "start": "affine", "similarity": "ncc", "search": 0.25, "smoothness_mm": 2.54,
                 "reasons": ["Noise <is> low.", "it is late"],
             },
             ["an affine alignment", "(ncc)", "25 %", "over 2.5 mm", "Noise <is> low; it is late"],
         ),
     ],
-)
+)  # fmt: skip
 def test_the_plan_is_shown_with_its_reasons(plan: dict | None, words: list[str], tmp_path: Path):
     result = morphseek.register(blob(), blob(shift=0.1), **QUICK)
     assert result.metrics.keys() >= {"plan"}
@@ -490,13 +471,9 @@ def test_one_modality_gets_a_difference(same: bool, tmp_path: Path):
 
 @pytest.mark.parametrize(
     "shape, bad",
-    [
-        ((20, 24, 28), -np.inf),
-        ((20, 24, 28), np.nan),
-        ((20, 24, 28), np.finfo(np.float32).max),
-        ((300, 8, 8), None),
-    ],
-)
+    [((20, 24, 28), -np.inf), ((20, 24, 28), np.nan), ((20, 24, 28), np.finfo(np.float32).max),
+     ((300, 8, 8), None)],
+)  # fmt: skip
 def test_odd_images(shape: tuple[int, int, int], bad: float | None, tmp_path: Path):
     """Images that do not overlap at first, have voxels without a number, or are long and thin."""
     fixed, array = images.Image(blob(shape)), blob(shape)
@@ -526,11 +503,7 @@ def test_orientation():
     assert turned.shape == (9, 8, 10) and np.argwhere(turned).tolist() == [[2, 1, 1]]
     assert (axes.to_index @ [1, 1, 2, 1]).tolist() == [8, 2, 1, 1]
     assert axes.letters() == [("R", "L"), ("A", "P"), ("I", "S")] and axes.tilt() == 0
-    assert plane_letters(axes.letters()) == [
-        ("R", "L", "A", "P"),
-        ("R", "L", "S", "I"),
-        ("A", "P", "S", "I"),
-    ]
+    assert plane_letters(axes.letters()) == [tuple("RLAP"), tuple("RLSI"), tuple("APSI")]
 
 
 def test_planes_are_as_a_radiologist_sees_them():

@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import SimpleITK as sitk
-from click.testing import CliRunner
 from test_things import A, bend_of
 
 import morphseek
-from helpers import QUICK, blob, oblique
+from helpers import QUICK, affine_of, blob, by_itk, field_by_itk, field_of, oblique, run
 from morphseek import Field, Image, Registration, Transform, errors, images
-from morphseek.cli import app
 
 ALONE = {**QUICK, "initial": "affine"}  # the given transform is the result
 
@@ -27,20 +25,6 @@ def pair() -> tuple[Image, Image]:
 @pytest.fixture(scope="module")
 def bent(pair: tuple[Image, Image]) -> sitk.Transform:
     return sitk.CompositeTransform([A, bend_of(pair[0])])
-
-
-def on_grid(transform: sitk.Transform, image: Image) -> np.ndarray:
-    """Return the displacements at an image's voxels, mm, by SimpleITK."""
-    like = image.to_sitk()
-    field = sitk.TransformToDisplacementField(
-        transform,
-        sitk.sitkVectorFloat64,
-        like.GetSize(),
-        like.GetOrigin(),
-        like.GetSpacing(),
-        like.GetDirection(),
-    )
-    return sitk.GetArrayFromImage(field)
 
 
 def spline(pair: tuple[Image, Image]) -> sitk.Transform:
@@ -58,6 +42,10 @@ def as_file(name: str, **how: Any) -> Any:
     return made
 
 
+def dense(t: sitk.Transform, pair: tuple[Image, Image], folder: Path) -> Field:
+    return Field.from_mm(field_by_itk(t, pair[0]), pair[0].grid, pair[1].grid)
+
+
 FORMS: dict[str, Any] = {
     "SimpleITK": lambda t, pair, folder: t,
     "Transform": lambda t, pair, folder: Transform.of(t),
@@ -70,14 +58,16 @@ FORMS: dict[str, Any] = {
     "FSL": lambda t, pair, folder: (
         str(Transform.of(t).save(folder / "w.nii.gz", "fsl", *pair)[-1]) + "@fsl"
     ),
-    "vector image": lambda t, pair, folder: pair[0].grid.place(
-        sitk.GetImageFromArray(on_grid(t, pair[0]), isVector=True)
-    ),
-    "array, mm": lambda t, pair, folder: on_grid(t, pair[0]),
+    "vector image": lambda t, pair, folder: field_of(
+        field_by_itk(t, pair[0]), pair[0]
+    ).GetDisplacementField(),
+    "array, mm": lambda t, pair, folder: field_by_itk(t, pair[0]),
     "array, voxels": lambda t, pair, folder: Field.from_mm(
-        on_grid(t, pair[0]), pair[0].grid, pair[1].grid
+        field_by_itk(t, pair[0]), pair[0].grid, pair[1].grid
     ).displacement(),
-    "dense": lambda t, pair, folder: Field.from_mm(on_grid(t, pair[0]), pair[0].grid, pair[1].grid),
+    "dense": lambda t, pair, folder: Field.from_mm(
+        field_by_itk(t, pair[0]), pair[0].grid, pair[1].grid
+    ),
 }
 
 
@@ -87,21 +77,19 @@ def test_every_form(form: str, bent: sitk.Transform, pair: tuple[Image, Image], 
     if form == "greedy":
         given = f"{given}@greedy"
     result = morphseek.register(*pair, initial_transform=given, **ALONE)
-    np.testing.assert_allclose(result.displacement_mm(), on_grid(bent, pair[0]), atol=2e-3)
+    np.testing.assert_allclose(result.displacement_mm(), field_by_itk(bent, pair[0]), atol=2e-3)
     assert result.metrics["plan"]["start"] == "deformation"
 
 
 def test_a_spline_and_an_inverse(bent: sitk.Transform, pair: tuple[Image, Image], tmp_path: Path):
     curved = spline(pair)
     result = morphseek.register(*pair, initial_transform=curved, **ALONE)
-    np.testing.assert_allclose(result.displacement_mm(), on_grid(curved, pair[0]), atol=2e-3)
+    np.testing.assert_allclose(result.displacement_mm(), field_by_itk(curved, pair[0]), atol=2e-3)
 
     path = Transform.of(bent, pair[1].grid, pair[0].grid).save(tmp_path / "t.h5")[0]
     result = morphseek.register(*pair, initial_transform=f"{path}@inverse", **ALONE)
-    points = result.grid.origin + result.grid.axes @ (
-        np.array(result.grid.spacing) * [[12], [11], [9]] * np.eye(3)
-    ).sum(axis=1)
-    there = bent.TransformPoint(result.transform_points([points])[0])
+    points = result.grid.to_physical([[12, 11, 9]])
+    there = by_itk(bent, result.transform_points(points))
     np.testing.assert_allclose(there, points, atol=0.05)
 
 
@@ -122,7 +110,7 @@ def test_itk(bent: sitk.Transform, pair: tuple[Image, Image]):
     whole.AddTransform(copied(itk, itk.AffineTransform[itk.D, 3], A))
     whole.AddTransform(copied(itk, itk.BSplineTransform[itk.D, 3, 3], curved))
     result = morphseek.register(*pair, initial_transform=whole, **ALONE)
-    want = on_grid(sitk.CompositeTransform([A, curved]), pair[0])
+    want = field_by_itk(sitk.CompositeTransform([A, curved]), pair[0])
     np.testing.assert_allclose(result.displacement_mm(), want, atol=2e-3)
     if not hasattr(itk, "DisplacementFieldTransform"):
         return  # itk-core has none
@@ -133,10 +121,10 @@ def test_itk(bent: sitk.Transform, pair: tuple[Image, Image]):
     field.SetSpacing(pair[0].spacing)
     field.SetDirection(itk.matrix_from_array(np.array(pair[0].direction).reshape(3, 3)))
     field.Allocate()
-    itk.array_view_from_image(field)[:] = on_grid(bent, pair[0])
+    itk.array_view_from_image(field)[:] = field_by_itk(bent, pair[0])
     made.SetDisplacementField(field)
     result = morphseek.register(*pair, initial_transform=made, **ALONE)
-    np.testing.assert_allclose(result.displacement_mm(), on_grid(bent, pair[0]), atol=2e-3)
+    np.testing.assert_allclose(result.displacement_mm(), field_by_itk(bent, pair[0]), atol=2e-3)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +141,7 @@ def test_itks_linear_classes(name: str, pair: tuple[Image, Image]):
     whole = itk.CompositeTransform[itk.D, 3].New()
     whole.AddTransform(one)
     points = np.random.default_rng(0).normal(size=(9, 3)) * 20
-    want = [list(one.TransformPoint(p)) for p in points.tolist()]
+    want = by_itk(one, points)
     for given in (one, whole):
         np.testing.assert_allclose(Transform.of(given).transform_points(points), want, atol=1e-9)
     result = morphseek.register(*pair, initial_transform=one, **{**ALONE, "initial": "none"})
@@ -163,7 +151,7 @@ def test_itks_linear_classes(name: str, pair: tuple[Image, Image]):
 def test_an_affine_that_acts_first(pair: tuple[Image, Image]):
     whole = sitk.CompositeTransform([bend_of(pair[0]), A])
     result = morphseek.register(*pair, initial_transform=whole, **ALONE)
-    np.testing.assert_allclose(result.displacement_mm(), on_grid(whole, pair[0]), atol=2e-3)
+    np.testing.assert_allclose(result.displacement_mm(), field_by_itk(whole, pair[0]), atol=2e-3)
 
 
 @pytest.fixture(scope="module")
@@ -215,8 +203,7 @@ def save_bad(kind: str, fixed: Image, folder: Path) -> Path:
         return path
     elif kind == "singular":
         path = path.with_suffix(".tfm")
-        flat = sitk.AffineTransform(3)
-        flat.SetMatrix([1, 0, 0, 0, 1, 0, 0, 0, 0])
+        flat = affine_of(np.diag([1, 1, 0, 1]))
         sitk.WriteTransform(sitk.CompositeTransform([flat, bend_of(fixed)]), str(path))
         return path
     sitk.WriteImage(field, str(path))
@@ -243,12 +230,9 @@ def test_a_bad_file_is_named(kind: str, says: str, pair: tuple[Image, Image], tm
     for name, image in zip("fm", pair):
         files.append(tmp_path / f"{name}.nii.gz")
         images.write(files[-1], image)
-    out = tmp_path / "out"
-    ran = CliRunner().invoke(
-        app, ["register", *map(str, files), "--out", str(out), "--initial-transform", str(path)]
-    )
-    assert ran.exit_code == caught.value.exit_code and path.name in ran.output
-    assert not out.exists()
+    words = ("register", *files, "--out", tmp_path / "out", "--initial-transform", path)
+    assert path.name in run(*words, code=caught.value.exit_code).output
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

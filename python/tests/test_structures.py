@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers import Command
+from helpers import Command, by_itk
 from morphseek import Transform, errors, images
 from morphseek.transforms import structures
 
@@ -17,6 +17,7 @@ pytest.importorskip("skimage", reason="needs morphseek[dicom]")
 from pydicom.dataset import Dataset  # noqa: E402
 from pydicom.uid import generate_uid  # noqa: E402
 from test_dicom import Case, edited, make, need, write_series  # noqa: E402
+from test_dicom_images import item  # noqa: E402
 
 KIND = structures.KIND
 RADII = {"shell": (7.0, 3.0), "ball": (5.0, 0.0)}
@@ -29,16 +30,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
 
 def center(case: Case) -> np.ndarray:
     """Return the centre of the fixed image in moving space."""
-    m = case.fixed.index_to_physical
-    middle = (m @ [*(np.array(case.fixed.array.shape[::-1]) - 1) / 2, 1])[:3]
-    return np.array(case.bent.TransformPoint(middle.tolist()))
-
-
-def item(**values: Any) -> Dataset:
-    made = Dataset()
-    for key, value in values.items():
-        setattr(made, key, value)
-    return made
+    return by_itk(case.bent, [case.fixed.grid.center])[0]
 
 
 def write_structures(path: Path, case: Case, **more: Any) -> Path:
@@ -99,10 +91,7 @@ def write_structures(path: Path, case: Case, **more: Any) -> Path:
 
 def distances(case: Case) -> np.ndarray:
     """Return the true distance from the spheres' centre to the origin of each fixed voxel, mm."""
-    m = case.fixed.index_to_physical
-    index = np.moveaxis(np.indices(case.fixed.array.shape)[::-1], 0, -1).reshape(-1, 3)
-    places = index @ m[:3, :3].T + m[:3, 3]
-    there = np.array([case.bent.TransformPoint(p) for p in places.tolist()])
+    there = by_itk(case.bent, case.fixed.grid.points().reshape(-1, 3))
     return np.linalg.norm(there - center(case), axis=1).reshape(case.fixed.array.shape)
 
 
@@ -115,14 +104,13 @@ def inside(case: Case, name: str) -> np.ndarray:
 def mask_of(case: Case, found: Any, number: int) -> np.ndarray:
     """Fill contours by Matplotlib's test of points in polygons with the even-odd rule."""
     path = pytest.importorskip("matplotlib.path", reason="needs matplotlib")
-    to_index = np.linalg.inv(case.fixed.index_to_physical)
     mask = np.zeros(case.fixed.array.shape, bool)
     rows, columns = (a.ravel() for a in np.indices(mask.shape[1:]))
     (contours,) = [r for r in found.ROIContourSequence if r.ReferencedROINumber == number]
     for one in contours.ContourSequence:
         points = np.array(one.ContourData, float).reshape(-1, 3)
         assert len(points) == one.NumberOfContourPoints > 2
-        index = points @ to_index[:3, :3].T + to_index[:3, 3]
+        index = case.fixed.grid.to_index(points)
         k = round(index[0, 2])
         assert np.abs(index[:, 2] - k).max() < 1e-2  # planar, and on a slice
         (image,) = one.ContourImageSequence
@@ -158,8 +146,7 @@ def test_spheres(case: Case, tmp_path: Path):
         if r.get("ContourSequence")
     }
     assert points[6].ContourGeometricType == "POINT"
-    m = case.fixed.index_to_physical
-    middle = (m @ [*(np.array(case.fixed.array.shape[::-1]) - 1) / 2, 1])[:3]
+    middle = case.fixed.grid.center
     assert np.linalg.norm(np.array(points[6].ContourData, float) - middle) < 0.05
     assert {r.ROIName for r in found.StructureSetROISequence} == {*RADII, "point", "far", "none"}
     assert found.ROIContourSequence[0].ROIDisplayColor == [255, 3, 0]
@@ -229,8 +216,7 @@ def test_there_and_back(case: Case, tmp_path: Path):
     (tmp_path / "fixed").symlink_to(case.folder / "moving")
     one, two = (mask_of(other, pydicom.dcmread(p), 5) for p in _with_images(path, tmp_path, other))
     assert dice(one, two) > 0.9
-    m = case.moving.index_to_physical
-    places = np.argwhere(one != two)[:, ::-1] @ m[:3, :3].T + m[:3, 3]
+    places = case.moving.grid.to_physical(np.argwhere(one != two)[:, ::-1])
     far = np.linalg.norm(places - center(case), axis=1)
     assert np.abs(far - RADII["ball"][0]).max() < max(case.moving.spacing)
 

@@ -12,12 +12,10 @@ import nibabel
 import numpy as np
 import pytest
 import SimpleITK as sitk
-from click.testing import CliRunner
 
 import morphseek
-from helpers import QUICK, blob, oblique
+from helpers import QUICK, bend, blob, by_itk, field_of, oblique, resampled, run
 from morphseek import Transform, errors, images
-from morphseek.cli import app
 
 RAS = np.diag([-1.0, -1.0, 1.0])
 
@@ -27,11 +25,7 @@ class Truth:
 
     def __init__(self) -> None:
         self.image = oblique(blob((15, 18, 21), noise=0))
-        m = self.image.index_to_physical
-        index = np.moveaxis(np.indices(self.image.array.shape)[::-1], 0, -1)
-        self.p = index @ m[:3, :3].T + m[:3, 3]
-        window = np.prod(np.sin(np.pi * index / (np.array(index.shape[2::-1]) - 1)), axis=-1)
-        self.u = 2.5 * np.sin(self.p / 6 + [0, 1, 2]) * window[..., None]
+        self.p, self.u = self.image.grid.points(), bend(self.image, 2.5, 6)
         inner = (slice(3, -3, 2),) * 3
         self.points, self.moved = (a[inner].reshape(-1, 3) for a in (self.p, self.p + self.u))
 
@@ -73,7 +67,7 @@ def by_simpleitk(image: Any, folder: Path) -> Transform:
     return Transform.of(sitk.ReadImage(str(folder / "v.nii")))
 
 
-def by_itk(image: Any, folder: Path) -> Transform:
+def by_package_itk(image: Any, folder: Path) -> Transform:
     itk = pytest.importorskip("itk")
     nibabel.save(image, folder / "v.nii")
     read = sitk.ReadImage(str(folder / "v.nii"))
@@ -92,7 +86,7 @@ ENTRANCES = {
     "path": by_path,
     "nibabel": lambda image, folder: Transform.of(image),
     "SimpleITK": by_simpleitk,
-    "itk": by_itk,
+    "itk": by_package_itk,
 }
 NIFTI = {  # what the numbers are, then the header's intent, its name and p1, and the description
     "ITK": ("LPS", 1007),
@@ -279,12 +273,10 @@ TURNS = {  # large motions whose displacements are no places
 @pytest.mark.parametrize("shape", [(15, 18, 21), (3, 18, 21)])
 def test_large_motions_are_displacements(turn: str, shape: Any, tmp_path: Path):
     image = oblique(blob(shape, noise=0))
-    index = np.moveaxis(np.indices(shape)[::-1], 0, -1)
-    m = image.index_to_physical
-    p = index @ m[:3, :3].T + m[:3, 3]
+    p = image.grid.points()
     moved = (p - p.mean(axis=(0, 1, 2))) @ TURNS[turn].T + [30, -20, 10]
-    field = sitk.GetImageFromArray((moved - p).astype(np.float32), isVector=True)
-    sitk.WriteImage(image.grid.place(field), str(tmp_path / "v.nii.gz"))
+    field = field_of(moved - p, image).GetDisplacementField()
+    sitk.WriteImage(sitk.Cast(field, sitk.sitkVectorFloat32), str(tmp_path / "v.nii.gz"))
     found = Transform.read(tmp_path / "v.nii.gz").transform_points(p[1, 4:9, 4])
     np.testing.assert_allclose(found, moved[1, 4:9, 4], atol=1e-4)
 
@@ -304,13 +296,9 @@ def test_an_nrrd_that_is_no_field(truth: Truth, tmp_path: Path):
 
 def back_by_itk(truth: Truth, points: np.ndarray) -> np.ndarray:
     """Return where the inverse of the truth brings points, by SimpleITK and iteration."""
-    field = sitk.GetImageFromArray(truth.u, isVector=True)
-    field.CopyInformation(truth.image.to_sitk())
-    forward = sitk.DisplacementFieldTransform(field)
-    found = points.copy()
+    forward, found = field_of(truth.u, truth.image), points.copy()
     for _ in range(60):
-        there = np.array([forward.TransformPoint(p) for p in found.tolist()])
-        found += points - there
+        found += points - by_itk(forward, found)
     return found
 
 
@@ -318,14 +306,8 @@ def back_by_itk(truth: Truth, points: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("kind", ["modeling", "resampling"])
 def test_slicers_displacement_field_type(kind: str, entrance: str, truth: Truth, tmp_path: Path):
     """Slicer resamples with the inverse of a field that is for models."""
-    path = write_nrrd(
-        tmp_path / "v.nrrd",
-        truth,
-        "LPS",
-        np.eye(3),
-        displacement_field_type=kind,
-        intent_code="1006",
-    )
+    keys = {"displacement_field_type": kind, "intent_code": "1006"}
+    path = write_nrrd(tmp_path / "v.nrrd", truth, "LPS", np.eye(3), **keys)
     found = Transform.read(path) if entrance == "path" else Transform.of(sitk.ReadImage(str(path)))
     if kind == "resampling":
         truth.agree(found)
@@ -366,14 +348,10 @@ def test_slicers_inverse_transforms(
     kind: str, alone: bool, write: Any, name: str, truth: Truth, tmp_path: Path
 ):
     """Slicer writes a transform that it inverts before it applies it under a name of its own."""
-    grid = truth.image.grid
-    forward: sitk.Transform
+    forward: sitk.Transform = field_of(truth.u, truth.image)
     if kind == "BSplineTransform":
         forward = sitk.BSplineTransformInitializer(truth.image.to_sitk(), [4, 4, 4])
         forward.SetParameters((1.5 * np.sin(np.arange(len(forward.GetParameters())))).tolist())
-    else:
-        field = sitk.GetImageFromArray(truth.u, isVector=True)
-        forward = sitk.DisplacementFieldTransform(grid.place(field))
     fixed, numbers = forward.GetFixedParameters(), forward.GetParameters()
     parts = [(f"Inverse{kind}_double_3_3", fixed, numbers)]
     shift = sitk.AffineTransform(np.eye(3).ravel().tolist(), (1.0, 2.0, 3.0))
@@ -383,7 +361,7 @@ def test_slicers_inverse_transforms(
     found = Transform.read(write(tmp_path / name, *parts)).transform_points(truth.points)
     if not alone:
         found = found - [1, 2, 3]
-    there = [forward.TransformPoint(p) for p in found.tolist()]
+    there = by_itk(forward, found)
     assert np.linalg.norm(found - truth.points, axis=1).max() > 1
     np.testing.assert_allclose(there, truth.points, atol=0.03 if "Field" in kind else 0.1)
 
@@ -430,23 +408,15 @@ def test_the_command(truth: Truth, tmp_path: Path):
         (["transform", "compose", d], "k.h5"),
         (["transform", "convert", d, "--input-format", "field"], "f.h5"),
     ):
-        ran = CliRunner().invoke(app, [*map(str, command), "-o", str(tmp_path / out)])
-        assert ran.exit_code == 0, ran.output
+        run(*command, "-o", tmp_path / out)
         truth.agree(Transform.read(tmp_path / out))
-    ran = CliRunner().invoke(
-        app, ["apply", "-t", str(d), "-i", str(i), "-o", str(tmp_path / "w.nii")]
-    )
-    assert ran.exit_code == 0, ran.output
-    field = sitk.GetImageFromArray(truth.u, isVector=True)
-    field.CopyInformation(truth.image.to_sitk())
-    want = sitk.Resample(truth.image.to_sitk(), sitk.DisplacementFieldTransform(field))
-    got = sitk.ReadImage(str(tmp_path / "w.nii"))
+    run("apply", "-t", d, "-i", i, "-o", tmp_path / "w.nii")
+    want = resampled(truth.image, truth.image, field_of(truth.u, truth.image))
     inner = (slice(1, -1),) * 3
-    np.testing.assert_allclose(
-        sitk.GetArrayFromImage(got)[inner], sitk.GetArrayFromImage(want)[inner], atol=1e-3
-    )
-    ran = CliRunner().invoke(app, ["transform", "show", str(tmp_path / "v.nii.gz")])
-    assert ran.exit_code == 3 and "velocity field of NiftyReg" in " ".join(ran.output.split())
+    found = images.read(tmp_path / "w.nii").array
+    np.testing.assert_allclose(found[inner], want[inner], atol=1e-3)
+    refusal = run("transform", "show", tmp_path / "v.nii.gz", code=3)
+    assert "velocity field of NiftyReg" in " ".join(refusal.output.split())
 
 
 def test_a_registration_begins_there(truth: Truth, tmp_path: Path):

@@ -20,11 +20,8 @@ from morphseek.report import write_report
 from morphseek.verdict import GRADES, MEANINGS, Verdict, explain, grade_of, notes
 
 GOOD = {"grade": "good", "reasons": [], "error_mm": 0.42}
-CHECK = {
-    "grade": "check",
-    "reasons": ["The <fields> overlap by 12 %.", "It folds."],
-    "error_mm": 3.14,
-}
+REASONS = ["The <fields> overlap by 12 %.", "It folds."]
+CHECK = {"grade": "check", "reasons": REASONS, "error_mm": 3.14}
 FAILED = {"grade": "failed", "reasons": ["Nothing speaks for this place."], "error_mm": 21.0}
 OLD = {"grade": "", "reasons": None, "error_mm": 0}  # the engine's verdict for an old result
 
@@ -48,23 +45,19 @@ def judged(result: morphseek.Registration) -> Any:
     [
         (GOOD, Verdict("good", (), 0.42), "good, estimated error 0.4 mm", "good"),
         (
-            CHECK,
-            Verdict("check", ("The <fields> overlap by 12 %.", "It folds."), 3.14),
-            "check: The <fields> overlap by 12 %; It folds",
-            "check",
+            CHECK, Verdict("check", tuple(REASONS), 3.14),
+            "check: The <fields> overlap by 12 %; It folds", "check",
         ),
         (
-            FAILED,
-            Verdict("failed", ("Nothing speaks for this place.",), 21.0),
-            "failed: Nothing speaks for this place",
-            "failed",
+            FAILED, Verdict("failed", ("Nothing speaks for this place.",), 21.0),
+            "failed: Nothing speaks for this place", "failed",
         ),
         ({**GOOD, "error_mm": 0.01}, Verdict("good", (), 0.01), "below 0.1 mm", "good"),
         (OLD, None, "", "unknown"),
         (None, None, "", "unknown"),
         ({**GOOD, "grade": "splendid"}, None, "", "unknown"),
     ],
-)
+)  # fmt: skip
 def test_reads_the_metrics(
     found: dict | None, verdict: Verdict | None, text: str, grade: str, judged: Any
 ):
@@ -85,11 +78,9 @@ def test_every_registration_has_one(result: morphseek.Registration, tmp_path: Pa
     with pytest.raises(dataclasses.FrozenInstanceError):
         verdict.grade = "good"  # type: ignore[misc]
     result.save(tmp_path)
-    assert json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["verdict"] == {
-        "grade": verdict.grade,
-        "reasons": list(verdict.reasons),
-        "error_mm": verdict.error_mm,
-    }
+    report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    expected = {"grade": verdict.grade, "error_mm": verdict.error_mm}
+    assert report["verdict"] == {**expected, "reasons": list(verdict.reasons)}
     assert morphseek.Registration.read(tmp_path).verdict == verdict
 
 
@@ -116,20 +107,17 @@ def test_notes_do_not_repeat_the_reasons():
 
 
 REFEREE = {
-    "gain": 0.4,
-    "correlation": 0.81,
-    "start": 0.5,
-    "end": 1.2,
-    "reach_mm": 25.4,
-    "common": 0.9,
-}
+    "gain": 0.4, "correlation": 0.81, "start": 0.5, "end": 1.2, "reach_mm": 25.4, "common": 0.9
+}  # fmt: skip
 PLAN = {
-    "start": "affine",
-    "similarity": "ncc",
-    "search": 0.25,
-    "smoothness_mm": 2.54,
+    "start": "affine", "similarity": "ncc", "search": 0.25, "smoothness_mm": 2.54,
     "reasons": ["noise is low"],
-}
+}  # fmt: skip
+CHANNELS = [
+    {"name": "f.nii", "weight": 0.5, "similarity": "ncc", "labels": 0, "before": 0.4, "after": 0.8},
+    {"name": "organs", "weight": 1, "similarity": "labels", "labels": 4, "before": 0.5,
+     "after": 0.9},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -155,7 +143,6 @@ PLAN = {
         ),
         (
             {
-                "verdict": GOOD,
                 "plan": {**PLAN, "start": "header", "search": 0, "smoothness_mm": 0},
                 "referee": {**REFEREE, "gain": 0},
             },
@@ -167,31 +154,12 @@ PLAN = {
             ["confidence", "Smoothness"],
         ),
         (
-            {"verdict": GOOD, "referee": {**REFEREE, "gain": -0.05}},
+            {"referee": {**REFEREE, "gain": -0.05}},
             ["no closer to each other than the alignment did (-0.05;"],
             [],
         ),
         (
-            {
-                "channels": [
-                    {
-                        "name": "f.nii",
-                        "weight": 0.5,
-                        "similarity": "ncc",
-                        "labels": 0,
-                        "before": 0.4,
-                        "after": 0.8,
-                    },
-                    {
-                        "name": "organs",
-                        "weight": 1,
-                        "similarity": "labels",
-                        "labels": 4,
-                        "before": 0.5,
-                        "after": 0.9,
-                    },
-                ]
-            },
+            {"channels": CHANNELS},
             [
                 "Channel f.nii: weight 0.5: local correlation of the intensities (ncc);",
                 "correlation 0.40 -> 0.80",
@@ -203,14 +171,9 @@ PLAN = {
     ],
 )
 def test_explains(changes: dict, says: list[str], silent: list[str]):
-    metrics = {
-        "verdict": GOOD,
-        "referee": REFEREE,
-        "plan": PLAN,
-        "align": {"method": "affine", "confidence": 0.7, "rival_mm": 34.56, "overlap": 0.95},
-        **changes,
-    }
-    text = explain(metrics)
+    align = {"method": "affine", "confidence": 0.7, "rival_mm": 34.56, "overlap": 0.95}
+    metrics = {"verdict": GOOD, "referee": REFEREE, "plan": PLAN, "align": align}
+    text = explain({**metrics, **changes})
     assert all(word in text for word in says), text
     assert not any(word in text for word in silent), text
 
@@ -330,18 +293,13 @@ def test_a_study_counts_them(
     assert {"verdict", "error_mm", "reasons"} <= set(header.split(","))
     # pairs that were finished before keep their verdicts
     assert command.json(*arguments, "--strict", expect=7)["rows"][1]["verdict"] == other["verdict"]
-    (tmp_path / "pairs.csv").write_text(
-        f"fixed,moving,id\n{files['fixed']},{files['fixed']},same\n"
-    )
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text(f"fixed,moving,id\n{files['fixed']},{files['fixed']},same\n")
     command(*arguments, "--strict")
 
 
 def test_a_study_knows_what_it_does_not_know():
     rows = [studies.PairRow(str(i), "f", "m", "done", verdict) for i, verdict in
             enumerate(("good", "good", "failed", "unknown", ""))]  # fmt: skip
-    assert studies.Study(rows).summary()["verdict"] == {
-        "good": 2,
-        "check": 0,
-        "failed": 1,
-        "unknown": 1,
-    }
+    counted = {"good": 2, "check": 0, "failed": 1, "unknown": 1}
+    assert studies.Study(rows).summary()["verdict"] == counted

@@ -18,22 +18,20 @@ import pytest
 import SimpleITK as sitk
 
 import morphseek
-from helpers import QUICK, blob, oblique
+from helpers import QUICK, affine_of, blob, by_itk, oblique, resampled
 from morphseek import errors, worker
 from morphseek._grid import Grid
 from morphseek.images import Image
 from pace import limit
 
 LONG = {"model": "none", "search": False, "refine": 1000, "initial": "com", "threads": 1}
+LARGE = [Image(blob((40, 40, 40), shift)) for shift in (0.0, 0.1)]
 
 
 def write_request(folder: Path, fixed: Image, moving: Image, **more: Any) -> Path:
     request = {"options": QUICK, "outputs": ["transformed_volume"], **more}
-    for name, image in {
-        "fixed": fixed,
-        "moving": moving,
-        "fixed_mask": more.get("fixed_mask"),
-    }.items():
+    given = {"fixed": fixed, "moving": moving, "fixed_mask": more.get("fixed_mask")}
+    for name, image in given.items():
         if image is not None:
             request[name] = write_image(folder, name, image)
     (folder / "request.json").write_text(json.dumps(request))
@@ -46,13 +44,8 @@ def write_image(folder: Path, name: str, image: Image) -> dict[str, Any]:
 
 
 def start(folder: Path) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-m", "morphseek.worker", folder],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen([sys.executable, "-m", "morphseek.worker", folder], **pipes, text=True)
 
 
 def finish(process: subprocess.Popen, expect: int = 0) -> list[dict[str, Any]]:
@@ -84,14 +77,8 @@ def test_same_as_register(images: tuple[Image, Image], tmp_path: Path):
     shift = np.eye(4)
     shift[0, 3] = 2.0
     options = {**QUICK, "search": True}
-    write_request(
-        tmp_path,
-        *images,
-        fixed_mask=mask,
-        initial_transform=shift.tolist(),
-        outputs=list(worker.OUTPUTS),
-        options=options,
-    )
+    more = {"initial_transform": shift.tolist(), "outputs": list(worker.OUTPUTS)}
+    write_request(tmp_path, *images, fixed_mask=mask, options=options, **more)
     *progress, last = finish(start(tmp_path))
     stages = [line["progress"]["stage"] for line in progress]
     assert "align" in stages and stages[-len(worker.OUTPUTS) :] == ["outputs"] * len(worker.OUTPUTS)
@@ -135,20 +122,12 @@ def test_channels_drive(images: tuple[Image, Image], tmp_path: Path):
         {"name": "root", "labels": False, "fixed": other[0], "moving": other[1]},
         {"name": "labels", "labels": True, "fixed": labels[0], "moving": labels[1]},
     ]
-    written = [
-        {
-            **channel,
-            **{
-                side: write_image(tmp_path, f"channel-{k}-{side}", channel[side])
-                for side in ("fixed", "moving")
-            },
-        }
-        for k, channel in enumerate(channels)
-    ]
+    written = [dict(channel) for channel in channels]
+    for k, channel in enumerate(written):
+        for side in ("fixed", "moving"):
+            channel[side] = write_image(tmp_path, f"channel-{k}-{side}", channel[side])
     options = {**QUICK, "refine": 5}
-    write_request(
-        tmp_path, *images, outputs=["transformed_volume"], options=options, channels=written
-    )
+    write_request(tmp_path, *images, options=options, channels=written)
     last = finish(start(tmp_path))[-1]["result"]
     expected = morphseek.register(
         *images, channels=[morphseek.Channel(**channel) for channel in channels], **options
@@ -160,26 +139,15 @@ def test_channels_drive(images: tuple[Image, Image], tmp_path: Path):
 
 
 def test_labels_come_back_on_the_fixed_grid(images: tuple[Image, Image], tmp_path: Path):
-    coarse = Image(
-        (blob((9, 13, 15), shift=0.1) > 0.3).astype(np.int16) * 7,
-        (1.6, 2.6, 5.0),
-        images[1].origin,
-        images[1].direction,
-    )
-    np.save(tmp_path / "labels-in-0.npy", coarse.array)
-    write_request(
-        tmp_path,
-        *images,
-        outputs=[],
-        labels=[{"file": "labels-in-0.npy", "matrix": coarse.index_to_physical.tolist()}],
-    )
+    array = (blob((9, 13, 15), shift=0.1) > 0.3).astype(np.int16) * 7
+    coarse = Image(array, (1.6, 2.6, 5.0), images[1].origin, images[1].direction)
+    labels = [write_image(tmp_path, "labels-in-0", coarse)]
+    write_request(tmp_path, *images, outputs=[], labels=labels)
     result = finish(start(tmp_path))[-1]["result"]
     (entry,) = result["labels"]
     moved = np.load(tmp_path / entry["file"])
     expected = morphseek.register(*images, **QUICK).transform.to_sitk()
-    itks = sitk.GetArrayFromImage(
-        sitk.Resample(coarse.to_sitk(), images[0].to_sitk(), expected, sitk.sitkNearestNeighbor)
-    )
+    itks = resampled(coarse, images[0], expected, sitk.sitkNearestNeighbor)
     assert result["files"] == {} and moved.dtype == np.int16 and np.count_nonzero(moved) > 100
     assert np.count_nonzero(moved != itks) <= 1e-3 * itks.size
 
@@ -193,18 +161,14 @@ def test_vectors_on_a_coarser_grid(images: tuple[Image, Image]):
     linear = np.diag([1.1, 0.95, 1.0, 1.0])
     transform = morphseek.Field(u, images[0].grid, images[1].grid, linear)
     array, grid = worker.vectors(transform, spacing=3.0)
-    assert (
-        all(3.0 <= s < 4.5 for s in grid.spacing)
-        and array.size < transform.behind_initial()[0].size / 3
-    )
+    assert all(3.0 <= s < 4.5 for s in grid.spacing)
+    assert array.size < transform.behind_initial()[0].size / 3
     vectors = sitk.GetImageFromArray(array.astype(np.float64), isVector=True)
-    field = sitk.CompositeTransform(
-        [morphseek.Affine(linear).to_sitk(), sitk.DisplacementFieldTransform(grid.place(vectors))]
-    )
-    own = transform.to_sitk()
-    for index in [(2, 3, 4), (13, 10, 9), (20, 15, 12)]:
-        point = images[0].to_sitk().TransformIndexToPhysicalPoint(index)
-        assert field.TransformPoint(point) == pytest.approx(own.TransformPoint(point), abs=1e-3)
+    coarse = sitk.DisplacementFieldTransform(grid.place(vectors))
+    field = sitk.CompositeTransform([affine_of(linear), coarse])
+    points = images[0].grid.to_physical([(2, 3, 4), (13, 10, 9), (20, 15, 12)])
+    own = by_itk(transform.to_sitk(), points)
+    np.testing.assert_allclose(by_itk(field, points), own, atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -220,20 +184,14 @@ def test_vectors_on_a_coarser_grid(images: tuple[Image, Image]):
     ],
 )
 def test_failures(
-    images: tuple[Image, Image],
-    tmp_path: Path,
-    change: dict[str, Any],
-    error: type[errors.MorphSeekError],
+    images: tuple[Image, Image], tmp_path: Path, change: Any, error: type[errors.MorphSeekError]
 ):
     write_request(tmp_path, *images)
     request = json.loads((tmp_path / "request.json").read_text(encoding="utf-8"))
     (tmp_path / "request.json").write_text(json.dumps({**request, **change}))
     last = finish(start(tmp_path), expect=error.exit_code)[-1]["error"]
-    assert (last["class"], last["name"], last["code"]) == (
-        error.__name__,
-        error.name,
-        error.code,
-    ) and last["message"]
+    expected = (error.__name__, error.name, error.code)
+    assert (last["class"], last["name"], last["code"]) == expected and last["message"]
     assert not (tmp_path / "transformed_volume.npy").exists()
 
 
@@ -247,13 +205,7 @@ def test_constant_volume(images: tuple[Image, Image], tmp_path: Path):
 def test_ends_with_its_caller(tmp_path: Path, temporary: bool):
     folder = tmp_path / "job"
     folder.mkdir()
-    write_request(
-        folder,
-        Image(blob((40, 40, 40))),
-        Image(blob((40, 40, 40), shift=0.1)),
-        options=LONG,
-        temporary=temporary,
-    )
+    write_request(folder, *LARGE, options=LONG, temporary=temporary)
     process = start(folder)
     until_refinement(process)
     began = time.monotonic()
@@ -266,9 +218,7 @@ def test_ends_with_its_caller(tmp_path: Path, temporary: bool):
 
 @pytest.mark.skipif(os.name == "nt", reason="no SIGTERM")
 def test_sigterm_in_the_middle(tmp_path: Path):
-    write_request(
-        tmp_path, Image(blob((40, 40, 40))), Image(blob((40, 40, 40), shift=0.1)), options=LONG
-    )
+    write_request(tmp_path, *LARGE, options=LONG)
     process = start(tmp_path)
     until_refinement(process)
     began = time.monotonic()
@@ -279,12 +229,8 @@ def test_sigterm_in_the_middle(tmp_path: Path):
 
 
 def ask(*question: str | Path) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", "morphseek.worker", *question],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, "-m", "morphseek.worker", *question]
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
 
 def answer(*question: str | Path) -> dict[str, Any]:

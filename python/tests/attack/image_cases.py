@@ -80,6 +80,7 @@ def run_on(packed: bytes) -> bytes:
 
 
 ZLIB, GZIP = zlib.compress(RAW), gzip.compress(RAW, mtime=0)
+PACKED = gzip.compress(nifti(), mtime=0)
 BIG = VOXELS.astype(">i2").tobytes()
 
 SOUND = {
@@ -89,7 +90,7 @@ SOUND = {
     "unused.nii": formed(0, math.nan),
     "packed.mha": packed_meta(ZLIB),
     "packed.nrrd": packed_nrrd(GZIP),
-    "packed.nii.gz": gzip.compress(nifti(), mtime=0),
+    "packed.nii.gz": PACKED,
     "big.mha": meta("OrderMSB = False", "OrderMSB = True", BIG),
     "big.nrrd": nrrd(
         "endian: little\nencoding: raw", "endian: big\nencoding: gz", gzip.compress(BIG, mtime=0)
@@ -126,7 +127,7 @@ UNSOUND = {
     "twice.mha": (meta("NDims = 3", "NDims = 3\nNDims = 4"), "'NDims' twice"),
     "line.mha": (meta("NDims = 3", "NDims = 3\nnothing"), "sets no field"),
     "truth.mha": (meta("CompressedData = False", "CompressedData = perhaps"), "True or False"),
-    "endless.nii.gz": (run_on(gzip.compress(nifti(), mtime=0)), "cut short"),
+    "endless.nii.gz": (run_on(PACKED), "cut short"),
     "told.mha": (
         meta("CompressedData = False", "CompressedData = True", ZLIB),
         "lacks CompressedDataSize",
@@ -164,6 +165,11 @@ UNSOUND = {
     },
     "more.mha": (packed_meta(zlib.compress(RAW + RAW)), "is damaged"),
     "less.nrrd": (packed_nrrd(gzip.compress(RAW[:-2], mtime=0)), ""),
+    "garbage.nii.gz": (b"not an image", ""),
+    **{
+        f"cut-{share}.nii.gz": (PACKED[: int(share * len(PACKED))], "cut short")
+        for share in (0.4, 0.95)
+    },
     "cut.mha": (meta(data=RAW[:-1]), "is cut short"),
     "cut.nrrd": (nrrd(data=RAW[:-1]), "is cut short"),
     "cut.nii": (nifti(data=RAW[:-1]), "is cut short"),

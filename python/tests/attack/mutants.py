@@ -179,7 +179,8 @@ def damage(seed: Seed, chance: random.Random) -> bytes:
     data = seed.data
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         text = len(seed.data) if seed.text < 0 else seed.text
-        ways = (_flip, _cut, _extreme, _insert) + (_line, _number, _word) * 2 * (text > 0)
+        in_text = (_line, _replaced(_HUGE), _replaced(_WORDS)) * 2 * (text > 0)
+        ways = (_flip, _cut, _extreme, _insert) + in_text
         data = chance.choice(ways)(data, text, chance)
     return data
 
@@ -206,12 +207,8 @@ def _extreme(data: bytes, text: int, chance: random.Random) -> bytes:
     if most < 1:
         return data
     at = chance.randrange(most)
-    ends = (
-        b"\xff" * width,
-        bytes(width),
-        b"\x7f" + b"\xff" * (width - 1),
-        b"\xff" * (width - 1) + b"\x7f",
-    )
+    ones = b"\xff" * (width - 1)
+    ends = (b"\xff" * width, bytes(width), b"\x7f" + ones, ones + b"\x7f")
     out[at : at + width] = chance.choice((*ends, bytes(width - 1) + b"\x80"))
     return bytes(out)
 
@@ -241,20 +238,17 @@ def _line(data: bytes, text: int, chance: random.Random) -> bytes:
     return b"".join(lines) + data[text:]
 
 
-def _number(data: bytes, text: int, chance: random.Random) -> bytes:
-    return _replaced(data, text, chance, chance.choice(_HUGE))
+def _replaced(words: tuple[str, ...]) -> Way:
+    """Return a way to put one of these words in place of a number."""
 
+    def change(data: bytes, text: int, chance: random.Random) -> bytes:
+        by = chance.choice(words)
+        if not (found := list(_NUMBER.finditer(data[:text]))):
+            return data
+        number = chance.choice(found)
+        return data[: number.start()] + by.encode() + data[number.end() :]
 
-def _word(data: bytes, text: int, chance: random.Random) -> bytes:
-    return _replaced(data, text, chance, chance.choice(_WORDS))
-
-
-def _replaced(data: bytes, text: int, chance: random.Random, by: str) -> bytes:
-    found = list(_NUMBER.finditer(data[:text]))
-    if not found:
-        return data
-    number = chance.choice(found)
-    return data[: number.start()] + by.encode() + data[number.end() :]
+    return change
 
 
 @dataclasses.dataclass(frozen=True)
@@ -524,11 +518,9 @@ def _watched(command: list[str], size: float, path: Path) -> str:
     taken = "absent.nii does not exist" in words or "nothing is to be written" in words
     if process.returncode == 3 and (taken or str(path) in words):
         return ""
-    return (
-        ""
-        if process.returncode == 2 and taken
-        else f"exit code {process.returncode}: {words[-300:]}"
-    )
+    if process.returncode == 2 and taken:
+        return ""
+    return f"exit code {process.returncode}: {words[-300:]}"
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ import SimpleITK as sitk
 from SimpleITK import _SimpleITK  # reads classes that SimpleITK has none for
 
 import morphseek
+from helpers import by_itk
 from morphseek import errors
 from morphseek.transforms import h5
 
@@ -53,8 +54,7 @@ def test_what_simpleitk_wrote_is_the_same_map(name: str, ending: str, tmp_path: 
         pytest.skip("ITK writes none")
     path = tmp_path / f"t.{ending}"
     sitk.WriteTransform(SOUND[name](), str(path))
-    itk = sitk.ReadTransform(str(path))
-    want = [itk.TransformPoint(point) for point in POINTS.tolist()]
+    want = by_itk(sitk.ReadTransform(str(path)), POINTS)
     np.testing.assert_array_equal(morphseek.Transform.read(path).transform_points(POINTS), want)
 
 
@@ -82,7 +82,7 @@ def test_every_linear_class(kind: str, tmp_path: Path):
     behind = sitk.CompositeTransform([field()])
     behind.AddTransform(alone)
     for itk in (alone, behind):
-        want = [itk.TransformPoint(point) for point in POINTS.tolist()]
+        want = by_itk(itk, POINTS)
         ours = morphseek.Transform.of(itk)
         there = ours.inverse().transform_points(want)
         made = [
@@ -124,7 +124,7 @@ def test_a_text_of_another_system(how: str, kind: str, name: str, tmp_path: Path
     itk = sitk.ReadTransform(str(tmp_path / "plain.tfm"))
     (tmp_path / name).write_bytes(WRITTEN[how](text))
     found = morphseek.Transform.read(tmp_path / name).transform_points(POINTS)
-    np.testing.assert_allclose(found, [itk.TransformPoint(p) for p in POINTS.tolist()], atol=1e-9)
+    np.testing.assert_allclose(found, by_itk(itk, POINTS), atol=1e-9)
 
 
 def test_an_ending_in_capitals(tmp_path: Path):
@@ -132,8 +132,7 @@ def test_an_ending_in_capitals(tmp_path: Path):
         sitk.WriteTransform(EULER, str(tmp_path / f"t.{ending}"))
         path = (tmp_path / f"t.{ending}").rename(tmp_path / f"T.{ending.upper()}")
         found = morphseek.Transform.read(path).transform_points(POINTS)
-        want = [EULER.TransformPoint(point) for point in POINTS.tolist()]
-        np.testing.assert_allclose(found, want, atol=1e-9)
+        np.testing.assert_allclose(found, by_itk(EULER, POINTS), atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["MatrixOffsetTransformBase", "AffineTransform"])
@@ -198,8 +197,7 @@ def made(path: Path) -> bytes:
 def test_every_flip_in_a_transform_of_ours_is_found(tmp_path: Path):
     path = tmp_path / "t.h5"
     data = made(path)
-    want = sitk.ReadTransform(str(path))  # ITK does not see the index
-    mapped = [want.TransformPoint(point) for point in POINTS.tolist()]
+    mapped = by_itk(sitk.ReadTransform(str(path)), POINTS)  # ITK does not see the index
     place = data.index(np.random.default_rng(1).normal(size=1).astype("<f4").tobytes())
     index = data.index(b'{"parts"')
     for at in (*range(place, place + 180 * 4, 41), *range(index, len(data) - 20, 41)):

@@ -9,7 +9,7 @@ import morphseek
 from morphseek.training.evaluate import field_on_fixed_grid, score_pair
 from morphseek.training.export import graph_sha256, read_manifest
 from morphseek.training.pairs import PairSource, make_grid, make_sample, read_pairs
-from training_helpers import REPOSITORY
+from training_helpers import REPOSITORY, feed_of
 
 BUNDLE = REPOSITORY / "engine" / "internal" / "network" / "bundles" / "hippocampus.onnx"
 MORPHOMETRY = BUNDLE.with_name("hippocampus-morphometry.onnx")
@@ -19,12 +19,8 @@ def test_manifest():
     m = read_manifest(BUNDLE)
     assert BUNDLE.stat().st_size <= 4_000_000
     assert m["sha256"] == graph_sha256(BUNDLE)
-    assert (m["format"], m["name"], m["backbone"], m["size_multiple"]) == (
-        1,
-        "hippocampus",
-        "siamese",
-        8,
-    )
+    expected = (1, "hippocampus", "siamese", 8)
+    assert (m["format"], m["name"], m["backbone"], m["size_multiple"]) == expected
     assert m["training_data"][0]["licence"] == "CC BY-SA 4.0" and "Vanderbilt" in m["credit"]
     assert m["metrics"]["test_dice"] >= 0.86 and m["metrics"]["test_njd_percent"] <= 0.05
 
@@ -32,11 +28,9 @@ def test_manifest():
 def test_manifest_of_the_other():
     m = read_manifest(MORPHOMETRY)
     assert MORPHOMETRY.stat().st_size <= 4_000_000 and m["sha256"] == graph_sha256(MORPHOMETRY)
-    assert (m["name"], m["initial"], m["size_multiple"]) == (
-        "hippocampus-morphometry",
-        "affine",
-        8,
-    ) and "Vanderbilt" in m["credit"]
+    expected = ("hippocampus-morphometry", "affine", 8)
+    assert (m["name"], m["initial"], m["size_multiple"]) == expected
+    assert "Vanderbilt" in m["credit"]
 
 
 @pytest.mark.thorough
@@ -78,14 +72,7 @@ def test_real_pairs(hippocampus):
         u = np.zeros((1, 3, *grid.size), np.float32)
         zero = np.zeros((1, m["latent"]["channels"], *(n // stride for n in grid.size)), np.float32)
         for t in range(m["steps"]):
-            feed = {
-                "fixed": pair.fixed.numpy(),
-                "moving": pair.moving.numpy(),
-                "u_prev": u,
-                "epsilon": zero,
-                "tau": np.zeros(1, np.float32),
-            }
-            u = run.run(["u"], feed | {"first": np.array([t])})[0]
+            u = run.run(["u"], feed_of(pair.fixed, pair.moving, u, zero, first=[t]))[0]
             if t == 0 and len(dice) < 3:
                 images = [
                     sitk.DICOMOrient(
@@ -95,14 +82,8 @@ def test_real_pairs(hippocampus):
                 ]
                 start = np.eye(4)
                 start[:3, 3] = moving.centre - fixed.centre
-                result = morphseek.register(
-                    *images,
-                    model=str(BUNDLE),
-                    initial="none",
-                    initial_transform=start,
-                    threads=1,
-                    steps=1,
-                )
+                how = {"initial": "none", "initial_transform": start, "threads": 1, "steps": 1}
+                result = morphseek.register(*images, model=str(BUNDLE), **how)
                 by_torch = field_on_fixed_grid(torch.from_numpy(u), grid, fixed)[0].numpy() + (
                     start[2::-1, 3] / fixed.spacing
                 ).reshape(3, 1, 1, 1)

@@ -10,6 +10,7 @@ import pytest
 import SimpleITK as sitk
 import torch
 
+from helpers import affine_of
 from morphseek import studies
 from morphseek.training import pairs as d
 from morphseek.training.config import Augmentation
@@ -25,7 +26,7 @@ def volume(path, size, spacing, direction, origin, seed):
     image = sitk.GetImageFromArray(array)
     image.SetSpacing(spacing)
     image.SetOrigin(origin)
-    image.SetDirection(direction)
+    image.SetDirection(direction.ravel().tolist())
     sitk.WriteImage(image, str(path))
     return image
 
@@ -35,26 +36,20 @@ def rotation(angle, axis):
     return np.array(t.GetMatrix()).reshape(3, 3)
 
 
+def scene(phantoms):
+    """Return two phantoms and the grid of the first."""
+    source = d.PairSource(phantoms, 2)
+    case = source.case("p0")
+    return case, source.case("p1"), d.make_grid(case, (1, 1, 1), (24, 24, 24), 8)
+
+
 @pytest.mark.parametrize("flipped", [False, True])
 def test_grid_and_resampling_agree_with_simpleitk(tmp_path, flipped):
     turn = rotation(0.2, (0.3, -0.5, 0.8))
     oblique = turn @ np.array([[0, -1, 0], [1, 0, 0], [0, 0, -1.0]]) if flipped else turn
-    fixed = volume(
-        tmp_path / "f.nii.gz",
-        (30, 25, 20),
-        (0.9, 1.3, 1.6),
-        oblique.ravel().tolist(),
-        (10, -20, 30),
-        0,
-    )
-    moving = volume(
-        tmp_path / "m.nrrd",
-        (28, 31, 18),
-        (1.1, 0.8, 2.0),
-        rotation(-0.1, (0, 1, 0)).ravel().tolist(),
-        (5, 5, 5),
-        1,
-    )
+    other = rotation(-0.1, (0, 1, 0))
+    fixed = volume(tmp_path / "f.nii.gz", (30, 25, 20), (0.9, 1.3, 1.6), oblique, (10, -20, 30), 0)
+    moving = volume(tmp_path / "m.nrrd", (28, 31, 18), (1.1, 0.8, 2.0), other, (5, 5, 5), 1)
     f, m = d.read_case(tmp_path / "f.nii.gz"), d.read_case(tmp_path / "m.nrrd")
     # With these spacings no grid point lies exactly on the edge of the field of view.
     grid = d.make_grid(f, (1.47, 0.97, 1.21), (16, 16, 16), 8)
@@ -79,9 +74,7 @@ def test_grid_and_resampling_agree_with_simpleitk(tmp_path, flipped):
         fixed.TransformContinuousIndexToPhysicalPoint([(n - 1) / 2 for n in fixed.GetSize()])
     )
     origin = centre - direction @ ((np.array(size) - 1) / 2 * step)
-    t = sitk.AffineTransform(3)
-    t.SetMatrix(affine[:3, :3].ravel().tolist())
-    t.SetTranslation(affine[:3, 3].tolist())
+    t = affine_of(affine)
 
     for image, transform, ours, fov in (
         (fixed, sitk.Transform(3, sitk.sitkIdentity), pair.fixed, pair.fixed_fov),
@@ -90,11 +83,9 @@ def test_grid_and_resampling_agree_with_simpleitk(tmp_path, flipped):
         low, high = np.percentile(sitk.GetArrayViewFromImage(image), (0.5, 99.5))
         # SimpleITK scales without clipping, so that clipping follows interpolation as in our rule.
         reference = sitk.Image(*(int(n) for n in size), sitk.sitkFloat32)
-        (
-            reference.SetOrigin(origin.tolist()),
-            reference.SetSpacing(step.tolist()),
-            reference.SetDirection(direction.ravel().tolist()),
-        )
+        reference.SetOrigin(origin.tolist())
+        reference.SetSpacing(step.tolist())
+        reference.SetDirection(direction.ravel().tolist())
         read = sitk.GetArrayFromImage(
             sitk.Resample(image, reference, transform, sitk.sitkLinear, -1e6, sitk.sitkFloat32)
         )
@@ -108,9 +99,7 @@ def test_grid_and_resampling_agree_with_simpleitk(tmp_path, flipped):
 
 
 def test_no_initial_transform_aligns_centres(phantoms):
-    source = d.PairSource(phantoms, 2)
-    f, m = source.case("p0"), source.case("p1")
-    grid = d.make_grid(f, (1, 1, 1), (24, 24, 24), 8)
+    f, m, grid = scene(phantoms)
     pair = d.make_sample(f, m, grid, 2)
     shifted = d.Case(m.name, m.image, m.labels, m.spacing, m.axes, m.centre + 100.0)
     assert torch.equal(d.make_sample(f, shifted, grid, 2).moving, pair.moving)
@@ -137,9 +126,8 @@ def test_the_engine_aligns_where_asked(phantoms, tmp_path):
         f, m = source.case("whole"), source.case("part")
         grid = d.make_grid(f, (1, 1, 1), (24, 24, 24), 8)
         start = source.start("whole", "part")
-        dice[initial] = score_pair(torch.zeros((1, 3, *grid.size)), grid, f, m, 2, initial=start)[
-            "dice"
-        ]
+        still = torch.zeros((1, 3, *grid.size))
+        dice[initial] = score_pair(still, grid, f, m, 2, initial=start)["dice"]
     assert source.start("whole", "part") is start
     np.testing.assert_allclose(
         start[:3, 3] + (start[:3, :3] - np.eye(3)) @ f.centre, (30.0, -20.0, 10.0), atol=0.3
@@ -148,9 +136,7 @@ def test_the_engine_aligns_where_asked(phantoms, tmp_path):
 
 
 def test_mirror_flips_left_and_right_of_both(phantoms):
-    source = d.PairSource(phantoms, 2)
-    f, m = source.case("p0"), source.case("p1")
-    grid = d.make_grid(f, (1, 1, 1), (24, 24, 24), 8)
+    f, m, grid = scene(phantoms)
     plain = d.make_sample(f, m, grid, 2)
     mirrored = d.make_sample(f, m, grid, 2, Augmentation(mirror=1.0), np.random.default_rng(0))
     for key in ("fixed", "moving", "fixed_labels", "moving_labels"):
@@ -160,9 +146,7 @@ def test_mirror_flips_left_and_right_of_both(phantoms):
 
 
 def test_augmentation_is_repeatable_and_moves_images_with_their_labels(phantoms):
-    source = d.PairSource(phantoms, 2)
-    f, m = source.case("p0"), source.case("p1")
-    grid = d.make_grid(f, (1, 1, 1), (24, 24, 24), 8)
+    f, m, grid = scene(phantoms)
     a = Augmentation(rotation_deg=20, scale=0.1, translation_mm=3)
     one, two, other = (d.make_sample(f, m, grid, 2, a, np.random.default_rng(s)) for s in (1, 1, 2))
     assert torch.equal(one.moving, two.moving) and not torch.equal(one.moving, other.moving)
@@ -206,9 +190,6 @@ def test_pair_lists(phantoms, tmp_path):
         d.read_pairs(phantoms, "nope")
     (tmp_path / "list.csv").write_text("fixed,moving\na,b\nb,c\n")
     assert d.read_pairs(tmp_path, "list.csv") == [("a", "b"), ("b", "c")]
-    (tmp_path / "wrong.csv").write_text("target,source\na,b\n")
-    with pytest.raises(ValueError, match="columns fixed and moving"):
-        d.read_pairs(tmp_path, "wrong.csv")
     with pytest.raises(FileNotFoundError, match="neither split.json nor"):
         d.read_pairs(tmp_path, "val")
     with pytest.raises(FileNotFoundError, match="does not exist"):
@@ -242,14 +223,13 @@ def test_constant_volumes_are_refused(tmp_path):
     [
         ("images/p0.nii.gz", "labels/p0.nrrd"),
         ("images/p0.mha", "labels/p0.nii.gz"),
-        ("imagesTr/p0.nii.gz", "labelsTr/p0.mha"),
-        ("imagesTr/images_0.nii.gz", "labelsTr/images_0.nii.gz"),
         ("imagesTr/images_0.nii.gz", "labelsTr/labels_0.nii.gz"),
-        ("CT_images/imagesTr/p0.nii.gz", "CT_images/labelsTr/p0.nii.gz"),
     ],
 )
 def test_labels_are_found_wherever_the_data_is(phantoms, tmp_path, image, labels):
-    """Also in a folder whose own name contains the word, and with another ending."""
+    """Also in a folder whose own name contains the word, and with another ending: as a study finds
+    them, tests/test_scores.py.
+    """
     root = tmp_path / "my-images" / "set"
     for kind, name in (("images", image), ("labels", labels)):
         (root / name).parent.mkdir(parents=True)
@@ -284,14 +264,6 @@ def test_labels_that_do_not_fit_are_refused(phantoms, tmp_path, value, kind):
 def test_the_least_size_is_rounded_up_to_the_multiple(phantoms):
     f = d.PairSource(phantoms, 2).case("p0")
     assert d.make_grid(f, (1, 1, 1), (30, 24, 33), 8).size == (32, 24, 40)
-
-
-def test_csv_lists_of_excel_and_empty_ones(tmp_path):
-    (tmp_path / "excel.csv").write_bytes(b"\xef\xbb\xbffixed,moving\r\na,b\r\n")
-    assert d.read_pairs(tmp_path, "excel.csv") == [("a", "b")]
-    (tmp_path / "empty.csv").write_text("fixed,moving\n")
-    with pytest.raises(d.DataError, match="empty.csv: no pairs"):
-        d.read_pairs(tmp_path, "empty.csv")
 
 
 @pytest.mark.parametrize(
@@ -329,39 +301,38 @@ def test_a_list_is_the_one_that_a_study_reads(name, text, tmp_path):
 @pytest.mark.parametrize(
     "name, text, says",
     [
+        ("p.csv", "fixed,moving\n", "p.csv: no pairs"),
+        ("p.csv", "target,source\na,b\n", "columns fixed and moving"),
         ("p.csv", "fixed,moving\na,b,c\n", "line 2: the cell 'c' stands below no column"),
         ("p.csv", "fixed,moving\na,\n", "line 2 has no moving"),
+        ("p.csv", "fixed,moving\na,b\na\n", "p.csv, line 3 has no moving"),
+        ("X_dataset.json", "[1]", "X_dataset.json"),
         ("split.json", "{", "split.json is no JSON"),
         ("split.json", "[]", "split.json is no JSON object"),
         ("split.json", "\xff", "split.json cannot be read"),
+        ("split.json", "{}", "split.json"),
+        ("split.json", '{"pairs": []}', "split.json"),
+        ("split.json", '{"pairs": {"val": ["ab"]}}', "split.json"),
+        ("split.json", '{"pairs": {"val": [["a"]]}}', "split.json"),
+        ("split.json", '{"pairs": {"val": 3}}', "split.json"),
     ],
 )
 def test_lists_that_are_none(name, text, says, tmp_path):
     (tmp_path / name).write_text(text, encoding="latin-1")
-    with pytest.raises(d.DataError, match=says):
-        d.read_pairs(tmp_path, "p" if name == "split.json" else name)
+    is_json = name.endswith(".json")
+    for read in (d.read_pairs, d.read_subjects)[: 1 + is_json]:
+        with pytest.raises(d.DataError, match=says):
+            read(tmp_path, "val" if is_json else name)
 
 
 def test_learn2reg_lists_of_images_are_people_and_no_pairs(tmp_path):
     image = [{"image": f"./imagesTr/{n}.nii.gz", "label": f"./labelsTr/{n}.nii.gz"} for n in "ab"]
     pair = [{"fixed": "a", "moving": "b"}]
-    (tmp_path / "X_dataset.json").write_text(
-        json.dumps(
-            {
-                "training": image,
-                "names": ["a", "b"],
-                "test": [{"image": "c"}],
-                "registration_test": pair,
-                "val": pair,
-            }
-        )
-    )
-    assert (
-        d.read_pairs(tmp_path, "test")
-        == d.read_pairs(tmp_path, "registration_test")
-        == d.read_pairs(tmp_path, "val")
-        == [("a", "b")]
-    )
+    lists = {"training": image, "names": ["a", "b"], "test": [{"image": "c"}]}
+    lists |= {"registration_test": pair, "val": pair}
+    (tmp_path / "X_dataset.json").write_text(json.dumps(lists))
+    for name in ("test", "registration_test", "val"):
+        assert d.read_pairs(tmp_path, name) == [("a", "b")]
     assert d.read_subjects(tmp_path, "training") == ["./imagesTr/a.nii.gz", "./imagesTr/b.nii.gz"]
     assert d.read_subjects(tmp_path, "names") == d.read_subjects(tmp_path, "val") == ["a", "b"]
     with pytest.raises(FileNotFoundError, match="list of pairs 'training'"):
@@ -396,11 +367,9 @@ def test_labels_must_lie_on_their_image(phantoms, tmp_path):
     image, labels = (
         sitk.ReadImage(str(phantoms / kind / "p0.nii.gz")) for kind in ("images", "labels")
     )
-    (
-        image.SetOrigin((10, -20, 30)),
-        image.SetSpacing((1, 1, 1.5)),
-        image.SetDirection((-1, 0, 0, 0, -1, 0, 0, 0, 1)),
-    )
+    image.SetOrigin((10, -20, 30))
+    image.SetSpacing((1, 1, 1.5))
+    image.SetDirection((-1, 0, 0, 0, -1, 0, 0, 0, 1))
     sitk.WriteImage(image, str(tmp_path / "scan.nii.gz"))
     there = d.read_case(
         tmp_path / "scan.nii.gz", placed_labels(tmp_path / "good.nii.gz", image, labels)
@@ -440,32 +409,3 @@ def test_files_that_are_no_volumes_are_named(phantoms, tmp_path):
     # One time point is a volume.
     sitk.WriteImage(sitk.JoinSeries([image]), str(tmp_path / "one.nii.gz"))
     assert torch.equal(d.read_case(tmp_path / "one.nii.gz").image, d.read_case(good).image)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "[]",
-        "{}",
-        "{",
-        '{"pairs": []}',
-        '{"pairs": {"val": ["ab"]}}',
-        '{"pairs": {"val": [["a"]]}}',
-        '{"pairs": {"val": 3}}',
-    ],
-)
-def test_lists_that_are_none_are_named(tmp_path, content):
-    (tmp_path / "split.json").write_text(content)
-    for read in (d.read_pairs, d.read_subjects):
-        with pytest.raises(d.DataError, match="split.json"):
-            read(tmp_path, "val")
-
-
-def test_learn2reg_files_and_csv_lines_that_are_none_are_named(tmp_path):
-    (tmp_path / "X_dataset.json").write_text("[1]")
-    (tmp_path / "half.csv").write_text("fixed,moving\na,b\na\n")
-    for read in (d.read_pairs, d.read_subjects):
-        with pytest.raises(d.DataError, match="X_dataset.json"):
-            read(tmp_path, "val")
-    with pytest.raises(d.DataError, match="half.csv, line 3 has no moving"):
-        d.read_pairs(tmp_path, "half.csv")

@@ -16,17 +16,14 @@ from morphseek.training import export
 from morphseek.training.backbones import build_backbone
 from morphseek.training.config import load
 from morphseek.training.evaluate import field_on_fixed_grid, register_sample
-from morphseek.training.pairs import Sample, make_grid, make_sample, read_case
-from training_helpers import random_field
+from morphseek.training.pairs import make_grid, make_sample, read_case
+from training_helpers import as_trained, feed_of, random_field, unlabelled
 
 SMALL = {
     "voxelmorph-l": {"widths": [4, 4, 8, 8, 8]},
-    "transmorph": {
-        "embed": 12,
-        "depths": [1, 2, 1, 1],
-        "attention_heads": [2, 2, 2, 2],
-        "window": [2, 3, 2],
-    },
+    "transmorph": dict(
+        embed=12, depths=[1, 2, 1, 1], attention_heads=[2, 2, 2, 2], window=[2, 3, 2]
+    ),
     "nice-trans": {"widths": [4, 4, 8, 8, 8], "window": [2, 3, 2]},
 }
 OUTPUTS = ["u", "warped", "reward", "mu", "log_sigma", "njd"]
@@ -56,26 +53,14 @@ def bundle(tmp_path_factory, traced):
     """A small network with weights that float16 holds exactly, so that storing them changes
     nothing.
     """
-    config = load("best").replace(
-        **{
-            "model.backbone": "compact",
-            "model.options": {
-                "widths": [4, 4, 8],
-                "latent_channels": 8,
-                "decoder": [8, 8],
-                "segmentation_classes": 2,
-            },
-            "data.min_size": [24, 32, 24],
-        }
-    )
+    options = dict(widths=[4, 4, 8], latent_channels=8, decoder=[8, 8], segmentation_classes=2)
+    changes = {"model.backbone": "compact", "model.options": options}
+    config = load("best").replace(**changes, **{"data.min_size": [24, 32, 24]})
     torch.manual_seed(0)
     backbone = build_backbone(config.model).eval()
     with torch.no_grad():
         backbone.flow.weight.normal_(std=0.03)  # moves some voxels in three steps
-        for p in backbone.parameters():
-            # as training leaves them: the exporter merges equal tensors
-            p.add_(0.01 * torch.randn_like(p))
-            p.copy_(p.half().float())
+    as_trained(backbone)
     path = tmp_path_factory.mktemp("bundle") / "tiny.onnx"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(export.bundle, "trace", traced)
@@ -89,11 +74,9 @@ def images(size, seed):
     rng = np.random.default_rng(seed)
     found = []
     for _ in range(2):
-        a = np.clip(gaussian_filter(rng.standard_normal(size), 2) * 4 + 0.4, 0, 1).astype(
-            np.float32
-        )
+        a = np.clip(gaussian_filter(rng.standard_normal(size), 2) * 4 + 0.4, 0, 1)
         a[:3] = 0  # outside the field of view
-        found.append(torch.from_numpy(a)[None, None])
+        found.append(torch.from_numpy(a.astype(np.float32))[None, None])
     return found
 
 
@@ -109,37 +92,27 @@ def test_ort_follows_torch_over_three_steps(bundle, size, j, tau):
     noise = torch.randn(
         3, j, *backbone.latent_shape(size), generator=torch.Generator().manual_seed(2)
     )
-    feed = {"fixed": fixed.numpy(), "moving": moving.numpy(), "tau": np.array([tau], np.float32)}
     each = []
     for eps in noise:
         with torch.no_grad():
             truth = graph(fixed, moving, u_torch, eps, torch.tensor([tau]))
-        ours = run.run(None, feed | {"u_prev": u_ort, "epsilon": eps.numpy()})
+        ours = run.run(None, feed_of(fixed, moving, u_ort, eps, tau))
         best = int(truth[2].argmax())
         u_torch, u_ort = truth[0][best : best + 1], ours[0][best : best + 1]
         each.append(ours)
     # All steps in one run: fields and images of the last step, values of every step.
-    feed |= {
-        "u_prev": np.zeros_like(u_ort),
-        "epsilon": noise.flatten(0, 1).numpy(),
-        "steps": np.array([3]),
-    }
-    for name, at_once, one_by_one in zip(
-        OUTPUTS, run.run(None, feed), zip(*each, strict=True), strict=True
-    ):
+    zero = np.zeros_like(u_ort)
+    feed = feed_of(fixed, moving, zero, noise.flatten(0, 1), tau, steps=[3])
+    whole = run.run(None, feed)
+    for name, at_once, one_by_one in zip(OUTPUTS, whole, zip(*each, strict=True), strict=True):
         expected = one_by_one[-1] if name in ("u", "warped") else np.concatenate(one_by_one)
         np.testing.assert_allclose(at_once, expected, atol=1e-5, rtol=1e-5, err_msg=name)
     for name, a, b in zip(OUTPUTS, truth, ours, strict=True):
         assert a.shape == b.shape, name
         assert np.isfinite(b).all()
         # The required bound: 1e-4 voxel on the field after three chained steps.
-        np.testing.assert_allclose(
-            b,
-            a.numpy(),
-            atol=1e-4 if name not in ("reward", "njd") else 1e-2,
-            rtol=1e-4,
-            err_msg=name,
-        )
+        most = 1e-2 if name in ("reward", "njd") else 1e-4
+        np.testing.assert_allclose(b, a.numpy(), atol=most, rtol=1e-4, err_msg=name)
     assert np.abs(ours[0]).max() > 0.2, "the field must move"
     if j > 1:
         assert np.abs(ours[0][0] - ours[0][1]).max() > 1e-3, "trajectories must differ"
@@ -159,23 +132,13 @@ def test_each_step_has_its_view(bundle, tmp_path):
     assert [i.name for i in run.get_inputs()] == ["fixed", "moving", "u_prev", "epsilon", "tau"]
     assert [i.name for i in run.get_overridable_initializers()] == ["steps", "first"]
     size = (24, 40, 32)
-    pair = Sample(
-        *images(size, 4),
-        *(torch.ones(1, 1, *size),) * 2,
-        *(torch.zeros(1, 0, *size),) * 2,
-        *(torch.zeros(1, 1, *size),) * 2,
-    )
+    pair = unlabelled(*images(size, 4))
     truth = register_sample(twin, pair, 3)
     assert (truth[2] - register_sample(backbone, pair, 3)[2]).abs().max() > 0.05
-    zero = np.zeros((1, *backbone.latent_shape(size)), np.float32)
-    feed = {
-        "fixed": pair.fixed.numpy(),
-        "moving": pair.moving.numpy(),
-        "u_prev": np.zeros((1, 3, *size), np.float32),
-        "epsilon": zero,
-        "tau": np.zeros(1, np.float32),
-    }
-    at_once = run.run(["u"], feed | {"epsilon": zero.repeat(3, 0), "steps": np.array([3])})[0]
+    zero = np.zeros((3, *backbone.latent_shape(size)), np.float32)
+    still = np.zeros((1, 3, *size), np.float32)
+    at_once = run.run(["u"], feed_of(pair.fixed, pair.moving, still, zero, steps=[3]))[0]
+    feed = feed_of(pair.fixed, pair.moving, still, zero[:1])
     for t, expected in enumerate(truth):
         feed["u_prev"] = run.run(["u"], feed | ({"first": np.array([t])} if t else {}))[0]
         np.testing.assert_allclose(feed["u_prev"], expected, atol=1e-4)
@@ -189,21 +152,15 @@ def test_the_engine_sees_what_training_saw(bundle, traced, tmp_path, monkeypatch
     from scipy.ndimage import gaussian_filter
 
     _, _, backbone, config = bundle
-    config = config.replace(
-        **{
-            "data.spacing": [3.0, 1.25, 2.0],
-            "data.percentiles": [0.0, 100.0],
-            "data.min_size": [16, 32, 24],
-        }
-    )
+    changes = {"data.spacing": [3.0, 1.25, 2.0], "data.percentiles": [0.0, 100.0]}
+    config = config.replace(**changes, **{"data.min_size": [16, 32, 24]})
     path = tmp_path / "uneven.onnx"
     monkeypatch.setattr(export.bundle, "trace", traced)
     export.export_bundle(backbone, config, path)
     files = []
     for i in range(2):
-        array = (
-            gaussian_filter(np.random.default_rng(i).standard_normal((15, 38, 43)), 2) * 3000 - 200
-        )
+        noise = np.random.default_rng(i).standard_normal((15, 38, 43))
+        array = gaussian_filter(noise, 2) * 3000 - 200
         array[:, :3] = -3024
         array[4, 5, 6] = np.nan
         image = sitk.GetImageFromArray(array.astype(np.float32))
@@ -233,16 +190,7 @@ def test_the_graph_warps_the_original_by_the_total_field(bundle):
     fixed, moving = images(size, 3)
     u_prev = random_field(size, 2.0, seed=1)
     zero = np.zeros((1, *backbone.latent_shape(size)), np.float32)
-    u, warped, *_ = session(path).run(
-        None,
-        {
-            "fixed": fixed.numpy(),
-            "moving": moving.numpy(),
-            "u_prev": u_prev.numpy(),
-            "epsilon": zero,
-            "tau": np.zeros(1, np.float32),
-        },
-    )
+    u, warped, *_ = session(path).run(None, feed_of(fixed, moving, u_prev, zero))
     grid = np.stack(np.meshgrid(*(np.arange(n, dtype=float) for n in size), indexing="ij"))
     truth = map_coordinates(moving[0, 0].numpy(), grid + u[0], order=1, mode="grid-constant")
     np.testing.assert_allclose(warped[0, 0], truth, atol=1e-4)
@@ -292,10 +240,8 @@ def test_the_hash_covers_the_graph_and_nothing_else(bundle, tmp_path):
     model = onnx.load(str(path))
     assert export.graph_sha256(path) == manifest["sha256"]
     # Independently: protobuf's own serialisation of the graph field.
-    assert (
-        hashlib.sha256(model.graph.SerializeToString(deterministic=True)).hexdigest()
-        == manifest["sha256"]
-    )
+    graph = model.graph.SerializeToString(deterministic=True)
+    assert hashlib.sha256(graph).hexdigest() == manifest["sha256"]
     model.metadata_props[0].value = "{}"
     (tmp_path / "relabelled.onnx").write_bytes(model.SerializeToString(deterministic=True))
     assert export.graph_sha256(tmp_path / "relabelled.onnx") == manifest["sha256"]
@@ -334,11 +280,8 @@ def test_a_run_starts_from_a_bundle(start, bundle, tiny):
     config = tiny("best", run__iterations=1)
     trainer = start(config, init=path)
     assert torch.equal(trainer.backbone.flow.weight, backbone.flow.weight)
-    other = tiny(
-        "best",
-        run__iterations=1,
-        model__options={"widths": [4, 4, 4], "latent_channels": 8, "decoder": [8, 8]},
-    )
+    options = {"widths": [4, 4, 4], "latent_channels": 8, "decoder": [8, 8]}
+    other = tiny("best", run__iterations=1, model__options=options)
     with pytest.raises((ValueError, RuntimeError), match="size mismatch|does not fit"):
         start(other, "other", init=path)
 
@@ -351,14 +294,8 @@ def test_the_papers_networks(name, half, tmp_path):
     """Three steps of three trajectories at a size that their windows do not divide. In half
     precision, PyTorch's half precision is the reference.
     """
-    config = load("paper").replace(
-        **{
-            "model.backbone": name,
-            "model.options": SMALL[name],
-            "model.parametrisation": "velocity",
-            "model.squarings": 2,
-        }
-    )
+    changes = {"model.backbone": name, "model.options": SMALL[name], "model.squarings": 2}
+    config = load("paper").replace(**changes, **{"model.parametrisation": "velocity"})
     backbone = export.random_backbone(config.model, 0)
     size = (64, 32, 96)
     if not backbone.any_size:
@@ -383,16 +320,9 @@ def test_the_papers_networks(name, half, tmp_path):
             us, _, reward, *_ = graph(fixed, moving, u, eps, torch.tensor([0.5]))
             u = us[reward.argmax()][None]
             rewards.append(reward)
-    feed = {
-        "fixed": fixed,
-        "moving": moving,
-        "u_prev": torch.zeros(1, 3, *size),
-        "epsilon": noise.flatten(0, 1),
-        "tau": torch.tensor([0.5]),
-    }
-    ours = session(tmp_path / "bundle.onnx").run(
-        ["u", "reward"], {k: v.numpy() for k, v in feed.items()} | {"steps": np.array([3])}
-    )
+    still = torch.zeros(1, 3, *size)
+    feed = feed_of(fixed, moving, still, noise.flatten(0, 1), 0.5, steps=[3])
+    ours = session(tmp_path / "bundle.onnx").run(["u", "reward"], feed)
     # float32: the required bound, 1e-4 voxel. float16 layers with float32 fields: 0.02 voxel.
     np.testing.assert_allclose(ours[0], us.numpy(), atol=0.02 if half else 1e-4)
     np.testing.assert_allclose(ours[1], torch.cat(rewards), atol=1e-3 if half else 1e-5)
@@ -408,23 +338,14 @@ def test_a_run_starts_from_a_bundle_of_a_transformer(start, name, tiny, tmp_path
     config = tiny(
         "paper", model__backbone=name, model__options=SMALL[name], data__min_size=[32, 32, 64]
     )
-    backbone = export.random_backbone(config.model, 0)
-    with torch.no_grad():
-        for p in backbone.parameters():
-            # as training leaves them: the exporter merges equal tensors
-            p.add_(0.02 * torch.randn_like(p)).copy_(p.half().float())
+    backbone = as_trained(export.random_backbone(config.model, 0), 0.02)
     size = (32, 32, 64)
     export.export_bundle(backbone, config, tmp_path / "bundle.onnx", size=size)
     trainer = start(config, "run", init=tmp_path / "bundle.onnx")
     own, found = backbone.state_dict(), trainer.backbone.state_dict()
     # Small windows do not use all of a table.
     assert all(torch.equal(found[k], v) for k, v in own.items() if not k.endswith(export.TABLE))
-    pair = Sample(
-        *images(size, 4),
-        *(torch.ones(1, 1, *size),) * 2,
-        *(torch.zeros(1, 0, *size),) * 2,
-        *(torch.zeros(1, 1, *size),) * 2,
-    )
+    pair = unlabelled(*images(size, 4))
     truth, ours = (register_sample(b.eval(), pair, 2)[-1] for b in (backbone, trainer.backbone))
     assert truth.abs().max() > 0.2
     np.testing.assert_allclose(ours, truth, atol=1e-5)

@@ -18,6 +18,7 @@ from morphseek.training.losses import endpoint_error
 from morphseek.training.run import Trainer
 from morphseek.training.spatial import identity_grid, jacobian_determinant, warp
 from morphseek.training.synthetic import BODIES, LEAST_LABELS, SyntheticSource, gaussian_process
+from training_helpers import as_trained, feed_of
 
 SIZE = (40, 32, 48)
 LABELS = 6
@@ -205,32 +206,13 @@ def test_mistakes_are_named(tmp_path, text, message):
 
 
 def tiny(**changes):
-    options = {
-        "widths": [4, 4, 8],
-        "reader": [8, 4],
-        "latent_channels": 8,
-        "decoder": [8, 8],
-        "correlation": [1, 1, 1],
-        "mind": True,
-    }
-    values = {
-        "model.options": options,
-        "data.labels": 4,
-        "data.min_size": [20, 24, 24],
-        "synthetic.workers": 0,
-        "synthetic.val_pairs": 2,
-        "run.device": "cpu",
-        "run.amp": "none",
-        "run.threads": 1,
-        "run.iterations": 2,
-        "run.val_every": 1,
-        "run.picture_every": 1,
-        "run.steps_schedule": [[1, 2]],
-        "optim.accumulate": 2,
-    }
-    return load("synthetic").replace(
-        **(values | {k.replace("__", "."): v for k, v in changes.items()})
-    )
+    options = dict(widths=[4, 4, 8], reader=[8, 4], latent_channels=8, decoder=[8, 8], mind=True)
+    values = dict(model__options=options | {"correlation": [1, 1, 1]}, data__labels=4)
+    values |= dict(data__min_size=[20, 24, 24], synthetic__workers=0, synthetic__val_pairs=2)
+    values |= dict(run__device="cpu", run__amp="none", run__threads=1, run__iterations=2)
+    values |= dict(run__val_every=1, run__picture_every=1, run__steps_schedule=[[1, 2]])
+    values |= dict(optim__accumulate=2) | changes
+    return load("synthetic").replace(**{k.replace("__", "."): v for k, v in values.items()})
 
 
 def test_training_needs_no_data(tmp_path):
@@ -258,10 +240,7 @@ def test_the_network_exports(tmp_path):
     backbone = build_backbone(config.model).eval()
     with torch.no_grad():
         backbone.flow.weight.normal_(std=0.1)
-        for p in backbone.parameters():
-            # as training leaves them: the exporter merges equal tensors
-            p.add_(0.01 * torch.randn_like(p))
-            p.copy_(p.half().float())
+    as_trained(backbone)
     manifest = export_bundle(backbone, config, tmp_path / "tiny.onnx")
     assert (
         manifest["credit"] == "trained on synthetic volumes only" and manifest["modality"] == "any"
@@ -271,16 +250,11 @@ def test_the_network_exports(tmp_path):
     )
     for size in ((24, 24, 24), (16, 32, 40)):
         s = source("medley", size).sample(0)
-        feed = {
-            "fixed": s.fixed,
-            "moving": s.moving,
-            "u_prev": torch.zeros(1, 3, *size),
-            "epsilon": torch.zeros(1, *backbone.latent_shape(size)),
-            "tau": torch.zeros(1),
-        }
+        still, zero = torch.zeros(1, 3, *size), torch.zeros(1, *backbone.latent_shape(size))
         with torch.no_grad():
-            expected = StepGraph(backbone)(*feed.values())[0].numpy()
-        found = run.run(["u"], {k: v.numpy() for k, v in feed.items()})[0]
+            graph = StepGraph(backbone)
+            expected = graph(s.fixed, s.moving, still, zero, torch.zeros(1))[0].numpy()
+        found = run.run(["u"], feed_of(s.fixed, s.moving, still, zero))[0]
         assert np.abs(expected).max() > 0.01
         np.testing.assert_allclose(found, expected, atol=1e-4)
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from morphseek.training.pairs import Sample
+
 REPOSITORY = Path(__file__).resolve().parents[3]
 #: Keys of a run that takes seconds.
 TINY = {
@@ -42,6 +44,30 @@ def write_phantom(path_image: Path, path_labels: Path, shift, size=(22, 24, 20),
     for array, path in ((image.astype(np.float32), path_image), (labels, path_labels)):
         path.parent.mkdir(parents=True, exist_ok=True)
         sitk.WriteImage(sitk.GetImageFromArray(array), str(path))
+
+
+def as_trained(backbone, noise=0.01):
+    """Return the network with weights that differ, as training leaves them, for the exporter merges
+    equal tensors; float16 holds them exactly.
+    """
+    with torch.no_grad():
+        for p in backbone.parameters():
+            p.add_(noise * torch.randn_like(p)).copy_(p.half().float())
+    return backbone
+
+
+def unlabelled(fixed, moving):
+    """Return a pair that is seen everywhere and has no labels."""
+    size = fixed.shape[2:]
+    seen, none, zero = (torch.ones(1, 1, *size), torch.zeros(1, 0, *size), torch.zeros(1, 1, *size))
+    return Sample(fixed, moving, seen, seen, none, none, zero, zero)
+
+
+def feed_of(fixed, moving, u, epsilon, tau=0.0, **more):
+    """Return the inputs of a bundle's graph, as arrays."""
+    feed = {"fixed": fixed, "moving": moving, "u_prev": u, "epsilon": epsilon}
+    feed |= {"tau": torch.tensor([tau])} | more
+    return {key: np.asarray(value) for key, value in feed.items()}
 
 
 def random_field(size, amplitude, seed=0, smooth=4):
