@@ -25,8 +25,8 @@ from ..result import LABELS_BACK, Registration
 from ..verdict import GRADES
 from .bids import BidsName
 from .pairs import files_of
-from .runner import PATIENCE
-from .study import FINISHED, Study, fits
+from .runner import FINISHED, PATIENCE
+from .study import Study, fits
 
 _BIDS = "1.10.0"
 _COLUMNS = (

@@ -26,8 +26,8 @@ from ..scoring.labels import check_labels, on_fixed_grid
 from ..transforms import Transform
 from ..transforms.linear import linear_part
 from ._result import Tabled
-from .runner import Meter
-from .study import FINISHED, Study
+from .runner import FINISHED, Meter
+from .study import Study
 from .table import Item, read_items, read_pairs
 
 #: What a study leaves in a folder; the last one lists the others.

@@ -11,19 +11,20 @@ import os
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import _files, _manifest, errors
 from .._engine import core
-from .._json import MOST_RESULT_BYTES, parse, read as read_json, read_object, without_nan
-from .._plain import why_no_name
+from .._json import MOST_RESULT_BYTES, parse, read as read_json, without_nan
 from .._tables import csv_text, data_frame
 from ..scoring.statistics import signed_rank
 from ..verdict import counts, tally
 from .outliers import outliers
-from .runner import Ending, Job, Journal, Meter, run_jobs
+from .runner import FINISHED, Ending, Job, Journal, Meter, finished_rows, run_jobs
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from ..report import IndexRow
 else:  # typing.get_type_hints asks for the name; the pages' module loads when one is written
     IndexRow = Any
@@ -31,8 +32,8 @@ else:  # typing.get_type_hints asks for the name; the pages' module loads when o
 SEAL = "pair.json"  # of a finished pair
 #: What a study leaves in its folder, beside the journal; the first one lists the others.
 TABLES = ("summary.json", "summary.csv", "labels.csv", "index.html")
-FINISHED = ("done", "skipped")
 
+Row = TypeVar("Row", bound="DataclassInstance")
 #: In what pairs are compared to find outliers: what it is called, and where it is.
 _COMPARED = {
     "estimated error, mm": "error_mm",
@@ -184,10 +185,10 @@ class Study:
         _files.settle(path.parent)
         try:
             content = read_json(path, "study", MOST_RESULT_BYTES)
-            rows = [read_row(row) for row in content["rows"]]
-            if None in rows:
+            rows = [row for known in content["rows"] if (row := read_row(known))]
+            if len(rows) < len(content["rows"]):
                 raise TypeError("a row")
-            return Study([row for row in rows if row is not None], content["options"])
+            return Study(rows, content["options"])
         except (KeyError, TypeError, AttributeError) as error:
             raise errors.InputUnreadableError(
                 f"study: {path} is no study's summary.json: {error!r}"
@@ -212,13 +213,8 @@ class Study:
         options = {**self.options, **other.options}
         return Study(rows.values(), options)
 
-    def mark_outliers(self) -> None:
-        """Say of each pair in what it is unlike the others.
-
-        Examples
-        --------
-        >>> studies.Study([studies.PairRow("sub-01", "a.nii.gz", "b.nii.gz")]).mark_outliers()
-        """
+    def _mark_outliers(self) -> None:
+        """Say of each pair in what it is unlike the others."""
         values: dict[str, list[float | None]] = {
             name: [getattr(row, field) for row in self.rows] for name, field in _COMPARED.items()
         }
@@ -342,9 +338,11 @@ class Study:
         folder = Path(folder)
         own = _own(folder)
         with _files.output_folder(folder, ours=own, patience=patience) as temporary:
-            self.earlier = self._earlier(folder)
+            known = finished_rows(folder, SEAL, {row.id for row in self.rows})
+            rows = (read_row({"id": id, "status": "done", **row}) for id, row in known)
+            self.earlier = [row for row in rows if row is not None]
             whole = Study([*self.rows, *self.earlier], self.options)
-            whole.mark_outliers()
+            whole._mark_outliers()
             whole.to_csv(temporary / "summary.csv")
             if any(row.labels for row in whole.rows):
                 whole.to_csv(temporary / "labels.csv", labels=True)
@@ -366,25 +364,6 @@ class Study:
             for place, row in enumerate(self.rows):
                 file.write(f"{',' if place else ''}\n{_json_of(row.to_dict())}")
             file.write("\n]}\n")
-
-    def _earlier(self, folder: Path) -> list[PairRow]:
-        """Return the pairs that lie finished in a folder, but for this study's own: by the journal
-        or, where it lacks one, by the pair's seal.
-        """
-        now = {row.id for row in self.rows}
-        rows = []
-        with contextlib.closing(Journal(folder)) as journal:
-            for id in sorted({path.name for path in os.scandir(folder)} - now):
-                if why_no_name(id) or not (folder / id / SEAL).is_file():
-                    continue
-                line = journal.known(id)
-                if line.get("status") not in FINISHED:
-                    with contextlib.suppress(errors.InputUnreadableError):
-                        line = read_object(folder / id / SEAL, "seal")
-                row = line.get("row")
-                if isinstance(row, dict):
-                    rows.append(read_row({"id": id, "status": "done", **row}))
-        return [row for row in rows if row is not None]
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the verdicts, and the pairs to look at first."""
@@ -506,12 +485,13 @@ def ended(row: Any, ending: Ending, **more: Any) -> Any:
 
 def read_row(row: Mapping[str, Any]) -> PairRow | None:
     """Return a row of summary.json; None where one of its cells is of another type."""
-    plain = PairRow("", "", "")
-    known = {name: row[name] for name in _FIELDS if name in row}
-    if not fits(known, plain):
-        return None
-    words = [word for name in _LISTS for word in known.get(name, [])]
-    return PairRow(**known) if all(isinstance(word, str) for word in words) else None
+    return row_of(PairRow("", "", ""), row)
+
+
+def row_of(plain: Row, row: Mapping[str, Any]) -> Row | None:
+    """Return a row with what a file says of it; None where a cell is of another type."""
+    known = {f.name: row[f.name] for f in dataclasses.fields(plain) if f.name in row}
+    return dataclasses.replace(plain, **known) if fits(known, plain) else None
 
 
 def fits(row: Mapping[str, Any], plain: Any) -> bool:
@@ -523,4 +503,8 @@ def fits(row: Mapping[str, Any], plain: Any) -> bool:
                 return False
         elif not isinstance(value, kind):
             return False
+        elif kind is list:
+            item = dict if name == "labels" else str
+            if not all(isinstance(each, item) for each in value):
+                return False
     return True
