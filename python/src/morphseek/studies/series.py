@@ -13,6 +13,7 @@ import SimpleITK as sitk
 from .. import _files, errors, images
 from .._engine import core
 from .._json import without_nan
+from .._tables import bids_text
 from ..images.frames import Frames
 from ..transforms import Transform
 from ..verdict import GRADES, counts, tally
@@ -24,6 +25,7 @@ FILES = ("corrected.nii.gz", "corrected.seq.nrrd", "reference.nii.gz", "motion.t
 OUTPUTS = (*FILES, "transform_*.h5", SEAL)
 #: fMRIPrep's names: mm along x, y, z, and radians about them.
 PARAMETERS = ("trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z")
+_OF_CHAINS = ("disagreement_mean", "disagreement_max")
 _BESIDE = ("frame", "name", "error_mm", "reasons")  # columns that motion.tsv does not have
 
 
@@ -262,21 +264,8 @@ def write(series: Series, folder: Path, command: str) -> None:
     for row in series.rows:
         row.transform.save(folder / transform_name(row.frame))
     facts = series.to_dict()
-    _files.write_text(table, _bids(facts["rows"]))
+    empty = [name for name in _OF_CHAINS if all(row[name] is None for row in facts["rows"])]
+    columns = [name for name in facts["rows"][0] if name not in (*_BESIDE, *empty)]
+    _files.write_text(table, bids_text(columns, facts["rows"]))
     _files.write_text(shown, page(facts, command))
     _files.write_seal(folder / SEAL, facts)
-
-
-def _bids(rows: list[dict[str, Any]]) -> str:
-    """Return rows as BIDS has tables: n/a where there is nothing."""
-    optional = ("disagreement_mean", "disagreement_max")
-    absent = [name for name in optional if all(row[name] is None for row in rows)]
-    names = [name for name in rows[0] if name not in (*_BESIDE, *absent)]
-
-    def cell(value: Any) -> str:
-        if value is None:
-            return "n/a"
-        return value if isinstance(value, str) else f"{value:.6f}"
-
-    lines = ["\t".join(names), *("\t".join(cell(row[n]) for n in names) for row in rows)]
-    return "\n".join(lines) + "\n"
