@@ -249,12 +249,8 @@ def morphometry(
     listed, pair_labels = _subjects(subjects, pairs)
     fixed_labels = pair_labels if fixed_labels is None else fixed_labels
     names = images.label_names(fixed_labels) if names is None else names
-    meter = Meter(len(listed), progress)
-    with contextlib.ExitStack() as stack:
-        stack.callback(meter.close)
-        folder = None
-        if out is not None:
-            folder = stack.enter_context(_files.output_folder(out, STUDY, STUDY[-1]))
+    place = _files.output_folder(out, STUDY, STUDY[-1]) if out else contextlib.nullcontext()
+    with contextlib.closing(Meter(len(listed), progress)) as meter, place as folder:
         study = _measure(listed, folder, fixed_labels, names, fwhm, affine, meter)
         if folder is not None:
             _write(study, folder)

@@ -58,19 +58,19 @@ class FrameMotion:
     """How far the tissue moved since the reference, mm."""
     displacement_p95: float
     displacement_max: float
-    disagreement_mean: float | None
-    """How far the transform and the one concatenated from frame to frame take the tissue apart."""
-    disagreement_max: float | None
     start: str
     """reference, direct or concatenated: what the registration began from."""
     verdict: str
     """Good for the reference itself, which does not move."""
-    error_mm: float | None
-    """The verdict's estimate."""
-    reasons: list[str]
-    """Of the verdict."""
     transform: Transform
     """From the reference to the frame."""
+    disagreement_mean: float | None = None
+    """How far the transform and the one concatenated from frame to frame take the tissue apart."""
+    disagreement_max: float | None = None
+    error_mm: float | None = None
+    """The verdict's estimate."""
+    reasons: list[str] = dataclasses.field(default_factory=list)
+    """Of the verdict."""
 
     @property
     def parameters(self) -> tuple[float, ...]:
