@@ -168,7 +168,8 @@ def correct_epi(
     if out is not None:
         check_apart(out, OUTPUTS, {"first": first, "second": second})
     # one that cannot be written to, or another call's, fails before the work
-    with _files.output_folder(out, OUTPUTS, OUTPUTS[-1]) if out else nullcontext() as folder:
+    place = nullcontext() if out is None else _files.output_folder(out, OUTPUTS, OUTPUTS[-1])
+    with place as folder:
         sidecars = [_bids(image, name) for image, name in ((first, "first"), (second, "second"))]
         encoding = _encoding(phase_encoding, sidecars)
         time = _readout(readout_time, sidecars)

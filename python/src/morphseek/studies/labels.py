@@ -113,16 +113,7 @@ class LabelStudy(Tabled):
         """The first failure's, or 0."""
         return next((row.exit_code for row in self.rows if row.exit_code), 0)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything but the registrations as plain data.
-
-        Examples
-        --------
-        >>> row = studies.TargetLabels("a", "a.nii.gz")
-        >>> sorted(studies.LabelStudy([row], studies.Study([])).to_dict())
-        ['notes', 'summary', 'targets', 'version']
-        """
-
+    def _facts(self) -> dict[str, Any]:
         def mean(name: str) -> float | None:
             known = [v for row in self.rows if (v := getattr(row, name)) is not None]
             return float(np.mean(known)) if known else None

@@ -116,8 +116,9 @@ def correct_motion(
     errors.check_choice("motion", motion, _MOTIONS)
     errors.check_choice("interpolation", interpolation, INTERPOLATIONS)
     chosen = _options(motion, dict(options))
-    # one that cannot be written, or another call's, fails before the work
-    with _files.output_folder(out, OUTPUTS, SEAL) if out else nullcontext() as folder:
+    # one that cannot be written to, or another call's, fails before the work
+    place = nullcontext() if out is None else _files.output_folder(out, OUTPUTS, SEAL)
+    with place as folder:
         is_one = images.convert.is_image(frames) or not isinstance(frames, Iterable)
         sources: list[Any] = [frames] if is_one else [*frames]  # type: ignore[misc]
         scan = read_scan(sources)

@@ -162,7 +162,7 @@ def build_template(
     first = _first(start, sources)
     settings |= {
         "images": len(sources),
-        "start": "mean" if first is None else first.name.removeprefix("start: "),
+        "start": "mean" if first is None else first.name,
         "options": chosen,
     }
     rounds = _Rounds(sources, first, settings, model, progress)
@@ -199,12 +199,15 @@ class _Source:
     """An image, and what is known of its voxels."""
 
     item: Item
-    name: str
     grid: Grid
     center: Doubles
     """Of its mass, LPS mm."""
     window: tuple[float, float]
     """Two percentiles of its intensities, which become 0 and 1."""
+
+    @property
+    def name(self) -> str:
+        return self.item.name
 
     def read(self) -> volumes.Image:
         """Return the image with intensities from 0 to 1 between its percentiles, and beyond."""
@@ -248,7 +251,7 @@ def _sources(images: Any, labels: Any) -> list[_Source]:
         raise errors.InvalidArgumentError(
             f"template: {lacking} has no label map; give every image one, or none"
         )
-    return [_source(item, item.name) for item in items]
+    return [_source(item) for item in items]
 
 
 def _first(start: Any, sources: Sequence[_Source]) -> _Source | None:
@@ -262,11 +265,11 @@ def _first(start: Any, sources: Sequence[_Source]) -> _Source | None:
                 f" {len(sources) - 1}, or an image"
             )
         return sources[int(start)]
-    name = f"start: {start}" if isinstance(start, (str, os.PathLike)) else "the image of start"
-    return _source(Item("start", start), name)
+    return _source(Item("start", start))
 
 
-def _source(item: Item, name: str) -> _Source:
+def _source(item: Item) -> _Source:
+    name = item.name
     image = volumes.read(item.image, name)
     if 1 in image.array.shape:
         raise errors.ThinVolumeError(
@@ -296,7 +299,7 @@ def _source(item: Item, name: str) -> _Source:
                 f"template: {of} ({labels!r}) are not on the grid of their image, {name}"
                 f" ({image!r}); resample them onto it, with nearest neighbours"
             )
-    return _Source(item, name, image.grid, center, (low, high))
+    return _Source(item, image.grid, center, (low, high))
 
 
 class _Rounds:

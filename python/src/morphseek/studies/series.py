@@ -12,12 +12,11 @@ import SimpleITK as sitk
 
 from .. import _files, errors, images
 from .._engine import core
-from .._json import without_nan
 from .._tables import bids_text
 from ..images.frames import Frames
 from ..transforms import Transform
 from ..verdict import GRADES, counts, tally
-from ._result import Tabled, plain_row
+from ._result import Plain, Tabled
 
 SEAL = "series.json"
 FILES = ("corrected.nii.gz", "corrected.seq.nrrd", "reference.nii.gz", "motion.tsv", "series.html")
@@ -30,7 +29,7 @@ _BESIDE = ("frame", "name", "error_mm", "reasons")  # columns that motion.tsv do
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class FrameMotion:
+class FrameMotion(Plain):
     """The motion of one frame against the reference: a row of motion.tsv.
 
     Examples
@@ -79,16 +78,6 @@ class FrameMotion:
 
     def __str__(self) -> str:
         return f"{self.name}: {': '.join([self.verdict, *self.reasons][:2])}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all but the transform as plain data.
-
-        Examples
-        --------
-        >>> series.rows[0].to_dict()["start"]
-        'reference'
-        """
-        return plain_row(self, "transform")
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -200,31 +189,21 @@ class Series(Tabled):
         volumes = [frame.to_sitk() for frame in self._alike()]
         return sitk.JoinSeries(volumes, self.start, 1.0 if self.step is None else self.step)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything but the images and the transforms as plain data.
-
-        Examples
-        --------
-        >>> series.to_dict()["verdicts"]["good"]
-        2
-        """
+    def _facts(self) -> dict[str, Any]:
         steps = [v for row in self.rows if (v := row.framewise_displacement) is not None]
-        plain: dict[str, Any] = without_nan(
-            {
-                "version": core.version(),
-                "reference": self.reference_frame,
-                "motion": self.motion,
-                "seconds_at_first_frame": self.start,
-                "seconds_between_frames": self.step,
-                "verdicts": counts(row.verdict for row in self.rows),
-                "framewise_displacement_mean": float(np.mean(steps)),
-                "framewise_displacement_max": max(steps),
-                "displacement_max": max(row.displacement_max for row in self.rows),
-                "worst": [row.frame for row in self.worst],
-                "rows": [row.to_dict() for row in self.rows],
-            }
-        )
-        return plain
+        return {
+            "version": core.version(),
+            "reference": self.reference_frame,
+            "motion": self.motion,
+            "seconds_at_first_frame": self.start,
+            "seconds_between_frames": self.step,
+            "verdicts": counts(row.verdict for row in self.rows),
+            "framewise_displacement_mean": float(np.mean(steps)),
+            "framewise_displacement_max": max(steps),
+            "displacement_max": max(row.displacement_max for row in self.rows),
+            "worst": [row.frame for row in self.worst],
+            "rows": [row.to_dict() for row in self.rows],
+        }
 
     def _table(self) -> tuple[list[str], list[dict[str, Any]]]:
         rows = [{**row.to_dict(), "reasons": " | ".join(row.reasons)} for row in self.rows]

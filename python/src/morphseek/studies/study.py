@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .. import _files, _manifest, errors
 from .._engine import core
 from .._json import MOST_RESULT_BYTES, parse, read as read_json, without_nan
-from .._tables import csv_text, data_frame
+from .._tables import csv_text
 from ..scoring.statistics import signed_rank
 from ..verdict import counts, tally
+from ._result import Tabled
 from .outliers import outliers
 from .runner import FINISHED, Ending, Job, Journal, Meter, finished_rows, run_jobs
 
@@ -143,7 +144,7 @@ class PairRow:
 _FIELDS = tuple(field.name for field in dataclasses.fields(PairRow))
 
 
-class Study:
+class Study(Tabled):
     """Many registrations: a row a pair, in the list's order.
 
     Attributes
@@ -263,14 +264,7 @@ class Study:
             }
         return summary
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain data.
-
-        Examples
-        --------
-        >>> sorted(studies.Study([studies.PairRow("sub-01", "a", "b")]).to_dict())
-        ['options', 'rows', 'summary', 'version']
-        """
+    def _facts(self) -> dict[str, Any]:
         return {
             "summary": self.summary(),
             "version": core.version(),
@@ -278,41 +272,29 @@ class Study:
             "rows": [row.to_dict() for row in self.rows],
         }
 
-    def to_dataframe(self, labels: bool = False) -> Any:
-        """Return a row a pair as a pandas DataFrame, the columns of summary.csv; with ``labels``, a
-        row a pair and label, those of labels.csv.
+    def label_rows(self) -> Iterator[dict[str, Any]]:
+        """Give a row a pair and label, those of labels.csv.
 
         Examples
         --------
-        >>> study = studies.Study([studies.PairRow("sub-01", "a.nii.gz", "b.nii.gz")])
-        >>> study.to_dataframe()["id"].tolist()
-        ['sub-01']
+        >>> labels = [{"label": 1, "dice_after": 0.9}]
+        >>> study = studies.Study([studies.PairRow("sub-01", "a", "b", labels=labels)])
+        >>> [row["dice_after"] for row in study.label_rows()]
+        [0.9]
         """
-        return data_frame(self._table(labels)[1])
+        for row in self.rows:
+            for score in row.labels:
+                whole = {**row.to_dict(), **score}
+                yield {name: whole.get(name) for name in _OF_LABELS}
 
-    def to_csv(self, path: str | os.PathLike[str], labels: bool = False) -> None:
-        """Write the rows of :meth:`to_dataframe` as CSV.
+    def _table(self) -> tuple[Sequence[str], Iterator[dict[str, Any]]]:
+        columns = [name for name in _FIELDS if name != "labels"]
 
-        Examples
-        --------
-        >>> studies.Study([studies.PairRow("sub-01", "a", "b")]).to_csv("rows.csv")
-        >>> Path("rows.csv").read_text().splitlines()[1][:10]
-        'sub-01,a,b'
-        """
-        _files.write_text(path, csv_text(*self._table(labels)))
+        def cell(row: PairRow, name: str) -> Any:
+            value = getattr(row, name)
+            return " | ".join(value) if name in _LISTS else value
 
-    def _table(self, labels: bool) -> tuple[Sequence[str], Iterator[dict[str, Any]]]:
-        columns = _OF_LABELS if labels else [name for name in _FIELDS if name != "labels"]
-
-        def rows() -> Iterator[dict[str, Any]]:
-            for row in self.rows:
-                own = row.to_dict()
-                if not labels:
-                    own |= {name: " | ".join(own[name]) for name in _LISTS}
-                for more in row.labels if labels else [{}]:
-                    yield {name: {**own, **more}.get(name) for name in columns}
-
-        return columns, rows()
+        return columns, ({name: cell(row, name) for name in columns} for row in self.rows)
 
     def __repr__(self) -> str:
         states = tally(collections.Counter(row.status for row in self.rows))
@@ -345,7 +327,9 @@ class Study:
             whole._mark_outliers()
             whole.to_csv(temporary / "summary.csv")
             if any(row.labels for row in whole.rows):
-                whole.to_csv(temporary / "labels.csv", labels=True)
+                _files.write_text(
+                    temporary / "labels.csv", csv_text(_OF_LABELS, whole.label_rows())
+                )
             write_index(
                 temporary / TABLES[-1], whole._index(has_pages=True), command=command,
                 version=core.version(), pages=folder,
