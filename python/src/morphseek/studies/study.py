@@ -255,8 +255,8 @@ class Study(Tabled):
         for row in self.rows:
             for score in row.labels:
                 by_label.setdefault(score["label"], []).append(score["dice_after"])
-        if by_label:
-            scored = [row for row in self.rows if row.dice_after is not None]
+        scored = [row for row in self.rows if row.dice_after is not None]
+        if by_label and scored:
             worst = min(scored, key=lambda row: row.dice_after or 0.0)
             summary["worst"] = {"id": worst.id, "dice_after": worst.dice_after}
             summary["dice_by_label"] = {
