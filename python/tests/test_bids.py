@@ -72,7 +72,9 @@ def test_participants_at_once_are_one_run(dataset: Path, tmp_path: Path, command
 
 KILLED = """
 import os, sys
+from pathlib import Path
 from morphseek import studies
+from morphseek.studies.derivatives import Dataset
 data, work, out, point = sys.argv[1:]
 items = [i for i in studies.find_bids(data) if i.id == "sub-01"]
 pairs = studies.pairs_to(items, os.path.join(os.path.dirname(data), "tpl-Ours_T1w.nii.gz"))
@@ -88,7 +90,7 @@ def counted(name):
     return step
 for name in plain:
     setattr(os, name, counted(name))
-studies.write_derivatives(pairs, study, work, out, "Ours", replace=True)
+Dataset(Path(out), "Ours", study.options, True).write(pairs, study, work)
 print(count)
 """
 
@@ -247,9 +249,8 @@ def test_a_skull_stripped_image_says_so(dataset: Path, tmp_path: Path):
         sidecar = tmp_path / f"bids/sub-{label}/anat/sub-{label}_T1w.json"
         sidecar.write_text(json.dumps({"SkullStripped": label == "01"}))
     template = tmp_path / "bids/sub-04/anat/sub-04_T1w.nii.gz"
-    pairs = studies.pairs_to(studies.find_bids(tmp_path / "bids"), template)
-    study = register_pairs(pairs, tmp_path / "work", **QUICK)
-    studies.write_derivatives(pairs, study, tmp_path / "work", tmp_path / "out", "X")
+    items = studies.find_bids(tmp_path / "bids")
+    studies.register_bids(items, template, tmp_path / "out", space="X", **QUICK)
     told = [path.name for path in (tmp_path / "out").rglob("sub-*_space-X_T1w.json")]
     assert told == ["sub-01_space-X_T1w.json"]
     whole = json.loads((tmp_path / "out" / "space-X_T1w.json").read_text())
@@ -257,9 +258,10 @@ def test_a_skull_stripped_image_says_so(dataset: Path, tmp_path: Path):
 
 
 def test_spaces_and_failures(dataset: Path, tmp_path: Path):
-    pairs = studies.pairs_to(studies.find_bids(dataset), dataset.parent / "tpl-Ours_T1w.nii.gz")
+    items, template = studies.find_bids(dataset), dataset.parent / "tpl-Ours_T1w.nii.gz"
     for space, says in (("a-b", "letters and digits"), ("x" * 300, "makes no name of a file")):
         with pytest.raises(errors.InvalidArgumentError, match=says):
-            studies.check_derivatives(pairs, tmp_path, space, QUICK)
+            studies.register_bids(items, template, tmp_path, space=space, **QUICK)
+    assert not (tmp_path / "work").exists()
     with pytest.raises(errors.InputUnreadableError, match="run the level participant first"):
         studies.write_group(tmp_path)

@@ -33,6 +33,9 @@ def test_labels():
             studies.PairRow("q", "c", "d", error="lost"),
         ]
     )
-    frame = study.to_dataframe(labels=True)
+    frame = pandas.DataFrame(study.label_rows())
     assert frame["label"].tolist() == [1, 2] and frame["name"].tolist()[0] == "liver"
     assert study.to_dataframe()["error"].tolist() == ["", "lost"]
+    study.rows[0].labels[0]["hd95_after"] = study.rows[0].scale = float("nan")
+    row = study.to_dict()["rows"][0]  # JSON has no NaN
+    assert row["scale"] is None and row["labels"][0]["hd95_after"] is None

@@ -205,9 +205,10 @@ def test_a_damaged_journal_is_no_loss(idle: Any, tmp_path: Path):
     first, second, *rest = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first[:40] + b"\n" + b"\xff" + second[1:] + b"[]\n" + rest[0] + rest[1][:-9])
     with contextlib.closing(Journal(out)) as journal:
-        assert [*journal.ids()] == [json.loads(rest[0])["id"]] and journal.known("x") == {}
+        whole = json.loads(rest[0])["id"]
+        assert [id for id in ("0", "1", "2", "3", "x") if journal.known(id)] == [whole]
     before = seals(out)
     assert {e.status for e in run(idle.jobs(out, 4), out).values()} == {"skipped"}
     assert seals(out) == before
     with contextlib.closing(Journal(out)) as journal:
-        assert {*journal.ids()} == {"0", "1", "2", "3"}  # half a line does not spoil the next
+        assert all(map(journal.known, "0123"))  # half a line does not spoil the next

@@ -208,8 +208,8 @@ def test_merging(data: Path, tmp_path: Path):
     study = scores(data, labels_csv=table)
     (score,) = study.rows[0].labels
     assert (score["label"], score["name"]) == (5, "=core")
-    study.to_csv(tmp_path / "rows.csv", labels=True)
-    assert ",5,'=core," in (tmp_path / "rows.csv").read_text()  # no formula
+    study.save(tmp_path / "study")
+    assert ",5,'=core," in (tmp_path / "study" / "labels.csv").read_text()  # no formula
     # as Excel writes it where the decimal separator is a comma
     table.write_text("sep=;\n ID ; Name;\n5;core;\n;;\n")
     assert read_labels_csv(table) == ({5: 5}, {5: "core"})

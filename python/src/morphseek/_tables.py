@@ -300,6 +300,13 @@ def csv_text(
     return text.getvalue()
 
 
+def bids_text(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return a table as BIDS has it: with tabs, and n/a where there is nothing."""
+    names = list(columns)
+    cells = ({k: "n/a" if row.get(k) in (None, "") else row[k] for k in names} for row in rows)
+    return csv_text(names, cells, "\t")
+
+
 def _cell(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None

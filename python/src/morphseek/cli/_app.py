@@ -34,14 +34,6 @@ class _Commands(click.Group):
             raise click.exceptions.Exit(failure.exit_code) from None
 
 
-def _version(ctx: click.Context, parameter: click.Parameter, show: bool) -> None:
-    if show:
-        from importlib import metadata
-
-        print(f"morphseek {metadata.version('morphseek')}")
-        ctx.exit()
-
-
 def _completion(ctx: click.Context, parameter: click.Parameter, shell: str | None) -> None:
     if shell is not None:
         from click.shell_completion import get_completion_class
@@ -59,10 +51,9 @@ def _completion(ctx: click.Context, parameter: click.Parameter, shell: str | Non
     no_args_is_help=True,
     context_settings={"show_default": True},
 )
-@click.option(
-    "--version", is_flag=True, callback=_version, is_eager=True, expose_value=False,
-    help="Print the version.",
-)  # fmt: skip
+@click.version_option(
+    package_name="morphseek", message="morphseek %(version)s", help="Print the version."
+)
 @click.option(
     "--show-completion", type=click.Choice(["bash", "zsh", "fish"]), callback=_completion,
     is_eager=True, expose_value=False,

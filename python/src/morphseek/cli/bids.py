@@ -29,7 +29,7 @@ from .output import Reply, aligned, reply, say_notes
     click.argument("level", type=click.Choice(["participant", "group"])),
     template_options,
     option(
-        "--space",
+        "--space", default="", show_default=False,
         help="Name of the template in the outputs' names, letters and digits; by default read off"
         " its file's name.",
     ),
@@ -50,10 +50,9 @@ from .output import Reply, aligned, reply, say_notes
     cancelled="finished registrations are kept, and the same command goes on",
 )  # fmt: skip
 def bids(
-    dataset: Path, out: Path, level: str, template: str | None, space: str | None,
-    labels: Path | None, mask: Path | None, participants: tuple[str, ...],
-    sessions: tuple[str, ...], suffix: str, entity: tuple[str, ...], work: Path | None,
-    progress: bool, resume: bool, options: dict[str, Any], **how: Any,
+    dataset: Path, out: Path, level: str, template: str | None, participants: tuple[str, ...],
+    sessions: tuple[str, ...], suffix: str, entity: tuple[str, ...], progress: bool,
+    options: dict[str, Any], **how: Any,
 ) -> Reply:  # fmt: skip
     """Register the images of a BIDS dataset onto a template, as a BIDS App.
 
@@ -68,7 +67,6 @@ def bids(
     a transform, worst verdict first.
     """
     from .. import studies
-    from ..studies import derivatives
 
     if level == "group":
         table, problems = studies.write_group(out)
@@ -79,18 +77,12 @@ def bids(
         raise errors.InvalidArgumentError(
             "--template IMAGE is missing: give the image to register onto"
         )
-    space = space or derivatives.space_of(template)
     wanted = read_entities(entity, "--entity")
     wanted |= {k: ",".join(v) for k, v in (("sub", participants), ("ses", sessions)) if v}
     items = studies.find_bids(dataset, suffix=suffix, entities=wanted)
     if progress:
         say_notes(items.notes)
-    pairs = studies.pairs_to(items, template, labels=labels, mask=mask)
-    derivatives.check_derivatives(pairs, out, space, options, replace=not resume)
-    folder = work or out / "work"
-    how |= {"labels_back": labels is not None, "progress": progress, "resume": resume}
-    study = studies.register_pairs(pairs, folder, **how, **options)
-    paths = studies.write_derivatives(pairs, study, folder, out, space, replace=not resume)
+    study, paths = studies.register_bids(items, template, out, progress=progress, **how, **options)
     facts = {**study.to_dict(), "transforms": [str(path) for path in paths]}
     rows = [("transforms", str(len(paths))), ("results", str(out))]
     rows.append(("verdict", tally(study.summary()["verdict"])))

@@ -41,11 +41,8 @@ def demo(out: Path, size: int, progress: bool, **how: Any) -> Reply:
 
     def error_to_truth(result: Registration) -> dict[str, Any]:
         truth = pair.errors(result)
-        return {
-            "tre_before_mm": truth["before"]["mean_mm"],
-            "tre_after_mm": truth["after"]["mean_mm"],
-            "truth": truth,
-        }
+        errors = {f"tre_{when}_mm": truth[when]["mean_mm"] for when in ("before", "after")}
+        return {**errors, "truth": truth}
 
     summary = register_into(
         out,

@@ -20,7 +20,7 @@ from .options import (
     study_options,
     template_options,
 )
-from .output import NOT_GOOD, Reply, aligned, failures, note, say, say_notes
+from .output import NOT_GOOD, Reply, aligned, failures, note, reply, say_notes
 
 #: Name, the figure without which there is no such row, and the row.
 _ROWS = (
@@ -137,30 +137,19 @@ def pairs(
     bad = strict and any(row.verdict != GRADES[0] for row in study.rows)
 
     facts = {**study.to_dict(), **({"against": test} if test else {})}
-
-    def show(quiet: bool) -> None:
-        alerts = failures(study.rows) if quiet else []  # else the progress has told of them
-        if study.earlier and not quiet:
-            count = f"{len(study.earlier)} finished pairs of earlier calls"
-            text = (
-                f"the tables in {out} list {count}, too; who does not want one removes its folder"
-            )
-            alerts = [note(text)]
-        for text, color in alerts:
-            say(text, color, to_errors=True)
-        for line in [] if quiet else aligned(_rows(facts["summary"], test, out)):
-            say(line)
-
-    return Reply(facts, show, study.exit_code or (NOT_GOOD if bad else 0))
+    alerts = failures(study.rows)
+    if progress:  # which has told of them
+        count = f"{len(study.earlier)} finished pairs of earlier calls"
+        text = f"the tables in {out} list {count}, too; who does not want one removes its folder"
+        alerts = [note(text)] if study.earlier else []
+    lines = aligned(_rows(facts["summary"], test, out))
+    return reply(facts, lines, study.exit_code or (NOT_GOOD if bad else 0), alerts)
 
 
 def _check_usage(
-    chosen: list[str],
-    sources: tuple[Path, ...],
-    bids: Path | None,
-    both_ways: bool,
+    chosen: list[str], sources: tuple[Path, ...], bids: Path | None, both_ways: bool,
     of_template: Path | None,
-) -> None:
+) -> None:  # fmt: skip
     """Refuse what is no list of pairs and does not say which pairs are to be made."""
     ways = "--template IMAGE, --all-pairs or --within-subject"
     problem = ""

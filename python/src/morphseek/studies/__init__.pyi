@@ -1,9 +1,5 @@
 from .bids import BidsName as BidsName, find_bids as find_bids
-from .derivatives import (
-    check_derivatives as check_derivatives,
-    write_derivatives as write_derivatives,
-    write_group as write_group,
-)
+from .derivatives import register_bids as register_bids, write_group as write_group
 from .epi import EPICorrection as EPICorrection, correct_epi as correct_epi
 from .fusion import Fused as Fused, fuse_labels as fuse_labels
 from .labels import (

@@ -21,6 +21,21 @@ class Tabled:
         """Return the columns and the rows."""
         raise NotImplementedError
 
+    def _facts(self) -> dict[str, Any]:
+        """Return what :meth:`to_dict` returns, but for NaN."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but images, maps and transforms as plain data, NaN as None.
+
+        Examples
+        --------
+        >>> len(template.to_dict()["rows"])
+        2
+        """
+        plain: dict[str, Any] = without_nan(self._facts())
+        return plain
+
     def to_dataframe(self) -> Any:
         """Return the table as a pandas DataFrame.
 
@@ -43,10 +58,22 @@ class Tabled:
         _files.write_text(path, csv_text(*self._table()))
 
 
-def plain_row(row: Any, but: str) -> dict[str, Any]:
-    """Return the fields of a dataclass, but for one, as plain data, NaN as None."""
-    names = [field.name for field in dataclasses.fields(row) if field.name != but]
-    return without_nan({name: getattr(row, name) for name in names})
+class Plain:
+    """A row of a result: a dataclass whose picture or transform is no plain data."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all but pictures and transforms as plain data, NaN as None.
+
+        Examples
+        --------
+        >>> template.iterations[0].to_dict()["kind"]
+        'mean'
+        """
+        names = (field.name for field in dataclasses.fields(self))  # type: ignore[arg-type]
+        plain: dict[str, Any] = without_nan(
+            {name: getattr(self, name) for name in names if name not in ("picture", "transform")}
+        )
+        return plain
 
 
 def mean_dice(dice: Mapping[int, float] | None) -> float | None:

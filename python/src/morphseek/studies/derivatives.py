@@ -10,23 +10,28 @@ import re
 import shutil
 import types
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from .. import _files, _json, _manifest, errors
 from .._engine import core
+from .._engine.generated import Options, Unpack
 from .._engine.options import all_options, checked_options
 from .._plain import why_no_name
-from .._tables import csv_text
+from .._tables import bids_text
 from ..images.named import is_name
+from ..progress import Progress
 from ..result import LABELS_BACK, Registration
 from ..verdict import GRADES
 from .bids import BidsName
-from .pairs import files_of
-from .runner import PATIENCE
-from .study import FINISHED, Study, fits
+from .pair import Report
+from .pairs import files_of, register_pairs
+from .plan import pairs_to
+from .runner import FINISHED, PATIENCE
+from .study import Study, fits
+from .table import Item
 
 _BIDS = "1.10.0"
 _COLUMNS = (
@@ -72,83 +77,56 @@ def space_of(template: str | os.PathLike[str]) -> str:
     return match[0] if match else re.sub(r"[^0-9A-Za-z]", "", name.partition(".")[0]) or "template"
 
 
-def check_derivatives(
-    pairs: Sequence[Mapping[str, Any]],
+def register_bids(
+    items: Iterable[Item],
+    template: str | os.PathLike[str],
     out: str | os.PathLike[str],
-    space: str,
-    options: Mapping[str, Any],
-    replace: bool = False,
-) -> None:
-    """Refuse, before the work, what :func:`write_derivatives` would refuse after it.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The space makes no names of files; or an image's result lies there that is of other inputs,
-        options or another version, and ``replace`` is false.
-
-    Examples
-    --------
-    >>> os.makedirs("study/sub-01/anat")
-    >>> _ = Path("moving.nii.gz").rename("study/sub-01/anat/sub-01_T1w.nii.gz")
-    >>> pairs = studies.pairs_to(studies.find_bids("study"), "fixed.nii.gz")
-    >>> studies.check_derivatives(pairs, "out", "no space", {})
-    Traceback (most recent call last):
-    ...
-    morphseek.errors.InvalidArgumentError: space 'no space': names in BIDS have letters and ...
-    """
-    if not re.fullmatch(r"[0-9A-Za-z+]+", space):
-        raise errors.InvalidArgumentError(
-            f"space {space!r}: names in BIDS have letters and digits alone; give such as MNI152"
-        )
-    dataset = _Dataset(Path(out), space, options, replace)
-    for image in dataset.images(pairs):
-        if reason := why_no_name(image.sidecar):
-            raise errors.InvalidArgumentError(
-                f"space {space!r}: of {image.name.path.name} it makes no name of a file: {reason};"
-                " give such as MNI152"
-            )
-        if (image.folder / image.sidecar).exists():
-            with contextlib.suppress(OSError, errors.InputUnreadableError):  # its pair's failure
-                dataset.check(image, dataset.origin(image))
-
-
-def write_derivatives(
-    pairs: Sequence[Mapping[str, Any]],
-    study: Study,
-    work: str | os.PathLike[str],
-    out: str | os.PathLike[str],
-    space: str,
     *,
-    replace: bool = False,
-) -> list[Path]:
-    """Write the registrations onto one template as a BIDS derivative dataset.
+    space: str = "",
+    labels: str | os.PathLike[str] | None = None,
+    mask: str | os.PathLike[str] | None = None,
+    work: str | os.PathLike[str] | None = None,
+    workers: int = 1,
+    scheduler: str | None = None,
+    report: Report = "small",
+    command: str = "",
+    resume: bool = True,
+    progress: Callable[[Progress], Any] | bool | None = None,
+    **options: Unpack[Options],
+) -> tuple[Study, list[Path]]:
+    """Register images of a BIDS dataset onto a template, and write a BIDS derivative dataset.
 
     Parameters
     ----------
-    pairs : sequence of mapping
-        As :func:`pairs_to` returns them for what :func:`find_bids` finds.
-    study : Study
-        Of :func:`register_pairs` with the folder `work`.
+    items : iterable of Item
+        As :func:`find_bids` returns them.
+    template, labels, mask
+        Of :func:`pairs_to`. With labels, they are carried back to each image, too.
     out : path
         The dataset: ``sub-01/anat/sub-01_from-T1w_to-SPACE_mode-image_xfm.h5``, which brings the
         image onto the template; the one from SPACE to T1w, which goes back; the image and its
         labels in ``space-SPACE``; the template's labels on the image as ``desc-SPACE_dseg``; the
         pair's page as ``sub-01.html``. Files of an earlier run that are still right are kept.
     space : str
-        What names call the template.
-    replace : bool
-        Replace results of other inputs, options or another version, too.
+        What names call the template: letters and digits. By default read off its file's name.
+    work : path, optional
+        Folder of the registrations, of :func:`register_pairs`; ``out/work`` by default.
+    resume : bool
+        False does finished registrations again, and replaces results of other inputs, options or
+        another version, which are refused else.
+    workers, scheduler, report, command, progress, **options
+        Of :func:`register_pairs`.
 
     Returns
     -------
-    list of Path
-        The transforms onto the template.
+    Study, list of Path
+        The registrations, and the transforms onto the template.
 
     Raises
     ------
     InvalidArgumentError
-        As :func:`check_derivatives`.
+        Before the work: the space makes no names of files; or an image's result lies there that is
+        of other inputs, options or another version.
     OutputUnwritableError
         A file cannot be written.
 
@@ -156,18 +134,21 @@ def write_derivatives(
     --------
     >>> os.makedirs("study/sub-01/anat")
     >>> _ = Path("moving.nii.gz").rename("study/sub-01/anat/sub-01_T1w.nii.gz")
-    >>> pairs = studies.pairs_to(studies.find_bids("study"), "fixed.nii.gz")
-    >>> study = morphseek.register_pairs(pairs, "work", refine=0, search=False)
-    >>> paths = studies.write_derivatives(pairs, study, "work", "out", "Mine")
+    >>> study, paths = studies.register_bids(
+    ...     studies.find_bids("study"), "fixed.nii.gz", "out", space="Mine", refine=0, search=False
+    ... )
     >>> [path.name for path in paths]
     ['sub-01_from-T1w_to-Mine_mode-image_xfm.h5']
     """
-    check_derivatives((), out, space, study.options)
-    dataset = _Dataset(Path(out), space, study.options, replace)
-    done = {row.id for row in study.rows if row.status in FINISHED}
-    images = [image for image in dataset.images(pairs) if image.pair["id"] in done]
-    dataset.describe(pairs)
-    return [dataset.write(image, Path(work) / image.pair["id"]) for image in images]
+    pairs = pairs_to(items, template, labels=labels, mask=mask)
+    dataset = Dataset(Path(out), space or space_of(template), options, not resume)
+    dataset.check(pairs)
+    folder = Path(out) / "work" if work is None else Path(work)
+    study = register_pairs(
+        pairs, folder, workers=workers, scheduler=scheduler, report=report, command=command,
+        resume=resume, progress=progress, labels_back=labels is not None, **options,
+    )  # fmt: skip
+    return study, dataset.write(pairs, study, folder)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,10 +168,14 @@ class _Image:
     page: Path
 
 
-class _Dataset:
+class Dataset:
     """A derivative dataset of one template: a space."""
 
     def __init__(self, out: Path, space: str, options: Mapping[str, Any], replace: bool):
+        if not re.fullmatch(r"[0-9A-Za-z+]+", space):
+            raise errors.InvalidArgumentError(
+                f"space {space!r}: names in BIDS have letters and digits alone; give such as MNI152"
+            )
         self._out, self._space, self._replaces = out, space, replace
         chosen, bundle = checked_options(options)
         self._options = _deciding(chosen)
@@ -198,7 +183,30 @@ class _Dataset:
             self._options["model"] = bundle["manifest"]["sha256"]
         self._template: dict[str, dict[str, Any]] = {}
 
-    def images(self, pairs: Iterable[Mapping[str, Any]]) -> Iterator[_Image]:
+    def check(self, pairs: Iterable[Mapping[str, Any]]) -> None:
+        """Refuse, before the work, what :meth:`write` would refuse after it."""
+        for image in self._images(pairs):
+            if reason := why_no_name(image.sidecar):
+                raise errors.InvalidArgumentError(
+                    f"space {self._space!r}: of {image.name.path.name} it makes no name of a file:"
+                    f" {reason}; give such as MNI152"
+                )
+            if (image.folder / image.sidecar).exists():
+                with contextlib.suppress(OSError, errors.InputUnreadableError):  # its pair's
+                    self._check_origin(image, self._origin(image))
+
+    def write(
+        self, pairs: Sequence[Mapping[str, Any]], study: Study, work: str | os.PathLike[str]
+    ) -> list[Path]:
+        """Write the finished registrations of a study's folder; return the transforms onto the
+        template.
+        """
+        done = {row.id for row in study.rows if row.status in FINISHED}
+        self._describe(pairs)
+        images = [image for image in self._images(pairs) if image.pair["id"] in done]
+        return [self._write(image, Path(work) / image.pair["id"]) for image in images]
+
+    def _images(self, pairs: Iterable[Mapping[str, Any]]) -> Iterator[_Image]:
         """Give the pairs whose moving image has a name of BIDS."""
         for pair in pairs:
             name = BidsName.of(pair["moving"])
@@ -219,7 +227,7 @@ class _Dataset:
                 self._out / f"{stem}.html",
             )  # fmt: skip
 
-    def origin(self, image: _Image) -> dict[str, Any]:
+    def _origin(self, image: _Image) -> dict[str, Any]:
         """Return what decides a result, for its description."""
         inputs = {}
         for role, path in image.pair.items():
@@ -232,22 +240,18 @@ class _Dataset:
             inputs[f"{_SIDES[side]} {what}".strip()] = content
         return {"Version": core.version(), "Options": self._options, "Inputs": inputs}
 
-    def check(self, image: _Image, origin: Mapping[str, Any]) -> None:
-        """Refuse to replace a result that is of another origin."""
+    def _check_origin(self, image: _Image, origin: Mapping[str, Any]) -> None:
+        """Refuse to replace a result that is of another origin; a damaged one is made again."""
         path = image.folder / image.sidecar
         _files.settle(image.folder)
-        try:
-            known = _json.read_object(path, "description")
-        except errors.InputUnreadableError:  # none, or a damaged one, which is made again
-            return
-        difference = _difference(known, origin)
+        difference = _difference(_description(path), origin)
         if difference and not self._replaces:
             raise errors.InvalidArgumentError(
                 f"{path}: a result of this image is there, and {difference}; give another"
                 " OUTPUT_DIR or another --space, or --no-resume to replace it"
             )
 
-    def describe(self, pairs: Iterable[Mapping[str, Any]]) -> None:
+    def _describe(self, pairs: Iterable[Mapping[str, Any]]) -> None:
         """Write the files of the dataset as a whole, where there are none."""
         self._out.mkdir(parents=True, exist_ok=True)
         facts = {
@@ -259,7 +263,7 @@ class _Dataset:
         files: dict[str, Any] = {
             "dataset_description.json": facts, "README": _README, ".bidsignore": _IGNORED,
         }  # fmt: skip
-        for image in self.images(pairs):
+        for image in self._images(pairs):
             # of all files with such names: BIDS' inheritance
             template, space = Path(image.pair["fixed"]).name, self._space
             grid = {"SpatialReference": template, "Description": f"On the grid of {template}."}
@@ -275,11 +279,11 @@ class _Dataset:
                 text = content if isinstance(content, str) else json.dumps(content, indent=2) + "\n"
                 _files.write_text(self._out / name, text)
 
-    def write(self, image: _Image, pair: Path) -> Path:
+    def _write(self, image: _Image, pair: Path) -> Path:
         """Write one image's files: all of them or none, so that a verdict always stands beside the
         transform that it is of.
         """
-        origin = self.origin(image)
+        origin = self._origin(image)
         with _files.locked(pair, PATIENCE):  # the registration and what describes it are one run's
             report = _json.read_object(pair / _manifest.REPORT, "result")
             known = _deciding(report.get("options", {}))
@@ -290,13 +294,13 @@ class _Dataset:
                 )
             listed = report.get(_manifest.KEY, {})
             sources = {name: listed[file] for name, file in image.files.items() if file in listed}
-            if not self._is_written(image, origin, sources):
-                self._write(image, origin, sources, pair)
+            if not _is_written(image, origin, sources):
+                self._write_files(image, origin, sources, pair)
             if (pair / "report.html").exists():
                 _put(pair / "report.html", image.page)
         return image.folder / image.transform
 
-    def _write(
+    def _write_files(
         self, image: _Image, origin: Mapping[str, Any], sources: Mapping[str, Any], pair: Path
     ) -> None:
         result = Registration.read(pair)
@@ -305,7 +309,7 @@ class _Dataset:
         with _files.output_folder(
             image.folder, seal=image.sidecar, ours=own, patience=PATIENCE
         ) as temporary:
-            self.check(image, origin)  # another call may have come first
+            self._check_origin(image, origin)  # another call may have come first
             for target in sources:
                 _put(pair / image.files[target], temporary / target)
             result.inverse().save(temporary / image.inverse)
@@ -315,26 +319,31 @@ class _Dataset:
                 "Files": {**sources, **inverse},
             }  # fmt: skip
             _files.write_text(temporary / image.sidecar, json.dumps(facts, indent=2) + "\n")
-            if _is_stripped(image.name.path):
+            own_sidecar = image.name.path.name.partition(".nii")[0] + ".json"
+            if _description(image.name.path.with_name(own_sidecar)).get("SkullStripped") is True:
                 _files.write_text(temporary / stripped, json.dumps({"SkullStripped": True}) + "\n")
             image.page.unlink(missing_ok=True)  # an old page never stands beside a new verdict
 
-    def _is_written(
-        self, image: _Image, origin: Mapping[str, Any], sources: Mapping[str, Any]
-    ) -> bool:
-        """Whether a folder has an image's files, as the description beside them says."""
-        _files.settle(image.folder)
-        try:
-            facts = _json.read_object(image.folder / image.sidecar, "description")
-            listed = facts["Files"]
-            return (
-                not _difference(facts, origin)
-                and {k: v for k, v in listed.items() if k != image.inverse} == sources
-                and image.inverse in listed
-                and not _damaged(image.folder, listed)
-            )
-        except (errors.InputUnreadableError, KeyError, AttributeError):
-            return False
+
+def _is_written(image: _Image, origin: Mapping[str, Any], sources: Mapping[str, Any]) -> bool:
+    """Whether a folder has an image's files, as the description beside them says."""
+    _files.settle(image.folder)
+    facts = _description(image.folder / image.sidecar)
+    listed = facts.get("Files")
+    return (
+        isinstance(listed, dict)
+        and not _difference(facts, origin)
+        and listed == {**sources, image.inverse: listed.get(image.inverse)}
+        and not _damaged(image.folder, listed)
+    )
+
+
+def _description(path: Path) -> dict[str, Any]:
+    """Return what describes a file; nothing where it is missing or damaged."""
+    try:
+        return _json.read_object(path, "description")
+    except errors.InputUnreadableError:
+        return {}
 
 
 def _deciding(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -351,26 +360,32 @@ def _content(role: str, path: Any) -> dict[str, Any]:
 
 
 def _difference(known: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
-    """Return in words by what a result is of another origin; empty where it is not."""
-    version = known.get("Version")
-    if version != origin["Version"]:
+    """Return in words by what a result is of another origin; empty where it is not, or where
+    nothing is known.
+    """
+    if not known:
+        return ""
+    if (version := known.get("Version")) != origin["Version"]:
         return f"it is of version {version}, and this is {origin['Version']}"
-    parts = [known.get(part) for part in ("Options", "Inputs")]
-    options, inputs = (part if isinstance(part, dict) else {} for part in parts)
-    for name, value in origin["Options"].items():
-        if options.get(name) != value:
-            return f"its option {name} was {options.get(name)!r}, and is {value!r}"
-    for name in sorted({*inputs, *origin["Inputs"]}):
-        was, now = (
-            part if isinstance(part, dict) else {}
-            for part in (inputs.get(name), origin["Inputs"].get(name))
-        )
-        if (was.get("bytes"), was.get("crc32")) != (now.get("bytes"), now.get("crc32")):
-            names = [part.get("name", "none") for part in (was, now)]
-            if names[0] == names[1]:
-                return f"its {name}, {names[0]}, had another content"
-            return f"its {name} was {names[0]}, and is {names[1]}"
+    for part, word in (("Options", "option "), ("Inputs", "")):
+        told = known.get(part)
+        was: dict[str, Any] = told if isinstance(told, dict) else {}
+        for name in sorted({*was, *origin[part]}):
+            old, new = was.get(name), origin[part].get(name)
+            if _without_name(old) != _without_name(new):
+                names = [_name_of(each) for each in (old, new)]
+                if names[0] == names[1]:
+                    return f"its {word}{name}, {names[0]}, had another content"
+                return f"its {word}{name} was {names[0]}, and is {names[1]}"
     return ""
+
+
+def _without_name(value: Any) -> Any:
+    return {**value, "name": ""} if isinstance(value, dict) else value
+
+
+def _name_of(value: Any) -> str:
+    return str(value.get("name")) if isinstance(value, dict) else repr(value)
 
 
 def _damaged(folder: Path, listed: Mapping[str, Any]) -> list[str]:
@@ -383,15 +398,6 @@ def _sources(image: _Image) -> list[str]:
     parts = image.name.path.parts
     first = parts.index(image.name.subject) if image.name.subject in parts else len(parts) - 1
     return ["/".join(parts[first:])]
-
-
-def _is_stripped(path: Path) -> bool:
-    """Whether an image's own description says that it is of the brain alone."""
-    sidecar = path.with_name(path.name.partition(".nii")[0] + ".json")
-    try:
-        return _json.read_object(sidecar, "description").get("SkullStripped") is True
-    except errors.InputUnreadableError:
-        return False
 
 
 def _facts(result: Registration) -> dict[str, Any]:
@@ -457,9 +463,8 @@ def write_group(out: str | os.PathLike[str]) -> tuple[Path, list[str]]:
         )
     with ThreadPoolExecutor() as pool:  # checksums are made outside Python's lock
         rows = sorted(pool.map(_row, sidecars), key=_worst_first)
-    cells = ({k: "n/a" if v in (None, "") else v for k, v in row.items()} for row in rows)
     path = out / "group_xfm.tsv"
-    _files.write_text(path, csv_text(_COLUMNS, cells, "\t"))
+    _files.write_text(path, bids_text(_COLUMNS, rows))
     return path, [row["reasons"] for row in rows if row["verdict"] == _ERROR]
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +87,8 @@ class EPICorrection:
         return Field(field, self.shift.grid, self.shift.grid)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the numbers: the encoding, the largest shift, and how far the images differed
-        before and differ after, as a share of their mean.
+        """Return the numbers: the encoding, the largest shift, and how far the corrected images
+        differ, as a share of their mean.
 
         Examples
         --------
@@ -165,12 +165,11 @@ def correct_epi(
     >>> correction.shift.array.shape
     (48, 48, 48)
     """
-    with contextlib.ExitStack() as stack:
-        folder = None
-        if out is not None:
-            check_apart(out, OUTPUTS, {"first": first, "second": second})
-            # one that cannot be written to, or another call's, fails before the work
-            folder = stack.enter_context(_files.output_folder(out, OUTPUTS, OUTPUTS[-1]))
+    if out is not None:
+        check_apart(out, OUTPUTS, {"first": first, "second": second})
+    # one that cannot be written to, or another call's, fails before the work
+    place = nullcontext() if out is None else _files.output_folder(out, OUTPUTS, OUTPUTS[-1])
+    with place as folder:
         sidecars = [_bids(image, name) for image, name in ((first, "first"), (second, "second"))]
         encoding = _encoding(phase_encoding, sidecars)
         time = _readout(readout_time, sidecars)
@@ -216,35 +215,29 @@ def _bids(image: images.ImageLike, name: str) -> dict[str, Any]:
 
 def _encoding(phase_encoding: str | None, sidecars: list[dict[str, Any]]) -> str:
     """Return the first image's encoding, which all that is known must agree with."""
-    known = [one.get("PhaseEncodingDirection") for one in sidecars]
-    for name, direction in (
-        ("phase_encoding", phase_encoding),
-        ("first: PhaseEncodingDirection in its BIDS file", known[0]),
-        ("second: PhaseEncodingDirection in its BIDS file", known[1]),
-    ):
+    known = {"phase_encoding": phase_encoding}
+    for name, one in zip(("first", "second"), sidecars):
+        known[f"{name}: PhaseEncodingDirection in its BIDS file"] = one.get(
+            "PhaseEncodingDirection"
+        )
+    for name, direction in known.items():
         if direction is not None:
             errors.check_choice(name, direction, _DIRECTIONS)
-    opposite = known[1]
-    if opposite is not None:
-        opposite = opposite[0] if opposite.endswith("-") else f"{opposite}-"
-    if known[0] is not None and opposite is not None and known[0] != opposite:
-        raise errors.InvalidArgumentError(
-            f"first and second: the phase encodings {known[0]} and {known[1]} are not opposite;"
-            " give two images whose distortions are"
-        )
-    stored = known[0] or opposite
-    if None not in (phase_encoding, stored) and phase_encoding != stored:
-        raise errors.InvalidArgumentError(
-            f"phase_encoding is {phase_encoding!r}, and the BIDS files say {stored!r} of the first"
-            " image; leave it out, or correct them"
-        )
-    encoding: str | None = phase_encoding or stored
-    if encoding is None:
+    asked, first, second = known.values()
+    opposite = second and (second[0] if second.endswith("-") else f"{second}-")
+    directions = {each for each in (asked, first, opposite) if each}
+    if not directions:
         raise errors.InvalidArgumentError(
             "the phase encoding is not known: no BIDS file beside the images says; give"
             " phase_encoding, j for most scanners"
         )
-    return encoding
+    if len(directions) > 1:
+        words = "; ".join(f"{name} is {each}" for name, each in known.items() if each)
+        raise errors.InvalidArgumentError(
+            f"the phase encodings are not opposite: {words}; give that of the first image, of two"
+            " whose distortions are opposite, or correct the files"
+        )
+    return str(*directions)
 
 
 def _readout(readout_time: float | None, sidecars: list[dict[str, Any]]) -> float | None:

@@ -21,6 +21,7 @@ FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
 
 _CHUNK = 4096  # voxels at a time, whose patches stay in the processor's cache
 _OUTSIDE = -1
+_ALPHA, _BETA = 1.0, 2.0  # added to the diagonal of the matrix of errors; its entries' exponent
 _FLAT = 1e-6  # the standard deviation of a patch that shows nothing, the image's being 1
 
 
@@ -56,9 +57,6 @@ def fuse_labels(
     target: np.ndarray | None = None,
     images: Sequence[np.ndarray] | None = None,
     radius: int = 2,
-    search: int = 0,
-    alpha: float = 1.0,
-    beta: float = 2.0,
 ) -> Fused:
     """Return one label map of several on one grid.
 
@@ -75,12 +73,8 @@ def fuse_labels(
     target, images : numpy.ndarray, sequence of numpy.ndarray
         For ``joint``: the image to be labelled, and the atlases' images on its grid, of one
         contrast: shape (z, y, x).
-    radius, search : int
-        For ``joint``, voxels: half the width of the patch that is compared, and how far around its
-        place an atlas is searched for the best match.
-    alpha, beta : float
-        For ``joint``: what is added to the diagonal of the matrix of errors, and the exponent of
-        its entries.
+    radius : int
+        For ``joint``, voxels: half the width of the patch that is compared.
 
     Raises
     ------
@@ -124,7 +118,7 @@ def fuse_labels(
                     raise errors.InvalidArgumentError(
                         "joint fusion compares images; give the target, and an image for each map"
                     )
-                weigher = _Joint(target, images, radius, search, alpha, beta)
+                weigher = _Joint(target, images, radius)
             chosen, share = _vote(votes.reshape(len(maps), -1), places, len(values), weigher)
         numbers.ravel()[places], agreement.ravel()[places] = chosen, share
     labels = values[numbers]
@@ -169,73 +163,46 @@ def _vote(
         here = slice(start, start + _CHUNK)
         at = places[here]
         if weigher is None:
-            cast, weights = votes[:, at], np.ones((len(votes), len(at)))
+            weights = np.ones((len(votes), len(at)))
         else:
-            moved, weights = weigher(at)
-            cast = np.take_along_axis(votes, moved, 1)
-            cast = np.where(votes[:, at] < 0, _OUTSIDE, cast)
+            weights = weigher(at)
         count = Votes(labels, len(at))
-        for one, weight in zip(cast, weights):
+        for one, weight in zip(votes[:, at], weights):
             count.add(np.maximum(one, 0), np.where(one >= 0, weight, 0))
         chosen[here], share[here] = count.result()
     return chosen, share
 
 
 class _Joint:
-    """The weights of joint label fusion, and from where each atlas votes."""
+    """The weights of joint label fusion."""
 
-    def __init__(
-        self, target: np.ndarray, images: Sequence[np.ndarray], radius: int, search: int,
-        alpha: float, beta: float,
-    ):  # fmt: skip
-        self._shape, self._alpha, self._beta = target.shape, alpha, beta
+    def __init__(self, target: np.ndarray, images: Sequence[np.ndarray], radius: int):
+        self._shape = target.shape
         # along an axis of one voxel there is nothing to look for
-        sizes = [[r if n > 1 else 0 for n in target.shape] for r in (radius, search)]
-        self._pad = [a + b for a, b in zip(*sizes)]
+        self._reach = [radius if n > 1 else 0 for n in target.shape]
         self._target, *self._images = (
-            np.pad(_scaled(a), [(p, p) for p in self._pad], mode="edge") for a in (target, *images)
+            np.pad(_scaled(a), [(r, r) for r in self._reach], mode="edge")
+            for a in (target, *images)
         )
-        self._patch, self._moves = (
-            np.array(list(itertools.product(*(range(-r, r + 1) for r in size)))) for size in sizes
-        )
-        reach = sizes[0][::-1]
-        self._spreads = [_spread(image, reach) for image in self._images]
-        # of patches that match equally well, the nearest counts
-        self._moves = self._moves[np.argsort((self._moves**2).sum(1), kind="stable")]
+        offsets = itertools.product(*(range(-r, r + 1) for r in self._reach))
+        self._patch = self._flat(np.array(list(offsets)))
 
     def _flat(self, offsets: np.ndarray) -> np.ndarray:
         strides = np.array(self._target.strides) // self._target.itemsize
         return np.asarray(offsets @ strides)
 
-    def __call__(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return for these voxels, by their flat places, the flat places from which the atlases
-        vote, (n, voxels), and their weights, whose sum is 1.
+    def __call__(self, places: np.ndarray) -> np.ndarray:
+        """Return the weights of the atlases, (n, voxels), at voxels by their flat places; the sum
+        at each voxel is 1.
         """
         index = np.stack(np.unravel_index(places, self._shape), 1)
-        base = self._flat(index + self._pad)
-        patch = self._flat(self._patch)
-        target = _normalised(self._target.ravel()[base[:, None] + patch])
-        apart = np.empty((len(self._images), *target.shape), np.float32)
-        moved = np.empty((len(self._images), len(places)), np.intp)
-        for n, (image, spread) in enumerate(zip(self._images, self._spreads)):
-            flat, wide = image.ravel(), spread.ravel()
-            most = np.full(len(places), -np.inf, np.float32)
-            best = np.zeros(len(places), np.intp)
-            for number, move in enumerate(self._moves):
-                at = base + self._flat(move)
-                # the target's patch has no mean, so that the atlas's does not count
-                like = np.einsum("vp,vp->v", target, flat[at[:, None] + patch]) / wide[at]
-                inside = ((index + move >= 0) & (index + move < self._shape)).all(1)
-                better = inside & (like > most)
-                most[better], best[better] = like[better], number
-            at = base + self._flat(self._moves)[best]
-            apart[n] = np.abs(_normalised(flat[at[:, None] + patch]) - target)
-            moved[n] = np.ravel_multi_index((index + self._moves[best]).T, self._shape)
+        at = self._flat(index + self._reach)[:, None] + self._patch
+        target = _normalised(self._target.ravel()[at])
+        apart = np.stack([np.abs(_normalised(i.ravel()[at]) - target) for i in self._images])
         errors_of = np.einsum("nvp,mvp->vnm", apart, apart) / max(1, apart.shape[2] - 1)
-        matrix = errors_of.astype(np.float64) ** self._beta
-        matrix += self._alpha * np.eye(len(apart))
+        matrix = errors_of.astype(np.float64) ** _BETA + _ALPHA * np.eye(len(apart))
         weights = np.linalg.solve(matrix, np.ones((*matrix.shape[:2], 1)))[..., 0].T
-        return moved, weights / weights.sum(0)
+        return np.asarray(weights / weights.sum(0))
 
 
 def _scaled(image: np.ndarray) -> np.ndarray:
@@ -249,17 +216,6 @@ def _normalised(patches: np.ndarray) -> np.ndarray:
     patches = patches - patches.mean(1, keepdims=True)
     spread = patches.std(1, keepdims=True)
     return np.asarray(patches / np.where(spread > _FLAT, spread, 1))
-
-
-def _spread(image: np.ndarray, radius: Sequence[int]) -> np.ndarray:
-    """Return the standard deviation of the patch around every voxel; of flat ones, infinity."""
-    exact = sitk.GetImageFromArray(image.astype(np.float64))
-    mean, square = (
-        sitk.GetArrayFromImage(sitk.BoxMean(i, [int(r) for r in radius]))
-        for i in (exact, sitk.Multiply(exact, exact))
-    )
-    spread = np.sqrt(np.maximum(square - mean**2, 0))
-    return np.where(spread > _FLAT, spread, np.inf).astype(np.float32)
 
 
 def _staple(votes: np.ndarray, doubt: np.ndarray, labels: int) -> tuple[np.ndarray, np.ndarray]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,7 +16,7 @@ from .. import _files, _manifest, errors, images
 from .._engine import core
 from .._engine.generated import Options, Unpack
 from .._grid import Grid
-from .._json import read as read_json, without_nan
+from .._json import without_nan
 from ..images.sidecars import check_apart
 from ..progress import Progress
 from ..result import Registration
@@ -28,8 +27,8 @@ from .fusion import FUSIONS, Fused, Fusion, fuse_labels
 from .pair import Report
 from .pairs import files_of, register_pairs
 from .plan import check_alike, pair_row
-from .runner import JOURNAL, PATIENCE, Job, Meter, Result
-from .study import FINISHED, SEAL, PairRow, Study, fits, run_rows
+from .runner import FINISHED, JOURNAL, PATIENCE, Job, Meter, Result, finished_rows
+from .study import SEAL, PairRow, Study, row_of, run_rows
 from .table import Item, Items, read_items
 
 FUSED = ("labels.nii.gz", "agreement.nii.gz", "fusion.json")
@@ -114,16 +113,7 @@ class LabelStudy(Tabled):
         """The first failure's, or 0."""
         return next((row.exit_code for row in self.rows if row.exit_code), 0)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything but the registrations as plain data.
-
-        Examples
-        --------
-        >>> row = studies.TargetLabels("a", "a.nii.gz")
-        >>> sorted(studies.LabelStudy([row], studies.Study([])).to_dict())
-        ['notes', 'summary', 'targets', 'version']
-        """
-
+    def _facts(self) -> dict[str, Any]:
         def mean(name: str) -> float | None:
             known = [v for row in self.rows if (v := getattr(row, name)) is not None]
             return float(np.mean(known)) if known else None
@@ -160,20 +150,15 @@ class LabelStudy(Tabled):
         """
         folder = Path(folder)
         with _files.output_folder(folder, TABLES, TABLES[0], patience=PATIENCE) as temporary:
-            rows = [*self.rows, *_earlier(folder, {row.id for row in self.rows})]
+            known = finished_rows(folder, FUSED[-1], {row.id for row in self.rows})
+            earlier = [
+                row_of(TargetLabels(id, "", "skipped"), {**row, "status": "skipped"})
+                for id, row in known
+            ]
+            rows = [*self.rows, *(row for row in earlier if row)]
             whole = LabelStudy(rows, self.registrations, self.notes)
             whole.to_csv(temporary / TABLES[1])
             _files.write_seal(temporary / TABLES[0], whole.to_dict())
-
-
-def _earlier(folder: Path, now: set[str]) -> Iterator[TargetLabels]:
-    """Give the targets of earlier calls that lie finished in a folder, as their seals tell."""
-    for path in sorted(folder.glob(f"*/{FusionJob.seal}")):
-        row = TargetLabels(path.parent.name, "")
-        with contextlib.suppress(errors.MorphSeekError, KeyError, TypeError, AttributeError):
-            known = read_json(path, "fusion")["row"]
-            if row.id not in now and fits(known, row):
-                yield dataclasses.replace(row, **known, status="skipped")
 
 
 def propagate_labels(
@@ -414,9 +399,9 @@ def _above(labels: np.ndarray) -> np.ndarray:
 
 
 def _small(labels: np.ndarray) -> np.ndarray:
-    low, high = int(labels.min(initial=0)), int(labels.max(initial=0))
-    kinds = (np.uint8, np.uint16, np.int32) if low >= 0 else (np.int16, np.int32)
-    for kind in kinds:
-        if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
-            return labels.astype(kind)
+    """Return labels in the smallest type that holds them."""
+    for kind in (np.uint8, np.uint16, np.int16, np.int32):
+        small = labels.astype(kind)
+        if np.array_equal(small, labels):
+            return small
     return labels

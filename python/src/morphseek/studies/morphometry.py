@@ -4,11 +4,11 @@ registered to.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ import SimpleITK as sitk
 from .. import _files, errors, images
 from .._engine import bindings, core
 from .._grid import Grid
-from .._json import without_nan
 from .._plain import why_no_name
 from .._tables import is_frame, read_records
 from ..progress import Progress
@@ -26,8 +25,8 @@ from ..scoring.labels import check_labels, on_fixed_grid
 from ..transforms import Transform
 from ..transforms.linear import linear_part
 from ._result import Tabled
-from .runner import Meter
-from .study import FINISHED, Study
+from .runner import FINISHED, Meter
+from .study import Study
 from .table import Item, read_items, read_pairs
 
 #: What a study leaves in a folder; the last one lists the others.
@@ -138,15 +137,7 @@ class Morphometry(Tabled):
             by_label.setdefault(volume.label, []).append(volume)
         return [_summary(rows) for rows in by_label.values()]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything but the maps as plain data, NaN as None.
-
-        Examples
-        --------
-        >>> subject = studies.Subject("sub-01", "result/transform.h5")
-        >>> sorted(studies.morphometry([subject]).to_dict())
-        ['affine', 'folded_percent', 'fwhm_mm', 'grid', 'labels', 'subjects', 'version', 'volumes']
-        """
+    def _facts(self) -> dict[str, Any]:
         return {
             "version": core.version(),
             "subjects": self.ids,
@@ -154,8 +145,8 @@ class Morphometry(Tabled):
             "affine": self.affine,
             "folded_percent": dict(self.folded),
             "grid": self.grid.numbers.tolist(),
-            "labels": without_nan(self.labels()),
-            "volumes": without_nan(self._table()[1]),
+            "labels": self.labels(),
+            "volumes": self._table()[1],
         }
 
 
@@ -249,12 +240,8 @@ def morphometry(
     listed, pair_labels = _subjects(subjects, pairs)
     fixed_labels = pair_labels if fixed_labels is None else fixed_labels
     names = images.label_names(fixed_labels) if names is None else names
-    meter = Meter(len(listed), progress)
-    with contextlib.ExitStack() as stack:
-        stack.callback(meter.close)
-        folder = None
-        if out is not None:
-            folder = stack.enter_context(_files.output_folder(out, STUDY, STUDY[-1]))
+    place = nullcontext() if out is None else _files.output_folder(out, STUDY, STUDY[-1])
+    with closing(Meter(len(listed), progress)) as meter, place as folder:
         study = _measure(listed, folder, fixed_labels, names, fwhm, affine, meter)
         if folder is not None:
             _write(study, folder)

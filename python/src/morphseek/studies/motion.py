@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -115,10 +116,9 @@ def correct_motion(
     errors.check_choice("motion", motion, _MOTIONS)
     errors.check_choice("interpolation", interpolation, INTERPOLATIONS)
     chosen = _options(motion, dict(options))
-    with contextlib.ExitStack() as stack:
-        folder = None
-        if out is not None:  # one that cannot be written, or another call's, fails before the work
-            folder = stack.enter_context(_files.output_folder(out, OUTPUTS, SEAL))
+    # one that cannot be written to, or another call's, fails before the work
+    place = nullcontext() if out is None else _files.output_folder(out, OUTPUTS, SEAL)
+    with place as folder:
         is_one = images.convert.is_image(frames) or not isinstance(frames, Iterable)
         sources: list[Any] = [frames] if is_one else [*frames]  # type: ignore[misc]
         scan = read_scan(sources)
@@ -128,9 +128,8 @@ def correct_motion(
             check_apart(out, names, {**inputs, "mask": mask})
         at = _number(reference, len(scan.volumes))
         where = None if mask is None else images.read_on(mask, scan.volumes[0].grid, "mask")
-        work = _Work(scan, chosen, where, at, consistent, progress)
-        stack.callback(work.close)
-        rows, corrected, target = work.run(interpolation)
+        with contextlib.closing(_Work(scan, chosen, where, at, consistent, progress)) as work:
+            rows, corrected, target = work.run(interpolation)
         series = Series(rows, corrected, target, str(reference), motion, scan.start, scan.step)
         if folder is not None:
             write(series, folder, command)
@@ -292,29 +291,29 @@ class _Work:
                 warped = resample(volume, self._grid, transform.to_sitk(), interpolation)
                 corrected.append(warped)
             motion = parameters(matrix, self._grid.center)
-            since = None
-            if rows:
-                since = framewise_displacement(np.array(rows[-1].parameters), motion)
             away = distances(transform, None, self._grid, tissue)
-            apart = None
+            before = np.array(rows[-1].parameters) if rows else None
+            facts: dict[str, Any] = {
+                "framewise_displacement": None
+                if before is None
+                else framewise_displacement(before, motion),
+                "displacement_mean": float(away.mean()),
+                "displacement_p95": float(np.percentile(away, 95)),
+                "displacement_max": float(away.max()),
+            }
             if chain and result is not None:
                 apart = distances(transform, chain[k], self._grid, tissue)
+                facts |= {
+                    "disagreement_mean": float(apart.mean()),
+                    "disagreement_max": float(apart.max()),
+                }
+            if verdict:
+                facts |= {"error_mm": verdict.error_mm, "reasons": list(verdict.reasons)}
+            grade = verdict.grade if verdict else GRADES[0] if result is None else UNKNOWN
+            facts |= dict(zip(PARAMETERS, map(float, motion)))
             rows.append(
                 FrameMotion(
-                    k,
-                    volume.name,
-                    **dict(zip(PARAMETERS, map(float, motion))),
-                    framewise_displacement=since,
-                    displacement_mean=float(away.mean()),
-                    displacement_p95=float(np.percentile(away, 95)),
-                    displacement_max=float(away.max()),
-                    disagreement_mean=None if apart is None else float(apart.mean()),
-                    disagreement_max=None if apart is None else float(apart.max()),
-                    start=starts[k],
-                    verdict=verdict.grade if verdict else GRADES[0] if result is None else UNKNOWN,
-                    error_mm=verdict.error_mm if verdict else None,
-                    reasons=list(verdict.reasons) if verdict else [],
-                    transform=transform,
+                    k, volume.name, **facts, start=starts[k], verdict=grade, transform=transform
                 )
             )
         return rows, corrected, target

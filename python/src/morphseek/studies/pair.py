@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import time
 from collections.abc import Callable
@@ -82,8 +83,7 @@ def register_into(
     Returns
     -------
     dict
-        What report.json holds, and ``cpu_seconds``: what the process took until here ("start"), and
-        for reading, the engine, scores, the page and writing.
+        What report.json holds.
 
     Examples
     --------
@@ -92,24 +92,21 @@ def register_into(
     >>> report["verdict"]["grade"] in ("good", "check", "failed")
     True
     """
-    clock = Clock()
     check_apart_from(out, images, labels, landmarks, inputs)
-    # First: an unwritable folder, labels on another grid, and what are no labels, fail before the
-    # work.
+    # an unwritable folder, labels on another grid, and what are no labels, fail before the work
     with _files.output_folder(out, OUTPUTS, _manifest.REPORT) as folder:
         pair = Pair(images, labels, landmarks, label_names, bool(options.get("landmark_error")))
         summary, _ = write_pair(
-            folder, pair, clock, options=options, title=title, command=command, report=report,
+            folder, pair, options=options, title=title, command=command, report=report,
             keep_stages=keep_stages, halfway=halfway, labels_back=labels_back, extra=extra,
             **inputs,
         )  # fmt: skip
-    return summary | {"cpu_seconds": clock.phases}
+    return summary
 
 
 def write_pair(
     folder: Path,
     pair: Pair,
-    clock: Clock,
     *,
     options: dict[str, Any],
     title: str = "",
@@ -127,13 +124,13 @@ def write_pair(
     the list of the files with their checksums. Without ``volumes``, write the report alone; with
     ``cross_check``, measure Dice by the inverse transform and by SimpleITK alone, too.
     """
-    clock.took("read")
+    began = time.process_time()
     inputs |= pair.steering()
     result = registration.register(pair.images[0], pair.images[1], **inputs, **options)
-    clock.took("engine")
-    scores = _Scores(result, pair)
+    pair.cpu_seconds = time.process_time() - began
     result.options.pop("cache", None)
-    summary = result.to_dict() | scores.summary()
+    scores = pair.score(result)  # whose warnings are the result's
+    summary = result.to_dict() | scores
     if cross_check and pair.fixed_labels is not None and pair.moving_labels is not None:
         maps = pair.fixed_labels, pair.moving_labels
         dice = inverse_dice(result, *maps), independent_dice(result.transform, *maps)
@@ -142,64 +139,37 @@ def write_pair(
         summary["label_names"] = {str(k): name for k, name in sorted(pair.names.items())}
     if extra is not None:
         summary |= extra(result)
-    clock.took("score")
     writers: dict[str, Callable[[Path], Any]] = {}
-    if volumes and scores.warped_labels is not None:
-        writers["warped_labels.nii.gz"] = _writer(scores.warped_labels)
-    if volumes and labels_back and pair.fixed_labels is not None:
-        back = result.inverse().apply(pair.fixed_labels, interpolation="nearest")
-        writers[LABELS_BACK] = _writer(back)
-    if volumes and halfway:
-        writers |= result.halfway().writers()
+    if volumes:
+        carried = {"warped_labels.nii.gz": pair.warped_labels}
+        if labels_back and pair.fixed_labels is not None:
+            back = result.inverse().apply(pair.fixed_labels, interpolation="nearest")
+            carried[LABELS_BACK] = back
+        for name, image in carried.items():
+            if image is not None:
+                writers[name] = functools.partial(write, image=image)
+        if halfway:
+            writers |= result.halfway().writers()
 
     def write_page(path: Path) -> None:
         from ..report import write_report
 
         content: dict[str, Any] = {
             "fixed_labels": pair.fixed_labels, "moving_labels": pair.moving_labels,
-            "warped_labels": scores.warped_labels, "scores": scores.labels,
-            "label_names": pair.names, "landmarks": scores.points, "command": command,
+            "warped_labels": pair.warped_labels, "scores": pair.scores,
+            "label_names": pair.names, "landmarks": pair.errors, "command": command,
             "title": title, "truth": summary.get("truth"), "size": report,
         }  # fmt: skip
         write_report(path, result, *pair.images, **content)
 
     if report != "none":
-        writers["report.html"] = clock.timing("page", write_page)
+        writers["report.html"] = write_page
     if keep_stages:
         stages = {name: each for name, each in result.transform.stages.items() if name != "final"}
         files = {name: f"transform_{name}.h5" for name in stages}
         writers |= {files[name]: stage.save for name, stage in stages.items()}
         summary["stages"] = {**files, "final": "transform.h5"}
-    listed = write_result(result, folder, summary, writers, volumes)
-    clock.took("write")
-    return summary, listed
-
-
-def _writer(image: Image) -> Callable[[Path], Any]:
-    return lambda path: write(path, image)
-
-
-class Clock:
-    """CPU seconds, phase by phase: first what the process took until here."""
-
-    def __init__(self) -> None:
-        self.phases = {"start": time.process_time()}
-
-    def took(self, phase: str) -> None:
-        """Give a phase all that no other has."""
-        self.phases[phase] = 0.0
-        self.phases[phase] = time.process_time() - sum(self.phases.values())
-
-    def timing(self, phase: str, write: Callable[[Path], Any]) -> Callable[[Path], Any]:
-        """Return a writer with a phase of its own; other threads write meanwhile."""
-        self.phases[phase] = 0.0
-
-        def timed(path: Path) -> None:
-            before = time.thread_time()
-            write(path)
-            self.phases[phase] = time.thread_time() - before
-
-        return timed
+    return summary, write_result(result, folder, summary, writers, volumes)
 
 
 def check_apart_from(
@@ -222,16 +192,16 @@ def check_apart_from(
 
 
 class Pair:
-    """The inputs of a pair, read and checked."""
+    """The inputs of a pair, read and checked, and the scores of their registration."""
 
-    images: tuple[Image, Image]
     fixed_labels: Image | None = None
     moving_labels: Image | None = None
+    warped_labels: Image | None = None
+    """The moving labels on the fixed image, once they are scored."""
     points: Matched | None = None
-    steers: bool = False
-    """Whether the landmarks lead the registration, beside measuring it."""
-    remarks: list[str]
-    """Remarks on the landmarks; some are empty."""
+    errors: LandmarkErrors | None = None
+    cpu_seconds = 0.0
+    """Of the registration alone, of the whole process."""
 
     def __init__(
         self,
@@ -244,17 +214,18 @@ class Pair:
     ):
         if landmarks != (None, None):
             self.points = match_landmarks(*landmarks)
+        self._steers = steers and self.points is not None
         self.images = read(images[0], "fixed"), read(images[1], "moving")
-        self.remarks = []
-        if self.points is not None:
-            self.steers = steers
+        self.scores: list[LabelScore] = []
+        self._remarks: list[str] = []
+        if (points := self.points) is not None:
+            sides = points.fixed, points.moving
             outside = [
-                check_inside(self.points.fixed, self.images[0].grid, "fixed"),
-                check_inside(self.points.moving, self.images[1].grid, "moving"),
+                check_inside(side, image.grid, name)
+                for side, image, name in zip(sides, self.images, ("fixed", "moving"))
             ]
-            if not steers:  # the engine says it of those that lead
-                self.remarks += outside
-            self.remarks.append(self.points.note())
+            # the engine says it of those that lead
+            self._remarks = [*([] if self._steers else outside), points.note()]
         if labels[0] is not None:
             fixed = on_fixed_grid(labels[0], self.images[0].grid)
             self.fixed_labels = merge_labels(fixed, merge)
@@ -268,45 +239,37 @@ class Pair:
 
     def steering(self) -> dict[str, Any]:
         """Return the landmarks for :func:`morphseek.register`, where they lead."""
-        if self.points is None or not self.steers:
+        if self.points is None or not self._steers:
             return {}
         return {"fixed_landmarks": self.points.fixed, "moving_landmarks": self.points.moving}
 
-
-class _Scores:
-    """Scores of a registration, and the moving labels on the fixed image."""
-
-    labels: list[LabelScore]
-    points: LandmarkErrors | None = None
-    warped_labels: Image | None = None
-
-    def __init__(self, result: Registration, pair: Pair):
-        self.labels = []
-        fixed, moving, warnings = pair.fixed_labels, pair.moving_labels, result.metrics["warnings"]
+    def score(self, result: Registration) -> dict[str, Any]:
+        """Score a registration and return what report.json holds of that; what is to be said of
+        the labels and landmarks becomes warnings of the result.
+        """
+        facts: dict[str, Any] = {}
+        fixed, moving, warnings = self.fixed_labels, self.moving_labels, result.metrics["warnings"]
         if moving is not None:
             self.warped_labels = result.apply(moving, interpolation="nearest")
         if fixed is not None and moving is not None:
-            self.labels = scoring.score_labels(
+            self.scores = scoring.score_labels(
                 result, fixed, moving, warped_labels=self.warped_labels
             )
-            if not self.labels:
+            if not self.scores:
                 warnings.append(
                     "The two label maps have no label in common: no overlap was measured."
                 )
-        if (points := pair.points) is not None:
-            self.points = scoring.score_landmarks(result.transform, points.fixed, points.moving)
-            self.points.only(points.only_fixed, points.only_moving, result.transform)
-            if pair.steers and (fit := result.metrics["landmark_fit"]):
-                self.points.steered_by(fit["left_out"])
-        warnings.extend(filter(None, pair.remarks))
-
-    def summary(self) -> dict[str, Any]:
-        """Return what report.json holds of it."""
-        facts: dict[str, Any] = {}
-        if self.labels:
+        if self.scores:
             facts = {
-                "dice_before": scoring.mean_dice(self.labels, "before"),
-                "dice_after": scoring.mean_dice(self.labels),
-                "labels": [dataclasses.asdict(score) for score in self.labels],
+                "dice_before": scoring.mean_dice(self.scores, "before"),
+                "dice_after": scoring.mean_dice(self.scores),
+                "labels": [dataclasses.asdict(score) for score in self.scores],
             }
-        return facts if self.points is None else facts | self.points.summary()
+        if (points := self.points) is not None:
+            self.errors = scoring.score_landmarks(result.transform, points.fixed, points.moving)
+            self.errors.only(points.only_fixed, points.only_moving, result.transform)
+            if self._steers and (fit := result.metrics["landmark_fit"]):
+                self.errors.steered_by(fit["left_out"])
+            facts |= self.errors.summary()
+        warnings.extend(filter(None, self._remarks))
+        return facts

@@ -24,7 +24,7 @@ from ..progress import Progress
 from ..result import OUTPUTS
 from ..verdict import Verdict, grade_of
 from .label_table import read_labels_csv
-from .pair import Clock, Pair as PairInputs, Report, check_apart_from, write_pair
+from .pair import Pair as PairInputs, Report, check_apart_from, write_pair
 from .runner import PATIENCE, PROCESSES, THREADS, Job, Meter, Result
 from .study import SEAL, TABLES, PairRow, Study, run_rows
 from .table import Pair, read_pairs
@@ -258,16 +258,15 @@ class PairJob(Job):
         pair = PairInputs(
             sides, labels, landmarks, names, bool(options.get("landmark_error")), merge
         )
-        clock = Clock()
         summary, listed = write_pair(
-            folder, pair, clock, options=options, title=self.pair.id, command=self.how["command"],
+            folder, pair, options=options, title=self.pair.id, command=self.how["command"],
             report=self.how["report"], labels_back=self.how["labels_back"],
             volumes=self.how["keep"] == "all", cross_check=self.how["score"], progress=progress,
             **inputs,
         )  # fmt: skip
         row = {
             **self._row(summary),
-            "cpu_seconds": clock.phases["engine"],
+            "cpu_seconds": pair.cpu_seconds,
             "fixed": self.pair.files["fixed"],
             "moving": self.pair.files["moving"],
         }

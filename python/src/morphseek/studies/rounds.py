@@ -36,6 +36,7 @@ from ..report.picture import three_planes
 from ..result import Registration
 from ..scoring.labels import check_labels, dice_by_label
 from ..transforms import Affine, Field, Transform
+from ..transforms.linear import linear_part
 from ..transforms.parts import field_on
 from ..verdict import GRADES
 from .fusion import Votes
@@ -152,7 +153,7 @@ def build_template(
     ...  template.transforms]
     [-1, 0, 1]
     """
-    settings = {
+    settings: dict[str, Any] = {
         "iterations": iterations, "average": average, "sharpen": float(sharpen), "spacing": spacing,
     }  # fmt: skip
     _check({**settings, "workers": workers})
@@ -161,21 +162,16 @@ def build_template(
     first = _first(start, sources)
     settings |= {
         "images": len(sources),
-        "start": "mean" if first is None else first.name.removeprefix("start: "),
+        "start": "mean" if first is None else first.name,
         "options": chosen,
     }
-
-    inputs = {f"image {k}": source.item.image for k, source in enumerate(sources)}
-    inputs |= {f"labels {k}": source.item.labels for k, source in enumerate(sources)}
-    inputs["start"] = None if first is None else first.item.image
-    names = [name(source.item.id) for source in sources for name in (transform_name, warped_name)]
+    rounds = _Rounds(sources, first, settings, model, progress)
     with contextlib.ExitStack() as stack:
-        if out is not None:
-            check_apart(out, [*FILES, SEAL, *names], inputs)
-        folder = out or stack.enter_context(tempfile.TemporaryDirectory(prefix="morphseek-"))
-        rounds = _Rounds(Path(folder), sources, first, settings, model, progress)
         stack.callback(rounds.close)
-        template = rounds.run(warped, resume, command, workers=workers, scheduler=scheduler)
+        folder = out or stack.enter_context(tempfile.TemporaryDirectory(prefix="morphseek-"))
+        template = rounds.run(
+            Path(folder), warped, resume, command, workers=workers, scheduler=scheduler
+        )
         if out is None:
             template.stored = [*template.transforms]  # before their files go
     return template
@@ -203,12 +199,15 @@ class _Source:
     """An image, and what is known of its voxels."""
 
     item: Item
-    name: str
     grid: Grid
     center: Doubles
     """Of its mass, LPS mm."""
     window: tuple[float, float]
     """Two percentiles of its intensities, which become 0 and 1."""
+
+    @property
+    def name(self) -> str:
+        return self.item.name
 
     def read(self) -> volumes.Image:
         """Return the image with intensities from 0 to 1 between its percentiles, and beyond."""
@@ -252,7 +251,7 @@ def _sources(images: Any, labels: Any) -> list[_Source]:
         raise errors.InvalidArgumentError(
             f"template: {lacking} has no label map; give every image one, or none"
         )
-    return [_source(item, item.name) for item in items]
+    return [_source(item) for item in items]
 
 
 def _first(start: Any, sources: Sequence[_Source]) -> _Source | None:
@@ -266,11 +265,11 @@ def _first(start: Any, sources: Sequence[_Source]) -> _Source | None:
                 f" {len(sources) - 1}, or an image"
             )
         return sources[int(start)]
-    name = f"start: {start}" if isinstance(start, (str, os.PathLike)) else "the image of start"
-    return _source(Item("start", start), name)
+    return _source(Item("start", start))
 
 
-def _source(item: Item, name: str) -> _Source:
+def _source(item: Item) -> _Source:
+    name = item.name
     image = volumes.read(item.image, name)
     if 1 in image.array.shape:
         raise errors.ThinVolumeError(
@@ -300,17 +299,18 @@ def _source(item: Item, name: str) -> _Source:
                 f"template: {of} ({labels!r}) are not on the grid of their image, {name}"
                 f" ({image!r}); resample them onto it, with nearest neighbours"
             )
-    return _Source(item, name, image.grid, center, (low, high))
+    return _Source(item, image.grid, center, (low, high))
 
 
 class _Rounds:
     """The images, and one round after another in the folder of a template."""
 
     def __init__(
-        self, out: Path, sources: list[_Source], first: _Source | None, settings: dict[str, Any],
+        self, sources: list[_Source], first: _Source | None, settings: dict[str, Any],
         model: Mapping[str, Any], progress: Callable[[Progress], Any] | bool | None,
     ):  # fmt: skip
-        self._out, self._sources, self._first, self._settings = out, sources, first, settings
+        self._out = Path()
+        self._sources, self._first, self._settings = sources, first, settings
         self._options: dict[str, Any] = settings["options"]
         self._model = model["manifest"]["sha256"] if model else self._options.get("model", "")
         linear = _LINEAR.get(self._options.get("initial", "affine"), ())
@@ -326,11 +326,13 @@ class _Rounds:
         if isinstance(self._callback, Bar):
             self._callback.close()
 
-    def run(self, warped: bool, resume: bool, command: str, **how: Any) -> Template:
-        out, plan = self._out, self._plan()
+    def run(self, out: Path, warped: bool, resume: bool, command: str, **how: Any) -> Template:
+        """Do what is left to do in a folder, and return its template."""
+        self._out = out
+        self._check_apart()
+        plan, images = self._plan(), [source.item.image for source in self._sources]
         labels = [s.content("labels", f"labels of {s.name}") for s in self._sources]
         fingerprint = _hash(plan, self._settings["iterations"], labels, warped)
-        images = [source.item.image for source in self._sources]
         if _is_finished(out, fingerprint, resume):
             return dataclasses.replace(Template.read(out), sources=images)
         with _files.output_folder(out):
@@ -343,6 +345,14 @@ class _Rounds:
             template.stored = [out / transform_name(row.id) for row in template.rows]
             shutil.rmtree(out / ROUNDS, ignore_errors=True)
         return template
+
+    def _check_apart(self) -> None:
+        """See that no input lies where an output goes."""
+        names, inputs = [*FILES, SEAL], {"start": self._first and self._first.item.image}
+        for k, item in enumerate(source.item for source in self._sources):
+            names += [transform_name(item.id), warped_name(item.id)]
+            inputs |= {f"image {k}": item.image, f"labels {k}": item.labels}
+        check_apart(self._out, names, inputs)
 
     def _plan(self) -> str:
         """Return a hash of all that a round depends on."""
@@ -555,17 +565,13 @@ class _Rounds:
             iteration.picture = three_planes(average.array, average.grid)
         facts = _parsed(self._folder(number) / _ROUND)["rows"]
         stored = [self._start(number, source) for source in self._sources]
-        labels, overlaps = None, [(None, None)] * len(stored)
-        if self._sources[0].item.labels is not None:
-            used = [fact["verdict"] != GRADES[-1] for fact in facts]
-            labels, overlaps = self._vote(average, stored, used)
         rows = [
             TemplateRow(
-                source.item.id, source.name, **fact, dice=dice, dice_without_own=of_others,
-                picture=self._thumbnail(source, path, average),
+                source.item.id, source.name, **fact, picture=self._thumbnail(source, path, average)
             )
-            for source, path, fact, (dice, of_others) in zip(self._sources, stored, facts, overlaps)
-        ]  # fmt: skip
+            for source, path, fact in zip(self._sources, stored, facts)
+        ]
+        labels = self._vote(average, stored, rows) if self._sources[0].item.labels else None
         low, high = (float(np.mean([s.window[end] for s in self._sources])) for end in (0, 1))
         image = average.like((low + average.array * (high - low)).astype(np.float32))
         images = [source.item.image for source in self._sources]
@@ -579,9 +585,9 @@ class _Rounds:
         return three_planes(np.nan_to_num(source.warped(transform)), average.grid, 200)
 
     def _vote(
-        self, average: volumes.Image, stored: Sequence[Path], used: Sequence[bool]
-    ) -> tuple[volumes.Image, list[tuple[Any, Any]]]:
-        """Return the voted labels and, for each image, how its own overlap with them."""
+        self, average: volumes.Image, stored: Sequence[Path], rows: list[TemplateRow]
+    ) -> volumes.Image:
+        """Return the voted labels, and put each image's overlap with them into its row."""
         kinds, known = set(), {0}
         for source in self._sources:
             array = source.labels().array
@@ -591,36 +597,34 @@ class _Rounds:
         kind = kind if kind.kind in "iu" else np.dtype(np.int64 if kind.kind == "f" else np.uint8)
         votes = Votes(len(values), average.array.size, np.int16)
 
-        def own(k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            """Return an image's labels, their numbers among all, and where it knows them."""
+        def own(k: int) -> tuple[np.ndarray, np.ndarray]:
+            """Return the numbers of an image's labels among all, and where it knows them."""
             transform, labels = Transform.read(stored[k]), self._sources[k].labels()
             whole = labels.like(np.ones(labels.array.shape, np.uint8))
             carried, reach = (
                 transform.apply(image, average, interpolation="nearest").array.ravel()
                 for image in (labels, whole)
             )
-            return carried.astype(kind), np.searchsorted(values, carried), reach > 0
+            return np.searchsorted(values, carried), reach > 0
 
         def result() -> np.ndarray:
             chosen, share = votes.result()
             return np.where(share > 0, values[chosen], 0)
 
-        for k, counts in enumerate(used):
-            if counts:
-                _, numbers, reach = own(k)
-                votes.add(numbers, reach)
-        voted, overlaps = result(), []
-        for k, counts in enumerate(used):
-            labels, numbers, reach = own(k)
+        for k, row in enumerate(rows):
+            if row.is_used:
+                votes.add(*own(k))
+        voted = result()
+        for k, row in enumerate(rows):
+            numbers, reach = own(k)
             others = voted
-            if counts:
+            if row.is_used:
                 votes.add(numbers, -1 * reach)
                 others = result()
                 votes.add(numbers, reach)
-            overlaps.append(
-                (dice_by_label(labels, voted, "one"), dice_by_label(labels, others, "one"))
-            )
-        return average.like(voted.reshape(average.array.shape).astype(kind)), overlaps
+            dice, of_others = (dice_by_label(values[numbers], of, "one") for of in (voted, others))
+            rows[k] = dataclasses.replace(row, dice=dice, dice_without_own=of_others)
+        return average.like(voted.reshape(average.array.shape).astype(kind))
 
 
 def _seal(
@@ -640,10 +644,8 @@ def _shift(grid: Grid, source: _Source, by: Doubles) -> Field:
 
 def _dense(transform: Transform, grid: Grid, source: _Source) -> Field:
     """Return a transform to an image as a field on a grid."""
-    matrix = np.eye(4)
-    if "initial" in transform.stages:
-        ends = transform.stages["initial"].transform_points(np.vstack([np.zeros(3), np.eye(3)]))
-        matrix[:3, 3], matrix[:3, :3] = ends[0], (ends[1:] - ends[0]).T
+    initial = transform.stages.get("initial")
+    matrix = np.eye(4) if initial is None else linear_part(initial.to_sitk())
     return Field.from_mm(field_on(transform.to_sitk(), grid), grid, source.grid, matrix)
 
 
@@ -652,7 +654,7 @@ def _is_used(row: PairRow) -> bool:
 
 
 def _reasons(row: PairRow) -> list[str]:
-    return [row.message] if row.message else list(row.reasons)
+    return [row.message] if row.message else row.reasons
 
 
 def _lengths(vectors: Doubles) -> Doubles:

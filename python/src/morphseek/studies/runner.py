@@ -31,11 +31,13 @@ from typing import Any, BinaryIO, ClassVar
 
 from .. import _files, _manifest, errors
 from .._features import needed
-from .._json import read as read_json
+from .._json import read as read_json, read_object
 from .._log import log
+from .._plain import why_no_name
 from ..progress import Bar, Progress, callback_of, says_no
 
 JOURNAL = "jobs.jsonl"
+FINISHED = ("done", "skipped")
 DEFECT = "error.log"  # the traceback of an unexpected failure of a job
 THREADS, PROCESSES = "threads", "processes"
 _BUSY = "busy"
@@ -140,25 +142,16 @@ class Journal:
             return {}
         return content if isinstance(content, dict) else {}
 
-    def ids(self) -> Iterator[str]:
-        """Give the jobs that have a line, in the order in which they first ended."""
-        yield from self._places
-
     def add(self, ending: Ending) -> None:
         """Append a line. One write is one line, whoever else writes."""
-        content = {
-            "id": ending.id, "status": ending.status, "row": ending.row, "error": ending.error,
-            "message": ending.message, "exit_code": ending.exit_code, **ending.known,
-        }  # fmt: skip
-        if self._handle is None:
-            try:
+        content = dataclasses.asdict(ending)  # which begins with the id
+        content |= content.pop("known")
+        lead = "" if self._whole else "\n"  # a killed process left half a line
+        try:
+            if self._handle is None:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
                 self._handle = os.open(self.path, flags, 0o666)
-            except OSError as error:
-                raise _files.output_error(error, self.path) from None
-        lead = "" if self._whole else "\n"  # a killed process left half a line
-        self._whole = True
-        try:
+            self._whole = True
             os.write(self._handle, f"{lead}{json.dumps(content)}\n".encode())
         except OSError as error:
             raise _files.output_error(error, self.path) from None
@@ -166,10 +159,26 @@ class Journal:
     def close(self) -> None:
         if self._handle is not None:
             os.close(self._handle)
-            self._handle = None
         if self._file is not None:
             self._file.close()
-            self._file = None
+
+
+def finished_rows(
+    folder: Path, seal: str, but: Collection[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Give the ids and the rows of the jobs that lie finished in a folder, ``but`` for some: by the
+    journal or, where it lacks one, by the job's seal.
+    """
+    with contextlib.closing(Journal(folder)) as journal:
+        for id in sorted({path.name for path in os.scandir(folder)}.difference(but)):
+            if why_no_name(id) or not (folder / id / seal).is_file():
+                continue
+            line = journal.known(id)
+            if line.get("status") not in FINISHED:
+                with contextlib.suppress(errors.InputUnreadableError):
+                    line = read_object(folder / id / seal, "seal")
+            if isinstance(row := line.get("row"), dict):
+                yield id, row
 
 
 def _id_of(line: bytes) -> str:
@@ -279,6 +288,7 @@ class _Pool:
         self._scheduler, self._workers = scheduler, workers
         self.is_near = scheduler in (None, THREADS)
         """Whether a job can report its progress."""
+        self._client: Any = None
         self._executor = self._make()
 
     def _make(self) -> concurrent.futures.Executor:
@@ -289,7 +299,8 @@ class _Pool:
             return concurrent.futures.ProcessPoolExecutor(
                 self._workers, context, _ignore_interrupts
             )
-        return _cluster(str(self._scheduler))
+        self._client = self._client or _client(str(self._scheduler))
+        return self._client.get_executor(pure=False)
 
     def submit(self, job: Job, resume: bool, token: str, progress: Any) -> Any:
         work = (perform, job, resume, token, *([progress] if self.is_near else []))
@@ -301,6 +312,10 @@ class _Pool:
             return self._executor.submit(*work)
 
     def close(self, wait: bool = True) -> None:
+        if self._client is not None:  # which cancels what is left
+            self._executor.shutdown(wait=wait)
+            self._client.close()
+            return
         self._executor.shutdown(wait=wait, cancel_futures=not wait)
         if not wait:  # what they do is kept or done again; nobody waits for it
             for process in [*(getattr(self._executor, "_processes", None) or {}).values()]:
@@ -311,34 +326,18 @@ def _ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _cluster(address: str) -> concurrent.futures.Executor:
+def _client(address: str) -> Any:
     try:
         from distributed import Client
     except ModuleNotFoundError as error:
         raise errors.InvalidArgumentError(needed("dask", "scheduler", error)) from None
     try:
-        client = Client(address, set_as_default=False)
+        return Client(address, set_as_default=False)
     except (OSError, ValueError) as error:
         raise errors.InvalidArgumentError(
             f"scheduler: there is no Dask scheduler at {address}: {error}; give threads, processes"
             " or an address"
         ) from None
-    return _Cluster(client)
-
-
-class _Cluster(concurrent.futures.Executor):
-    """A Dask cluster as an executor, which cancels what is left and then disconnects."""
-
-    def __init__(self, client: Any):
-        self._client = client
-        self._executor = client.get_executor(pure=False)
-
-    def submit(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return self._executor.submit(function, *args, **kwargs)
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        self._executor.shutdown(wait=wait)
-        self._client.close()
 
 
 class Meter:

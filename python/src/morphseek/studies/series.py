@@ -12,11 +12,11 @@ import SimpleITK as sitk
 
 from .. import _files, errors, images
 from .._engine import core
-from .._json import without_nan
+from .._tables import bids_text
 from ..images.frames import Frames
 from ..transforms import Transform
 from ..verdict import GRADES, counts, tally
-from ._result import Tabled, plain_row
+from ._result import Plain, Tabled
 
 SEAL = "series.json"
 FILES = ("corrected.nii.gz", "corrected.seq.nrrd", "reference.nii.gz", "motion.tsv", "series.html")
@@ -24,11 +24,12 @@ FILES = ("corrected.nii.gz", "corrected.seq.nrrd", "reference.nii.gz", "motion.t
 OUTPUTS = (*FILES, "transform_*.h5", SEAL)
 #: fMRIPrep's names: mm along x, y, z, and radians about them.
 PARAMETERS = ("trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z")
+_OF_CHAINS = ("disagreement_mean", "disagreement_max")
 _BESIDE = ("frame", "name", "error_mm", "reasons")  # columns that motion.tsv does not have
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class FrameMotion:
+class FrameMotion(Plain):
     """The motion of one frame against the reference: a row of motion.tsv.
 
     Examples
@@ -56,19 +57,19 @@ class FrameMotion:
     """How far the tissue moved since the reference, mm."""
     displacement_p95: float
     displacement_max: float
-    disagreement_mean: float | None
-    """How far the transform and the one concatenated from frame to frame take the tissue apart."""
-    disagreement_max: float | None
     start: str
     """reference, direct or concatenated: what the registration began from."""
     verdict: str
     """Good for the reference itself, which does not move."""
-    error_mm: float | None
-    """The verdict's estimate."""
-    reasons: list[str]
-    """Of the verdict."""
     transform: Transform
     """From the reference to the frame."""
+    disagreement_mean: float | None = None
+    """How far the transform and the one concatenated from frame to frame take the tissue apart."""
+    disagreement_max: float | None = None
+    error_mm: float | None = None
+    """The verdict's estimate."""
+    reasons: list[str] = dataclasses.field(default_factory=list)
+    """Of the verdict."""
 
     @property
     def parameters(self) -> tuple[float, ...]:
@@ -77,16 +78,6 @@ class FrameMotion:
 
     def __str__(self) -> str:
         return f"{self.name}: {': '.join([self.verdict, *self.reasons][:2])}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all but the transform as plain data.
-
-        Examples
-        --------
-        >>> series.rows[0].to_dict()["start"]
-        'reference'
-        """
-        return plain_row(self, "transform")
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -198,31 +189,21 @@ class Series(Tabled):
         volumes = [frame.to_sitk() for frame in self._alike()]
         return sitk.JoinSeries(volumes, self.start, 1.0 if self.step is None else self.step)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything but the images and the transforms as plain data.
-
-        Examples
-        --------
-        >>> series.to_dict()["verdicts"]["good"]
-        2
-        """
+    def _facts(self) -> dict[str, Any]:
         steps = [v for row in self.rows if (v := row.framewise_displacement) is not None]
-        plain: dict[str, Any] = without_nan(
-            {
-                "version": core.version(),
-                "reference": self.reference_frame,
-                "motion": self.motion,
-                "seconds_at_first_frame": self.start,
-                "seconds_between_frames": self.step,
-                "verdicts": counts(row.verdict for row in self.rows),
-                "framewise_displacement_mean": float(np.mean(steps)),
-                "framewise_displacement_max": max(steps),
-                "displacement_max": max(row.displacement_max for row in self.rows),
-                "worst": [row.frame for row in self.worst],
-                "rows": [row.to_dict() for row in self.rows],
-            }
-        )
-        return plain
+        return {
+            "version": core.version(),
+            "reference": self.reference_frame,
+            "motion": self.motion,
+            "seconds_at_first_frame": self.start,
+            "seconds_between_frames": self.step,
+            "verdicts": counts(row.verdict for row in self.rows),
+            "framewise_displacement_mean": float(np.mean(steps)),
+            "framewise_displacement_max": max(steps),
+            "displacement_max": max(row.displacement_max for row in self.rows),
+            "worst": [row.frame for row in self.worst],
+            "rows": [row.to_dict() for row in self.rows],
+        }
 
     def _table(self) -> tuple[list[str], list[dict[str, Any]]]:
         rows = [{**row.to_dict(), "reasons": " | ".join(row.reasons)} for row in self.rows]
@@ -262,21 +243,8 @@ def write(series: Series, folder: Path, command: str) -> None:
     for row in series.rows:
         row.transform.save(folder / transform_name(row.frame))
     facts = series.to_dict()
-    _files.write_text(table, _bids(facts["rows"]))
+    empty = [name for name in _OF_CHAINS if all(row[name] is None for row in facts["rows"])]
+    columns = [name for name in facts["rows"][0] if name not in (*_BESIDE, *empty)]
+    _files.write_text(table, bids_text(columns, facts["rows"]))
     _files.write_text(shown, page(facts, command))
     _files.write_seal(folder / SEAL, facts)
-
-
-def _bids(rows: list[dict[str, Any]]) -> str:
-    """Return rows as BIDS has tables: n/a where there is nothing."""
-    optional = ("disagreement_mean", "disagreement_max")
-    absent = [name for name in optional if all(row[name] is None for row in rows)]
-    names = [name for name in rows[0] if name not in (*_BESIDE, *absent)]
-
-    def cell(value: Any) -> str:
-        if value is None:
-            return "n/a"
-        return value if isinstance(value, str) else f"{value:.6f}"
-
-    lines = ["\t".join(names), *("\t".join(cell(row[n]) for n in names) for row in rows)]
-    return "\n".join(lines) + "\n"

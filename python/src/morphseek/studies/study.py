@@ -11,19 +11,21 @@ import os
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import _files, _manifest, errors
 from .._engine import core
-from .._json import MOST_RESULT_BYTES, parse, read as read_json, read_object, without_nan
-from .._plain import why_no_name
-from .._tables import csv_text, data_frame
+from .._json import MOST_RESULT_BYTES, parse, read as read_json, without_nan
+from .._tables import csv_text
 from ..scoring.statistics import signed_rank
 from ..verdict import counts, tally
+from ._result import Tabled
 from .outliers import outliers
-from .runner import Ending, Job, Journal, Meter, run_jobs
+from .runner import FINISHED, Ending, Job, Journal, Meter, finished_rows, run_jobs
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from ..report import IndexRow
 else:  # typing.get_type_hints asks for the name; the pages' module loads when one is written
     IndexRow = Any
@@ -31,8 +33,8 @@ else:  # typing.get_type_hints asks for the name; the pages' module loads when o
 SEAL = "pair.json"  # of a finished pair
 #: What a study leaves in its folder, beside the journal; the first one lists the others.
 TABLES = ("summary.json", "summary.csv", "labels.csv", "index.html")
-FINISHED = ("done", "skipped")
 
+Row = TypeVar("Row", bound="DataclassInstance")
 #: In what pairs are compared to find outliers: what it is called, and where it is.
 _COMPARED = {
     "estimated error, mm": "error_mm",
@@ -142,7 +144,7 @@ class PairRow:
 _FIELDS = tuple(field.name for field in dataclasses.fields(PairRow))
 
 
-class Study:
+class Study(Tabled):
     """Many registrations: a row a pair, in the list's order.
 
     Attributes
@@ -184,10 +186,10 @@ class Study:
         _files.settle(path.parent)
         try:
             content = read_json(path, "study", MOST_RESULT_BYTES)
-            rows = [read_row(row) for row in content["rows"]]
-            if None in rows:
+            rows = [row for known in content["rows"] if (row := read_row(known))]
+            if len(rows) < len(content["rows"]):
                 raise TypeError("a row")
-            return Study([row for row in rows if row is not None], content["options"])
+            return Study(rows, content["options"])
         except (KeyError, TypeError, AttributeError) as error:
             raise errors.InputUnreadableError(
                 f"study: {path} is no study's summary.json: {error!r}"
@@ -212,13 +214,8 @@ class Study:
         options = {**self.options, **other.options}
         return Study(rows.values(), options)
 
-    def mark_outliers(self) -> None:
-        """Say of each pair in what it is unlike the others.
-
-        Examples
-        --------
-        >>> studies.Study([studies.PairRow("sub-01", "a.nii.gz", "b.nii.gz")]).mark_outliers()
-        """
+    def _mark_outliers(self) -> None:
+        """Say of each pair in what it is unlike the others."""
         values: dict[str, list[float | None]] = {
             name: [getattr(row, field) for row in self.rows] for name, field in _COMPARED.items()
         }
@@ -258,8 +255,8 @@ class Study:
         for row in self.rows:
             for score in row.labels:
                 by_label.setdefault(score["label"], []).append(score["dice_after"])
-        if by_label:
-            scored = [row for row in self.rows if row.dice_after is not None]
+        scored = [row for row in self.rows if row.dice_after is not None]
+        if by_label and scored:
             worst = min(scored, key=lambda row: row.dice_after or 0.0)
             summary["worst"] = {"id": worst.id, "dice_after": worst.dice_after}
             summary["dice_by_label"] = {
@@ -267,14 +264,7 @@ class Study:
             }
         return summary
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain data.
-
-        Examples
-        --------
-        >>> sorted(studies.Study([studies.PairRow("sub-01", "a", "b")]).to_dict())
-        ['options', 'rows', 'summary', 'version']
-        """
+    def _facts(self) -> dict[str, Any]:
         return {
             "summary": self.summary(),
             "version": core.version(),
@@ -282,41 +272,29 @@ class Study:
             "rows": [row.to_dict() for row in self.rows],
         }
 
-    def to_dataframe(self, labels: bool = False) -> Any:
-        """Return a row a pair as a pandas DataFrame, the columns of summary.csv; with ``labels``, a
-        row a pair and label, those of labels.csv.
+    def label_rows(self) -> Iterator[dict[str, Any]]:
+        """Give a row a pair and label, those of labels.csv.
 
         Examples
         --------
-        >>> study = studies.Study([studies.PairRow("sub-01", "a.nii.gz", "b.nii.gz")])
-        >>> study.to_dataframe()["id"].tolist()
-        ['sub-01']
+        >>> labels = [{"label": 1, "dice_after": 0.9}]
+        >>> study = studies.Study([studies.PairRow("sub-01", "a", "b", labels=labels)])
+        >>> [row["dice_after"] for row in study.label_rows()]
+        [0.9]
         """
-        return data_frame(self._table(labels)[1])
+        for row in self.rows:
+            for score in row.labels:
+                whole = {**row.to_dict(), **score}
+                yield {name: whole.get(name) for name in _OF_LABELS}
 
-    def to_csv(self, path: str | os.PathLike[str], labels: bool = False) -> None:
-        """Write the rows of :meth:`to_dataframe` as CSV.
+    def _table(self) -> tuple[Sequence[str], Iterator[dict[str, Any]]]:
+        columns = [name for name in _FIELDS if name != "labels"]
 
-        Examples
-        --------
-        >>> studies.Study([studies.PairRow("sub-01", "a", "b")]).to_csv("rows.csv")
-        >>> Path("rows.csv").read_text().splitlines()[1][:10]
-        'sub-01,a,b'
-        """
-        _files.write_text(path, csv_text(*self._table(labels)))
+        def cell(row: PairRow, name: str) -> Any:
+            value = getattr(row, name)
+            return " | ".join(value) if name in _LISTS else value
 
-    def _table(self, labels: bool) -> tuple[Sequence[str], Iterator[dict[str, Any]]]:
-        columns = _OF_LABELS if labels else [name for name in _FIELDS if name != "labels"]
-
-        def rows() -> Iterator[dict[str, Any]]:
-            for row in self.rows:
-                own = row.to_dict()
-                if not labels:
-                    own |= {name: " | ".join(own[name]) for name in _LISTS}
-                for more in row.labels if labels else [{}]:
-                    yield {name: {**own, **more}.get(name) for name in columns}
-
-        return columns, rows()
+        return columns, ({name: cell(row, name) for name in columns} for row in self.rows)
 
     def __repr__(self) -> str:
         states = tally(collections.Counter(row.status for row in self.rows))
@@ -342,12 +320,16 @@ class Study:
         folder = Path(folder)
         own = _own(folder)
         with _files.output_folder(folder, ours=own, patience=patience) as temporary:
-            self.earlier = self._earlier(folder)
+            known = finished_rows(folder, SEAL, {row.id for row in self.rows})
+            rows = (read_row({"id": id, "status": "done", **row}) for id, row in known)
+            self.earlier = [row for row in rows if row is not None]
             whole = Study([*self.rows, *self.earlier], self.options)
-            whole.mark_outliers()
+            whole._mark_outliers()
             whole.to_csv(temporary / "summary.csv")
             if any(row.labels for row in whole.rows):
-                whole.to_csv(temporary / "labels.csv", labels=True)
+                _files.write_text(
+                    temporary / "labels.csv", csv_text(_OF_LABELS, whole.label_rows())
+                )
             write_index(
                 temporary / TABLES[-1], whole._index(has_pages=True), command=command,
                 version=core.version(), pages=folder,
@@ -366,25 +348,6 @@ class Study:
             for place, row in enumerate(self.rows):
                 file.write(f"{',' if place else ''}\n{_json_of(row.to_dict())}")
             file.write("\n]}\n")
-
-    def _earlier(self, folder: Path) -> list[PairRow]:
-        """Return the pairs that lie finished in a folder, but for this study's own: by the journal
-        or, where it lacks one, by the pair's seal.
-        """
-        now = {row.id for row in self.rows}
-        rows = []
-        with contextlib.closing(Journal(folder)) as journal:
-            for id in sorted({path.name for path in os.scandir(folder)} - now):
-                if why_no_name(id) or not (folder / id / SEAL).is_file():
-                    continue
-                line = journal.known(id)
-                if line.get("status") not in FINISHED:
-                    with contextlib.suppress(errors.InputUnreadableError):
-                        line = read_object(folder / id / SEAL, "seal")
-                row = line.get("row")
-                if isinstance(row, dict):
-                    rows.append(read_row({"id": id, "status": "done", **row}))
-        return [row for row in rows if row is not None]
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the verdicts, and the pairs to look at first."""
@@ -506,12 +469,13 @@ def ended(row: Any, ending: Ending, **more: Any) -> Any:
 
 def read_row(row: Mapping[str, Any]) -> PairRow | None:
     """Return a row of summary.json; None where one of its cells is of another type."""
-    plain = PairRow("", "", "")
-    known = {name: row[name] for name in _FIELDS if name in row}
-    if not fits(known, plain):
-        return None
-    words = [word for name in _LISTS for word in known.get(name, [])]
-    return PairRow(**known) if all(isinstance(word, str) for word in words) else None
+    return row_of(PairRow("", "", ""), row)
+
+
+def row_of(plain: Row, row: Mapping[str, Any]) -> Row | None:
+    """Return a row with what a file says of it; None where a cell is of another type."""
+    known = {f.name: row[f.name] for f in dataclasses.fields(plain) if f.name in row}
+    return dataclasses.replace(plain, **known) if fits(known, plain) else None
 
 
 def fits(row: Mapping[str, Any], plain: Any) -> bool:
@@ -523,4 +487,8 @@ def fits(row: Mapping[str, Any], plain: Any) -> bool:
                 return False
         elif not isinstance(value, kind):
             return False
+        elif kind is list:
+            item = dict if name == "labels" else str
+            if not all(isinstance(each, item) for each in value):
+                return False
     return True

@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 import os
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import errors, images
 from .._json import read as read_json
@@ -24,7 +24,7 @@ from .folders import find_file, has_labels
 TABLES = (".csv", ".tsv", ".txt", ".json")
 #: The files that belong to an image.
 ROLES = ("labels", "mask", "landmarks", "channel")
-_ITEM = (*ROLES, *(f"moving_{role}" for role in ROLES), "subject", "session", "id")
+_WORDS = ("subject", "session", "id")
 IMAGES = (
     "fixed",
     "moving",
@@ -42,7 +42,26 @@ IMAGES = (
     "initial_transform",
 )
 """The files that a pair may have."""
-_PAIR = (*IMAGES[2:], "id")
+
+
+class _Kind(NamedTuple):
+    """What a table is of, for those that read it and for messages."""
+
+    name: str
+    first: tuple[str, ...]
+    """The columns of a row without names."""
+    needed: list[tuple[str, ...]]
+    """The sets of columns of which a row must have one."""
+    optional: tuple[str, ...]
+
+
+_ITEMS = _Kind(
+    "images",
+    ("image", "labels"),
+    [("image",), ("moving",)],
+    (*ROLES, *(f"moving_{role}" for role in ROLES), *_WORDS),
+)
+_PAIRS = _Kind("pairs", IMAGES[:2], [IMAGES[:2]], (*IMAGES[2:], "id"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,22 +91,16 @@ class Item:
         return str(self.image) if _is_path(self.image) else f"image {self.id}"
 
 
-@dataclasses.dataclass
-class Items:
+class Items(list[Item]):
     """Images of a study, and notes for their reader.
 
-    >>> [item.id for item in Items([Item("a", Path("a.nii"))])]
-    ['a']
+    >>> Items([Item("a", Path("a.nii"))]).notes
+    []
     """
 
-    items: list[Item]
-    notes: list[str] = dataclasses.field(default_factory=list)
-
-    def __iter__(self) -> Iterator[Item]:
-        return iter(self.items)
-
-    def __len__(self) -> int:
-        return len(self.items)
+    def __init__(self, items: Iterable[Item] = (), notes: Iterable[str] = ()) -> None:
+        super().__init__(items)
+        self.notes = list(notes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,27 +161,24 @@ def read_items(source: Any, labels: Any = None) -> Items:
     ['fixed', 'moving']
     """
     notes: list[str] = []
-    where, is_list = "images", False
+    where = "images"
     if isinstance(source, Items):
-        items, notes = source.items, source.notes
+        items, notes = [*source], source.notes
     elif is_table(source):
-        items = _of_table(source)
+        folder = Path() if is_frame(source) else Path(source).parent
+        items = [_item(cells, folder) for _, cells in _rows(source, _ITEMS)]
     elif _is_path(source):
         where = str(source)
         is_folder = Path(source).is_dir() and not any(Path(source).glob("*.dcm"))
-        items = _of_folder(Path(source), notes) if is_folder else [_of_entry(source)]
-    elif (
-        images.convert.is_image(source)
-        or not isinstance(source, Iterable)
-        or isinstance(source, bytes)
-    ):
+        items = _of_folder(Path(source), notes) if is_folder else [Item("", Path(source))]
+    elif images.convert.is_image(source) or not _is_list(source):
         raise errors.InvalidArgumentError(
             f"images are given as {type(source).__name__}; give a folder, a table, or a list"
         )
     else:
-        items, is_list = [_of_entry(entry) for entry in source], True
+        items = [_of_entry(entry, f"images, row {k}") for k, entry in enumerate(source, 1)]
     if labels is not None:
-        if not is_list and (is_table(source) or not _is_path(source)):
+        if is_table(source) or isinstance(source, Items):
             raise errors.InvalidArgumentError(
                 "labels: the table of the images says where the label maps are; leave labels out,"
                 " or list the images instead"
@@ -188,59 +198,24 @@ def _is_path(source: Any) -> bool:
     return isinstance(source, (str, os.PathLike))
 
 
-def _of_entry(entry: Any) -> Item:
+def _is_list(source: Any) -> bool:
+    return isinstance(source, Iterable) and not isinstance(source, bytes)
+
+
+def _of_entry(entry: Any, where: str) -> Item:
     if isinstance(entry, Item):
         return entry
-    if _is_path(entry):
-        return Item("", Path(entry))
-    if isinstance(entry, Mapping):
-        return _item(_texts(entry), Path())
-    if isinstance(entry, Sequence) and len(entry) == 2 and all(map(_is_path, entry)):
-        return Item("", Path(entry[0]), Path(entry[1]))
-    if images.convert.is_image(entry):
+    if images.convert.is_image(entry) and not _is_path(entry):
         return Item("", entry)
-    raise errors.InvalidArgumentError(
-        f"images: {entry!r} is neither an image, nor (image, labels), nor an Item"
-    )
-
-
-def _texts(row: Mapping[str, Any]) -> dict[str, str]:
-    return {str(k): str(v) for k, v in row.items() if not is_nothing(v)}
-
-
-def _of_table(source: Any) -> list[Item]:
-    folder = Path() if is_frame(source) else Path(source).parent
-    if not is_frame(source) and Path(source).suffix.lower() == ".json":
-        entries = _json_rows(Path(source), "images", None)
-        return [_item(_cells(entry, ("image", "labels")), folder) for entry in entries]
-    table = read_records(source, "images", [("image",), ("moving",)], _ITEM)
-    return [_item(row.cells, folder) for row in table.rows]
-
-
-def _cells(entry: Any, names: Sequence[str]) -> dict[str, str]:
-    """Return an element of a JSON list by the names of columns."""
-    if isinstance(entry, Mapping):
-        return _texts(entry)
-    parts = [entry] if isinstance(entry, str) else entry
-    if not isinstance(parts, list) or len(parts) > len(names) or not all(
-        isinstance(part, str) for part in parts
-    ):  # fmt: skip
-        raise errors.InputUnreadableError(
-            f"images: {entry!r} is neither a path, nor a list of {' and '.join(names)}, nor an"
-            " object with these"
-        )
-    return dict(zip(names, parts))
+    return _item(_cells(entry, _ITEMS, where, errors.InvalidArgumentError), Path())
 
 
 def _item(cells: Mapping[str, str], folder: Path) -> Item:
     row = {name.removeprefix("moving_"): cell for name, cell in cells.items()}
-    if not (image := row.get("image") or row.get("moving")):
-        raise errors.InvalidArgumentError(
-            f"images: {cells!r} has no image; give each its file under that name"
-        )
+    image = named.beside(folder, row.get("image") or row["moving"])
     files: dict[str, Any] = {role: named.beside(folder, row[role]) for role in ROLES if role in row}
-    people = {name: row.get(name, "") for name in ("subject", "session")}
-    return Item(row.get("id", ""), named.beside(folder, image), **files, **people)
+    words = {name: row.get(name, "") for name in _WORDS}
+    return Item(image=image, **files, **words)
 
 
 def _labelled(items: list[Item], labels: Any) -> list[Item]:
@@ -409,44 +384,48 @@ def find_list(pairs: Any, data: str | os.PathLike[str] | None) -> Any:
 def _pair_rows(
     source: Any, subset: str | None, is_named: bool
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Give the rows of a file, a data frame, or a list of pairs or of dicts, and their places."""
-    if subset is not None and not (_is_path(source) and Path(source).suffix.lower() == ".json"):
+    """Give the rows of a list of pairs, and their places."""
+    if subset is not None and not _is_json(source):
         raise errors.InvalidArgumentError(
             f"subset {subset!r} names one of a JSON file's lists; leave it out"
         )
-    if _is_path(source) and Path(source).suffix.lower() == ".json":
-        entries: Iterable[Any] = _json_rows(Path(source), "pairs", subset)
-    elif _is_path(source) and is_named:
-        table = read_plain(source, "pairs", [IMAGES[:2]], lambda r: all(r[:2]) and len(r) > 1)
-        # one of the two alone is a heading that lacks the other
-        if not has_heading(table, [("fixed",), ("moving",)]):
-            for place, cells in zip(table.places, table.rows):
-                yield place, dict(zip(IMAGES, cells[:2]))
-            return
-        for row in records_of(table, [IMAGES[:2]]).rows:
-            yield row.place, {k: v for k, v in row.cells.items() if k in ("fixed", "moving", "id")}
+    if not (is_named and _is_path(source)) or _is_json(source):
+        yield from _rows(source, _PAIRS, subset)
         return
+    table = read_plain(source, "pairs", [IMAGES[:2]], lambda r: all(r[:2]) and len(r) > 1)
+    # one of the two alone is a heading that lacks the other
+    if not has_heading(table, [("fixed",), ("moving",)]):
+        for place, cells in zip(table.places, table.rows):
+            yield place, dict(zip(IMAGES, cells[:2]))
+        return
+    for row in records_of(table, [IMAGES[:2]]).rows:
+        yield row.place, {k: v for k, v in row.cells.items() if k in ("fixed", "moving", "id")}
+
+
+def _is_json(source: Any) -> bool:
+    return _is_path(source) and Path(source).suffix.lower() == ".json"
+
+
+def _rows(
+    source: Any, kind: _Kind, subset: str | None = None
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Give the rows of a file, a data frame or a list, and their places."""
+    where: str = kind.name
+    error: type[errors.MorphSeekError] = errors.InvalidArgumentError
+    if _is_json(source):
+        where, error = f"{where}: {source}", errors.InputUnreadableError
+        source = _json_rows(Path(source), kind.name, subset)
     elif _is_path(source) or is_frame(source):
-        for row in read_records(source, "pairs", [IMAGES[:2]], _PAIR).rows:
+        for row in read_records(source, kind.name, kind.needed, kind.optional).rows:
             yield row.place, row.cells
         return
-    elif isinstance(source, bytes) or not isinstance(source, Iterable):
+    elif not _is_list(source):
         raise errors.InvalidArgumentError(
             f"pairs are given as {type(source).__name__}; give the path of a table, a data frame,"
             " or a list of (fixed, moving)"
         )
-    else:
-        entries = source
-    for number, pair in enumerate(entries, 1):
-        place = f"row {number}"
-        where = f"pairs: {source}" if _is_path(source) else "pairs"
-        try:
-            checked = _checked(_by_name(pair), f"{where}, {place}")
-        except errors.InvalidArgumentError as error:
-            if _is_path(source):
-                raise errors.InputUnreadableError(str(error)) from None
-            raise
-        yield place, checked
+    for number, entry in enumerate(source, 1):
+        yield f"row {number}", _cells(entry, kind, f"{where}, row {number}", error)
 
 
 def _json_rows(path: Path, what: str, subset: str | None) -> list[Any]:
@@ -481,46 +460,45 @@ def _json_rows(path: Path, what: str, subset: str | None) -> list[Any]:
     return list(lists[subset])
 
 
-def _by_name(row: Any) -> Mapping[str, Any]:
-    """Return a row by its columns: a mapping, a named tuple, a row of a data frame, or a sequence
-    whose third cell and further ones have numbers; empty for anything else.
+def _cells(
+    entry: Any, kind: _Kind, where: str, error: type[errors.MorphSeekError]
+) -> dict[str, str]:
+    """Return an entry of a list by the names of columns, without what stands for an empty cell: a
+    mapping, a named tuple, a row of a data frame, or a sequence.
     """
-    if isinstance(row, Mapping):
-        return row
+    row: Mapping[Any, Any] = {}
     for method in ("_asdict", "to_dict"):
-        if hasattr(row, method):
-            by_name: Mapping[str, Any] = getattr(row, method)()
-            if {"fixed", "moving"} & set(by_name):  # others are called by their numbers
-                return by_name
-    if isinstance(row, (str, bytes)) or not hasattr(row, "__getitem__"):
-        return {}
-    return dict(zip((*IMAGES[:2], *map(str, range(3, len(row) + 1))), row))
-
-
-def _checked(row: Mapping[str, Any], where: str) -> dict[str, str]:
-    """Return a row that was given in Python, without what stands for an empty cell."""
+        if not isinstance(entry, Mapping) and hasattr(entry, method):
+            by_name = getattr(entry, method)()  # other columns are called by their numbers
+            entry = by_name if set(kind.first) & set(by_name) else entry
+    if _is_path(entry) and len(kind.needed[0]) == 1:
+        entry = [entry]
+    if isinstance(entry, Mapping):
+        row = entry
+    elif not isinstance(entry, (str, bytes)) and hasattr(entry, "__getitem__"):
+        row = dict(zip((*kind.first, *map(str, range(3, len(entry) + 1))), entry))
     row = {
-        name: str(value) if name == "id" else value
+        name: str(value) if name in _WORDS else value
         for name, value in row.items()
-        if not is_nothing(value) and not (isinstance(value, str) and not value and name in _PAIR)
+        if not is_nothing(value)
+        and not (isinstance(value, str) and not value and name in kind.optional)
     }
-    strange = row.keys() - {*IMAGES, "id"}
-    if not {"fixed", "moving"} <= row.keys() or strange:
-        raise errors.InvalidArgumentError(
-            f"{where}: give (fixed, moving), or a dict with these, which may have"
-            f" {', '.join(IMAGES[2:])} and id, and no others"
+    strange = row.keys() - {*kind.optional, *(name for names in kind.needed for name in names)}
+    if strange or not any({*names} <= row.keys() for names in kind.needed):
+        raise error(
+            f"{where}: give ({', '.join(kind.first)}), or a dict with"
+            f" {' or '.join(' and '.join(names) for names in kind.needed)}, which may have"
+            f" {', '.join(kind.optional)}, and no others"
             + (f"; it has {', '.join(sorted(map(str, strange)))}" if strange else "")
         )
     for name, value in row.items():
         if not _is_path(value):
-            raise errors.InvalidArgumentError(
-                f"{where}: {name} is given as {type(value).__name__}; a study takes paths, give"
-                " images to morphseek.register"
+            raise error(
+                f"{where}: {name} is given as {type(value).__name__}; a study takes paths, write"
+                " it to a file"
             )
         if not os.fspath(value):
-            raise errors.InvalidArgumentError(
-                f"{where}: {name} is an empty path; give a path, or leave it out"
-            )
+            raise error(f"{where}: {name} is an empty path; give a path, or leave it out")
     return {name: str(os.fspath(value)) for name, value in row.items()}  # no numpy.str_
 
 

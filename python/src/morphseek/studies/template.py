@@ -17,7 +17,7 @@ from .. import _files, _manifest, errors, images
 from .._engine import core
 from ..transforms import Transform
 from ..verdict import GRADES, counts
-from ._result import Tabled, mean_dice, plain_row
+from ._result import Plain, Tabled, mean_dice
 
 SEAL = "template.json"
 FILES = ("template.nii.gz", "labels.nii.gz", "template.html")
@@ -27,7 +27,7 @@ _DICE = ("dice", "dice_without_own")
 
 
 @dataclasses.dataclass
-class Iteration:
+class Iteration(Plain):
     """One template on the way to the last.
 
     Attributes
@@ -73,19 +73,9 @@ class Iteration:
     seconds: float = 0.0
     picture: bytes = b""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the numbers as plain data.
-
-        Examples
-        --------
-        >>> template.iterations[0].to_dict()["kind"]
-        'mean'
-        """
-        return plain_row(self, "picture")
-
 
 @dataclasses.dataclass(frozen=True)
-class TemplateRow:
+class TemplateRow(Plain):
     """One image of a population.
 
     Attributes
@@ -125,16 +115,6 @@ class TemplateRow:
     def is_used(self) -> bool:
         """Whether it counts in the template."""
         return self.verdict != GRADES[-1]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all but the picture as plain data.
-
-        Examples
-        --------
-        >>> template.rows[0].to_dict()["used"]
-        True
-        """
-        return {**plain_row(self, "picture"), "used": self.is_used}
 
 
 @dataclasses.dataclass(repr=False)
@@ -269,14 +249,7 @@ class Template(Tabled):
         known = [mean for mean in means if mean is not None]
         return float(np.mean(known)) if known else None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything but the images as plain data.
-
-        Examples
-        --------
-        >>> len(template.to_dict()["rows"])
-        2
-        """
+    def _facts(self) -> dict[str, Any]:
         return {
             "version": core.version(),
             "settings": self.settings,
@@ -285,15 +258,16 @@ class Template(Tabled):
             "dice": self.mean_dice(),
             "dice_without_own": self.mean_dice(without_own=True),
             "iterations": [iteration.to_dict() for iteration in self.iterations],
-            "rows": [row.to_dict() for row in self.rows],
+            "rows": [{**row.to_dict(), "used": row.is_used} for row in self.rows],
         }
 
     def _table(self) -> tuple[list[str], list[dict[str, Any]]]:
         """Return the rows with the mean over the labels, and with reasons in one cell."""
         rows = []
         for row in self.rows:
-            dice = {name: mean_dice(getattr(row, name)) for name in _DICE}
-            rows.append({**row.to_dict(), "reasons": " | ".join(row.reasons), **dice})
+            more: dict[str, Any] = {name: mean_dice(getattr(row, name)) for name in _DICE}
+            more |= {"reasons": " | ".join(row.reasons), "used": row.is_used}
+            rows.append({**row.to_dict(), **more})
         return [*rows[0]], rows
 
     def save(self, folder: str | os.PathLike[str], command: str = "", warped: bool = False) -> None:
