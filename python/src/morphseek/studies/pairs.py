@@ -24,7 +24,7 @@ from ..progress import Progress
 from ..result import OUTPUTS
 from ..verdict import Verdict, grade_of
 from .label_table import read_labels_csv
-from .pair import Pair as PairInputs, Report, check_apart_from, write_pair
+from .pair import Clock, Pair as PairInputs, Report, check_apart_from, write_pair
 from .runner import PATIENCE, PROCESSES, THREADS, Job, Meter, Result
 from .study import SEAL, TABLES, PairRow, Study, run_rows
 from .table import Pair, read_pairs
@@ -255,18 +255,19 @@ class PairJob(Job):
                 " every pair both, or leave score out"
             )
         options = dict(self.how["options"])
+        clock = Clock()
         pair = PairInputs(
             sides, labels, landmarks, names, bool(options.get("landmark_error")), merge
         )
         summary, listed = write_pair(
-            folder, pair, options=options, title=self.pair.id, command=self.how["command"],
+            folder, pair, clock, options=options, title=self.pair.id, command=self.how["command"],
             report=self.how["report"], labels_back=self.how["labels_back"],
             volumes=self.how["keep"] == "all", cross_check=self.how["score"], progress=progress,
             **inputs,
         )  # fmt: skip
         row = {
             **self._row(summary),
-            "cpu_seconds": pair.cpu_seconds,
+            "cpu_seconds": clock.phases["engine"],
             "fixed": self.pair.files["fixed"],
             "moving": self.pair.files["moving"],
         }
