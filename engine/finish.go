@@ -19,6 +19,7 @@ func (p *problem) finish(e *env, st state, result *Result) error {
 	if st.facts.Large { // nothing finer was looked at
 		voxel = max(voxel, st.facts.Spacing)
 	}
+	scale := voxel * st.facts.ErrorFactor(p.opt.plan())
 	total := p.total(st)
 	st = state{} // its memory can be freed
 	if err := p.measureLandmarks(e.notes, total, initial); err != nil {
@@ -60,7 +61,7 @@ func (p *problem) finish(e *env, st state, result *Result) error {
 	found := append(startDoubts(*m, p.isFlat()), doubts(*m, deformed)...)
 	found = append(found, e.notes.doubts...)
 	e.notes.warn(found...)
-	m.Verdict = verdict(m.Referee, evidenceFor(p.isFlat()), found, voxel)
+	m.Verdict = verdict(m.Referee, evidenceFor(p.isFlat()), found, scale)
 	result.Transform = Transform{Field: total, Initial: initial, Moving: moving.Geometry, Threads: threads}
 	result.Warped = warped
 	return nil

@@ -120,9 +120,9 @@ func mirrored(e RefereeMetrics) bool {
 	return e.Mirrored > asMirrored && (e.Start >= sharp || e.End < sharpEnd)
 }
 
-// verdict judges by what was measured and by the doubts that it left, voxel being the fixed image's, mm: the cube of
-// the same volume.
-func verdict(e RefereeMetrics, by evidence, doubts []string, voxel float64) Verdict {
+// verdict judges by what was measured and by the doubts that it left. The estimated error is in proportion to scale, mm:
+// the cube of the volume of the fixed image's voxel, times the factor of the pair (plan.Facts.ErrorFactor).
+func verdict(e RefereeMetrics, by evidence, doubts []string, scale float64) Verdict {
 	v := Verdict{Grade: Good, Reasons: []string{}}
 	doubt := func(grade, reason string) {
 		if v.Grade != Failed {
@@ -145,7 +145,7 @@ func verdict(e RefereeMetrics, by evidence, doubts []string, voxel float64) Verd
 	for _, reason := range doubts {
 		doubt(Check, reason)
 	}
-	v.ErrorMM = estimatedError(e, by, voxel)
+	v.ErrorMM = estimatedError(e, by, scale)
 	return v
 }
 
@@ -163,9 +163,9 @@ func (m *Metrics) doubt(sentences []string) {
 
 // estimatedError returns the mean error of points, mm, that pairs of such voxels and such agreement had. Where nothing
 // speaks for this place it is as far as the images could be moved.
-func estimatedError(e RefereeMetrics, by evidence, voxel float64) float64 {
+func estimatedError(e RefereeMetrics, by evidence, scale float64) float64 {
 	if by.isChance(e) || mirrored(e) {
-		return max(e.ReachMM, voxel)
+		return max(e.ReachMM, scale)
 	}
-	return 1.23 * voxel * math.Pow(1.02-min(max(e.Correlation, 0), 1), 0.35)
+	return 1.23 * scale * math.Pow(1.02-min(max(e.Correlation, 0), 1), 0.35)
 }

@@ -135,6 +135,21 @@ func (f Facts) IsOneBody(o Options) bool {
 	return f.Similarity(o) == refine.NCC && (a.Correlation >= alike || isNoisy(a))
 }
 
+// ErrorFactor is by how much the error of points exceeds what the fixed voxel and the final agreement tell: a point of one
+// person has no exact counterpart in another, and a curve between two contrasts leaves less agreement than the fit has.
+func (f Facts) ErrorFactor(o Options) float64 {
+	const people, mapped = 2, 0.5
+	a := f.Agreement
+	switch {
+	case f.Mapped > 0:
+		return mapped
+	case f.Similarity(o) != refine.NCC || a.Correlation == 0 || isNoisy(a):
+		return 1
+	}
+	apart := min(max((alike-a.Correlation)/(alike-twoPeople), 0), 1)
+	return 1 + float64((people-1)*apart)
+}
+
 // frames is the correlation by the headers from which on two images are frames of one scan, if no alignment brings them closer.
 const frames = 0.87
 

@@ -372,3 +372,27 @@ func TestIsOneBody(t *testing.T) {
 		})
 	}
 }
+
+func TestErrorFactor(t *testing.T) {
+	t.Parallel()
+	of := func(correlation, detail float64) Facts {
+		return Facts{SameModality: true, Score: 0.8, Agreement: refine.Agreement{Correlation: correlation, Detail: detail}}
+	}
+	for _, c := range []struct {
+		name  string
+		facts Facts
+		want  float64
+	}{
+		{"one body", of(0.96, 0), 1},
+		{"two people's brains", of(0.7, 0.8), 2},
+		{"halfway", of(0.86, 0.8), 1.5},
+		{"one body under speckle", of(0.64, 0.2), 1},
+		{"not measured", of(0, 0), 1},
+		{"two contrasts", Facts{Agreement: refine.Agreement{Correlation: 0.5}}, 1},
+		{"two contrasts and a curve", Facts{Mapped: 0.9, Agreement: refine.Agreement{Correlation: 0.5}}, 0.5},
+	} {
+		if got := c.facts.ErrorFactor(Options{Similarity: "auto"}); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%s: %g, want %g", c.name, got, c.want)
+		}
+	}
+}
