@@ -395,7 +395,7 @@ def unchanged(rows: list[Row]) -> list[Row]:
 # ------------------------------------------------------------------ The verdict against the truth
 
 GROUPS = {
-    "made-up bodies": ("torso", "made-up", "thorax", "sections"),
+    "synthetic bodies": ("torso", "made-up", "thorax", "sections"),
     "heads, known motion": ("head template", "brain"),
     "abdomens, known motion": ("abdomen",),
     "hippocampi, known motion": ("hippocampus",),

@@ -113,7 +113,8 @@ def _cell(by: dict[str, Row], method: str, what: str, cpu: bool = True, p95: boo
 
 def _name(kind: str, by: dict[str, Row]) -> str:
     pairs = by[OURS]["pairs"]
-    return f"{NAMED.get(kind, kind)} ({pairs})"
+    name = NAMED.get(kind) or kind.replace("made-up", "synthetic")
+    return f"{name} ({pairs})"
 
 
 def _peers_of(kinds: dict[str, dict[str, Row]]) -> list[str]:
