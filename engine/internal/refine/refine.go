@@ -580,35 +580,16 @@ func longestSquare(rows [][]float32) float32 {
 func (c *ascent) flow(dst, g *field.Field, step float32) {
 	size := c.v.Size
 	v := interp.Planes{Size: size, Data: [][]float32{c.v.X, c.v.Y, c.v.Z}}
-	compose := func(y, z int, rows [][]float32) { c.compose(rows, v, y, z, step, g.Row(y, z)) }
+	compose := func(y, z int, rows [][]float32) { v.Compose(rows, 0, y, z, step, g.Row(y, z)) }
 	if g.Size != size {
 		lines := sync.Pool{New: func() any { return newDoubled(g, size) }}
 		compose = func(y, z int, rows [][]float32) {
 			d := lines.Get().(*doubled)
 			d.row(rows, y, z)
 			lines.Put(d)
-			c.compose(rows, v, y, z, step, [3][]float32(rows))
+			v.Compose(rows, 0, y, z, step, [3][]float32(rows))
 		}
 	}
 	elastic := [3]float64{c.by.Elastic, c.by.Elastic, c.by.Elastic}
 	filter.Gaussian(size, elastic, 3, c.threads, compose, filter.To(size, dst.X, dst.Y, dst.Z))
-}
-
-// compose writes the row y, z of v o (id + step u) to dst, which may be u. Where u is 0, at both ends of the row, v stays.
-func (c *ascent) compose(dst [][]float32, v interp.Planes, y, z int, step float32, u [3][]float32) {
-	dx, dy, dz := u[0], u[1][:len(u[0])], u[2][:len(u[0])]
-	lo, hi := 0, len(dx)
-	for lo < hi && dx[lo] == 0 && dy[lo] == 0 && dz[lo] == 0 {
-		lo++
-	}
-	for hi > lo && dx[hi-1] == 0 && dy[hi-1] == 0 && dz[hi-1] == 0 {
-		hi--
-	}
-	var inner [3][]float32
-	for k, row := range c.v.Row(y, z) {
-		inner[k], u[k] = dst[k][lo:hi], u[k][lo:hi]
-		copy(dst[k][:lo], row)
-		copy(dst[k][hi:], row[hi:])
-	}
-	v.Compose(inner[:], lo, y, z, step, u)
 }

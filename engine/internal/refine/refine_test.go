@@ -396,7 +396,7 @@ func TestEmptyRowsAreLeftOut(t *testing.T) {
 	if !slices.Equal(values, all) {
 		t.Errorf("similarities %v, by all rows %v", values, all)
 	}
-	testkit.Close(t, "field", got.Data, want.Data, 1e-6)
+	testkit.Close(t, "field", got.Data, want.Data, 0)
 	rows := 0
 	for _, r := range part.reach() {
 		rows += max(r[1]-r[0], 0)
