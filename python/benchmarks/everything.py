@@ -165,9 +165,11 @@ def zoo_summary(rows: list[Row]) -> list[Row]:
             final = [r for r in of if r["method"] == method and r["state"] == "final"]
             if not final:
                 continue
-            entry = {"kind": kind, "method": method, **_entry(final)}
+            before = {r["pair"]: r["error"] for r in states["before"] if r.get("error")}
+            entry = {"kind": kind, "method": method, **_entry(final, before)}
             pairs = {r["pair"] for r in final}
-            same = _entry([r for r in states["final"] if r["pair"] in pairs] or states["final"])
+            ours = [r for r in states["final"] if r["pair"] in pairs] or states["final"]
+            same = _entry(ours, before)
             entry |= {f"ours_{what}": same.get(what) for what in ("error", "dice", "cpu")}
             if method == OURS:
                 entry |= {
@@ -179,14 +181,25 @@ def zoo_summary(rows: list[Row]) -> list[Row]:
     return entries
 
 
-def _entry(final: list[Row]) -> Row:
+def _entry(final: list[Row], before: dict[str, Row]) -> Row:
+    # what is lost counts with the error by the headers, as a failure does: its own, of up to
+    # metres, would drown the others of its kind
+    lost = [
+        bool(r.get("error")) and r["error"]["mean"] > before[r["pair"]]["mean"] + figures.FAR
+        for r in final
+    ]
     entry: Row = {
         "pairs": len(final),
         "failed": sum(r["status"] != "ok" for r in final),
+        "lost": sum(lost),
         "cpu": float(np.median([r["cpu_seconds"] for r in final])),
         "mib": max(r["peak_bytes"] for r in final) / 2**20,
     }
-    errors = [r["error"] for r in final if r.get("error")]
+    errors = [
+        before[r["pair"]] if is_lost else r["error"]
+        for r, is_lost in zip(final, lost, strict=True)
+        if r.get("error")
+    ]
     if errors:
         entry |= {
             "error": _mean(e["mean"] for e in errors),

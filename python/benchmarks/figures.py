@@ -106,6 +106,8 @@ def _cell(by: dict[str, Row], method: str, what: str, cpu: bool = True, p95: boo
         text += f" ({row['p95']:.2f})"
     if cpu:
         text += f"; {_figure(row['cpu'], 'cpu', bold('cpu'))}"
+    if row.get("lost"):
+        text += f" ({row['lost']} lost)"
     if row["failed"]:
         text += f" ({row['failed']} failed)"
     return text
@@ -262,6 +264,10 @@ def labels(results: Results) -> str:
     return _table(["pairs", "affine", "MorphSeek", *_heads(results, "points", peers)], rows)
 
 
+FAR = 50.0
+"""mm from which on a result is lost: beyond the error by the headers, or from another result."""
+
+
 def steady(results: Results) -> str:
     rows = results["parts"].get("steady", [])
     names = list(dict.fromkeys(r["kind"] for r in rows))
@@ -270,6 +276,8 @@ def steady(results: Results) -> str:
     def shown(value: float | None) -> str:
         if value is None:
             return ""
+        if value > FAR:
+            return "lost"
         return "0" if value < 5e-5 else f"{value:.2g}" if value < 1 else f"{value:.1f}"
 
     def cell(kind: str, name: str) -> str:
@@ -399,7 +407,15 @@ def landmarks(results: Results) -> str:
     rows = results["parts"].get("landmarks", [])
     return _table(
         ["pair", "steer", "without", "with"],
-        ([r["pair"], r["steer"], f"{r['without']:.2f}", f"{r['with']:.2f}"] for r in rows),
+        (
+            [
+                r["pair"].replace("made-up", "synthetic"),
+                r["steer"],
+                f"{r['without']:.2f}",
+                f"{r['with']:.2f}",
+            ]
+            for r in rows
+        ),
         right=3,
     )
 
