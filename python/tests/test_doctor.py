@@ -306,7 +306,7 @@ def test_what_pages_and_errors_say_to_install():
     "name, package, use, asked",
     [
         ("plot", "matplotlib", lambda: figure(None, None, None), "plot"),
-        ("dask", "distributed", lambda: runner._cluster("tcp://x:1"), "scheduler"),
+        ("dask", "distributed", lambda: runner._client("tcp://x:1"), "scheduler"),
         ("nipype", "nipype", lambda: import_module(NIPYPE), NIPYPE),
     ],
 )
