@@ -10,9 +10,9 @@ of a run, results.json beside this script has the figures. --write fills the pag
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
 import datetime
+import functools
 import json
 import os
 import shutil
@@ -55,7 +55,7 @@ SHORT = {"ants": "ants-syn"}
 """Short names that --peers accepts beside those of methods/."""
 TIMEOUT = 1800.0  # s
 FLAT = ("sections",)
-"""What stands in the names of kinds that are slices: peers get none of them."""
+"""Parts of the names of kinds that are slices: peers get none of them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,8 +71,8 @@ class Unit:
 
 @dataclasses.dataclass
 class Context:
-    """What all parts share: the data, peers with their versions, a scratch folder, and whether the
-    run is a tiny one, that proves the script.
+    """The surroundings of all parts: the data, peers with their versions, a scratch folder, and
+    whether the run is a tiny one, that proves the script.
     """
 
     data: Path
@@ -625,26 +625,12 @@ def run_part(part: Part, context: Context, ours: str, jobs: int) -> None:
         except Exception as error:  # the other hours of the run must not be lost
             return entry | {"rows": [], "exception": f"{type(error).__name__}: {error}"}
 
-    with concurrent.futures.ThreadPoolExecutor(1 if part.alone else jobs) as pool:
-        waiting: dict[concurrent.futures.Future[Row], str] = {}
-
-        def collect(at_most: int) -> None:
-            while len(waiting) > at_most:
-                finished, _ = concurrent.futures.wait(
-                    waiting, return_when=concurrent.futures.FIRST_COMPLETED
-                )
-                for future in finished:
-                    key = waiting.pop(future)
-                    units[key] = future.result()
-                    click.echo(f"{part.name}: {key} {units[key].get('exception', '')}".rstrip())
-                    save()
-
-        for unit in part.units(part, context):
-            if unit.key not in units:
-                waiting[pool.submit(work, unit)] = unit.key
-                # the next pair is made while others run; none waits in memory
-                collect(0 if part.alone else jobs - 1)
-        collect(0)
+    left = (unit for unit in part.units(part, context) if unit.key not in units)
+    tasks = ((unit.key, functools.partial(work, unit)) for unit in left)
+    for key, entry in peer_runs.finished(tasks, 1 if part.alone else jobs):
+        units[key] = entry
+        click.echo(f"{part.name}: {key} {entry.get('exception', '')}".rstrip())
+        save()
     save()
 
 

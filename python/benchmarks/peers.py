@@ -4,18 +4,23 @@ on disk; the operating system measures its wall-clock time, CPU time and peak me
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import json
 import sys
 import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import measure
 import SimpleITK as sitk
 from methods import Job, Method
 
 HERE = Path(__file__).parent
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +88,27 @@ def size_of(path: Path) -> list[int]:
     reader.SetFileName(str(path))
     reader.ReadImageInformation()
     return list(reader.GetSize())
+
+
+def finished(tasks: Iterable[tuple[K, Callable[[], V]]], jobs: int) -> Iterator[tuple[K, V]]:
+    """Run tasks, `jobs` at a time in threads, and yield the key and the value of each as it ends.
+    The next task is made while others run; none waits in memory.
+    """
+    waiting: dict[concurrent.futures.Future[V], K] = {}
+
+    def ended(at_most: int) -> Iterator[tuple[K, V]]:
+        while len(waiting) > at_most:
+            done, _ = concurrent.futures.wait(
+                waiting, return_when=concurrent.futures.FIRST_COMPLETED
+            )
+            for future in done:
+                yield waiting.pop(future), future.result()
+
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for key, task in tasks:
+            waiting[pool.submit(task)] = key
+            yield from ended(jobs - 1)
+        yield from ended(0)
 
 
 def write(path: Path, content: dict[str, Any]) -> None:

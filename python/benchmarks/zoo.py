@@ -11,9 +11,9 @@ by SimpleITK, numpy and scipy. A seed gives the same pairs everywhere.
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import importlib.util
 import json
 import shlex
@@ -668,31 +668,20 @@ def run_all(
     """
     rows: dict[tuple[int, int], list[Row]] = {}
     seen: set[tuple[str, str]] = set()
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        waiting: dict[concurrent.futures.Future, tuple[int, int]] = {}
 
-        def collect(at_most: int) -> None:
-            while len(waiting) > at_most:
-                done, _ = concurrent.futures.wait(
-                    waiting, return_when=concurrent.futures.FIRST_COMPLETED
-                )
-                for future in done:
-                    place = waiting.pop(future)
-                    rows[place] = future.result()
-                    for row in rows[place]:
-                        say(line_of(row))
-                    save([row for place in sorted(rows) for row in rows[place]])
-
+    def tasks() -> Iterator[tuple[tuple[int, int], Callable[[], list[Row]]]]:
         for number, kind in enumerate(chosen):
             pairs = (pair for seed in seeds for pair in kind.make(seed))
             for k, pair in enumerate(pairs):
                 # a list of pairs may be shorter than the seeds require
-                if (kind.name, pair.name) in seen:
-                    continue
-                seen.add((kind.name, pair.name))
-                waiting[pool.submit(run.rows, kind.name, pair)] = number, k
-                collect(jobs - 1)  # the next pair is made while others run; none waits in memory
-        collect(0)
+                if (kind.name, pair.name) not in seen:
+                    seen.add((kind.name, pair.name))
+                    yield (number, k), functools.partial(run.rows, kind.name, pair)
+
+    for place, rows[place] in peer_runs.finished(tasks(), jobs):
+        for row in rows[place]:
+            say(line_of(row))
+        save([row for place in sorted(rows) for row in rows[place]])
     return [row for place in sorted(rows) for row in rows[place]]
 
 

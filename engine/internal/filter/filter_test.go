@@ -143,7 +143,7 @@ func TestVectorsGiveTheSameBits(t *testing.T) {
 	}
 }
 
-// What a band leaves out is neither read nor written, and does not change the rest.
+// Rows outside a band are not written, and those inside are as without it.
 func TestBand(t *testing.T) {
 	t.Parallel()
 	for _, size := range [][3]int{{9, 40, 12}, {20, 5, 30}, {8, 90, 1}, {33, 1, 7}} {

@@ -64,7 +64,9 @@ class FrameMotion(Plain):
     transform: Transform
     """From the reference to the frame."""
     disagreement_mean: float | None = None
-    """How far the transform and the one concatenated from frame to frame take the tissue apart."""
+    """Mean distance, mm, between a point under the transform and under the one concatenated from
+    frame to frame.
+    """
     disagreement_max: float | None = None
     error_mm: float | None = None
     """The verdict's estimate."""

@@ -45,7 +45,7 @@ IMAGES = (
 
 
 class _Kind(NamedTuple):
-    """What a table is of, for those that read it and for messages."""
+    """The kind of a table's rows: their columns, for the reader and for messages."""
 
     name: str
     first: tuple[str, ...]
