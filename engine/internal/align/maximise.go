@@ -136,8 +136,8 @@ func (e *evaluation) move(x []float64) {
 	e.cost = -score + e.slope(e.gradient, x, c, m, t)
 }
 
-// effort is how long maximise climbs: so many rounds of so many steps. It measures the curvature before each round, on
-// one side of the place or on both.
+// effort is how long maximise climbs: so many rounds of so many steps. It measures the curvature before each round by
+// some of the points, on one side of the place or on both.
 type effort struct{ rounds, steps, sides int }
 
 var (
@@ -168,11 +168,12 @@ func (o *objective) maximise(ctx context.Context, start volume.Affine, rigid boo
 		along = planar{along, free}
 	}
 	here := &evaluation{objective: o, motion: along, gradient: make([]float64, along.parameters())}
+	rough := &evaluation{objective: o.few, motion: along, gradient: make([]float64, along.parameters())}
 	n := along.parameters()
 	x, mean := make([]float64, n), make([]float64, n)
 	for round := range by.rounds {
 		last := round == by.rounds-1
-		newton, ok := here.curvature(x, by.sides)
+		newton, ok := rough.curvature(x, by.sides)
 		if !ok {
 			score, _, _ := o.score(o.centred(start))
 			return start, score, nil

@@ -22,9 +22,10 @@ type objective struct {
 	points     [][3]float32 // units, relative to center
 	features   []float32    // lanes a point: the components, the last two zero
 	body       []float32
-	known      []float32 // validity
-	energy     []float32 // squared norm of the features and of the weighted body, over the validity
-	weight     []float32 // voxels that a point stands for
+	known      []float32  // validity
+	energy     []float32  // squared norm of the features and of the weighted body, over the validity
+	weight     []float32  // voxels that a point stands for
+	few        *objective // over some of the points, as many as tell the curvature
 	center     [3]float64
 	fixedSelf  float64 // overlap of the smoothed body with itself, voxels
 	movingSelf float64
@@ -63,6 +64,18 @@ func newObjective(
 			outside = append(outside, int32(i))
 		}
 	}
+	few := *o
+	few.few = &few
+	few.add(fixed, fixedFeatures, inside, outside, min(count, fewPoints), seed)
+	if o.few = &few; count <= fewPoints {
+		return o.few
+	}
+	o.add(fixed, fixedFeatures, inside, outside, count, seed)
+	return o
+}
+
+// add adds about count of the voxels inside the body of fixed and outside.
+func (o *objective) add(fixed *resampled, fixedFeatures []float32, inside, outside []int32, count int, seed uint64) {
 	toPhysical := fixed.grid.IndexToPhysical()
 	add := func(voxels []int32, count int) {
 		weight := float32(max(float64(len(voxels))/float64(max(count, 1)), 1))
@@ -96,7 +109,6 @@ func newObjective(
 	}
 	add(inside, count-count/4)
 	add(outside, count/4)
-	return o
 }
 
 // between reads interleaved features at a continuous index, as the score does; the outermost voxels are never a nearest one.
