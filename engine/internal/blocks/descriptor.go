@@ -2,6 +2,7 @@ package blocks
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/morphseek/morphseek/engine/internal/mind"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
@@ -90,7 +91,11 @@ func above(sorted []float32, rank int) float32 {
 // thresholds. MIND-SSC's patches lie dilation voxels from the voxel.
 func Describe(v, valid *volume.Volume, t Thresholds, dilation, threads int) []uint64 {
 	n := len(v.Data)
-	channels := mind.Describe(v.Data, valid.Data, v.Size, 1, dilation, threads)
+	room := channelRoom.Get().(*[]float32)
+	defer channelRoom.Put(room)
+	*room = slices.Grow((*room)[:0], mind.Channels*n)
+	channels := (*room)[:mind.Channels*n]
+	mind.DescribeTo(channels, v.Data, valid.Data, v.Size, 1, dilation, threads)
 	codes := make([]uint64, n)
 	parallel.For(n, 1<<14, threads, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
@@ -114,6 +119,9 @@ func Describe(v, valid *volume.Volume, t Thresholds, dilation, threads int) []ui
 	})
 	return codes
 }
+
+// channelRoom holds MIND-SSC's channels, of which a search needs as many at every level.
+var channelRoom = sync.Pool{New: func() any { return new([]float32) }}
 
 // LabelCodes returns a descriptor for every voxel of a label map. Those of two labels, the background being one, differ
 // in about half of their bits.

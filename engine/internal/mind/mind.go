@@ -14,21 +14,27 @@ const Channels = 12
 // grain is the chunk length, in voxels, of the loops here.
 const grain = 1 << 16
 
-// pairs are the twelve pairs of face neighbours (x, y, z) at a distance of sqrt(2), whose patches MIND-SSC compares, in
-// the order of the authors' published code.
-var pairs = [Channels][2][3]int{
-	{{0, 0, 1}, {0, -1, 0}},
-	{{0, 1, 0}, {0, 0, -1}},
-	{{0, -1, 0}, {0, 0, -1}},
-	{{0, 1, 0}, {0, 0, 1}},
-	{{0, -1, 0}, {-1, 0, 0}},
-	{{0, 1, 0}, {1, 0, 0}},
-	{{-1, 0, 0}, {0, 0, -1}},
-	{{0, 0, 1}, {1, 0, 0}},
-	{{0, 1, 0}, {-1, 0, 0}},
-	{{1, 0, 0}, {0, -1, 0}},
-	{{0, 0, 1}, {-1, 0, 0}},
-	{{1, 0, 0}, {0, 0, -1}},
+// difference is a mean squared difference between the image and itself moved by step times the dilation (x, y, z). Two
+// channels read it, at their own places.
+type difference struct {
+	step  [3]int
+	reads [2]channel
+}
+
+// channel is one of the twelve pairs of face neighbours at a distance of sqrt(2), whose patches MIND-SSC compares: the
+// neighbour that the other lies step from. Channels are numbered as in the authors' published code.
+type channel struct {
+	index     int
+	neighbour [3]int
+}
+
+var differences = []difference{
+	{[3]int{0, 1, 1}, [2]channel{{0, [3]int{0, -1, 0}}, {1, [3]int{0, 0, -1}}}},
+	{[3]int{0, -1, 1}, [2]channel{{2, [3]int{0, 0, -1}}, {3, [3]int{0, 1, 0}}}},
+	{[3]int{1, -1, 0}, [2]channel{{4, [3]int{-1, 0, 0}}, {5, [3]int{0, 1, 0}}}},
+	{[3]int{-1, 0, 1}, [2]channel{{6, [3]int{0, 0, -1}}, {7, [3]int{1, 0, 0}}}},
+	{[3]int{1, 1, 0}, [2]channel{{8, [3]int{-1, 0, 0}}, {9, [3]int{0, -1, 0}}}},
+	{[3]int{1, 0, 1}, [2]channel{{10, [3]int{-1, 0, 0}}, {11, [3]int{0, 0, -1}}}},
 }
 
 // Describe returns MIND-SSC, the self-similarity context of Heinrich et al. (MICCAI 2013): twelve descriptors in 0..1 a
@@ -38,14 +44,34 @@ var pairs = [Channels][2][3]int{
 // Each channel is exp(-(d - dmin)/v): d the mean squared difference over cubes of 2*radius+1 voxels around two
 // neighbours at the distance dilation, dmin the least of the twelve, v their mean after that subtraction, kept within a
 // factor of 1000 of its own mean over the voxels where valid is not zero (nil: all): what lies beyond an image must not
-// decide how its descriptors look. At the border the image repeats.
+// decide how its descriptors look. Beyond its border the image repeats.
 func Describe(data, valid []float32, size [3]int, radius, dilation, threads int) []float32 {
+	out := make([]float32, Channels*len(data))
+	DescribeTo(out, data, valid, size, radius, dilation, threads)
+	return out
+}
+
+// DescribeTo is Describe into out.
+func DescribeTo(out, data, valid []float32, size [3]int, radius, dilation, threads int) {
 	n := len(data)
-	out := make([]float32, Channels*n)
-	for c, pair := range pairs {
-		filter.Mean(size, radius, 1, threads, func(y, z int, rows [][]float32) {
-			squaredDifference(rows[0], data, size, pair, dilation, y, z)
-		}, filter.To(size, out[c*n:(c+1)*n]))
+	grown, margin := size, [3]int{dilation, dilation, dilation} // so far the neighbours lie beyond the image
+	if size[2] == 1 {
+		margin[2] = 0
+	}
+	for a := range grown {
+		grown[a] += 2 * margin[a]
+	}
+	for _, d := range differences {
+		filter.Mean(grown, radius, 1, threads, func(y, z int, rows [][]float32) {
+			squaredDifference(rows[0], data, size, margin, d.step, y-margin[1], z-margin[2])
+		}, func(y, z int, rows [][]float32) {
+			for _, c := range d.reads {
+				x, y, z := margin[0]+margin[0]*c.neighbour[0], y-margin[1]-margin[1]*c.neighbour[1], z-margin[2]-margin[2]*c.neighbour[2]
+				if y >= 0 && y < size[1] && z >= 0 && z < size[2] {
+					copy(out[c.index*n+(z*size[1]+y)*size[0]:][:size[0]], rows[0][x:])
+				}
+			}
+		})
 	}
 
 	variance := make([]float32, n)
@@ -68,7 +94,6 @@ func Describe(data, valid []float32, size [3]int, radius, dilation, threads int)
 	parallel.For(n, grain, threads, func(lo, hi int) {
 		describe(out[lo:], variance[lo:hi], n, floor, ceiling)
 	})
-	return out
 }
 
 // contrast takes from the first voxels of out, whose channels are step apart, the least of their channels, and writes
@@ -94,7 +119,7 @@ func describe(out, variance []float32, step int, floor, ceiling float32) {
 		v := min(max(variance[i], floor), ceiling)
 		for c := range Channels {
 			if v > 0 { // zero only where the whole volume is constant: d is 0 there
-				out[c*step+i] = decay(out[c*step+i] / v)
+				out[c*step+i] = Decay(out[c*step+i] / v)
 			} else {
 				out[c*step+i] = 1
 			}
@@ -102,9 +127,9 @@ func describe(out, variance []float32, step int, floor, ceiling float32) {
 	}
 }
 
-// decay returns exp(-x) for x >= 0, to 1e-6 of 1: twelve a voxel make math.Exp the greater part of the descriptors'
+// Decay returns exp(-x) for x >= 0, to 1e-6 of 1: twelve a voxel make math.Exp the greater part of the descriptors'
 // time.
-func decay(x float32) float32 {
+func Decay(x float32) float32 {
 	t := float32(-math.Log2E * x)
 	if t < -126 {
 		return 0
@@ -120,26 +145,33 @@ func decay(x float32) float32 {
 	return p * math.Float32frombits(uint32(k+127)<<23)
 }
 
-// squaredDifference writes (I(p + dilation*pair[0]) - I(p + dilation*pair[1]))^2 for the points p of one row, with the
-// border repeated.
-func squaredDifference(out, data []float32, size [3]int, pair [2][3]int, dilation, y, z int) {
+// squaredDifference writes (I(p + margin*step) - I(p))^2 for the points p = (x, y, z) of one row, x from -margin on. Beyond its
+// border the image I repeats.
+func squaredDifference(out, data []float32, size, margin, step [3]int, y, z int) {
 	nx := size[0]
-	at := func(p, offset, n int) int { return min(max(p+dilation*offset, 0), n-1) }
-	row := func(o [3]int) []float32 {
-		r := at(z, o[2], size[2])*size[1] + at(y, o[1], size[1])
-		return data[r*nx : (r+1)*nx]
+	row := func(y, z int) []float32 {
+		return data[(min(max(z, 0), size[2]-1)*size[1]+min(max(y, 0), size[1]-1))*nx:][:nx]
 	}
-	a, b := row(pair[0]), row(pair[1])
-	ax, bx := pair[0][0], pair[1][0]
-	if ax == 0 && bx == 0 {
-		for x := range out {
-			d := a[x] - b[x]
-			out[x] = d * d
+	here, there := row(y, z), row(y+margin[1]*step[1], z+margin[2]*step[2])
+	first := -margin[0]
+	along := margin[0] * step[0]
+	at := func(x int) int { return min(max(x, 0), nx-1) }
+	rim := func(from, to int) {
+		for i := from; i < to; i++ {
+			d := there[at(first+i+along)] - here[at(first+i)]
+			out[i] = d * d
 		}
+	}
+	lo, hi := min(2*margin[0], len(out)), max(len(out)-2*margin[0], 0)
+	if lo >= hi {
+		rim(0, len(out))
 		return
 	}
-	for x := range out {
-		d := a[at(x, ax, nx)] - b[at(x, bx, nx)]
-		out[x] = d * d
+	rim(0, lo)
+	a, b := here[lo+first:hi+first], there[lo+first+along:hi+first+along]
+	for i, x := range b {
+		d := x - a[i]
+		out[lo+i] = d * d
 	}
+	rim(hi, len(out))
 }

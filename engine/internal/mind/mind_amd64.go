@@ -10,7 +10,7 @@ import "github.com/morphseek/morphseek/engine/internal/cpu"
 //go:noescape
 func contrastAVX2(out, variance *float32, step, n int)
 
-// decayAVX2 replaces the channels x of n voxels, a multiple of 8, by decay(x/v), v the variance within floor and
+// decayAVX2 replaces the channels x of n voxels, a multiple of 8, by Decay(x/v), v the variance within floor and
 // ceiling.
 //
 //go:noescape

@@ -13,7 +13,7 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/guard"
 )
 
-// The golden file is written by testdata/golden.py with the authors' torch formulation.
+// The golden file is written by testdata/make_golden.py with the authors' torch formulation.
 func TestDescriptorsMatchTorch(t *testing.T) {
 	raw, err := os.ReadFile("testdata/golden.f32")
 	if err != nil {
@@ -91,11 +91,11 @@ func TestDescriptorsOfConstantVolume(t *testing.T) {
 
 func TestDecay(t *testing.T) {
 	for x := float32(0); x < 200; x += 0.0173 {
-		if got, want := float64(decay(x)), math.Exp(-float64(x)); math.Abs(got-want) > 2e-7 {
+		if got, want := float64(Decay(x)), math.Exp(-float64(x)); math.Abs(got-want) > 2e-7 {
 			t.Errorf("exp(-%g) is %g, want %g", x, got, want)
 		}
 	}
-	if got := decay(0); got != 1 {
+	if got := Decay(0); got != 1 {
 		t.Errorf("exp(0) is %g", got)
 	}
 }

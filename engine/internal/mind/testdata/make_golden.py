@@ -1,5 +1,5 @@
 """Writes golden.f32: a small image and its MIND-SSC by the authors' torch formulation
-(Heinrich et al., MICCAI 2013).
+(Heinrich et al., MICCAI 2013). Beyond its border the image repeats; theirs repeats the differences.
 
 Layout: 11*10*9 image voxels (z, y, x), then 12 channels of them. Run in this folder: python
 make_golden.py
@@ -20,14 +20,16 @@ def mind_ssc(img, radius, dilation):
     first = neighbours.unsqueeze(1).repeat(1, 6, 1)[pairs]
     second = neighbours.unsqueeze(0).repeat(6, 1, 1)[pairs]
 
+    padded = F.pad(img, [dilation + radius] * 6, mode="replicate")
+
     def shift(points):
         kernel = torch.zeros(12, 1, 3, 3, 3, dtype=img.dtype)
         for channel, (z, y, x) in enumerate(points):
             kernel[channel, 0, z, y, x] = 1
-        return F.conv3d(F.pad(img, [dilation] * 6, mode="replicate"), kernel, dilation=dilation)
+        return F.conv3d(padded, kernel, dilation=dilation)
 
     difference = (shift(first) - shift(second)) ** 2
-    ssd = F.avg_pool3d(F.pad(difference, [radius] * 6, mode="replicate"), 2 * radius + 1, stride=1)
+    ssd = F.avg_pool3d(difference, 2 * radius + 1, stride=1)
     mind = ssd - ssd.min(1, keepdim=True)[0]
     variance = mind.mean(1, keepdim=True)
     variance = variance.clamp(variance.mean() * 0.001, variance.mean() * 1000)
