@@ -1,12 +1,12 @@
 package blocks
 
 import (
-	"math"
 	"math/bits"
 	"slices"
 
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/internal/mind"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -109,23 +109,27 @@ func (s *Step) Solve(trees int, temperature float64) *field.Field {
 	u := field.New(control)
 	width := 2*s.Radius + 1
 	labels, deep := s.Labels(s.Grid)
-	scale := float64(s.Quantum) / float64(s.Spacing)
+	scale, faint, cold := float64(s.Quantum)/float64(s.Spacing), float32(faintest*temperature), float32(1/temperature)
 	parallel.For(control.Voxels(), 64, s.Threads, func(lo, hi int) {
 		for node := lo; node < hi; node++ {
 			m := marginals[node*labels : (node+1)*labels]
-			least, total := leastOf(m), 0.0
-			var mean [3]float64
-			for label, v := range m {
-				if float64(v-least) > faintest*temperature {
-					continue
+			least := leastOf(m)
+			var total, x, y, z float64
+			for r := range labels / width {
+				var sum, along float64 // of a row of labels
+				for i, v := range m[r*width : (r+1)*width] {
+					if above := v - least; above <= faint {
+						p := float64(mind.Decay(above * cold))
+						sum += p
+						along += float64(p * float64(i-s.Radius))
+					}
 				}
-				p := math.Exp(float64(least-v) / temperature)
-				total += p
-				for a, at := range [3]int{label%width - s.Radius, label/width%width - s.Radius, label/(width*width) - deep/2} {
-					mean[a] += float64(p * float64(at))
-				}
+				total += sum
+				x += along
+				y += float64(sum * float64(r%width-s.Radius))
+				z += float64(sum * float64(r/width-deep/2))
 			}
-			u.X[node], u.Y[node], u.Z[node] = float32(scale*mean[0]/total), float32(scale*mean[1]/total), float32(scale*mean[2]/total)
+			u.X[node], u.Y[node], u.Z[node] = float32(scale*x/total), float32(scale*y/total), float32(scale*z/total)
 		}
 	})
 	return u

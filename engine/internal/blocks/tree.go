@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math/rand/v2"
 	"slices"
+	"sync"
 
 	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
@@ -115,19 +116,21 @@ func (t tension) between(p *penalties, from, to int) {
 // neighbours. up, as long as costs, is room for the messages from the nodes to their parents.
 func (t *tree) marginals(costs, up []float32, between tension, threads int) {
 	labels := between.width * between.width * between.deep
+	rooms := sync.Pool{New: func() any { return newRoom(labels, between.width) }}
 	at := func(x []float32, i int) []float32 { return x[i*labels : (i+1)*labels] }
 
 	const grain = 4
 	for d := len(t.depth) - 2; d > 0; d-- {
 		nodes := t.order[t.depth[d]:t.depth[d+1]]
 		parallel.For(len(nodes), grain, threads, func(lo, hi int) {
-			scratch, p := make([]float32, labels), newPenalties(between.width)
+			r := rooms.Get().(*room)
+			defer rooms.Put(r)
 			for _, i := range nodes[lo:hi] {
 				for _, c := range t.children[i] {
 					filter.Add(at(costs, i), at(up, c))
 				}
-				between.between(p, i, t.parent[i])
-				envelope(at(up, i), at(costs, i), scratch, p)
+				between.between(r.penalties, i, t.parent[i])
+				envelope(at(up, i), at(costs, i), r.scratch, r.penalties)
 			}
 		})
 	}
@@ -139,16 +142,26 @@ func (t *tree) marginals(costs, up []float32, between tension, threads int) {
 	for d := 1; d < len(t.depth)-1; d++ {
 		nodes := t.order[t.depth[d]:t.depth[d+1]]
 		parallel.For(len(nodes), grain, threads, func(lo, hi int) {
-			rest, down, scratch := make([]float32, labels), make([]float32, labels), make([]float32, labels)
-			p := newPenalties(between.width)
+			r := rooms.Get().(*room)
+			defer rooms.Put(r)
 			for _, i := range nodes[lo:hi] {
-				subtract(rest, at(costs, t.parent[i]), at(up, i))
-				between.between(p, t.parent[i], i)
-				envelope(down, rest, scratch, p)
-				filter.Add(at(costs, i), down)
+				subtract(r.rest, at(costs, t.parent[i]), at(up, i))
+				between.between(r.penalties, t.parent[i], i)
+				envelope(r.down, r.rest, r.scratch, r.penalties)
+				filter.Add(at(costs, i), r.down)
 			}
 		})
 	}
+}
+
+// room is what a message takes while it is made.
+type room struct {
+	rest, down, scratch []float32 // by label
+	penalties           *penalties
+}
+
+func newRoom(labels, width int) *room {
+	return &room{make([]float32, labels), make([]float32, labels), make([]float32, labels), newPenalties(width)}
 }
 
 // subtract writes a - b to dst.
