@@ -66,8 +66,8 @@ func newObjective(
 	}
 	few := *o
 	few.few = &few
-	few.add(fixed, fixedFeatures, inside, outside, min(count, fewPoints), seed)
-	if o.few = &few; count <= fewPoints {
+	few.add(fixed, fixedFeatures, inside, outside, min(count, coarsePoints), seed)
+	if o.few = &few; count <= coarsePoints {
 		return o.few
 	}
 	o.add(fixed, fixedFeatures, inside, outside, count, seed)
