@@ -81,8 +81,8 @@ const (
 	searchComponents         = 6 // of the features, that the search compares
 	coarseSigma, fineSigma   = 2, 1
 	coarsePoints, finePoints = 6000, 20000 // the former tell the curvature, too
-	fewPoints                = 2000 // enough to see which starts lead to one place
-	fineShare                = 6    // voxels of the body for each point of the last refinement
+	fewPoints                = 2000        // enough to see which starts lead to one place
+	fineShare                = 6           // voxels of the body for each point of the last refinement
 )
 
 // scales are the factors that the affine search tries in plane (x, y) and along the body (z).
