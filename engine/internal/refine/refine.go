@@ -238,6 +238,9 @@ func (r *Refinement) Fine(ctx context.Context, by Regularisation) (*field.Field,
 			}
 		}
 	}
+	if len(r.grids) > 1 {
+		clear(r.images) // nobody reads them again, and the finest resolution takes most memory
+	}
 	if err := r.level(ctx, by, r.opt.Iterations); err != nil {
 		return nil, nil, err
 	}
