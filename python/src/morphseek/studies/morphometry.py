@@ -8,7 +8,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -241,7 +241,7 @@ def morphometry(
     fixed_labels = pair_labels if fixed_labels is None else fixed_labels
     names = images.label_names(fixed_labels) if names is None else names
     place = nullcontext() if out is None else _files.output_folder(out, STUDY, STUDY[-1])
-    with closing(Meter(len(listed), progress)) as meter, place as folder:
+    with Meter(len(listed), progress) as meter, place as folder:
         study = _measure(listed, folder, fixed_labels, names, fwhm, affine, meter)
         if folder is not None:
             _write(study, folder)

@@ -22,12 +22,13 @@ from ..images.dicom_headers import is_dicom
 from ..images.files import read_times
 from ..images.frames import Frames
 from ..images.sidecars import check_apart
-from ..progress import Bar, Progress, callback_of
+from ..progress import Progress
 from ..registration import register
 from ..result import Registration
 from ..transforms import INTERPOLATIONS, Affine, Field, Transform
 from ..transforms.resample import resample
 from ..verdict import GRADES, UNKNOWN
+from .runner import Meter
 from .series import FILES, OUTPUTS, PARAMETERS, SEAL, FrameMotion, Series, transform_name, write
 
 _MOTIONS = ("rigid", "affine", "deformable")
@@ -128,8 +129,11 @@ def correct_motion(
             check_apart(out, names, {**inputs, "mask": mask})
         at = _number(reference, len(scan.volumes))
         where = None if mask is None else images.read_on(mask, scan.volumes[0].grid, "mask")
-        with contextlib.closing(_Work(scan, chosen, where, at, consistent, progress)) as work:
-            rows, corrected, target = work.run(interpolation)
+        count, anchor = len(scan.volumes), len(scan.volumes) // 2 if at is None else at
+        total = count - 1 + count * (at is None) + (count - 1) * consistent
+        with Meter(total, progress, "frames") as meter:
+            work = _Work(scan.volumes, chosen, where, anchor, meter)
+            rows, corrected, target = work.run(at is None, consistent, interpolation)
         series = Series(rows, corrected, target, str(reference), motion, scan.start, scan.step)
         if folder is not None:
             write(series, folder, command)
@@ -244,27 +248,19 @@ class _Work:
     """The frames, and one registration after another with a common progress."""
 
     def __init__(
-        self, scan: Scan, options: dict[str, Any], mask: images.Image | None,
-        reference: int | None, consistent: bool,
-        progress: Callable[[Progress], Any] | bool | None,
+        self, volumes: list[images.Image], options: dict[str, Any], mask: images.Image | None,
+        anchor: int, meter: Meter,
     ):  # fmt: skip
-        self._volumes, self._grid = scan.volumes, scan.volumes[0].grid
-        self._options, self._mask, self._consistent = options, mask, consistent
-        count = len(scan.volumes)
-        self._anchor = count // 2 if reference is None else reference
-        self._onto_mean = reference is None
-        self._done, self._callback = 0, callback_of(progress)
-        self._total = count - 1 + count * self._onto_mean + (count - 1) * consistent
+        self._volumes, self._grid = volumes, volumes[0].grid
+        self._options, self._mask, self._anchor, self._meter = options, mask, anchor, meter
 
-    def close(self) -> None:
-        if isinstance(self._callback, Bar):
-            self._callback.close()
-
-    def run(self, interpolation: str) -> tuple[list[FrameMotion], list[images.Image], images.Image]:
+    def run(
+        self, onto_mean: bool, consistent: bool, interpolation: str
+    ) -> tuple[list[FrameMotion], list[images.Image], images.Image]:
         """Return the motion of each frame, the frames on the reference, and the reference."""
         target, numbers = self._volumes[self._anchor], range(len(self._volumes))
         results = [None if k == self._anchor else self._register(target, k) for k in numbers]
-        if self._onto_mean:
+        if onto_mean:
             target = self._mean(results)
             results = [
                 self._register(target, k, None if result is None else self._transform(result))
@@ -273,7 +269,7 @@ class _Work:
         starts = ["reference" if result is None else "direct" for result in results]
         tissue = tissue_of(target, self._mask)
         transforms = [self._transform(result) for result in results]
-        chain = self._chain(transforms[self._anchor]) if self._consistent else []
+        chain = self._chain(transforms[self._anchor]) if consistent else []
         for k, (start, result) in enumerate(zip(chain, results)):
             if result is not None and result.verdict and result.verdict.grade != GRADES[0]:
                 again = self._register(target, k, start, again=True)
@@ -322,27 +318,17 @@ class _Work:
         self, fixed: images.Image, frame: int, start: Transform | None = None, again: bool = False
     ) -> Registration:
         """Register one frame; its name is in what goes wrong."""
-        moving, done = self._volumes[frame], min(self._done, self._total)
-
-        def tell(report: Progress) -> Any:
-            share = 0.0 if again else report.fraction
-            fraction = min(1.0, (done + share) / self._total)
-            if self._callback is not None:
-                name = os.path.basename(moving.name)
-                return self._callback(Progress("frames", fraction, name, done, self._total))
-            return None
-
-        inputs: dict[str, Any] = {
-            "fixed_mask": self._mask, "initial_transform": start, "progress": tell,
-        }  # fmt: skip
-        if not again:
-            self._done += 1
+        moving = self._volumes[frame]
+        name, jobs = os.path.basename(moving.name), 0 if again else 1
+        inputs: dict[str, Any] = {"fixed_mask": self._mask, "initial_transform": start}
         with _naming(fixed, moving):
-            result = register(fixed, moving, **inputs, **self._options)
+            tell = self._meter.job(name, name, jobs)
+            result = register(fixed, moving, **inputs, progress=tell, **self._options)
+            self._meter.ended(name, jobs=jobs)
             if result.metrics["plan"]["regime"] in _ONE_BODY:
                 return result
-            done, again = min(self._done, self._total), True  # the bar has this frame already
-            return _doubted(register(fixed, moving, **inputs, **{**_CAUTIOUS, **self._options}))
+            cautious, tell = {**_CAUTIOUS, **self._options}, self._meter.job(name, name, 0)
+            return _doubted(register(fixed, moving, **inputs, progress=tell, **cautious))
 
     def _transform(self, result: Registration | None) -> Transform:
         if result is None:

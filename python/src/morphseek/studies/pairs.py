@@ -180,13 +180,13 @@ def register_pairs(
                 )
         study = Study([PairRow(p.id, p.files["fixed"], p.files["moving"]) for p in listed], shown)
         jobs = (PairJob(pair.id, str(folder / pair.id), pair, how) for pair in listed)
-        meter = Meter(len(listed), progress)
         try:
-            run_rows(
-                jobs, study.rows, folder, meter, workers=workers, scheduler=scheduler, resume=resume
-            )
+            with Meter(len(listed), progress) as meter:
+                run_rows(
+                    jobs, study.rows, folder, meter, workers=workers, scheduler=scheduler,
+                    resume=resume,
+                )  # fmt: skip
         finally:
-            meter.close()
             study.save(out, command, PATIENCE)
     return study
 

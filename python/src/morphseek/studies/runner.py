@@ -341,36 +341,46 @@ def _client(address: str) -> Any:
 
 
 class Meter:
-    """The progress of a study, from its jobs'. Workers call it, but only the caller's thread gets
-    to see an error of the caller's function.
+    """The progress of several jobs as that of one. Workers call it, but only the caller's thread
+    gets to see an error of the caller's function: where the block ends, or by :meth:`check`.
     """
 
-    def __init__(self, total: int, progress: Callable[[Progress], Any] | bool | None):
-        self._callback = callback_of(progress)
-        self._bar = self._callback if isinstance(self._callback, Bar) else None
+    def __init__(
+        self, total: int, progress: Callable[[Progress], Any] | bool | None, stage: str = "pairs"
+    ):
+        self._callback, self._stage = callback_of(progress), stage
         self._total, self._done = max(1, total), 0
         self._running: dict[str, float] = {}
         self._lock = threading.Lock()
         self._stop: BaseException | None = None
 
-    def job(self, id: str) -> Callable[[Progress], bool]:
-        """Return the callback of a job."""
+    def __enter__(self) -> Meter:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(self._callback, Bar):
+            self._callback.close()
+        if isinstance(error, errors.CancelledError):
+            self.check()
+
+    def job(self, id: str, message: str = "", jobs: int = 1) -> Callable[[Progress], bool]:
+        """Return the callback of a job, or of what counts as several of them, or as none."""
 
         def report(progress: Progress) -> bool:
             with self._lock:
-                self._running[id] = progress.fraction
-                self._tell("")
+                self._running[id] = jobs * progress.fraction
+                self._tell(message, progress.done)
             return self._stop is None
 
         return report
 
-    def ended(self, id: str, message: str) -> None:
+    def ended(self, id: str, message: str = "", jobs: int = 1) -> None:
         """Count a job that ended; raise what stops the study, if anything does."""
         with self._lock:
             self._running.pop(id, None)
-            self._done += 1
-            if self._bar is not None:
-                self._bar.say(message)
+            self._done += jobs
+            if message and isinstance(self._callback, Bar):
+                self._callback.say(message)
             self._tell(message)
         self.check()
 
@@ -379,12 +389,12 @@ class Meter:
         if self._stop is not None:
             raise self._stop
 
-    def _tell(self, message: str) -> None:
+    def _tell(self, message: str, done: int = 0) -> None:
         if self._callback is None or self._stop is not None:
             return
         fraction = (self._done + sum(self._running.values())) / self._total
         try:
-            report = Progress("pairs", fraction, message, self._done, self._total)
+            report = Progress(self._stage, fraction, message, self._done + done, self._total)
             if says_no(self._callback(report)):
                 self.stop(errors.CancelledError("the study was cancelled"))
         except Exception as error:
@@ -393,10 +403,6 @@ class Meter:
     def stop(self, reason: BaseException) -> None:
         """Let the jobs under way end."""
         self._stop = reason
-
-    def close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
 
 
 def known_ending(job: Job, known: Mapping[str, Any]) -> Ending | None:
