@@ -29,14 +29,6 @@ _FLAT = 1e-6  # the standard deviation of a patch that shows nothing, the image'
 class Fused:
     """A label map of several.
 
-    Attributes
-    ----------
-    labels : numpy.ndarray
-        Integers, shape (z, y, x).
-    agreement : numpy.ndarray
-        The share of the votes that the label got, 0..1, by their weights where they are weighted:
-        float32, shape (z, y, x). 0 where no map reaches.
-
     Examples
     --------
     >>> maps = [np.ones((2, 2, 2), int), np.ones((2, 2, 2), int), np.zeros((2, 2, 2), int)]
@@ -46,7 +38,11 @@ class Fused:
     """
 
     labels: np.ndarray
+    """Integers, shape (z, y, x)."""
     agreement: np.ndarray
+    """The share of the votes that the label got, 0..1, by their weights where they are weighted:
+    float32, shape (z, y, x). 0 where no map reaches.
+    """
 
 
 def fuse_labels(

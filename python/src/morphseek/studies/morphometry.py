@@ -81,22 +81,6 @@ class Morphometry(Tabled):
     """Maps of the logarithm of the Jacobian determinant over a study, and volumes by label: a table
     with a row a subject and label, as in volumes.csv.
 
-    Attributes
-    ----------
-    ids : list of str
-    grid : Grid
-        The fixed image's.
-    mean, sd : numpy.ndarray
-        Over the subjects, smoothed: float32, shape (z, y, x).
-    volumes : list of LabelVolume
-        Of the maps as they are, not smoothed; empty without labels.
-    folded : dict
-        Percentage of each subject's voxels where the map folds. They count in no map.
-    fwhm : float
-        Of the smoothing, mm.
-    affine : bool
-        Whether the linear part counts.
-
     Examples
     --------
     >>> subject = studies.Subject("sub-01", "result/transform.h5", "moving_labels.nii.gz")
@@ -107,12 +91,18 @@ class Morphometry(Tabled):
 
     ids: list[str]
     grid: Grid
+    """The fixed image's."""
     mean: np.ndarray
+    """Over the subjects, smoothed: float32, shape (z, y, x)."""
     sd: np.ndarray
     volumes: list[LabelVolume]
+    """Of the maps as they are, not smoothed; empty without labels."""
     folded: Mapping[str, float]
+    """Percentage of each subject's voxels where the map folds. They count in no map."""
     fwhm: float
+    """Of the smoothing, mm."""
     affine: bool
+    """Whether the linear part counts."""
 
     def _table(self) -> tuple[list[str], list[dict[str, Any]]]:
         columns = [field.name for field in dataclasses.fields(LabelVolume)]

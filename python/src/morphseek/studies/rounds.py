@@ -72,7 +72,6 @@ def build_template(
     images: Any,
     out: str | os.PathLike[str] | None = None,
     *,
-    labels: Any = None,
     start: Any = "mean",
     iterations: int = 4,
     average: str = "mean",
@@ -96,13 +95,12 @@ def build_template(
     ----------
     images : path or sequence
         Two or more images: a folder, a table or a list, as :func:`morphseek.studies.read_items`
-        takes them. In a mask's voxels that are 0, its image does not count for a registration.
+        takes them; a list of (image, labels), of files, or of :class:`morphseek.studies.Item`. All
+        have a label map, on their grid, or none. In a mask's voxels that are 0, its image does not
+        count for a registration.
     out : path, optional
         Folder for the files of :meth:`Template.save`. The same call goes on there after an
         interruption; of a template that is finished it reads the result.
-    labels : sequence of ImageLike, or path, optional
-        A label map for each image of a list, on its grid; or the folder that has them under the
-        images' names.
     start : "mean", int or ImageLike
         What comes first: the mean of the images, their centres of mass on one another, on a grid
         that holds all of them; an image, by its number from 0; or any other image, as a template
@@ -159,7 +157,7 @@ def build_template(
     }  # fmt: skip
     _check({**settings, "workers": workers})
     chosen, model = checked_options({"smoothness": "low", **options})
-    sources = _sources(images, labels)
+    sources = _sources(images)
     first = _first(start, sources)
     settings |= {
         "images": len(sources),
@@ -240,8 +238,8 @@ class _Source:
         )  # fmt: skip
 
 
-def _sources(images: Any, labels: Any) -> list[_Source]:
-    items = list(read_items(images, labels))
+def _sources(images: Any) -> list[_Source]:
+    items = read_items(images)
     if len(items) < _FEWEST:
         raise errors.InvalidArgumentError(
             f"template: {len(items)} image: {items[0].name}; a mean needs two or more"

@@ -135,7 +135,7 @@ class Pair:
         return find_file(Path(self.folder), self.files[role], kind)
 
 
-def read_items(source: Any, labels: Any = None) -> Items:
+def read_items(source: Any) -> Items:
     """Return the images of a folder, of a table, or of a list.
 
     Parameters
@@ -146,9 +146,6 @@ def read_items(source: Any, labels: Any = None) -> Items:
         and, optionally, labels, mask, landmarks, channel, subject, session and id; paths are
         relative to it. Or a list of images, of (image, labels), of dicts with these names or of
         :class:`Item`.
-    labels : path or sequence, optional
-        Label maps of a list of images: one for each, in their order, or the folder that has them
-        under the images' names.
 
     Raises
     ------
@@ -164,7 +161,7 @@ def read_items(source: Any, labels: Any = None) -> Items:
     where = "images"
     if isinstance(source, Items):
         items, notes = [*source], source.notes
-    elif is_table(source):
+    elif is_frame(source) or (_is_path(source) and Path(source).suffix.lower() in TABLES):
         folder = Path() if is_frame(source) else Path(source).parent
         items = [_item(cells, folder) for _, cells in _rows(source, _ITEMS)]
     elif _is_path(source):
@@ -177,21 +174,9 @@ def read_items(source: Any, labels: Any = None) -> Items:
         )
     else:
         items = [_of_entry(entry, f"images, row {k}") for k, entry in enumerate(source, 1)]
-    if labels is not None:
-        if is_table(source) or isinstance(source, Items):
-            raise errors.InvalidArgumentError(
-                "labels: the table of the images says where the label maps are; leave labels out,"
-                " or list the images instead"
-            )
-        items = _labelled(items, labels)
     if not items:
         raise errors.InputUnreadableError(f"{where}: there is no image")
     return Items(_named(items, where), notes)
-
-
-def is_table(source: Any) -> bool:
-    """Whether something is a table: a data frame, or the path of a file that is one."""
-    return is_frame(source) or (_is_path(source) and Path(source).suffix.lower() in TABLES)
 
 
 def _is_path(source: Any) -> bool:
@@ -216,38 +201,6 @@ def _item(cells: Mapping[str, str], folder: Path) -> Item:
     files: dict[str, Any] = {role: named.beside(folder, row[role]) for role in ROLES if role in row}
     words = {name: row.get(name, "") for name in _WORDS}
     return Item(image=image, **files, **words)
-
-
-def _labelled(items: list[Item], labels: Any) -> list[Item]:
-    maps = [_beside(Path(labels), item) for item in items] if _is_path(labels) else list(labels)
-    if len(maps) != len(items):
-        last = maps[-1] if maps else None
-        name = str(last) if _is_path(last) else f"the last of {len(maps)}"
-        raise errors.InvalidArgumentError(
-            f"labels: {len(maps)} label maps for {len(items)} images; give one for each, in the"
-            f" same order (the last one is {name if maps else 'missing'})"
-        )
-    return [dataclasses.replace(item, labels=of) for item, of in zip(items, maps)]
-
-
-def _beside(folder: Path, item: Item) -> Path:
-    """Return the file in a folder of label maps that is called like an image."""
-    if not folder.is_dir():
-        raise errors.InputUnreadableError(
-            f"labels: {folder} is no folder; give one with a label map for each image, under the"
-            " image's name, or a list of label maps"
-        )
-    if not _is_path(item.image):
-        raise errors.InvalidArgumentError(
-            "labels: a folder has label maps for files; give a list for images in memory"
-        )
-    path = folder / Path(item.image).name
-    if not path.exists():
-        raise errors.InputUnreadableError(
-            f"labels: there is no {path} for the image {item.image}; label maps have their images'"
-            " names"
-        )
-    return path
 
 
 def _stem(image: Any, number: int) -> str:

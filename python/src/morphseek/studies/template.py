@@ -30,31 +30,6 @@ _DICE = ("dice", "dice_without_own")
 class Iteration(Plain):
     """One template on the way to the last.
 
-    Attributes
-    ----------
-    number : int
-        From 0, what it all started from.
-    kind : str
-        mean or image for the start; rigid, affine or deformable: how images were registered to the
-        template before.
-    gradient : float
-        Mean norm of the gradient, a mm, of intensities from 0 to 1.
-    entropy : float
-        Of the intensities, bits, in 256 bins.
-    shape_mm : float or None
-        Mean length of the mean displacement of the registrations, mm: by how much the template's
-        shape changed.
-    change_percent : float or None
-        Root mean square of the intensities' change since the template before, % of their range.
-    mean_voxels, mean_voxels_max : float or None
-        Length, voxels, of what the mean of the transforms is away from the identity: mean and most.
-    left_out : list of str
-        Ids of the images that did not count, for their registration failed.
-    seconds : float
-        Processor time of this process.
-    picture : bytes
-        The template in three planes, PNG.
-
     Examples
     --------
     >>> template.iterations[0].number, template.iterations[0].kind
@@ -62,39 +37,36 @@ class Iteration(Plain):
     """
 
     number: int
+    """From 0, what it all started from."""
     kind: str
+    """mean or image for the start; rigid, affine or deformable: how images were registered to the
+    template before.
+    """
     gradient: float
+    """Mean norm of the gradient, a mm, of intensities from 0 to 1."""
     entropy: float
+    """Of the intensities, bits, in 256 bins."""
     shape_mm: float | None = None
+    """Mean length of the mean displacement of the registrations, mm: by how much the template's
+    shape changed.
+    """
     change_percent: float | None = None
+    """Root mean square of the intensities' change since the template before, % of their range."""
     mean_voxels: float | None = None
+    """Length, voxels, of what the mean of the transforms is away from the identity: mean and most.
+    """
     mean_voxels_max: float | None = None
     left_out: list[str] = dataclasses.field(default_factory=list)
+    """Ids of the images that did not count, for their registration failed."""
     seconds: float = 0.0
+    """Processor time of this process."""
     picture: bytes = b""
+    """The template in three planes, PNG."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TemplateRow(Plain):
     """One image of a population.
-
-    Attributes
-    ----------
-    id : str
-        The name of its files.
-    image : str
-        The image's file.
-    verdict : str
-        Of its last registration; failed where there was none.
-    reasons : list of str
-        Of the verdict, or why it could not be registered.
-    moved_mm : float
-        Mean length of the displacement without its linear part, mm.
-    dice, dice_without_own : dict or None
-        Label to overlap of its labels, in the template's space, with the voted ones: and with those
-        that the other images voted for.
-    picture : bytes
-        The image in the template's space, PNG.
 
     Examples
     --------
@@ -103,13 +75,22 @@ class TemplateRow(Plain):
     """
 
     id: str
+    """The name of its files."""
     image: str
+    """The image's file."""
     verdict: str
+    """Of its last registration; failed where there was none."""
     reasons: list[str]
+    """Of the verdict, or why it could not be registered."""
     moved_mm: float
+    """Mean length of the displacement without its linear part, mm."""
     dice: dict[int, float] | None = None
+    """Label to overlap of its labels, in the template's space, with the voted ones: and with those
+    that the other images voted for.
+    """
     dice_without_own: dict[int, float] | None = None
     picture: bytes = b""
+    """The image in the template's space, PNG."""
 
     @property
     def is_used(self) -> bool:
@@ -122,23 +103,6 @@ class Template(Tabled):
     """The mean of a population, in the middle of its shapes, from
     :func:`morphseek.build_template`: a table with a row an image.
 
-    Attributes
-    ----------
-    image : morphseek.images.Image
-        The template, in the images' own intensities: between the means of their percentiles.
-    labels : morphseek.images.Image or None
-        The label that most images give each voxel.
-    rows : list of TemplateRow
-        The images, in their order.
-    iterations : list of Iteration
-        The templates on the way; the last one is this.
-    settings : dict
-        Of the call.
-    stored : list of Transform or path
-        The transforms, or their files.
-    sources : list of ImageLike
-        The images; empty where they are not known.
-
     Examples
     --------
     >>> template
@@ -146,12 +110,19 @@ class Template(Tabled):
     """
 
     image: images.Image
+    """The template, in the images' own intensities: between the means of their percentiles."""
     labels: images.Image | None
+    """The label that most images give each voxel."""
     rows: list[TemplateRow]
+    """The images, in their order."""
     iterations: list[Iteration]
+    """The templates on the way; the last one is this."""
     settings: dict[str, Any]
+    """Of the call."""
     stored: list[Transform | Path]
+    """The transforms, or their files."""
     sources: list[Any] = dataclasses.field(default_factory=list)
+    """The images; empty where they are not known."""
 
     @staticmethod
     def read(folder: str | os.PathLike[str]) -> Template:
