@@ -34,16 +34,6 @@ class _Commands(click.Group):
             raise click.exceptions.Exit(failure.exit_code) from None
 
 
-def _completion(ctx: click.Context, parameter: click.Parameter, shell: str | None) -> None:
-    if shell is not None:
-        from click.shell_completion import get_completion_class
-
-        completion = get_completion_class(shell)
-        if completion is not None:
-            print(completion(ctx.command, {}, "morphseek", "_MORPHSEEK_COMPLETE").source())
-        ctx.exit()
-
-
 @click.group(
     name="morphseek",
     cls=_Commands,
@@ -54,11 +44,6 @@ def _completion(ctx: click.Context, parameter: click.Parameter, shell: str | Non
 @click.version_option(
     package_name="morphseek", message="morphseek %(version)s", help="Print the version."
 )
-@click.option(
-    "--show-completion", type=click.Choice(["bash", "zsh", "fish"]), callback=_completion,
-    is_eager=True, expose_value=False,
-    help="Print what completes the command in a shell, for its start-up file (~/.bashrc).",
-)  # fmt: skip
 def app() -> None:
     """Deformable registration of 3-D medical images. For research use; not a medical device."""
 

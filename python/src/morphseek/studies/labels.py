@@ -22,13 +22,13 @@ from ..progress import Progress
 from ..result import Registration
 from ..scoring.labels import check_labels, dice_by_label, on_fixed_grid
 from ..verdict import tally
-from ._result import Tabled, mean_dice
+from ._result import mean_dice
 from .fusion import FUSIONS, Fused, Fusion, fuse_labels
 from .pair import Report
 from .pairs import files_of, register_pairs
 from .plan import check_alike, pair_row
-from .runner import FINISHED, JOURNAL, PATIENCE, Job, Meter, Result, finished_rows
-from .study import SEAL, PairRow, Study, row_of, run_rows
+from .runner import FINISHED, JOURNAL, PATIENCE, Job, Meter, Result
+from .study import SEAL, PairRow, Rows, Study
 from .table import Item, Items, read_items
 
 FUSED = ("labels.nii.gz", "agreement.nii.gz", "fusion.json")
@@ -85,7 +85,7 @@ class TargetLabels:
         )
 
 
-class LabelStudy(Tabled):
+class LabelStudy(Rows):
     """Targets with their labels, and the registrations behind them: a table with a row a target
     and label, as in volumes.csv.
 
@@ -101,17 +101,16 @@ class LabelStudy(Tabled):
     0
     """
 
+    empty = TargetLabels("", "")
+    seal = FUSED[-1]
+    rows: list[TargetLabels]
+
     def __init__(
         self, rows: Iterable[TargetLabels], registrations: Study, notes: Iterable[str] = ()
     ) -> None:
         self.rows = list(rows)
         self.registrations = registrations
         self.notes = list(notes)
-
-    @property
-    def exit_code(self) -> int:
-        """The first failure's, or 0."""
-        return next((row.exit_code for row in self.rows if row.exit_code), 0)
 
     def _facts(self) -> dict[str, Any]:
         def mean(name: str) -> float | None:
@@ -150,12 +149,7 @@ class LabelStudy(Tabled):
         """
         folder = Path(folder)
         with _files.output_folder(folder, TABLES, TABLES[0], patience=PATIENCE) as temporary:
-            known = finished_rows(folder, FUSED[-1], {row.id for row in self.rows})
-            earlier = [
-                row_of(TargetLabels(id, "", "skipped"), {**row, "status": "skipped"})
-                for id, row in known
-            ]
-            rows = [*self.rows, *(row for row in earlier if row)]
+            rows = [*self.rows, *self._others(folder)]
             whole = LabelStudy(rows, self.registrations, self.notes)
             whole.to_csv(temporary / TABLES[1])
             _files.write_seal(temporary / TABLES[0], whole.to_dict())
@@ -257,8 +251,8 @@ def propagate_labels(
                             fusion, dict(names))  # fmt: skip
             jobs.append(job)
     try:
-        run_rows(
-            jobs, study.rows, folder, Meter(len(jobs), None), keep=["left_out"], workers=workers,
+        study._do(
+            jobs, folder, Meter(len(jobs), None), keep=["left_out"], workers=workers,
             scheduler=scheduler, resume=resume,
         )  # fmt: skip
     finally:

@@ -25,6 +25,7 @@ from ..scoring.labels import check_labels, on_fixed_grid
 from ..transforms import Transform
 from ..transforms.linear import linear_part
 from ._result import Tabled
+from .means import Mean
 from .runner import FINISHED, Meter
 from .study import Study
 from .table import Item, read_items, read_pairs
@@ -249,7 +250,7 @@ def _measure(
         transform = _transform(subject)
         if not folded:
             grid = transform.grid or grid
-            count, total, square = np.zeros((3, *grid.shape))
+            mean, square = Mean(grid.shape), Mean(grid.shape)
             if fixed_labels is not None:
                 labels = images.Image.on_grid(on_fixed_grid(fixed_labels, grid).array, grid)
                 check_labels(labels)
@@ -266,19 +267,16 @@ def _measure(
         if labels is not None:
             volumes += _volumes(subject, determinant, labels, names, affine)
         logarithm = _smoothed(np.log(np.where(whole, determinant, 1)), whole, grid, fwhm)
-        known = np.isfinite(logarithm)
-        values = np.where(known, logarithm, 0)
-        count += known
-        total += values
-        square += values**2
+        mean.add(logarithm)
+        square.add(logarithm**2)
         if folder is not None:
             images.write(folder / _MAP.format(subject.id), images.Image.on_grid(logarithm, grid))
         meter.ended(subject.id, subject.id)
+    center, count = mean.result(), mean.count
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = total / count
-        sd = np.sqrt(np.maximum(square - count * mean**2, 0) / (count - 1))
+        sd = np.sqrt(np.maximum(square.total - count * center**2, 0) / (count - 1))
     sd[count < 2] = np.nan
-    maps = mean.astype(np.float32), sd.astype(np.float32)
+    maps = center.astype(np.float32), sd.astype(np.float32)
     return Morphometry(list(folded), grid, *maps, volumes, folded, fwhm, affine)
 
 

@@ -28,6 +28,7 @@ from ..result import Registration
 from ..transforms import INTERPOLATIONS, Affine, Field, Transform
 from ..transforms.resample import resample
 from ..verdict import GRADES, UNKNOWN
+from .means import Mean
 from .runner import Meter
 from .series import FILES, OUTPUTS, PARAMETERS, SEAL, FrameMotion, Series, transform_name, write
 
@@ -339,24 +340,19 @@ class _Work:
         """Return the mean of the frames that were brought onto one of them; what failed does not
         count, nor what a frame does not show.
         """
-        total = np.zeros(self._volumes[0].array.shape)
-        shown = np.zeros_like(total)
+        mean = Mean(self._volumes[0].array.shape)
         for volume, result in zip(self._volumes, results):
             if result is not None and result.verdict and result.verdict.grade == GRADES[-1]:
                 continue
             values = volume.float32()
-            whole = volume.like(np.ones_like(values))
-            share = whole.array
             if result is not None:
                 transform = result.transform.to_sitk()
-                values = resample(volume.like(values), self._grid, transform).array
-                share = resample(whole, self._grid, transform, background=0.0).array
-            inside = (share > 0.999) & np.isfinite(values)
-            total += np.where(inside, values, 0)
-            shown += inside
-        anchor = self._volumes[self._anchor].float32()
-        mean = np.where(shown > 0, total / np.maximum(shown, 1), anchor).astype(np.float32)
-        return images.Image.on_grid(mean, self._grid, "the mean of the frames")
+                values = resample(
+                    volume.like(values), self._grid, transform, background=np.nan
+                ).array
+            mean.add(values)
+        array = mean.result(self._volumes[self._anchor].float32()).astype(np.float32)
+        return images.Image.on_grid(array, self._grid, "the mean of the frames")
 
     def _chain(self, first: Transform) -> list[Transform]:
         """Return the transforms from the reference to each frame by way of all between it and the

@@ -14,6 +14,7 @@ import abc
 import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import multiprocessing
@@ -525,26 +526,21 @@ def content_of(files: Sequence[Path], name: str) -> list[str]:
         ) from None
 
 
-_hashes: dict[str, tuple[Any, str]] = {}
-_MOST_HASHES = 1000
-
-
 def _hash(path: Path) -> str:
     stamp = next(iter(_files.stamp([path])), None)
-    known = _hashes.get(str(path))
-    if known and stamp is not None and known[0] == stamp:
-        return known[1]
-    began = time.time_ns()
+    if stamp is None or time.time_ns() - stamp[-1] <= _FRESH * 1e9:  # it may change at this stamp
+        return _hash_at.__wrapped__(path, stamp)
+    return _hash_at(path, stamp)
+
+
+@functools.lru_cache(maxsize=1000)
+def _hash_at(path: Path, stamp: Any) -> str:
+    """Return the hash of a file with a time stamp."""
+    digest = hashlib.sha256()
     with open(path, "rb") as stream:
-        digest = hashlib.sha256()
         while chunk := stream.read(1 << 20):
             digest.update(chunk)
-    content = digest.hexdigest()
-    if stamp is not None and began - stamp[-1] > _FRESH * 1e9:
-        if len(_hashes) >= _MOST_HASHES:
-            _hashes.clear()
-        _hashes[str(path)] = stamp, content
-    return content
+    return digest.hexdigest()
 
 
 def _keep_traceback(folder: Path) -> None:
