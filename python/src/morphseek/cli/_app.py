@@ -110,14 +110,14 @@ def reported(as_json: bool, cancelled: str = "") -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def _noted() -> Iterator[list[str]]:
-    """Print and collect the warnings about files that contradict themselves."""
+    """Print and collect the warnings about inputs."""
     notes: list[str] = []
     with warnings.catch_warnings():
-        warnings.simplefilter("always", errors.GeometryWarning)
+        warnings.simplefilter("always", errors.InputWarning)
         show = warnings.showwarning
 
         def note(message: Warning | str, category: type[Warning], *where: Any) -> None:
-            if issubclass(category, errors.GeometryWarning):
+            if issubclass(category, errors.InputWarning):
                 if str(message) not in notes:
                     notes.append(str(message))
                     say(f"note: {message}", "yellow", to_errors=True)

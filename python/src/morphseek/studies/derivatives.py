@@ -17,7 +17,7 @@ from typing import Any
 from .. import _files, _json, _manifest, errors
 from .._engine import core
 from .._engine.generated import Options, Unpack
-from .._engine.options import all_options, checked_options
+from .._engine.options import checked_options
 from .._tables import bids_text
 from ..images.named import is_name
 from ..progress import Progress
@@ -25,7 +25,7 @@ from ..result import LABELS_BACK, Registration
 from ..verdict import GRADES
 from .bids import BidsName
 from .pair import Report
-from .pairs import files_of, register_pairs
+from .pairs import deciding, files_of, register_pairs
 from .plan import pairs_to
 from .runner import FINISHED, PATIENCE, content_of
 from .study import Study, fits
@@ -38,7 +38,6 @@ _COLUMNS = (
 )  # fmt: skip
 _LABELS = {"warped_labels.nii.gz": "space-{space}_dseg", LABELS_BACK: "desc-{space}_dseg"}
 _TRANSFORM = "_mode-image_xfm"
-_HOW = ("threads", "cache")  # options that decide no result
 _SIDES = {"fixed": "template", "moving": "image"}
 _ERROR = "error"  # in the table, instead of a verdict
 _FIGURES = {
@@ -176,10 +175,7 @@ class Dataset:
                 " such as MNI152"
             )
         self._out, self._space, self._replaces = out, space, replace
-        chosen, bundle = checked_options(options)
-        self._options = _deciding(chosen)
-        if bundle:
-            self._options["model"] = bundle["manifest"]["sha256"]
+        self._options = deciding(*checked_options(options))
 
     def check(self, pairs: Iterable[Mapping[str, Any]]) -> None:
         """Refuse, before the work, what :meth:`write` would refuse after it."""
@@ -278,7 +274,7 @@ class Dataset:
         origin = self._origin(image)
         with _files.locked(pair, PATIENCE):  # the registration and what describes it are one run's
             report = _json.read_object(pair / _manifest.REPORT, "result")
-            known = _deciding(report.get("options", {}))
+            known = deciding(report.get("options", {}), {})
             if known | {"model": ""} != self._options | {"model": ""}:
                 raise errors.OutputUnwritableError(
                     f"{pair} was replaced by a registration with other options meanwhile; give each"
@@ -336,11 +332,6 @@ def _description(path: Path) -> dict[str, Any]:
         return _json.read_object(path, "description")
     except errors.InputUnreadableError:
         return {}
-
-
-def _deciding(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all options that decide a result."""
-    return {k: v for k, v in all_options(options).items() if k not in _HOW}
 
 
 def _difference(known: Mapping[str, Any], origin: Mapping[str, Any]) -> str:

@@ -170,14 +170,10 @@ def correct_epi(
         one, other = images.read(first, "first"), images.read(second, "second")
         with Reporter(progress) as reporter:
             core.open_engine()
-            try:
-                shift, a, b = bindings.correct_epi(
-                    (one.float32(), one.grid), (other.float32(), other.grid),
-                    "ijk".index(encoding[0]), reporter,
-                )  # fmt: skip
-            except errors.CancelledError:
-                reporter.release()
-                raise
+            shift, a, b = bindings.correct_epi(
+                (one.float32(), one.grid), (other.float32(), other.grid),
+                "ijk".index(encoding[0]), reporter,
+            )  # fmt: skip
 
         def on_grid(array: Floats) -> images.Image:
             return images.Image.on_grid(array, one.grid)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -24,7 +25,7 @@ from ..progress import Progress
 from ..scoring.labels import check_labels, on_fixed_grid
 from ..transforms import Transform
 from ..transforms.linear import linear_part
-from ._result import Tabled
+from ._result import Tabled, mean
 from .means import Mean
 from .runner import FINISHED, Meter
 from .study import Study
@@ -115,7 +116,8 @@ class Morphometry(Tabled):
 
     def labels(self) -> list[dict[str, Any]]:
         """Return for each label mean and SD of its change and, where true volumes are known, those
-        of the true one, the mean error, and the correlation of both over the subjects.
+        of the true one, the mean error, and the correlation of both over the subjects; None where
+        there are too few.
 
         Examples
         --------
@@ -143,36 +145,30 @@ class Morphometry(Tabled):
 
 def _summary(rows: Sequence[LabelVolume]) -> dict[str, Any]:
     """Return what :meth:`Morphometry.labels` has of one label."""
-    changes = np.array([row.change_percent for row in rows])
-    true = np.array([row.true_change_percent for row in rows])
-    known = np.isfinite(true)
-    mean, spread = _moments(changes)
-    true_mean, true_spread = _moments(true[known])
+    changes = [row.change_percent for row in rows]
+    both = [(row.change_percent, row.true_change_percent) for row in rows]
+    both = [(change, true) for change, true in both if math.isfinite(true)]
+    known = [true for _, true in both]
     return {
         "label": rows[0].label,
         "name": rows[0].name,
         "subjects": len(rows),
-        "change_percent": mean,
-        "change_sd": spread,
-        "true_change_percent": true_mean,
-        "true_change_sd": true_spread,
-        "error_percent": _moments((changes - true)[known])[0],
-        "correlation": _correlation(changes[known], true[known]),
+        "change_percent": mean(changes),
+        "change_sd": _spread(changes),
+        "true_change_percent": mean(known),
+        "true_change_sd": _spread(known),
+        "error_percent": mean(change - true for change, true in both),
+        "correlation": _correlation([change for change, _ in both], known),
     }
 
 
-def _moments(values: np.ndarray) -> tuple[float, float]:
-    """Return mean and SD; NaN of too few values."""
-    return (
-        float(values.mean()) if len(values) else math.nan,
-        float(values.std(ddof=1)) if len(values) > 1 else math.nan,
-    )
+def _spread(values: Sequence[float]) -> float | None:
+    return statistics.stdev(values) if len(values) > 1 else None
 
 
-def _correlation(a: np.ndarray, b: np.ndarray) -> float:
-    if len(a) < _LEAST_SUBJECTS or not a.std() or not b.std():
-        return math.nan
-    return float(np.corrcoef(a, b)[0, 1])
+def _correlation(a: Sequence[float], b: Sequence[float]) -> float | None:
+    varies = len(a) >= _LEAST_SUBJECTS and len({*a}) > 1 and len({*b}) > 1
+    return statistics.correlation(a, b) if varies else None
 
 
 def morphometry(
@@ -250,7 +246,7 @@ def _measure(
         transform = _transform(subject)
         if not folded:
             grid = transform.grid or grid
-            mean, square = Mean(grid.shape), Mean(grid.shape)
+            logs, squares = Mean(grid.shape), Mean(grid.shape)
             if fixed_labels is not None:
                 labels = images.Image.on_grid(on_fixed_grid(fixed_labels, grid).array, grid)
                 check_labels(labels)
@@ -267,14 +263,14 @@ def _measure(
         if labels is not None:
             volumes += _volumes(subject, determinant, labels, names, affine)
         logarithm = _smoothed(np.log(np.where(whole, determinant, 1)), whole, grid, fwhm)
-        mean.add(logarithm)
-        square.add(logarithm**2)
+        logs.add(logarithm)
+        squares.add(logarithm**2)
         if folder is not None:
             images.write(folder / _MAP.format(subject.id), images.Image.on_grid(logarithm, grid))
         meter.ended(subject.id, subject.id)
-    center, count = mean.result(), mean.count
+    center, count = logs.result(), logs.count
     with np.errstate(invalid="ignore", divide="ignore"):
-        sd = np.sqrt(np.maximum(square.total - count * center**2, 0) / (count - 1))
+        sd = np.sqrt(np.maximum(squares.total - count * center**2, 0) / (count - 1))
     sd[count < 2] = np.nan
     maps = center.astype(np.float32), sd.astype(np.float32)
     return Morphometry(list(folded), grid, *maps, volumes, folded, fwhm, affine)

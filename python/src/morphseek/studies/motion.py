@@ -224,8 +224,6 @@ def _of_one(source: Any) -> Scan:
         return Scan(doubtful, 0.0, step)
     frames = Frames(source, "series")
     start, step = frames.time
-    if len(frames) == 1:
-        return Scan([dataclasses.replace(images.read(source, "series"), name=name)], start, step)
     return Scan(_volumes(frames, f" of {name}"), start, step if step > 0 else None)
 
 
@@ -278,41 +276,34 @@ class _Work:
                     results[k], starts[k] = again, "concatenated"
                     transforms[k] = self._transform(again)
         rows: list[FrameMotion] = []
-        corrected: list[images.Image] = []
+        corrected = [*self._volumes]
         for k, (volume, result, transform) in enumerate(zip(self._volumes, results, transforms)):
-            if result is None:  # the reference itself
-                matrix, verdict = np.eye(4), None
-                corrected.append(volume)
-            else:
+            matrix, verdict, grade = np.eye(4), None, str(GRADES[0])  # of the reference itself
+            if result is not None:
                 matrix, verdict = result.transform.initial, result.verdict
-                warped = resample(volume, self._grid, transform.to_sitk(), interpolation)
-                corrected.append(warped)
+                grade = verdict.grade if verdict else UNKNOWN
+                where = transform.to_sitk()
+                corrected[k] = resample(volume, self._grid, where, interpolation)
             motion = parameters(matrix, self._grid.center)
             away = distances(transform, None, self._grid, tissue)
-            before = np.array(rows[-1].parameters) if rows else None
             facts: dict[str, Any] = {
-                "framewise_displacement": None
-                if before is None
-                else framewise_displacement(before, motion),
+                **dict(zip(PARAMETERS, map(float, motion))),
+                "framewise_displacement": framewise_displacement(rows[-1].parameters, motion)
+                if rows
+                else None,
                 "displacement_mean": float(away.mean()),
                 "displacement_p95": float(np.percentile(away, 95)),
                 "displacement_max": float(away.max()),
             }
             if chain and result is not None:
                 apart = distances(transform, chain[k], self._grid, tissue)
-                facts |= {
-                    "disagreement_mean": float(apart.mean()),
-                    "disagreement_max": float(apart.max()),
-                }
+                facts["disagreement_mean"] = float(apart.mean())
+                facts["disagreement_max"] = float(apart.max())
             if verdict:
                 facts |= {"error_mm": verdict.error_mm, "reasons": list(verdict.reasons)}
-            grade = verdict.grade if verdict else GRADES[0] if result is None else UNKNOWN
-            facts |= dict(zip(PARAMETERS, map(float, motion)))
-            rows.append(
-                FrameMotion(
-                    k, volume.name, **facts, start=starts[k], verdict=grade, transform=transform
-                )
-            )
+            row = FrameMotion(k, volume.name, **facts, start=starts[k], verdict=grade,
+                              transform=transform)  # fmt: skip
+            rows.append(row)
         return rows, corrected, target
 
     def _register(
@@ -421,12 +412,12 @@ def parameters(matrix: Doubles, center: Doubles) -> Doubles:
     return np.array([*shift, turn.GetAngleX(), turn.GetAngleY(), turn.GetAngleZ()])
 
 
-def framewise_displacement(before: Doubles, now: Doubles) -> float:
+def framewise_displacement(before: Sequence[float] | Doubles, now: Doubles) -> float:
     """Return the sum of what the six parameters changed, mm, turns on a sphere of 50 mm (Power et
     al. 2012).
     """
     scale = np.array([1, 1, 1, _HEAD_MM, _HEAD_MM, _HEAD_MM])
-    return float(np.abs(now * scale - before * scale).sum())
+    return float(np.abs(now * scale - np.asarray(before) * scale).sum())
 
 
 def tissue_of(image: images.Image, mask: images.Image | None) -> np.ndarray:

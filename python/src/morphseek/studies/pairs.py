@@ -139,19 +139,12 @@ def register_pairs(
     if labels_csv is not None:
         read_labels_csv(labels_csv)  # a table that is none fails before the work
     chosen, bundle = checked_options(options)
-    shown, model = dict(chosen), chosen.get("model", "default")
-    if bundle:
-        model = bundle["manifest"]["sha256"]
-        if bundle["path"]:  # a worker elsewhere is in another folder
-            chosen["model"] = str(Path(bundle["path"]).absolute())
+    shown, made_of = dict(chosen), [core.version(), deciding(chosen, bundle)]
+    if bundle and bundle["path"]:  # a worker elsewhere is in another folder
+        chosen["model"] = str(Path(bundle["path"]).absolute())
     if not chosen.get("threads"):
         apart = scheduler not in (None, THREADS)
         chosen["threads"] = 1 if apart and scheduler != PROCESSES else max(1, _cores() // workers)
-    made_of = [
-        core.version(),
-        {k: v for k, v in all_options(chosen).items() if k not in ("threads", "cache", "model")},
-        model,
-    ]
     how = {
         "options": chosen, "made_of": made_of, "report": report, "command": command, "keep": keep,
         "score": score, "labels_back": labels_back,
@@ -165,12 +158,6 @@ def register_pairs(
         check_apart(out, TABLES, {"pairs": pairs, "labels_csv": labels_csv})
         with _files.output_folder(out, patience=PATIENCE):
             pass  # an unwritable folder fails before the work
-        for name in TABLES:
-            if (Path(out) / name).is_dir():
-                raise errors.OutputUnwritableError(
-                    f"{Path(out) / name} is a folder; the summary cannot take its place, choose"
-                    " another output folder"
-                )
         study = Study([PairRow(p.id, p.files["fixed"], p.files["moving"]) for p in listed], shown)
         jobs = (PairJob(pair.id, str(folder / pair.id), pair, how) for pair in listed)
         try:
@@ -179,6 +166,12 @@ def register_pairs(
         finally:
             study.save(out, command, PATIENCE)
     return study
+
+
+def deciding(chosen: Mapping[str, Any], bundle: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all options that decide a result; of a model that is a file, its checksum."""
+    options = {k: v for k, v in all_options(chosen).items() if k not in ("threads", "cache")}
+    return options | ({"model": bundle["manifest"]["sha256"]} if bundle else {})
 
 
 def _cores() -> int:

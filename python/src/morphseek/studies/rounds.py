@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import json
 import math
 import os
 import shutil
@@ -23,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import _files, _manifest, errors, images as volumes
+from .. import _files, errors, images as volumes
 from .._engine import bindings, core
 from .._engine.bindings import Doubles, Floats
 from .._engine.generated import Options, Unpack
@@ -40,10 +39,10 @@ from ..transforms import Affine, Field, Transform
 from ..transforms.linear import linear_part
 from ..transforms.parts import field_on
 from ..verdict import GRADES
-from .fusion import Votes
+from .fusion import Votes, carry_labels
 from .means import Average, MeanTransform, before_linear, common_grid, moved_grid, sharpness
-from .pairs import files_of, register_pairs
-from .runner import Meter, content_of
+from .pairs import deciding, files_of, register_pairs
+from .runner import Meter, content_of, digest
 from .study import PairRow
 from .table import Item, read_items
 from .template import (
@@ -310,7 +309,6 @@ class _Rounds:
         self._out, self._folder = out, out / ROUNDS
         self._sources, self._first, self._settings = sources, first, settings
         self._options: dict[str, Any] = settings["options"]
-        self._model = model["manifest"]["sha256"] if model else self._options.get("model", "")
         linear = _LINEAR.get(self._options.get("initial", "affine"), ())
         self._kinds = [*linear, *["deformable"] * settings["iterations"]]
         if not self._kinds:
@@ -319,16 +317,19 @@ class _Rounds:
                 " ask for a rigid or affine start, or for iterations"
             )
         self._check_apart()
-        self._plan = self._fingerprint()
+        self._plan = self._fingerprint(model)
         self._iterations: list[Iteration] = []
 
     def run(self, warped: bool, resume: bool, command: str, progress: Any, **how: Any) -> Template:
         """Do what is left to do in the folder, and return its template."""
         out, sources = self._out, self._sources
         labels = [source.content("labels", f"labels of {source.name}") for source in sources]
-        fingerprint = _hash(self._plan, self._settings["iterations"], labels, warped)
-        if _is_finished(out, fingerprint, resume):
-            return dataclasses.replace(Template.read(out), sources=self._images())
+        fingerprint = digest(self._plan, self._settings["iterations"], labels, warped)
+        if resume and _parsed(out / SEAL).get("fingerprint") == fingerprint:
+            with contextlib.suppress(errors.InputUnreadableError):  # it is damaged: made again
+                return Template.read(out)
+        else:
+            _check_others(out, resume)
         with _files.output_folder(out):
             pass  # an unwritable folder, or one where another call is, fails before the work
         meter = Meter(len(self._kinds) * len(sources), progress, "template")
@@ -340,13 +341,13 @@ class _Rounds:
                 self._go_on(meter, **how)
             template = self._template()
             with _files.together(out, OUTPUTS, SEAL) as temporary:
-                write(template, temporary, command, warped, fingerprint)
+                for source, transform in zip(sources, template.transforms) if warped else ():
+                    image = transform.apply(volumes.read(source.item.image, source.name))
+                    volumes.write(temporary / warped_name(source.item.id), image)
+                write(template, temporary, command, fingerprint)
             template.stored = [out / transform_name(row.id) for row in template.rows]
             shutil.rmtree(self._folder, ignore_errors=True)
         return template
-
-    def _images(self) -> list[Any]:
-        return [source.item.image for source in self._sources]
 
     def _check_apart(self) -> None:
         """See that no input lies where an output goes."""
@@ -356,17 +357,15 @@ class _Rounds:
             inputs |= {f"image {k}": item.image, f"labels {k}": item.labels}
         check_apart(self._out, names, inputs)
 
-    def _fingerprint(self) -> str:
+    def _fingerprint(self, model: Mapping[str, Any]) -> str:
         """Return a hash of all that a round depends on."""
-        apart = ("threads", "cache", "model")
-        options = {name: value for name, value in self._options.items() if name not in apart}
         settings = [self._settings[name] for name in ("average", "sharpen", "spacing")]
         first = None if self._first is None else self._first.content("image", self._first.name)
         sources = [
             [s.item.id, s.content("image", s.name), s.content("mask", "mask")]
             for s in self._sources
         ]
-        return _hash(core.version(), options, self._model, settings, first, sources)
+        return digest(core.version(), deciding(self._options, model), settings, first, sources)
 
     def _open(self, resume: bool) -> None:
         """Go on with the rounds in the folder, or begin."""
@@ -383,9 +382,11 @@ class _Rounds:
                 f"{seal} is of a template that was begun with other images or options; choose"
                 " another folder, or begin anew with --no-resume (resume=False)"
             )
-        known = state.get("iterations", ())
-        if resume and 0 < len(known) <= len(self._kinds) + 1 and _is_whole(seal):
-            self._iterations = [iteration_of(row) for row in known]
+        if resume and 0 < len(state.get("iterations", ())) <= len(self._kinds) + 1:
+            with contextlib.suppress(errors.InputUnreadableError):  # a file of it is damaged
+                known = _files.read_seal(seal, "round")["iterations"]
+                self._iterations = [iteration_of(row) for row in known]
+        if self._iterations:
             for iteration in self._iterations:
                 iteration.picture = (folder / _picture_name(iteration)).read_bytes()
         else:
@@ -559,9 +560,7 @@ class _Rounds:
         labels = self._vote(average, stored, rows) if self._sources[0].item.labels else None
         low, high = (float(np.mean([s.window[end] for s in self._sources])) for end in (0, 1))
         image = average.like((low + average.array * (high - low)).astype(np.float32))
-        return Template(
-            image, labels, rows, self._iterations, self._settings, [*stored], self._images()
-        )
+        return Template(image, labels, rows, self._iterations, self._settings, [*stored])
 
     def _thumbnail(self, source: _Source, path: Path, average: volumes.Image) -> bytes:
         """Return an image in the template's space as a small picture."""
@@ -585,13 +584,9 @@ class _Rounds:
 
         def own(k: int) -> tuple[np.ndarray, np.ndarray]:
             """Return the numbers of an image's labels among all, and where it knows them."""
-            transform, labels = Transform.read(stored[k]), self._sources[k].labels()
-            whole = labels.like(np.ones(labels.array.shape, np.uint8))
-            carried, reach = (
-                transform.apply(image, average, interpolation="nearest").array.ravel()
-                for image in (labels, whole)
-            )
-            return np.searchsorted(values, carried), reach > 0
+            apply = functools.partial(Transform.read(stored[k]).apply, reference=average)
+            numbers, reach = carry_labels(self._sources[k].labels(), apply)
+            return np.searchsorted(values, numbers.ravel()), reach.ravel()
 
         def result() -> np.ndarray:
             chosen, share = votes.result()
@@ -652,41 +647,20 @@ def _change(before: volumes.Image, now: volumes.Image, reach: np.ndarray) -> flo
     return float(100 * np.sqrt(np.mean(np.square((now.array - old)[reach], dtype=np.float64))))
 
 
-def _hash(*parts: Any) -> str:
-    """Return a hash of plain data."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _is_finished(out: Path, fingerprint: str, resume: bool) -> bool:
-    """Return whether a folder has the template already.
-
-    Raises
-    ------
-    OutputUnwritableError
-        It has another template, or files of the same names that are of something else.
-    """
-    if resume and _parsed(out / SEAL).get("fingerprint") == fingerprint:
-        return _is_whole(out / SEAL)
+def _check_others(out: Path, resume: bool) -> None:
+    """Refuse a folder with another template, or with files of the same names of something else."""
     if (out / SEAL).exists():
         if resume:
             raise errors.OutputUnwritableError(
                 f"{out / SEAL} is of a template of other images or options; choose another folder,"
                 " or replace it with --no-resume (resume=False)"
             )
-        return False
-    for name in FILES:
-        if (out / name).exists():
-            raise errors.OutputUnwritableError(
-                f"{out / name} is there and no {SEAL} tells what of; move it away or choose another"
-                " folder"
-            )
-    return False
-
-
-def _is_whole(seal: Path) -> bool:
-    """Whether all files that a JSON file lists are those that it tells of."""
-    listed = _parsed(seal).get(_manifest.KEY, {})
-    return all(_manifest.is_same(seal.parent / name, entry) for name, entry in listed.items())
+        return
+    if there := [name for name in FILES if (out / name).exists()]:
+        raise errors.OutputUnwritableError(
+            f"{out / there[0]} is there and no {SEAL} tells what of; move it away or choose another"
+            " folder"
+        )
 
 
 def _parsed(path: Path) -> dict[str, Any]:

@@ -429,7 +429,12 @@ def _unchanged(stamps: Sequence[Sequence[Any]]) -> bool:
 
 
 def _spec(job: Job) -> str:
-    return hashlib.sha256(json.dumps([job.id, job.settings()]).encode()).hexdigest()
+    return digest(job.id, job.settings())
+
+
+def digest(*facts: Any) -> str:
+    """Return a hash of plain data."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def perform(
@@ -493,8 +498,7 @@ def _ending(job: Job, seal: Mapping[str, Any], token: str, stamps: Mapping[str, 
 
 
 def _fingerprint(job: Job, files: Mapping[str, list[Path]]) -> str:
-    content = {name: content_of(listed, name) for name, listed in files.items()}
-    return hashlib.sha256(json.dumps([job.settings(), content]).encode()).hexdigest()
+    return digest(job.settings(), {n: content_of(listed, n) for n, listed in files.items()})
 
 
 def _finished(job: Job, fingerprint: str, resume: bool, token: str) -> dict[str, Any]:

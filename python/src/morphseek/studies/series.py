@@ -199,7 +199,7 @@ class Series(Tabled):
         }
 
     def _table(self) -> tuple[list[str], list[dict[str, Any]]]:
-        rows = [{**row.to_dict(), "reasons": " | ".join(row.reasons)} for row in self.rows]
+        rows = [row.to_dict() for row in self.rows]
         return [*rows[0]], rows
 
     def save(self, folder: str | os.PathLike[str], command: str = "") -> None:

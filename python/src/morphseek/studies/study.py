@@ -8,7 +8,6 @@ import dataclasses
 import json
 import math
 import os
-import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -19,7 +18,7 @@ from .._json import MOST_RESULT_BYTES, parse, read as read_json, without_nan
 from .._tables import csv_text
 from ..scoring.statistics import signed_rank
 from ..verdict import counts, tally
-from ._result import Tabled
+from ._result import Tabled, mean
 from .outliers import outliers
 from .runner import FINISHED, Ending, Job, Journal, Meter, finished_rows, run_jobs
 
@@ -42,7 +41,6 @@ _COMPARED = {
     "SD of log J": "sdlogj",
     "mean displacement, mm": "displacement_mm",
 }
-_LISTS = ("reasons", "warnings", "unlike")
 _MEANS = (
     "error_mm", "dice_before", "dice_after", "dice_inverse", "dice_check", "hd95_after",
     "volume_error_percent", "volume_bias_percent", "tre_before_mm", "tre_after_mm", "njd_percent",
@@ -270,13 +268,9 @@ class Study(Rows):
             "cached": sum(row.cached for row in self.rows),
         }
         for name in _MEANS:
-            values = [
-                value
-                for row in self.rows
-                if (value := getattr(row, name)) is not None and math.isfinite(value)
-                and not (row.cached and name in ("seconds", "cpu_seconds"))
-            ]  # fmt: skip
-            summary[name] = statistics.fmean(values) if values else None
+            is_time = name in ("seconds", "cpu_seconds")
+            rows = (row for row in self.rows if not (row.cached and is_time))
+            summary[name] = mean(getattr(row, name) for row in rows)
         by_label: dict[int, list[float]] = {}
         for row in self.rows:
             for score in row.labels:
@@ -286,7 +280,7 @@ class Study(Rows):
             worst = min(scored, key=lambda row: row.dice_after or 0.0)
             summary["worst"] = {"id": worst.id, "dice_after": worst.dice_after}
             summary["dice_by_label"] = {
-                label: statistics.fmean(dice) for label, dice in sorted(by_label.items())
+                label: mean(dice) for label, dice in sorted(by_label.items())
             }
         return summary
 
@@ -312,13 +306,7 @@ class Study(Rows):
                 yield {name: whole.get(name) for name in _OF_LABELS}
 
     def _table(self) -> tuple[Sequence[str], Iterator[dict[str, Any]]]:
-        columns = [name for name in _FIELDS if name != "labels"]
-
-        def cell(row: PairRow, name: str) -> Any:
-            value = getattr(row, name)
-            return " | ".join(value) if name in _LISTS else value
-
-        return columns, ({name: cell(row, name) for name in columns} for row in self.rows)
+        return [name for name in _FIELDS if name != "labels"], (row.to_dict() for row in self.rows)
 
     def __repr__(self) -> str:
         states = tally(collections.Counter(row.status for row in self.rows))

@@ -11,13 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from .. import _files, _manifest, errors, images
 from .._engine import core
 from ..transforms import Transform
 from ..verdict import GRADES, counts
-from ._result import Plain, Tabled, mean_dice
+from ._result import Plain, Tabled, mean, mean_dice
 
 SEAL = "template.json"
 FILES = ("template.nii.gz", "labels.nii.gz", "template.html")
@@ -121,8 +119,6 @@ class Template(Tabled):
     """Of the call."""
     stored: list[Transform | Path]
     """The transforms, or their files."""
-    sources: list[Any] = dataclasses.field(default_factory=list)
-    """The images; empty where they are not known."""
 
     @staticmethod
     def read(folder: str | os.PathLike[str]) -> Template:
@@ -183,29 +179,6 @@ class Template(Tabled):
         """
         return [Transform.read(t) if isinstance(t, Path) else t for t in self.stored]
 
-    def warped(self, number: int) -> images.Image:
-        """Return an image, by its number from 0, in the template's space.
-
-        Raises
-        ------
-        InvalidArgumentError
-            The template was read from a folder, and does not hold the images.
-
-        Examples
-        --------
-        >>> template.warped(1).array.shape
-        (48, 48, 49)
-        """
-        if not self.sources:
-            raise errors.InvalidArgumentError(
-                "a template from a folder does not hold the images; transforms[number].apply(image)"
-                " warps one"
-            )
-        image: images.Image = self.transforms[number].apply(
-            images.read(self.sources[number], f"image {number}")
-        )
-        return image
-
     def mean_dice(self, without_own: bool = False) -> float | None:
         """Return the mean, over the images that count and their labels, of the overlap with the
         voted labels; with those of the others where ``without_own``.
@@ -216,9 +189,7 @@ class Template(Tabled):
         True
         """
         name = _DICE[without_own]
-        means = [mean_dice(getattr(row, name)) for row in self.rows if row.is_used]
-        known = [mean for mean in means if mean is not None]
-        return float(np.mean(known)) if known else None
+        return mean(mean_dice(getattr(row, name)) for row in self.rows if row.is_used)
 
     def _facts(self) -> dict[str, Any]:
         return {
@@ -233,18 +204,16 @@ class Template(Tabled):
         }
 
     def _table(self) -> tuple[list[str], list[dict[str, Any]]]:
-        """Return the rows with the mean over the labels, and with reasons in one cell."""
+        """Return the rows with the mean over the labels."""
         rows = []
         for row in self.rows:
-            more: dict[str, Any] = {name: mean_dice(getattr(row, name)) for name in _DICE}
-            more |= {"reasons": " | ".join(row.reasons), "used": row.is_used}
-            rows.append({**row.to_dict(), **more})
+            means = {name: mean_dice(getattr(row, name)) for name in _DICE}
+            rows.append({**row.to_dict(), **means, "used": row.is_used})
         return [*rows[0]], rows
 
-    def save(self, folder: str | os.PathLike[str], command: str = "", warped: bool = False) -> None:
-        """Write template.nii.gz, labels.nii.gz where there are labels, transform_ID.h5 and, if
-        asked for, warped_ID.nii.gz of each image, template.html and template.json to a folder: all
-        of them or, on an error, none.
+    def save(self, folder: str | os.PathLike[str], command: str = "") -> None:
+        """Write template.nii.gz, labels.nii.gz where there are labels, transform_ID.h5 of each
+        image, template.html and template.json to a folder: all of them or, on an error, none.
 
         Examples
         --------
@@ -253,7 +222,7 @@ class Template(Tabled):
         True
         """
         with _files.output_folder(folder, OUTPUTS, SEAL) as temporary:
-            write(self, temporary, command, warped)
+            write(self, temporary, command)
 
 
 def transform_name(id: str) -> str:
@@ -264,23 +233,19 @@ def warped_name(id: str) -> str:
     return f"warped_{id}.nii.gz"
 
 
-def write(
-    template: Template, folder: Path, command: str, warped: bool, fingerprint: str = ""
-) -> None:
+def write(template: Template, folder: Path, command: str, fingerprint: str = "") -> None:
     """Write the files of :meth:`Template.save` into an empty folder."""
     from ..report.template import page
 
     images.write(folder / FILES[0], template.image)
     if template.labels is not None:
         images.write(folder / FILES[1], template.labels)
-    for number, (row, stored) in enumerate(zip(template.rows, template.stored)):
+    for row, stored in zip(template.rows, template.stored):
         path = folder / transform_name(row.id)
         if isinstance(stored, Path):
             _files.write_with(functools.partial(shutil.copyfile, stored), path)
         else:
             stored.save(path)
-        if warped:
-            images.write(folder / warped_name(row.id), template.warped(number))
     facts = template.to_dict()
     iterations, rows = (
         [each.picture for each in of] for of in (template.iterations, template.rows)
