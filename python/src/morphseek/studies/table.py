@@ -313,7 +313,7 @@ def read_pairs(
             for side in ("fixed", "moving"):
                 if f"{side}_labels" in files or has_labels(folder, files[side]):
                     files[f"{side}_labels"] = files[side]
-        moving, fixed = (_short(files[side]) for side in ("moving", "fixed"))
+        moving, fixed = (_stem(files[side], 0) for side in ("moving", "fixed"))
         ids.add(row.get("id") or f"{number:03d}-{moving}-to-{fixed}", line)
         pairs.append(Pair(ids[-1], str(folder.absolute()), files, data is not None))
     if not pairs:
@@ -447,7 +447,3 @@ def _cells(
         if not os.fspath(value):
             raise error(f"{where}: {name} is an empty path; give a path, or leave it out")
     return {name: str(os.fspath(value)) for name, value in row.items()}  # no numpy.str_
-
-
-def _short(path: str) -> str:
-    return named.stem(path) or Path(path).name.split(".")[0]
