@@ -179,7 +179,7 @@ class Rows(Tabled):
     def _others(self, folder: Path) -> list[Any]:
         """Return the rows of the finished jobs in a folder that are not of this call."""
         known = finished_rows(folder, self.seal, {row.id for row in self.rows})
-        rows = (row_of(self.empty, {"status": "done", **row, "id": id}) for id, row in known)
+        rows = (row_of(self.empty, {"id": id, "status": "done", **row}) for id, row in known)
         return [row for row in rows if row is not None]
 
 
