@@ -72,8 +72,8 @@ def main(folder: Path, count: int, iterations: int, ants: bool, out: Path | None
         began = cpu()
         with tempfile.TemporaryDirectory() as place:
             found = morphseek.build_template(
-                paths, out or Path(place), labels=folder / "labels", iterations=rounds,
-                sharpen=sharpen, resume=False,
+                [(path, folder / "labels" / path.name) for path in paths], out or Path(place),
+                iterations=rounds, sharpen=sharpen, resume=False,
             )  # fmt: skip
         rows.append((said, found.image.to_sitk(), cpu() - began, found))
     if ants:

@@ -259,8 +259,8 @@ def test_a_skull_stripped_image_says_so(dataset: Path, tmp_path: Path):
 
 def test_spaces_and_failures(dataset: Path, tmp_path: Path):
     items, template = studies.find_bids(dataset), dataset.parent / "tpl-Ours_T1w.nii.gz"
-    for space, says in (("a-b", "letters and digits"), ("x" * 300, "makes no name of a file")):
-        with pytest.raises(errors.InvalidArgumentError, match=says):
+    for space in ("a-b", "x" * 300):
+        with pytest.raises(errors.InvalidArgumentError, match="letters and digits alone, 99"):
             studies.register_bids(items, template, tmp_path, space=space, **QUICK)
     assert not (tmp_path / "work").exists()
     with pytest.raises(errors.InputUnreadableError, match="run the level participant first"):

@@ -123,7 +123,7 @@ def test_a_failed_verdict_does_not_vote(
 @pytest.mark.parametrize("name", ["x.", "volumes.csv", "Labels.json", "registrations", "COM1",
                                   "jobs.jsonl", "a/b", "a:b", "x" * 256, " x"])  # fmt: skip
 def test_targets_whose_ids_make_no_names(name: str, tmp_path: Path):
-    targets = studies.Items([Item(name, tmp_path / "t.nii.gz")])
+    targets = [Item(name, tmp_path / "t.nii.gz")]
     with pytest.raises(errors.InputUnreadableError, match="no name for a folder"):
         studies.propagate_labels(targets, [("a.nii", "l.nii")], tmp_path / "out")
     if name.strip() == name:  # the cells of a table are stripped
@@ -136,7 +136,7 @@ def test_targets_whose_ids_make_no_names(name: str, tmp_path: Path):
 
 
 def test_images_in_memory_are_refused(people: list[Item], tmp_path: Path):
-    with pytest.raises(errors.InvalidArgumentError, match="in memory"):
+    with pytest.raises(errors.InvalidArgumentError, match="a study takes paths"):
         studies.propagate_labels([np.zeros((8, 8, 8))], people, tmp_path / "out")
 
 

@@ -349,8 +349,9 @@ def test_the_command_refuses_before_the_work(
 
 def test_a_point_outside_is_said(tmp_path: Path, shifted: dict[str, Path]):
     summary = register_into(
-        tmp_path / "out", (shifted["fixed"], shifted["moving"]), options=dict(QUICK), report="none",
-        landmarks=([[0.0, 25, 20], [0, 25, 500]], [[5.0, 25, 20], [5, 25, 500]]),
+        tmp_path / "out", shifted["fixed"], shifted["moving"], options=dict(QUICK), report="none",
+        fixed_landmarks=[[0.0, 25, 20], [0, 25, 500]],
+        moving_landmarks=[[5.0, 25, 20], [5, 25, 500]],
     )  # fmt: skip
     assert any("outside the fixed image" in warning for warning in summary["warnings"])
     assert summary["landmarks"]["points"][1]["name"] == "2"
@@ -361,8 +362,8 @@ def test_points_of_one_image_are_carried(tmp_path: Path, shifted: dict[str, Path
     here = Landmarks([[0, 25, 20], [6, 30, 30]], ["a", "here"])
     there = Landmarks([[1, 20, 26], [5, 25, 20]], ["there", "a"])
     summary = register_into(
-        tmp_path / "out", (shifted["fixed"], shifted["moving"]), landmarks=(here, there),
-        options=dict(QUICK),
+        tmp_path / "out", shifted["fixed"], shifted["moving"], options=dict(QUICK),
+        fixed_landmarks=here, moving_landmarks=there,
     )  # fmt: skip
     alone = {p["name"]: p for p in summary["landmarks"]["one_image_only"]}
     assert alone["here"]["image"] == "fixed" and alone["there"]["image"] == "moving"
@@ -459,11 +460,9 @@ def test_steering_refuses(shifted: dict[str, Path], fixed, moving, error, said: 
 
 def test_landmarks_change_nothing(tmp_path: Path, shifted: dict[str, Path]):
     pair = shifted["fixed"], shifted["moving"]
-    register_into(tmp_path / "a", pair, options=dict(QUICK), report="none")
-    register_into(
-        tmp_path / "b", pair, landmarks=(shifted["points"], shifted["others"]),
-        options=dict(QUICK), report="none",
-    )  # fmt: skip
+    points = {"fixed_landmarks": shifted["points"], "moving_landmarks": shifted["others"]}
+    register_into(tmp_path / "a", *pair, options=dict(QUICK), report="none")
+    register_into(tmp_path / "b", *pair, **points, options=dict(QUICK), report="none")
     for name in ("displacement.nrrd", "warped.nii.gz"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 

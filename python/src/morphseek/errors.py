@@ -51,7 +51,11 @@ class MorphSeekError(Exception):
         cls.help = text if text[1:2].isupper() else text[:1].lower() + text[1:]  # ONNX Runtime
 
 
-class GeometryWarning(UserWarning):
+class InputWarning(UserWarning):
+    """What was taken of an input that says several things, or not all."""
+
+
+class GeometryWarning(InputWarning):
     """A file contradicts itself about where its voxels lie."""
 
 
@@ -186,6 +190,7 @@ TABLE: list[dict[str, Any]] = [
 
 __all__ = [
     "GeometryWarning",
+    "InputWarning",
     "MorphSeekError",
     "TABLE",
     "from_engine",

@@ -79,10 +79,12 @@ class Reporter(Held):
         self._callback = callback_of(progress)
         self._last: tuple[Any, float] = (None, 0.0)
 
-    def __exit__(self, *exc: Any) -> None:
-        super().__exit__(*exc)
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        super().__exit__(kind, error, trace)
         if isinstance(self._callback, Bar):
             self._callback.close()
+        if isinstance(error, errors.CancelledError):
+            self.release()
 
     def __call__(self, stage: str, fraction: float, message: str) -> bool:
         try:
@@ -112,27 +114,19 @@ class Bar:
 
     def _start(self) -> None:
         # importing rich takes longer than registering something small
+        from rich import progress as rich
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            Progress as RichProgress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
 
-        # it has names and paths of the user's
-        message = TextColumn("{task.description}", markup=False)
         columns = (
-            TextColumn("{task.fields[stage]:<11}"),
-            BarColumn(),
-            TextColumn("{task.percentage:3.0f} %"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            message,
+            rich.TextColumn("{task.fields[stage]:<11}"),
+            rich.BarColumn(),
+            rich.TextColumn("{task.percentage:3.0f} %"),
+            rich.TimeElapsedColumn(),
+            rich.TimeRemainingColumn(),
+            rich.TextColumn("{task.description}", markup=False),  # names and paths of the user's
         )
         console = Console(stderr=True, highlight=False, markup=False, emoji=False)
-        self._bar = RichProgress(*columns, console=console, transient=True)
+        self._bar = rich.Progress(*columns, console=console, transient=True)
         self._task = self._bar.add_task("", total=1.0, stage="")
         self._bar.start()
 

@@ -237,7 +237,7 @@ def test_a_folder_that_is_removed_meanwhile(
 
     monkeypatch.setattr(registration, "register", register)
     with pytest.raises(errors.OutputUnwritableError, match="somebody removed .*out.* meanwhile"):
-        register_into(out, (files["fixed"], files["moving"]), options=dict(QUICK), report="none")
+        register_into(out, files["fixed"], files["moving"], options=dict(QUICK), report="none")
     assert not out.exists()
 
 

@@ -34,16 +34,6 @@ class _Commands(click.Group):
             raise click.exceptions.Exit(failure.exit_code) from None
 
 
-def _completion(ctx: click.Context, parameter: click.Parameter, shell: str | None) -> None:
-    if shell is not None:
-        from click.shell_completion import get_completion_class
-
-        completion = get_completion_class(shell)
-        if completion is not None:
-            print(completion(ctx.command, {}, "morphseek", "_MORPHSEEK_COMPLETE").source())
-        ctx.exit()
-
-
 @click.group(
     name="morphseek",
     cls=_Commands,
@@ -54,11 +44,6 @@ def _completion(ctx: click.Context, parameter: click.Parameter, shell: str | Non
 @click.version_option(
     package_name="morphseek", message="morphseek %(version)s", help="Print the version."
 )
-@click.option(
-    "--show-completion", type=click.Choice(["bash", "zsh", "fish"]), callback=_completion,
-    is_eager=True, expose_value=False,
-    help="Print what completes the command in a shell, for its start-up file (~/.bashrc).",
-)  # fmt: skip
 def app() -> None:
     """Deformable registration of 3-D medical images. For research use; not a medical device."""
 
@@ -125,14 +110,14 @@ def reported(as_json: bool, cancelled: str = "") -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def _noted() -> Iterator[list[str]]:
-    """Print and collect the warnings about files that contradict themselves."""
+    """Print and collect the warnings about inputs."""
     notes: list[str] = []
     with warnings.catch_warnings():
-        warnings.simplefilter("always", errors.GeometryWarning)
+        warnings.simplefilter("always", errors.InputWarning)
         show = warnings.showwarning
 
         def note(message: Warning | str, category: type[Warning], *where: Any) -> None:
-            if issubclass(category, errors.GeometryWarning):
+            if issubclass(category, errors.InputWarning):
                 if str(message) not in notes:
                     notes.append(str(message))
                     say(f"note: {message}", "yellow", to_errors=True)

@@ -19,7 +19,7 @@ from .options import (
     suffix_option,
     template_options,
 )
-from .output import Reply, aligned, reply, say_notes
+from .output import Reply, aligned, reply
 
 
 @command(
@@ -51,7 +51,7 @@ from .output import Reply, aligned, reply, say_notes
 )  # fmt: skip
 def bids(
     dataset: Path, out: Path, level: str, template: str | None, participants: tuple[str, ...],
-    sessions: tuple[str, ...], suffix: str, entity: tuple[str, ...], progress: bool,
+    sessions: tuple[str, ...], suffix: str, entity: tuple[str, ...],
     options: dict[str, Any], **how: Any,
 ) -> Reply:  # fmt: skip
     """Register the images of a BIDS dataset onto a template, as a BIDS App.
@@ -80,9 +80,7 @@ def bids(
     wanted = read_entities(entity, "--entity")
     wanted |= {k: ",".join(v) for k, v in (("sub", participants), ("ses", sessions)) if v}
     items = studies.find_bids(dataset, suffix=suffix, entities=wanted)
-    if progress:
-        say_notes(items.notes)
-    study, paths = studies.register_bids(items, template, out, progress=progress, **how, **options)
+    study, paths = studies.register_bids(items, template, out, **how, **options)
     facts = {**study.to_dict(), "transforms": [str(path) for path in paths]}
     rows = [("transforms", str(len(paths))), ("results", str(out))]
     rows.append(("verdict", tally(study.summary()["verdict"])))

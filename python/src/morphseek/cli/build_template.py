@@ -17,11 +17,6 @@ from .output import NOT_GOOD, Reply, aligned, reply
     click.argument("images", type=PATH, metavar="IMAGES...", nargs=-1, required=True),
     out_folder(required=True, help="Folder for the results; made if need be."),
     option(
-        "--labels", type=PATH, multiple=True, metavar="FOLDER|FILE",
-        help="Label maps: the folder that has them under the images' names, or once for each image,"
-        " in their order.",
-    ),
-    option(
         "--start", default="mean", metavar="mean|N|FILE",
         help="What comes first: the mean of the images, image N, counted from 0, or a template that"
         " there is. The latter two give the template their grid.",
@@ -49,13 +44,13 @@ from .output import NOT_GOOD, Reply, aligned, reply
     cancelled="finished registrations are kept, and the same command goes on",
 )  # fmt: skip
 def build_template(
-    images: tuple[Path, ...], out: Path, labels: tuple[Path, ...], start: str, strict: bool,
-    options: dict[str, Any], **how: Any,
+    images: tuple[Path, ...], out: Path, start: str, strict: bool, options: dict[str, Any],
+    **how: Any,
 ) -> Reply:  # fmt: skip
     """Make the template of a population: its mean image, in the middle of its shapes.
 
-    IMAGES are two or more files, a folder of them, or one table (CSV, TSV, JSON) with the columns
-    image and, optionally, labels, mask and id.
+    IMAGES are two or more files, a folder of them (or with the folders images and labels), or one
+    table (CSV, TSV, JSON) with the columns image and, optionally, labels, mask and id.
 
     Writes template.nii.gz, labels.nii.gz (the label that most images give a voxel), the transform
     of each image (transform_ID.h5), template.html (pictures and plots by iteration, a row for each
@@ -66,11 +61,9 @@ def build_template(
     """
     from ..studies import build_template as build
 
-    folder = len(labels) == 1 and labels[0].is_dir()
     template = build(
         images[0] if len(images) == 1 else list(images),
         out,
-        labels=labels[0] if folder else list(labels) or None,
         start=int(start) if start.isdecimal() else start,
         **how,
         **options,

@@ -46,8 +46,10 @@ def demo(out: Path, size: int, progress: bool, **how: Any) -> Reply:
 
     summary = register_into(
         out,
-        (pair.fixed, pair.moving),
-        (pair.fixed_labels, pair.moving_labels),
+        pair.fixed,
+        pair.moving,
+        fixed_labels=pair.fixed_labels,
+        moving_labels=pair.moving_labels,
         title="the demonstration pair: a CT-like torso onto an MR-like one",
         progress=progress,
         label_names=phantom.LABELS,

@@ -15,7 +15,7 @@ from ._command import Decorator, Option
 from .output import NOT_GOOD
 
 if TYPE_CHECKING:
-    from ..studies import Items
+    from ..studies import Item
 
 PATH = click.Path(path_type=Path)
 MAPS = ["linear", "cubic", "sinc", "nearest", "label"]
@@ -119,7 +119,7 @@ bids_options = together(
 def read_items(
     sources: tuple[Path, ...], bids: Path | None, suffix: str, entity: tuple[str, ...],
     label_entity: tuple[str, ...], no_labels: bool,
-) -> Items:  # fmt: skip
+) -> list[Item]:  # fmt: skip
     """Return the images that the user names, or those of the BIDS folder."""
     from .. import studies
 

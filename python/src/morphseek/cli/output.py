@@ -72,7 +72,8 @@ def summary_reply(
     is_good = verdict is not None and verdict.grade == GRADES[0]
 
     def show(quiet: bool) -> None:
-        say_notes(notes(summary))
+        for text in notes(summary):
+            say(*note(text), to_errors=True)
         rows = [] if quiet else _summary_rows(summary, out)
         for line in [*aligned(rows), *aligned(explanation(summary) if explain else [])]:
             say(line)
@@ -153,11 +154,6 @@ def _truth_rows(truth: dict[str, Any], method: str) -> list[tuple[str, str]]:
 def note(text: str) -> tuple[str, str]:
     """Return the alert of a note."""
     return f"note: {text}", "yellow"
-
-
-def say_notes(texts: Iterable[str]) -> None:
-    for text in texts:
-        say(*note(text), to_errors=True)
 
 
 def failures(rows: Iterable[Any]) -> list[tuple[str, str | None]]:

@@ -20,7 +20,7 @@ from .options import (
     study_options,
     template_options,
 )
-from .output import NOT_GOOD, Reply, aligned, failures, note, reply, say_notes
+from .output import NOT_GOOD, Reply, aligned, failures, note, reply
 
 #: Name, the figure without which there is no such row, and the row.
 _ROWS = (
@@ -123,8 +123,6 @@ def pairs(
     listed: Any = sources[0] if sources else None
     if chosen:
         items = read_items(sources, **where)
-        if progress:
-            say_notes(items.notes)
         if template:
             listed = studies.pairs_to(items, template, labels=labels, mask=mask)
         elif all_pairs:

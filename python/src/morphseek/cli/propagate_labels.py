@@ -18,7 +18,7 @@ from .options import (
     read_items,
     study_options,
 )
-from .output import Reply, aligned, failures, note, reply
+from .output import Reply, aligned, failures, reply
 
 
 @command(
@@ -83,7 +83,7 @@ def propagate_labels(
         **options,
     )
     facts = study.to_dict()
-    alerts = [*map(note, study.notes), *failures(study.rows)]
+    alerts = failures(study.rows)
     for row in study.rows:
         alerts += [(f"{row.id}: does not vote: {atlas}", "yellow") for atlas in row.left_out]
         alerts += [(f"{row.id}: {warning}", "yellow") for warning in row.warnings]

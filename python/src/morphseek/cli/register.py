@@ -106,9 +106,8 @@ def register(
 
     summary = register_into(
         out,
-        (fixed, moving),
-        (inputs.pop("fixed_labels"), inputs.pop("moving_labels")),
-        landmarks=(inputs.pop("fixed_landmarks"), inputs.pop("moving_landmarks")),
+        fixed,
+        moving,
         title=onto(moving, fixed),
         channels=_channels(channels, label_channels, weights),
         **inputs,

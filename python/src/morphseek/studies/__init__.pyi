@@ -21,11 +21,5 @@ from .plan import all_pairs as all_pairs, pairs_to as pairs_to, within_subject a
 from .rounds import build_template as build_template
 from .series import FrameMotion as FrameMotion, Series as Series
 from .study import PairRow as PairRow, Study as Study, compare as compare
-from .table import (
-    Item as Item,
-    Items as Items,
-    Pair as Pair,
-    read_items as read_items,
-    read_pairs as read_pairs,
-)
+from .table import Item as Item, Pair as Pair, read_items as read_items, read_pairs as read_pairs
 from .template import Iteration as Iteration, Template as Template, TemplateRow as TemplateRow

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from .. import _files
 from .._json import without_nan
@@ -20,6 +20,13 @@ class Tabled:
     def _table(self) -> tuple[Sequence[str], Iterable[Mapping[str, Any]]]:
         """Return the columns and the rows."""
         raise NotImplementedError
+
+    def _cells(self) -> Iterator[dict[str, Any]]:
+        """Give the rows with each list of words in one cell."""
+        columns, rows = self._table()
+        for row in rows:
+            values = ((name, row[name]) for name in columns)
+            yield {k: " | ".join(v) if isinstance(v, list) else v for k, v in values}
 
     def _facts(self) -> dict[str, Any]:
         """Return what :meth:`to_dict` returns, but for NaN."""
@@ -44,7 +51,7 @@ class Tabled:
         >>> len(template.to_dataframe())  # a row an image
         2
         """
-        return data_frame(self._table()[1])
+        return data_frame(self._cells())
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the table of :meth:`to_dataframe` as CSV.
@@ -55,7 +62,7 @@ class Tabled:
         >>> Path("rows.csv").read_text()[:29]
         'id,image,verdict,reasons,move'
         """
-        _files.write_text(path, csv_text(*self._table()))
+        _files.write_text(path, csv_text(self._table()[0], self._cells()))
 
 
 class Plain:
@@ -76,6 +83,12 @@ class Plain:
         return plain
 
 
+def mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the values that are known; None where none is."""
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    return statistics.fmean(known) if known else None
+
+
 def mean_dice(dice: Mapping[int, float] | None) -> float | None:
     """Return the mean over the labels; None where there is none."""
-    return float(np.mean(list(dice.values()))) if dice else None
+    return mean((dice or {}).values())

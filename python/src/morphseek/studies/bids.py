@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from .. import errors
-from .table import Item, Items
+from .table import Item
 
 _NAME = re.compile(
     r"(?P<entities>sub-[0-9A-Za-z+]+(?:_[a-z]+-[0-9A-Za-z+]+)*)_(?P<suffix>[0-9A-Za-z]+)"
@@ -91,7 +92,7 @@ def find_bids(
     entities: Mapping[str, str] | None = None,
     labels: bool = True,
     label_entities: Mapping[str, str] | None = None,
-) -> Items:
+) -> list[Item]:
     """Return the images of a BIDS folder, one a subject and session, with their label maps.
 
     Parameters
@@ -111,9 +112,9 @@ def find_bids(
 
     Returns
     -------
-    Items
+    list of Item
         In the order of subjects and sessions. Where a session has several images that fit, the
-        plainest name and the first run is taken, and a note says so.
+        plainest name and the first run is taken, and an InputWarning says so.
 
     Raises
     ------
@@ -139,15 +140,11 @@ def find_bids(
     images = [n for n in names if n.suffix == suffix and _fits(n, wanted)]
     if not images:
         raise errors.InputUnreadableError(_nothing(root, suffix, wanted, names))
-    sessions: dict[tuple[str, str], list[BidsName]] = {}
-    for name in images:
-        sessions.setdefault((name.subject, name.session), []).append(name)
-    maps: dict[tuple[str, str], list[BidsName]] = {}
+    sessions, maps = _by_session(images), {}
     if labels:
         of_maps = _checked(label_entities, "label entity")
-        for name in (*names, *_derivatives(root)):
-            if name.suffix == _LABELS and _fits(name, of_maps):
-                maps.setdefault((name.subject, name.session), []).append(name)
+        listed = (name for name in (*names, *_derivatives(root)) if name.suffix == _LABELS)
+        maps = _by_session(name for name in listed if _fits(name, of_maps))
     items, several = [], []
     for key in sorted(sessions):
         name, *others = sorted(sessions[key], key=BidsName.order)
@@ -157,15 +154,16 @@ def find_bids(
         items.append(
             Item(name.identifier, name.path, _label_map(name, maps.get(key, [])), **people)
         )
-    notes = []
     if several:
         name, others = several[0]
-        notes.append(
+        warnings.warn(
             f"{len(several)} of {len(sessions)} sessions have several images {suffix}; the plainest"
             f" name and the first run is taken: {name.path.name}, and not {others[0].path.name}."
-            " Choose by an entity, such as run=2"
+            " Choose by an entity, such as run=2",
+            errors.InputWarning,
+            stacklevel=2,
         )
-    return Items(items, notes)
+    return items
 
 
 def _checked(entities: Mapping[str, str] | None, what: str) -> dict[str, set[str]]:
@@ -182,6 +180,13 @@ def _checked(entities: Mapping[str, str] | None, what: str) -> dict[str, set[str
 
 def _fits(name: BidsName, wanted: Mapping[str, set[str]]) -> bool:
     return all(name.entities.get(key, "") in values for key, values in wanted.items())
+
+
+def _by_session(names: Iterable[BidsName]) -> dict[tuple[str, str], list[BidsName]]:
+    sessions: dict[tuple[str, str], list[BidsName]] = {}
+    for name in names:
+        sessions.setdefault((name.subject, name.session), []).append(name)
+    return sessions
 
 
 def _names(root: Path) -> Iterator[BidsName]:

@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import types
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,8 +17,7 @@ from typing import Any
 from .. import _files, _json, _manifest, errors
 from .._engine import core
 from .._engine.generated import Options, Unpack
-from .._engine.options import all_options, checked_options
-from .._plain import why_no_name
+from .._engine.options import checked_options
 from .._tables import bids_text
 from ..images.named import is_name
 from ..progress import Progress
@@ -27,9 +25,9 @@ from ..result import LABELS_BACK, Registration
 from ..verdict import GRADES
 from .bids import BidsName
 from .pair import Report
-from .pairs import files_of, register_pairs
+from .pairs import deciding, files_of, register_pairs
 from .plan import pairs_to
-from .runner import FINISHED, PATIENCE
+from .runner import FINISHED, PATIENCE, content_of
 from .study import Study, fits
 from .table import Item
 
@@ -40,7 +38,6 @@ _COLUMNS = (
 )  # fmt: skip
 _LABELS = {"warped_labels.nii.gz": "space-{space}_dseg", LABELS_BACK: "desc-{space}_dseg"}
 _TRANSFORM = "_mode-image_xfm"
-_HOW = ("threads", "cache")  # options that decide no result
 _SIDES = {"fixed": "template", "moving": "image"}
 _ERROR = "error"  # in the table, instead of a verdict
 _FIGURES = {
@@ -172,25 +169,17 @@ class Dataset:
     """A derivative dataset of one template: a space."""
 
     def __init__(self, out: Path, space: str, options: Mapping[str, Any], replace: bool):
-        if not re.fullmatch(r"[0-9A-Za-z+]+", space):
+        if not re.fullmatch(r"[0-9A-Za-z+]{1,99}", space):
             raise errors.InvalidArgumentError(
-                f"space {space!r}: names in BIDS have letters and digits alone; give such as MNI152"
+                f"space {space!r}: names in BIDS have letters and digits alone, 99 at most; give"
+                " such as MNI152"
             )
         self._out, self._space, self._replaces = out, space, replace
-        chosen, bundle = checked_options(options)
-        self._options = _deciding(chosen)
-        if bundle:
-            self._options["model"] = bundle["manifest"]["sha256"]
-        self._template: dict[str, dict[str, Any]] = {}
+        self._options = deciding(*checked_options(options))
 
     def check(self, pairs: Iterable[Mapping[str, Any]]) -> None:
         """Refuse, before the work, what :meth:`write` would refuse after it."""
         for image in self._images(pairs):
-            if reason := why_no_name(image.sidecar):
-                raise errors.InvalidArgumentError(
-                    f"space {self._space!r}: of {image.name.path.name} it makes no name of a file:"
-                    f" {reason}; give such as MNI152"
-                )
             if (image.folder / image.sidecar).exists():
                 with contextlib.suppress(OSError, errors.InputUnreadableError):  # its pair's
                     self._check_origin(image, self._origin(image))
@@ -231,13 +220,12 @@ class Dataset:
         """Return what decides a result, for its description."""
         inputs = {}
         for role, path in image.pair.items():
-            if role == "id":
-                continue
-            side, _, what = role.partition("_")
-            content = self._template.get(role) or _content(role, path)
-            if side == "fixed":  # the same for all
-                self._template[role] = content
-            inputs[f"{_SIDES[side]} {what}".strip()] = content
+            if role != "id":
+                side, _, what = role.partition("_")
+                content = content_of(files_of(path, role), role)
+                inputs[f"{_SIDES[side]} {what}".strip()] = {
+                    "name": Path(path).name, "sha256": content
+                }  # fmt: skip
         return {"Version": core.version(), "Options": self._options, "Inputs": inputs}
 
     def _check_origin(self, image: _Image, origin: Mapping[str, Any]) -> None:
@@ -286,7 +274,7 @@ class Dataset:
         origin = self._origin(image)
         with _files.locked(pair, PATIENCE):  # the registration and what describes it are one run's
             report = _json.read_object(pair / _manifest.REPORT, "result")
-            known = _deciding(report.get("options", {}))
+            known = deciding(report.get("options", {}), {})
             if known | {"model": ""} != self._options | {"model": ""}:
                 raise errors.OutputUnwritableError(
                     f"{pair} was replaced by a registration with other options meanwhile; give each"
@@ -346,19 +334,6 @@ def _description(path: Path) -> dict[str, Any]:
         return {}
 
 
-def _deciding(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all options that decide a result."""
-    return {k: v for k, v in all_options(options).items() if k not in _HOW}
-
-
-def _content(role: str, path: Any) -> dict[str, Any]:
-    """Return what tells the content of an input: its name, size and checksum."""
-    entries = [_manifest.entry(file) for file in files_of(path, role)]
-    checksum = zlib.crc32("".join(entry["crc32"] for entry in entries).encode())
-    size = sum(entry["bytes"] for entry in entries)
-    return {"name": Path(path).name, "bytes": size, "crc32": f"{checksum:08x}"}
-
-
 def _difference(known: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
     """Return in words by what a result is of another origin; empty where it is not, or where
     nothing is known.
@@ -370,22 +345,20 @@ def _difference(known: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
     for part, word in (("Options", "option "), ("Inputs", "")):
         told = known.get(part)
         was: dict[str, Any] = told if isinstance(told, dict) else {}
-        for name in sorted({*was, *origin[part]}):
-            old, new = was.get(name), origin[part].get(name)
-            if _without_name(old) != _without_name(new):
-                names = [_name_of(each) for each in (old, new)]
-                if names[0] == names[1]:
-                    return f"its {word}{name}, {names[0]}, had another content"
-                return f"its {word}{name} was {names[0]}, and is {names[1]}"
+        for key in sorted({*was, *origin[part]}):
+            (old, before), (new, now) = _told(was.get(key)), _told(origin[part].get(key))
+            if before != now and old == new:
+                return f"its {word}{key}, {old}, had another content"
+            if before != now:
+                return f"its {word}{key} was {old}, and is {new}"
     return ""
 
 
-def _without_name(value: Any) -> Any:
-    return {**value, "name": ""} if isinstance(value, dict) else value
-
-
-def _name_of(value: Any) -> str:
-    return str(value.get("name")) if isinstance(value, dict) else repr(value)
+def _told(value: Any) -> tuple[str, Any]:
+    """Return what messages call an option or an input, and what decides."""
+    if isinstance(value, dict):
+        return str(value.get("name")), value.get("sha256")
+    return repr(value), value
 
 
 def _damaged(folder: Path, listed: Mapping[str, Any]) -> list[str]:

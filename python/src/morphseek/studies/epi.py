@@ -38,21 +38,6 @@ _DIRECTIONS = ("i", "i-", "j", "j-", "k", "k-")
 class EPICorrection:
     """The result of :func:`correct_epi`.
 
-    Attributes
-    ----------
-    shift : morphseek.images.Image
-        Voxels along the axis of the phase encoding: what lies at x is shown at x + shift by the
-        first image, at x - shift by the second.
-    fieldmap : morphseek.images.Image or None
-        Hz: the shift over the readout time, with the sign of the first image's encoding. None where
-        that time is not known.
-    first, second, mean : morphseek.images.Image
-        The images without distortion, their intensities corrected too, and their mean.
-    phase_encoding : str
-        Of the first image, as in BIDS: i, i-, j, j-, k or k-, axes of the file.
-    readout_time : float or None
-        s, as BIDS' TotalReadoutTime.
-
     Examples
     --------
     >>> correction
@@ -60,12 +45,21 @@ class EPICorrection:
     """
 
     shift: images.Image
+    """Voxels along the axis of the phase encoding: what lies at x is shown at x + shift by the
+    first image, at x - shift by the second.
+    """
     fieldmap: images.Image | None
+    """Hz: the shift over the readout time, with the sign of the first image's encoding. None where
+    that time is not known.
+    """
     first: images.Image
+    """The images without distortion, their intensities corrected too, and their mean."""
     second: images.Image
     mean: images.Image
     phase_encoding: str
+    """Of the first image, as in BIDS: i, i-, j, j-, k or k-, axes of the file."""
     readout_time: float | None
+    """s, as BIDS' TotalReadoutTime."""
 
     def __repr__(self) -> str:
         largest = float(np.abs(self.shift.array).max())
@@ -176,14 +170,10 @@ def correct_epi(
         one, other = images.read(first, "first"), images.read(second, "second")
         with Reporter(progress) as reporter:
             core.open_engine()
-            try:
-                shift, a, b = bindings.correct_epi(
-                    (one.float32(), one.grid), (other.float32(), other.grid),
-                    "ijk".index(encoding[0]), reporter,
-                )  # fmt: skip
-            except errors.CancelledError:
-                reporter.release()
-                raise
+            shift, a, b = bindings.correct_epi(
+                (one.float32(), one.grid), (other.float32(), other.grid),
+                "ijk".index(encoding[0]), reporter,
+            )  # fmt: skip
 
         def on_grid(array: Floats) -> images.Image:
             return images.Image.on_grid(array, one.grid)

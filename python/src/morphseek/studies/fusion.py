@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import SimpleITK as sitk
 
 from .. import errors
+from ..images import Image
 
 Fusion: TypeAlias = Literal["majority", "joint", "staple"]
 FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
@@ -29,14 +30,6 @@ _FLAT = 1e-6  # the standard deviation of a patch that shows nothing, the image'
 class Fused:
     """A label map of several.
 
-    Attributes
-    ----------
-    labels : numpy.ndarray
-        Integers, shape (z, y, x).
-    agreement : numpy.ndarray
-        The share of the votes that the label got, 0..1, by their weights where they are weighted:
-        float32, shape (z, y, x). 0 where no map reaches.
-
     Examples
     --------
     >>> maps = [np.ones((2, 2, 2), int), np.ones((2, 2, 2), int), np.zeros((2, 2, 2), int)]
@@ -46,7 +39,11 @@ class Fused:
     """
 
     labels: np.ndarray
+    """Integers, shape (z, y, x)."""
     agreement: np.ndarray
+    """The share of the votes that the label got, 0..1, by their weights where they are weighted:
+    float32, shape (z, y, x). 0 where no map reaches.
+    """
 
 
 def fuse_labels(
@@ -124,6 +121,19 @@ def fuse_labels(
     labels = values[numbers]
     labels[top < 0] = 0
     return Fused(labels, agreement)
+
+
+def carry_labels(labels: Image, apply: Callable[..., Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels as a transform's ``apply`` carries them, and where they are known: elsewhere
+    they are 0.
+    """
+    least = int(labels.array.min())
+    above = labels.array.astype(np.int64) - least + 1  # 0 is outside
+    if above.max() < 2**24:  # for which the resampling is quick
+        above = above.astype(np.int32)
+    image: Image = apply(labels.like(above), interpolation="nearest", background=0.0)
+    carried = image.array.astype(np.int64)
+    return np.where(carried != 0, carried + least - 1, 0), carried != 0
 
 
 class Votes:

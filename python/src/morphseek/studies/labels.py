@@ -22,14 +22,14 @@ from ..progress import Progress
 from ..result import Registration
 from ..scoring.labels import check_labels, dice_by_label, on_fixed_grid
 from ..verdict import tally
-from ._result import Tabled, mean_dice
-from .fusion import FUSIONS, Fused, Fusion, fuse_labels
+from ._result import mean, mean_dice
+from .fusion import FUSIONS, Fused, Fusion, carry_labels, fuse_labels
 from .pair import Report
 from .pairs import files_of, register_pairs
-from .plan import check_alike, pair_row
-from .runner import FINISHED, JOURNAL, PATIENCE, Job, Meter, Result, finished_rows
-from .study import SEAL, PairRow, Study, row_of, run_rows
-from .table import Item, Items, read_items
+from .plan import is_file, pair_row
+from .runner import FINISHED, JOURNAL, PATIENCE, Job, Meter, Result
+from .study import SEAL, PairRow, Rows, Study
+from .table import Item, read_items
 
 FUSED = ("labels.nii.gz", "agreement.nii.gz", "fusion.json")
 """The files of a target; the last one is the seal."""
@@ -85,7 +85,7 @@ class TargetLabels:
         )
 
 
-class LabelStudy(Tabled):
+class LabelStudy(Rows):
     """Targets with their labels, and the registrations behind them: a table with a row a target
     and label, as in volumes.csv.
 
@@ -93,7 +93,6 @@ class LabelStudy(Tabled):
     ----------
     rows : list of TargetLabels
     registrations : Study
-    notes : list of str
 
     Examples
     --------
@@ -101,32 +100,23 @@ class LabelStudy(Tabled):
     0
     """
 
-    def __init__(
-        self, rows: Iterable[TargetLabels], registrations: Study, notes: Iterable[str] = ()
-    ) -> None:
-        self.rows = list(rows)
-        self.registrations = registrations
-        self.notes = list(notes)
+    empty = TargetLabels("", "")
+    seal = FUSED[-1]
+    rows: list[TargetLabels]
 
-    @property
-    def exit_code(self) -> int:
-        """The first failure's, or 0."""
-        return next((row.exit_code for row in self.rows if row.exit_code), 0)
+    def __init__(self, rows: Iterable[TargetLabels], registrations: Study) -> None:
+        self.rows, self.registrations = list(rows), registrations
 
     def _facts(self) -> dict[str, Any]:
-        def mean(name: str) -> float | None:
-            known = [v for row in self.rows if (v := getattr(row, name)) is not None]
-            return float(np.mean(known)) if known else None
-
+        means = ("doubtful_percent", "dice", "dice_of_one")
         return {
             "summary": {
                 "targets": len(self.rows),
                 "failed": sum(row.status == "failed" for row in self.rows),
                 "registrations": self.registrations.summary(),
-                **{name: mean(name) for name in ("doubtful_percent", "dice", "dice_of_one")},
+                **{name: mean(getattr(row, name) for row in self.rows) for name in means},
             },
             "version": core.version(),
-            "notes": self.notes,
             "targets": [dataclasses.asdict(row) for row in self.rows],
         }
 
@@ -150,13 +140,8 @@ class LabelStudy(Tabled):
         """
         folder = Path(folder)
         with _files.output_folder(folder, TABLES, TABLES[0], patience=PATIENCE) as temporary:
-            known = finished_rows(folder, FUSED[-1], {row.id for row in self.rows})
-            earlier = [
-                row_of(TargetLabels(id, "", "skipped"), {**row, "status": "skipped"})
-                for id, row in known
-            ]
-            rows = [*self.rows, *(row for row in earlier if row)]
-            whole = LabelStudy(rows, self.registrations, self.notes)
+            rows = [*self.rows, *self._others(folder)]
+            whole = LabelStudy(rows, self.registrations)
             whole.to_csv(temporary / TABLES[1])
             _files.write_seal(temporary / TABLES[0], whole.to_dict())
 
@@ -219,15 +204,16 @@ def propagate_labels(
     ['done']
     """
     errors.check_choice("fusion", fusion, FUSIONS)
-    to, known = read_items(targets), read_items(atlases)
-    _check(to, known)
+    to = read_items(targets, reserved=(REGISTRATIONS, JOURNAL, *TABLES))
+    known = read_items(atlases)
+    _check(known)
     folder = Path(out).absolute()
     check_apart(folder, (*TABLES, JOURNAL), {item.id: item.image for item in (*to, *known)})
     listed = [
         (target, atlas, f"{target.id}_from_{atlas.id}")
         for target in to
         for atlas in known
-        if Path(target.image).absolute() != Path(atlas.image).absolute()
+        if not is_file(target.image, atlas.image)
     ]
     if not listed:
         raise errors.InvalidArgumentError(
@@ -241,7 +227,7 @@ def propagate_labels(
         **options,
     )  # fmt: skip
     done = {row.id: row for row in registrations.rows}
-    study = LabelStudy([], registrations, [*to.notes, *known.notes])
+    study = LabelStudy([], registrations)
     jobs = []
     for target in to:
         pairs = [(atlas, done[name]) for of, atlas, name in listed if of is target]
@@ -257,8 +243,8 @@ def propagate_labels(
                             fusion, dict(names))  # fmt: skip
             jobs.append(job)
     try:
-        run_rows(
-            jobs, study.rows, folder, Meter(len(jobs), None), keep=["left_out"], workers=workers,
+        study._do(
+            jobs, folder, Meter(len(jobs), None), keep=["left_out"], workers=workers,
             scheduler=scheduler, resume=resume,
         )  # fmt: skip
     finally:
@@ -272,7 +258,7 @@ def _absolute(item: Item) -> Item:
     return dataclasses.replace(item, image=images.named.absolute(item.image), labels=labels)
 
 
-def _check(targets: Items, atlases: Items) -> None:
+def _check(atlases: Sequence[Item]) -> None:
     lacking = [atlas.name for atlas in atlases if atlas.labels is None]
     if lacking:
         raise errors.InputUnreadableError(
@@ -280,13 +266,6 @@ def _check(targets: Items, atlases: Items) -> None:
             " give (image, labels), a table with the column labels, or a folder with images and"
             " labels of the same names"
         )
-    for target in targets:
-        if target.id.casefold() in (REGISTRATIONS, JOURNAL, *TABLES):
-            raise errors.InputUnreadableError(
-                f"targets: {target.name} has the id {target.id!r}, which is no name for a folder:"
-                " the study writes a folder or a file of that name; give ids in a table"
-            )
-    check_alike([*targets, *atlases])
 
 
 def _row(target: Item, pairs: Iterable[tuple[Item, PairRow]]) -> TargetLabels:
@@ -344,12 +323,9 @@ class FusionJob(Job):
             grid = result.grid
             labels = images.read_on(str(atlas.labels), result.moving_grid, f"labels of {atlas.id}")
             check_labels(labels)
-            # 0 is outside the atlas, where its labels are unknown
-            carried = result.apply(
-                labels.like(_above(labels.array)), interpolation="nearest", background=0.0
-            ).array.astype(np.int64)
-            reach.append(carried != 0)
-            maps.append(np.where(carried != 0, carried + int(labels.array.min()) - 1, 0))
+            numbers, known = carry_labels(labels, result.apply)
+            maps.append(numbers)
+            reach.append(known)
             warped.append(result.warped)
             alike = alike and bool(result.metrics["align"]["same_modality"])
         if fusion == "joint" and not alike:
@@ -390,12 +366,6 @@ class FusionJob(Job):
             if v
         ]  # fmt: skip
         return row
-
-
-def _above(labels: np.ndarray) -> np.ndarray:
-    """Return labels whose least is 1, in a type that the resampling is quick for."""
-    above = labels.astype(np.int64) - int(labels.min()) + 1
-    return above.astype(np.int32) if above.max() < 2**24 else above
 
 
 def _small(labels: np.ndarray) -> np.ndarray:

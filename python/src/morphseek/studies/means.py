@@ -10,7 +10,7 @@ import numpy as np
 import SimpleITK as sitk
 
 from .. import errors, images
-from .._engine.bindings import Doubles, Floats
+from .._engine.bindings import Doubles
 from .._grid import Grid
 from ..transforms import Affine, Field, Transform
 
@@ -170,42 +170,54 @@ def common_grid(grids: Sequence[Grid], centers: Sequence[Doubles], spacing: floa
     return Grid(tuple(count), tuple(voxel), tuple(origin), grids[0].direction)
 
 
-class Average:
+class Mean:
+    """The mean of images on one grid, voxel by voxel; where one is NaN, it does not count."""
+
+    def __init__(self, shape: tuple[int, ...]):
+        self.total, self.count = np.zeros(shape), np.zeros(shape, np.int32)
+
+    def add(self, image: np.ndarray) -> None:
+        """Take one in."""
+        known = np.isfinite(image)
+        self.count += known
+        self.total += np.where(known, image, 0)
+
+    def result(self, elsewhere: float | np.ndarray = math.nan) -> Doubles:
+        """Return the mean, and what stands where no image counts."""
+        mean: Doubles = np.where(self.count > 0, self.total / np.maximum(self.count, 1), elsewhere)
+        return mean
+
+
+class Average(Mean):
     """The mean or the median of images on one grid, from 0 to 1 between the percentiles of what it
     is made of; where an image does not reach, it does not count.
     """
 
     def __init__(self, grid: Grid, kind: str, sharpen: float):
+        super().__init__(grid.shape)
         self._grid, self._kind, self._sharpen = grid, kind, sharpen
-        self._total, self._count = np.zeros(grid.shape), np.zeros(grid.shape, np.int32)
-        self._all: list[Floats] = []
+        self._all: list[np.ndarray] = []
         self._images = 0
 
-    def add(self, image: Floats) -> None:
+    def add(self, image: np.ndarray) -> None:
         """Take one in: float32, NaN where it does not reach."""
+        super().add(image)
         self._images += 1
-        reach = np.isfinite(image)
-        self._count += reach
         if self._kind == "median":
             self._all.append(image)
-        else:
-            self._total += np.where(reach, image, 0)
 
     @property
     def reach(self) -> np.ndarray:
         """Mask of what at least half of the images reach: bool, shape (z, y, x)."""
-        return self._count * 2 >= self._images
+        return self.count * 2 >= self._images
 
     def image(self) -> images.Image:
-        some = self._count > 0
+        some, mean = self.count > 0, self.result(0.0).astype(np.float32)
         if self._kind == "median":
-            mean = np.zeros(some.shape, np.float32)
             for plane in range(len(mean)):  # a plane at a time, for a copy of all is made
                 stack = np.array([image[plane] for image in self._all])
                 known = some[plane]
                 mean[plane][known] = np.nanmedian(stack[:, known], axis=0)
-        else:
-            mean = (self._total / np.maximum(self._count, 1)).astype(np.float32)
         least = float(mean[some].min()) if some.any() else 0.0
         mean = np.where(some, mean, np.float32(min(least, 0.0)))
         if self._sharpen:

@@ -7,8 +7,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from ..progress import Progress
 from ..scoring.labels import check_labels, on_fixed_grid
 from ..transforms import Transform
 from ..transforms.linear import linear_part
-from ._result import Tabled
+from ._result import Tabled, mean
+from .means import Mean
 from .runner import FINISHED, Meter
 from .study import Study
 from .table import Item, read_items, read_pairs
@@ -81,22 +83,6 @@ class Morphometry(Tabled):
     """Maps of the logarithm of the Jacobian determinant over a study, and volumes by label: a table
     with a row a subject and label, as in volumes.csv.
 
-    Attributes
-    ----------
-    ids : list of str
-    grid : Grid
-        The fixed image's.
-    mean, sd : numpy.ndarray
-        Over the subjects, smoothed: float32, shape (z, y, x).
-    volumes : list of LabelVolume
-        Of the maps as they are, not smoothed; empty without labels.
-    folded : dict
-        Percentage of each subject's voxels where the map folds. They count in no map.
-    fwhm : float
-        Of the smoothing, mm.
-    affine : bool
-        Whether the linear part counts.
-
     Examples
     --------
     >>> subject = studies.Subject("sub-01", "result/transform.h5", "moving_labels.nii.gz")
@@ -107,12 +93,18 @@ class Morphometry(Tabled):
 
     ids: list[str]
     grid: Grid
+    """The fixed image's."""
     mean: np.ndarray
+    """Over the subjects, smoothed: float32, shape (z, y, x)."""
     sd: np.ndarray
     volumes: list[LabelVolume]
+    """Of the maps as they are, not smoothed; empty without labels."""
     folded: Mapping[str, float]
+    """Percentage of each subject's voxels where the map folds. They count in no map."""
     fwhm: float
+    """Of the smoothing, mm."""
     affine: bool
+    """Whether the linear part counts."""
 
     def _table(self) -> tuple[list[str], list[dict[str, Any]]]:
         columns = [field.name for field in dataclasses.fields(LabelVolume)]
@@ -124,7 +116,8 @@ class Morphometry(Tabled):
 
     def labels(self) -> list[dict[str, Any]]:
         """Return for each label mean and SD of its change and, where true volumes are known, those
-        of the true one, the mean error, and the correlation of both over the subjects.
+        of the true one, the mean error, and the correlation of both over the subjects; None where
+        there are too few.
 
         Examples
         --------
@@ -152,36 +145,30 @@ class Morphometry(Tabled):
 
 def _summary(rows: Sequence[LabelVolume]) -> dict[str, Any]:
     """Return what :meth:`Morphometry.labels` has of one label."""
-    changes = np.array([row.change_percent for row in rows])
-    true = np.array([row.true_change_percent for row in rows])
-    known = np.isfinite(true)
-    mean, spread = _moments(changes)
-    true_mean, true_spread = _moments(true[known])
+    changes = [row.change_percent for row in rows]
+    both = [(row.change_percent, row.true_change_percent) for row in rows]
+    both = [(change, true) for change, true in both if math.isfinite(true)]
+    known = [true for _, true in both]
     return {
         "label": rows[0].label,
         "name": rows[0].name,
         "subjects": len(rows),
-        "change_percent": mean,
-        "change_sd": spread,
-        "true_change_percent": true_mean,
-        "true_change_sd": true_spread,
-        "error_percent": _moments((changes - true)[known])[0],
-        "correlation": _correlation(changes[known], true[known]),
+        "change_percent": mean(changes),
+        "change_sd": _spread(changes),
+        "true_change_percent": mean(known),
+        "true_change_sd": _spread(known),
+        "error_percent": mean(change - true for change, true in both),
+        "correlation": _correlation([change for change, _ in both], known),
     }
 
 
-def _moments(values: np.ndarray) -> tuple[float, float]:
-    """Return mean and SD; NaN of too few values."""
-    return (
-        float(values.mean()) if len(values) else math.nan,
-        float(values.std(ddof=1)) if len(values) > 1 else math.nan,
-    )
+def _spread(values: Sequence[float]) -> float | None:
+    return statistics.stdev(values) if len(values) > 1 else None
 
 
-def _correlation(a: np.ndarray, b: np.ndarray) -> float:
-    if len(a) < _LEAST_SUBJECTS or not a.std() or not b.std():
-        return math.nan
-    return float(np.corrcoef(a, b)[0, 1])
+def _correlation(a: Sequence[float], b: Sequence[float]) -> float | None:
+    varies = len(a) >= _LEAST_SUBJECTS and len({*a}) > 1 and len({*b}) > 1
+    return statistics.correlation(a, b) if varies else None
 
 
 def morphometry(
@@ -241,7 +228,7 @@ def morphometry(
     fixed_labels = pair_labels if fixed_labels is None else fixed_labels
     names = images.label_names(fixed_labels) if names is None else names
     place = nullcontext() if out is None else _files.output_folder(out, STUDY, STUDY[-1])
-    with closing(Meter(len(listed), progress)) as meter, place as folder:
+    with Meter(len(listed), progress) as meter, place as folder:
         study = _measure(listed, folder, fixed_labels, names, fwhm, affine, meter)
         if folder is not None:
             _write(study, folder)
@@ -259,7 +246,7 @@ def _measure(
         transform = _transform(subject)
         if not folded:
             grid = transform.grid or grid
-            count, total, square = np.zeros((3, *grid.shape))
+            logs, squares = Mean(grid.shape), Mean(grid.shape)
             if fixed_labels is not None:
                 labels = images.Image.on_grid(on_fixed_grid(fixed_labels, grid).array, grid)
                 check_labels(labels)
@@ -276,19 +263,16 @@ def _measure(
         if labels is not None:
             volumes += _volumes(subject, determinant, labels, names, affine)
         logarithm = _smoothed(np.log(np.where(whole, determinant, 1)), whole, grid, fwhm)
-        known = np.isfinite(logarithm)
-        values = np.where(known, logarithm, 0)
-        count += known
-        total += values
-        square += values**2
+        logs.add(logarithm)
+        squares.add(logarithm**2)
         if folder is not None:
             images.write(folder / _MAP.format(subject.id), images.Image.on_grid(logarithm, grid))
         meter.ended(subject.id, subject.id)
+    center, count = logs.result(), logs.count
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = total / count
-        sd = np.sqrt(np.maximum(square - count * mean**2, 0) / (count - 1))
+        sd = np.sqrt(np.maximum(squares.total - count * center**2, 0) / (count - 1))
     sd[count < 2] = np.nan
-    maps = mean.astype(np.float32), sd.astype(np.float32)
+    maps = center.astype(np.float32), sd.astype(np.float32)
     return Morphometry(list(folded), grid, *maps, volumes, folded, fwhm, affine)
 
 

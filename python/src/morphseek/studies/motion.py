@@ -22,12 +22,14 @@ from ..images.dicom_headers import is_dicom
 from ..images.files import read_times
 from ..images.frames import Frames
 from ..images.sidecars import check_apart
-from ..progress import Bar, Progress, callback_of
+from ..progress import Progress
 from ..registration import register
 from ..result import Registration
 from ..transforms import INTERPOLATIONS, Affine, Field, Transform
 from ..transforms.resample import resample
 from ..verdict import GRADES, UNKNOWN
+from .means import Mean
+from .runner import Meter
 from .series import FILES, OUTPUTS, PARAMETERS, SEAL, FrameMotion, Series, transform_name, write
 
 _MOTIONS = ("rigid", "affine", "deformable")
@@ -128,8 +130,11 @@ def correct_motion(
             check_apart(out, names, {**inputs, "mask": mask})
         at = _number(reference, len(scan.volumes))
         where = None if mask is None else images.read_on(mask, scan.volumes[0].grid, "mask")
-        with contextlib.closing(_Work(scan, chosen, where, at, consistent, progress)) as work:
-            rows, corrected, target = work.run(interpolation)
+        count, anchor = len(scan.volumes), len(scan.volumes) // 2 if at is None else at
+        total = count - 1 + count * (at is None) + (count - 1) * consistent
+        with Meter(total, progress, "frames") as meter:
+            work = _Work(scan.volumes, chosen, where, anchor, meter)
+            rows, corrected, target = work.run(at is None, consistent, interpolation)
         series = Series(rows, corrected, target, str(reference), motion, scan.start, scan.step)
         if folder is not None:
             write(series, folder, command)
@@ -219,8 +224,6 @@ def _of_one(source: Any) -> Scan:
         return Scan(doubtful, 0.0, step)
     frames = Frames(source, "series")
     start, step = frames.time
-    if len(frames) == 1:
-        return Scan([dataclasses.replace(images.read(source, "series"), name=name)], start, step)
     return Scan(_volumes(frames, f" of {name}"), start, step if step > 0 else None)
 
 
@@ -244,27 +247,19 @@ class _Work:
     """The frames, and one registration after another with a common progress."""
 
     def __init__(
-        self, scan: Scan, options: dict[str, Any], mask: images.Image | None,
-        reference: int | None, consistent: bool,
-        progress: Callable[[Progress], Any] | bool | None,
+        self, volumes: list[images.Image], options: dict[str, Any], mask: images.Image | None,
+        anchor: int, meter: Meter,
     ):  # fmt: skip
-        self._volumes, self._grid = scan.volumes, scan.volumes[0].grid
-        self._options, self._mask, self._consistent = options, mask, consistent
-        count = len(scan.volumes)
-        self._anchor = count // 2 if reference is None else reference
-        self._onto_mean = reference is None
-        self._done, self._callback = 0, callback_of(progress)
-        self._total = count - 1 + count * self._onto_mean + (count - 1) * consistent
+        self._volumes, self._grid = volumes, volumes[0].grid
+        self._options, self._mask, self._anchor, self._meter = options, mask, anchor, meter
 
-    def close(self) -> None:
-        if isinstance(self._callback, Bar):
-            self._callback.close()
-
-    def run(self, interpolation: str) -> tuple[list[FrameMotion], list[images.Image], images.Image]:
+    def run(
+        self, onto_mean: bool, consistent: bool, interpolation: str
+    ) -> tuple[list[FrameMotion], list[images.Image], images.Image]:
         """Return the motion of each frame, the frames on the reference, and the reference."""
         target, numbers = self._volumes[self._anchor], range(len(self._volumes))
         results = [None if k == self._anchor else self._register(target, k) for k in numbers]
-        if self._onto_mean:
+        if onto_mean:
             target = self._mean(results)
             results = [
                 self._register(target, k, None if result is None else self._transform(result))
@@ -273,7 +268,7 @@ class _Work:
         starts = ["reference" if result is None else "direct" for result in results]
         tissue = tissue_of(target, self._mask)
         transforms = [self._transform(result) for result in results]
-        chain = self._chain(transforms[self._anchor]) if self._consistent else []
+        chain = self._chain(transforms[self._anchor]) if consistent else []
         for k, (start, result) in enumerate(zip(chain, results)):
             if result is not None and result.verdict and result.verdict.grade != GRADES[0]:
                 again = self._register(target, k, start, again=True)
@@ -281,68 +276,51 @@ class _Work:
                     results[k], starts[k] = again, "concatenated"
                     transforms[k] = self._transform(again)
         rows: list[FrameMotion] = []
-        corrected: list[images.Image] = []
+        corrected = [*self._volumes]
         for k, (volume, result, transform) in enumerate(zip(self._volumes, results, transforms)):
-            if result is None:  # the reference itself
-                matrix, verdict = np.eye(4), None
-                corrected.append(volume)
-            else:
+            matrix, verdict, grade = np.eye(4), None, str(GRADES[0])  # of the reference itself
+            if result is not None:
                 matrix, verdict = result.transform.initial, result.verdict
-                warped = resample(volume, self._grid, transform.to_sitk(), interpolation)
-                corrected.append(warped)
+                grade = verdict.grade if verdict else UNKNOWN
+                where = transform.to_sitk()
+                corrected[k] = resample(volume, self._grid, where, interpolation)
             motion = parameters(matrix, self._grid.center)
             away = distances(transform, None, self._grid, tissue)
-            before = np.array(rows[-1].parameters) if rows else None
             facts: dict[str, Any] = {
-                "framewise_displacement": None
-                if before is None
-                else framewise_displacement(before, motion),
+                **dict(zip(PARAMETERS, map(float, motion))),
+                "framewise_displacement": framewise_displacement(rows[-1].parameters, motion)
+                if rows
+                else None,
                 "displacement_mean": float(away.mean()),
                 "displacement_p95": float(np.percentile(away, 95)),
                 "displacement_max": float(away.max()),
             }
             if chain and result is not None:
                 apart = distances(transform, chain[k], self._grid, tissue)
-                facts |= {
-                    "disagreement_mean": float(apart.mean()),
-                    "disagreement_max": float(apart.max()),
-                }
+                facts["disagreement_mean"] = float(apart.mean())
+                facts["disagreement_max"] = float(apart.max())
             if verdict:
                 facts |= {"error_mm": verdict.error_mm, "reasons": list(verdict.reasons)}
-            grade = verdict.grade if verdict else GRADES[0] if result is None else UNKNOWN
-            facts |= dict(zip(PARAMETERS, map(float, motion)))
-            rows.append(
-                FrameMotion(
-                    k, volume.name, **facts, start=starts[k], verdict=grade, transform=transform
-                )
-            )
+            row = FrameMotion(k, volume.name, **facts, start=starts[k], verdict=grade,
+                              transform=transform)  # fmt: skip
+            rows.append(row)
         return rows, corrected, target
 
     def _register(
         self, fixed: images.Image, frame: int, start: Transform | None = None, again: bool = False
     ) -> Registration:
         """Register one frame; its name is in what goes wrong."""
-        moving, done = self._volumes[frame], min(self._done, self._total)
-
-        def tell(report: Progress) -> Any:
-            share = 0.0 if again else report.fraction
-            fraction = min(1.0, (done + share) / self._total)
-            if self._callback is not None:
-                name = os.path.basename(moving.name)
-                return self._callback(Progress("frames", fraction, name, done, self._total))
-            return None
-
-        inputs: dict[str, Any] = {
-            "fixed_mask": self._mask, "initial_transform": start, "progress": tell,
-        }  # fmt: skip
-        if not again:
-            self._done += 1
+        moving = self._volumes[frame]
+        name, jobs = os.path.basename(moving.name), 0 if again else 1
+        inputs: dict[str, Any] = {"fixed_mask": self._mask, "initial_transform": start}
         with _naming(fixed, moving):
-            result = register(fixed, moving, **inputs, **self._options)
+            tell = self._meter.job(name, name, jobs)
+            result = register(fixed, moving, **inputs, progress=tell, **self._options)
+            self._meter.ended(name, jobs=jobs)
             if result.metrics["plan"]["regime"] in _ONE_BODY:
                 return result
-            done, again = min(self._done, self._total), True  # the bar has this frame already
-            return _doubted(register(fixed, moving, **inputs, **{**_CAUTIOUS, **self._options}))
+            cautious, tell = {**_CAUTIOUS, **self._options}, self._meter.job(name, name, 0)
+            return _doubted(register(fixed, moving, **inputs, progress=tell, **cautious))
 
     def _transform(self, result: Registration | None) -> Transform:
         if result is None:
@@ -353,24 +331,19 @@ class _Work:
         """Return the mean of the frames that were brought onto one of them; what failed does not
         count, nor what a frame does not show.
         """
-        total = np.zeros(self._volumes[0].array.shape)
-        shown = np.zeros_like(total)
+        mean = Mean(self._volumes[0].array.shape)
         for volume, result in zip(self._volumes, results):
             if result is not None and result.verdict and result.verdict.grade == GRADES[-1]:
                 continue
             values = volume.float32()
-            whole = volume.like(np.ones_like(values))
-            share = whole.array
             if result is not None:
                 transform = result.transform.to_sitk()
-                values = resample(volume.like(values), self._grid, transform).array
-                share = resample(whole, self._grid, transform, background=0.0).array
-            inside = (share > 0.999) & np.isfinite(values)
-            total += np.where(inside, values, 0)
-            shown += inside
-        anchor = self._volumes[self._anchor].float32()
-        mean = np.where(shown > 0, total / np.maximum(shown, 1), anchor).astype(np.float32)
-        return images.Image.on_grid(mean, self._grid, "the mean of the frames")
+                values = resample(
+                    volume.like(values), self._grid, transform, background=np.nan
+                ).array
+            mean.add(values)
+        array = mean.result(self._volumes[self._anchor].float32()).astype(np.float32)
+        return images.Image.on_grid(array, self._grid, "the mean of the frames")
 
     def _chain(self, first: Transform) -> list[Transform]:
         """Return the transforms from the reference to each frame by way of all between it and the
@@ -439,12 +412,12 @@ def parameters(matrix: Doubles, center: Doubles) -> Doubles:
     return np.array([*shift, turn.GetAngleX(), turn.GetAngleY(), turn.GetAngleZ()])
 
 
-def framewise_displacement(before: Doubles, now: Doubles) -> float:
+def framewise_displacement(before: Sequence[float] | Doubles, now: Doubles) -> float:
     """Return the sum of what the six parameters changed, mm, turns on a sphere of 50 mm (Power et
     al. 2012).
     """
     scale = np.array([1, 1, 1, _HEAD_MM, _HEAD_MM, _HEAD_MM])
-    return float(np.abs(now * scale - before * scale).sum())
+    return float(np.abs(now * scale - np.asarray(before) * scale).sum())
 
 
 def tissue_of(image: images.Image, mask: images.Image | None) -> np.ndarray:

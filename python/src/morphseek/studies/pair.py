@@ -27,14 +27,14 @@ from ..scoring.labels import (
 
 Report = Literal["full", "small", "none"]
 """The page of a pair: the interactive one, one picture and the numbers, or none."""
+_SIDES = ("fixed", "moving")
 
 
 def register_into(
     out: str | os.PathLike[str],
-    images: tuple[ImageLike, ImageLike],
-    labels: tuple[ImageLike | None, ImageLike | None] = (None, None),
+    fixed: ImageLike,
+    moving: ImageLike,
     *,
-    landmarks: tuple[LandmarksLike | None, LandmarksLike | None] = (None, None),
     options: dict[str, Any],
     title: str = "",
     command: str = "",
@@ -53,11 +53,7 @@ def register_into(
     ----------
     out : path
         Folder for the files; made if need be.
-    images, labels : tuple
-        Fixed and moving.
-    landmarks : tuple, optional
-        Fixed and moving ones, at which the error is measured. With the option ``landmark_error``
-        they steer.
+    fixed, moving : ImageLike
     options : dict
         Of the engine.
     title, command
@@ -78,7 +74,9 @@ def register_into(
         Returns what else report.json shall hold; under "truth", what
         :meth:`morphseek.phantom.PhantomPair.errors` says, for the page too.
     **inputs
-        Masks, initial transform and progress: of :func:`morphseek.register`.
+        ``fixed_labels`` and ``moving_labels``; ``fixed_landmarks`` and ``moving_landmarks``, at
+        which the error is measured, and which steer with the option ``landmark_error``; and masks,
+        rigid regions, channels, initial transform and progress, of :func:`morphseek.register`.
 
     Returns
     -------
@@ -89,19 +87,18 @@ def register_into(
     Examples
     --------
     >>> options = {"refine": 0, "search": False}
-    >>> report = register_into("out", ("fixed.nii.gz", "moving.nii.gz"), options=options)
+    >>> report = register_into("out", "fixed.nii.gz", "moving.nii.gz", options=options)
     >>> report["verdict"]["grade"] in ("good", "check", "failed")
     True
     """
     clock = Clock()
-    check_apart_from(out, images, labels, landmarks, inputs)
+    check_inputs(out, fixed=fixed, moving=moving, **inputs)
     # an unwritable folder, labels on another grid, and what are no labels, fail before the work
     with _files.output_folder(out, OUTPUTS, _manifest.REPORT) as folder:
-        pair = Pair(images, labels, landmarks, label_names, bool(options.get("landmark_error")))
+        pair = Pair(fixed, moving, options, names=label_names, **inputs)
         summary, _ = write_pair(
-            folder, pair, clock, options=options, title=title, command=command, report=report,
+            folder, pair, clock, title=title, command=command, report=report,
             keep_stages=keep_stages, halfway=halfway, labels_back=labels_back, extra=extra,
-            **inputs,
         )  # fmt: skip
     return summary | {"cpu_seconds": clock.phases}
 
@@ -111,7 +108,6 @@ def write_pair(
     pair: Pair,
     clock: Clock,
     *,
-    options: dict[str, Any],
     title: str = "",
     command: str = "",
     report: Report = "full",
@@ -121,15 +117,14 @@ def write_pair(
     volumes: bool = True,
     cross_check: bool = False,
     extra: Callable[[Registration], dict[str, Any]] | None = None,
-    **inputs: Any,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Do the work of :func:`register_into` in an empty folder. Return what report.json holds, and
     the list of the files with their checksums. Without ``volumes``, write the report alone; with
     ``cross_check``, measure Dice by the inverse transform and by SimpleITK alone, too.
     """
     clock.took("read")
-    inputs |= pair.steering()
-    result = registration.register(pair.images[0], pair.images[1], **inputs, **options)
+    fixed, moving = pair.images
+    result = registration.register(fixed, moving, **pair.inputs, **pair.options)
     clock.took("engine")
     result.options.pop("cache", None)
     scores = pair.score(result)  # whose warnings are the result's
@@ -201,23 +196,11 @@ class Clock:
         return timed
 
 
-def check_apart_from(
-    out: str | os.PathLike[str],
-    images: tuple[Any, Any],
-    labels: tuple[Any, Any],
-    landmarks: tuple[Any, Any],
-    inputs: dict[str, Any],
-) -> None:
-    """See that no input lies where an output goes."""
-    sides = ("fixed", "moving")
-    files = {
-        f"{side}{what}": sources[k]
-        for what, sources in (("", images), (" labels", labels), (" landmarks", landmarks))
-        for k, side in enumerate(sides)
-    }
-    for number, channel in enumerate(inputs.get("channels") or (), 2):
-        files |= {f"channel {number}, {side}": getattr(channel, side) for side in sides}
-    check_apart(out, OUTPUTS, {**files, **inputs})
+def check_inputs(out: str | os.PathLike[str], **inputs: Any) -> None:
+    """See that no input of a pair lies where an output goes."""
+    for number, channel in enumerate(inputs.pop("channels", None) or (), 2):
+        inputs |= {f"channel {number}, {side}": getattr(channel, side) for side in _SIDES}
+    check_apart(out, OUTPUTS, {name.replace("_", " "): path for name, path in inputs.items()})
 
 
 class Pair:
@@ -232,43 +215,45 @@ class Pair:
 
     def __init__(
         self,
-        images: tuple[ImageLike, ImageLike],
-        labels: tuple[ImageLike | None, ImageLike | None],
-        landmarks: tuple[LandmarksLike | None, LandmarksLike | None],
-        names: dict[int, str] | None,
-        steers: bool,
+        fixed: ImageLike,
+        moving: ImageLike,
+        options: dict[str, Any],
+        *,
+        fixed_labels: ImageLike | None = None,
+        moving_labels: ImageLike | None = None,
+        fixed_landmarks: LandmarksLike | None = None,
+        moving_landmarks: LandmarksLike | None = None,
+        names: dict[int, str] | None = None,
         merge: dict[int, int] | None = None,
+        **inputs: Any,
     ):
-        if landmarks != (None, None):
-            self.points = match_landmarks(*landmarks)
-        self._steers = steers and self.points is not None
-        self.images = read(images[0], "fixed"), read(images[1], "moving")
+        if fixed_landmarks is not None or moving_landmarks is not None:
+            self.points = match_landmarks(fixed_landmarks, moving_landmarks)
+        self.images = read(fixed, "fixed"), read(moving, "moving")
+        self.options, self.inputs = options, inputs
         self.scores: list[LabelScore] = []
         self._remarks: list[str] = []
+        self._steers = bool(options.get("landmark_error"))
         if (points := self.points) is not None:
             sides = points.fixed, points.moving
             outside = [
                 check_inside(side, image.grid, name)
-                for side, image, name in zip(sides, self.images, ("fixed", "moving"))
+                for side, image, name in zip(sides, self.images, _SIDES)
             ]
             # the engine says it of those that lead
             self._remarks = [*([] if self._steers else outside), points.note()]
-        if labels[0] is not None:
-            fixed = on_fixed_grid(labels[0], self.images[0].grid)
-            self.fixed_labels = merge_labels(fixed, merge)
-        if labels[1] is not None:
-            moving = read_on(labels[1], self.images[1].grid, "moving labels")
-            self.moving_labels = merge_labels(moving, merge)
+            if self._steers:
+                inputs |= {"fixed_landmarks": points.fixed, "moving_landmarks": points.moving}
+        if fixed_labels is not None:
+            on_grid = on_fixed_grid(fixed_labels, self.images[0].grid)
+            self.fixed_labels = merge_labels(on_grid, merge)
+        if moving_labels is not None:
+            own = read_on(moving_labels, self.images[1].grid, "moving labels")
+            self.moving_labels = merge_labels(own, merge)
         if self.fixed_labels is not None and self.moving_labels is not None:  # they will be scored
             check_labels(self.fixed_labels)
             check_labels(self.moving_labels)
-        self.names = names or names_of(*labels)
-
-    def steering(self) -> dict[str, Any]:
-        """Return the landmarks for :func:`morphseek.register`, where they lead."""
-        if self.points is None or not self._steers:
-            return {}
-        return {"fixed_landmarks": self.points.fixed, "moving_landmarks": self.points.moving}
+        self.names = names or names_of(fixed_labels, moving_labels)
 
     def score(self, result: Registration) -> dict[str, Any]:
         """Score a registration and return what report.json holds of that; what is to be said of

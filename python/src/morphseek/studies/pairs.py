@@ -24,9 +24,9 @@ from ..progress import Progress
 from ..result import OUTPUTS
 from ..verdict import Verdict, grade_of
 from .label_table import read_labels_csv
-from .pair import Clock, Pair as PairInputs, Report, check_apart_from, write_pair
+from .pair import Clock, Pair as PairInputs, Report, check_inputs, write_pair
 from .runner import PATIENCE, PROCESSES, THREADS, Job, Meter, Result
-from .study import SEAL, TABLES, PairRow, Study, run_rows
+from .study import SEAL, TABLES, PairRow, Study
 from .table import Pair, read_pairs
 
 Keep = Literal["all", "report"]
@@ -136,29 +136,15 @@ def register_pairs(
     if workers < 1:
         raise errors.InvalidArgumentError(f"workers is {workers}; it must be 1 or more")
     listed = read_pairs(pairs, data=data, subset=subset)
-    if score and not data:
-        for pair in listed:
-            if lacking := {"fixed_labels", "moving_labels"} - pair.files.keys():
-                raise errors.InvalidArgumentError(
-                    f"score: the pair {pair.id} has no {min(lacking)}; give every pair both label"
-                    " maps, or leave score out"
-                )
     if labels_csv is not None:
         read_labels_csv(labels_csv)  # a table that is none fails before the work
     chosen, bundle = checked_options(options)
-    shown, model = dict(chosen), chosen.get("model", "default")
-    if bundle:
-        model = bundle["manifest"]["sha256"]
-        if bundle["path"]:  # a worker elsewhere is in another folder
-            chosen["model"] = str(Path(bundle["path"]).absolute())
+    shown, made_of = dict(chosen), [core.version(), deciding(chosen, bundle)]
+    if bundle and bundle["path"]:  # a worker elsewhere is in another folder
+        chosen["model"] = str(Path(bundle["path"]).absolute())
     if not chosen.get("threads"):
         apart = scheduler not in (None, THREADS)
         chosen["threads"] = 1 if apart and scheduler != PROCESSES else max(1, _cores() // workers)
-    made_of = [
-        core.version(),
-        {k: v for k, v in all_options(chosen).items() if k not in ("threads", "cache", "model")},
-        model,
-    ]
     how = {
         "options": chosen, "made_of": made_of, "report": report, "command": command, "keep": keep,
         "score": score, "labels_back": labels_back,
@@ -172,23 +158,26 @@ def register_pairs(
         check_apart(out, TABLES, {"pairs": pairs, "labels_csv": labels_csv})
         with _files.output_folder(out, patience=PATIENCE):
             pass  # an unwritable folder fails before the work
-        for name in TABLES:
-            if (Path(out) / name).is_dir():
+        for place in (Path(out) / name for name in TABLES):
+            if place.is_dir():
                 raise errors.OutputUnwritableError(
-                    f"{Path(out) / name} is a folder; the summary cannot take its place, choose"
-                    " another output folder"
+                    f"{place} is a folder; the summary cannot take its place, choose another output"
+                    " folder"
                 )
         study = Study([PairRow(p.id, p.files["fixed"], p.files["moving"]) for p in listed], shown)
         jobs = (PairJob(pair.id, str(folder / pair.id), pair, how) for pair in listed)
-        meter = Meter(len(listed), progress)
         try:
-            run_rows(
-                jobs, study.rows, folder, meter, workers=workers, scheduler=scheduler, resume=resume
-            )
+            with Meter(len(listed), progress) as meter:
+                study._do(jobs, folder, meter, workers=workers, scheduler=scheduler, resume=resume)
         finally:
-            meter.close()
             study.save(out, command, PATIENCE)
     return study
+
+
+def deciding(chosen: Mapping[str, Any], bundle: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all options that decide a result; of a model that is a file, its checksum."""
+    options = {k: v for k, v in all_options(chosen).items() if k not in ("threads", "cache")}
+    return options | ({"model": bundle["manifest"]["sha256"]} if bundle else {})
 
 
 def _cores() -> int:
@@ -235,35 +224,25 @@ class PairJob(Job):
 
     def run(self, folder: Path, progress: Callable[[Progress], Any] | None) -> Result:
         files = {role: self.pair.path(role) for role in self.pair.files}
-        sides = files["fixed"], files["moving"]
-        labels = files.get("fixed_labels"), files.get("moving_labels")
-        landmarks = files.get("fixed_landmarks"), files.get("moving_landmarks")
-        inputs: dict[str, Any] = {
-            role: files[role]
-            for role in ("fixed_mask", "moving_mask", "rigid_regions", "initial_transform")
-            if role in files
-        }
+        inputs: dict[str, Any] = {k: v for k, v in files.items() if not k.endswith("channel")}
         inputs["channels"] = _channels(files)
-        check_apart_from(self.folder, sides, labels, landmarks, inputs)
+        check_inputs(self.folder, **inputs)
         merge, names = read_labels_csv(self.how["labels_csv"]) if self.how["labels_csv"] else (
             None, None,
         )  # fmt: skip
-        if self.how["score"] and None in labels:
-            side = "fixed" if labels[0] is None else "moving"
-            raise errors.InputUnreadableError(
-                f"score: there is no label map of the {side} image {self.pair.files[side]}; give"
-                " every pair both, or leave score out"
-            )
-        options = dict(self.how["options"])
+        for side in ("fixed", "moving") if self.how["score"] else ():
+            if f"{side}_labels" not in files:
+                raise errors.InputUnreadableError(
+                    f"score: there is no label map of the {side} image {self.pair.files[side]};"
+                    " give every pair both, or leave score out"
+                )
         clock = Clock()
-        pair = PairInputs(
-            sides, labels, landmarks, names, bool(options.get("landmark_error")), merge
-        )
+        options = dict(self.how["options"])
+        pair = PairInputs(**inputs, options=options, names=names, merge=merge, progress=progress)
         summary, listed = write_pair(
-            folder, pair, clock, options=options, title=self.pair.id, command=self.how["command"],
+            folder, pair, clock, title=self.pair.id, command=self.how["command"],
             report=self.how["report"], labels_back=self.how["labels_back"],
-            volumes=self.how["keep"] == "all", cross_check=self.how["score"], progress=progress,
-            **inputs,
+            volumes=self.how["keep"] == "all", cross_check=self.how["score"],
         )  # fmt: skip
         row = {
             **self._row(summary),

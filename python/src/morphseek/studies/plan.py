@@ -8,49 +8,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import SimpleITK as sitk
-
 from .. import errors, images
 from .table import ROLES, Item
-
-
-def check_alike(items: Iterable[Item], *must: Item) -> None:
-    """Refuse a mix of 2-D and 3-D images before the work. A file that cannot be read is its pair's
-    failure, unless all need it: those in ``must``.
-    """
-    first: tuple[Item, int] | None = None
-    for item in must:
-        images.read(item.image, item.id)
-    for item in (*must, *items):
-        count = _axes(item.image)
-        if count is None:
-            continue
-        if first is None:
-            first = item, count
-        elif count != first[1]:
-            raise errors.InvalidArgumentError(
-                f"{item.image} has {count} axes and {first[0].image} has {first[1]}; register 2-D"
-                " and 3-D images apart"
-            )
-
-
-def _axes(image: Any) -> int | None:
-    """Return how many axes of more than one voxel an image has, by its header."""
-    if not isinstance(image, (str, os.PathLike)):
-        raise errors.InvalidArgumentError(
-            f"images: one is in memory, a {type(image).__name__}; a study takes paths, write it to"
-            " a file"
-        )
-    path = Path(image)
-    if not path.is_file():
-        return None
-    reader = sitk.ImageFileReader()
-    reader.SetFileName(str(path))
-    try:
-        reader.ReadImageInformation()
-    except RuntimeError:
-        return None
-    return max(2, sum(n > 1 for n in reader.GetSize()))
 
 
 def pair_row(fixed: Item, moving: Item, name: str) -> dict[str, Any]:
@@ -83,14 +42,14 @@ def pairs_to(
         "template", Path(template),
         None if labels is None else Path(labels), None if mask is None else Path(mask),
     )  # fmt: skip
-    listed = [item for item in items if not _same(item.image, fixed.image)]
+    listed = [item for item in items if not is_file(item.image, fixed.image)]
     if not listed:
         raise errors.InvalidArgumentError(f"template: there is no image but {template} itself")
-    check_alike(listed, fixed)
+    images.read(fixed.image, fixed.id)  # all need it
     return [pair_row(fixed, item, item.id) for item in listed]
 
 
-def _same(one: Any, other: Path) -> bool:
+def is_file(one: Any, other: Path) -> bool:
     """Whether an image, which may be in memory, is a file."""
     return isinstance(one, (str, os.PathLike)) and Path(one).absolute() == other.absolute()
 
@@ -106,7 +65,6 @@ def all_pairs(items: Iterable[Item], *, both_ways: bool = False) -> list[dict[st
     listed = list(items)
     if len(listed) < 2:
         raise errors.InvalidArgumentError("all pairs: there must be two images or more")
-    check_alike(listed)
     rows = []
     for fixed, moving in combinations(listed, 2):
         rows.append(pair_row(fixed, moving, f"{moving.id}_to_{fixed.id}"))
@@ -135,7 +93,6 @@ def within_subject(items: Iterable[Item]) -> list[dict[str, Any]]:
     rows = []
     for listed in subjects.values():
         first, *later = sorted(listed, key=_when)
-        check_alike(listed)
         rows += [
             pair_row(first, item, f"{item.id}_to_{first.session or first.id}") for item in later
         ]

@@ -1,16 +1,16 @@
 """Make a template: rounds of registrations to the mean, and of the mean's shape and image.
 
-Round N's folder has the template that the images are registered to in that round, and where each
-image starts from. When all are registered, the next round's folder takes its place, all of its
-files together. So whatever ends the process, the same call goes on with the pair that it was at.
+The folder ``rounds`` has the template that the images are registered to, and where each image
+starts from. When all are registered, the next round's files take their place, all of them together.
+So whatever ends the process, the same call goes on with the pair that it was at.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
-import json
 import math
 import os
 import shutil
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import _files, _manifest, errors, images as volumes
+from .. import _files, errors, images as volumes
 from .._engine import bindings, core
 from .._engine.bindings import Doubles, Floats
 from .._engine.generated import Options, Unpack
@@ -31,7 +31,7 @@ from .._grid import Grid
 from .._json import MOST_RESULT_BYTES, read as read_json
 from .._percentiles import distinct
 from ..images.sidecars import check_apart
-from ..progress import Bar, Progress, callback_of
+from ..progress import Progress
 from ..report.picture import three_planes
 from ..result import Registration
 from ..scoring.labels import check_labels, dice_by_label
@@ -39,10 +39,10 @@ from ..transforms import Affine, Field, Transform
 from ..transforms.linear import linear_part
 from ..transforms.parts import field_on
 from ..verdict import GRADES
-from .fusion import Votes
+from .fusion import Votes, carry_labels
 from .means import Average, MeanTransform, before_linear, common_grid, moved_grid, sharpness
-from .pairs import files_of, register_pairs
-from .runner import content_of
+from .pairs import deciding, files_of, register_pairs
+from .runner import Meter, content_of, digest
 from .study import PairRow
 from .table import Item, read_items
 from .template import (
@@ -59,7 +59,7 @@ from .template import (
 )
 
 ROUNDS = "rounds"
-_PLAN, _ROUND = "plan.json", "round.json"
+_ROUND, _PAIRS = "round.json", "pairs"
 _TEMPLATE = "template.nrrd"  # which keeps a grid to the last digit
 _AVERAGES = ("mean", "median")
 _LINEAR: dict[str, tuple[str, ...]] = {"rigid": ("rigid",), "affine": ("rigid", "affine")}
@@ -71,7 +71,6 @@ def build_template(
     images: Any,
     out: str | os.PathLike[str] | None = None,
     *,
-    labels: Any = None,
     start: Any = "mean",
     iterations: int = 4,
     average: str = "mean",
@@ -95,13 +94,12 @@ def build_template(
     ----------
     images : path or sequence
         Two or more images: a folder, a table or a list, as :func:`morphseek.studies.read_items`
-        takes them. In a mask's voxels that are 0, its image does not count for a registration.
+        takes them; a list of (image, labels), of files, or of :class:`morphseek.studies.Item`. All
+        have a label map, on their grid, or none. In a mask's voxels that are 0, its image does not
+        count for a registration.
     out : path, optional
         Folder for the files of :meth:`Template.save`. The same call goes on there after an
         interruption; of a template that is finished it reads the result.
-    labels : sequence of ImageLike, or path, optional
-        A label map for each image of a list, on its grid; or the folder that has them under the
-        images' names.
     start : "mean", int or ImageLike
         What comes first: the mean of the images, their centres of mass on one another, on a grid
         that holds all of them; an image, by its number from 0; or any other image, as a template
@@ -158,19 +156,18 @@ def build_template(
     }  # fmt: skip
     _check({**settings, "workers": workers})
     chosen, model = checked_options({"smoothness": "low", **options})
-    sources = _sources(images, labels)
+    sources = _sources(images)
     first = _first(start, sources)
     settings |= {
         "images": len(sources),
         "start": "mean" if first is None else first.name,
         "options": chosen,
     }
-    rounds = _Rounds(sources, first, settings, model, progress)
     with contextlib.ExitStack() as stack:
-        stack.callback(rounds.close)
         folder = out or stack.enter_context(tempfile.TemporaryDirectory(prefix="morphseek-"))
+        rounds = _Rounds(sources, first, settings, model, Path(folder))
         template = rounds.run(
-            Path(folder), warped, resume, command, workers=workers, scheduler=scheduler
+            warped, resume, command, progress, workers=workers, scheduler=scheduler
         )
         if out is None:
             template.stored = [*template.transforms]  # before their files go
@@ -240,8 +237,8 @@ class _Source:
         )  # fmt: skip
 
 
-def _sources(images: Any, labels: Any) -> list[_Source]:
-    items = list(read_items(images, labels))
+def _sources(images: Any) -> list[_Source]:
+    items = read_items(images)
     if len(items) < _FEWEST:
         raise errors.InvalidArgumentError(
             f"template: {len(items)} image: {items[0].name}; a mean needs two or more"
@@ -307,12 +304,11 @@ class _Rounds:
 
     def __init__(
         self, sources: list[_Source], first: _Source | None, settings: dict[str, Any],
-        model: Mapping[str, Any], progress: Callable[[Progress], Any] | bool | None,
+        model: Mapping[str, Any], out: Path,
     ):  # fmt: skip
-        self._out = Path()
+        self._out, self._folder = out, out / ROUNDS
         self._sources, self._first, self._settings = sources, first, settings
         self._options: dict[str, Any] = settings["options"]
-        self._model = model["manifest"]["sha256"] if model else self._options.get("model", "")
         linear = _LINEAR.get(self._options.get("initial", "affine"), ())
         self._kinds = [*linear, *["deformable"] * settings["iterations"]]
         if not self._kinds:
@@ -320,30 +316,37 @@ class _Rounds:
                 f"iterations is 0 and initial is {self._options['initial']}: nothing is left to do;"
                 " ask for a rigid or affine start, or for iterations"
             )
-        self._callback = callback_of(progress)
-
-    def close(self) -> None:
-        if isinstance(self._callback, Bar):
-            self._callback.close()
-
-    def run(self, out: Path, warped: bool, resume: bool, command: str, **how: Any) -> Template:
-        """Do what is left to do in a folder, and return its template."""
-        self._out = out
         self._check_apart()
-        plan, images = self._plan(), [source.item.image for source in self._sources]
-        labels = [s.content("labels", f"labels of {s.name}") for s in self._sources]
-        fingerprint = _hash(plan, self._settings["iterations"], labels, warped)
-        if _is_finished(out, fingerprint, resume):
-            return dataclasses.replace(Template.read(out), sources=images)
+        self._plan = self._fingerprint(model)
+        self._iterations: list[Iteration] = []
+
+    def run(self, warped: bool, resume: bool, command: str, progress: Any, **how: Any) -> Template:
+        """Do what is left to do in the folder, and return its template."""
+        out, sources = self._out, self._sources
+        labels = [source.content("labels", f"labels of {source.name}") for source in sources]
+        fingerprint = digest(self._plan, self._settings["iterations"], labels, warped)
+        if resume and _parsed(out / SEAL).get("fingerprint") == fingerprint:
+            with contextlib.suppress(errors.InputUnreadableError):  # it is damaged: made again
+                return Template.read(out)
+        else:
+            _check_others(out, resume)
         with _files.output_folder(out):
             pass  # an unwritable folder, or one where another call is, fails before the work
-        with _files.locked(out):
-            self._open(plan, resume)
-            template = self._template(self._iterations(**how))
+        meter = Meter(len(self._kinds) * len(sources), progress, "template")
+        with _files.locked(out), meter:
+            self._open(resume)
+            for kind in self._kinds[: len(self._iterations) - 1]:
+                meter.ended(kind, jobs=len(sources))
+            while len(self._iterations) <= len(self._kinds):
+                self._go_on(meter, **how)
+            template = self._template()
             with _files.together(out, OUTPUTS, SEAL) as temporary:
-                write(template, temporary, command, warped, fingerprint)
+                for source, transform in zip(sources, template.transforms) if warped else ():
+                    image = transform.apply(volumes.read(source.item.image, source.name))
+                    volumes.write(temporary / warped_name(source.item.id), image)
+                write(template, temporary, command, fingerprint)
             template.stored = [out / transform_name(row.id) for row in template.rows]
-            shutil.rmtree(out / ROUNDS, ignore_errors=True)
+            shutil.rmtree(self._folder, ignore_errors=True)
         return template
 
     def _check_apart(self) -> None:
@@ -354,73 +357,43 @@ class _Rounds:
             inputs |= {f"image {k}": item.image, f"labels {k}": item.labels}
         check_apart(self._out, names, inputs)
 
-    def _plan(self) -> str:
+    def _fingerprint(self, model: Mapping[str, Any]) -> str:
         """Return a hash of all that a round depends on."""
-        apart = ("threads", "cache", "model")
-        options = {name: value for name, value in self._options.items() if name not in apart}
         settings = [self._settings[name] for name in ("average", "sharpen", "spacing")]
         first = None if self._first is None else self._first.content("image", self._first.name)
         sources = [
             [s.item.id, s.content("image", s.name), s.content("mask", "mask")]
             for s in self._sources
         ]
-        return _hash(core.version(), options, self._model, settings, first, sources)
+        return digest(core.version(), deciding(self._options, model), settings, first, sources)
 
-    def _open(self, plan: str, resume: bool) -> None:
+    def _open(self, resume: bool) -> None:
         """Go on with the rounds in the folder, or begin."""
-        folder = self._out / ROUNDS
-        if folder.exists():
-            known = _parsed(folder / _PLAN)
-            if not known:
-                raise errors.OutputUnwritableError(
-                    f"{folder} is there and is not of a template that was begun; move it away"
-                    " or choose another folder"
-                )
-            if resume and known.get("fingerprint") != plan:
-                raise errors.OutputUnwritableError(
-                    f"{folder / _PLAN} is of a template that was begun with other images or"
-                    " options; choose another folder, or begin anew with --no-resume"
-                    " (resume=False)"
-                )
-            if not resume:
-                shutil.rmtree(folder)
-        if not folder.exists():
-            with _files.output_folder(folder, seal=_PLAN) as temporary:
-                text = json.dumps({"fingerprint": plan}) + "\n"
-                _files.write_text(temporary / _PLAN, text)
+        folder, seal = self._folder, self._folder / _ROUND
+        _files.settle(folder)
+        state = _parsed(seal)
+        if not state and folder.exists() and any(folder.iterdir()):
+            raise errors.OutputUnwritableError(
+                f"{folder} is there and is not of a template that was begun; move it away or choose"
+                " another folder"
+            )
+        if resume and state and state.get("fingerprint") != self._plan:
+            raise errors.OutputUnwritableError(
+                f"{seal} is of a template that was begun with other images or options; choose"
+                " another folder, or begin anew with --no-resume (resume=False)"
+            )
+        if resume and 0 < len(state.get("iterations", ())) <= len(self._kinds) + 1:
+            with contextlib.suppress(errors.InputUnreadableError):  # a file of it is damaged
+                known = _files.read_seal(seal, "round")["iterations"]
+                self._iterations = [iteration_of(row) for row in known]
+        if self._iterations:
+            for iteration in self._iterations:
+                iteration.picture = (folder / _picture_name(iteration)).read_bytes()
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+            self._begin()
 
-    def _folder(self, number: int) -> Path:
-        return self._out / ROUNDS / f"{number:02}"
-
-    def _start(self, number: int, source: _Source) -> Path:
-        """Return the file of a round's transform of an image; there may be none in the first."""
-        return self._folder(number) / f"start_{source.item.id}.h5"
-
-    def _linear(self, number: int, source: _Source) -> Path:
-        """Return the file of its linear part, from which a registration begins."""
-        return self._folder(number) / f"linear_{source.item.id}.tfm"
-
-    def _iterations(self, **how: Any) -> list[Iteration]:
-        """Return the iterations: those that are there already, to the last whole one, and others
-        that are made now.
-        """
-        iterations: list[Iteration] = []
-        while facts := _parsed(self._folder(len(iterations)) / _ROUND):
-            iterations.append(iteration_of(facts["iteration"]))
-        while iterations and not _is_whole(self._folder(len(iterations) - 1) / _ROUND):
-            iterations.pop()
-        iterations = iterations[: len(self._kinds) + 1] or [self._begin()]
-        for number in range(len(iterations) - 1, len(self._kinds)):
-            began = time.process_time()
-            rows = self._register(number, self._kinds[number], **how)
-            iterations.append(self._update(number, rows, began))
-            shutil.rmtree(self._folder(number) / "pairs", ignore_errors=True)
-            for source in self._sources:
-                self._start(number, source).unlink(missing_ok=True)
-                self._linear(number, source).unlink(missing_ok=True)
-        return iterations
-
-    def _begin(self) -> Iteration:
+    def _begin(self) -> None:
         """Write the first template."""
         began = time.process_time()
         transforms: list[Field] = []
@@ -437,94 +410,67 @@ class _Rounds:
                 average.add(source.warped(transforms[-1]))
             image, reach = average.image(), average.reach
         kind = "mean" if self._first is None else "image"
-        iteration = Iteration(
-            0, kind, *sharpness(image, reach), seconds=time.process_time() - began
-        )
-        with _files.output_folder(self._folder(0), ("*",), _ROUND) as folder:
+        seconds = time.process_time() - began
+        with self._state() as folder:
             for source, transform in zip(self._sources, transforms):
                 self._write(folder, source, transform)
-            _seal(folder, iteration, image)
-        return iteration
+            iteration = Iteration(0, kind, *sharpness(image, reach), seconds=seconds)
+            self._seal(folder, iteration, image)
+
+    def _state(self) -> contextlib.AbstractContextManager[Path]:
+        """Give the empty folder of a round, which takes the place of the one before."""
+        return _files.output_folder(self._folder, ("*",), _ROUND)
+
+    def _seal(
+        self, folder: Path, iteration: Iteration, image: volumes.Image,
+        rows: Sequence[Mapping[str, Any]] = (),
+    ) -> None:  # fmt: skip
+        """Write a round's template, the pictures until then, and what says that all is whole."""
+        iteration.picture = three_planes(image.array, image.grid)
+        self._iterations.append(iteration)
+        for each in self._iterations:
+            write_picture = functools.partial(Path.write_bytes, data=each.picture)
+            _files.write_with(write_picture, folder / _picture_name(each))
+        volumes.write(folder / _TEMPLATE, image)
+        iterations = [each.to_dict() for each in self._iterations]
+        state = {"fingerprint": self._plan, "iterations": iterations, "rows": rows}
+        _files.write_seal(folder / _ROUND, state)
 
     def _average(self, grid: Grid) -> Average:
         return Average(grid, self._settings["average"], self._settings["sharpen"])
 
+    def _start(self, source: _Source) -> Path:
+        """Return the file of an image's transform; there may be none in the first round."""
+        return self._folder / f"start_{source.item.id}.h5"
+
+    def _linear(self, source: _Source) -> Path:
+        """Return the file of its linear part, from which a registration begins."""
+        return self._folder / f"linear_{source.item.id}.tfm"
+
     def _write(self, folder: Path, source: _Source, transform: Field) -> None:
         """Write where an image starts from into the folder of a round."""
-        transform.save(folder / self._start(0, source).name)
-        Affine(transform.initial).save(folder / self._linear(0, source).name)
+        transform.save(folder / self._start(source).name)
+        Affine(transform.initial).save(folder / self._linear(source).name)
 
-    def _register(self, number: int, kind: str, **how: Any) -> list[PairRow]:
-        """Register all images to a round's template."""
-        options = dict(self._options)
-        if kind != "deformable":
-            options = {k: v for k, v in options.items() if k not in BENDING or k == "device"}
-            options |= {**STILL, "initial": kind}
-        pairs = [self._pair(number, source) for source in self._sources]
-        rows = register_pairs(
-            pairs, self._folder(number) / "pairs", report="none", progress=self._reporter(number),
-            **how, **options,
-        ).rows  # fmt: skip
-        for row in (row for row in rows if row.error):
-            failure = getattr(errors, row.error, errors.RuntimeFailedError)
-            if failure.exit_code != errors.InputUnreadableError.exit_code:
-                # not of this image: a full disk, too little memory, a network that does not run
-                raise failure(f"template, round {number + 1}: {row.message}")
-        used = [row for row in rows if _is_used(row)]
-        if len(used) < _FEWEST:
-            worst = next(k for k, row in enumerate(rows) if not _is_used(row))
-            raise errors.RuntimeFailedError(
-                f"template: of {len(rows)} images {len(used)} could be registered to the template"
-                f" of round {number}; {self._sources[worst].name}: {_reasons(rows[worst])}"
-            )
-        return rows
-
-    def _pair(self, number: int, source: _Source) -> dict[str, Any]:
-        item = source.item
-        moving = item.image
-        if not isinstance(moving, (str, os.PathLike)):
-            moving = self._out / ROUNDS / f"image_{item.id}.nrrd"
-            if not moving.exists():
-                volumes.write(moving, volumes.read(item.image, source.name))
-        pair = {
-            "id": f"_{item.id}", "fixed": self._folder(number) / _TEMPLATE, "moving": moving,
-            "moving_mask": item.mask,
-        }  # fmt: skip
-        # From its deformation too, a registration would hardly move: the rounds stood still
-        if (start := self._linear(number, source)).exists():
-            pair["initial_transform"] = start
-        return pair
-
-    def _reporter(self, number: int) -> Callable[[Progress], Any]:
-        count, rounds = len(self._sources), len(self._kinds)
-
-        def tell(report: Progress) -> Any:
-            if self._callback is None:
-                return None
-            fraction = (number + report.fraction) / (rounds + 0.2)
-            done = number * count + report.done
-            message = f"round {number + 1} of {rounds}, {self._kinds[number]}"
-            return self._callback(Progress("template", fraction, message, done, rounds * count))
-
-        return tell
-
-    def _update(self, number: int, rows: Sequence[PairRow], began: float) -> Iteration:
-        """Take the mean out of the transforms, average the images, and write the next round."""
-        before = volumes.read(self._folder(number) / _TEMPLATE, "template")
+    def _go_on(self, meter: Meter, **how: Any) -> None:
+        """Register all images to the template, take the mean out of the transforms, average the
+        images, and write the next round.
+        """
+        began = time.process_time()
+        number = len(self._iterations)
+        rows = self._register(number, meter, **how)
+        before = volumes.read(self._folder / _TEMPLATE, "template")
         used = [_is_used(row) for row in rows]
         mean = MeanTransform(before.grid)
         for source, counts in zip(self._sources, used):
             if counts:
-                mean.add(self._registered(number, source))
+                mean.add(self._registered(source))
         back, grid = mean.inverse(), moved_grid(before.grid, mean.matrix)
         last, rest, average = np.linalg.inv(mean.matrix), MeanTransform(grid), self._average(grid)
         facts = []
-        with _files.output_folder(self._folder(number + 1), ("*",), _ROUND) as folder:
+        with self._state() as folder:
             for source, row, counts in zip(self._sources, rows, used):
-                if counts:
-                    old = self._registered(number, source)
-                else:
-                    old = self._started(number, source, before.grid)
+                old = self._registered(source) if counts else self._started(source, before.grid)
                 vectors = field_on((old @ back).to_sitk(), grid)
                 new = Field.from_mm(vectors, grid, source.grid, old.initial @ last)
                 self._write(folder, source, new)
@@ -538,33 +484,73 @@ class _Rounds:
             image = average.image()
             left = _lengths(rest.displacement()[average.reach]) / min(grid.spacing)
             iteration = Iteration(
-                number + 1, self._kinds[number], *sharpness(image, average.reach),
+                number, self._kinds[number - 1], *sharpness(image, average.reach),
                 shape_mm=float(_lengths(mean.displacement()).mean()),
                 change_percent=_change(before, image, average.reach),
                 mean_voxels=float(left.mean()), mean_voxels_max=float(left.max()),
                 left_out=[s.item.id for s, counts in zip(self._sources, used) if not counts],
                 seconds=time.process_time() - began,
             )  # fmt: skip
-            _seal(folder, iteration, image, facts)
-        return iteration
+            self._seal(folder, iteration, image, facts)
+        shutil.rmtree(self._folder / _PAIRS, ignore_errors=True)
 
-    def _registered(self, number: int, source: _Source) -> Field:
-        return Registration.read(self._folder(number) / "pairs" / f"_{source.item.id}").transform
+    def _register(self, number: int, meter: Meter, **how: Any) -> list[PairRow]:
+        """Register all images to the template of the round before."""
+        options, kind, count = dict(self._options), self._kinds[number - 1], len(self._sources)
+        if kind != "deformable":
+            options = {k: v for k, v in options.items() if k not in BENDING or k == "device"}
+            options |= {**STILL, "initial": kind}
+        message = f"round {number} of {len(self._kinds)}, {kind}"
+        rows = register_pairs(
+            [self._pair(source) for source in self._sources], self._folder / _PAIRS, report="none",
+            progress=meter.job(kind, message, count), **how, **options,
+        ).rows  # fmt: skip
+        meter.ended(kind, jobs=count)
+        for row in (row for row in rows if row.error):
+            failure = getattr(errors, row.error, errors.RuntimeFailedError)
+            if failure.exit_code != errors.InputUnreadableError.exit_code:
+                # not of this image: a full disk, too little memory, a network that does not run
+                raise failure(f"template, round {number}: {row.message}")
+        used = [row for row in rows if _is_used(row)]
+        if len(used) < _FEWEST:
+            worst = next(k for k, row in enumerate(rows) if not _is_used(row))
+            raise errors.RuntimeFailedError(
+                f"template: of {count} images {len(used)} could be registered to the template"
+                f" of round {number - 1}; {self._sources[worst].name}: {_reasons(rows[worst])}"
+            )
+        return rows
 
-    def _started(self, number: int, source: _Source, grid: Grid) -> Field:
+    def _pair(self, source: _Source) -> dict[str, Any]:
+        item = source.item
+        moving = item.image
+        if not isinstance(moving, (str, os.PathLike)):
+            moving = self._folder / f"image_{item.id}.nrrd"
+            if not moving.exists():
+                volumes.write(moving, volumes.read(item.image, source.name))
+        pair = {
+            "id": f"_{item.id}", "fixed": self._folder / _TEMPLATE, "moving": moving,
+            "moving_mask": item.mask,
+        }  # fmt: skip
+        # From its deformation too, a registration would hardly move: the rounds stood still
+        if (start := self._linear(source)).exists():
+            pair["initial_transform"] = start
+        return pair
+
+    def _registered(self, source: _Source) -> Field:
+        return Registration.read(self._folder / _PAIRS / f"_{source.item.id}").transform
+
+    def _started(self, source: _Source, grid: Grid) -> Field:
         """Return what an image's registration started from."""
-        path = self._start(number, source)
+        path = self._start(source)
         if not path.exists():
             return _shift(grid, source, np.zeros(3))
         return _dense(Transform.read(path), grid, source)
 
-    def _template(self, iterations: list[Iteration]) -> Template:
+    def _template(self) -> Template:
         """Return the template of the last round."""
-        for number, iteration in enumerate(iterations):
-            average = volumes.read(self._folder(number) / _TEMPLATE, "template")
-            iteration.picture = three_planes(average.array, average.grid)
-        facts = _parsed(self._folder(number) / _ROUND)["rows"]
-        stored = [self._start(number, source) for source in self._sources]
+        average = volumes.read(self._folder / _TEMPLATE, "template")
+        facts = _parsed(self._folder / _ROUND)["rows"]
+        stored = [self._start(source) for source in self._sources]
         rows = [
             TemplateRow(
                 source.item.id, source.name, **fact, picture=self._thumbnail(source, path, average)
@@ -574,8 +560,7 @@ class _Rounds:
         labels = self._vote(average, stored, rows) if self._sources[0].item.labels else None
         low, high = (float(np.mean([s.window[end] for s in self._sources])) for end in (0, 1))
         image = average.like((low + average.array * (high - low)).astype(np.float32))
-        images = [source.item.image for source in self._sources]
-        return Template(image, labels, rows, iterations, self._settings, [*stored], images)
+        return Template(image, labels, rows, self._iterations, self._settings, [*stored])
 
     def _thumbnail(self, source: _Source, path: Path, average: volumes.Image) -> bytes:
         """Return an image in the template's space as a small picture."""
@@ -599,13 +584,9 @@ class _Rounds:
 
         def own(k: int) -> tuple[np.ndarray, np.ndarray]:
             """Return the numbers of an image's labels among all, and where it knows them."""
-            transform, labels = Transform.read(stored[k]), self._sources[k].labels()
-            whole = labels.like(np.ones(labels.array.shape, np.uint8))
-            carried, reach = (
-                transform.apply(image, average, interpolation="nearest").array.ravel()
-                for image in (labels, whole)
-            )
-            return np.searchsorted(values, carried), reach > 0
+            apply = functools.partial(Transform.read(stored[k]).apply, reference=average)
+            numbers, reach = carry_labels(self._sources[k].labels(), apply)
+            return np.searchsorted(values, numbers.ravel()), reach.ravel()
 
         def result() -> np.ndarray:
             chosen, share = votes.result()
@@ -627,12 +608,8 @@ class _Rounds:
         return average.like(voted.reshape(average.array.shape).astype(kind))
 
 
-def _seal(
-    folder: Path, iteration: Iteration, image: volumes.Image, rows: Sequence[Mapping[str, Any]] = ()
-) -> None:
-    """Write a round's template, and what says that its folder is whole."""
-    volumes.write(folder / _TEMPLATE, image)
-    _files.write_seal(folder / _ROUND, {"iteration": iteration.to_dict(), "rows": rows})
+def _picture_name(iteration: Iteration) -> str:
+    return f"{iteration.number:02}.png"
 
 
 def _shift(grid: Grid, source: _Source, by: Doubles) -> Field:
@@ -670,41 +647,20 @@ def _change(before: volumes.Image, now: volumes.Image, reach: np.ndarray) -> flo
     return float(100 * np.sqrt(np.mean(np.square((now.array - old)[reach], dtype=np.float64))))
 
 
-def _hash(*parts: Any) -> str:
-    """Return a hash of plain data."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _is_finished(out: Path, fingerprint: str, resume: bool) -> bool:
-    """Return whether a folder has the template already.
-
-    Raises
-    ------
-    OutputUnwritableError
-        It has another template, or files of the same names that are of something else.
-    """
-    if resume and _parsed(out / SEAL).get("fingerprint") == fingerprint:
-        return _is_whole(out / SEAL)
+def _check_others(out: Path, resume: bool) -> None:
+    """Refuse a folder with another template, or with files of the same names of something else."""
     if (out / SEAL).exists():
         if resume:
             raise errors.OutputUnwritableError(
                 f"{out / SEAL} is of a template of other images or options; choose another folder,"
                 " or replace it with --no-resume (resume=False)"
             )
-        return False
-    for name in FILES:
-        if (out / name).exists():
-            raise errors.OutputUnwritableError(
-                f"{out / name} is there and no {SEAL} tells what of; move it away or choose another"
-                " folder"
-            )
-    return False
-
-
-def _is_whole(seal: Path) -> bool:
-    """Whether all files that a JSON file lists are those that it tells of."""
-    listed = _parsed(seal).get(_manifest.KEY, {})
-    return all(_manifest.is_same(seal.parent / name, entry) for name, entry in listed.items())
+        return
+    if there := [name for name in FILES if (out / name).exists()]:
+        raise errors.OutputUnwritableError(
+            f"{out / there[0]} is there and no {SEAL} tells what of; move it away or choose another"
+            " folder"
+        )
 
 
 def _parsed(path: Path) -> dict[str, Any]:

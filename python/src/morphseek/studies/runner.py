@@ -14,6 +14,7 @@ import abc
 import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import multiprocessing
@@ -341,36 +342,46 @@ def _client(address: str) -> Any:
 
 
 class Meter:
-    """The progress of a study, from its jobs'. Workers call it, but only the caller's thread gets
-    to see an error of the caller's function.
+    """The progress of several jobs as that of one. Workers call it, but only the caller's thread
+    gets to see an error of the caller's function: where the block ends, or by :meth:`check`.
     """
 
-    def __init__(self, total: int, progress: Callable[[Progress], Any] | bool | None):
-        self._callback = callback_of(progress)
-        self._bar = self._callback if isinstance(self._callback, Bar) else None
+    def __init__(
+        self, total: int, progress: Callable[[Progress], Any] | bool | None, stage: str = "pairs"
+    ):
+        self._callback, self._stage = callback_of(progress), stage
         self._total, self._done = max(1, total), 0
         self._running: dict[str, float] = {}
         self._lock = threading.Lock()
         self._stop: BaseException | None = None
 
-    def job(self, id: str) -> Callable[[Progress], bool]:
-        """Return the callback of a job."""
+    def __enter__(self) -> Meter:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(self._callback, Bar):
+            self._callback.close()
+        if isinstance(error, errors.CancelledError):
+            self.check()
+
+    def job(self, id: str, message: str = "", jobs: int = 1) -> Callable[[Progress], bool]:
+        """Return the callback of a job, or of what counts as several of them, or as none."""
 
         def report(progress: Progress) -> bool:
             with self._lock:
-                self._running[id] = progress.fraction
-                self._tell("")
+                self._running[id] = jobs * progress.fraction
+                self._tell(message, progress.done)
             return self._stop is None
 
         return report
 
-    def ended(self, id: str, message: str) -> None:
+    def ended(self, id: str, message: str = "", jobs: int = 1) -> None:
         """Count a job that ended; raise what stops the study, if anything does."""
         with self._lock:
             self._running.pop(id, None)
-            self._done += 1
-            if self._bar is not None:
-                self._bar.say(message)
+            self._done += jobs
+            if message and isinstance(self._callback, Bar):
+                self._callback.say(message)
             self._tell(message)
         self.check()
 
@@ -379,12 +390,12 @@ class Meter:
         if self._stop is not None:
             raise self._stop
 
-    def _tell(self, message: str) -> None:
+    def _tell(self, message: str, done: int = 0) -> None:
         if self._callback is None or self._stop is not None:
             return
         fraction = (self._done + sum(self._running.values())) / self._total
         try:
-            report = Progress("pairs", fraction, message, self._done, self._total)
+            report = Progress(self._stage, fraction, message, self._done + done, self._total)
             if says_no(self._callback(report)):
                 self.stop(errors.CancelledError("the study was cancelled"))
         except Exception as error:
@@ -393,10 +404,6 @@ class Meter:
     def stop(self, reason: BaseException) -> None:
         """Let the jobs under way end."""
         self._stop = reason
-
-    def close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
 
 
 def known_ending(job: Job, known: Mapping[str, Any]) -> Ending | None:
@@ -422,7 +429,12 @@ def _unchanged(stamps: Sequence[Sequence[Any]]) -> bool:
 
 
 def _spec(job: Job) -> str:
-    return hashlib.sha256(json.dumps([job.id, job.settings()]).encode()).hexdigest()
+    return digest(job.id, job.settings())
+
+
+def digest(*facts: Any) -> str:
+    """Return a hash of plain data."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def perform(
@@ -486,8 +498,7 @@ def _ending(job: Job, seal: Mapping[str, Any], token: str, stamps: Mapping[str, 
 
 
 def _fingerprint(job: Job, files: Mapping[str, list[Path]]) -> str:
-    content = {name: content_of(listed, name) for name, listed in files.items()}
-    return hashlib.sha256(json.dumps([job.settings(), content]).encode()).hexdigest()
+    return digest(job.settings(), {n: content_of(listed, n) for n, listed in files.items()})
 
 
 def _finished(job: Job, fingerprint: str, resume: bool, token: str) -> dict[str, Any]:
@@ -519,26 +530,21 @@ def content_of(files: Sequence[Path], name: str) -> list[str]:
         ) from None
 
 
-_hashes: dict[str, tuple[Any, str]] = {}
-_MOST_HASHES = 1000
-
-
 def _hash(path: Path) -> str:
     stamp = next(iter(_files.stamp([path])), None)
-    known = _hashes.get(str(path))
-    if known and stamp is not None and known[0] == stamp:
-        return known[1]
-    began = time.time_ns()
+    if stamp is None or time.time_ns() - stamp[-1] <= _FRESH * 1e9:  # it may change at this stamp
+        return _hash_at.__wrapped__(path, stamp)
+    return _hash_at(path, stamp)
+
+
+@functools.lru_cache(maxsize=1000)
+def _hash_at(path: Path, stamp: Any) -> str:
+    """Return the hash of a file with a time stamp."""
+    digest = hashlib.sha256()
     with open(path, "rb") as stream:
-        digest = hashlib.sha256()
         while chunk := stream.read(1 << 20):
             digest.update(chunk)
-    content = digest.hexdigest()
-    if stamp is not None and began - stamp[-1] > _FRESH * 1e9:
-        if len(_hashes) >= _MOST_HASHES:
-            _hashes.clear()
-        _hashes[str(path)] = stamp, content
-    return content
+    return digest.hexdigest()
 
 
 def _keep_traceback(folder: Path) -> None:

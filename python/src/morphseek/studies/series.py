@@ -86,20 +86,6 @@ class FrameMotion(Plain):
 class Series(Tabled):
     """The result of :func:`morphseek.correct_motion`: a table with a row a frame.
 
-    Attributes
-    ----------
-    rows : list of FrameMotion
-        The frames, in the order of time.
-    corrected : list of morphseek.images.Image
-        The frames on the reference's grid, each resampled once.
-    reference : morphseek.images.Image
-    reference_frame : str
-        mean, first, or the number of a frame.
-    motion : str
-        rigid, affine or deformable.
-    start, step : float, float or None
-        When the first frame was taken and the time between two, s; None where nothing says.
-
     Examples
     --------
     >>> frames = np.stack([pair.fixed.array] * 2)
@@ -110,11 +96,16 @@ class Series(Tabled):
     """
 
     rows: list[FrameMotion]
+    """The frames, in the order of time."""
     corrected: list[images.Image]
+    """The frames on the reference's grid, each resampled once."""
     reference: images.Image
     reference_frame: str
+    """mean, first, or the number of a frame."""
     motion: str
+    """rigid, affine or deformable."""
     start: float = 0.0
+    """When the first frame was taken and the time between two, s; None where nothing says."""
     step: float | None = None
 
     @staticmethod
@@ -208,7 +199,7 @@ class Series(Tabled):
         }
 
     def _table(self) -> tuple[list[str], list[dict[str, Any]]]:
-        rows = [{**row.to_dict(), "reasons": " | ".join(row.reasons)} for row in self.rows]
+        rows = [row.to_dict() for row in self.rows]
         return [*rows[0]], rows
 
     def save(self, folder: str | os.PathLike[str], command: str = "") -> None:

@@ -8,10 +8,9 @@ import dataclasses
 import json
 import math
 import os
-import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from .. import _files, _manifest, errors
 from .._engine import core
@@ -19,7 +18,7 @@ from .._json import MOST_RESULT_BYTES, parse, read as read_json, without_nan
 from .._tables import csv_text
 from ..scoring.statistics import signed_rank
 from ..verdict import counts, tally
-from ._result import Tabled
+from ._result import Tabled, mean
 from .outliers import outliers
 from .runner import FINISHED, Ending, Job, Journal, Meter, finished_rows, run_jobs
 
@@ -42,7 +41,6 @@ _COMPARED = {
     "SD of log J": "sdlogj",
     "mean displacement, mm": "displacement_mm",
 }
-_LISTS = ("reasons", "warnings", "unlike")
 _MEANS = (
     "error_mm", "dice_before", "dice_after", "dice_inverse", "dice_check", "hd95_after",
     "volume_error_percent", "volume_bias_percent", "tre_before_mm", "tre_after_mm", "njd_percent",
@@ -144,7 +142,48 @@ class PairRow:
 _FIELDS = tuple(field.name for field in dataclasses.fields(PairRow))
 
 
-class Study(Tabled):
+class Rows(Tabled):
+    """The rows of jobs, in one table, and what other calls finished in the same folder."""
+
+    empty: ClassVar[Any]
+    """A row of which nothing is known."""
+    seal: ClassVar[str]
+    rows: list[Any]
+
+    @property
+    def exit_code(self) -> int:
+        """The first failure's, or 0."""
+        return next((row.exit_code for row in self.rows if row.status == "failed"), 0)
+
+    def _do(
+        self, jobs: Iterable[Job], folder: Path, meter: Meter, *, keep: Iterable[str] = (),
+        **how: Any,
+    ) -> None:  # fmt: skip
+        """Do jobs and put the end of each into the row of its id, all but the fields to ``keep``.
+
+        ``how`` goes to :func:`morphseek.studies.runner.run_jobs`.
+        """
+        rows, places = self.rows, {row.id: place for place, row in enumerate(self.rows)}
+
+        def end(ending: Ending) -> None:
+            row = rows[places[ending.id]]
+            row = ended(row, ending, **{name: getattr(row, name) for name in keep})
+            rows[places[ending.id]] = row
+            if ending.status != "pending":
+                meter.ended(ending.id, str(row))
+            meter.check()
+
+        with contextlib.closing(Journal(folder)) as journal:
+            run_jobs(jobs, journal=journal, ended=end, meter=meter, **how)
+
+    def _others(self, folder: Path) -> list[Any]:
+        """Return the rows of the finished jobs in a folder that are not of this call."""
+        known = finished_rows(folder, self.seal, {row.id for row in self.rows})
+        rows = (row_of(self.empty, {"id": id, "status": "done", **row}) for id, row in known)
+        return [row for row in rows if row is not None]
+
+
+class Study(Rows):
     """Many registrations: a row a pair, in the list's order.
 
     Attributes
@@ -161,6 +200,10 @@ class Study(Tabled):
     >>> study.rows[0].id
     'sub-01'
     """
+
+    empty = PairRow("", "", "")
+    seal = SEAL
+    rows: list[PairRow]
 
     def __init__(self, rows: Iterable[PairRow], options: Mapping[str, Any] | None = None) -> None:
         self.rows = list(rows)
@@ -186,7 +229,7 @@ class Study(Tabled):
         _files.settle(path.parent)
         try:
             content = read_json(path, "study", MOST_RESULT_BYTES)
-            rows = [row for known in content["rows"] if (row := read_row(known))]
+            rows = [row for known in content["rows"] if (row := row_of(Study.empty, known))]
             if len(rows) < len(content["rows"]):
                 raise TypeError("a row")
             return Study(rows, content["options"])
@@ -194,25 +237,6 @@ class Study(Tabled):
             raise errors.InputUnreadableError(
                 f"study: {path} is no study's summary.json: {error!r}"
             ) from None
-
-    @property
-    def exit_code(self) -> int:
-        """The first failure's, or 0."""
-        return next((row.exit_code for row in self.rows if row.status == "failed"), 0)
-
-    def merge(self, other: Study) -> Study:
-        """Return a study with the rows of both; of a pair in both, the other's row.
-
-        Examples
-        --------
-        >>> one = studies.Study([studies.PairRow("sub-01", "a", "b")])
-        >>> two = studies.Study([studies.PairRow("sub-02", "a", "c")])
-        >>> [row.id for row in one.merge(two).rows]
-        ['sub-01', 'sub-02']
-        """
-        rows = {row.id: row for row in (*self.rows, *other.rows)}
-        options = {**self.options, **other.options}
-        return Study(rows.values(), options)
 
     def _mark_outliers(self) -> None:
         """Say of each pair in what it is unlike the others."""
@@ -244,13 +268,9 @@ class Study(Tabled):
             "cached": sum(row.cached for row in self.rows),
         }
         for name in _MEANS:
-            values = [
-                value
-                for row in self.rows
-                if (value := getattr(row, name)) is not None and math.isfinite(value)
-                and not (row.cached and name in ("seconds", "cpu_seconds"))
-            ]  # fmt: skip
-            summary[name] = statistics.fmean(values) if values else None
+            is_time = name in ("seconds", "cpu_seconds")
+            rows = (row for row in self.rows if not (row.cached and is_time))
+            summary[name] = mean(getattr(row, name) for row in rows)
         by_label: dict[int, list[float]] = {}
         for row in self.rows:
             for score in row.labels:
@@ -260,17 +280,15 @@ class Study(Tabled):
             worst = min(scored, key=lambda row: row.dice_after or 0.0)
             summary["worst"] = {"id": worst.id, "dice_after": worst.dice_after}
             summary["dice_by_label"] = {
-                label: statistics.fmean(dice) for label, dice in sorted(by_label.items())
+                label: mean(dice) for label, dice in sorted(by_label.items())
             }
         return summary
 
+    def _head(self) -> dict[str, Any]:
+        return {"summary": self.summary(), "version": core.version(), "options": self.options}
+
     def _facts(self) -> dict[str, Any]:
-        return {
-            "summary": self.summary(),
-            "version": core.version(),
-            "options": self.options,
-            "rows": [row.to_dict() for row in self.rows],
-        }
+        return {**self._head(), "rows": [row.to_dict() for row in self.rows]}
 
     def label_rows(self) -> Iterator[dict[str, Any]]:
         """Give a row a pair and label, those of labels.csv.
@@ -288,13 +306,7 @@ class Study(Tabled):
                 yield {name: whole.get(name) for name in _OF_LABELS}
 
     def _table(self) -> tuple[Sequence[str], Iterator[dict[str, Any]]]:
-        columns = [name for name in _FIELDS if name != "labels"]
-
-        def cell(row: PairRow, name: str) -> Any:
-            value = getattr(row, name)
-            return " | ".join(value) if name in _LISTS else value
-
-        return columns, ({name: cell(row, name) for name in columns} for row in self.rows)
+        return [name for name in _FIELDS if name != "labels"], (row.to_dict() for row in self.rows)
 
     def __repr__(self) -> str:
         states = tally(collections.Counter(row.status for row in self.rows))
@@ -320,9 +332,7 @@ class Study(Tabled):
         folder = Path(folder)
         own = _own(folder)
         with _files.output_folder(folder, ours=own, patience=patience) as temporary:
-            known = finished_rows(folder, SEAL, {row.id for row in self.rows})
-            rows = (read_row({"id": id, "status": "done", **row}) for id, row in known)
-            self.earlier = [row for row in rows if row is not None]
+            self.earlier = self._others(folder)
             whole = Study([*self.rows, *self.earlier], self.options)
             whole._mark_outliers()
             whole.to_csv(temporary / "summary.csv")
@@ -339,14 +349,11 @@ class Study(Tabled):
 
     def _write_json(self, path: Path, listed: Mapping[str, Any]) -> None:
         """Write what :meth:`to_dict` returns, row by row: there may be very many."""
-        head = {
-            "summary": self.summary(), "version": core.version(), "options": self.options,
-            _manifest.KEY: listed,
-        }  # fmt: skip
+        head = json.dumps(without_nan({**self._head(), _manifest.KEY: listed}))
         with open(path, "w", encoding="utf-8") as file:
-            file.write(json.dumps(without_nan(head))[:-1] + ', "rows": [')
+            file.write(head[:-1] + ', "rows": [')
             for place, row in enumerate(self.rows):
-                file.write(f"{',' if place else ''}\n{_json_of(row.to_dict())}")
+                file.write(f"{',' if place else ''}\n{json.dumps(without_nan(row.to_dict()))}")
             file.write("\n]}\n")
 
     def _repr_html_(self) -> str:
@@ -369,13 +376,6 @@ class Study(Tabled):
             )
             for row in self.rows
         ]  # fmt: skip
-
-
-def _json_of(row: dict[str, Any]) -> str:
-    try:
-        return json.dumps(row, allow_nan=False)
-    except ValueError:
-        return json.dumps(without_nan(row))
 
 
 def _own(folder: Path) -> list[str]:
@@ -439,37 +439,10 @@ def compare(
     return test
 
 
-def run_rows(
-    jobs: Iterable[Job], rows: list[Any], folder: Path, meter: Meter, *,
-    keep: Iterable[str] = (), **how: Any,
-) -> None:  # fmt: skip
-    """Do jobs and put the end of each into the row of its id, all but the fields to ``keep``.
-
-    ``how`` goes to :func:`morphseek.studies.runner.run_jobs`.
-    """
-    places = {row.id: place for place, row in enumerate(rows)}
-
-    def end(ending: Ending) -> None:
-        row = rows[places[ending.id]]
-        row = ended(row, ending, **{name: getattr(row, name) for name in keep})
-        rows[places[ending.id]] = row
-        if ending.status != "pending":
-            meter.ended(ending.id, str(row))
-        meter.check()
-
-    with contextlib.closing(Journal(folder)) as journal:
-        run_jobs(jobs, journal=journal, ended=end, meter=meter, **how)
-
-
 def ended(row: Any, ending: Ending, **more: Any) -> Any:
     """Return a row whose job ended."""
     outcome = {name: getattr(ending, name) for name in ("status", "error", "message", "exit_code")}
     return dataclasses.replace(row, **outcome, **{**ending.row, **more})
-
-
-def read_row(row: Mapping[str, Any]) -> PairRow | None:
-    """Return a row of summary.json; None where one of its cells is of another type."""
-    return row_of(PairRow("", "", ""), row)
 
 
 def row_of(plain: Row, row: Mapping[str, Any]) -> Row | None:

@@ -1,7 +1,7 @@
 """Read what a study is of: images with their roles, or pairs of them.
 
-Tables (CSV, TSV, JSON, data frames), folders and lists all become :class:`Items` or a list of
-:class:`Pair`.
+Tables (CSV, TSV, JSON, data frames), folders and lists all become lists of :class:`Item`
+or of :class:`Pair`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +43,8 @@ IMAGES = (
     "initial_transform",
 )
 """The files that a pair may have."""
+#: Files beside the folders of a study's pairs.
+_RESERVED = ("summary.json", "summary.csv", "labels.csv", "index.html", "jobs.jsonl")
 
 
 class _Kind(NamedTuple):
@@ -91,18 +94,6 @@ class Item:
         return str(self.image) if _is_path(self.image) else f"image {self.id}"
 
 
-class Items(list[Item]):
-    """Images of a study, and notes for their reader.
-
-    >>> Items([Item("a", Path("a.nii"))]).notes
-    []
-    """
-
-    def __init__(self, items: Iterable[Item] = (), notes: Iterable[str] = ()) -> None:
-        super().__init__(items)
-        self.notes = list(notes)
-
-
 @dataclasses.dataclass(frozen=True)
 class Pair:
     """A pair of a study: its name, and its files, relative to a folder, or atlases.
@@ -135,7 +126,7 @@ class Pair:
         return find_file(Path(self.folder), self.files[role], kind)
 
 
-def read_items(source: Any, labels: Any = None) -> Items:
+def read_items(source: Any, reserved: Collection[str] = ()) -> list[Item]:
     """Return the images of a folder, of a table, or of a list.
 
     Parameters
@@ -146,52 +137,41 @@ def read_items(source: Any, labels: Any = None) -> Items:
         and, optionally, labels, mask, landmarks, channel, subject, session and id; paths are
         relative to it. Or a list of images, of (image, labels), of dicts with these names or of
         :class:`Item`.
-    labels : path or sequence, optional
-        Label maps of a list of images: one for each, in their order, or the folder that has them
-        under the images' names.
+    reserved : collection of str, optional
+        Ids that no image may have, in lower case.
 
     Raises
     ------
     InputUnreadableError
         It cannot be read, has no image, or has an id twice.
 
+    Warns
+    -----
+    InputWarning
+        Some images of a folder with labels have none.
+
     Examples
     --------
     >>> [item.id for item in studies.read_items(["fixed.nii.gz", "moving.nii.gz"])]
     ['fixed', 'moving']
     """
-    notes: list[str] = []
     where = "images"
-    if isinstance(source, Items):
-        items, notes = [*source], source.notes
-    elif is_table(source):
+    if is_frame(source) or (_is_path(source) and Path(source).suffix.lower() in TABLES):
         folder = Path() if is_frame(source) else Path(source).parent
         items = [_item(cells, folder) for _, cells in _rows(source, _ITEMS)]
     elif _is_path(source):
         where = str(source)
         is_folder = Path(source).is_dir() and not any(Path(source).glob("*.dcm"))
-        items = _of_folder(Path(source), notes) if is_folder else [Item("", Path(source))]
+        items = _of_folder(Path(source)) if is_folder else [Item("", Path(source))]
     elif images.convert.is_image(source) or not _is_list(source):
         raise errors.InvalidArgumentError(
             f"images are given as {type(source).__name__}; give a folder, a table, or a list"
         )
     else:
         items = [_of_entry(entry, f"images, row {k}") for k, entry in enumerate(source, 1)]
-    if labels is not None:
-        if is_table(source) or isinstance(source, Items):
-            raise errors.InvalidArgumentError(
-                "labels: the table of the images says where the label maps are; leave labels out,"
-                " or list the images instead"
-            )
-        items = _labelled(items, labels)
     if not items:
         raise errors.InputUnreadableError(f"{where}: there is no image")
-    return Items(_named(items, where), notes)
-
-
-def is_table(source: Any) -> bool:
-    """Whether something is a table: a data frame, or the path of a file that is one."""
-    return is_frame(source) or (_is_path(source) and Path(source).suffix.lower() in TABLES)
+    return _named(items, where, reserved)
 
 
 def _is_path(source: Any) -> bool:
@@ -218,38 +198,6 @@ def _item(cells: Mapping[str, str], folder: Path) -> Item:
     return Item(image=image, **files, **words)
 
 
-def _labelled(items: list[Item], labels: Any) -> list[Item]:
-    maps = [_beside(Path(labels), item) for item in items] if _is_path(labels) else list(labels)
-    if len(maps) != len(items):
-        last = maps[-1] if maps else None
-        name = str(last) if _is_path(last) else f"the last of {len(maps)}"
-        raise errors.InvalidArgumentError(
-            f"labels: {len(maps)} label maps for {len(items)} images; give one for each, in the"
-            f" same order (the last one is {name if maps else 'missing'})"
-        )
-    return [dataclasses.replace(item, labels=of) for item, of in zip(items, maps)]
-
-
-def _beside(folder: Path, item: Item) -> Path:
-    """Return the file in a folder of label maps that is called like an image."""
-    if not folder.is_dir():
-        raise errors.InputUnreadableError(
-            f"labels: {folder} is no folder; give one with a label map for each image, under the"
-            " image's name, or a list of label maps"
-        )
-    if not _is_path(item.image):
-        raise errors.InvalidArgumentError(
-            "labels: a folder has label maps for files; give a list for images in memory"
-        )
-    path = folder / Path(item.image).name
-    if not path.exists():
-        raise errors.InputUnreadableError(
-            f"labels: there is no {path} for the image {item.image}; label maps have their images'"
-            " names"
-        )
-    return path
-
-
 def _stem(image: Any, number: int) -> str:
     if not _is_path(image):
         return f"image-{number:04}"
@@ -261,26 +209,40 @@ def _stem(image: Any, number: int) -> str:
     return path.name[: len(path.name) - len(ending)] or path.name
 
 
-def _named(items: list[Item], where: str) -> list[Item]:
+def _named(items: list[Item], where: str, reserved: Collection[str]) -> list[Item]:
     """Give those a name that have none: the file's, with its folder's where two are alike."""
     stems = [item.id or _stem(item.image, number) for number, item in enumerate(items)]
-    known: dict[str, Item] = {}
+    ids = _Ids(where, reserved)
     for item, stem in zip(items, stems):
         alike = not item.id and stems.count(stem) > 1
-        name = f"{Path(item.image).parent.name}-{stem}" if alike else stem
-        key = unicodedata.normalize("NFC", name).casefold()
-        if key in known:
+        ids.add(f"{Path(item.image).parent.name}-{stem}" if alike else stem, item.name)
+    return [dataclasses.replace(item, id=id) for item, id in zip(items, ids)]
+
+
+class _Ids(list[str]):
+    """Names of folders, which every disk tells apart."""
+
+    def __init__(self, where: str, reserved: Collection[str]):
+        self._where, self._reserved, self._known = where, reserved, dict[str, str]()
+
+    def add(self, id: str, what: str) -> None:
+        """Take one in; refuse it where another thing has it, or no folder can be called so."""
+        key = unicodedata.normalize("NFC", id).casefold()
+        reason = why_no_name(id)
+        if key in self._reserved:
+            reason = "the study writes one of that name"
+        if reason:
             raise errors.InputUnreadableError(
-                f"{where}: {name} is there twice: {known[key].name} and {item.name}; name each"
-                " image once, or give ids in a table"
+                f"{self._where}: {what} has the id {id!r}, which is no name for a folder: {reason};"
+                " give another id"
             )
-        if reason := why_no_name(name):
+        if key in self._known:
             raise errors.InputUnreadableError(
-                f"{where}: {item.name} has the id {name!r}, which is no name for a folder:"
-                f" {reason}; give ids in a table"
+                f"{self._where}: the id {id} is there twice, for {self._known[key]} and {what};"
+                " give each an id of its own, which differs in more than case"
             )
-        known[key] = dataclasses.replace(item, id=name)
-    return list(known.values())
+        self._known[key] = what
+        self.append(id)
 
 
 def _images_in(folder: Path) -> list[Path]:
@@ -291,7 +253,7 @@ def _images_in(folder: Path) -> list[Path]:
     )
 
 
-def _of_folder(folder: Path, notes: list[str]) -> list[Item]:
+def _of_folder(folder: Path) -> list[Item]:
     inner, maps = folder / "images", folder / "labels"
     is_nested = inner.is_dir()
     place = inner if is_nested else folder
@@ -310,9 +272,11 @@ def _of_folder(folder: Path, notes: list[str]) -> list[Item]:
     items = [Item("", path, labels.get(_stem(path, 0))) for path in paths]
     lacking = [item.image.name for item in items if item.labels is None]
     if labels and lacking:
-        notes.append(
+        warnings.warn(
             f"{len(lacking)} of {len(items)} images have no label map of their name in {maps}:"
-            f" {', '.join(lacking[:3])}{', ...' if len(lacking) > 3 else ''}"
+            f" {', '.join(lacking[:3])}{', ...' if len(lacking) > 3 else ''}",
+            errors.InputWarning,
+            stacklevel=3,
         )
     return items
 
@@ -338,40 +302,23 @@ def read_pairs(
             raise errors.InputUnreadableError(
                 f"data: {folder} is no folder; give the one with images and labels"
             )
-    pairs: dict[str, Pair] = {}
+    pairs, ids = [], _Ids(where, _RESERVED)
     for number, (line, row) in enumerate(_pair_rows(source, subset, data is not None), 1):
-        place = f"{where}, {line}"
         files = {role: row[role] for role in IMAGES if row.get(role)}
         if not {"fixed", "moving"} <= files.keys():
             raise errors.InputUnreadableError(
-                f"{place} is not a pair; give fixed and moving in every row"
+                f"{where}, {line} is not a pair; give fixed and moving in every row"
             )
         if data is not None:
             for side in ("fixed", "moving"):
                 if f"{side}_labels" in files or has_labels(folder, files[side]):
                     files[f"{side}_labels"] = files[side]
-        moving, fixed = (_short(files[side]) for side in ("moving", "fixed"))
-        name = row.get("id") or f"{number:03d}-{moving}-to-{fixed}"
-        reason = why_no_name(name)
-        if name.lower().startswith(("summary.", "index.", "jobs.", "labels.")):
-            reason = "the study writes a file of that name"
-        if reason:
-            raise errors.InputUnreadableError(
-                f"{place}: the id {name!r} is no name for a folder: {reason}; give the pair"
-                " another id"
-            )
-        key = unicodedata.normalize("NFC", name).casefold()
-        if key in pairs:
-            alike = "" if pairs[key].id == name else pairs[key].id
-            raise errors.InputUnreadableError(
-                f"{place}: the id {name} is there twice"
-                f"{alike and f' (as {alike}: some disks tell no case)'};"
-                " give each pair one of its own"
-            )
-        pairs[key] = Pair(name, str(folder.absolute()), files, data is not None)
+        moving, fixed = (_stem(files[side], 0) for side in ("moving", "fixed"))
+        ids.add(row.get("id") or f"{number:03d}-{moving}-to-{fixed}", line)
+        pairs.append(Pair(ids[-1], str(folder.absolute()), files, data is not None))
     if not pairs:
         raise errors.InputUnreadableError(f"{where}: there is no pair")
-    return list(pairs.values())
+    return pairs
 
 
 def find_list(pairs: Any, data: str | os.PathLike[str] | None) -> Any:
@@ -500,7 +447,3 @@ def _cells(
         if not os.fspath(value):
             raise error(f"{where}: {name} is an empty path; give a path, or leave it out")
     return {name: str(os.fspath(value)) for name, value in row.items()}  # no numpy.str_
-
-
-def _short(path: str) -> str:
-    return named.stem(path) or Path(path).name.split(".")[0]

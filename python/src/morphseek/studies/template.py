@@ -11,13 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from .. import _files, _manifest, errors, images
 from .._engine import core
 from ..transforms import Transform
 from ..verdict import GRADES, counts
-from ._result import Plain, Tabled, mean_dice
+from ._result import Plain, Tabled, mean, mean_dice
 
 SEAL = "template.json"
 FILES = ("template.nii.gz", "labels.nii.gz", "template.html")
@@ -30,31 +28,6 @@ _DICE = ("dice", "dice_without_own")
 class Iteration(Plain):
     """One template on the way to the last.
 
-    Attributes
-    ----------
-    number : int
-        From 0, what it all started from.
-    kind : str
-        mean or image for the start; rigid, affine or deformable: how images were registered to the
-        template before.
-    gradient : float
-        Mean norm of the gradient, a mm, of intensities from 0 to 1.
-    entropy : float
-        Of the intensities, bits, in 256 bins.
-    shape_mm : float or None
-        Mean length of the mean displacement of the registrations, mm: by how much the template's
-        shape changed.
-    change_percent : float or None
-        Root mean square of the intensities' change since the template before, % of their range.
-    mean_voxels, mean_voxels_max : float or None
-        Length, voxels, of what the mean of the transforms is away from the identity: mean and most.
-    left_out : list of str
-        Ids of the images that did not count, for their registration failed.
-    seconds : float
-        Processor time of this process.
-    picture : bytes
-        The template in three planes, PNG.
-
     Examples
     --------
     >>> template.iterations[0].number, template.iterations[0].kind
@@ -62,39 +35,36 @@ class Iteration(Plain):
     """
 
     number: int
+    """From 0, what it all started from."""
     kind: str
+    """mean or image for the start; rigid, affine or deformable: how images were registered to the
+    template before.
+    """
     gradient: float
+    """Mean norm of the gradient, a mm, of intensities from 0 to 1."""
     entropy: float
+    """Of the intensities, bits, in 256 bins."""
     shape_mm: float | None = None
+    """Mean length of the mean displacement of the registrations, mm: by how much the template's
+    shape changed.
+    """
     change_percent: float | None = None
+    """Root mean square of the intensities' change since the template before, % of their range."""
     mean_voxels: float | None = None
+    """Length, voxels, of what the mean of the transforms is away from the identity: mean and most.
+    """
     mean_voxels_max: float | None = None
     left_out: list[str] = dataclasses.field(default_factory=list)
+    """Ids of the images that did not count, for their registration failed."""
     seconds: float = 0.0
+    """Processor time of this process."""
     picture: bytes = b""
+    """The template in three planes, PNG."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TemplateRow(Plain):
     """One image of a population.
-
-    Attributes
-    ----------
-    id : str
-        The name of its files.
-    image : str
-        The image's file.
-    verdict : str
-        Of its last registration; failed where there was none.
-    reasons : list of str
-        Of the verdict, or why it could not be registered.
-    moved_mm : float
-        Mean length of the displacement without its linear part, mm.
-    dice, dice_without_own : dict or None
-        Label to overlap of its labels, in the template's space, with the voted ones: and with those
-        that the other images voted for.
-    picture : bytes
-        The image in the template's space, PNG.
 
     Examples
     --------
@@ -103,13 +73,22 @@ class TemplateRow(Plain):
     """
 
     id: str
+    """The name of its files."""
     image: str
+    """The image's file."""
     verdict: str
+    """Of its last registration; failed where there was none."""
     reasons: list[str]
+    """Of the verdict, or why it could not be registered."""
     moved_mm: float
+    """Mean length of the displacement without its linear part, mm."""
     dice: dict[int, float] | None = None
+    """Label to overlap of its labels, in the template's space, with the voted ones: and with those
+    that the other images voted for.
+    """
     dice_without_own: dict[int, float] | None = None
     picture: bytes = b""
+    """The image in the template's space, PNG."""
 
     @property
     def is_used(self) -> bool:
@@ -122,23 +101,6 @@ class Template(Tabled):
     """The mean of a population, in the middle of its shapes, from
     :func:`morphseek.build_template`: a table with a row an image.
 
-    Attributes
-    ----------
-    image : morphseek.images.Image
-        The template, in the images' own intensities: between the means of their percentiles.
-    labels : morphseek.images.Image or None
-        The label that most images give each voxel.
-    rows : list of TemplateRow
-        The images, in their order.
-    iterations : list of Iteration
-        The templates on the way; the last one is this.
-    settings : dict
-        Of the call.
-    stored : list of Transform or path
-        The transforms, or their files.
-    sources : list of ImageLike
-        The images; empty where they are not known.
-
     Examples
     --------
     >>> template
@@ -146,12 +108,17 @@ class Template(Tabled):
     """
 
     image: images.Image
+    """The template, in the images' own intensities: between the means of their percentiles."""
     labels: images.Image | None
+    """The label that most images give each voxel."""
     rows: list[TemplateRow]
+    """The images, in their order."""
     iterations: list[Iteration]
+    """The templates on the way; the last one is this."""
     settings: dict[str, Any]
+    """Of the call."""
     stored: list[Transform | Path]
-    sources: list[Any] = dataclasses.field(default_factory=list)
+    """The transforms, or their files."""
 
     @staticmethod
     def read(folder: str | os.PathLike[str]) -> Template:
@@ -212,29 +179,6 @@ class Template(Tabled):
         """
         return [Transform.read(t) if isinstance(t, Path) else t for t in self.stored]
 
-    def warped(self, number: int) -> images.Image:
-        """Return an image, by its number from 0, in the template's space.
-
-        Raises
-        ------
-        InvalidArgumentError
-            The template was read from a folder, and does not hold the images.
-
-        Examples
-        --------
-        >>> template.warped(1).array.shape
-        (48, 48, 49)
-        """
-        if not self.sources:
-            raise errors.InvalidArgumentError(
-                "a template from a folder does not hold the images; transforms[number].apply(image)"
-                " warps one"
-            )
-        image: images.Image = self.transforms[number].apply(
-            images.read(self.sources[number], f"image {number}")
-        )
-        return image
-
     def mean_dice(self, without_own: bool = False) -> float | None:
         """Return the mean, over the images that count and their labels, of the overlap with the
         voted labels; with those of the others where ``without_own``.
@@ -245,9 +189,7 @@ class Template(Tabled):
         True
         """
         name = _DICE[without_own]
-        means = [mean_dice(getattr(row, name)) for row in self.rows if row.is_used]
-        known = [mean for mean in means if mean is not None]
-        return float(np.mean(known)) if known else None
+        return mean(mean_dice(getattr(row, name)) for row in self.rows if row.is_used)
 
     def _facts(self) -> dict[str, Any]:
         return {
@@ -262,18 +204,16 @@ class Template(Tabled):
         }
 
     def _table(self) -> tuple[list[str], list[dict[str, Any]]]:
-        """Return the rows with the mean over the labels, and with reasons in one cell."""
+        """Return the rows with the mean over the labels."""
         rows = []
         for row in self.rows:
-            more: dict[str, Any] = {name: mean_dice(getattr(row, name)) for name in _DICE}
-            more |= {"reasons": " | ".join(row.reasons), "used": row.is_used}
-            rows.append({**row.to_dict(), **more})
+            means = {name: mean_dice(getattr(row, name)) for name in _DICE}
+            rows.append({**row.to_dict(), **means, "used": row.is_used})
         return [*rows[0]], rows
 
-    def save(self, folder: str | os.PathLike[str], command: str = "", warped: bool = False) -> None:
-        """Write template.nii.gz, labels.nii.gz where there are labels, transform_ID.h5 and, if
-        asked for, warped_ID.nii.gz of each image, template.html and template.json to a folder: all
-        of them or, on an error, none.
+    def save(self, folder: str | os.PathLike[str], command: str = "") -> None:
+        """Write template.nii.gz, labels.nii.gz where there are labels, transform_ID.h5 of each
+        image, template.html and template.json to a folder: all of them or, on an error, none.
 
         Examples
         --------
@@ -282,7 +222,7 @@ class Template(Tabled):
         True
         """
         with _files.output_folder(folder, OUTPUTS, SEAL) as temporary:
-            write(self, temporary, command, warped)
+            write(self, temporary, command)
 
 
 def transform_name(id: str) -> str:
@@ -293,23 +233,19 @@ def warped_name(id: str) -> str:
     return f"warped_{id}.nii.gz"
 
 
-def write(
-    template: Template, folder: Path, command: str, warped: bool, fingerprint: str = ""
-) -> None:
+def write(template: Template, folder: Path, command: str, fingerprint: str = "") -> None:
     """Write the files of :meth:`Template.save` into an empty folder."""
     from ..report.template import page
 
     images.write(folder / FILES[0], template.image)
     if template.labels is not None:
         images.write(folder / FILES[1], template.labels)
-    for number, (row, stored) in enumerate(zip(template.rows, template.stored)):
+    for row, stored in zip(template.rows, template.stored):
         path = folder / transform_name(row.id)
         if isinstance(stored, Path):
             _files.write_with(functools.partial(shutil.copyfile, stored), path)
         else:
             stored.save(path)
-        if warped:
-            images.write(folder / warped_name(row.id), template.warped(number))
     facts = template.to_dict()
     iterations, rows = (
         [each.picture for each in of] for of in (template.iterations, template.rows)
