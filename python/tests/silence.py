@@ -113,39 +113,16 @@ def cases(arguments: argparse.Namespace) -> list[Case]:
     if arguments.library:
         found.append(("C library", lingering(C_LIBRARY, arguments.library)))
     if arguments.module:
-        found.append(
-            (
-                "ITK module",
-                [
-                    arguments.module,
-                    "fixed.nii.gz",
-                    "moving.nii.gz",
-                    "--model",
-                    "hippocampus",
-                    "--device",
-                    "cpu",
-                    "--output-transform",
-                    "transform.h5",
-                ],
-            )
-        )
+        words = "fixed.nii.gz moving.nii.gz --model hippocampus --device cpu"
+        output = ["--output-transform", "transform.h5"]
+        found.append(("ITK module", [arguments.module, *words.split(), *output]))
     return [case for case in found if arguments.only in (None, case[0])]
 
 
 def with_strace(command: list[str], log: Path) -> list[str]:
-    return [
-        "strace",
-        "-f",
-        "--seccomp-bpf",
-        "-qq",
-        "-e",
-        "trace=socket,connect,sendto,sendmsg,sendmmsg",
-        "-e",
-        "signal=none",
-        "-o",
-        str(log),
-        *command,
-    ]
+    calls = "trace=socket,connect,sendto,sendmsg,sendmmsg"
+    how = ["-f", "--seccomp-bpf", "-qq", "-e", calls, "-e", "signal=none", "-o", str(log)]
+    return ["strace", *how, *command]
 
 
 def read_strace(log: Path) -> list[str]:
@@ -163,15 +140,8 @@ def read_strace(log: Path) -> list[str]:
 def in_namespace(command: list[str], log: Path) -> list[str]:
     # root needs no user namespace, which a container or chroot may refuse
     own = "-n" if os.getuid() == 0 else "-rn"
-    return [
-        "unshare",
-        own,
-        "sh",
-        "-c",
-        '"$@"; code=$?; cat /proc/net/snmp /proc/net/snmp6 >"$0"; exit $code',
-        str(log),
-        *command,
-    ]
+    script = '"$@"; code=$?; cat /proc/net/snmp /proc/net/snmp6 >"$0"; exit $code'
+    return ["unshare", own, "sh", "-c", script, str(log), *command]
 
 
 def read_namespace(log: Path) -> list[str]:
@@ -212,30 +182,18 @@ def run(command: list[str], folder: Path, way: str) -> Outcome:
     home, temporary, log = folder / "home", folder / "tmp", folder / "calls"
     for new in (home, temporary, work := folder / "work"):
         new.mkdir()
-    environment = {
-        "PATH": os.environ["PATH"],
-        "LANG": "C.UTF-8",
-        "HOME": str(home),
-        "TMPDIR": str(temporary),
-        "VIRTUAL_ENV": sys.prefix,
-    }
-    environment |= {
-        name: value for name, value in os.environ.items() if name == "PYTHONPYCACHEPREFIX"
-    }
+    kept = ("PATH", "PYTHONPYCACHEPREFIX")
+    environment = {name: os.environ[name] for name in kept if name in os.environ}
+    environment |= {"HOME": str(home), "TMPDIR": str(temporary)}
+    environment |= {"LANG": "C.UTF-8", "VIRTUAL_ENV": sys.prefix}
     for image in folder.parent.glob("pair/*"):
         shutil.copy(image, work)
     began = time.monotonic()
     done = subprocess.run(
-        wrap(command, log),
-        cwd=work,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
+        wrap(command, log), cwd=work, env=environment, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
         timeout=limit(1200),
-    )
+    )  # fmt: skip
     left = [path.relative_to(home).as_posix() for path in home.rglob("*") if not path.is_dir()]
     left += [f"$TMPDIR/{path.name}" for path in temporary.iterdir()]
     left = [path for path in left if not path.startswith(KEPT)]

@@ -125,11 +125,7 @@ def test_packages_of_the_main_job(
     ],
 )
 def test_packages_of_an_extra(
-    healthy: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    changed: dict[str, Any],
-    missing: list[str],
+    healthy: Any, monkeypatch: pytest.MonkeyPatch, name: str, changed: Any, missing: list[str]
 ):
     installed(monkeypatch, **changed)
     report = diagnosis.doctor()
@@ -228,16 +224,10 @@ def test_tells_nothing_about_anybody(command: Command, tmp_path: Path):
     library = home / "Müller, Anna 1957" / "libonnxruntime.so.1"
     library.parent.mkdir(parents=True)
     library.write_text("no library")
-    command.environment |= {
-        "HOME": str(home),
-        "USER": "jdoe",
-        "HOSTNAME": "ward7.example.org",
-        "MORPHSEEK_ORT_LIBRARY": str(library),
-        "SECRET_TOKEN": "sesame-open",
-    }
-    said = command("info", "doctor", expect=5) + json.dumps(
-        command.json("info", "doctor", expect=5), ensure_ascii=False
-    )
+    command.environment |= {"HOME": str(home), "USER": "jdoe", "HOSTNAME": "ward7.example.org"}
+    command.environment |= {"MORPHSEEK_ORT_LIBRARY": str(library), "SECRET_TOKEN": "sesame-open"}
+    report = command.json("info", "doctor", expect=5)
+    said = command("info", "doctor", expect=5) + json.dumps(report, ensure_ascii=False)
     for word in ("Jane", "Quintrel", "jdoe", "ward7", "Müller", "Anna", "1957", "sesame", "SECRET"):
         assert word.lower() not in said.lower(), word
     if len(platform.node()) > 3:

@@ -18,12 +18,9 @@ sys.path.insert(0, str(BENCHMARKS))
 import general  # noqa: E402
 
 SMALL = {
-    "data.min_size": [16, 16, 16],
-    "run.iterations": 1,
-    "run.steps_schedule": [],
-    "synthetic.val_pairs": 1,
-    "optim.accumulate": 2,
-}
+    "data.min_size": [16, 16, 16], "run.iterations": 1, "run.steps_schedule": [],
+    "synthetic.val_pairs": 1, "optim.accumulate": 2,
+}  # fmt: skip
 
 
 def test_one_step_of_the_configuration(tmp_path: Path):

@@ -26,14 +26,8 @@ import morphseek
 from morphseek import _files
 from morphseek.phantom import make_pair
 
-ERRORS = {
-    "EDQUOT": errno.EDQUOT,
-    "EROFS": errno.EROFS,
-    "ENOSPC": errno.ENOSPC,
-    "EIO": errno.EIO,
-    "EACCES": errno.EACCES,
-}
-MODES = ("kill", *(str(number) for number in ERRORS.values()))  # killed, or one operation fails
+ERRORS = (errno.EDQUOT, errno.EROFS, errno.ENOSPC, errno.EIO, errno.EACCES)
+MODES = ("kill", *map(str, ERRORS))  # killed, or one operation fails
 FOREVER = tuple(f"-{mode}" for mode in MODES[1:])  # that operation and all that follow
 OWN = "notes.txt"  # a file of the user's, in every folder
 DATA = (".h5", ".nrrd", ".nii.gz", ".mhd", ".raw", ".txt")  # files that are equal in every run
@@ -277,8 +271,7 @@ def make_scene(name: str, folder: Path) -> Scene:
     root = folder / "out"
     command = [sys.executable, "-m", "morphseek"]
     if name == "register":
-        then = [*command, name, fixed, moving, "--out", root, *FLAGS]
-        then += ["--report", "small"]
+        then = [*command, name, fixed, moving, "--out", root, *FLAGS, "--report", "small"]
         more = ["--moving-labels", labels, "--uncertainty", "--initial", "none"]
         return Scene.of(root, [*then, *more], then, "")
     if name == "demo":

@@ -108,15 +108,6 @@ def test_labels_keep_every_value(
     np.testing.assert_array_equal(moved[4:], labels[4:])
 
 
-@pytest.mark.parametrize(
-    ("value", "words"), [(2**53 + 1, "within"), (1.5, "whole numbers"), (math.nan, "whole numbers")]
-)
-def test_labels_that_cannot_be_scored(value: float, words: str, identity: morphseek.Registration):
-    labels = image(np.full(BLOB.shape, value))
-    with pytest.raises(errors.InvalidArgumentError, match=f"fixed labels .*{words}"):
-        identity.score(labels, labels)
-
-
 @pytest.mark.parametrize("threads", [-1, 1025, 2**40])
 def test_threads_beyond_any_machine(threads: int):
     with pytest.raises(errors.InvalidArgumentError, match="threads is .*it must lie in"):

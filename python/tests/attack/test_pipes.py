@@ -16,7 +16,7 @@ import SimpleITK as sitk
 from click.testing import CliRunner
 
 import morphseek
-from helpers import QUICK, Command
+from helpers import QUICK, Command, run
 from morphseek import _staging, errors, images, landmarks, transforms, worker
 from morphseek.cli import app
 from morphseek.images.sidecars import parts
@@ -100,13 +100,8 @@ def test_a_device_is_refused():
 
 
 ROLES = (
-    "fixed",
-    "moving",
-    "--fixed-labels",
-    "--moving-labels",
-    "--fixed-mask",
-    "--initial-transform",
-)
+    "fixed", "moving", "--fixed-labels", "--moving-labels", "--fixed-mask", "--initial-transform",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -178,8 +173,7 @@ def test_a_plan_that_was_planted(
         ("transform", "show", folder / "transform.h5"),
         ("transform", "jacobian", folder / "transform.h5", "-o", tmp_path / "jacobian.nii.gz"),
     ):
-        done = CliRunner().invoke(app, [str(word) for word in words])
-        assert done.exit_code == 0, done.output
+        run(*words)
     assert morphseek.Registration.read(folder).warped.shape == result.warped.shape
     result.save(folder)
     assert morphseek.Registration.read(folder).warped.shape == result.warped.shape

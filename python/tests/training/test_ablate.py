@@ -36,10 +36,8 @@ def test_every_arm_is_a_valid_configuration(tmp_path):
     }
     assert ladder["dice"].run.steps == 1 and ladder["multistep"].run.steps == 3
     assert ladder["multistep"].policy.kind == "none" and ladder["paper"].policy.kind == "paper"
-    assert (
-        ladder["paper"].policy.tau_every == 10
-        and ladder["paper"].model.parametrisation == "displacement"
-    )
+    assert ladder["paper"].policy.tau_every == 10
+    assert ladder["paper"].model.parametrisation == "displacement"
     # No row uses augmentation.
     for c in ladder.values():
         assert not any(v for k, v in vars(c.augment).items() if k != "fixed_share")
@@ -111,18 +109,10 @@ def write_result(out, group, arm, seed=0, pairs=8, own=3, **changes):
         ]
         for _ in range(pairs)
     ]
-    result = {
-        "group": group,
-        "arm": arm,
-        "label": ablate.GROUPS[group][arm].label,
-        "seed": seed,
-        "scale": "small",
-        "iterations": 200,
-        "updates": 200 * own,
-        "cpu_seconds": 1.0,
-        "config": {"run": {"steps": own}},
-        "pairs": [{"steps": s} for s in steps],
-    } | changes
+    label, config = ablate.GROUPS[group][arm].label, {"run": {"steps": own}}
+    result = dict(group=group, arm=arm, label=label, seed=seed, scale="small", iterations=200)
+    result |= dict(updates=200 * own, cpu_seconds=1.0, config=config)
+    result |= {"pairs": [{"steps": s} for s in steps]} | changes
     path = out / group / arm / f"seed{seed}" / "result.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result))
@@ -164,19 +154,16 @@ def test_the_fourth_step_is_scored(go, tmp_path):
 
 
 def test_arms_without_a_common_seed_are_not_compared(tmp_path):
-    write_result(tmp_path, "ldvn", "sqrt", seed=0)
-    write_result(tmp_path, "ldvn", "one", seed=1)
-    write_result(tmp_path, "ldvn", "n", seed=0), write_result(tmp_path, "ldvn", "n", seed=1)
+    for arm, seed in (("sqrt", 0), ("one", 1), ("n", 0), ("n", 1)):
+        write_result(tmp_path, "ldvn", arm, seed=seed)
     text = ablate.tables(tmp_path)
     assert "- s = 1 against s = sqrt N: no seed in common\n" in text
     assert "- s = N against s = sqrt N, 1 seed(s): Dice" in text
 
 
 def test_what_was_not_finite_is_null_and_left_out(tmp_path):
-    assert (
-        json.dumps(ablate.without_nan({"a": [1.5, float("nan"), (float("inf"), 2)], "b": "nan"}))
-        == '{"a": [1.5, null, [null, 2]], "b": "nan"}'
-    )
+    found = ablate.without_nan({"a": [1.5, float("nan"), (float("inf"), 2)], "b": "nan"})
+    assert json.dumps(found) == '{"a": [1.5, null, [null, 2]], "b": "nan"}'
     a = write_result(tmp_path, "ldvn", "sqrt", own=2)
     b = write_result(tmp_path, "ldvn", "one")
     b["pairs"][3]["steps"][3]["dice"] = None
@@ -209,10 +196,8 @@ def test_changed_keys_are_recorded_and_never_mixed(go, tmp_path, tiny_scale):
     # not compared.
     write_result(tmp_path, "ldvn", "one", scale=tiny_scale)
     text = ablate.tables(tmp_path)
-    assert (
-        text.count("### ldvn (tiny scale") == 2
-        and "### ldvn (tiny scale, 2 test pairs, data.labels = 1, optim.lr = 0.001)" in text
-    )
+    assert text.count("### ldvn (tiny scale") == 2
+    assert "### ldvn (tiny scale, 2 test pairs, data.labels = 1, optim.lr = 0.001)" in text
     assert "against" not in text
 
 
@@ -241,7 +226,6 @@ def test_the_recipe_group_takes_one_element_away(tmp_path):
     for key, arm in ablate.GROUPS["recipe"].items():
         if key != arm.preset:
             assert len(differs(key, arm.preset)) == pairs.get(key, 1), key
-    assert differs("scalar", "policy") == {"policy.advantage"} and differs("no_fold", "best") == {
-        "loss.fold"
-    }
+    assert differs("scalar", "policy") == {"policy.advantage"}
+    assert differs("no_fold", "best") == {"loss.fold"}
     assert all(a["run"]["steps"] == 3 for a in arms.values())

@@ -13,8 +13,10 @@ import pytest
 import torch
 
 from morphseek.training.evaluate import evaluate_pairs
+from morphseek.training.pairs import PairSource
 from morphseek.training.run import Trainer, average, load_backbone, precision
 from morphseek.training.run.bar import Bar
+from training_helpers import Shift
 
 SMALL = {"widths": [8, 8, 8], "latent_channels": 8, "decoder": [8, 8]}
 SIAMESE = {
@@ -315,31 +317,14 @@ def test_two_processes_share_the_policy(tiny, tmp_path):
 
 @pytest.mark.parametrize("steps", [1, 2])
 def test_evaluation_is_exact_on_a_known_shift(phantoms, steps):
-    """A stand-in network that always returns the true shift must score a Dice of 1 after one step,
-    not after two.
-    """
-    from morphseek.training.backbones import Encoded
-    from morphseek.training.pairs import PairSource
-
+    """The network that returns the true shift has a Dice of 1 after one step, not after two."""
     source = PairSource(phantoms, 2)
     source.case("p0")
     moved = source._cases["q"] = type(source.case("p0"))(**vars(source.case("p0")))
     moved.labels = torch.roll(moved.labels, (2, -1), (3, 4))
 
-    class Shift(torch.nn.Module):
-        size_multiple = 8
-
-        def view(self, step):
-            return None
-
-        def state(self, fixed, moving, view):
-            return Encoded(torch.zeros(1, 1, 1, 1, 1), torch.zeros(1, 1, 1, 1, 1), (fixed,))
-
-        def step_field(self, z, encoded):
-            shift = torch.tensor([0.0, 2.0, -1.0]).view(1, 3, 1, 1, 1)
-            return shift.expand(1, 3, *encoded.skips[0].shape[2:])
-
-    (row,) = evaluate_pairs(Shift(), source, [("p0", "q")], (1, 1, 1), (24, 24, 24), steps)
+    shift, grid = Shift(0.0, 2.0, -1.0), ((1, 1, 1), (24, 24, 24))
+    (row,) = evaluate_pairs(shift, source, [("p0", "q")], *grid, steps)
     scores = [s["dice"] for s in row["steps"]]
     assert scores[0] < 0.9 and scores[1] == pytest.approx(1.0)
     if steps == 2:
