@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers import FLAGS, QUICK, Command, blob
-from morphseek import _files, _manifest, errors, images, register_pairs, studies
+from helpers import FLAGS, QUICK, Command, blob, invalid, unreadable
+from morphseek import _files, _manifest, images, register_pairs, studies
 from pace import limit
 
 PARTICIPANTS = ("01", "02", "03", "04")
@@ -260,8 +260,6 @@ def test_a_skull_stripped_image_says_so(dataset: Path, tmp_path: Path):
 def test_spaces_and_failures(dataset: Path, tmp_path: Path):
     items, template = studies.find_bids(dataset), dataset.parent / "tpl-Ours_T1w.nii.gz"
     for space, says in (("a-b", "letters and digits"), ("x" * 300, "makes no name of a file")):
-        with pytest.raises(errors.InvalidArgumentError, match=says):
-            studies.register_bids(items, template, tmp_path, space=space, **QUICK)
+        invalid(says, studies.register_bids, items, template, tmp_path, space=space, **QUICK)
     assert not (tmp_path / "work").exists()
-    with pytest.raises(errors.InputUnreadableError, match="run the level participant first"):
-        studies.write_group(tmp_path)
+    unreadable("run the level participant first", studies.write_group, tmp_path)

@@ -197,9 +197,8 @@ def test_apply_keeps_64_bit_labels(
     out, expected = images.read(tmp_path / "out.nrrd"), np.zeros_like(array)
     expected[..., :-2] = array[..., 2:]
     np.testing.assert_array_equal(out.array, expected)
-    assert out.array.dtype == dtype and np.array_equal(
-        out.grid, images.read(tmp_path / "labels.nrrd").grid
-    )
+    assert out.array.dtype == dtype
+    assert np.array_equal(out.grid, images.read(tmp_path / "labels.nrrd").grid)
 
 
 def test_inputs_are_not_written_over(tmp_path: Path, files: dict[str, Path], command: Command):
@@ -381,15 +380,11 @@ def test_demo(tmp_path: Path, command: Command):
     assert report["dice_after"] > report["dice_before"] + 0.2
     assert report["tre_after_mm"] < 0.5 * report["tre_before_mm"]
     truth = report["truth"]
-    assert truth["after"]["mean_mm"] == report["tre_after_mm"] and [
-        organ["name"] for organ in truth["organs"]
-    ] == list(phantom.LABELS.values())
+    assert truth["after"]["mean_mm"] == report["tre_after_mm"]
+    assert [organ["name"] for organ in truth["organs"]] == list(phantom.LABELS.values())
     page = (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
-    assert (
-        "Error to the truth" in page
-        and f"{truth['after']['mean_mm']:.1f} mm" in page
-        and f"by the initial transform {truth['initial']['mean_mm']:.1f}" in page
-    )
+    assert "Error to the truth" in page and f"{truth['after']['mean_mm']:.1f} mm" in page
+    assert f"by the initial transform {truth['initial']['mean_mm']:.1f}" in page
     for key in ("mean_mm", "median_mm", "p95_mm"):
         assert (
             " -> ".join(f"{truth[when][key]:.1f}" for when in ("before", "initial", "after"))
@@ -477,9 +472,8 @@ def test_colours_are_for_terminals(
         monkeypatch.setenv(name, value)
     say("dir[/x]/:on:.nii.gz", "red", to_errors=True)
     said = capsys.readouterr()
-    assert (
-        said.out == "" and "dir[/x]/:on:.nii.gz" in said.err and ("\x1b[31m" in said.err) == colored
-    )
+    assert said.out == "" and "dir[/x]/:on:.nii.gz" in said.err
+    assert ("\x1b[31m" in said.err) == colored
 
 
 def test_module_runs_as_the_script():

@@ -25,6 +25,7 @@ from pydicom.uid import (
     generate_uid,
 )
 
+from helpers import unreadable
 from morphseek import errors, images
 from morphseek.studies.motion import read_scan
 
@@ -200,8 +201,7 @@ def test_frames_in_several_files(tmp_path: Path):
         write_frames(tmp_path / "each" / f"{k}.dcm", [one])
     check(images.read(tmp_path / "each"), slices)
     shutil.copy(tmp_path / "halves" / "a.dcm", tmp_path / "halves" / "c.dcm")
-    with pytest.raises(errors.InputUnreadableError, match="holds 5 images twice .*remove the"):
-        images.read(tmp_path / "halves")
+    unreadable("holds 5 images twice .*remove the", images.read, tmp_path / "halves")
 
 
 def rewritten(path: Path, syntax: str) -> None:
@@ -460,29 +460,18 @@ def test_copies_and_folders_are_named(tmp_path: Path):
     other = write_folder(tmp_path / "other", stack()[:4], SeriesInstanceUID="1.2.3.9")
     for path in other.iterdir():
         path.rename(both / f"other-{path.name}")
-    with pytest.raises(errors.InputUnreadableError, match="2 DICOM series"):
-        images.read(both)
+    unreadable("2 DICOM series", images.read, both)
     shutil.rmtree(both)
     other.rmdir()
     folder = write_folder(tmp_path / "files", stack())
     shutil.copy(folder / "005.dcm", folder / "005 (1).dcm")
-    with pytest.raises(
-        errors.InputUnreadableError, match=r"holds 1 image twice \(005 \(1\).dcm and"
-    ):
-        images.read(folder)
+    unreadable(r"holds 1 image twice \(005 \(1\).dcm and", images.read, folder)
     for path in list(folder.glob("00?.dcm")):
         shutil.copy(path, folder / f"copy_{path.name}")
-    with pytest.raises(
-        errors.InputUnreadableError, match="holds 10 images twice .*remove the copies"
-    ):
-        images.read(folder)
-    with pytest.raises(errors.InputUnreadableError, match="no DICOM series; give .* do: files"):
-        images.read(tmp_path)
+    unreadable("holds 10 images twice .*remove the copies", images.read, folder)
+    unreadable("no DICOM series; give .* do: files", images.read, tmp_path)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(
-        errors.InputUnreadableError, match="no DICOM series; give a folder of slices"
-    ):
-        images.read(tmp_path / "empty")
+    unreadable("no DICOM series; give a folder of slices", images.read, tmp_path / "empty")
 
 
 def test_what_else_lies_in_a_folder(tmp_path: Path):
@@ -496,15 +485,12 @@ def test_what_else_lies_in_a_folder(tmp_path: Path):
         delattr(report, key)
     report.save_as(folder / "report.dcm", enforce_file_format=True)
     check(images.read(folder), stack())
-    with pytest.raises(errors.InputUnreadableError, match="report.dcm is DICOM and holds no image"):
-        images.read(folder / "report.dcm")
+    unreadable("report.dcm is DICOM and holds no image", images.read, folder / "report.dcm")
     last = folder / "008.dcm"  # without it there would be no gap
     last.write_bytes(last.read_bytes()[:-60])
-    with pytest.raises(errors.InputUnreadableError, match="008.dcm .* cut short"):
-        images.read(folder)
+    unreadable("008.dcm .* cut short", images.read, folder)
     last.write_bytes(last.read_bytes()[:300])
-    with pytest.raises(errors.InputUnreadableError, match="008.dcm"):
-        images.read(folder)
+    unreadable("008.dcm", images.read, folder)
 
 
 def dose(path: Path, offsets: np.ndarray, axes: np.ndarray = OBLIQUE) -> Path:
@@ -526,10 +512,8 @@ def test_dose(tmp_path: Path):
         check(image, truth)
         assert image.doubts == ()
     assert "GridFrameOffsetVector" in images.read(dose(tmp_path / "a.dcm", at + 5)).doubts[0]
-    with pytest.raises(errors.InputUnreadableError, match="mm apart"):
-        images.read(dose(tmp_path / "a.dcm", at**1.1))
-    with pytest.raises(errors.InputUnreadableError, match="does not say where each one lies"):
-        images.read(dose(tmp_path / "a.dcm", at[:-1]))
+    unreadable("mm apart", images.read, dose(tmp_path / "a.dcm", at**1.1))
+    unreadable("does not say where each one lies", images.read, dose(tmp_path / "a.dcm", at[:-1]))
 
 
 def nuclear(path: Path, between: float | None, kind: str = "RECON TOMO", **more: Any) -> Path:
@@ -564,8 +548,7 @@ def test_nuclear_medicine(tmp_path: Path):
         (STEP, "TOMO", {}, "projections"),
         (STEP, "RECON GATED TOMO", gated, "different times"),
     ):
-        with pytest.raises(errors.InputUnreadableError, match=says):
-            images.read(nuclear(path, between, kind, **more))
+        unreadable(says, images.read, nuclear(path, between, kind, **more))
     frames, seconds = images.read_frames(nuclear(path, STEP, "RECON GATED TOMO", **gated), "x")
     assert len(frames) == 3 and seconds is None
     for k, frame in enumerate(frames):
@@ -583,8 +566,7 @@ def test_films(tmp_path: Path):
     film = blank(CINE, VOXELS.astype(np.uint8))
     film.Modality, film.FrameTime = "US", 33
     film.save_as(tmp_path / "us.dcm", enforce_file_format=True)
-    with pytest.raises(errors.InputUnreadableError, match="9 frames and does not say .* a film"):
-        images.read(tmp_path / "us.dcm")
+    unreadable("9 frames and does not say .* a film", images.read, tmp_path / "us.dcm")
     for sop_class in (MR, CAPTURE + ".3"):
         made = blank(sop_class, VOXELS)
         lay(made, stack()[0])
@@ -639,8 +621,7 @@ def test_segmentation(tmp_path: Path):
         one._replace(corner=stack()[k // 2].corner) for k, one in enumerate(stack(voxels=mask))
     ]
     write_frames(path, twice, pack([1 + k % 2 for k in range(N)]), sop_class=SEGMENTS)
-    with pytest.raises(errors.InputUnreadableError, match="different segments"):
-        images.read(path)
+    unreadable("different segments", images.read, path)
 
 
 PICTURES: dict[str, tuple[str, str, dict[str, Any], tuple[float, float], str]] = {

@@ -11,7 +11,7 @@ import SimpleITK as sitk
 from click.testing import CliRunner
 
 import morphseek
-from helpers import Command
+from helpers import Command, refused
 from morphseek import errors, images, phantom
 from morphseek.cli import app
 
@@ -140,8 +140,7 @@ SMALL = np.random.default_rng(1).standard_normal((12, 12, 12)).astype(np.float32
 )
 def test_bad_input(given: dict, error: type[Exception], says: str):
     pair = {"first": SMALL, "second": SMALL + 1, **given}
-    with pytest.raises(error, match=says):
-        morphseek.correct_epi(pair.pop("first"), pair.pop("second"), **pair)
+    refused(error, says, morphseek.correct_epi, pair.pop("first"), pair.pop("second"), **pair)
 
 
 @pytest.mark.parametrize(

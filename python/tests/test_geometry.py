@@ -20,7 +20,7 @@ import pytest
 import SimpleITK as sitk
 
 import morphseek
-from helpers import FLAGS, QUICK, Command
+from helpers import FLAGS, QUICK, Command, unreadable
 from morphseek import errors, images
 
 RAS_TO_LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
@@ -260,8 +260,7 @@ def test_voxels_that_nibabel_takes_from_the_header_are_refused(tmp_path: Path):
     fields, _ = header("sform", np.random.default_rng(1))
     path = write(tmp_path / "a.nii", 1, "<", {**fields, "vox_offset": 0})
     assert np.array_equal(images.read(path).array, VOXELS)
-    with pytest.raises(errors.InputUnreadableError, match="give the path"):
-        images.read(nibabel.load(path))
+    unreadable("give the path", images.read, nibabel.load(path))
 
 
 @pytest.fixture(scope="module")
@@ -423,8 +422,7 @@ def test_layers_of_a_segmentation_are_named(tmp_path: Path):
         np.stack([VOXELS > 1, VOXELS > 9], -1).astype("u1"), isVector=True
     )
     sitk.WriteImage(stacked, str(tmp_path / "a.seg.nrrd"))
-    with pytest.raises(errors.InputUnreadableError, match="segments overlap.*label map"):
-        images.read(tmp_path / "a.seg.nrrd", "fixed labels")
+    unreadable("segments overlap.*label map", images.read, tmp_path / "a.seg.nrrd", "fixed labels")
 
 
 def test_no_address_of_itk_in_a_message(tmp_path: Path):

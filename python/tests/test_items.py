@@ -13,7 +13,7 @@ import pytest
 import SimpleITK as sitk
 from html_tree import parsed
 
-from helpers import FLAGS, QUICK, Command, blob
+from helpers import FLAGS, QUICK, Command, blob, invalid, unreadable
 from morphseek import Registration, errors, images, register_pairs, studies
 from morphseek.report import IndexRow, write_index
 from morphseek.scoring.labels import dice_by_label
@@ -83,8 +83,7 @@ def test_bids_label_maps(tmp_path: Path):
     assert scan.labels is not None and "desc-aseg" in scan.labels.name
     assert next(iter(studies.find_bids(tmp_path, labels=False))).labels is None
     touched(tmp_path, "sub-1/anat/sub-1_run-1_dseg.nii.gz")
-    with pytest.raises(errors.InvalidArgumentError, match="has 2 label maps: .*desc=aseg"):
-        studies.find_bids(tmp_path)
+    invalid("has 2 label maps: .*desc=aseg", studies.find_bids, tmp_path)
     (scan,) = studies.find_bids(tmp_path, label_entities={"desc": ""})
     assert scan.labels is not None and scan.labels.name == "sub-1_run-1_dseg.nii.gz"
 
@@ -97,8 +96,7 @@ def test_bids_refused(tmp_path: Path):
         ("data", {"entities": {"ses": "3"}}, "with ses=3"),
     ):
         touched(tmp_path, "data/sub-1/anat/sub-1_T1w.nii.gz")
-        with pytest.raises(errors.InputUnreadableError, match=says):
-            studies.find_bids(tmp_path / folder, **given)
+        unreadable(says, studies.find_bids, tmp_path / folder, **given)
     with pytest.raises(errors.InvalidArgumentError, match="'Session' is no entity"):
         studies.find_bids(tmp_path / "data", entities={"Session": "3"})
 
@@ -122,10 +120,8 @@ def test_scans_of_folders_and_tables(tmp_path: Path):
     assert [s.id for s in found] == ["a", "b", "5"]
     assert [s.labels for s in found] == [None, tmp_path / "l.nii", None]
     for bad in ({"image": "a", "label": "b"}, {"labels": "b"}, ("a", "b", "c"), 5):
-        with pytest.raises(errors.InvalidArgumentError, match="row 2: give .image, labels."):
-            studies.read_items(["x.nii", bad])
-    with pytest.raises(errors.InvalidArgumentError, match="the table of the images says"):
-        studies.read_items(table, [])
+        invalid("row 2: give .image, labels.", studies.read_items, ["x.nii", bad])
+    invalid("the table of the images says", studies.read_items, table, [])
     # two files of one name are called by their folders
     assert [s.id for s in studies.read_items(["p/t1.nii", "q/t1.nii"])] == ["p-t1", "q-t1"]
 
@@ -144,8 +140,7 @@ def test_scans_of_folders_and_tables(tmp_path: Path):
 )
 def test_tables_refused(text: str, says: str, tmp_path: Path):
     (tmp_path / "t.csv").write_text(text)
-    with pytest.raises(errors.InputUnreadableError, match=says):
-        studies.read_items(tmp_path / "t.csv")
+    unreadable(says, studies.read_items, tmp_path / "t.csv")
 
 
 def test_pairs(tmp_path: Path):
@@ -166,8 +161,7 @@ def test_pairs(tmp_path: Path):
         (lambda: studies.within_subject(sessions[3:]), "none of the 1 subjects"),
         (lambda: studies.pairs_to(scans[:1], scans[0].image), "no image but"),
     ):
-        with pytest.raises(errors.InvalidArgumentError, match=says):
-            given()
+        invalid(says, given)
 
 
 def test_mixed_dimensions_and_empty_files(tmp_path: Path):
@@ -175,10 +169,8 @@ def test_mixed_dimensions_and_empty_files(tmp_path: Path):
     sitk.WriteImage(sitk.GetImageFromArray(blob()[10]), str(tmp_path / "slice.nii.gz"))
     (tmp_path / "empty.nii.gz").touch()
     scans = [Item(n, tmp_path / f"{n}.nii.gz") for n in ("volume", "empty", "slice")]
-    with pytest.raises(errors.InvalidArgumentError, match=r"slice.nii.gz has 2 axes and .*volume"):
-        studies.all_pairs(scans)
-    with pytest.raises(errors.InputUnreadableError, match=r"empty.nii.gz"):
-        studies.pairs_to(scans[:1], tmp_path / "empty.nii.gz")
+    invalid(r"slice.nii.gz has 2 axes and .*volume", studies.all_pairs, scans)
+    unreadable(r"empty.nii.gz", studies.pairs_to, scans[:1], tmp_path / "empty.nii.gz")
     done = register_pairs(studies.pairs_to(scans[1:2], scans[0].image), tmp_path / "out", **QUICK)
     assert "empty.nii.gz" in done.rows[0].message and not (tmp_path / "out" / "empty").exists()
 
@@ -267,9 +259,8 @@ def test_outliers_are_those_of_the_robust_score():
     assert found[9][0].startswith("error 2, the study has 0.5 (robust z +")
     assert float(found[9][0].split("+")[1][:-1]) == pytest.approx(score, rel=2e-3)
     # if most are equal, the mean deviation counts; if all are, there is no outlier
-    assert studies.outliers({"a": [1.0] * 30 + [9.0]})[30] and not any(
-        studies.outliers({"a": [1.0] * 30})
-    )
+    assert studies.outliers({"a": [1.0] * 30 + [9.0]})[30]
+    assert not any(studies.outliers({"a": [1.0] * 30}))
     assert not any(studies.outliers({"a": [1.0, 1, 1, 1, 1, 1, 50]}))  # too few to tell
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from helpers import FLAGS, QUICK, Command, blob
+from helpers import FLAGS, QUICK, Command, blob, invalid
 from morphseek import errors, images, studies
 from morphseek.cli import app
 from morphseek.studies import Item, Study, labels
@@ -136,8 +136,7 @@ def test_targets_whose_ids_make_no_names(name: str, tmp_path: Path):
 
 
 def test_images_in_memory_are_refused(people: list[Item], tmp_path: Path):
-    with pytest.raises(errors.InvalidArgumentError, match="in memory"):
-        studies.propagate_labels([np.zeros((8, 8, 8))], people, tmp_path / "out")
+    invalid("in memory", studies.propagate_labels, [np.zeros((8, 8, 8))], people, tmp_path / "out")
 
 
 def test_command(people: list[Item], tmp_path: Path, command: Command):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import morphseek
-from helpers import FLAGS, QUICK, Command, blob
+from helpers import FLAGS, QUICK, Command, blob, invalid, unreadable
 from morphseek import Landmarks, errors, images
 from morphseek._engine.table import for_engine
 from morphseek.landmarks import check_inside, match_landmarks, pair_landmarks
@@ -144,8 +144,7 @@ def test_files_that_are_none(tmp_path: Path, name: str, text: str, said: str):
 
 def test_a_file_that_is_missing(tmp_path: Path):
     for name in ("a.csv", "a.fcsv", "a.mrk.json"):
-        with pytest.raises(errors.InputUnreadableError, match=f"{name} cannot be read: ."):
-            Landmarks.read(tmp_path / name)
+        unreadable(f"{name} cannot be read: .", Landmarks.read, tmp_path / name)
 
 
 @pytest.mark.parametrize(
@@ -182,8 +181,7 @@ def test_pairing(names: list[str], others: list[str], order: list[int]):
     ],
 )  # fmt: skip
 def test_pairs_that_are_none(fixed, moving, said: str):
-    with pytest.raises(errors.InvalidArgumentError, match=said):
-        pair_landmarks(fixed, moving)
+    invalid(said, pair_landmarks, fixed, moving)
 
 
 @pytest.mark.parametrize(
@@ -202,10 +200,8 @@ def test_points_without_a_partner(names: str, others: str, says: str):
         Landmarks(np.ones((len(n), 3)), list(n), source)
         for n, source in ((names, "F.csv"), (others, "M.csv"))
     )
-    with pytest.raises(errors.InvalidArgumentError, match=says):
-        score_landmarks(still, here, there)
-    with pytest.raises(errors.InvalidArgumentError, match=says):
-        pair_landmarks(here, there)
+    invalid(says, score_landmarks, still, here, there)
+    invalid(says, pair_landmarks, here, there)
     assert len(match_landmarks(here, there).fixed) == 2
 
 
@@ -235,13 +231,11 @@ def test_points_of_data_frames():
         (lambda: Landmarks.of(frame[["x", "y"]]), "landmarks needs the columns x, y and z"),
         (lambda: Landmarks.of(frame.mask(frame > 20)), "the point 1 lies at"),
     ):
-        with pytest.raises(errors.InvalidArgumentError, match=says):
-            call()
+        invalid(says, call)
 
 
 def test_names_are_as_many_as_points():
-    with pytest.raises(errors.InvalidArgumentError, match="1 names for 2 points"):
-        Landmarks(POINTS, ["a"])
+    invalid("1 names for 2 points", Landmarks, POINTS, ["a"])
 
 
 def test_points_outside():

@@ -19,7 +19,7 @@ import pytest
 import SimpleITK as sitk
 
 import morphseek
-from helpers import FLAGS, QUICK, Command, blob
+from helpers import FLAGS, QUICK, Command, blob, unreadable
 from morphseek import errors, images, studies
 from morphseek.images import named
 
@@ -394,8 +394,7 @@ def test_not_fetched(home: Path, content: bytes | None):
 def test_no_folder_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "nothing"))
     monkeypatch.delenv("TEMPLATEFLOW_HOME", raising=False)
-    with pytest.raises(errors.InputUnreadableError, match="nothing/templateflow"):
-        images.read(MNI, "fixed")
+    unreadable("nothing/templateflow", images.read, MNI, "fixed")
     assert not (tmp_path / "nothing").exists()
 
 
@@ -408,8 +407,7 @@ def test_no_folder_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 )  # fmt: skip
 def test_metadata_that_does_not_fit(home: Path, broken: dict[str, Any]):
     tiff_atlas(home, {"reference": np.ones((4, 4, 4), np.uint16)}, **broken)
-    with pytest.raises(errors.InputUnreadableError, match="fetch it again"):
-        images.read(ALLEN, "fixed")
+    unreadable("fetch it again", images.read, ALLEN, "fixed")
 
 
 def test_manifest_that_leads_elsewhere(home: Path):
@@ -418,8 +416,7 @@ def test_manifest_that_leads_elsewhere(home: Path):
     said = {"resolution": [1, 1, 1], "shape": [4, 4, 4], "annotation_set": {
         "location": "/a", "template": {"location": "/../../../etc"}}}  # fmt: skip
     manifest.write_text(json.dumps(said))
-    with pytest.raises(errors.InputUnreadableError, match="does not say where"):
-        images.read(ALLEN, "fixed")
+    unreadable("does not say where", images.read, ALLEN, "fixed")
 
 
 def test_zarr_that_was_not_fetched(home: Path):
@@ -429,8 +426,7 @@ def test_zarr_that_was_not_fetched(home: Path):
     said = json.loads(manifest.read_text())
     said["resolution"] = [12.5, 25.0, 50.0]  # a level without chunks, which would read as zeros
     manifest.write_text(json.dumps(said))
-    with pytest.raises(errors.InputUnreadableError, match="was not fetched"):
-        images.read(ALLEN, "fixed")
+    unreadable("was not fetched", images.read, ALLEN, "fixed")
 
 
 def test_a_file_of_that_name_wins(flow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -452,8 +448,7 @@ def test_table_beside_such_a_file(flow: Path, tmp_path: Path):
 @pytest.mark.parametrize("text", [r"C:\scans\t1.nii", "C:/scans/t1.nii", "t1.nii", "a/b:c.nii"])
 def test_paths_are_no_names(text: str):
     assert not named.is_name(text)
-    with pytest.raises(errors.InputUnreadableError, match="does not exist; check the path"):
-        images.read(text, "fixed")
+    unreadable("does not exist; check the path", images.read, text, "fixed")
 
 
 # Where names of labels go

@@ -17,7 +17,7 @@ import scipy.ndimage
 import SimpleITK as sitk
 
 import morphseek
-from helpers import QUICK, blob
+from helpers import QUICK, blob, refused, unreadable
 from morphseek import errors, images, studies
 from pace import limit
 
@@ -375,8 +375,7 @@ FAILURES: list[tuple[str, Callable[[Path], Path], str]] = [
 @pytest.mark.parametrize(("name", "make", "said"), FAILURES)
 def test_failures_name_the_file(name: str, make: Callable[[Path], Path], said: str, tmp_path: Path):
     root = make(tmp_path / "data")
-    with pytest.raises(errors.MorphSeekError, match=said):
-        protocols.run(name, root, tmp_path / "out", **QUICK)
+    refused(errors.MorphSeekError, said, protocols.run, name, root, tmp_path / "out", **QUICK)
     assert not (tmp_path / "out").exists()  # before the work
 
 
@@ -391,8 +390,7 @@ def test_failures_name_the_file(name: str, make: Callable[[Path], Path], said: s
 def test_lists_for_mindboggle(text: str, said: str, tmp_path: Path):
     root = mindboggle(tmp_path / "data")
     (root / "own.csv").write_text(text)
-    with pytest.raises(errors.InputUnreadableError, match=said):
-        protocol_pairs("mindboggle", root, pairs=root / "own.csv")
+    unreadable(said, protocol_pairs, "mindboggle", root, pairs=root / "own.csv")
 
 
 def test_an_empty_folder_of_mindboggle(tmp_path: Path):

@@ -20,7 +20,7 @@ from html_tree import Element, parsed
 from PIL import Image as Drawing
 
 import morphseek
-from helpers import QUICK, Command, blob, oblique
+from helpers import QUICK, Command, blob, invalid, oblique, refused
 from morphseek import images, phantom
 from morphseek.phantom import PhantomPair
 from morphseek.report import pack, picture, places, viewer_data, worst_places, write_report
@@ -281,13 +281,11 @@ def test_landmarks_are_carried(pair: PhantomPair, result: morphseek.Registration
     found = score_landmarks(result, points, there)
     assert found.after_mm.max() < 1e-6 and found.before_mm.min() > 1
     np.testing.assert_allclose(found.carried, points, atol=0.1)
-    with pytest.raises(morphseek.errors.InvalidArgumentError, match="has 2 landmarks"):
-        score_landmarks(result, points, there[:1])
+    invalid("has 2 landmarks", score_landmarks, result, points, there[:1])
 
 
 def test_landmarks_are_scored_first(pair: PhantomPair, result: morphseek.Registration):
-    with pytest.raises(morphseek.errors.InvalidArgumentError, match="score_landmarks"):
-        result.view(landmarks=([[0.0, 0, 0]], [[0.0, 0, 0]]))
+    invalid("score_landmarks", result.view, landmarks=([[0.0, 0, 0]], [[0.0, 0, 0]]))
 
 
 # ---------------------------------------------------------------------------------------- content
@@ -609,8 +607,7 @@ def test_every_template_escapes():
     meta = render("data.html.j2", meta={"a": "</script>&"}, volumes={"<": "eA=="})
     assert json.loads(parsed(meta).one("script", id="meta").text) == {"a": "</script>&"}
     # what a template misspells is an error
-    with pytest.raises(jinja2.UndefinedError, match="height"):
-        render("frame.html.j2", page="")
+    refused(jinja2.UndefinedError, "height", render, "frame.html.j2", page="")
 
 
 def test_nothing_loads_the_templates_unasked():
@@ -642,8 +639,7 @@ def test_a_result_shows_itself(pair: PhantomPair, result: morphseek.Registration
     result.save(tmp_path / "r")
     loaded = morphseek.Registration.read(tmp_path / "r")
     assert "Verdict: " in loaded._repr_html_()
-    with pytest.raises(morphseek.errors.InvalidArgumentError, match="does not hold the image"):
-        loaded.view()
+    invalid("does not hold the image", loaded.view)
     frame = loaded.view(
         pair.fixed, pair.moving, fixed_labels=pair.fixed_labels, moving_labels=pair.moving_labels
     )

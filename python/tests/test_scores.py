@@ -15,7 +15,18 @@ import scipy.stats
 import SimpleITK as sitk
 
 import morphseek
-from helpers import FLAGS, QUICK, Command, blob, field_by_itk, field_of, resampled
+from helpers import (
+    FLAGS,
+    QUICK,
+    Command,
+    blob,
+    field_by_itk,
+    field_of,
+    invalid,
+    refused,
+    resampled,
+    unreadable,
+)
 from morphseek import errors, images, register_pairs
 from morphseek.scoring import inverse_dice, mean_dice, score_labels
 from morphseek.scoring.labels import merge_labels, on_fixed_grid
@@ -225,8 +236,7 @@ def test_merging(data: Path, tmp_path: Path):
         ("id,name\n5,core\n5,shell\n", "the id 5 twice"),
     ):
         table.write_text(text)
-        with pytest.raises(errors.InputUnreadableError, match=says):
-            scores(data, labels_csv=table)
+        unreadable(says, scores, data, labels_csv=table)
 
 
 @pytest.mark.parametrize(
@@ -239,10 +249,7 @@ def test_merging(data: Path, tmp_path: Path):
 )
 def test_values_that_are_no_labels(value: float, says: str):
     labels = images.Image(np.array([0, 1, value]).reshape(1, 1, 3), name="moving labels")
-    with pytest.raises(
-        errors.InvalidArgumentError, match=f"the moving labels have the value .*{says}"
-    ):
-        merge_labels(labels, {1: 1})
+    invalid(f"the moving labels have the value .*{says}", merge_labels, labels, {1: 1})
 
 
 def test_cached_pairs_have_no_times(data: Path, tmp_path: Path):
@@ -304,8 +311,7 @@ def test_pair_lists(name: str, text: str, expected: list, tmp_path: Path):
 )
 def test_pair_lists_refused(text: str, error: type, tmp_path: Path):
     (tmp_path / "p.json").write_text(text)
-    with pytest.raises(error, match="p.json"):
-        read_pairs(tmp_path / "p.json", data=tmp_path)
+    refused(error, "p.json", read_pairs, tmp_path / "p.json", data=tmp_path)
     with pytest.raises(errors.InputUnreadableError, match="missing.csv cannot be read: No such"):
         read_pairs(tmp_path / "missing.csv", data=tmp_path)
     for text, says in (
@@ -317,8 +323,7 @@ def test_pair_lists_refused(text: str, error: type, tmp_path: Path):
         ("a,b;c,d\n", "may be separated by ',' or ';'"),
     ):
         (tmp_path / "p.csv").write_text(text)
-        with pytest.raises(errors.InputUnreadableError, match=says):
-            read_pairs(tmp_path / "p.csv", data=tmp_path)
+        unreadable(says, read_pairs, tmp_path / "p.csv", data=tmp_path)
 
 
 def test_slashes_find_the_labels(data: Path, tmp_path: Path):
@@ -362,8 +367,7 @@ def test_refused_before_the_first_pair(data: Path):
     ):
         with pytest.raises(error):
             scores(data, **given)
-    with pytest.raises(errors.InputUnreadableError, match="data: .*typo is no folder"):
-        scores(data / "typo")
+    unreadable("data: .*typo is no folder", scores, data / "typo")
     plain = scores(data, preset=None, refine=np.int64(0))
     assert plain.options == RUN and plain.to_dict()["options"] == RUN
     assert scores(data, smoothness=2.5).options == {**RUN, "smoothness": "2.5"}
@@ -437,8 +441,7 @@ def test_lists_are_looked_for_in_the_data(
     assert find_list("split.json", data) == "split.json" and find_list(PAIRS, data) is PAIRS
     (tmp_path / "summary.csv").write_text("a,b\n")
     for name in ("summary.csv", tmp_path / "summary.csv"):
-        with pytest.raises(errors.InvalidArgumentError, match="is where a result"):
-            register_pairs(name, tmp_path, data=data, **RUN)
+        invalid("is where a result", register_pairs, name, tmp_path, data=data, **RUN)
 
 
 def test_background_is_no_structure_and_a_label_without_one_keeps_its_name(tmp_path: Path):
@@ -457,5 +460,4 @@ def test_a_list_that_is_not_there_is_named(data: Path, tmp_path: Path):
     plain = tmp_path / "pairs.json"
     plain.write_text(json.dumps(PAIRS))
     assert len(read_pairs(plain, data=data)) == len(PAIRS)
-    with pytest.raises(errors.InvalidArgumentError, match="one list, so there is no 'test'"):
-        read_pairs(plain, data=data, subset="test")
+    invalid("one list, so there is no 'test'", read_pairs, plain, data=data, subset="test")

@@ -10,7 +10,7 @@ import SimpleITK as sitk
 from scipy.ndimage import gaussian_filter, map_coordinates
 
 import morphseek
-from helpers import resampled, run
+from helpers import invalid, resampled, run
 from morphseek import errors, images
 
 SPACING = (0.8, 1.2)  # x, y
@@ -65,8 +65,7 @@ def test_transform_of_two_dimensions_is_simpleitks(pair):
 def test_transform_of_a_volume_has_three_dimensions():
     body = morphseek.phantom.make_pair(size=24)
     result = morphseek.register(body.fixed, body.moving, initial="com", search=False, refine=0)
-    with pytest.raises(errors.InvalidArgumentError, match="three dimensions"):
-        result.transform.to_sitk(2)
+    invalid("three dimensions", result.transform.to_sitk, 2)
 
 
 def test_files(pair, tmp_path: Path):

@@ -16,7 +16,7 @@ import SimpleITK as sitk
 from html_tree import parsed
 
 import morphseek
-from helpers import QUICK, Command, blob
+from helpers import QUICK, Command, blob, invalid
 from morphseek import _files, errors, images, phantom
 from morphseek.images import Image
 from morphseek.studies import means, rounds
@@ -86,8 +86,7 @@ def test_the_mean_of_matrices():
     volumes = [np.log(np.linalg.det(m)) for m in some]
     assert np.log(np.linalg.det(mean)) == pytest.approx(np.mean(volumes), abs=1e-9)
     half = np.diag([-1.0, -1, 1, 1])
-    with pytest.raises(errors.InvalidArgumentError, match="180 degrees"):
-        means.mean_matrix([np.eye(4), half])
+    invalid("180 degrees", means.mean_matrix, [np.eye(4), half])
 
 
 OPTIONS = ("--refine", 5, "--model", "none", "--search", "off", "--iterations", 1, "--warped")
@@ -339,8 +338,7 @@ def test_bad_input(case: str, tmp_path: Path):
     ],
 )
 def test_bad_options(options: dict[str, Any], says: str, tmp_path: Path):
-    with pytest.raises(errors.InvalidArgumentError, match=says):
-        morphseek.build_template([blob(), blob(shift=0.1)], tmp_path / "out", **options)
+    invalid(says, morphseek.build_template, [blob(), blob(shift=0.1)], tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
 
 

@@ -88,10 +88,8 @@ def test_fixed_intensities_lie_at_their_true_places(regrid: bool):
     )
     shading = np.abs(here - there).mean() / np.abs(here - before).mean()
     assert np.corrcoef(here, there)[0, 1] > 0.9 and shading < 0.5
-    assert (
-        len(pair.fixed_points) > 500
-        and np.linalg.norm(pair.fixed_points - pair.moving_points, axis=1).mean() > 2
-    )
+    assert len(pair.fixed_points) > 500
+    assert np.linalg.norm(pair.fixed_points - pair.moving_points, axis=1).mean() > 2
     assert (pair.moving.GetSize() != pair.fixed.GetSize()) == regrid
 
 
@@ -130,9 +128,8 @@ def test_images_that_are_aligned_have_no_error_before():
         assert zoo.score(pair, None)["error"] == dict.fromkeys(ERRORS, 0.0) | {"nearer": 0}
     one = truth.aligned_torso(24, 0, ("CT", "CT"))
     # noise of their own
-    assert truth.array_of(one.fixed).std() > 0 and np.any(
-        truth.array_of(one.fixed) != truth.array_of(one.moving)
-    )
+    assert truth.array_of(one.fixed).std() > 0
+    assert np.any(truth.array_of(one.fixed) != truth.array_of(one.moving))
     assert zoo.score(one, None)["dice"] == 1
 
 
@@ -211,10 +208,8 @@ def test_disturbances_keep_the_truth(name: str):
         truth.DISTURBANCES[name](TORSO, np.random.default_rng(seed)) for seed in (1, 1, 2)
     )
     assert len(pair.fixed_points) == len(pair.moving_points) > 100
-    assert (
-        truth.inside(pair.fixed, pair.fixed_points).all()
-        and truth.inside(pair.moving, pair.moving_points).all()
-    )
+    assert truth.inside(pair.fixed, pair.fixed_points).all()
+    assert truth.inside(pair.moving, pair.moving_points).all()
     of_fixed = pair.fixed_labels if name == "sliding" else TORSO.fixed_labels
     of_moving = pair.moving_labels if name == "any pose" else TORSO.moving_labels
     same = labels_at(of_fixed, pair.fixed_points) == labels_at(of_moving, pair.moving_points)
@@ -510,16 +505,12 @@ def test_a_run_of_the_program(tmp_path: Path):
     first = run_script("zoo.py", *words, "--json", one, *keep)
     written = json.loads(one.read_text(encoding="utf-8"))
     rows = written["rows"]
-    assert [row["state"] for row in rows] == ["before", "affine", "final"] and written[
-        "version"
-    ] == morphseek.__version__
+    assert [row["state"] for row in rows] == ["before", "affine", "final"]
+    assert written["version"] == morphseek.__version__
     before, affine, final = (row["error"]["mean"] for row in rows)
     assert before > 30 and final < affine < 12
-    assert (
-        rows[2]["cpu_seconds"] > rows[2]["engine_seconds"] * 0.5 > 0
-        and rows[2]["njd_percent"] == 0
-        and rows[2]["dice"] > rows[1]["dice"]
-    )
+    assert rows[2]["cpu_seconds"] > rows[2]["engine_seconds"] * 0.5 > 0
+    assert rows[2]["njd_percent"] == 0 and rows[2]["dice"] > rows[1]["dice"]
     assert rows[2]["bending"] > 0 > rows[2]["logj_min"] and "bending" not in rows[1]
     line = next(line for line in first.stdout.splitlines() if line.startswith("| torso CT (1) |"))
     assert f"| {before:.2f} / " in line and f"| {final:.2f} / " in line
@@ -545,17 +536,10 @@ def test_a_failure_is_a_row_with_the_error_from_before():
     pair = truth.torso(24, 0, ("CT", "CT"))
     run = zoo.Run(zoo.PROGRAM, ["affine"], ["--smoothness", "stiff"], ["sitk-affine"], 200)
     before, failed, peer = run.rows("torso", pair)
-    assert (
-        failed["status"] == "failed"
-        and failed["error"] == before["error"]
-        and "smoothness" in zoo.line_of(failed)
-    )
-    assert (
-        peer["method"] == "sitk-affine"
-        and peer["status"] == "ok"
-        and peer["error"]["mean"] < before["error"]["mean"]
-        and "bending" in peer
-    )
+    assert failed["status"] == "failed" and failed["error"] == before["error"]
+    assert "smoothness" in zoo.line_of(failed)
+    assert peer["method"] == "sitk-affine" and peer["status"] == "ok"
+    assert peer["error"]["mean"] < before["error"]["mean"] and "bending" in peer
     assert "(1 failed)" in zoo.table([before, failed, peer], ["affine"])
 
 
@@ -593,9 +577,8 @@ def test_table():
         == "| head (2) | 7.00 / 7.00 / 14.00 | 1.50 / 1.50 / 3.00 | 0.300 -> 0.700 | 3.0 | 1 |"
         " 0.200 | -3.0 | 2.0 | 0.500 | 4.0 |"
     )
-    assert lines[3].startswith("| &nbsp; greedy |  | 4.00 / 4.00 / 8.00 |") and lines[3].endswith(
-        " 30.0 |"
-    )
+    assert lines[3].startswith("| &nbsp; greedy |  | 4.00 / 4.00 / 8.00 |")
+    assert lines[3].endswith(" 30.0 |")
     assert len({line.count("|") for line in lines}) == 1
 
 
@@ -624,18 +607,13 @@ def test_comparison():
     ]
     found = {(r["kind"], r["what"]): r for r in zoo.compare(old, new)}
     mean = found["k", "error.mean"]
-    assert (
-        (mean["pairs"], mean["better"], mean["worse"], mean["old"]) == (5, 5, 0, 4)
-        and mean["new"] == pytest.approx(2.8)
-        and mean["p"] == pytest.approx(2 / 2**5)
-    )
+    assert (mean["pairs"], mean["better"], mean["worse"], mean["old"]) == (5, 5, 0, 4)
+    assert mean["new"] == pytest.approx(2.8) and mean["p"] == pytest.approx(2 / 2**5)
     assert [found["k", "dice"][key] for key in ("better", "worse", "p")] == [0, 0, 1]
     assert [found["all", "error.mean"][key] for key in ("pairs", "better", "worse")] == [6, 5, 1]
     text = zoo.comparison(zoo.compare(old, new))
-    assert (
-        "| k | mean error | 5 | 4.000 | 2.800 | -30 % | 5 | 0 | 0.062 |" in text
-        and "| all | Dice | 5 |" in text
-    )
+    assert "| k | mean error | 5 | 4.000 | 2.800 | -30 % | 5 | 0 | 0.062 |" in text
+    assert "| all | Dice | 5 |" in text
 
 
 # ----------------------------------------------------------- Bounds on the default, all kinds small

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import SimpleITK as sitk
 
+from helpers import unreadable
 from morphseek import errors, images
 
 
@@ -61,8 +62,7 @@ def test_a_mapped_file_that_was_cut(tmp_path: Path):
     except PermissionError:
         pytest.skip("this system cuts no file that is mapped")
     for name, view in views.items():
-        with pytest.raises(errors.InputUnreadableError, match=f"{name} .* 100 bytes of 5376"):
-            images.read(view, name)
+        unreadable(f"{name} .* 100 bytes of 5376", images.read, view, name)
     np.testing.assert_array_equal(whole.array, cases.VOXELS)  # a copy in memory
 
 

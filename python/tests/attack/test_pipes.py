@@ -16,8 +16,8 @@ import SimpleITK as sitk
 from click.testing import CliRunner
 
 import morphseek
-from helpers import QUICK, Command, run
-from morphseek import _staging, errors, images, landmarks, transforms, worker
+from helpers import QUICK, Command, run, unreadable
+from morphseek import _staging, images, landmarks, transforms, worker
 from morphseek.cli import app
 from morphseek.images.sidecars import parts
 from morphseek.studies import read_pairs
@@ -77,8 +77,7 @@ def test_a_pipe_is_refused(name: str, tmp_path: Path, make_pipe: MakePipe):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     make_pipe(path)
-    with pytest.raises(errors.InputUnreadableError, match=f"{path.name} is a pipe"):
-        READERS[name](path)
+    unreadable(f"{path.name} is a pipe", READERS[name], path)
 
 
 @pytest.mark.parametrize(
@@ -90,13 +89,11 @@ def test_the_other_file_of_an_image(name: str, pipe: str, tmp_path: Path, make_p
     sitk.WriteImage(sitk.Image(4, 5, 6, sitk.sitkFloat32), tmp_path / name.replace("img", "hdr"))
     (tmp_path / pipe).unlink()
     make_pipe(tmp_path / pipe)
-    with pytest.raises(errors.InputUnreadableError, match=f"{pipe} is a pipe"):
-        images.read(tmp_path / name)
+    unreadable(f"{pipe} is a pipe", images.read, tmp_path / name)
 
 
 def test_a_device_is_refused():
-    with pytest.raises(errors.InputUnreadableError, match="/dev/zero is a device"):
-        images.read("/dev/zero")
+    unreadable("/dev/zero is a device", images.read, "/dev/zero")
 
 
 ROLES = (
@@ -142,8 +139,7 @@ def test_whatever_is_applied(
         words = ["apply", "-t", transform, "-i", image, "--reference", reference, "-o", out]
         done = CliRunner().invoke(app, [str(word) for word in words])
         assert done.exit_code in (2, 3) and f"{pipe} is a pipe" in done.output, done.output
-    with pytest.raises(errors.InputUnreadableError, match="is a pipe"):
-        morphseek.Transform.read(pipe)
+    unreadable("is a pipe", morphseek.Transform.read, pipe)
 
 
 PLANS: dict[str, Callable[[Path], object]] = {
@@ -206,5 +202,4 @@ def test_an_entry_of_a_request(tmp_path: Path, make_pipe: MakePipe):
     make_pipe(tmp_path / "fixed.npy")
     entry = {"file": "fixed.npy", "spacing": [1] * 3, "origin": [0] * 3, "direction": [1] * 9}
     (tmp_path / "request.json").write_text(json.dumps({"fixed": entry, "moving": entry}))
-    with pytest.raises(errors.InputUnreadableError, match="is a pipe"):
-        worker.run(tmp_path, print)
+    unreadable("is a pipe", worker.run, tmp_path, print)

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import morphseek
-from helpers import FLAGS, QUICK, Command, blob
+from helpers import FLAGS, QUICK, Command, blob, refused
 from morphseek import errors, images, studies
 
 
@@ -55,8 +55,7 @@ def test_an_id_is_the_folders_name_in_every_table(sign: str, tmp_path: Path):
         lambda: studies.morphometry([subject], tmp_path / "out"),
     ]
     for call in calls:
-        with pytest.raises(errors.MorphSeekError, match="formula"):
-            call()
+        refused(errors.MorphSeekError, "formula", call)
     assert not (tmp_path / "out").exists()
 
 

@@ -12,7 +12,7 @@ import SimpleITK as sitk
 from SimpleITK import _SimpleITK  # reads classes that SimpleITK has none for
 
 import morphseek
-from helpers import by_itk
+from helpers import by_itk, invalid, unreadable
 from morphseek import errors
 from morphseek.transforms import h5
 
@@ -144,10 +144,8 @@ def test_two_dimensions_are_refused(kind: str, tmp_path: Path):
     )
     flat = _SimpleITK.ReadTransform(str(path))
     for given in (flat, sitk.CompositeTransform([flat])):
-        with pytest.raises(errors.InvalidArgumentError, match="2-D; images here are 3-D"):
-            morphseek.Transform.of(given)
-    with pytest.raises(errors.InputUnreadableError, match=r"flat\.tfm.*2-D; images here are 3-D"):
-        morphseek.Transform.read(path)
+        invalid("2-D; images here are 3-D", morphseek.Transform.of, given)
+    unreadable(r"flat\.tfm.*2-D; images here are 3-D", morphseek.Transform.read, path)
 
 
 TEXT = (
@@ -178,9 +176,8 @@ def test_an_unsound_text(name: str, ending: str, tmp_path: Path):
     with pytest.raises(errors.InputUnreadableError, match=f"t.{ending}") as caught:
         morphseek.Transform.read(path)
     message = str(caught.value)
-    assert (
-        "0x" not in message and "morphseek-" not in message and len(message) < 600 + len(str(path))
-    )
+    assert "0x" not in message and "morphseek-" not in message
+    assert len(message) < 600 + len(str(path))
 
 
 def made(path: Path) -> bytes:
@@ -202,8 +199,7 @@ def test_every_flip_in_a_transform_of_ours_is_found(tmp_path: Path):
     index = data.index(b'{"parts"')
     for at in (*range(place, place + 180 * 4, 41), *range(index, len(data) - 20, 41)):
         path.write_bytes(data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :])
-        with pytest.raises(errors.InputUnreadableError, match=r"t\.h5.*match their checksum"):
-            morphseek.Transform.read(path)
+        unreadable(r"t\.h5.*match their checksum", morphseek.Transform.read, path)
     for sound in (data, data[:index]):  # as another program writes it anew
         path.write_bytes(sound)
         own = morphseek.Transform.read(path).transform_points(POINTS)

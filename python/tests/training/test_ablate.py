@@ -8,6 +8,8 @@ import ablate
 import numpy as np
 import pytest
 
+from helpers import refused
+
 
 @pytest.fixture
 def tiny_scale(monkeypatch):
@@ -207,8 +209,7 @@ def test_what_an_arm_sets_is_not_to_be_changed(tmp_path):
         ("ladder", "loss.dice", "is what the arm 'policy' of 'ladder'"),
         ("ldvn", "run.iterations", "the ablation's own"),
     ):
-        with pytest.raises(ValueError, match=message):
-            ablate.run(group, tmp_path, tmp_path, changes={key: 1})
+        refused(ValueError, message, ablate.run, group, tmp_path, tmp_path, changes={key: 1})
     assert not list(tmp_path.iterdir())
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from helpers import refused
 from morphseek.training.config import Config, ConfigError, load, presets
 
 NOT_NEGATIVE = {
@@ -84,8 +85,7 @@ NOT_NEGATIVE = {
 def test_mistakes_are_named(tmp_path, text, message):
     path = tmp_path / "run.toml"
     path.write_text(text)
-    with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
-        load(path)
+    refused(ConfigError, message.replace("(", r"\("), load, path)
 
 
 def test_a_file_overrides_its_base_key_by_key(tmp_path):
@@ -147,5 +147,4 @@ def test_replace_reaches_into_the_options_and_wants_a_section():
 
 
 def test_replace_refuses_an_unknown_key():
-    with pytest.raises(ConfigError, match="run.vists"):
-        load("warmup").replace(**{"run.vists": 9})
+    refused(ConfigError, "run.vists", load("warmup").replace, **{"run.vists": 9})

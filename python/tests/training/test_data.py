@@ -10,7 +10,7 @@ import pytest
 import SimpleITK as sitk
 import torch
 
-from helpers import affine_of
+from helpers import affine_of, refused
 from morphseek import studies
 from morphseek.training import pairs as d
 from morphseek.training.config import Augmentation
@@ -190,10 +190,8 @@ def test_pair_lists(phantoms, tmp_path):
         d.read_pairs(phantoms, "nope")
     (tmp_path / "list.csv").write_text("fixed,moving\na,b\nb,c\n")
     assert d.read_pairs(tmp_path, "list.csv") == [("a", "b"), ("b", "c")]
-    with pytest.raises(FileNotFoundError, match="neither split.json nor"):
-        d.read_pairs(tmp_path, "val")
-    with pytest.raises(FileNotFoundError, match="does not exist"):
-        d.PairSource(tmp_path / "gone", 2)
+    refused(FileNotFoundError, "neither split.json nor", d.read_pairs, tmp_path, "val")
+    refused(FileNotFoundError, "does not exist", d.PairSource, tmp_path / "gone", 2)
 
 
 def test_learn2reg_layout(phantoms, tmp_path):
@@ -208,14 +206,12 @@ def test_learn2reg_layout(phantoms, tmp_path):
     (pair,) = d.read_pairs(tmp_path, "val")
     source = d.PairSource(tmp_path, 2)
     assert torch.equal(source.case(pair[1]).labels, d.PairSource(phantoms, 2).case("p1").labels)
-    with pytest.raises(FileNotFoundError, match="no image 'Y'"):
-        source.case("Y")
+    refused(FileNotFoundError, "no image 'Y'", source.case, "Y")
 
 
 def test_constant_volumes_are_refused(tmp_path):
     sitk.WriteImage(sitk.Image(8, 8, 8, sitk.sitkFloat32), str(tmp_path / "c.nii.gz"))
-    with pytest.raises(ValueError, match="c.nii.gz: all intensities are equal"):
-        d.read_case(tmp_path / "c.nii.gz")
+    refused(ValueError, "c.nii.gz: all intensities are equal", d.read_case, tmp_path / "c.nii.gz")
 
 
 @pytest.mark.parametrize(
@@ -321,8 +317,7 @@ def test_lists_that_are_none(name, text, says, tmp_path):
     (tmp_path / name).write_text(text, encoding="latin-1")
     is_json = name.endswith(".json")
     for read in (d.read_pairs, d.read_subjects)[: 1 + is_json]:
-        with pytest.raises(d.DataError, match=says):
-            read(tmp_path, "val" if is_json else name)
+        refused(d.DataError, says, read, tmp_path, "val" if is_json else name)
 
 
 def test_learn2reg_lists_of_images_are_people_and_no_pairs(tmp_path):
@@ -335,8 +330,7 @@ def test_learn2reg_lists_of_images_are_people_and_no_pairs(tmp_path):
         assert d.read_pairs(tmp_path, name) == [("a", "b")]
     assert d.read_subjects(tmp_path, "training") == ["./imagesTr/a.nii.gz", "./imagesTr/b.nii.gz"]
     assert d.read_subjects(tmp_path, "names") == d.read_subjects(tmp_path, "val") == ["a", "b"]
-    with pytest.raises(FileNotFoundError, match="list of pairs 'training'"):
-        d.read_pairs(tmp_path, "training")
+    refused(FileNotFoundError, "list of pairs 'training'", d.read_pairs, tmp_path, "training")
 
 
 def test_a_truncated_file_is_refused(phantoms, tmp_path):
@@ -404,8 +398,7 @@ def test_files_that_are_no_volumes_are_named(phantoms, tmp_path):
     sitk.WriteImage(sitk.Compose(image, image, image), str(tmp_path / "colour.nii.gz"))
     for name in ("text.nii.gz", "flat.mha", "series.nii.gz", "colour.nii.gz", "gone.nii.gz"):
         for files in ((tmp_path / name,), (good, tmp_path / name)):
-            with pytest.raises(d.DataError, match=name):
-                d.read_case(*files)
+            refused(d.DataError, name, d.read_case, *files)
     # One time point is a volume.
     sitk.WriteImage(sitk.JoinSeries([image]), str(tmp_path / "one.nii.gz"))
     assert torch.equal(d.read_case(tmp_path / "one.nii.gz").image, d.read_case(good).image)

@@ -10,6 +10,7 @@ import pytest
 import SimpleITK as sitk
 import torch
 
+from helpers import refused
 from morphseek.training.backbones import build_backbone
 from morphseek.training.config import ConfigError, KnownMotion, load
 from morphseek.training.evaluate import evaluate_points, first
@@ -140,8 +141,7 @@ def test_the_share_of_iterations_and_the_seed(tiny):
     ],
 )
 def test_a_share_without_effect_is_refused(start, tmp_path, preset, changes, message):
-    with pytest.raises(ConfigError, match=message):
-        start(preset, "run", known__share=0.5, **changes)
+    refused(ConfigError, message, start, preset, "run", known__share=0.5, **changes)
     assert not (tmp_path / "run").exists()
 
 

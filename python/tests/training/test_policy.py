@@ -448,9 +448,8 @@ def test_a_gradient_ratio_of_zero_leaves_the_exact_terms(tiny):
         structured(tiny, policy__gradient_ratio=0.0),
         structured(tiny, policy__balance="fixed", policy__weight=0.0),
     )
-    assert torch.equal(off[2], none[2]) and float(off[2].norm()) == pytest.approx(
-        off[0].memory.other_norm, rel=1e-4
-    )
+    assert torch.equal(off[2], none[2])
+    assert float(off[2].norm()) == pytest.approx(off[0].memory.other_norm, rel=1e-4)
     on = structured(tiny)
     assert (on[2] - off[2]).norm() > 0.1 * off[2].norm()
     # The choice of the next state does not depend on the weight.

@@ -12,6 +12,7 @@ import sys
 import pytest
 import torch
 
+from helpers import refused
 from morphseek.training.evaluate import evaluate_pairs
 from morphseek.training.pairs import PairSource
 from morphseek.training.run import Trainer, average, load_backbone, precision
@@ -167,8 +168,7 @@ def test_resuming_with_other_processes_is_refused(start, tmp_path):
     trainer = start("best")
     trainer.world = 2
     trainer._save()
-    with pytest.raises(ValueError, match=r"made by 2 process\(es\), not 1"):
-        start("best")
+    refused(ValueError, r"made by 2 process\(es\), not 1", start, "best")
     old = torch.load(tmp_path / "last.pt", weights_only=True)
     del old["world"]
     torch.save(old, tmp_path / "last.pt")
@@ -342,8 +342,7 @@ def test_evaluation_is_exact_on_a_known_shift(phantoms, steps):
 def test_resuming_with_another_configuration_is_refused(start, key, value):
     start("warmup", run__iterations=1).run()
     says = rf"last.pt was made with another configuration \({key}\)"
-    with pytest.raises(ValueError, match=says):
-        start("warmup", run__iterations=2, **{key.replace(".", "__"): value})
+    refused(ValueError, says, start, "warmup", run__iterations=2, **{key.replace(".", "__"): value})
 
 
 def test_a_run_goes_on_where_its_data_was_moved(start, tiny, tmp_path, phantoms):
@@ -371,8 +370,7 @@ def bare(phantoms, tmp_path):
 )
 def test_fine_tuning_wants_every_label_file(start, bare, pairs, val, message):
     changes = dict(data__path=str(bare), data__pairs=pairs, data__val=val)
-    with pytest.raises(ValueError, match=message):
-        start("best", "run", **changes)
+    refused(ValueError, message, start, "best", "run", **changes)
     start("warmup", "run", **changes)
 
 
@@ -567,8 +565,7 @@ def test_a_network_without_segmentation_is_refused_its_loss(start, tmp_path, bac
     ],
 )  # fmt: skip
 def test_keys_that_do_not_fit_are_refused(start, tmp_path, preset, changes, message):
-    with pytest.raises(ValueError, match=message):
-        start(preset, "run", **changes)
+    refused(ValueError, message, start, preset, "run", **changes)
     assert not (tmp_path / "run").exists()
 
 
