@@ -451,9 +451,7 @@ def test_refused_before_the_work(study: Path, tmp_path: Path, monkeypatch: pytes
         (2**53 + 1, "renumber them"),
     ],
 )
-def test_what_are_no_labels_is_told_before_the_work(
-    value: float, says: str, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_are_no_labels_is_told_before_the_work(value, says, study, tmp_path, monkeypatch):
     path = study.parent / "fixed_labels.nii.gz"
     labels = images.read(path)
     images.write(path, labels.like(np.where(labels.array, value, 0)))
@@ -618,9 +616,7 @@ def test_command(study: Path, tmp_path: Path, command: Command):
     assert empty["error"]["name"] == "input_unreadable"
 
 
-def test_reports_have_the_command_only_where_one_was_given(
-    study: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-):
+def test_reports_have_the_command_only_where_one_was_given(study, tmp_path, command, monkeypatch):
     listed(study, "id,fixed,moving", "plain,fixed.nii.gz,moving.nii.gz")
     monkeypatch.setattr(sys, "argv", ["some_study.py", "--of", "mine"])
     assert states(register_pairs(study, tmp_path / "python", **QUICK)) == ["done"]
@@ -667,9 +663,7 @@ def test_cluster_that_loses_a_worker(tmp_path: Path):
         assert states(again) == ["skipped"] * 5 + ["failed"] and stamps(out) == after
 
 
-def test_a_defect_keeps_its_traceback(
-    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
+def test_a_defect_keeps_its_traceback(study, tmp_path, monkeypatch, caplog):
     def defect(*args: Any, **kwargs: Any) -> None:
         raise ZeroDivisionError("in the middle of it")
 

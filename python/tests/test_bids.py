@@ -98,9 +98,7 @@ print(count)
 @pytest.mark.parametrize(
     "step", [pytest.param(1, marks=pytest.mark.thorough), 9], ids=["every", "some"]
 )
-def test_a_killed_call_leaves_no_transform_beside_another_verdict(
-    step: int, dataset: Path, tmp_path: Path
-):
+def test_a_killed_call_leaves_no_transform_beside_another_verdict(step, dataset, tmp_path):
     """A process ends at each of its changes of the disk."""
     items = [item for item in studies.find_bids(dataset) if item.id == "sub-01"]
     template = dataset.parent / "tpl-Ours_T1w.nii.gz"
@@ -171,9 +169,7 @@ def other_image(data: Path, _: Path) -> list[Any]:
         (other_image, "its image, sub-01_T1w.nii.gz, had another content"),
     ],
 )
-def test_results_of_another_origin_are_not_replaced(
-    change: Change, says: str, dataset: Path, tmp_path: Path, command: Command
-):
+def test_results_of_another_origin_are_not_replaced(change, says, dataset, tmp_path, command):
     data, out = tmp_path / "bids", tmp_path / "out"
     shutil.copytree(dataset.parent, tmp_path, dirs_exist_ok=True)
     one = ("--participant-label", "01")

@@ -40,9 +40,7 @@ def moving() -> Image:
 
 @pytest.mark.parametrize("interpolation", ["linear", "cubic", "sinc", "nearest", "label"])
 @pytest.mark.parametrize("ending", [".nii", ".nrrd", ".mha"])
-def test_as_in_one_piece(
-    interpolation: str, ending: str, fixed: Image, turned: Transform, moving: Image, tmp_path: Path
-):
+def test_as_in_one_piece(interpolation, ending, fixed, turned, moving, tmp_path):
     image = moving
     if interpolation in ("nearest", "label"):
         image = moving.like((np.abs(moving.array) // 100).astype(np.uint8))
@@ -60,9 +58,7 @@ def test_as_in_one_piece(
 
 
 @pytest.mark.parametrize("ending", [".nii", ".nii.gz", ".nrrd"])
-def test_what_is_written(
-    ending: str, fixed: Image, turned: Transform, moving: Image, tmp_path: Path
-):
+def test_what_is_written(ending, fixed, turned, moving, tmp_path):
     images.write(tmp_path / "m.nii", moving, compress=False)
     images.write(tmp_path / "f.nii.gz", fixed)
     turned.save(tmp_path / "t.h5")
@@ -75,9 +71,7 @@ def test_what_is_written(
     np.testing.assert_allclose(got.grid.numbers, fixed.grid.numbers, atol=1e-5)
 
 
-def test_modulated_and_with_a_background(
-    turned: Transform, moving: Image, fixed: Image, tmp_path: Path
-):
+def test_modulated_and_with_a_background(turned, moving, fixed, tmp_path):
     images.write(tmp_path / "m.mha", moving, compress=False)
     for how in ({"modulate": True}, {"background": -7.0}, {"dtype": "uint8"}):
         options: dict[str, Any] = how
@@ -106,9 +100,7 @@ def test_values_beyond_the_image(fixed: Image, moving: Image, tmp_path: Path):
         ("short.nii", "o.nii", "cut short"),
     ],
 )
-def test_what_cannot_be_done(
-    name: str, out: str, says: str, turned: Transform, moving: Image, tmp_path: Path
-):
+def test_what_cannot_be_done(name, out, says, turned, moving, tmp_path):
     images.write(tmp_path / "m.nii.gz", moving)
     images.write(tmp_path / "m.nii", moving, compress=False)
     turned.save(tmp_path / "t.h5")
@@ -117,9 +109,7 @@ def test_what_cannot_be_done(
     assert not (tmp_path / out).exists()
 
 
-def test_what_does_not_fit_is_done_by_blocks(
-    turned: Transform, moving: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_does_not_fit_is_done_by_blocks(turned, moving, tmp_path, monkeypatch):
     images.write(tmp_path / "m.nii", moving, compress=False)
     images.write(tmp_path / "m.nii.gz", moving)
     out = tmp_path / "o.nii"

@@ -88,9 +88,7 @@ def test_a_channel_has_a_grid_of_its_own(pair: phantom.PhantomPair, same: morphs
         ("f", "m", [("f", np.zeros((2, 3, 4)))], "channel 2, moving"),
     ],
 )
-def test_what_is_no_channel(
-    pair: phantom.PhantomPair, fixed: Any, moving: Any, given: Any, say: str
-):
+def test_what_is_no_channel(pair, fixed, moving, given, say):
     def image(name: Any) -> Any:
         if isinstance(name, list):
             return [image(n) for n in name]

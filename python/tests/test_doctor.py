@@ -101,9 +101,7 @@ def test_all_well(healthy: dict[str, Any]):
         ({"click": None, "rich": None}, "rich>=13 is needed and is missing"),
     ],
 )
-def test_packages_of_the_main_job(
-    healthy: dict[str, Any], monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], lacks: str
-):
+def test_packages_of_the_main_job(healthy, monkeypatch, changed, lacks):
     installed(monkeypatch, **changed)
     report = diagnosis.doctor()
     assert not report["well"] and not feature(report, "registration")["ready"]
@@ -124,9 +122,7 @@ def test_packages_of_the_main_job(
         ("training", {"torch": None, "monai": "1.0"}, ["torch>=2.4", "monai>=1.4"]),
     ],
 )
-def test_packages_of_an_extra(
-    healthy: Any, monkeypatch: pytest.MonkeyPatch, name: str, changed: Any, missing: list[str]
-):
+def test_packages_of_an_extra(healthy, monkeypatch, name, changed, missing):
     installed(monkeypatch, **changed)
     report = diagnosis.doctor()
     found = feature(report, name)
@@ -205,9 +201,7 @@ def broken_numpy(command: Command, folder: Path) -> None:
         (broken_numpy, ["the engine does not work: its process ended with 132", "reinstall"]),
     ],
 )
-def test_command_where_something_is_broken(
-    command: Command, tmp_path: Path, break_it: Any, words: list[str]
-):
+def test_command_where_something_is_broken(command, tmp_path, break_it, words):
     break_it(command, tmp_path)
     report = command.json("info", "doctor", expect=diagnosis.UNWELL)
     (problem,) = report["problems"]
@@ -300,9 +294,7 @@ def test_what_pages_and_errors_say_to_install():
         ("nipype", "nipype", lambda: import_module(NIPYPE), NIPYPE),
     ],
 )
-def test_missing_package_names_its_extra(
-    monkeypatch: pytest.MonkeyPatch, name: str, package: str, use: Any, asked: str
-):
+def test_missing_package_names_its_extra(monkeypatch, name, package, use, asked):
     monkeypatch.delitem(sys.modules, NIPYPE, raising=False)
     for module in [m for m in sys.modules if m.split(".")[0] == package]:
         monkeypatch.delitem(sys.modules, module)

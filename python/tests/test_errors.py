@@ -244,9 +244,7 @@ def test_command_unwritable(tmp_path: Path, files: dict[str, Path], command: Com
     assert not out.exists()
 
 
-def test_command_keeps_an_old_result_on_failure(
-    tmp_path: Path, files: dict[str, Path], command: Command
-):
+def test_command_keeps_an_old_result_on_failure(tmp_path, files, command):
     out = tmp_path / "out"
     out.mkdir()
     (out / "report.json").write_text("old")

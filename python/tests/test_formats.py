@@ -417,9 +417,7 @@ NAMED = {  # how the second file names the first: as it was called where elastix
     "key", ["InitialTransformParameterFileName", "InitialTransformParametersFileName"]
 )
 @pytest.mark.parametrize("named", NAMED)
-def test_elastix_files_that_were_moved(
-    named: str, key: str, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_elastix_files_that_were_moved(named, key, ending, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path.parent)
     first, second = PARAMETERS[ending]
     folder = tmp_path / "sub" if "that is there" in named else tmp_path

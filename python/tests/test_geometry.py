@@ -20,7 +20,7 @@ import pytest
 import SimpleITK as sitk
 
 import morphseek
-from helpers import FLAGS, QUICK, Command, unreadable
+from helpers import FLAGS, QUICK, unreadable
 from morphseek import errors, images
 
 RAS_TO_LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
@@ -288,9 +288,7 @@ def test_a_doubt_reaches_the_verdict(doubtful: dict[str, Path]):
     assert warning in result.verdict.reasons
 
 
-def test_a_doubt_is_said_by_the_command(
-    command: Command, doubtful: dict[str, Path], tmp_path: Path
-):
+def test_a_doubt_is_said_by_the_command(command, doubtful, tmp_path):
     told = command.json(
         "register", doubtful["fixed"], doubtful["doubtful"], "--out", tmp_path / "out",
         *FLAGS, "--report", "full",
@@ -302,9 +300,7 @@ def test_a_doubt_is_said_by_the_command(
 
 
 @pytest.mark.parametrize("doubted", ["input", "reference"])
-def test_apply_notes_a_doubt(
-    command: Command, doubtful: dict[str, Path], doubted: str, tmp_path: Path
-):
+def test_apply_notes_a_doubt(command, doubtful, doubted, tmp_path):
     sitk.WriteTransform(sitk.TranslationTransform(3, (0.0, 0, 0)), str(tmp_path / "t.tfm"))
     files = {"input": doubtful["moving"], "reference": doubtful["fixed"]} | {
         doubted: doubtful["doubtful"]

@@ -74,9 +74,7 @@ def test_read_kinds(kind: str, reference: images.Image, tmp_path: Path):
 
 
 @pytest.mark.parametrize("kind", [".nii.gz", ".nii", ".nrrd", ".mha", ".hdr"])
-def test_on_windows_itk_gets_names_in_ascii(
-    kind: str, reference: images.Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_on_windows_itk_gets_names_in_ascii(kind, reference, tmp_path, monkeypatch):
     """On Windows ITK opens only names in ASCII; here the test makes it behave so."""
     seen: list[str] = []
     for name, place in (("ReadImage", 0), ("WriteImage", 1)):
@@ -321,9 +319,7 @@ def test_as_kind_of(reference: images.Image):
     "forms, expected",
     [((1, 0), (1, 0)), ((0, 1), (0, 1)), ((1, 2), (1, 2)), ((4, 3), (2, 2)), ((0, 0), (2, 0))],
 )
-def test_a_nifti_keeps_its_units_and_forms(
-    forms: tuple[int, int], expected: tuple[int, int], reference: images.Image
-):
+def test_a_nifti_keeps_its_units_and_forms(forms, expected, reference):
     source, image = as_nibabel(reference), oblique(blob((4, 5, 6)))
     source.header.set_xyzt_units("mm", "sec")
     source.set_sform(source.affine, forms[0])
@@ -381,9 +377,7 @@ def test_transforms(tmp_path: Path):
 
 @pytest.mark.parametrize("suffix", [".mhd", ".nhdr", ".hdr"])
 @pytest.mark.parametrize("compress", [True, False])
-def test_header_finds_its_data(
-    suffix: str, compress: bool, tmp_path: Path, reference: images.Image
-):
+def test_header_finds_its_data(suffix, compress, tmp_path, reference):
     """If header and voxels are two files, both have the image's name and can be moved together."""
     folder = tmp_path / "first"
     folder.mkdir()

@@ -63,9 +63,7 @@ LAYOUTS: list[tuple[list[str], dict[str, Any], dict[str, str], str]] = [
 
 
 @pytest.mark.parametrize("names, given, expected, note", LAYOUTS)
-def test_bids_layouts(
-    names: list[str], given: dict[str, Any], expected: dict[str, str], note: str, tmp_path: Path
-):
+def test_bids_layouts(names, given, expected, note, tmp_path):
     found = studies.find_bids(touched(tmp_path, *names), **given)
     assert {scan.id: scan.image.name for scan in found} == expected
     assert [note in said for said in found.notes] == ([True] if note else [])
@@ -392,9 +390,7 @@ def test_bids_app(people: Path, tmp_path: Path, command: Command):
         (["group"], "run the level participant first", 3),
     ],
 )
-def test_bids_app_refused(
-    words: list[str], says: str, code: int, people: Path, tmp_path: Path, command: Command
-):
+def test_bids_app_refused(words, says, code, people, tmp_path, command):
     image = people / "sub-1" / "ses-1" / "anat" / "sub-1_ses-1_T1w.nii.gz"
     for name in (word for word in words if word.endswith(".nii")):
         (tmp_path / name).write_bytes(gzip.decompress(image.read_bytes()))

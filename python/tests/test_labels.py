@@ -104,9 +104,7 @@ def test_a_target_whose_labels_fail_does_not_stop_the_others(people: list[Item],
     assert {row["id"] for row in rows_of(tmp_path / "out")} == {"b"}
 
 
-def test_a_failed_verdict_does_not_vote(
-    people: list[Item], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_failed_verdict_does_not_vote(people, tmp_path, monkeypatch):
     real = labels.register_pairs
 
     def judged(*given: Any, **more: Any) -> Study:

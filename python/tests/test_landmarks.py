@@ -325,9 +325,7 @@ def test_the_command(tmp_path: Path, shifted: dict[str, Path], command: Command)
         ("x,y,z\n0,25,20\n", "x,y,z\n0,NaN,20\n", 3, "needs three finite numbers"),
     ],
 )
-def test_the_command_refuses_before_the_work(
-    tmp_path: Path, shifted: dict[str, Path], command: Command, fixed, moving, code, said
-):
+def test_the_command_refuses_before_the_work(tmp_path, shifted, command, fixed, moving, code, said):
     arguments: list = []
     for name, text in (("fixed", fixed), ("moving", moving)):
         if text is not None:

@@ -193,9 +193,7 @@ def listed(name: str, root: Path) -> Path | None:
 @pytest.mark.parametrize(
     ("name", "make", "pairs"), LAYOUTS, ids=[f"{name}-{make.__name__}" for name, make, _ in LAYOUTS]
 )
-def test_layout(
-    name: str, make: Callable[[Path], Path], pairs: list[tuple[str, ...]], tmp_path: Path
-):
+def test_layout(name, make, pairs, tmp_path):
     """The pairs are those of the data set's own list, and a run gives the table."""
     root = make(tmp_path / "data")
     rows = protocol_pairs(name, root, pairs=listed(name, root))

@@ -203,12 +203,7 @@ def test_pickle_and_save(result: morphseek.Registration, pair: PhantomPair, tmp_
     assert np.percentile(np.abs(result.warped - expected), 99.5) < 0.1
 
 
-def test_uncertainty(
-    uncertain: morphseek.Registration,
-    result: morphseek.Registration,
-    pair: PhantomPair,
-    tmp_path: Path,
-):
+def test_uncertainty(uncertain, result, pair, tmp_path):
     sd, measured = uncertain.uncertainty, uncertain.metrics["uncertainty"]
     assert sd.shape == pair.fixed.array.shape and sd.dtype == np.float32 and sd.min() > 0
     inside = sd[pair.fixed.array > pair.fixed.array.mean()]
@@ -456,9 +451,7 @@ def test_memory_is_flat():
     assert min(grown) < 12 * field, grown  # kept fields alone would be 24, every time
 
 
-def test_a_bar_shows_paths_as_they_are(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_a_bar_shows_paths_as_they_are(monkeypatch, capsys):
     monkeypatch.delenv("CI", raising=False)  # under CI a bar is silent
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal
     monkeypatch.setenv("TERM", "xterm")
@@ -476,10 +469,7 @@ def test_a_bar_shows_paths_as_they_are(
 
 
 @pytest.mark.parametrize("variables, shown", [({}, True), ({"CI": "true"}, False)])
-def test_the_bar_is_quiet_under_ci(
-    variables: dict[str, str], shown: bool, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-):  # fmt: skip
+def test_the_bar_is_quiet_under_ci(variables, shown, monkeypatch, capsys):
     """Also if CI has a terminal. Without colours if they are switched off."""
     for name in ("CI", "TERM", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)

@@ -179,9 +179,7 @@ def large(shift: float) -> images.Image:
 
 
 @pytest.mark.parametrize("room, bits, size", [(6e6, 8, 104), (2.65e6, 7, 104), (1.7e6, 8, 52)])
-def test_a_page_is_made_to_fit(
-    room: float, bits: int, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_page_is_made_to_fit(room, bits, size, tmp_path, monkeypatch):
     monkeypatch.setattr("morphseek.report.views.LARGE", 600_000)
     fixed, moving = large(0), large(0.05)
     result = morphseek.register(fixed, moving, **QUICK)
@@ -330,9 +328,7 @@ def test_content(page: str, result: morphseek.Registration):
     assert table_of(page, "Time")[-1][2] == f"{result.metrics['seconds']['total']:.2f} s"
 
 
-def test_labels_are_listed_worst_first(
-    page: str, pair: PhantomPair, result: morphseek.Registration
-):
+def test_labels_are_listed_worst_first(page, pair, result):
     scores = score_labels(result, pair.fixed_labels, pair.moving_labels)
     head, *rows = table_of(page, "Labels")
     assert head == ["label", "Dice before", "Dice after", "HD95 before", "HD95 after", "volume"]
@@ -395,9 +391,7 @@ def test_a_small_page(pair: PhantomPair, uncertain: morphseek.Registration, tmp_
     assert len(written(tmp_path, result, noise, noise, size="small")) < 200_000
 
 
-def test_uncertainty_is_an_overlay(
-    uncertain: morphseek.Registration, pair: PhantomPair, page: str, tmp_path: Path
-):
+def test_uncertainty_is_an_overlay(uncertain, pair, page, tmp_path):
     text = written(tmp_path, uncertain, pair.fixed, pair.moving)
     meta, volumes = data_of(text)
     assert uncertain.uncertainty is not None

@@ -242,9 +242,7 @@ def test_jumps(browser: browsers.Browser, folder: Path):
             assert state["outlines"].isdigit()
 
 
-def test_it_says_that_the_headers_lay_the_images_apart(
-    browser: browsers.Browser, folder: Path, tmp_path: Path
-):
+def test_it_says_that_the_headers_lay_the_images_apart(browser, folder, tmp_path):
     array = blob((24, 24, 24))
     apart = images.Image(array, origin=(500.0, 0, 0))
     result = morphseek.register(array, apart, **QUICK)

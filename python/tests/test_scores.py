@@ -431,9 +431,7 @@ def test_command(data: Path, folder: Path, tmp_path: Path, command: Command):
     assert "pairs: nosuch.json cannot be read" in " ".join(text.split())
 
 
-def test_lists_are_looked_for_in_the_data(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_lists_are_looked_for_in_the_data(data, tmp_path, monkeypatch):
     """A list at the given path is preferred; none is written over."""
     monkeypatch.chdir(tmp_path)
     assert find_list("split.json", data) == data / "split.json"

@@ -162,9 +162,7 @@ def finished() -> tuple[Image, Image, Registration]:
 
 
 @pytest.mark.parametrize("form", ["result", "folder's file", "transform", "loaded"])
-def test_a_finished_result_stays(
-    form: str, finished: tuple[Image, Image, Registration], tmp_path: Path
-):
+def test_a_finished_result_stays(form, finished, tmp_path):
     fixed, moving, result = finished
     result.save(tmp_path)
     given = {

@@ -147,9 +147,7 @@ def test_bends_cancel_out(body: Image):
     assert apart(sitk.GetArrayFromImage(there)) < 0.8 * apart(people[0].array)
 
 
-def test_the_command(
-    people: dict[str, Any], built: tuple[Path, str], tmp_path: Path, command: Command
-):
+def test_the_command(people, built, tmp_path, command):
     out, text = built
     assert "labels, mean Dice" in text and "3: " in text
     names = {"template.nii.gz", "labels.nii.gz", "template.html", "template.json"}
@@ -232,9 +230,7 @@ def test_an_image_that_shows_something_else_is_left_out(people: dict[str, Any], 
 
 
 @pytest.mark.parametrize("error", [errors.DiskFullError, errors.OutOfMemoryError])
-def test_an_error_that_is_no_images_is_the_calls(
-    error: type[errors.MorphSeekError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_error_that_is_no_images_is_the_calls(error, tmp_path, monkeypatch):
     """A full disk leaves no image out: the call fails, and goes on when there is room again."""
     people = [blob(), blob(shift=0.05), blob(shift=-0.05)]
     options: dict[str, Any] = {"iterations": 0, "initial": "rigid", "threads": 1}
@@ -376,8 +372,7 @@ def test_a_median_and_sharpening():
     assert sharp.settings["sharpen"] == 0.5
 
 
-def test_a_pair_of_a_list_starts_from_a_transform(pair: Any, files: dict[str, Path],
-                                                  tmp_path: Path):  # fmt: skip
+def test_a_pair_of_a_list_starts_from_a_transform(pair, files, tmp_path):
     """The column of initial transforms, which the template's rounds use, works in any list."""
     shift = np.eye(4)
     shift[0, 3] = 7.0

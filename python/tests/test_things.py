@@ -149,9 +149,7 @@ def test_floats_are_simpleitks(bent: sitk.Transform, fixed: Image, how: str, kin
     np.testing.assert_array_equal(found.array, expected)
 
 
-def test_a_resampling_takes_no_more_memory_than_the_image(
-    bent: sitk.Transform, fixed: Image, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_resampling_takes_no_more_memory_than_the_image(bent, fixed, monkeypatch):
     given = []
     resample = sitk.Resample
     monkeypatch.setattr(sitk, "Resample", lambda i, *how: given.append(i) or resample(i, *how))
@@ -354,9 +352,7 @@ def test_gifti(bent: sitk.Transform, inside: np.ndarray, tmp_path: Path):
 
 
 @pytest.mark.parametrize("ending", [".tck", ".trk"])
-def test_tracts(
-    bent: sitk.Transform, fixed: Image, inside: np.ndarray, ending: str, tmp_path: Path
-):
+def test_tracts(bent, fixed, inside, ending, tmp_path):
     lines = [(inside[a:b] * SIGNS).astype(np.float32) for a, b in ((0, 20), (20, 21), (21, 60))]
     weights = {"w": np.array([[1.0], [2.0], [3.0]])} if ending == ".trk" else None
     made = nibabel.streamlines.Tractogram(lines, weights, affine_to_rasmm=np.eye(4))

@@ -135,9 +135,7 @@ def test_a_field_that_does_not_move_its_border_has_no_margin(transform: Field):
 
 
 @pytest.mark.parametrize("matrix", ["affine", "none"])
-def test_a_linear_result_is_a_linear_transform(
-    transform: Field, fixed: images.Image, matrix: str, tmp_path: Path
-):
+def test_a_linear_result_is_a_linear_transform(transform, fixed, matrix, tmp_path):
     initial = transform.initial if matrix == "affine" else np.eye(4)
     m, p = fixed.index_to_physical, fixed.grid.points()
     u = (p @ initial[:3, :3].T + initial[:3, 3] - p) @ np.linalg.inv(m[:3, :3]).T
@@ -191,9 +189,7 @@ def test_apply_keeps_kind_and_dtype(transform: Field, moving: images.Image):
 
 @pytest.mark.parametrize("kind", TENSORS)
 @pytest.mark.parametrize("how", ["linear", "nearest", "cubic"])
-def test_a_tensor_is_an_array(
-    kind: type, how: str, transform: Field, fixed: images.Image, moving: images.Image
-):
+def test_a_tensor_is_an_array(kind, how, transform, fixed, moving):
     """It lies on the moving grid, where an array lies, and comes back as one."""
     expected = resampled(moving, fixed, transform.to_sitk(), SITK_HOW[how], -3.0)
     found = transform.apply(kind(moving.array), interpolation=how, background=-3.0)
@@ -321,9 +317,7 @@ def test_large_labels_survive(transform: Field, moving: images.Image):
     [(np.uint8, -1), (np.uint8, 300), (np.int16, np.nan), (np.int32, 2**31), (np.int64, 0.5),
      (bool, 7)],
 )  # fmt: skip
-def test_backgrounds_that_are_no_label(
-    dtype: type, background: float, transform: Field, moving: images.Image
-):
+def test_backgrounds_that_are_no_label(dtype, background, transform, moving):
     with pytest.raises(errors.InvalidArgumentError, match="background"):
         transform.apply(
             (moving.array > 0.4).astype(dtype), interpolation="nearest", background=background
@@ -405,8 +399,7 @@ def test_a_bad_grid_is_refused_at_once(transform: Field):
         invalid("the grid is a ndarray; give a", make)
 
 
-def test_a_name_costs_nothing(transform: Field, result: morphseek.Registration,
-                              monkeypatch: pytest.MonkeyPatch):  # fmt: skip
+def test_a_name_costs_nothing(transform, result, monkeypatch):
     """``repr`` does not run the engine, for a debugger calls it at every step."""
     largest = result.transform.summary()["displacement_max_mm"]
     for function in ("regularity", "jacobian", "to_mm", "behind_mm"):
@@ -436,9 +429,7 @@ def test_a_transform_that_cannot_be_written(transform: Field, tmp_path: Path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_saved_transform_applies(
-    transform: Field, moving: images.Image, fixed: images.Image, tmp_path: Path
-):
+def test_a_saved_transform_applies(transform, moving, fixed, tmp_path):
     transform.save(tmp_path / "transform.h5")
     saved = morphseek.Transform.read(tmp_path / "transform.h5")
     assert saved.grid is not None

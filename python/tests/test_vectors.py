@@ -337,9 +337,7 @@ def write_text(path: Path, *transforms: tuple[str, Any, Any]) -> Path:
 @pytest.mark.parametrize("write, name", [(write_h5, "t.h5"), (write_text, "t.tfm")])
 @pytest.mark.parametrize("kind", ["DisplacementFieldTransform", "BSplineTransform"])
 @pytest.mark.parametrize("alone", [True, False])
-def test_slicers_inverse_transforms(
-    kind: str, alone: bool, write: Any, name: str, truth: Truth, tmp_path: Path
-):
+def test_slicers_inverse_transforms(kind, alone, write, name, truth, tmp_path):
     """Slicer writes a transform that it inverts before it applies it under a name of its own."""
     forward: sitk.Transform = field_of(truth.u, truth.image)
     if kind == "BSplineTransform":

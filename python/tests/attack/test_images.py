@@ -7,7 +7,6 @@ import itertools
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 import image_cases as cases
 import numpy as np
@@ -86,9 +85,7 @@ def test_a_bomb_costs_nothing(name: str, tmp_path: Path):
         ("", None, ""),
     ],
 )  # fmt: skip
-def test_the_limit_can_be_set(
-    limit: str, error: Any, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_limit_can_be_set(limit, error, words, tmp_path, monkeypatch):
     (tmp_path / "a.mha").write_bytes(cases.SOUND["plain.mha"])
     monkeypatch.setenv("MORPHSEEK_INPUT_LIMIT_GB", limit)
     with pytest.raises(error, match=words) if error else contextlib.nullcontext():

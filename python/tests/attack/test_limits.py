@@ -123,9 +123,7 @@ SAVERS: dict[str, Callable[[Registration], Any]] = {
 
 @pytest.mark.parametrize("brackets", NESTED)
 @pytest.mark.parametrize("seal", SAVERS)
-def test_a_list_of_brackets_where_results_go(
-    seal: str, brackets: str, result: Registration, tmp_path: Path
-):
+def test_a_list_of_brackets_where_results_go(seal, brackets, result, tmp_path):
     """It is no earlier run's list: nothing there is removed, and the results are written."""
     made = SAVERS[seal](result)
     (tmp_path / seal).write_bytes(NESTED[brackets])

@@ -97,9 +97,7 @@ def identity() -> morphseek.Registration:
         (np.float64, (1.5, -2.25, 2.0**60)),
     ],
 )
-def test_labels_keep_every_value(
-    dtype: type, values: tuple[float, ...], identity: morphseek.Registration
-):
+def test_labels_keep_every_value(dtype, values, identity):
     labels = np.zeros(BLOB.shape, dtype)
     for i, value in enumerate(values):
         labels[4 * i : 4 * i + 4] = value

@@ -16,7 +16,7 @@ import SimpleITK as sitk
 from click.testing import CliRunner
 
 import morphseek
-from helpers import QUICK, Command, run, unreadable
+from helpers import QUICK, run, unreadable
 from morphseek import _staging, images, landmarks, transforms, worker
 from morphseek.cli import app
 from morphseek.images.sidecars import parts
@@ -102,9 +102,7 @@ ROLES = (
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_the_command_says_so(
-    role: str, files: dict[str, Path], command: Command, tmp_path: Path, make_pipe: MakePipe
-):
+def test_the_command_says_so(role, files, command, tmp_path, make_pipe):
     pipe = tmp_path / "pipe.nii.gz"
     make_pipe(pipe)
     pair = [pipe if role == name else files[name] for name in ("fixed", "moving")]
@@ -121,9 +119,7 @@ ENDINGS = (
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_whatever_is_applied(
-    ending: str, files: dict[str, Path], tmp_path: Path, make_pipe: MakePipe
-):
+def test_whatever_is_applied(ending, files, tmp_path, make_pipe):
     """An image, a reference, points, a structure set or a transform."""
     pipe, shift, out = tmp_path / f"pipe{ending}", tmp_path / "t.tfm", tmp_path / "out.nii.gz"
     make_pipe(pipe)
@@ -153,9 +149,7 @@ PLANS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("plan", ["a pipe", *PLANS])
-def test_a_plan_that_was_planted(
-    plan: str, result: morphseek.Registration, tmp_path: Path, make_pipe: MakePipe
-):
+def test_a_plan_that_was_planted(plan, result, tmp_path, make_pipe):
     """A folder of results may be a stranger's, and hold what a killed call of ours would leave."""
     folder, notes = tmp_path / "result", tmp_path / "notes.txt"
     result.save(folder)
@@ -177,8 +171,7 @@ def test_a_plan_that_was_planted(
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kB
 
 
-def test_what_is_no_staging_folder(result: morphseek.Registration, tmp_path: Path,
-                                   make_pipe: MakePipe):  # fmt: skip
+def test_what_is_no_staging_folder(result, tmp_path, make_pipe):
     """A pipe, or a link to another folder, under the name of one."""
     folder, other = tmp_path / "result", tmp_path / "other"
     result.save(folder)

@@ -223,9 +223,7 @@ def test_what_an_older_library_left_goes(saved: Path, uncertain: morphseek.Regis
     assert not (saved / "uncertainty.nrrd").exists()
 
 
-def test_a_folder_that_is_removed_meanwhile(
-    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_folder_that_is_removed_meanwhile(files, tmp_path, monkeypatch):
     out, real = tmp_path / "out", registration.register
 
     def register(*arguments: Any, **more: Any) -> Any:
@@ -250,9 +248,7 @@ def test_staging_is_for_its_owner_alone(tmp_path: Path):
         os.umask(before)
 
 
-def test_an_input_that_is_written_while_it_is_read(
-    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_input_that_is_written_while_it_is_read(files, tmp_path, monkeypatch):
     path = tmp_path / "a.nii.gz"
     shutil.copy(files["fixed"], path)
     real = images.files.read_nifti
@@ -266,9 +262,7 @@ def test_an_input_that_is_written_while_it_is_read(
     unreadable("fixed: .*a.nii.gz was changed", images.read, path, "fixed")
 
 
-def test_an_input_of_a_study_that_is_written_meanwhile(
-    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_input_of_a_study_that_is_written_meanwhile(files, tmp_path, monkeypatch):
     """Otherwise its result would count as that of the new file."""
     path, real = tmp_path / "a.nii.gz", runner._fingerprint
     shutil.copy(files["fixed"], path)
