@@ -1,7 +1,5 @@
 """Lists of pairs: on threads, resumed, stopped, and on a Dask cluster that loses a worker."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -1,7 +1,5 @@
 """The BIDS App: participants at once, killed calls, results of other options, and the group."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Arrays that the engine would misread never reach it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

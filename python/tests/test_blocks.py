@@ -1,7 +1,5 @@
 """Compares images that are resampled block by block with those that are resampled at once."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

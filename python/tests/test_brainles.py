@@ -2,8 +2,6 @@
 runs it in the environment that has the package.
 """
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Registrations that are driven by several images of one patient, or by label maps."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The command as a program: what it writes, prints and returns."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The devices on which networks can run, as Python, the command and a panel show them."""
 
-from __future__ import annotations
-
 import onnxruntime
 
 import morphseek

@@ -1,7 +1,5 @@
 """DICOM registrations: the files obey PS3.3, checked by its equations in numpy and by pydicomrt."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from pathlib import Path

@@ -2,8 +2,6 @@
 the matter. The truth is the standard's equation (PS3.3 C.7.6.2.1.1) of what the tests write.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

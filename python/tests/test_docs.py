@@ -1,7 +1,5 @@
 """The documentation's Python runs."""
 
-from __future__ import annotations
-
 import doctest
 import re
 import shutil

@@ -1,7 +1,5 @@
 """`morphseek info doctor`: what it finds when one thing is broken, and what it never tells."""
 
-from __future__ import annotations
-
 import copy
 import importlib.metadata
 import json

@@ -1,7 +1,5 @@
 """Echo-planar images with opposite phase encodings, made from a known body and a known field."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every figure that a page quotes is of the run in benchmarks/results.json."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

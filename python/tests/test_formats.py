@@ -4,8 +4,6 @@ The truth is SimpleITK's composite of a matrix and a field, made here by numpy. 
 the table of docs/transforms.md. ANTs, greedy and elastix are in the extra morphseek[benchmark].
 """
 
-from __future__ import annotations
-
 import importlib
 import warnings
 from pathlib import Path

@@ -2,8 +2,6 @@
 its curve, and its messages for bad input.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Where a file lays its voxels: by the standard, alike at every entrance, and a doubt is said."""
 
-from __future__ import annotations
-
 import json
 import locale
 import logging

@@ -1,7 +1,5 @@
 """The GPU benchmark, end to end on the CPU at a small size, and the counting behind its floor."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Images of every kind give the same voxels in the same place; files are complete or absent."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import gzip

@@ -1,7 +1,5 @@
 """Images of a study, the pairs made of them, fused labels, outlying pairs, and the BIDS App."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Labels by several atlases: registered, fused, resumed, refused."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

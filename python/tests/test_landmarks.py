@@ -1,7 +1,5 @@
 """Landmarks: files of three kinds, pairing, the errors at them, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tensors of PyTorch and MONAI, and registration as a MONAI transform, compared with SimpleITK."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

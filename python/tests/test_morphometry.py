@@ -1,7 +1,5 @@
 """Compares morphometry with known volumes and with SciPy's Gaussian."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

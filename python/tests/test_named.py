@@ -2,8 +2,6 @@
 downloads.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import os

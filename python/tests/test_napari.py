@@ -4,8 +4,6 @@ The test hosts-napari runs it in the environment that has napari; the tests in a
 too, and are skipped without it (xvfb-run).
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import warnings

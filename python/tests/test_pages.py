@@ -2,8 +2,6 @@
 commands use only commands, flags, scripts, presets and extras that exist.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The made-up pair's truth maps anatomy to the same anatomy and never folds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import SimpleITK as sitk

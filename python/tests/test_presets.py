@@ -1,7 +1,5 @@
 """Presets as files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Published protocols on made-up data of the same layouts, scored again by numpy and scipy."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -2,8 +2,6 @@
 hosts-back-ends runs it in the environment that has pydra.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """morphseek.register: the result's contract, interruption, processes and threads."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import gc
 import inspect

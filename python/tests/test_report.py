@@ -1,7 +1,5 @@
 """The report is self-contained, has the right content, and shows the right orientation."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io

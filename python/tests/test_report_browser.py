@@ -1,7 +1,5 @@
 """The pages in real browsers: Chromium, which refuses other files on file://, and Firefox."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Iterator

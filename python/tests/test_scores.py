@@ -1,7 +1,5 @@
 """Scores by label maps, of one registration and of studies; by numpy, scipy and SimpleITK, too."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import json

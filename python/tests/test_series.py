@@ -1,7 +1,5 @@
 """Time series whose frames were moved by known motions."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

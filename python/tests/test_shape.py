@@ -1,7 +1,5 @@
 """Constraints on a deformation: axes, rigid regions, symmetry."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

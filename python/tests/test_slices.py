@@ -1,7 +1,5 @@
 """Slices: images with two axes, or with three of which one has one voxel."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

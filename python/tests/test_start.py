@@ -1,7 +1,5 @@
 """Starts from a deformation in every form, compared with SimpleITK's sampling of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

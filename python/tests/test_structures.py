@@ -1,7 +1,5 @@
 """RT structure sets carried by a transform: spheres of known place are outlined and read back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Templates: the mean of bodies with known places and shapes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Transform objects: composed, inverted, applied to images, points, surfaces and tracts."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

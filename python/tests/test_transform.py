@@ -1,7 +1,5 @@
 """Compares the results of a field with SimpleITK's."""
 
-from __future__ import annotations
-
 import dataclasses
 import pickle
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The public package's types are strict, and those of the options are the engine's."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import json

@@ -3,8 +3,6 @@
 The truth is a displacement made here by numpy. nibabel, h5py and plain text write the files.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The verdict, through every front end: read from the metrics, never computed."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import json

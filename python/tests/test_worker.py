@@ -2,8 +2,6 @@
 ends when its caller wants it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -2,8 +2,6 @@
 bounds on the default's results.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

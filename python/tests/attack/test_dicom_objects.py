@@ -3,8 +3,6 @@ that names it and says what to do, within limits of time and memory, and without
 files are the same every time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import itertools

@@ -1,7 +1,5 @@
 """Untrusted image files: each is read correctly or refused with a message; nothing crashes."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

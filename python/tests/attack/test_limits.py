@@ -2,8 +2,6 @@
 large is refused at once.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import struct

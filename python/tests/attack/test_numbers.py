@@ -1,7 +1,5 @@
 """Extreme numbers and a broken environment: each case has a defined result."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Anything but a regular file is refused before it is opened: a pipe would block for ever."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

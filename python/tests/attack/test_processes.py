@@ -1,7 +1,5 @@
 """Processes that share the engine, a folder or a file: each works or fails with a clear message."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

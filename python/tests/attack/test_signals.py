@@ -1,7 +1,5 @@
 """Signals that end a process: no image data is left behind, and the exit code tells the signal."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import time

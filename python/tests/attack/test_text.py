@@ -2,8 +2,6 @@
 are printed to, no command fails after its work: an encoding without their letters, a closed stream.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import os

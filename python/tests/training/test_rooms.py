@@ -1,7 +1,5 @@
 """Backbones and similarities of other packages."""
 
-from __future__ import annotations
-
 import importlib
 
 import pytest
