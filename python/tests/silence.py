@@ -127,11 +127,8 @@ def with_strace(command: list[str], log: Path) -> list[str]:
 
 def read_strace(log: Path) -> list[str]:
     """Return the lines about other sockets than unix ones, by their address family."""
-    lines = [
-        line
-        for line in log.read_text(errors="replace").splitlines()
-        if re.search(r"\b[AP]F_(?!UNIX|LOCAL)\w+", line)
-    ]
+    other = re.compile(r"\b[AP]F_(?!UNIX|LOCAL)\w+")
+    lines = list(filter(other.search, log.read_text(errors="replace").splitlines()))
     if len(lines) == 1 and "socket(AF_INET6, SOCK_STREAM" in lines[0]:
         return []  # urllib3 tests at import whether IPv6 exists, without sending
     return lines
@@ -219,9 +216,8 @@ def way_to_watch(folder: Path) -> str | None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--library", help="libmorphseek.so.1, to be watched too")
     parser.add_argument("--module", help="MorphSeekRegistration, to be watched too")
     parser.add_argument("--seconds", type=float, default=25, help="for which a process lives on")
@@ -231,10 +227,8 @@ def main() -> int:
         folder = Path(place)
         way = way_to_watch(folder)
         if way is None:
-            print(
-                "SKIPPED: neither strace nor an empty network namespace (unshare -rn) is available"
-                " here; whether anything calls home was NOT tested"
-            )
+            needs = "neither strace nor an empty network namespace (unshare -rn) is available here"
+            print(f"SKIPPED: {needs}; whether anything calls home was NOT tested")
             return 77
         print(f"watched by {way}", flush=True)
         (folder / "pair").mkdir()
@@ -249,18 +243,13 @@ def main() -> int:
                 seen = job.result()
                 bad = bool(seen.code or seen.calls or seen.left)
                 failed |= bad
-                print(
+                lines = [
                     f"{'FAILED' if bad else 'silent'}: {jobs[job]}, {len(seen.calls)} calls,"
-                    f" {len(seen.left)} files, {seen.seconds:.0f} s",
-                    flush=True,
-                )
-                if bad:
-                    print(
-                        *([f"  exit code {seen.code}:", seen.said] if seen.code else []),
-                        *(f"  {line}" for line in [*seen.calls[:12], *seen.left]),
-                        sep="\n",
-                        flush=True,
-                    )
+                    f" {len(seen.left)} files, {seen.seconds:.0f} s"
+                ]
+                lines += [f"  exit code {seen.code}:", seen.said] if seen.code else []
+                lines += [f"  {line}" for line in [*seen.calls[:12], *seen.left]]
+                print(*lines, sep="\n", flush=True)
     return int(failed)
 
 

@@ -11,8 +11,8 @@ import pytest
 import SimpleITK as sitk
 from html_tree import parsed
 
-from helpers import FLAGS, QUICK, Command, blob, invalid, unreadable
-from morphseek import Registration, errors, images, register_pairs, studies
+from helpers import FLAGS, QUICK, Command, blob, invalid, resampled, unreadable
+from morphseek import Registration, images, register_pairs, studies
 from morphseek.report import IndexRow, write_index
 from morphseek.scoring.labels import dice_by_label
 from morphseek.studies import Item, fuse_labels
@@ -25,38 +25,19 @@ def touched(root: Path, *names: str) -> Path:
     return root
 
 
+SUB = "sub-1/anat/sub-1"
 LAYOUTS: list[tuple[list[str], dict[str, Any], dict[str, str], str]] = [
-    (
-        ["sub-02/anat/sub-02_T1w.nii.gz", "sub-01/anat/sub-01_T1w.nii", "sub-01/anat/notes.txt"],
-        {},
-        {"sub-01": "sub-01_T1w.nii", "sub-02": "sub-02_T1w.nii.gz"},
-        "",
-    ),
-    (
-        ["sub-1/ses-a/anat/sub-1_ses-a_T1w.nii.gz", "sub-1/ses-b/anat/sub-1_ses-b_T1w.nii.gz",
-         "sub-1/ses-b/anat/sub-1_ses-b_T2w.nii.gz"],
-        {"entities": {"ses": "b"}},
-        {"sub-1_ses-b": "sub-1_ses-b_T1w.nii.gz"},
-        "",
-    ),
-    (
-        ["sub-1/anat/sub-1_run-10_T1w.nii.gz", "sub-1/anat/sub-1_run-9_T1w.nii.gz"],
-        {},
-        {"sub-1": "sub-1_run-9_T1w.nii.gz"},
-        "sub-1_run-9_T1w.nii.gz, and not sub-1_run-10",
-    ),
-    (
-        ["sub-1/anat/sub-1_acq-x_T1w.nii.gz", "sub-1/anat/sub-1_T1w.nii.gz"],
-        {"entities": {"acq": "x,y"}},
-        {"sub-1": "sub-1_acq-x_T1w.nii.gz"},
-        "",
-    ),
-    (
-        ["sub-1/anat/sub-1_acq-x_FLAIR.nii.gz", "sub-1/.hidden/sub-1_FLAIR.nii.gz"],
-        {"suffix": "FLAIR"},
-        {"sub-1": "sub-1_acq-x_FLAIR.nii.gz"},
-        "",
-    ),
+    (["sub-02/anat/sub-02_T1w.nii.gz", "sub-01/anat/sub-01_T1w.nii", "sub-01/anat/notes.txt"],
+     {}, {"sub-01": "sub-01_T1w.nii", "sub-02": "sub-02_T1w.nii.gz"}, ""),
+    (["sub-1/ses-a/anat/sub-1_ses-a_T1w.nii.gz", "sub-1/ses-b/anat/sub-1_ses-b_T1w.nii.gz",
+      "sub-1/ses-b/anat/sub-1_ses-b_T2w.nii.gz"],
+     {"entities": {"ses": "b"}}, {"sub-1_ses-b": "sub-1_ses-b_T1w.nii.gz"}, ""),
+    ([f"{SUB}_run-10_T1w.nii.gz", f"{SUB}_run-9_T1w.nii.gz"],
+     {}, {"sub-1": "sub-1_run-9_T1w.nii.gz"}, "sub-1_run-9_T1w.nii.gz, and not sub-1_run-10"),
+    ([f"{SUB}_acq-x_T1w.nii.gz", f"{SUB}_T1w.nii.gz"],
+     {"entities": {"acq": "x,y"}}, {"sub-1": "sub-1_acq-x_T1w.nii.gz"}, ""),
+    ([f"{SUB}_acq-x_FLAIR.nii.gz", "sub-1/.hidden/sub-1_FLAIR.nii.gz"],
+     {"suffix": "FLAIR"}, {"sub-1": "sub-1_acq-x_FLAIR.nii.gz"}, ""),
 ]  # fmt: skip
 
 
@@ -70,10 +51,10 @@ def test_bids_layouts(names, given, expected, note, tmp_path):
 def test_bids_label_maps(tmp_path: Path):
     touched(
         tmp_path,
-        "sub-1/anat/sub-1_run-1_T1w.nii.gz",
-        "derivatives/sub-1/anat/sub-1_run-2_dseg.nii.gz",  # of another run
-        "derivatives/seg/sub-1/anat/sub-1_run-1_desc-aseg_dseg.nii.gz",
-        "derivatives/seg/sub-1/anat/sub-1_run-1_space-MNI_dseg.nii.gz",  # on another grid
+        f"{SUB}_run-1_T1w.nii.gz",
+        f"derivatives/{SUB}_run-2_dseg.nii.gz",  # of another run
+        f"derivatives/seg/{SUB}_run-1_desc-aseg_dseg.nii.gz",
+        f"derivatives/seg/{SUB}_run-1_space-MNI_dseg.nii.gz",  # on another grid
     )
     (scan,) = studies.find_bids(tmp_path)
     assert scan.labels is not None and "desc-aseg" in scan.labels.name
@@ -93,8 +74,8 @@ def test_bids_refused(tmp_path: Path):
     ):
         touched(tmp_path, "data/sub-1/anat/sub-1_T1w.nii.gz")
         unreadable(says, studies.find_bids, tmp_path / folder, **given)
-    with pytest.raises(errors.InvalidArgumentError, match="'Session' is no entity"):
-        studies.find_bids(tmp_path / "data", entities={"Session": "3"})
+    odd = {"Session": "3"}
+    invalid("'Session' is no entity", studies.find_bids, tmp_path / "data", entities=odd)
 
 
 def test_scans_of_folders_and_tables(tmp_path: Path):
@@ -178,13 +159,15 @@ def maps() -> list[np.ndarray]:
     return [np.where(rng.random(true.shape) < 0.2, np.roll(true, k, 1), true) for k in (1, 2, 3)]
 
 
+def in_itk(given: list[np.ndarray]) -> list[sitk.Image]:
+    return [sitk.GetImageFromArray(array.astype(np.uint32)) for array in given]
+
+
 def test_majority_is_that_of_simpleitk():
     given = maps()
     fused = fuse_labels(given)
     undecided = 99999
-    theirs = sitk.GetArrayFromImage(
-        sitk.LabelVoting([sitk.GetImageFromArray(m.astype(np.uint32)) for m in given], undecided)
-    )
+    theirs = sitk.GetArrayFromImage(sitk.LabelVoting(in_itk(given), undecided))
     decided = theirs != undecided
     assert (fused.labels[decided] == theirs[decided]).all() and decided.mean() > 0.9
     ties = np.sort(np.stack(given)[:, ~decided], 0)[0]
@@ -195,9 +178,7 @@ def test_majority_is_that_of_simpleitk():
 
 def test_staple_is_that_of_simpleitk():
     given = [np.where(m == 70000, 5, m) for m in maps()]
-    theirs = sitk.GetArrayFromImage(
-        sitk.MultiLabelSTAPLE([sitk.GetImageFromArray(m.astype(np.uint32)) for m in given], 9)
-    )
+    theirs = sitk.GetArrayFromImage(sitk.MultiLabelSTAPLE(in_itk(given), 9))
     assert (fuse_labels(given, "staple").labels == theirs).mean() > 0.98
 
 
@@ -241,8 +222,7 @@ def test_fusion_refused():
         (([one, other[1:]],), "one grid"),
         (([one, other], "joint"), "give the target"),
     ):
-        with pytest.raises(errors.InvalidArgumentError, match=says):
-            fuse_labels(*given)  # type: ignore[arg-type]
+        invalid(says, fuse_labels, *given)
 
 
 def test_outliers_are_those_of_the_robust_score():
@@ -304,28 +284,20 @@ def test_command_all_to_one_of_bids(people: Path, tmp_path: Path, command: Comma
     assert back.array.shape == own.array.shape
     both = dice_by_label(back.array, own.array)
     result = Registration.read(out / "sub-2_ses-1")
-    before = images.read(anat / "sub-1_ses-1_dseg.nii.gz").array
-    assert both[4] > dice_by_label(before, own.array)[4] + 0.1
-    theirs = sitk.GetArrayFromImage(
-        sitk.Resample(
-            sitk.ReadImage(str(anat / "sub-1_ses-1_dseg.nii.gz")), own.to_sitk(),
-            result.inverse().to_sitk(), sitk.sitkNearestNeighbor,
-        )
-    )  # fmt: skip
+    template = images.read(anat / "sub-1_ses-1_dseg.nii.gz")
+    assert both[4] > dice_by_label(template.array, own.array)[4] + 0.1
+    theirs = resampled(template, own, result.inverse().to_sitk(), sitk.sitkNearestNeighbor)
     assert (theirs != back.array).mean() < 1e-3
-    # a repeated call does nothing; without the labels it is another batch
-    again = command.json(
-        "pairs", "--bids", people, "--within-subject", "--out", tmp_path / "later", *FLAGS
-    )
+    # without the labels it is another batch
+    pairs = ("pairs", "--bids", people, "--within-subject", "--out", tmp_path / "later")
+    again = command.json(*pairs, *FLAGS)
     assert [p["id"] for p in again["rows"]] == ["sub-1_ses-2_to_ses-1"]
 
 
 def test_bids_app(people: Path, tmp_path: Path, command: Command):
     """The derivatives have BIDS names; ITK maps the image onto the template and back by them."""
     anat, out = people / "sub-1" / "ses-1" / "anat", tmp_path / "out"
-    template, labels = (
-        tmp_path / f"tpl-Ours_res-01_{kind}.nii.gz" for kind in ("T1w", "dseg")
-    )  # fmt: skip
+    template, labels = (tmp_path / f"tpl-Ours_res-01_{kind}.nii.gz" for kind in ("T1w", "dseg"))
     for path, name in ((template, "T1w"), (labels, "dseg")):
         path.write_bytes((anat / f"sub-1_ses-1_{name}.nii.gz").read_bytes())
     words = ("bids", people, out, "participant", "--template", template, "--template-labels",
@@ -345,23 +317,16 @@ def test_bids_app(people: Path, tmp_path: Path, command: Command):
     described = json.loads((out / "dataset_description.json").read_text())
     assert described["DatasetType"] == "derivative" and described["GeneratedBy"]
 
-    own = sitk.ReadImage(str(people / f"{stem}_T1w.nii.gz"))
-    onto = sitk.ReadImage(str(template))
+    own, onto = images.read(people / f"{stem}_T1w.nii.gz"), images.read(template)
     there, back = (
         sitk.ReadTransform(str(out / f"{stem}_from-{way}_mode-image_xfm.h5"))
         for way in ("T1w_to-Ours", "Ours_to-T1w")
     )
-    least = sitk.GetArrayFromImage(own).min().item()
-    resampled = sitk.Resample(own, onto, there, sitk.sitkLinear, least)
-    moved = sitk.GetArrayFromImage(resampled)
+    moved = resampled(own, onto, there, background=float(own.array.min()))
     ours = images.read(out / f"{stem}_space-Ours_T1w.nii.gz").array
     assert np.abs(moved - ours).max() < 1e-3 * np.ptp(ours)
-    returned = sitk.GetArrayFromImage(sitk.Resample(onto, own, back))
-    original = sitk.GetArrayFromImage(own)
-    fits = [
-        np.corrcoef(array.ravel(), original.ravel())[0, 1]
-        for array in (returned, sitk.GetArrayFromImage(onto))
-    ]
+    returned = resampled(onto, own, back)
+    fits = [np.corrcoef(a.ravel(), own.array.ravel())[0, 1] for a in (returned, onto.array)]
     assert fits[0] > 0.95 > fits[1]
 
     forward = out / f"{stem}_from-Ours_to-T1w_mode-image_xfm.h5"

@@ -28,12 +28,9 @@ class Truth:
         self.points, self.moved = (a[inner].reshape(-1, 3) for a in (self.p, self.p + self.u))
 
     def numbers(self, kind: str) -> np.ndarray:
-        return {
-            "LPS": self.u,
-            "RAS": self.u @ RAS,
-            "places": (self.p + self.u) @ RAS,
-            "places in LPS": self.p + self.u,
-        }[kind]
+        places = self.p + self.u
+        kinds = {"LPS": self.u, "RAS": self.u @ RAS, "places": places @ RAS, "LPS places": places}
+        return kinds[kind]
 
     def nifti(self, kind: str, intent: int, name: str = "", p1: float = 0, note: str = "") -> Any:
         affine = np.diag([-1.0, -1, 1, 1]) @ self.image.index_to_physical
@@ -119,7 +116,7 @@ REFUSED = {
     "matrices": (("LPS", 1004), "matrices"),
     "FSL's coefficients": (("LPS", 2009), "convertwarp"),
     "places without a name": (("places", 1007), "holds places in RAS mm.*ADVICE"),
-    "places in LPS": (("places in LPS", 1007), "holds places in LPS mm.*ADVICE"),
+    "places in LPS": (("LPS places", 1007), "holds places in LPS mm.*ADVICE"),
 }
 
 
@@ -210,10 +207,8 @@ FRAMES = {
     "oblique": np.array([[0.6, -0.8, 0], [0.8, 0.6, 0], [0, 0, -1]]),
 }
 SPACES = {
-    "left-posterior-superior": np.diag([1.0, 1, 1]),
-    "LPS": np.diag([1.0, 1, 1]),
-    "right-anterior-superior": np.diag([-1.0, -1, 1]),
-    "RAS": np.diag([-1.0, -1, 1]),
+    **dict.fromkeys(("left-posterior-superior", "LPS"), np.eye(3)),
+    **dict.fromkeys(("right-anterior-superior", "RAS"), RAS),
     "left-anterior-superior": np.diag([1.0, -1, 1]),
 }
 
@@ -378,11 +373,8 @@ def test_to_spm_and_back(truth: Truth, tmp_path: Path):
     [path] = by_path(field, tmp_path).save(tmp_path / "y_t.nii", "spm")
     read = nibabel.load(path)
     assert read.shape[3:] == (1, 3) and read.header.get_intent()[2] == "Mapping"
-    np.testing.assert_allclose(
-        np.asarray(read.dataobj)[:, :, :, 0].transpose(2, 1, 0, 3),
-        truth.numbers("places"),
-        atol=1e-4,
-    )
+    numbers = np.asarray(read.dataobj)[:, :, :, 0].transpose(2, 1, 0, 3)
+    np.testing.assert_allclose(numbers, truth.numbers("places"), atol=1e-4)
     truth.agree(Transform.read(path))
 
 
@@ -392,13 +384,9 @@ def test_the_command(truth: Truth, tmp_path: Path):
     nibabel.save(truth.nifti("places", 1007, "NREG_TRANS", 3), tmp_path / "v.nii.gz")
     images.write(tmp_path / "i.nii.gz", truth.image)
     d, i = tmp_path / "d.nii.gz", tmp_path / "i.nii.gz"
-    for command, out in (
-        (["transform", "convert", d], "c.h5"),
-        (["transform", "compose", d], "k.h5"),
-        (["transform", "convert", d, "--input-format", "field"], "f.h5"),
-    ):
-        run(*command, "-o", tmp_path / out)
-        truth.agree(Transform.read(tmp_path / out))
+    for words in (["convert", d], ["compose", d], ["convert", d, "--input-format", "field"]):
+        run("transform", *words, "-o", tmp_path / "c.h5")
+        truth.agree(Transform.read(tmp_path / "c.h5"))
     run("apply", "-t", d, "-i", i, "-o", tmp_path / "w.nii")
     want = resampled(truth.image, truth.image, field_of(truth.u, truth.image))
     inner = (slice(1, -1),) * 3
@@ -411,9 +399,7 @@ def test_the_command(truth: Truth, tmp_path: Path):
 def test_a_registration_begins_there(truth: Truth, tmp_path: Path):
     alone = {**QUICK, "initial": "affine"}
     moving = truth.image.like(blob((15, 18, 21), 0.15, noise=0))
-    for given in (
-        truth.nifti(*NIFTI["reg_transform -disp"]),
-        write_nrrd(tmp_path / "v.nrrd", truth, "RAS"),
-    ):
+    nrrd = write_nrrd(tmp_path / "v.nrrd", truth, "RAS")
+    for given in (truth.nifti(*NIFTI["reg_transform -disp"]), nrrd):
         result = morphseek.register(truth.image, moving, initial_transform=given, **alone)
         np.testing.assert_allclose(result.displacement_mm(), truth.u, atol=2e-3)

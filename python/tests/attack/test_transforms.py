@@ -56,10 +56,10 @@ def test_what_simpleitk_wrote_is_the_same_map(name: str, ending: str, tmp_path: 
     np.testing.assert_array_equal(morphseek.Transform.read(path).transform_points(POINTS), want)
 
 
+AFFINES = ("MatrixOffsetTransformBase", "FixedCenterOfRotationAffineTransform",
+           "ScalableAffineTransform")  # fmt: skip
 LINEAR = {  # ITK's classes: parameters and fixed parameters
-    "MatrixOffsetTransformBase": ("1.01 .01 0 0 .99 .02 0 0 1.0 1 1.5 -2", "1 2 3"),
-    "FixedCenterOfRotationAffineTransform": ("1.01 .01 0 0 .99 .02 0 0 1.0 1 1.5 -2", "1 2 3"),
-    "ScalableAffineTransform": ("1.01 .01 0 0 .99 .02 0 0 1.0 1 1.5 -2", "1 2 3"),
+    **dict.fromkeys(AFFINES, ("1.01 .01 0 0 .99 .02 0 0 1.0 1 1.5 -2", "1 2 3")),
     "CenteredAffineTransform": ("1 .1 0 0 1 0 0 0 1 1 2 3 4 5 6", "1 2 3"),
     "CenteredEuler3DTransform": (".1 .1 .1 1 2 3 4 5 6", "0 0 0 0"),
     "ComposeScaleSkewVersor3DTransform": (".1 .1 .1 1 2 3 1.1 1 .9 .01 .02 0", "1 2 3"),
@@ -83,10 +83,8 @@ def test_every_linear_class(kind: str, tmp_path: Path):
         want = by_itk(itk, POINTS)
         ours = morphseek.Transform.of(itk)
         there = ours.inverse().transform_points(want)
-        made = [
-            ours,
-            *(morphseek.Transform.read(ours.save(tmp_path / f"o.{e}")[0]) for e in ("h5", "tfm")),
-        ]
+        saved = [ours.save(tmp_path / f"o.{ending}")[0] for ending in ("h5", "tfm")]
+        made = [ours, *map(morphseek.Transform.read, saved)]
         if itk is alone:
             made.append(morphseek.Transform.read(path))
             if kind != "MatrixOffsetTransformBase":  # SimpleITK writes it as an empty composite
@@ -106,9 +104,7 @@ WRITTEN = {  # what editors and other systems make of a text
     "no last end": lambda text: text.rstrip("\n").encode(),
     "all of these": lambda text: ("\ufeff" + text.rstrip("\n").replace("\n", "\r\n")).encode(),
     "UTF-16": lambda text: text.encode("utf-16"),
-    "a comment of Latin-1": lambda text: text.replace("#Transform 0", "# M\xfcller").encode(
-        "latin-1"
-    ),
+    "Latin-1": lambda text: text.replace("#Transform 0", "# M\xfcller").encode("latin-1"),
 }
 
 
