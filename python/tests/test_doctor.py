@@ -24,25 +24,17 @@ PROJECT = (REPOSITORY / "python" / "pyproject.toml").read_text(encoding="utf-8")
 
 NIPYPE = "morphseek.hosts.nipype"
 VERSION = importlib.metadata.version("morphseek")
-WORKS: dict[str, Any] = {
-    "version": VERSION,
-    "seconds": 0.5,
-    "devices": {
-        "processor": {
-            "architecture": "amd64",
-            "threads": 8,
-            "features": [{"name": "AVX", "used": True}, {"name": "AVX2", "used": False}],
-        },
-        "library": "/opt/lib/libonnxruntime.so.1",
-        "version": "1.30",
-        "providers": ["CPUExecutionProvider"],
-        "gpus": [{"name": "A card", "bytes": 8 << 30}],
-        "devices": [
-            {"name": "cpu", "usable": True, "error": "", "remedy": ""},
-            {"name": "cuda", "usable": False, "error": "no driver", "remedy": "install a driver"},
-        ],
-    },
-}
+AVX = [{"name": "AVX", "used": True}, {"name": "AVX2", "used": False}]
+DEVICES = [
+    {"name": "cpu", "usable": True, "error": "", "remedy": ""},
+    {"name": "cuda", "usable": False, "error": "no driver", "remedy": "install a driver"},
+]
+RUNTIME = {
+    "processor": {"architecture": "amd64", "threads": 8, "features": AVX}, "version": "1.30",
+    "library": "/opt/lib/libonnxruntime.so.1", "providers": ["CPUExecutionProvider"],
+    "gpus": [{"name": "A card", "bytes": 8 << 30}], "devices": DEVICES,
+}  # fmt: skip
+WORKS: dict[str, Any] = {"version": VERSION, "seconds": 0.5, "devices": RUNTIME}
 NO_RUNTIME = {"name": "cpu", "usable": False, "error": "not found", "remedy": "install ONNX"}
 
 
@@ -256,27 +248,20 @@ def extras() -> set[str]:
 def test_features_are_extras():
     offered = {f.extra for f in _features.FEATURES} - {""}
     assert offered == extras() - {"benchmark", "test", "coverage", "docs", "lint", "all"}
-    assert {r.package for r in _features.requirements(_features.FEATURES[0])} == {
-        "numpy", "SimpleITK", "pydicom", "click", "rich", "packaging", "isal", "lazy-loader",
-        "jinja2", "pillow",
-    }  # fmt: skip
+    needs = "numpy SimpleITK pydicom click rich packaging isal lazy-loader jinja2 pillow"
+    found = {r.package for r in _features.requirements(_features.FEATURES[0])}
+    assert found == set(needs.split())
     # an extra that includes another one brings that one's packages, too
     assert {"torch", "onnxruntime", "tensorboard"} <= _features.brings("training")
 
 
 def test_what_pages_and_errors_say_to_install():
     """Every extra that a page or an error names exists."""
-    places = [
-        *REPOSITORY.glob("*.md"),
-        *(REPOSITORY / "python").rglob("*.md"),
-        *(REPOSITORY / "python" / "src").rglob("*.py"),
-        *(REPOSITORY / "engine").rglob("*.go"),
-        *(REPOSITORY / "slicer").rglob("*.md"),
-        *(REPOSITORY / "plugin").rglob("*.md"),
-    ]
+    kinds = ("python/**/*.md", "slicer/**/*.md", "plugin/**/*.md", "python/src/**/*.py")
     told = {
         (extra, path.name)
-        for path in places
+        for pattern in ("*.md", *kinds, "engine/**/*.go")
+        for path in REPOSITORY.glob(pattern)
         for found in re.findall(r"morphseek\[([\w,]+)\]", path.read_text(encoding="utf-8"))
         for extra in found.split(",")
     }

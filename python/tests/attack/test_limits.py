@@ -33,11 +33,8 @@ def refused(read: Callable[[], object], words: str) -> None:
 def test_a_list_of_a_million_rows(name: str, tmp_path: Path):
     path = tmp_path / name
     path.write_bytes(b"fixed,moving,id\n" + b"a.nii.gz,b.nii.gz,1\n" * 1_000_000)
-    read: dict[str, Callable[[Path], object]] = {
-        "pairs.csv": studies.read_pairs,
-        "split.json": studies.read_pairs,
-    }
-    refused(lambda: read.get(name, Landmarks.read)(path), f"{name}.* it has 19 MiB, more than")
+    read = studies.read_pairs if name in ("pairs.csv", "split.json") else Landmarks.read
+    refused(lambda: read(path), f"{name}.* it has 19 MiB, more than")
 
 
 def epi_of(sidecar: Path) -> object:
@@ -95,9 +92,8 @@ def test_a_manifest_of_brackets(tmp_path: Path):
     model = onnx.load(BUNDLES / "tiny.onnx")
     (entry,) = (one for one in model.metadata_props if one.key == "morphseek_manifest")
     manifest = json.loads(entry.value)
-    entry.value = json.dumps({**manifest, "metrics": "HERE"}).replace(
-        '"HERE"', '{"a": ' + "[" * 5000 + "]" * 5000 + "}"
-    )
+    deep = '{"a": ' + "[" * 5000 + "]" * 5000 + "}"
+    entry.value = json.dumps({**manifest, "metrics": "HERE"}).replace('"HERE"', deep)
     onnx.save(model, tmp_path / "deep.onnx")
     with pytest.raises(errors.ModelCorruptError, match="deep.onnx.*nested too deeply"):
         core.verify_model(str(tmp_path / "deep.onnx"))

@@ -24,28 +24,18 @@ if not hasattr(os, "mkfifo"):
     pytest.skip("there are no pipes with names", allow_module_level=True)
 
 READERS: dict[str, Callable[[Path], object]] = {
-    "a.nii.gz": images.read,
-    "a.mha": images.read,
-    "a.nrrd": images.read,
-    "a.mhd": images.read,
-    "transform.h5": transforms.Transform.read,
-    "transform.tfm": transforms.Transform.read,
-    "pairs.csv": read_pairs,
-    "split.json": read_pairs,
-    "a.fcsv": landmarks.Landmarks.read,
-    "a.mrk.json": landmarks.Landmarks.read,
-    "a.csv": landmarks.Landmarks.read,
+    **dict.fromkeys(("a.nii.gz", "a.mha", "a.nrrd", "a.mhd", "a.dcm"), images.read),
+    **dict.fromkeys(("transform.h5", "transform.tfm"), transforms.Transform.read),
+    **dict.fromkeys(("pairs.csv", "split.json"), read_pairs),
+    **dict.fromkeys(("a.fcsv", "a.mrk.json", "a.csv"), landmarks.Landmarks.read),
     "slices/a.dcm": lambda path: images.read(path.parent),
     "run/report.json": lambda path: morphseek.Registration.read(path.parent),
     "work/request.json": lambda path: worker.run(path.parent, print),
     "preset.json": morphseek.presets.load,
     "label map.nii.gz": lambda path: images.read_on(path, np.zeros(18), "labels"),
     "time.nii.gz": morphseek.correct_motion,
-    "a.dcm": images.read,
     "parts.mhd": parts,
 }
-
-
 MakePipe = Callable[[Path], None]
 
 
@@ -122,13 +112,11 @@ def test_whatever_is_applied(ending, files, tmp_path, make_pipe):
     pipe, shift, out = tmp_path / f"pipe{ending}", tmp_path / "t.tfm", tmp_path / "out.nii.gz"
     make_pipe(pipe)
     morphseek.Transform.of(np.eye(4)).save(shift)
+    pair, ways = (files["moving"], files["fixed"]), ("", "@inverse", "@elastix", "@fsl")
     for transform, image, reference in (
         (shift, pipe, files["fixed"]),
         (shift, files["moving"], pipe),
-        (pipe, files["moving"], files["fixed"]),
-        (f"{pipe}@inverse", files["moving"], files["fixed"]),
-        (f"{pipe}@elastix", files["moving"], files["fixed"]),
-        (f"{pipe}@fsl", files["moving"], files["fixed"]),
+        *((f"{pipe}{way}", *pair) for way in ways),
     ):
         words = ["apply", "-t", transform, "-i", image, "--reference", reference, "-o", out]
         done = CliRunner().invoke(app, [str(word) for word in words])

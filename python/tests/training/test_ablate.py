@@ -13,10 +13,8 @@ from helpers import refused
 
 @pytest.fixture
 def tiny_scale(monkeypatch):
-    changes = {
-        "data.min_size": [24, 24, 24],
-        "model.options": {"widths": [4, 4, 8], "latent_channels": 8, "decoder": [8, 8]},
-    }
+    network = {"widths": [4, 4, 8], "latent_channels": 8, "decoder": [8, 8]}
+    changes = {"data.min_size": [24, 24, 24], "model.options": network}
     monkeypatch.setitem(ablate.SCALES, "tiny", ablate.Scale("tiny", changes))
     return "tiny"
 
@@ -59,11 +57,9 @@ def go(phantoms, tmp_path, tiny_scale):
 def test_runs_and_tables(go, tmp_path):
     options = dict(iterations=2, seeds=(0, 1), warmup_iterations=2, eval_steps=3)
     go("ladder", "warmup", "multistep", "best", **options)
-    files = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.glob("ladder/*/*/result.json"))
-    assert files == [
-        f"ladder/{n}/result.json"
-        for n in ("best/seed0", "best/seed1", "multistep/seed0", "multistep/seed1", "warmup/seed0")
-    ]
+    runs = {"/".join(p.parts[-3:-1]) for p in tmp_path.glob("ladder/*/*/result.json")}
+    both = {f"{arm}/seed{seed}" for arm in ("best", "multistep") for seed in (0, 1)}
+    assert runs == both | {"warmup/seed0"}
     before = {p: p.stat().st_mtime_ns for p in tmp_path.glob("ladder/*/*/result.json")}
     go("ladder", "warmup", "multistep", "best", **options)
     assert before == {p: p.stat().st_mtime_ns for p in tmp_path.glob("ladder/*/*/result.json")}
@@ -86,31 +82,26 @@ def test_wilcoxon_is_scipys_and_survives_equality():
 def test_results_of_another_scale_or_length_are_no_results(go, tmp_path):
     ladder = ("ladder", "warmup", "multistep")
     go(*ladder, eval_steps=3)
-    with pytest.raises(
-        ValueError,
-        match="is of scale 'tiny' with 1 iterations, not of 'tiny' with 9; choose another --out",
-    ):
-        go(*ladder, eval_steps=3, iterations=9)
-    with pytest.raises(ValueError, match="'tiny' with 0 iterations, not of 'small' with 1"):
-        go(*ladder, eval_steps=3, scale="small")
+    says = "is of scale 'tiny' with 1 iterations, not of 'tiny' with 9; choose another --out"
+    refused(ValueError, says, go, *ladder, eval_steps=3, iterations=9)
+    says = "'tiny' with 0 iterations, not of 'small' with 1"
+    refused(ValueError, says, go, *ladder, eval_steps=3, scale="small")
     # The shared warm-up is checked, too.
     for result in tmp_path.glob("ladder/*/*/result.json"):
         result.unlink()
     for change in ({"scale": "small"}, {"warmup_iterations": 2}):
-        with pytest.raises(ValueError, match="warm-up of another scale or number of iterations"):
-            go(*ladder, eval_steps=3, **change)
+        says = "warm-up of another scale or number of iterations"
+        refused(ValueError, says, go, *ladder, eval_steps=3, **change)
 
 
 def write_result(out, group, arm, seed=0, pairs=8, own=3, **changes):
     """Write a made-up result: Dice and NJD of pair i after step t."""
     rng = np.random.default_rng([seed, own])
-    steps = [
-        [
-            {"dice": 0.5 + 0.05 * t + 0.01 * rng.random(), "njd": 0.1 * rng.random()}
-            for t in range(max(own, 3) + 1)
-        ]
-        for _ in range(pairs)
-    ]
+
+    def scores(t):
+        return {"dice": 0.5 + 0.05 * t + 0.01 * rng.random(), "njd": 0.1 * rng.random()}
+
+    steps = [[scores(t) for t in range(max(own, 3) + 1)] for _ in range(pairs)]
     label, config = ablate.GROUPS[group][arm].label, {"run": {"steps": own}}
     result = dict(group=group, arm=arm, label=label, seed=seed, scale="small", iterations=200)
     result |= dict(updates=200 * own, cpu_seconds=1.0, config=config)
@@ -141,10 +132,8 @@ def test_arms_of_another_t_are_compared_at_their_own(tmp_path):
         assert row[7].startswith(f"{own} / ") and row[8] == own
         assert row[6].startswith(f"{dice_at(r[t], 3).mean():.2f} / ")
     x, y = dice_at(r[4], 4), dice_at(r[3], 3)
-    assert (
-        f"T = 4 against `best`, T = 3, 1 seed(s): Dice {(x - y).mean():+.3f} (p ="
-        f" {ablate.wilcoxon(x, y):.2g})" in text
-    )
+    test = f"{(x - y).mean():+.3f} (p = {ablate.wilcoxon(x, y):.2g})"
+    assert f"T = 4 against `best`, T = 3, 1 seed(s): Dice {test}" in text
     assert "At its own T each, paired Wilcoxon" in text
 
 
@@ -173,10 +162,8 @@ def test_what_was_not_finite_is_null_and_left_out(tmp_path):
     text = ablate.tables(tmp_path)
     b["pairs"][3]["steps"][3]["dice"] = np.nan
     x, y = (np.delete(dice_at(r, 3), 3) for r in (b, a))
-    assert (
-        f"Dice {(x - y).mean():+.3f} (p = {ablate.wilcoxon(x, y):.2g}) without 1 pair(s) that lack"
-        " it, NJD" in text
-    )
+    test = f"Dice {(x - y).mean():+.3f} (p = {ablate.wilcoxon(x, y):.2g})"
+    assert f"{test} without 1 pair(s) that lack it, NJD" in text
     assert f"| {x.mean():.2f} |" in text and "nan" not in text
 
 
@@ -187,13 +174,9 @@ def test_changed_keys_are_recorded_and_never_mixed(go, tmp_path, tiny_scale):
     assert result["config"]["data"]["labels"] == 1 and result["config"]["optim"]["lr"] == 1e-3
     assert "dice_2" not in result["pairs"][0]["steps"][0]
     assert json.loads((tmp_path / "warmup/warmup/config.json").read_text())["data"]["labels"] == 1
-    with pytest.raises(
-        ValueError,
-        match="has data.labels = 1, optim.lr = 0.001 changed, not no key; choose another --out",
-    ):
-        go("ldvn", "sqrt", changes={})
-    with pytest.raises(ValueError, match="or with other keys changed; choose another --out"):
-        go("ldvn", "one", changes={})
+    says = "has data.labels = 1, optim.lr = 0.001 changed, not no key; choose another --out"
+    refused(ValueError, says, go, "ldvn", "sqrt", changes={})
+    refused(ValueError, "or with other keys changed; choose", go, "ldvn", "one", changes={})
     # An arm in the same folder with other settings, written by hand, gets a table of its own and is
     # not compared.
     write_result(tmp_path, "ldvn", "one", scale=tiny_scale)
