@@ -49,9 +49,8 @@ def cube(first: int, spacing: tuple[float, float, float] = (1.0, 1.5, 2.0)) -> s
 
 
 def constant(like: sitk.Image, mm: tuple[float, float, float]) -> sitk.Image:
-    field = sitk.GetImageFromArray(
-        np.broadcast_to(np.array(mm), (*like.GetSize()[::-1], 3)).copy(), isVector=True
-    )
+    vectors = np.broadcast_to(np.array(mm), (*like.GetSize()[::-1], 3)).copy()
+    field = sitk.GetImageFromArray(vectors, isVector=True)
     field.CopyInformation(like)
     return field
 
@@ -99,16 +98,13 @@ def test_modules_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "imported.py").write_text("")
-    measure.run(
-        [sys.executable, "-c", "import imported"], threads=1, timeout=60, log=tmp_path / "log"
-    )
+    how = {"threads": 1, "timeout": 60, "log": tmp_path / "log"}
+    measure.run([sys.executable, "-c", "import imported"], **how)
     assert list(tmp_path.glob("__pycache__/imported.*.pyc"))
 
 
 def test_killed_with_what_it_started(tmp_path: Path):
-    code = (
-        "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time;"
-        " time.sleep(60)'])"
-    )
+    sleep = "'import time; time.sleep(60)'"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {sleep}])"
     cost = measure.run([sys.executable, "-c", code], threads=1, timeout=1, log=tmp_path / "log")
     assert cost.timed_out and cost.exit_status != 0 and cost.seconds < 10

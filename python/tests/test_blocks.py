@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -72,11 +71,9 @@ def test_what_is_written(ending, fixed, turned, moving, tmp_path):
 def test_modulated_and_with_a_background(turned, moving, fixed, tmp_path):
     images.write(tmp_path / "m.mha", moving, compress=False)
     for how in ({"modulate": True}, {"background": -7.0}, {"dtype": "uint8"}):
-        options: dict[str, Any] = how
-        apply_by_blocks(
-            turned, tmp_path / "m.mha", tmp_path / "o.nrrd", memory=SMALL * 4, **options
-        )
-        got, want = images.read(tmp_path / "o.nrrd").array, turned.apply(moving, **options).array
+        out = tmp_path / "o.nrrd"
+        apply_by_blocks(turned, tmp_path / "m.mha", out, memory=SMALL * 4, **how)
+        got, want = images.read(out).array, turned.apply(moving, **how).array
         assert got.dtype == want.dtype
         np.testing.assert_allclose(got, want, atol=1 if got.dtype.kind in "iu" else 0.01)
 
@@ -154,6 +151,5 @@ def test_the_memory_is_bounded(tmp_path: Path):
     whole, parts = peak("no"), peak("yes")
     print(f"whole {whole >> 20} MiB, by blocks {parts >> 20} MiB")
     assert parts < 60 << 20 < 100 << 20 < whole
-    np.testing.assert_array_equal(
-        *(images.read(tmp_path / f"{n}.nii").array for n in ("no", "yes"))
-    )
+    both = (images.read(tmp_path / f"{name}.nii").array for name in ("no", "yes"))
+    np.testing.assert_array_equal(*both)

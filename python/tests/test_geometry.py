@@ -81,7 +81,11 @@ def header(kind: str, rng: np.random.Generator) -> tuple[dict[str, Any], bool]:
     """Return the fields of a header of a kind, and whether it contradicts itself."""
     spacing = rng.uniform(0.4, 3.0, 3).round(3)
     place = affine(rng, spacing)
-    one, other = rng.integers(1, 5, 2).tolist()
+    sform, qform, doubted = KINDS[kind]
+    codes = {
+        f"{form}_code": int(rng.integers(1, 5)) if code == ANY else code
+        for form, code in (("sform", sform), ("qform", qform))
+    }
     in_qform, in_sform, pixdim = place, place, spacing.copy()
     if kind == "two places":
         in_qform = place.copy()
@@ -96,19 +100,17 @@ def header(kind: str, rng: np.random.Generator) -> tuple[dict[str, Any], bool]:
         in_sform = place.round(5)
     elif kind in ("stale pixdim", "zero pixdim"):
         pixdim = np.full(3, 9.0 if kind == "stale pixdim" else 0)
-    with_sform, with_qform, doubted = KINDS[kind]
-    codes = {"sform_code": one * with_sform, "qform_code": other * with_qform}
     form = quaternion(in_qform)
     pixdim = [form.pop("sign"), *pixdim, 0, 0, 0, 0]
     return {**codes, **rows(in_sform), **form, "pixdim": pixdim}, doubted
 
 
-KINDS = {  # whether it has an sform and a qform, and whether it contradicts itself
-    "sform": (True, False, False), "qform": (False, True, False), "both": (True, True, False),
-    "two places": (True, True, True), "mirrored qform": (True, True, True),
-    "sheared sform": (True, True, True), "negative pixdim": (True, False, True),
-    "stale pixdim": (True, False, True), "zero pixdim": (True, False, False),
-    "rounded": (True, False, False), "neither": (False, False, False),
+ANY = 9
+KINDS = {  # the codes of sform and qform, and whether the header contradicts itself
+    "sform": (1, 0, False), "qform": (0, ANY, False), "both": (ANY, ANY, False),
+    "two places": (ANY, 1, True), "mirrored qform": (1, 1, True), "sheared sform": (4, 1, True),
+    "negative pixdim": (1, 0, True), "stale pixdim": (1, 0, True), "zero pixdim": (1, 0, False),
+    "rounded": (1, 0, False), "neither": (0, 0, False),
 }  # fmt: skip
 UNITS = {0: 1.0, 1: 1000.0, 2: 1.0, 3: 0.001}
 
