@@ -80,8 +80,12 @@ def test_the_site_has_every_page():
 def test_a_tutorial_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Its blocks run one after the other in one folder, as a reader would do it."""
     monkeypatch.chdir(tmp_path)
-    path = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]
-    environment = {**os.environ, "PATH": path, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    bin_folder = str(Path(sys.executable).parent)
+    environment = {
+        **os.environ,
+        "PATH": bin_folder + os.pathsep + os.environ["PATH"],
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
     names: dict[str, Any] = {}
     ran = 0
     for block in blocks_of(DOCS / "tutorials" / f"{name}.md"):
@@ -89,8 +93,9 @@ def test_a_tutorial_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
             exec(compile(block.text, str(block), "exec"), names)
         else:
             assert block.language == "sh", f"{block}: what is it?"
-            how = {"capture_output": True, "text": True, "env": environment}
-            done = subprocess.run(["sh", "-euc", block.text], **how)
+            done = subprocess.run(
+                ["sh", "-euc", block.text], capture_output=True, text=True, env=environment
+            )
             assert done.returncode == 0, f"{block}:\n{done.stdout}\n{done.stderr}"
         ran += 1
     assert ran >= 5
@@ -295,8 +300,9 @@ def test_scripts_have_what_pages_say():
         beside = [path, *path.parent.glob("*.py")]
         text = "".join(p.read_text(encoding="utf-8") for p in beside)
         for flag in flags(words[2:]):
-            name = rf"\b{flag[2:].replace('-', '_')}\b"
-            assert flag in text or re.search(name, text), f"{block}: {script} has no {flag}"
+            assert flag in text or re.search(rf"\b{flag[2:].replace('-', '_')}\b", text), (
+                f"{block}: {script} has no {flag}"
+            )
             seen += 1
     assert seen > 20
 

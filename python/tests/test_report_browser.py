@@ -75,11 +75,12 @@ def folder(
 def browser(request: pytest.FixtureRequest) -> Iterator[browsers.Chromium | browsers.Firefox]:
     needs(request.param)
     # without 3-D: the page draws in two
-    with (
+    opened = (
         browsers.chromium("--disable-3d-apis")
         if request.param == "chromium"
         else browsers.firefox(webgl_disabled=True)
-    ) as found:
+    )
+    with opened as found:
         found.window(1440, 900)
         yield found
 
@@ -146,8 +147,9 @@ def test_it_opens_and_says_the_verdict(browser: browsers.Browser, folder: Path):
 def test_modes_and_overlays(browser: browsers.Browser, folder: Path):
     for page, modes in (("two.html", 7), ("one.html", 8)):
         opened(browser, folder / page)
-        buttons = "[...document.querySelectorAll('#modes button')]"
-        found = browser.run(f"{buttons}.map(b => b.dataset.mode)")
+        found = browser.run(
+            "[...document.querySelectorAll('#modes button')].map(b => b.dataset.mode)"
+        )
         assert len(found) == modes and ("difference" in found) == (modes == 8)
         views = {"overview": 6, "rows": 9}
         for mode in found:
@@ -158,10 +160,15 @@ def test_modes_and_overlays(browser: browsers.Browser, folder: Path):
             pressed = "document.querySelector('[data-mode][aria-pressed=true]').dataset.mode"
             assert browser.run(pressed) == mode
         for select in ("overlay", "outlines", "plane"):
-            element = f"document.getElementById('{select}')"
-            for value in browser.run(f"[...{element}.options].map(o => o.value)"):
-                choose = f"const s = {element}; s.value = '{value}';"
-                state_after(browser, f"{choose} s.dispatchEvent(new Event('change'));")
+            values = browser.run(
+                f"[...document.getElementById('{select}').options].map(o => o.value)"
+            )
+            for value in values:
+                state_after(
+                    browser,
+                    f"const s = document.getElementById('{select}'); s.value = '{value}';"
+                    "s.dispatchEvent(new Event('change'));",
+                )
                 assert ink(browser) > 1
         assert browser.complaints() == []
 
@@ -191,8 +198,11 @@ def test_the_keyboard_and_the_names(browser: browsers.Browser, folder: Path):
     names = browser.run("[...document.querySelectorAll('#views canvas')].map(v => v.ariaLabel)")
     assert names[0] == "before, axial" and len(set(names)) == 6
     browser.run("document.querySelector('#views canvas').focus()")
-    places = {"PageUp": (x, y, z + 1), "ArrowLeft": (x - 1, y, z + 1)}
-    for key, place in (places | {"ArrowUp": (x - 1, y - 1, z + 1)}).items():
+    for key, place in (
+        ("PageUp", (x, y, z + 1)),
+        ("ArrowLeft", (x - 1, y, z + 1)),
+        ("ArrowUp", (x - 1, y - 1, z + 1)),
+    ):
         browser.key(key)
         assert drawn(browser)["position"] == " ".join(map(str, place)), key
     said = browser.run("document.activeElement.getAttribute('aria-valuetext')")
@@ -218,8 +228,9 @@ def test_jumps(browser: browsers.Browser, folder: Path):
     jumps = browser.run("[...document.querySelectorAll('#jumps button')].map(b => b.textContent)")
     for said in ("estimated error", "bend", "grown", "worst label", "worst landmark", "middle"):
         (number,) = [i for i, text in enumerate(jumps) if said in text]
-        click = f"document.querySelectorAll('#jumps button')[{number}].click()"
-        state = state_after(browser, click)
+        state = state_after(
+            browser, f"document.querySelectorAll('#jumps button')[{number}].click()"
+        )
         at = [int(v) for v in state["position"].split()]
         wanted = browser.run(f"{number} >= 0 && document.getElementById('readout').textContent")
         assert "voxel" in wanted and min(at) >= 0
@@ -285,8 +296,9 @@ def test_the_index_sorts_and_filters(browser: browsers.Browser, folder: Path):
     click = f"document.querySelectorAll('#pairs th')[{dice}].firstChild.click()"
     started = browser.run("performance.now()")
     browser.run(click)
-    rows = "[...document.querySelectorAll('#pairs tbody tr')]"
-    column = f"{rows}.map(r => +r.cells[{dice}].textContent)"
+    column = (
+        f"[...document.querySelectorAll('#pairs tbody tr')].map(r => +r.cells[{dice}].textContent)"
+    )
     values = browser.run(column)
     assert values == sorted(values) and len(values) == 1000
     browser.run(click)
@@ -298,8 +310,9 @@ def test_the_index_sorts_and_filters(browser: browsers.Browser, folder: Path):
     )
     assert browser.run("document.getElementById('shown').textContent") == "19 of 1000 pairs"
     assert browser.run("document.querySelectorAll('svg').length") == 3
-    link = "document.querySelector('#pairs tbody a').getAttribute('href')"
-    assert browser.run(link) == "small.html"
+    assert (
+        browser.run("document.querySelector('#pairs tbody a').getAttribute('href')") == "small.html"
+    )
     assert browser.run("document.querySelector('#pairs img').naturalWidth") > 30
     assert browser.requests() == [] and browser.complaints() == []
 

@@ -239,8 +239,9 @@ def test_the_command_ends_with_it(noise: tuple[Path, Path], tmp_path: Path, comm
         assert not any(f"note: {reason}" in text for reason in verdict.reasons)
         ends[" ".join(flags)] = text.strip().splitlines()
     assert ends["--strict --quiet"][-1].startswith("verdict: ")
-    out = ("--out", tmp_path / "j")
-    summary = command.json("register", *noise, *out, *FLAGS, "--strict", expect=7)
+    summary = command.json(
+        "register", *noise, "--out", tmp_path / "j", *FLAGS, "--strict", expect=7
+    )
     assert summary["verdict"] == report["verdict"] and "explanation" not in summary
 
 
@@ -270,13 +271,14 @@ def test_strict_and_explain_are_in_the_help(command: Command):
 
 
 def test_a_study_counts_them(noise, files, tmp_path, command):
-    pairs, same = tmp_path / "pairs.csv", f"same,{files['fixed']},{files['fixed']}\n"
-    pairs.write_text(f"id,fixed,moving\n{same}noise,{noise[0]},{noise[1]}\n")
-    arguments = ["pairs", pairs, "--out", tmp_path / "out", *FLAGS]
+    (tmp_path / "pairs.csv").write_text(
+        f"id,fixed,moving\nsame,{files['fixed']},{files['fixed']}\nnoise,{noise[0]},{noise[1]}\n"
+    )
+    arguments = ["pairs", tmp_path / "pairs.csv", "--out", tmp_path / "out", *FLAGS]
     text = command(*arguments)
     content = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
-    alike, other = content["rows"]
-    assert alike["verdict"] == "good" and alike["reasons"] == [] and alike["error_mm"] > 0
+    same, other = content["rows"]
+    assert same["verdict"] == "good" and same["reasons"] == [] and same["error_mm"] > 0
     assert other["verdict"] in ("check", "failed") and other["reasons"]
     counted = content["summary"]["verdict"]
     assert counted["good"] == 1 and sum(counted.values()) == 2
@@ -285,7 +287,8 @@ def test_a_study_counts_them(noise, files, tmp_path, command):
     assert {"verdict", "error_mm", "reasons"} <= set(header.split(","))
     # pairs that were finished before keep their verdicts
     assert command.json(*arguments, "--strict", expect=7)["rows"][1]["verdict"] == other["verdict"]
-    pairs.write_text(f"id,fixed,moving\n{same}")
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text(f"fixed,moving,id\n{files['fixed']},{files['fixed']},same\n")
     command(*arguments, "--strict")
 
 

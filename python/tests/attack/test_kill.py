@@ -157,8 +157,9 @@ def attack(
         happened = killer.operations()  # not always in the same order
         at = f"{mode} at {point}: {' '.join(happened[point - 1 : point])}\n{done.stderr}"
         try:
-            code = done.returncode
-            assert code in (137 if mode == "kill" else 6, 0), f"exit code {code}"
+            assert done.returncode in (137 if mode == "kill" else 6, 0), (
+                f"exit code {done.returncode}"
+            )
             assert "Traceback" not in done.stderr
             if done.returncode == 6:
                 assert done.stderr.count("morphseek: ") == 1
@@ -349,8 +350,9 @@ def test_a_disk(scenes: Callable[[str], Scene], name: str, kind: str):
     scene.reset()
     with mounted(scene.root, "ro," if kind == "read-only" else "") as root:
         before = {folder: content(root / folder) for folder in scene.old}
-        words = list(map(str, scene.command))
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            list(map(str, scene.command)), capture_output=True, text=True, check=False
+        )
         assert done.returncode == 6, done.stderr
         assert ("disk is full" if kind == "full" else "cannot be written") in done.stderr
         assert done.stderr.count("morphseek: ") == 1 and "Traceback" not in done.stderr
