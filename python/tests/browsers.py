@@ -218,12 +218,9 @@ class Firefox(Browser):
 
     def key(self, key: str) -> None:
         codes = {
-            "PageUp": "\ue00e",
-            "PageDown": "\ue00f",
-            "ArrowLeft": "\ue012",
+            "PageUp": "\ue00e", "PageDown": "\ue00f", "ArrowLeft": "\ue012", "ArrowUp": "\ue013",
             "ArrowRight": "\ue014",
-            "ArrowUp": "\ue013",
-        }
+        }  # fmt: skip
         press = [{"type": kind, "value": codes.get(key, key)} for kind in ("keyDown", "keyUp")]
         self._call(
             "WebDriver:PerformActions", {"actions": [{"type": "key", "id": "k", "actions": press}]}
@@ -233,10 +230,8 @@ class Firefox(Browser):
         return base64.b64decode(self._call("WebDriver:TakeScreenshot", {"full": False}))
 
     def pdf(self) -> bytes:
-        page = {
-            "width": 29.7,
-            "height": 21.0,
-        }  # the sizes in @page: the driver's default paper is Letter
+        # the sizes in @page: the driver's default paper is Letter
+        page = {"width": 29.7, "height": 21.0}
         margin = dict.fromkeys(("top", "bottom", "left", "right"), 0.9)
         return base64.b64decode(self._call("WebDriver:Print", {"page": page, "margin": margin}))
 

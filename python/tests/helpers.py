@@ -6,15 +6,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import SimpleITK as sitk
 from click.testing import CliRunner, Result
 
-from morphseek import images
+from morphseek import errors, images
 from morphseek._engine.table import for_engine
 from morphseek.cli import app
 from morphseek.images import Image
@@ -145,6 +147,18 @@ def run(*words: Any, code: int = 0) -> Result:
 
 def run_json(*words: Any, code: int = 0) -> dict[str, Any]:
     return json.loads(run(*words, "--json", code=code).stdout)
+
+
+def refused(
+    error: type[Exception], says: str, call: Callable[..., Any], /, *arguments: Any, **options: Any
+) -> None:
+    """Check that a call raises an error whose message has a pattern."""
+    with pytest.raises(error, match=says):
+        call(*arguments, **options)
+
+
+unreadable = partial(refused, errors.InputUnreadableError)
+invalid = partial(refused, errors.InvalidArgumentError)
 
 
 def write_pair(folder: Path, pair: PhantomPair) -> dict[str, Path]:

@@ -113,48 +113,22 @@ def cases(arguments: argparse.Namespace) -> list[Case]:
     if arguments.library:
         found.append(("C library", lingering(C_LIBRARY, arguments.library)))
     if arguments.module:
-        found.append(
-            (
-                "ITK module",
-                [
-                    arguments.module,
-                    "fixed.nii.gz",
-                    "moving.nii.gz",
-                    "--model",
-                    "hippocampus",
-                    "--device",
-                    "cpu",
-                    "--output-transform",
-                    "transform.h5",
-                ],
-            )
-        )
+        words = "fixed.nii.gz moving.nii.gz --model hippocampus --device cpu"
+        output = ["--output-transform", "transform.h5"]
+        found.append(("ITK module", [arguments.module, *words.split(), *output]))
     return [case for case in found if arguments.only in (None, case[0])]
 
 
 def with_strace(command: list[str], log: Path) -> list[str]:
-    return [
-        "strace",
-        "-f",
-        "--seccomp-bpf",
-        "-qq",
-        "-e",
-        "trace=socket,connect,sendto,sendmsg,sendmmsg",
-        "-e",
-        "signal=none",
-        "-o",
-        str(log),
-        *command,
-    ]
+    calls = "trace=socket,connect,sendto,sendmsg,sendmmsg"
+    how = ["-f", "--seccomp-bpf", "-qq", "-e", calls, "-e", "signal=none", "-o", str(log)]
+    return ["strace", *how, *command]
 
 
 def read_strace(log: Path) -> list[str]:
     """Return the lines about other sockets than unix ones, by their address family."""
-    lines = [
-        line
-        for line in log.read_text(errors="replace").splitlines()
-        if re.search(r"\b[AP]F_(?!UNIX|LOCAL)\w+", line)
-    ]
+    other = re.compile(r"\b[AP]F_(?!UNIX|LOCAL)\w+")
+    lines = list(filter(other.search, log.read_text(errors="replace").splitlines()))
     if len(lines) == 1 and "socket(AF_INET6, SOCK_STREAM" in lines[0]:
         return []  # urllib3 tests at import whether IPv6 exists, without sending
     return lines
@@ -163,15 +137,8 @@ def read_strace(log: Path) -> list[str]:
 def in_namespace(command: list[str], log: Path) -> list[str]:
     # root needs no user namespace, which a container or chroot may refuse
     own = "-n" if os.getuid() == 0 else "-rn"
-    return [
-        "unshare",
-        own,
-        "sh",
-        "-c",
-        '"$@"; code=$?; cat /proc/net/snmp /proc/net/snmp6 >"$0"; exit $code',
-        str(log),
-        *command,
-    ]
+    script = '"$@"; code=$?; cat /proc/net/snmp /proc/net/snmp6 >"$0"; exit $code'
+    return ["unshare", own, "sh", "-c", script, str(log), *command]
 
 
 def read_namespace(log: Path) -> list[str]:
@@ -212,30 +179,18 @@ def run(command: list[str], folder: Path, way: str) -> Outcome:
     home, temporary, log = folder / "home", folder / "tmp", folder / "calls"
     for new in (home, temporary, work := folder / "work"):
         new.mkdir()
-    environment = {
-        "PATH": os.environ["PATH"],
-        "LANG": "C.UTF-8",
-        "HOME": str(home),
-        "TMPDIR": str(temporary),
-        "VIRTUAL_ENV": sys.prefix,
-    }
-    environment |= {
-        name: value for name, value in os.environ.items() if name == "PYTHONPYCACHEPREFIX"
-    }
+    kept = ("PATH", "PYTHONPYCACHEPREFIX")
+    environment = {name: os.environ[name] for name in kept if name in os.environ}
+    environment |= {"HOME": str(home), "TMPDIR": str(temporary)}
+    environment |= {"LANG": "C.UTF-8", "VIRTUAL_ENV": sys.prefix}
     for image in folder.parent.glob("pair/*"):
         shutil.copy(image, work)
     began = time.monotonic()
     done = subprocess.run(
-        wrap(command, log),
-        cwd=work,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
+        wrap(command, log), cwd=work, env=environment, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
         timeout=limit(1200),
-    )
+    )  # fmt: skip
     left = [path.relative_to(home).as_posix() for path in home.rglob("*") if not path.is_dir()]
     left += [f"$TMPDIR/{path.name}" for path in temporary.iterdir()]
     left = [path for path in left if not path.startswith(KEPT)]
@@ -261,9 +216,8 @@ def way_to_watch(folder: Path) -> str | None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--library", help="libmorphseek.so.1, to be watched too")
     parser.add_argument("--module", help="MorphSeekRegistration, to be watched too")
     parser.add_argument("--seconds", type=float, default=25, help="for which a process lives on")
@@ -273,10 +227,8 @@ def main() -> int:
         folder = Path(place)
         way = way_to_watch(folder)
         if way is None:
-            print(
-                "SKIPPED: neither strace nor an empty network namespace (unshare -rn) is available"
-                " here; whether anything calls home was NOT tested"
-            )
+            needs = "neither strace nor an empty network namespace (unshare -rn) is available here"
+            print(f"SKIPPED: {needs}; whether anything calls home was NOT tested")
             return 77
         print(f"watched by {way}", flush=True)
         (folder / "pair").mkdir()
@@ -291,18 +243,13 @@ def main() -> int:
                 seen = job.result()
                 bad = bool(seen.code or seen.calls or seen.left)
                 failed |= bad
-                print(
+                lines = [
                     f"{'FAILED' if bad else 'silent'}: {jobs[job]}, {len(seen.calls)} calls,"
-                    f" {len(seen.left)} files, {seen.seconds:.0f} s",
-                    flush=True,
-                )
-                if bad:
-                    print(
-                        *([f"  exit code {seen.code}:", seen.said] if seen.code else []),
-                        *(f"  {line}" for line in [*seen.calls[:12], *seen.left]),
-                        sep="\n",
-                        flush=True,
-                    )
+                    f" {len(seen.left)} files, {seen.seconds:.0f} s"
+                ]
+                lines += [f"  exit code {seen.code}:", seen.said] if seen.code else []
+                lines += [f"  {line}" for line in [*seen.calls[:12], *seen.left]]
+                print(*lines, sep="\n", flush=True)
     return int(failed)
 
 

@@ -2,8 +2,6 @@
 python tests/test_api.py > tests/api.txt. docs/stability.md says what a difference means.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import sys

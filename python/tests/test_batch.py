@@ -1,7 +1,5 @@
 """Lists of pairs: on threads, resumed, stopped, and on a Dask cluster that loses a worker."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
@@ -18,7 +16,7 @@ import pytest
 import SimpleITK as sitk
 
 import morphseek
-from helpers import QUICK, Command, blob
+from helpers import FLAGS, QUICK, Command, blob, invalid, refused, unreadable
 from morphseek import _files, _staging, errors, images, register_pairs, registration, studies
 from morphseek._engine.table import for_engine
 from morphseek.studies.label_table import read_labels_csv
@@ -26,15 +24,16 @@ from morphseek.studies.pairs import files_of
 from morphseek.studies.runner import content_of as hashes_of
 from pace import limit
 
-FLAGS = ["--model", "none", "--refine", 0, "--search", "off", "--initial", "com"]
-OUTPUTS = [
-    "displacement.nrrd",
-    "pair.json",
-    "report.html",
-    "report.json",
-    "transform.h5",
-    "warped.nii.gz",
-]
+OUTPUTS = "displacement.nrrd pair.json report.html report.json transform.h5 warped.nii.gz".split()
+
+
+def listed(path: Path, *rows: str) -> Path:
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+def json_of(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 @pytest.fixture
@@ -47,19 +46,17 @@ def study(tmp_path: Path) -> Path:
     for name, shift in (("fixed", -0.1), ("moving", 0.2)):
         image = images.Image(blob(shift=shift), (2.0, 2.0, 3.0))
         images.write(folder / f"{name}.nii.gz", image)
-        images.write(
-            folder / f"{name}_labels.nii.gz", image.like((image.array > 0.3).astype(np.uint8))
-        )
+        labels = image.like((image.array > 0.3).astype(np.uint8))
+        images.write(folder / f"{name}_labels.nii.gz", labels)
     images.write(folder / "mask.nrrd", image.like(np.ones(image.array.shape, np.uint8)))
-    rows = [
+    return listed(
+        folder / "pairs.csv",
         "id,fixed,moving,fixed_labels,moving_labels,moving_mask",
         "full, fixed.nii.gz, moving.nii.gz, fixed_labels.nii.gz, moving_labels.nii.gz, mask.nrrd",
         "plain,fixed.nii.gz,moving.nii.gz,,,",
         ",moving.nii.gz,fixed.nii.gz,,,",
         "broken,fixed.nii.gz,missing.nii.gz,,,",
-    ]
-    (folder / "pairs.csv").write_text("\n".join(rows) + "\n")
-    return folder / "pairs.csv"
+    )
 
 
 def stamps(out: Path) -> dict[str, int]:
@@ -72,71 +69,48 @@ def states(done: studies.Study) -> list[str]:
 
 
 def test_outputs_are_those_of_register(study: Path, tmp_path: Path):
-    files = {
-        name: study.parent / f"{name}.nii.gz"
-        for name in ("fixed", "moving", "fixed_labels", "moving_labels")
-    }
+    names = ("fixed", "moving", "fixed_labels", "moving_labels")
+    fixed, moving, *labels = (study.parent / f"{name}.nii.gz" for name in names)
     out, seen = tmp_path / "out", []
     done = register_pairs(study, out, workers=2, progress=seen.append, **QUICK)
     assert [p.id for p in done.rows] == ["full", "plain", "003-fixed-to-moving", "broken"]
     assert states(done) == ["done", "done", "done", "failed"] and done.exit_code == 3
     assert done.rows[3].error == "InputUnreadableError" and "missing.nii.gz" in done.rows[3].message
-    assert sorted(os.listdir(out)) == [
-        "003-fixed-to-moving",
-        "full",
-        "index.html",
-        "jobs.jsonl",
-        "labels.csv",
-        "plain",
-        "summary.csv",
-        "summary.json",
-    ]
-    assert sorted(os.listdir(out / "plain")) == OUTPUTS and sorted(os.listdir(out / "full")) == [
-        *OUTPUTS,
-        "warped_labels.nii.gz",
-    ]
+    files = "index.html jobs.jsonl labels.csv plain summary.csv summary.json"
+    assert sorted(os.listdir(out)) == ["003-fixed-to-moving", "full", *files.split()]
+    assert sorted(os.listdir(out / "plain")) == OUTPUTS
+    assert sorted(os.listdir(out / "full")) == [*OUTPUTS, "warped_labels.nii.gz"]
 
-    alone = morphseek.register(
-        files["fixed"], files["moving"], moving_mask=study.parent / "mask.nrrd", **QUICK
-    )
-    np.testing.assert_allclose(
-        morphseek.Registration.read(out / "full").displacement(), alone.displacement(), atol=1e-4
-    )
-    scores = morphseek.scoring.score_labels(alone, files["fixed_labels"], files["moving_labels"])
+    mask = study.parent / "mask.nrrd"
+    alone = morphseek.register(fixed, moving, moving_mask=mask, **QUICK)
+    field = morphseek.Registration.read(out / "full").displacement()
+    np.testing.assert_allclose(field, alone.displacement(), atol=1e-4)
+    scores = morphseek.scoring.score_labels(alone, *labels)
     assert done.rows[0].dice_after == pytest.approx(morphseek.scoring.mean_dice(scores), abs=1e-6)
     assert done.rows[1].dice_after is None and done.rows[1].njd_percent == 0
 
     rows = list(csv.DictReader((out / "summary.csv").read_text(encoding="utf-8").splitlines()))
-    assert [row["status"] for row in rows] == states(done) and float(
-        rows[0]["dice_after"]
-    ) == done.rows[0].dice_after
-    content = json.loads((out / "summary.json").read_text(encoding="utf-8"))
-    assert (
-        content["summary"]["done"] == 3
-        and content["summary"]["failed"] == 1
-        and content["options"] == QUICK
-    )
+    assert [row["status"] for row in rows] == states(done)
+    assert float(rows[0]["dice_after"]) == done.rows[0].dice_after
+    content = json_of(out / "summary.json")
+    assert content["summary"]["done"] == 3 and content["summary"]["failed"] == 1
+    assert content["options"] == QUICK
     assert content["summary"]["dice_after"] == done.rows[0].dice_after
     fractions = [progress.fraction for progress in seen]
-    assert (
-        fractions[-1] == 1
-        and fractions == sorted(fractions)
-        and seen[-1].done == seen[-1].total == 4
-    )
-    assert (
-        sum(progress.message.startswith("broken: InputUnreadableError") for progress in seen) == 1
-    )
+    assert fractions[-1] == 1 and fractions == sorted(fractions)
+    assert seen[-1].done == seen[-1].total == 4
+    assert sum(p.message.startswith("broken: InputUnreadableError") for p in seen) == 1
 
 
 def test_channels(study: Path, tmp_path: Path):
     """Columns of channels act as register's; a channel with one image is an error of that row."""
-    rows = [
+    both = "fixed.nii.gz,moving.nii.gz"
+    listed(
+        study,
         "id,fixed,moving,fixed_channel,moving_channel,fixed_label_channel,moving_label_channel",
-        "both,fixed.nii.gz,moving.nii.gz,fixed.nii.gz,moving.nii.gz,fixed_labels.nii.gz,"
-        "moving_labels.nii.gz",
-        "half,fixed.nii.gz,moving.nii.gz,,,fixed_labels.nii.gz,",
-    ]
-    study.write_text("\n".join(rows) + "\n")
+        f"both,{both},{both},fixed_labels.nii.gz,moving_labels.nii.gz",
+        f"half,{both},,,fixed_labels.nii.gz,",
+    )
     done = register_pairs(study, tmp_path / "out", **QUICK)
     assert states(done) == ["done", "failed"]
     assert "fixed_label_channel alone" in (done.rows[1].message or "")
@@ -153,10 +127,7 @@ def test_resume(study: Path, tmp_path: Path):
     # the broken pair is tried again; threads and workers do not matter
     done = register_pairs(study, out, workers=2, **QUICK)
     assert states(done) == ["skipped", "skipped", "skipped", "done"] and done.exit_code == 0
-    assert (
-        done.rows[0].dice_after
-        == json.loads((out / "full" / "report.json").read_text(encoding="utf-8"))["dice_after"]
-    )
+    assert done.rows[0].dice_after == json_of(out / "full" / "report.json")["dice_after"]
     assert before.items() <= stamps(out).items()
 
     image = images.read(study.parent / "missing.nii.gz")
@@ -175,56 +146,41 @@ def test_resume(study: Path, tmp_path: Path):
     assert states(register_pairs(study, out, resume=False, **QUICK, seed=1)) == ["done"] * 4
 
     lines = study.read_text(encoding="utf-8").splitlines()
-    study.write_text("\n".join([lines[0], lines[1].replace(" moving_labels.nii.gz", "")]) + "\n")
+    listed(study, lines[0], lines[1].replace(" moving_labels.nii.gz", ""))
     assert states(register_pairs(study, out, report="none", **QUICK)) == ["done"]
     assert sorted(os.listdir(out / "full")) == [n for n in OUTPUTS if n != "report.html"]
     for report, state in (("small", "done"), ("full", "done"), ("small", "skipped")):
-        assert states(register_pairs(study, out, report=report, **QUICK)) == [state]  # type: ignore[arg-type]
+        assert states(register_pairs(study, out, report=report, **QUICK)) == [state]
     assert sorted(os.listdir(out / "full")) == OUTPUTS
     assert 'id="viewer"' in (out / "full" / "report.html").read_text(encoding="utf-8")
-    with pytest.raises(errors.InvalidArgumentError, match="report is 'huge'"):
-        register_pairs(study, out, report="huge", **QUICK)  # type: ignore[arg-type]
+    invalid("report is 'huge'", register_pairs, study, out, report="huge", **QUICK)
 
 
 def test_files_of_others_stay(study: Path):
     """Folders of pairs may hold anything: the list's own images, notes, other folders."""
-    lines = study.read_text(encoding="utf-8").splitlines()
-    for id_ in ("full", "plain"):
-        (study.parent / id_).mkdir()
-    shutil.move(study.parent / "moving.nii.gz", study.parent / "full" / "t1.nii.gz")
-    study.write_text(
-        "\n".join(
-            [
-                lines[0],
-                lines[1].replace("moving.nii.gz", "full/t1.nii.gz"),
-                lines[2].replace("moving.nii.gz", "full/t1.nii.gz"),
-            ]
-        )
-        + "\n"
-    )
-    (study.parent / "plain" / "notes").mkdir()
-    (study.parent / "plain" / "notes.txt").write_text("mine")
+    lines, folder = study.read_text(encoding="utf-8").splitlines(), study.parent
+    full, plain = folder / "full", folder / "plain"
+    full.mkdir()
+    (plain / "notes").mkdir(parents=True)
+    (plain / "notes.txt").write_text("mine")
+    shutil.move(folder / "moving.nii.gz", full / "t1.nii.gz")
+    listed(study, *(line.replace("moving.nii.gz", "full/t1.nii.gz") for line in lines[:3]))
     for seed in (0, 1, 2):
-        assert states(register_pairs(study, study.parent, **QUICK, seed=seed)) == ["done"] * 2
-    assert sorted(os.listdir(study.parent / "full")) == sorted(
-        [*OUTPUTS, "t1.nii.gz", "warped_labels.nii.gz"]
-    )
-    assert sorted(os.listdir(study.parent / "plain")) == sorted([*OUTPUTS, "notes", "notes.txt"])
+        assert states(register_pairs(study, folder, **QUICK, seed=seed)) == ["done"] * 2
+    assert set(os.listdir(full)) == {*OUTPUTS, "t1.nii.gz", "warped_labels.nii.gz"}
+    assert set(os.listdir(plain)) == {*OUTPUTS, "notes", "notes.txt"}
 
     # A pair that fails keeps its earlier results, which still belong to the files of that run.
-    whole = (study.parent / "fixed_labels.nii.gz").read_bytes()
-    (study.parent / "fixed_labels.nii.gz").write_bytes(b"broken")
-    assert states(register_pairs(study, study.parent, **QUICK, seed=2)) == ["failed", "skipped"]
-    (study.parent / "fixed_labels.nii.gz").write_bytes(whole)
-    assert states(register_pairs(study, study.parent, **QUICK, seed=2)) == ["skipped", "skipped"]
+    labels = folder / "fixed_labels.nii.gz"
+    for content, state in ((b"broken", "failed"), (labels.read_bytes(), "skipped")):
+        labels.write_bytes(content)
+        assert states(register_pairs(study, folder, **QUICK, seed=2)) == [state, "skipped"]
 
-    shutil.copy(study.parent / "fixed.nii.gz", study.parent / "plain" / "warped.nii.gz")
-    study.write_text("id,fixed,moving\nplain,plain/warped.nii.gz,fixed.nii.gz\n")
-    done = register_pairs(study, study.parent, **QUICK)
-    assert (
-        "where a result would be written" in done.rows[0].message
-        and (study.parent / "plain" / "warped.nii.gz").exists()
-    )
+    shutil.copy(folder / "fixed.nii.gz", plain / "warped.nii.gz")
+    listed(study, "id,fixed,moving", "plain,plain/warped.nii.gz,fixed.nii.gz")
+    done = register_pairs(study, folder, **QUICK)
+    assert "where a result would be written" in done.rows[0].message
+    assert (plain / "warped.nii.gz").exists()
 
 
 def content_of(path: Path) -> list[str]:
@@ -250,20 +206,16 @@ def test_headers_and_slices(header: str, tmp_path: Path):
     array = blob((5, 6, 7))
     for k, plane in enumerate(array, 1):
         plane.tofile(tmp_path / f"s{k:02d}.raw")
-    names = "".join(f"s{k:02d}.raw\n" for k in range(1, 6))
-    if header.endswith(".mhd"):
-        text = (
-            "ObjectType = Image\nNDims = 3\nDimSize = 7 6 5\nElementType ="
-            " MET_FLOAT\nElementDataFile = "
-        )
-        text += "s%02d.raw 1 5 1\n" if header == "slices.mhd" else f"LIST\n{names}"
-    else:
-        text = (
-            "NRRD0004\ntype: float\ndimension: 3\nsizes: 7 6 5\nendian: little\nencoding: raw\ndata"
-            " file: "
-        )
-        text += "s%02d.raw 1 5 1\n" if header == "slices.nhdr" else f"LIST\n{names}"
-    (tmp_path / header).write_text(text)
+    names = "s%02d.raw 1 5 1"
+    if header.startswith("list"):
+        names = "\n".join(["LIST", *(f"s{k:02d}.raw" for k in range(1, 6))])
+    (tmp_path / header).write_text(
+        "ObjectType = Image\nNDims = 3\nDimSize = 7 6 5\nElementType = MET_FLOAT\n"
+        f"ElementDataFile = {names}\n"
+        if header.endswith(".mhd")
+        else "NRRD0004\ntype: float\ndimension: 3\nsizes: 7 6 5\nendian: little\nencoding: raw\n"
+        f"data file: {names}\n"
+    )
     np.testing.assert_array_equal(images.read(tmp_path / header).array, array)
     before = content_of(tmp_path / header)
     assert len(before) == 6
@@ -300,8 +252,7 @@ def test_headers_and_slices(header: str, tmp_path: Path):
 )
 def test_lists_refused(text: str, says: str, tmp_path: Path):
     (tmp_path / "pairs.csv").write_text(text)
-    with pytest.raises(errors.InputUnreadableError, match=says):
-        register_pairs(tmp_path / "pairs.csv", tmp_path / "out")
+    unreadable(says, register_pairs, tmp_path / "pairs.csv", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -357,19 +308,14 @@ def frames() -> dict[str, Any]:
     return given
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["a frame", "without an order", "with capitals", "ids in the index", "strings",
-     "strings of NumPy", "records", "named tuples", "rows", "read again", "None", "NaN", "NA",
-     "NaT"],
-)  # fmt: skip
-def test_lists_of_data_frames(name: str):
-    found = [(pair.id, pair.files) for pair in studies.read_pairs(frames()[name])]
-    assert found == [
-        ("1", {"fixed": "f", "moving": "m", "fixed_labels": "l"}),
-        ("2", {"fixed": "f", "moving": "n"}),
-    ]
-    assert {type(text) for _, files in found for text in files.values()} == {str}
+def test_lists_of_data_frames():
+    for name, frame in frames().items():
+        found = [(pair.id, pair.files) for pair in studies.read_pairs(frame)]
+        assert found == [
+            ("1", {"fixed": "f", "moving": "m", "fixed_labels": "l"}),
+            ("2", {"fixed": "f", "moving": "n"}),
+        ], name
+        assert {type(text) for _, files in found for text in files.values()} == {str}
 
 
 def test_data_frames_without_names():
@@ -402,8 +348,7 @@ def test_data_frames_refused(tmp_path: Path):
         ([("a", "b", "c")], "and no others; it has 3"),
         ([(b"a", b"b")], "fixed is given as bytes"),
     ):
-        with pytest.raises(errors.InvalidArgumentError, match=says):
-            register_pairs(given, tmp_path / "out")
+        invalid(says, register_pairs, given, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -412,8 +357,7 @@ def test_other_lists_of_data_frames(tmp_path: Path):
     scans = studies.read_items(pd.DataFrame({"image": ["a.nii"], "labels": [None], "subject": [7]}))
     assert [(s.id, s.labels, s.subject) for s in scans] == [("a", None, "7")]
     frame = pd.DataFrame({"transform": [tmp_path / "missing.h5"], "id": ["x"]})
-    with pytest.raises(errors.InputUnreadableError, match=r"missing\.h5"):
-        studies.morphometry(frame)
+    unreadable(r"missing\.h5", studies.morphometry, frame)
     with pytest.raises(errors.MorphSeekError, match=r"a\.nii"):
         morphseek.build_template(pd.DataFrame({"image": ["a.nii", "b.nii"]}), tmp_path / "out")
 
@@ -424,9 +368,9 @@ def test_pairs_of_an_earlier_call_keep_their_rows(study: Path, tmp_path: Path):
     lines = study.read_text(encoding="utf-8").splitlines()
 
     def run(*rows: int) -> list[tuple[str, str]]:
-        study.write_text("\n".join([lines[0], *(lines[n] for n in rows)]) + "\n")
+        listed(study, lines[0], *(lines[n] for n in rows))
         register_pairs(study, out, **QUICK)
-        told = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+        told = json_of(out / "summary.json")
         with open(out / "summary.csv", newline="", encoding="utf-8") as file:
             assert [r["id"] for r in csv.DictReader(file)] == [p["id"] for p in told["rows"]]
         assert told["summary"]["pairs"] == len(told["rows"])
@@ -439,7 +383,7 @@ def test_pairs_of_an_earlier_call_keep_their_rows(study: Path, tmp_path: Path):
     assert found.ids == ["full", "plain"]
     shutil.rmtree(out / "full")
     assert run(2) == [("plain", "skipped")]
-    seal = json.loads((out / "plain" / "pair.json").read_text(encoding="utf-8"))
+    seal = json_of(out / "plain" / "pair.json")
     (out / "other").mkdir()
     for change in ({"error_mm": "x"}, {"reasons": [1]}, {"warnings": 5}, {"id": 5}, 5):
         row = {**seal["row"], **change} if isinstance(change, dict) else change
@@ -467,8 +411,7 @@ def test_lists_without_a_file(study: Path, tmp_path: Path, monkeypatch: pytest.M
         ([(blob(), "b")], "fixed is given as ndarray; a study takes paths"),
         ([("a", "")], "moving is an empty path"),
     ):
-        with pytest.raises(errors.MorphSeekError, match=says):
-            register_pairs(bad, tmp_path / "none")
+        refused(errors.MorphSeekError, says, register_pairs, bad, tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 
@@ -478,11 +421,8 @@ def test_lists_without_a_file(study: Path, tmp_path: Path, monkeypatch: pytest.M
 def test_lists_in_other_encodings_are_told_what_to_do(encoding: str, name: str, tmp_path: Path):
     (tmp_path / "pairs.csv").write_text(f"fixed,moving,id,name\n1,{name},x,y\n", encoding=encoding)
     for read in (studies.read_pairs, read_labels_csv):
-        with pytest.raises(
-            errors.InputUnreadableError,
-            match='pairs.csv is no text in UTF-8; save it anew as "CSV UTF-8"',
-        ):
-            read(tmp_path / "pairs.csv")
+        says = 'pairs.csv is no text in UTF-8; save it anew as "CSV UTF-8"'
+        unreadable(says, read, tmp_path / "pairs.csv")
 
 
 def test_refused_before_the_work(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -509,22 +449,17 @@ def test_refused_before_the_work(study: Path, tmp_path: Path, monkeypatch: pytes
         (2**53 + 1, "renumber them"),
     ],
 )
-def test_what_are_no_labels_is_told_before_the_work(
-    value: float, says: str, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    labels = images.read(study.parent / "fixed_labels.nii.gz")
-    images.write(
-        study.parent / "fixed_labels.nii.gz", labels.like(np.where(labels.array, value, 0))
-    )
-    study.write_text("\n".join(study.read_text(encoding="utf-8").splitlines()[:2]) + "\n")
-    (tmp_path / "images").mkdir()
-    (tmp_path / "labels").mkdir()
-    for name in ("fixed", "moving"):
-        shutil.copy(study.parent / f"{name}.nii.gz", tmp_path / "images" / f"{name}.nii.gz")
-        shutil.copy(study.parent / f"{name}_labels.nii.gz", tmp_path / "labels" / f"{name}.nii.gz")
-    monkeypatch.setattr(
-        registration, "register", lambda *images, **options: pytest.fail("was registered")
-    )
+def test_what_are_no_labels_is_told_before_the_work(value, says, study, tmp_path, monkeypatch):
+    path = study.parent / "fixed_labels.nii.gz"
+    labels = images.read(path)
+    images.write(path, labels.like(np.where(labels.array, value, 0)))
+    listed(study, *study.read_text(encoding="utf-8").splitlines()[:2])
+    for folder, ending in (("images", ""), ("labels", "_labels")):
+        (tmp_path / folder).mkdir()
+        for name in ("fixed", "moving"):
+            there = tmp_path / folder / f"{name}.nii.gz"
+            shutil.copy(study.parent / f"{name}{ending}.nii.gz", there)
+    monkeypatch.setattr(registration, "register", lambda *_, **__: pytest.fail("was registered"))
     done = register_pairs(study, tmp_path / "out", **QUICK)
     assert done.rows[0].error == "InvalidArgumentError" and says in done.rows[0].message
     (row,) = register_pairs([("fixed", "moving")], data=tmp_path, score=True, **QUICK).rows
@@ -536,18 +471,11 @@ def test_options_as_register_takes_them(study: Path, tmp_path: Path):
     assert states(done)[:3] == ["done"] * 3 and done.options == QUICK
     assert states(register_pairs(study, tmp_path / "out", **QUICK))[:3] == ["skipped"] * 3
     # the same values in other forms, and defaults
-    same = register_pairs(
-        study, tmp_path / "out", **{**QUICK, "search": False, "uncertainty": False, "seed": 0}
-    )
-    assert states(same)[:3] == ["skipped"] * 3 and same.options == QUICK | {
-        "uncertainty": False,
-        "seed": 0,
-    }
-    for given, read, state in (
-        (2.5, "2.5", "done"),
-        ("2.50", "2.5", "skipped"),
-        ("low", "low", "done"),
-    ):
+    options = {**QUICK, "search": False, "uncertainty": False, "seed": 0}
+    same = register_pairs(study, tmp_path / "out", **options)
+    assert states(same)[:3] == ["skipped"] * 3 and same.options == options
+    words = ((2.5, "2.5", "done"), ("2.50", "2.5", "skipped"), ("low", "low", "done"))
+    for given, read, state in words:
         again = register_pairs(study, tmp_path / "out", smoothness=given, **QUICK)
         assert states(again)[:3] == [state] * 3 and again.options["smoothness"] == read
 
@@ -593,8 +521,8 @@ def test_two_calls_share_a_folder(study: Path, tmp_path: Path):
     for one, other in list(zip(*both))[:3]:
         assert {one, other} == {"done", "skipped"}, both
     assert len(stamps(tmp_path / "out")) == 3
-    told = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
-    assert [row["id"] for row in told["rows"]] == ["full", "plain", "003-fixed-to-moving", "broken"]
+    told = json_of(tmp_path / "out" / "summary.json")["rows"]
+    assert [row["id"] for row in told] == ["full", "plain", "003-fixed-to-moving", "broken"]
 
 
 def test_processes(study: Path, tmp_path: Path):
@@ -628,13 +556,8 @@ def test_the_journal_is_an_index_alone(study: Path, tmp_path: Path):
 def test_stopped_by_its_progress(study: Path, tmp_path: Path):
     out = tmp_path / "out"
     with pytest.raises(errors.CancelledError):
-        register_pairs(
-            study, out, progress=lambda progress: np.bool_(not progress.message), **QUICK
-        )
-    pending = [
-        pair["status"]
-        for pair in json.loads((out / "summary.json").read_text(encoding="utf-8"))["rows"]
-    ]
+        register_pairs(study, out, progress=lambda p: np.bool_(not p.message), **QUICK)
+    pending = [pair["status"] for pair in json_of(out / "summary.json")["rows"]]
     assert pending[0] == "done" and pending.count("pending") == 3
     with pytest.raises(ZeroDivisionError):
         register_pairs(study, out, progress=lambda progress: 1 / 0, **QUICK)
@@ -649,10 +572,8 @@ def many(folder: Path, pairs: int) -> Path:
     pair = morphseek.phantom.make_pair(size=40)
     for name in ("fixed", "moving"):
         images.write(folder / f"{name}.nrrd", getattr(pair, name))
-    (folder / "pairs.csv").write_text(
-        "fixed,moving,id\n" + "".join(f"fixed.nrrd,moving.nrrd,p{i}\n" for i in range(pairs))
-    )
-    return folder / "pairs.csv"
+    rows = (f"fixed.nrrd,moving.nrrd,p{i}" for i in range(pairs))
+    return listed(folder / "pairs.csv", "fixed,moving,id", *rows)
 
 
 def wait_for(condition: Any, seconds: float = 300) -> None:
@@ -664,30 +585,18 @@ def wait_for(condition: Any, seconds: float = 300) -> None:
 
 def test_ctrl_c(tmp_path: Path, command: Command):
     study, out = many(tmp_path, 5), tmp_path / "out"
-    process = command.start(
-        "pairs",
-        study,
-        "--out",
-        out,
-        "--workers",
-        2,
-        *(f"--{name}={for_engine(name, value)}" for name, value in SLOW.items()),
-    )
-    wait_for(
-        lambda: process.poll() is not None or (stamps(out) and any(out.glob("*/.morphseek-*")))
-    )
+    flags = (f"--{name}={for_engine(name, value)}" for name, value in SLOW.items())
+    process = command.start("pairs", study, "--out", out, "--workers", 2, *flags)
+    busy = lambda: stamps(out) and any(out.glob("*/.morphseek-*"))
+    wait_for(lambda: process.poll() is not None or busy())
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=limit(60))
     assert process.returncode == 130 and "Traceback" not in err and "cancelled" in err, err
     whole = stamps(out)
     assert 0 < len(whole) < 5
     # no half-done pair's folder
-    assert {path.name for path in out.iterdir()} - {"jobs.jsonl"} == {
-        *whole,
-        "index.html",
-        "summary.csv",
-        "summary.json",
-    }
+    files = {"index.html", "jobs.jsonl", "summary.csv", "summary.json"}
+    assert {path.name for path in out.iterdir()} | {"jobs.jsonl"} == {*whole, *files}
     again = register_pairs(study, out, **SLOW)
     assert again.summary()["skipped"] == len(whole) and again.summary()["done"] == 5 - len(whole)
 
@@ -695,41 +604,30 @@ def test_ctrl_c(tmp_path: Path, command: Command):
 def test_command(study: Path, tmp_path: Path, command: Command):
     out = tmp_path / "out"
     text = command("pairs", study, "--out", out, "--workers", 2, *FLAGS, expect=3)
-    assert (
-        "3 done, 1 failed" in text
-        and "mean Dice" in text
-        and "broken: InputUnreadableError" in text
-    )
+    assert "3 done, 1 failed" in text and "mean Dice" in text
+    assert "broken: InputUnreadableError" in text
     again = command.json("pairs", study, "--out", out, *FLAGS, expect=3)
-    assert again["summary"]["skipped"] == 3 and again["options"] == {
-        "model": "none",
-        "refine": 0,
-        "search": False,
-        "initial": "com",
-    }
+    assert again["summary"]["skipped"] == 3
+    assert again["options"] == QUICK
     (tmp_path / "empty.csv").write_text("")
-    assert (
-        command.json("pairs", tmp_path / "empty.csv", "--out", out, expect=3)["error"]["name"]
-        == "input_unreadable"
-    )
+    empty = command.json("pairs", tmp_path / "empty.csv", "--out", out, expect=3)
+    assert empty["error"]["name"] == "input_unreadable"
 
 
-def test_reports_have_the_command_only_where_one_was_given(
-    study: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-):
-    study.write_text("id,fixed,moving\nplain,fixed.nii.gz,moving.nii.gz\n")
+def test_reports_have_the_command_only_where_one_was_given(study, tmp_path, command, monkeypatch):
+    listed(study, "id,fixed,moving", "plain,fixed.nii.gz,moving.nii.gz")
     monkeypatch.setattr(sys, "argv", ["some_study.py", "--of", "mine"])
     assert states(register_pairs(study, tmp_path / "python", **QUICK)) == ["done"]
     page = (tmp_path / "python" / "plain" / "report.html").read_text(encoding="utf-8")
     assert "--of mine" not in page and "morphseek pairs" not in page
-    command("pairs", study, "--out", tmp_path / "typed", "--report", "small", *FLAGS)
-    assert f"morphseek pairs {study} --out {tmp_path / 'typed'} --report small --model none" in (
-        tmp_path / "typed" / "plain" / "report.html"
-    ).read_text(encoding="utf-8")
-    index = (tmp_path / "typed" / "index.html").read_text(encoding="utf-8")
+    typed = tmp_path / "typed"
+    command("pairs", study, "--out", typed, "--report", "small", *FLAGS)
+    page = (typed / "plain" / "report.html").read_text(encoding="utf-8")
+    assert f"morphseek pairs {study} --out {typed} --report small --model=none" in page
+    assert len(page) < 200_000
+    index = (typed / "index.html").read_text(encoding="utf-8")
     assert f"morphseek pairs {study}" in index and 'href="plain/report.html"' in index
     assert index.count('<img src="data:image/png;base64,') == 1
-    assert (tmp_path / "typed" / "plain" / "report.html").stat().st_size < 200_000
 
 
 @pytest.mark.thorough
@@ -739,44 +637,31 @@ def test_cluster_that_loses_a_worker(tmp_path: Path):
     """
     distributed = pytest.importorskip("distributed")
     study, out = many(tmp_path, 5), tmp_path / "out"
-    (study.parent / "pairs.csv").write_text(
-        study.read_text(encoding="utf-8") + "missing.nrrd,moving.nrrd,broken\n"
-    )
-    with distributed.LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address=None,
-        silence_logs="ERROR",
-    ) as cluster:
+    with open(study, "a") as file:
+        file.write("missing.nrrd,moving.nrrd,broken\n")
+    how = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**how, processes=True, silence_logs="ERROR") as cluster:
+        given = {"scheduler": cluster.scheduler_address, **SLOW}
+        busy = lambda: stamps(out) and len(list(out.glob("*/.morphseek-*"))) == 2
         with ThreadPoolExecutor(1) as pool:
-            run = pool.submit(
-                register_pairs, study, out, scheduler=cluster.scheduler_address, **SLOW
-            )
-            wait_for(
-                lambda: run.done() or stamps(out) and len(list(out.glob("*/.morphseek-*"))) == 2
-            )
+            run = pool.submit(register_pairs, study, out, **given)
+            wait_for(lambda: run.done() or busy())
             before = stamps(out)
             os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
             done = run.result(timeout=limit(300))
         assert states(done) == ["done"] * 5 + ["failed"]
         assert done.rows[5].error == "InputUnreadableError"
         after = stamps(out)
-        assert (
-            sorted(after) == [f"p{i}" for i in range(5)]
-            and before.items() <= after.items()
-            and 0 < len(before) < 5
-        )
+        assert sorted(after) == [f"p{i}" for i in range(5)] and before.items() <= after.items()
+        assert 0 < len(before) < 5
         for name in after:
             # nothing is left of the lost worker's attempt
             assert sorted(os.listdir(out / name)) == OUTPUTS
-        again = register_pairs(study, out, scheduler=cluster.scheduler_address, **SLOW)
+        again = register_pairs(study, out, **given)
         assert states(again) == ["skipped"] * 5 + ["failed"] and stamps(out) == after
 
 
-def test_a_defect_keeps_its_traceback(
-    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
+def test_a_defect_keeps_its_traceback(study, tmp_path, monkeypatch, caplog):
     def defect(*args: Any, **kwargs: Any) -> None:
         raise ZeroDivisionError("in the middle of it")
 

@@ -2,8 +2,6 @@
 processes.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -51,9 +49,8 @@ def cube(first: int, spacing: tuple[float, float, float] = (1.0, 1.5, 2.0)) -> s
 
 
 def constant(like: sitk.Image, mm: tuple[float, float, float]) -> sitk.Image:
-    field = sitk.GetImageFromArray(
-        np.broadcast_to(np.array(mm), (*like.GetSize()[::-1], 3)).copy(), isVector=True
-    )
+    vectors = np.broadcast_to(np.array(mm), (*like.GetSize()[::-1], 3)).copy()
+    field = sitk.GetImageFromArray(vectors, isVector=True)
     field.CopyInformation(like)
     return field
 
@@ -64,12 +61,8 @@ def test_score():
     # six of eight voxels overlap; faces two voxels of 1 mm apart
     assert before["dice"] == {3: 0.75} and before["hd95"] == {3: 2.0}
     after = scoring.score(fixed, moving, constant(fixed, (2.0, 0.0, 0.0)))
-    assert (
-        after["dice"] == {3: 1.0}
-        and after["hd95"] == {3: 0.0}
-        and after["njd_percent"] == 0
-        and after["sdlogj"] == pytest.approx(0)
-    )
+    assert after["dice"] == {3: 1.0} and after["hd95"] == {3: 0.0} and after["njd_percent"] == 0
+    assert after["sdlogj"] == pytest.approx(0)
     lost = scoring.score(fixed, moving, constant(fixed, (100.0, 0.0, 0.0)))
     assert lost["dice"] == {3: 0.0} and lost["mean_hd95"] is None
 
@@ -105,16 +98,13 @@ def test_modules_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "imported.py").write_text("")
-    measure.run(
-        [sys.executable, "-c", "import imported"], threads=1, timeout=60, log=tmp_path / "log"
-    )
+    how = {"threads": 1, "timeout": 60, "log": tmp_path / "log"}
+    measure.run([sys.executable, "-c", "import imported"], **how)
     assert list(tmp_path.glob("__pycache__/imported.*.pyc"))
 
 
 def test_killed_with_what_it_started(tmp_path: Path):
-    code = (
-        "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time;"
-        " time.sleep(60)'])"
-    )
+    sleep = "'import time; time.sleep(60)'"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {sleep}])"
     cost = measure.run([sys.executable, "-c", code], threads=1, timeout=1, log=tmp_path / "log")
     assert cost.timed_out and cost.exit_status != 0 and cost.seconds < 10

@@ -2,8 +2,6 @@
 the engine's, and an interrupted run is continued.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The BIDS App: participants at once, killed calls, results of other options, and the group."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil
@@ -14,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers import FLAGS, QUICK, Command, blob
-from morphseek import _files, _manifest, errors, images, register_pairs, studies
+from helpers import FLAGS, QUICK, Command, blob, invalid, unreadable
+from morphseek import _files, _manifest, images, register_pairs, studies
 from pace import limit
 
 PARTICIPANTS = ("01", "02", "03", "04")
@@ -98,9 +96,7 @@ print(count)
 @pytest.mark.parametrize(
     "step", [pytest.param(1, marks=pytest.mark.thorough), 9], ids=["every", "some"]
 )
-def test_a_killed_call_leaves_no_transform_beside_another_verdict(
-    step: int, dataset: Path, tmp_path: Path
-):
+def test_a_killed_call_leaves_no_transform_beside_another_verdict(step, dataset, tmp_path):
     """A process ends at each of its changes of the disk."""
     items = [item for item in studies.find_bids(dataset) if item.id == "sub-01"]
     template = dataset.parent / "tpl-Ours_T1w.nii.gz"
@@ -171,9 +167,7 @@ def other_image(data: Path, _: Path) -> list[Any]:
         (other_image, "its image, sub-01_T1w.nii.gz, had another content"),
     ],
 )
-def test_results_of_another_origin_are_not_replaced(
-    change: Change, says: str, dataset: Path, tmp_path: Path, command: Command
-):
+def test_results_of_another_origin_are_not_replaced(change, says, dataset, tmp_path, command):
     data, out = tmp_path / "bids", tmp_path / "out"
     shutil.copytree(dataset.parent, tmp_path, dirs_exist_ok=True)
     one = ("--participant-label", "01")
@@ -260,8 +254,14 @@ def test_a_skull_stripped_image_says_so(dataset: Path, tmp_path: Path):
 def test_spaces_and_failures(dataset: Path, tmp_path: Path):
     items, template = studies.find_bids(dataset), dataset.parent / "tpl-Ours_T1w.nii.gz"
     for space in ("a-b", "x" * 300):
-        with pytest.raises(errors.InvalidArgumentError, match="letters and digits alone, 99"):
-            studies.register_bids(items, template, tmp_path, space=space, **QUICK)
+        invalid(
+            "letters and digits alone, 99",
+            studies.register_bids,
+            items,
+            template,
+            tmp_path,
+            space=space,
+            **QUICK,
+        )
     assert not (tmp_path / "work").exists()
-    with pytest.raises(errors.InputUnreadableError, match="run the level participant first"):
-        studies.write_group(tmp_path)
+    unreadable("run the level participant first", studies.write_group, tmp_path)

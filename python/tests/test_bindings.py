@@ -1,13 +1,12 @@
 """Arrays that the engine would misread never reach it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from helpers import refused
 from morphseek import Field, Grid, Registration, errors, images
 from morphseek._engine import bindings
 
@@ -56,8 +55,7 @@ def misread() -> list[tuple[str, Callable[[], Any], type[Exception]]]:
 @pytest.mark.parametrize("call, error", [m[1:] for m in misread()], ids=[m[0] for m in misread()])
 def test_what_does_not_fit_is_refused(call: Callable[[], Any], error: type[Exception]):
     says = "engine takes|its grid needs|not a numpy array|the size|give a morphseek.Grid|it needs 9"
-    with pytest.raises(error, match=says):
-        call()
+    refused(error, says, call)
 
 
 def test_points_that_cannot_be_written():

@@ -2,8 +2,6 @@
 runs it in the environment that has the package.
 """
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 
@@ -11,7 +9,7 @@ import numpy as np
 import pytest
 import SimpleITK as sitk
 
-from helpers import blob
+from helpers import blob, invalid
 from morphseek import errors
 
 with warnings.catch_warnings():
@@ -94,8 +92,7 @@ def test_refused(chain: list[Path], tmp_path: Path):
     files = [str(path) for path in chain[:2]]
     with pytest.raises(errors.InputUnreadableError, match=r"none\.h5"):
         registrator.transform(*files, str(tmp_path / "out.nii"), str(tmp_path / "none"))
-    with pytest.raises(errors.InvalidArgumentError, match="is empty"):
-        registrator.transform(*files, str(tmp_path / "out.nii"), [])
+    invalid("is empty", registrator.transform, *files, str(tmp_path / "out.nii"), [])
     registrator.register(*files, str(tmp_path / "out.nii"), str(tmp_path / "m"))
     with pytest.raises(errors.InvalidArgumentError, match="'bspline'"):
         registrator.transform(

@@ -1,7 +1,5 @@
 """Registrations that are driven by several images of one patient, or by label maps."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ import pytest
 import SimpleITK as sitk
 
 import morphseek
-from helpers import Command, write_pair
+from helpers import Command, invalid, refused, write_pair
 from morphseek import Channel, channels, errors, phantom
 
 QUICK: dict[str, Any] = {"preset": "fast", "refine": 5, "search": False, "initial": "com"}
@@ -25,9 +23,8 @@ def pair() -> phantom.PhantomPair:
 @pytest.fixture(scope="module")
 def same(pair: phantom.PhantomPair) -> morphseek.Registration:
     """A registration whose channel is the pair itself."""
-    return morphseek.register(
-        pair.fixed, pair.moving, channels=[(pair.fixed, pair.moving)], **QUICK
-    )
+    both = (pair.fixed, pair.moving)
+    return morphseek.register(*both, channels=[both], **QUICK)
 
 
 def dice(result: morphseek.Registration, pair: phantom.PhantomPair) -> float:
@@ -48,9 +45,7 @@ def test_labels_drive(pair: phantom.PhantomPair):
 
 def test_lists_are_channels(pair: phantom.PhantomPair, same: morphseek.Registration):
     """Lists of images are the first pair and channels; an image without a partner is reported."""
-    one = morphseek.register(
-        [pair.fixed, pair.fixed, None], [pair.moving, pair.moving, pair.moving], **QUICK
-    )
+    one = morphseek.register([pair.fixed, pair.fixed, None], [pair.moving] * 3, **QUICK)
     np.testing.assert_array_equal(one.displacement(), same.displacement())
     assert "The fixed side lacks image 3: it was not used." in one.metrics["warnings"]
     assert len(one.metrics["channels"]) == 1
@@ -64,14 +59,11 @@ def test_a_channel_has_a_grid_of_its_own(pair: phantom.PhantomPair, same: morphs
         there = sitk.PermuteAxes(there, (2, 0, 1))
         spacing = [0.9 * s for s in there.GetSpacing()]
         size = [int(n / 0.9) for n in there.GetSize()]
-        return sitk.Resample(
-            there, size, sitk.Transform(), sitk.sitkLinear, there.GetOrigin(), spacing,
-            there.GetDirection(),
-        )  # fmt: skip
+        place = (there.GetOrigin(), spacing, there.GetDirection())
+        return sitk.Resample(there, size, sitk.Transform(), sitk.sitkLinear, *place)
 
-    other = morphseek.register(
-        pair.fixed, pair.moving, channels=[(elsewhere(pair.fixed), elsewhere(pair.moving))], **QUICK
-    )
+    channel = (elsewhere(pair.fixed), elsewhere(pair.moving))
+    other = morphseek.register(pair.fixed, pair.moving, channels=[channel], **QUICK)
     apart = np.linalg.norm(same.displacement() - other.displacement(), axis=0)
     assert 0 < apart.mean() < 0.15
 
@@ -88,9 +80,7 @@ def test_a_channel_has_a_grid_of_its_own(pair: phantom.PhantomPair, same: morphs
         ("f", "m", [("f", np.zeros((2, 3, 4)))], "channel 2, moving"),
     ],
 )
-def test_what_is_no_channel(
-    pair: phantom.PhantomPair, fixed: Any, moving: Any, given: Any, say: str
-):
+def test_what_is_no_channel(pair, fixed, moving, given, say):
     def image(name: Any) -> Any:
         if isinstance(name, list):
             return [image(n) for n in name]
@@ -98,20 +88,18 @@ def test_what_is_no_channel(
 
     if given is not None:
         given = [tuple(map(image, c)) if isinstance(c, tuple) else c for c in given]
-    with pytest.raises(errors.MorphSeekError, match=say):
-        morphseek.register(image(fixed), image(moving), channels=given, **QUICK)
+    images = (image(fixed), image(moving))
+    refused(errors.MorphSeekError, say, morphseek.register, *images, channels=given, **QUICK)
 
 
 def test_large_labels_are_refused(pair: phantom.PhantomPair):
     """In float32 two such labels would become one."""
     large = pair.fixed_labels.array.astype(np.int64) + (1 << 24)
-    with pytest.raises(errors.InvalidArgumentError, match="channel 2, fixed: the label 167772"):
-        morphseek.register(
-            pair.fixed,
-            pair.moving,
-            channels=[Channel(large, pair.moving_labels, labels=True)],
-            **QUICK,
-        )
+    given, says = (
+        [Channel(large, pair.moving_labels, labels=True)],
+        "channel 2, fixed: the label 167",
+    )
+    invalid(says, morphseek.register, pair.fixed, pair.moving, channels=given, **QUICK)
 
 
 def test_names():

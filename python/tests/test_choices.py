@@ -2,8 +2,6 @@
 that can be learned.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

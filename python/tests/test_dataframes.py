@@ -1,7 +1,5 @@
 """The rows of results as data frames: what their files hold, and pandas reads."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """DICOM registrations: the files obey PS3.3, checked by its equations in numpy and by pydicomrt."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +9,7 @@ import numpy as np
 import pytest
 import SimpleITK as sitk
 
-from helpers import LINEAR, Command, affine_of, blob, by_itk, field_of, oblique
+from helpers import LINEAR, Command, affine_of, blob, by_itk, field_of, invalid, oblique, unreadable
 from morphseek import Transform, errors, images
 
 pydicom = pytest.importorskip("pydicom", reason="needs morphseek[dicom]")
@@ -28,9 +26,7 @@ def write_series(
     out.
     """
     folder.mkdir(parents=True)
-    uids = {name: generate_uid() for name in ("frame", "series")} | {
-        "study": study or generate_uid()
-    }
+    uids = {"frame": generate_uid(), "series": generate_uid(), "study": study or generate_uid()}
     volume = sitk.Cast(image.to_sitk() * 1000, sitk.sitkInt16)
     axes = np.array(image.direction).reshape(3, 3)
     for k in range(volume.GetDepth()):
@@ -87,10 +83,7 @@ class Case(NamedTuple):
 
 
 def make(
-    folder: Path,
-    field_axes: np.ndarray | None = None,
-    shape: tuple[int, int, int] = (15, 18, 21),
-    **more: Any,
+    folder: Path, field_axes: Any = None, shape: tuple[int, int, int] = (15, 18, 21), **more: Any
 ) -> Case:
     """Make oblique, anisotropic images; the field may have other axes than the fixed image."""
     fixed = oblique(blob(shape))
@@ -98,9 +91,8 @@ def make(
     spacing, size = np.array([1.1, 1.4, 1.9]), np.array([30, 17, 22])
     turn = TURN * [1, 1, np.sign(np.linalg.det(TURN))]
     origin = (LINEAR @ [*center, 1])[:3] - turn @ (spacing * (size - 1) / 2)
-    moving = images.Image(
-        blob((22, 17, 30), 0.1), tuple(spacing), tuple(origin), tuple(turn.ravel())
-    )
+    place = (tuple(part) for part in (spacing, origin, turn.ravel()))
+    moving = images.Image(blob((22, 17, 30), 0.1), *place)
     axes = np.array(fixed.direction).reshape(3, 3) if field_axes is None else field_axes
     size, spacing = np.array([26, 28, 24]), np.array([1.0, 1.4, 2.1])
     corner = center - axes @ (spacing * (size - 1) / 2)
@@ -140,9 +132,8 @@ def by_the_standard(found: Any, points: np.ndarray) -> np.ndarray:
     nx, ny, nz = grid.GridDimensions
     vectors = np.frombuffer(grid.VectorGridData, "<f4").reshape(nz, ny, nx, 3)
     index = (points - np.array(grid.ImagePositionPatient, float)) @ axes.T / grid.GridResolution
-    moved = np.stack(
-        [map_coordinates(vectors[..., k], index[:, ::-1].T, order=1) for k in range(3)], axis=1
-    )
+    at = index[:, ::-1].T
+    moved = [map_coordinates(vectors[..., k], at, order=1) for k in range(3)]
     pre, post = (
         np.array(each[0].FrameOfReferenceTransformationMatrix, float).reshape(4, 4)
         for each in (
@@ -150,7 +141,8 @@ def by_the_standard(found: Any, points: np.ndarray) -> np.ndarray:
             item.PostDeformationMatrixRegistrationSequence,
         )
     )
-    return (points @ pre[:3, :3].T + pre[:3, 3] + moved) @ post[:3, :3].T + post[:3, 3]
+    there = points @ pre[:3, :3].T + pre[:3, 3] + np.transpose(moved)
+    return there @ post[:3, :3].T + post[:3, 3]
 
 
 def off(found: np.ndarray, truth: np.ndarray) -> float:
@@ -322,8 +314,7 @@ def edited(path: Path, change: Callable[[Any], Any]) -> Path:
 def test_cut_short(case: Case, share: float):
     path = case.save()
     path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
-    with pytest.raises(errors.InputUnreadableError, match=r"bent\.dcm .*(cut short|lacks what|is)"):
-        Transform.read(path)
+    unreadable(r"bent\.dcm .*(cut short|lacks what|is)", Transform.read, path)
 
 
 def test_refused_series(case: Case, tmp_path: Path):
@@ -352,10 +343,8 @@ def test_refused_series(case: Case, tmp_path: Path):
 def test_another_frame_of_reference(case: Case, tmp_path: Path):
     transform = Transform.read(case.save())
     write_series(tmp_path / "stranger", case.moving)
-    with pytest.raises(errors.InvalidArgumentError, match="different patients"):
-        transform.apply(tmp_path / "stranger", case.folder / "fixed")
-    with pytest.raises(errors.InvalidArgumentError, match="different patients"):
-        transform.apply(case.folder / "moving", tmp_path / "stranger")
+    invalid("different patients", transform.apply, tmp_path / "stranger", case.folder / "fixed")
+    invalid("different patients", transform.apply, case.folder / "moving", tmp_path / "stranger")
     with pytest.raises(errors.InvalidArgumentError, match="give its inverse"):
         transform.inverse().apply(case.folder / "moving", case.folder / "fixed")
     assert transform.apply(case.folder / "moving", case.folder / "fixed").GetSize() == (21, 18, 15)

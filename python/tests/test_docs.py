@@ -1,7 +1,5 @@
 """The documentation's Python runs."""
 
-from __future__ import annotations
-
 import doctest
 import re
 import shutil
@@ -66,9 +64,7 @@ def test_verdict():
 @pytest.mark.parametrize(
     "page", [PYTHON / "README.md", PYTHON.parent / "README.md"], ids=["package", "top"]
 )
-def test_readme(
-    page: Path, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_readme(page, files, tmp_path, monkeypatch):
     for name, source in files.items():
         shutil.copy(source, tmp_path / f"{name}.nii.gz")
     monkeypatch.chdir(tmp_path)

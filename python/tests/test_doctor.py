@@ -1,7 +1,5 @@
 """`morphseek info doctor`: what it finds when one thing is broken, and what it never tells."""
 
-from __future__ import annotations
-
 import copy
 import importlib.metadata
 import json
@@ -26,25 +24,17 @@ PROJECT = (REPOSITORY / "python" / "pyproject.toml").read_text(encoding="utf-8")
 
 NIPYPE = "morphseek.hosts.nipype"
 VERSION = importlib.metadata.version("morphseek")
-WORKS: dict[str, Any] = {
-    "version": VERSION,
-    "seconds": 0.5,
-    "devices": {
-        "processor": {
-            "architecture": "amd64",
-            "threads": 8,
-            "features": [{"name": "AVX", "used": True}, {"name": "AVX2", "used": False}],
-        },
-        "library": "/opt/lib/libonnxruntime.so.1",
-        "version": "1.30",
-        "providers": ["CPUExecutionProvider"],
-        "gpus": [{"name": "A card", "bytes": 8 << 30}],
-        "devices": [
-            {"name": "cpu", "usable": True, "error": "", "remedy": ""},
-            {"name": "cuda", "usable": False, "error": "no driver", "remedy": "install a driver"},
-        ],
-    },
-}
+AVX = [{"name": "AVX", "used": True}, {"name": "AVX2", "used": False}]
+DEVICES = [
+    {"name": "cpu", "usable": True, "error": "", "remedy": ""},
+    {"name": "cuda", "usable": False, "error": "no driver", "remedy": "install a driver"},
+]
+RUNTIME = {
+    "processor": {"architecture": "amd64", "threads": 8, "features": AVX}, "version": "1.30",
+    "library": "/opt/lib/libonnxruntime.so.1", "providers": ["CPUExecutionProvider"],
+    "gpus": [{"name": "A card", "bytes": 8 << 30}], "devices": DEVICES,
+}  # fmt: skip
+WORKS: dict[str, Any] = {"version": VERSION, "seconds": 0.5, "devices": RUNTIME}
 NO_RUNTIME = {"name": "cpu", "usable": False, "error": "not found", "remedy": "install ONNX"}
 
 
@@ -101,9 +91,7 @@ def test_all_well(healthy: dict[str, Any]):
         ({"click": None, "rich": None}, "rich>=13 is needed and is missing"),
     ],
 )
-def test_packages_of_the_main_job(
-    healthy: dict[str, Any], monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], lacks: str
-):
+def test_packages_of_the_main_job(healthy, monkeypatch, changed, lacks):
     installed(monkeypatch, **changed)
     report = diagnosis.doctor()
     assert not report["well"] and not feature(report, "registration")["ready"]
@@ -124,13 +112,7 @@ def test_packages_of_the_main_job(
         ("training", {"torch": None, "monai": "1.0"}, ["torch>=2.4", "monai>=1.4"]),
     ],
 )
-def test_packages_of_an_extra(
-    healthy: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    changed: dict[str, Any],
-    missing: list[str],
-):
+def test_packages_of_an_extra(healthy, monkeypatch, name, changed, missing):
     installed(monkeypatch, **changed)
     report = diagnosis.doctor()
     found = feature(report, name)
@@ -209,9 +191,7 @@ def broken_numpy(command: Command, folder: Path) -> None:
         (broken_numpy, ["the engine does not work: its process ended with 132", "reinstall"]),
     ],
 )
-def test_command_where_something_is_broken(
-    command: Command, tmp_path: Path, break_it: Any, words: list[str]
-):
+def test_command_where_something_is_broken(command, tmp_path, break_it, words):
     break_it(command, tmp_path)
     report = command.json("info", "doctor", expect=diagnosis.UNWELL)
     (problem,) = report["problems"]
@@ -228,16 +208,10 @@ def test_tells_nothing_about_anybody(command: Command, tmp_path: Path):
     library = home / "Müller, Anna 1957" / "libonnxruntime.so.1"
     library.parent.mkdir(parents=True)
     library.write_text("no library")
-    command.environment |= {
-        "HOME": str(home),
-        "USER": "jdoe",
-        "HOSTNAME": "ward7.example.org",
-        "MORPHSEEK_ORT_LIBRARY": str(library),
-        "SECRET_TOKEN": "sesame-open",
-    }
-    said = command("info", "doctor", expect=5) + json.dumps(
-        command.json("info", "doctor", expect=5), ensure_ascii=False
-    )
+    command.environment |= {"HOME": str(home), "USER": "jdoe", "HOSTNAME": "ward7.example.org"}
+    command.environment |= {"MORPHSEEK_ORT_LIBRARY": str(library), "SECRET_TOKEN": "sesame-open"}
+    report = command.json("info", "doctor", expect=5)
+    said = command("info", "doctor", expect=5) + json.dumps(report, ensure_ascii=False)
     for word in ("Jane", "Quintrel", "jdoe", "ward7", "Müller", "Anna", "1957", "sesame", "SECRET"):
         assert word.lower() not in said.lower(), word
     if len(platform.node()) > 3:
@@ -274,27 +248,20 @@ def extras() -> set[str]:
 def test_features_are_extras():
     offered = {f.extra for f in _features.FEATURES} - {""}
     assert offered == extras() - {"benchmark", "test", "coverage", "docs", "lint", "all"}
-    assert {r.package for r in _features.requirements(_features.FEATURES[0])} == {
-        "numpy", "SimpleITK", "pydicom", "click", "rich", "packaging", "isal", "lazy-loader",
-        "jinja2", "pillow",
-    }  # fmt: skip
+    needs = "numpy SimpleITK pydicom click rich packaging isal lazy-loader jinja2 pillow"
+    found = {r.package for r in _features.requirements(_features.FEATURES[0])}
+    assert found == set(needs.split())
     # an extra that includes another one brings that one's packages, too
     assert {"torch", "onnxruntime", "tensorboard"} <= _features.brings("training")
 
 
 def test_what_pages_and_errors_say_to_install():
     """Every extra that a page or an error names exists."""
-    places = [
-        *REPOSITORY.glob("*.md"),
-        *(REPOSITORY / "python").rglob("*.md"),
-        *(REPOSITORY / "python" / "src").rglob("*.py"),
-        *(REPOSITORY / "engine").rglob("*.go"),
-        *(REPOSITORY / "slicer").rglob("*.md"),
-        *(REPOSITORY / "plugin").rglob("*.md"),
-    ]
+    kinds = ("python/**/*.md", "slicer/**/*.md", "plugin/**/*.md", "python/src/**/*.py")
     told = {
         (extra, path.name)
-        for path in places
+        for pattern in ("*.md", *kinds, "engine/**/*.go")
+        for path in REPOSITORY.glob(pattern)
         for found in re.findall(r"morphseek\[([\w,]+)\]", path.read_text(encoding="utf-8"))
         for extra in found.split(",")
     }
@@ -310,9 +277,7 @@ def test_what_pages_and_errors_say_to_install():
         ("nipype", "nipype", lambda: import_module(NIPYPE), NIPYPE),
     ],
 )
-def test_missing_package_names_its_extra(
-    monkeypatch: pytest.MonkeyPatch, name: str, package: str, use: Any, asked: str
-):
+def test_missing_package_names_its_extra(monkeypatch, name, package, use, asked):
     monkeypatch.delitem(sys.modules, NIPYPE, raising=False)
     for module in [m for m in sys.modules if m.split(".")[0] == package]:
         monkeypatch.delitem(sys.modules, module)

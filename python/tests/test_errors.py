@@ -2,8 +2,6 @@
 behind.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 import re
@@ -16,7 +14,7 @@ import pytest
 import SimpleITK as sitk
 
 import morphseek
-from helpers import BUNDLES, QUICK, Command, blob
+from helpers import BUNDLES, QUICK, Command, blob, refused
 from morphseek import errors, images
 from morphseek.cli._app import reported
 
@@ -25,10 +23,8 @@ def test_table_makes_the_classes():
     assert len({e["code"] for e in errors.TABLE}) == len(errors.TABLE) > 20
     for entry in errors.TABLE:
         cls = getattr(errors, entry["python"])
-        assert issubclass(cls, errors.MorphSeekError) and (cls.code, cls.exit_code) == (
-            entry["code"],
-            entry["exit"],
-        )
+        assert issubclass(cls, errors.MorphSeekError)
+        assert (cls.code, cls.exit_code) == (entry["code"], entry["exit"])
         builtin = cls.__mro__[1]  # what a caller would catch
         assert builtin.__module__ == "builtins" and builtin is not Exception
         error = errors.from_engine(RuntimeError(f"{entry['code']}|what | happened"))
@@ -53,13 +49,11 @@ def test_builtin_bases(name: str, builtin: type):
 
 
 def tampered(folder: Path) -> Path:
-    content = bytearray((BUNDLES / "tiny.onnx").read_bytes())
-    key = b'"sha256": "'
-    # change the manifest, so that it disagrees with the weights
-    at = content.index(key) + len(key)
-    content[at] = ord("0") if content[at] != ord("0") else ord("1")
+    """Change the manifest of a model, so that it disagrees with the weights."""
+    content, key = bytearray((BUNDLES / "tiny.onnx").read_bytes()), b'"sha256": "'
+    content[content.index(key) + len(key)] ^= 1
     path = folder / "tampered.onnx"
-    path.write_bytes(bytes(content))
+    path.write_bytes(content)
     return path
 
 
@@ -78,20 +72,18 @@ def case(error: type[errors.MorphSeekError], words: str, **given: Any) -> Any:
     return error, words, given
 
 
-INVALID = errors.InvalidArgumentError
+INVALID, GRID = errors.InvalidArgumentError, errors.GridMismatchError
 #: Beside those of attack/test_numbers.py.
 CASES = {
     "empty": case(errors.EmptyVolumeError, "fixed", fixed=np.zeros((0, 5, 5), np.float32)),
     "one row": case(errors.ThinVolumeError, "fixed", fixed=GOOD[:1, :1]),
     "empty mask": case(errors.EmptyMaskError, "fixed mask", fixed_mask=0 * MASK),
-    "mask on another grid": case(errors.GridMismatchError, "moving mask", moving_mask=MASK[1:]),
+    "mask on another grid": case(GRID, "moving mask", moving_mask=MASK[1:]),
     "mask elsewhere": case(
-        errors.GridMismatchError, "moving mask", moving_mask=images.Image(MASK, origin=(50, 0, 0))
+        GRID, "moving mask", moving_mask=images.Image(MASK, origin=(50, 0, 0))
     ),
     "no rigid region": case(errors.EmptyMaskError, "regions are empty", rigid_regions=0 * MASK),
-    "rigid regions elsewhere": case(
-        errors.GridMismatchError, "rigid regions", rigid_regions=MASK[1:]
-    ),
+    "rigid regions elsewhere": case(GRID, "rigid regions", rigid_regions=MASK[1:]),
     "rigid regions of no labels": case(INVALID, "whole numbers", rigid_regions=0.5 * MASK),
     "rigid regions along an axis": case(INVALID, "along at all", rigid_regions=MASK, along="j"),
     "no axis": case(INVALID, "all, i, j, k, ij, ik, jk", along="y"),
@@ -140,8 +132,7 @@ CASES = {
 def test_python(name: str, tmp_path: Path):
     error, words, given = CASES[name]
     given = {k: v(tmp_path) if callable(v) else v for k, v in given.items()}
-    with pytest.raises(error, match=words):
-        morphseek.register(**{"fixed": GOOD, "moving": GOOD, **QUICK, **given})
+    refused(error, words, morphseek.register, **{"fixed": GOOD, "moving": GOOD, **QUICK, **given})
 
 
 def test_cuda_where_there_is_none():
@@ -184,9 +175,8 @@ def test_command(case: str, tmp_path: Path, command: Command):
 
 
 def test_command_error_as_json(tmp_path: Path, command: Command):
-    error = command.json(
-        "register", tmp_path / "no.nii", tmp_path / "no.nii", "--out", tmp_path / "out", expect=3
-    )["error"]
+    none = tmp_path / "no.nii"
+    error = command.json("register", none, none, "--out", tmp_path / "out", expect=3)["error"]
     expected = ("input_unreadable", errors.InputUnreadableError.code)
     assert (error["name"], error["code"]) == expected and "no.nii" in error["message"]
 
@@ -227,18 +217,14 @@ def test_interruption_and_defects_as_json(capsys: pytest.CaptureFixture):
     assert json.loads(capsys.readouterr().out)["error"]["name"] == "cancelled"
     with pytest.raises(ZeroDivisionError), reported(True):
         raise ZeroDivisionError("x")
-    assert json.loads(capsys.readouterr().out)["error"] == {
-        "name": "internal",
-        "code": 1,
-        "message": "ZeroDivisionError: x",
-    }
+    error = {"name": "internal", "code": 1, "message": "ZeroDivisionError: x"}
+    assert json.loads(capsys.readouterr().out)["error"] == error
 
 
 def test_command_unwritable(tmp_path: Path, files: dict[str, Path], command: Command):
     (tmp_path / "file").write_text("mine")
-    text = command(
-        "register", files["fixed"], files["moving"], "--out", tmp_path / "file" / "out", expect=6
-    )
+    out = tmp_path / "file" / "out"
+    text = command("register", files["fixed"], files["moving"], "--out", out, expect=6)
     assert "cannot be written" in text
     assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"
     out = tmp_path / "o.nii.gz"
@@ -247,9 +233,7 @@ def test_command_unwritable(tmp_path: Path, files: dict[str, Path], command: Com
     assert not out.exists()
 
 
-def test_command_keeps_an_old_result_on_failure(
-    tmp_path: Path, files: dict[str, Path], command: Command
-):
+def test_command_keeps_an_old_result_on_failure(tmp_path, files, command):
     out = tmp_path / "out"
     out.mkdir()
     (out / "report.json").write_text("old")

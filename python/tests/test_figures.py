@@ -1,7 +1,5 @@
 """Every figure that a page quotes is of the run in benchmarks/results.json."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys
@@ -69,14 +67,13 @@ def results(*entries: dict) -> dict:
 
 def test_what_beats_us_is_bold():
     """A peer is compared on the pairs that it ran: `ours_error` is ours on those."""
-    text = figures.truth(
-        results(
-            entry("brain", "morphseek", error=0.5, cpu=9.0),
-            entry("brain", "greedy", error=0.4, ours_error=0.5, cpu=12.0, ours_cpu=9.0),
-            entry("head", "morphseek", error=0.5, cpu=9.0),
-            entry("head", "ants-syn", error=0.6, ours_error=0.7, cpu=8.0, ours_cpu=9.0),
-        )
-    ).splitlines()
+    rows = [
+        entry("brain", "morphseek", error=0.5, cpu=9.0),
+        entry("brain", "greedy", error=0.4, ours_error=0.5, cpu=12.0, ours_cpu=9.0),
+        entry("head", "morphseek", error=0.5, cpu=9.0),
+        entry("head", "ants-syn", error=0.6, ours_error=0.7, cpu=8.0, ours_cpu=9.0),
+    ]
+    text = figures.truth(results(*rows)).splitlines()
     assert text[0] == "| kind (pairs) | affine | MorphSeek | greedy | ANTs SyN [1] |"
     assert text[2:] == [
         "| brain (2) | 3.00 | 0.50 (1.00); **9** | **0.40** (1.00); 12 |  |",
@@ -124,9 +121,8 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path):
         everything.run_part(part, context, build, 1)
     assert ran == ["one", "a", "b", "c", "one", "c", "one", "two", "a", "c"]
     content = json.loads((tmp_path / "truth.json").read_text("utf-8"))
-    assert {key: unit["by"] for key, unit in content["units"].items()} == {
-        "a": "two", "b": "1", "c": "two",
-    }  # fmt: skip
+    builds = {key: unit["by"] for key, unit in content["units"].items()}
+    assert builds == {"a": "two", "b": "1", "c": "two"}
 
 
 def test_grades_against_the_truth():

@@ -2,8 +2,6 @@
 its curve, and its messages for bad input.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -18,12 +16,9 @@ sys.path.insert(0, str(BENCHMARKS))
 import general  # noqa: E402
 
 SMALL = {
-    "data.min_size": [16, 16, 16],
-    "run.iterations": 1,
-    "run.steps_schedule": [],
-    "synthetic.val_pairs": 1,
-    "optim.accumulate": 2,
-}
+    "data.min_size": [16, 16, 16], "run.iterations": 1, "run.steps_schedule": [],
+    "synthetic.val_pairs": 1, "optim.accumulate": 2,
+}  # fmt: skip
 
 
 def test_one_step_of_the_configuration(tmp_path: Path):

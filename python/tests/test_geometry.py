@@ -1,7 +1,5 @@
 """Where a file lays its voxels: by the standard, alike at every entrance, and a doubt is said."""
 
-from __future__ import annotations
-
 import json
 import locale
 import logging
@@ -20,7 +18,7 @@ import pytest
 import SimpleITK as sitk
 
 import morphseek
-from helpers import FLAGS, QUICK, Command
+from helpers import FLAGS, QUICK, unreadable
 from morphseek import errors, images
 
 RAS_TO_LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
@@ -58,9 +56,8 @@ def write(
     header = (nibabel.Nifti1Header if version == 1 else nibabel.Nifti2Header)(endianness=order)
     header.set_data_dtype(np.dtype(voxels.dtype).newbyteorder(order))
     header.set_data_shape(voxels.shape[::-1])
-    header["magic"], header["vox_offset"] = (
-        (b"n+1", 352) if version == 1 else (b"n+2\0\r\n\x1a\n", 544)
-    )
+    own = {1: (b"n+1", 352), 2: (b"n+2\0\r\n\x1a\n", 544)}[version]
+    header["magic"], header["vox_offset"] = own
     for field, value in fields.items():
         header[field] = value
     data = voxels.astype(voxels.dtype.newbyteorder(order)).tobytes()
@@ -84,47 +81,37 @@ def header(kind: str, rng: np.random.Generator) -> tuple[dict[str, Any], bool]:
     """Return the fields of a header of a kind, and whether it contradicts itself."""
     spacing = rng.uniform(0.4, 3.0, 3).round(3)
     place = affine(rng, spacing)
-    form, sform = quaternion(place), rows(place)
-    pixdim = spacing.copy()
-    codes = {"sform_code": 1, "qform_code": 0}
-    doubted = False
-    if kind == "qform":
-        codes = {"sform_code": 0, "qform_code": int(rng.integers(1, 5))}
-    elif kind == "both":
-        codes = {"sform_code": int(rng.integers(1, 5)), "qform_code": int(rng.integers(1, 5))}
-    elif kind == "two places":
-        codes = {"sform_code": int(rng.integers(1, 5)), "qform_code": 1}
-        moved = place.copy()
-        moved[:3, 3] += rng.uniform(2, 20, 3)
-        form, doubted = quaternion(moved), True
+    sform, qform, doubted = KINDS[kind]
+    codes = {
+        f"{form}_code": int(rng.integers(1, 5)) if code == ANY else code
+        for form, code in (("sform", sform), ("qform", qform))
+    }
+    in_qform, in_sform, pixdim = place, place, spacing.copy()
+    if kind == "two places":
+        in_qform = place.copy()
+        in_qform[:3, 3] += rng.uniform(2, 20, 3)
     elif kind == "mirrored qform":
-        codes = {"sform_code": 1, "qform_code": 1}
-        moved = place @ np.diag([-1.0, 1, 1, 1])
-        form, doubted = quaternion(moved), True
+        in_qform = place @ np.diag([-1.0, 1, 1, 1])
     elif kind == "sheared sform":
-        codes = {"sform_code": 4, "qform_code": 1}
-        shear = np.eye(4)
-        shear[0, 1] = 0.2
-        sform, doubted = rows(place @ shear), True
+        in_sform = place @ [[1, 0.2, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
     elif kind == "negative pixdim":
         pixdim[rng.integers(3)] *= -1
-        doubted = True
-    elif kind == "stale pixdim":
-        pixdim, doubted = np.full(3, 9.0), True
-    elif kind == "zero pixdim":
-        pixdim = np.zeros(3)
     elif kind == "rounded":
-        sform = rows(place.round(5))
-    elif kind == "neither":
-        codes = {"sform_code": 0, "qform_code": 0}
-    sign = form.pop("sign")
-    return {**codes, **sform, **form, "pixdim": [sign, *pixdim, 0, 0, 0, 0]}, doubted
+        in_sform = place.round(5)
+    elif kind in ("stale pixdim", "zero pixdim"):
+        pixdim = np.full(3, 9.0 if kind == "stale pixdim" else 0)
+    form = quaternion(in_qform)
+    pixdim = [form.pop("sign"), *pixdim, 0, 0, 0, 0]
+    return {**codes, **rows(in_sform), **form, "pixdim": pixdim}, doubted
 
 
-KINDS = (
-    "sform", "qform", "both", "two places", "mirrored qform", "sheared sform", "negative pixdim",
-    "stale pixdim", "zero pixdim", "rounded", "neither",
-)  # fmt: skip
+ANY = 9
+KINDS = {  # the codes of sform and qform, and whether the header contradicts itself
+    "sform": (1, 0, False), "qform": (0, ANY, False), "both": (ANY, ANY, False),
+    "two places": (ANY, 1, True), "mirrored qform": (1, 1, True), "sheared sform": (4, 1, True),
+    "negative pixdim": (1, 0, True), "stale pixdim": (1, 0, True), "zero pixdim": (1, 0, False),
+    "rounded": (1, 0, False), "neither": (0, 0, False),
+}  # fmt: skip
 UNITS = {0: 1.0, 1: 1000.0, 2: 1.0, 3: 0.001}
 
 
@@ -152,13 +139,13 @@ def entrances(path: Path) -> dict[str, Callable[[], Any]]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("version", [1, 2])
 def test_every_entrance_gives_the_same_place(kind: str, version: int, tmp_path: Path):
-    rng = np.random.default_rng([KINDS.index(kind), version])
+    rng = np.random.default_rng([list(KINDS).index(kind), version])
+    at = np.array([[0, 0, 0, 1], [7, 6, 5, 1], [7, 0, 0, 1], [0, 6, 0, 1]]).T
     for number in range(12):
         fields, doubted = header(kind, rng)
         fields["xyzt_units"] = int(rng.integers(0, 4))
         path = write(tmp_path / f"{number}.nii", version, "<>"[number % 2], fields)
         right = expected(path, kind)
-        corners = right @ np.array([[0, 0, 0, 1], [7, 6, 5, 1], [7, 0, 0, 1], [0, 6, 0, 1]]).T
         voxel = np.linalg.norm(right[:3, :3], axis=0).min()
         for entrance, source in entrances(path).items():
             try:
@@ -167,11 +154,8 @@ def test_every_entrance_gives_the_same_place(kind: str, version: int, tmp_path: 
                 assert entrance == "SimpleITK"
                 continue
             image = images.read(given, "image")
-            there = (
-                image.index_to_physical
-                @ np.array([[0, 0, 0, 1], [7, 6, 5, 1], [7, 0, 0, 1], [0, 6, 0, 1]]).T
-            )
-            assert np.abs(there - corners).max() < 0.01 * voxel, (number, entrance)
+            off = np.abs((image.index_to_physical - right) @ at).max()
+            assert off < 0.01 * voxel, (number, entrance)
             assert np.array_equal(image.array, VOXELS), (number, entrance)
             # nibabel mends pixdim as it reads, and ITK zeros
             mended = {"nibabel": ("negative pixdim", "zero pixdim"), "SimpleITK": ("zero pixdim",)}
@@ -207,9 +191,8 @@ def test_the_digits_that_itk_keeps_raise_no_doubt(tmp_path: Path):
         place[:3, :3] += -np.sin(angle) * cross + (1 - np.cos(angle)) * cross @ cross
         form = quaternion(place)
         fields = {"pixdim": [form.pop("sign"), 1, 1, 1, 0, 0, 0, 0], **form, **rows(place)}
-        path = write(
-            tmp_path / "a.nii", 1, "<", {**fields, "sform_code": 1, "qform_code": 1}, voxels
-        )
+        fields |= {"sform_code": 1, "qform_code": 1}
+        path = write(tmp_path / "a.nii", 1, "<", fields, voxels)
         assert images.read(path).doubts == images.read(sitk.ReadImage(str(path))).doubts == ()
 
 
@@ -221,9 +204,8 @@ def test_scaling_is_the_standards(slope: float, inter: float, scaled: bool, tmp_
     """A slope of 0 means that the stored numbers are the values: labels keep their numbers."""
     stored = (VOXELS % 4).astype(np.int16)
     fields, _ = header("sform", np.random.default_rng(1))
-    path = write(
-        tmp_path / "a.nii", 1, "<", {**fields, "scl_slope": slope, "scl_inter": inter}, stored
-    )
+    fields |= {"scl_slope": slope, "scl_inter": inter}
+    path = write(tmp_path / "a.nii", 1, "<", fields, stored)
     right = stored * 2.0 - 3 if scaled else stored
     assert np.array_equal(images.read(path).array, right)
     assert images.read(path).array.dtype == (np.float32 if scaled else np.int16)
@@ -260,8 +242,7 @@ def test_voxels_that_nibabel_takes_from_the_header_are_refused(tmp_path: Path):
     fields, _ = header("sform", np.random.default_rng(1))
     path = write(tmp_path / "a.nii", 1, "<", {**fields, "vox_offset": 0})
     assert np.array_equal(images.read(path).array, VOXELS)
-    with pytest.raises(errors.InputUnreadableError, match="give the path"):
-        images.read(nibabel.load(path))
+    unreadable("give the path", images.read, nibabel.load(path))
 
 
 @pytest.fixture(scope="module")
@@ -289,13 +270,9 @@ def test_a_doubt_reaches_the_verdict(doubtful: dict[str, Path]):
     assert warning in result.verdict.reasons
 
 
-def test_a_doubt_is_said_by_the_command(
-    command: Command, doubtful: dict[str, Path], tmp_path: Path
-):
-    told = command.json(
-        "register", doubtful["fixed"], doubtful["doubtful"], "--out", tmp_path / "out",
-        *FLAGS, "--report", "full",
-    )  # fmt: skip
+def test_a_doubt_is_said_by_the_command(command, doubtful, tmp_path):
+    pair = (doubtful["fixed"], doubtful["doubtful"])
+    told = command.json("register", *pair, "--out", tmp_path / "out", *FLAGS, "--report", "full")
     assert any("pixdim" in warning for warning in told["warnings"])
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["verdict"]["grade"] == "check"
@@ -303,17 +280,12 @@ def test_a_doubt_is_said_by_the_command(
 
 
 @pytest.mark.parametrize("doubted", ["input", "reference"])
-def test_apply_notes_a_doubt(
-    command: Command, doubtful: dict[str, Path], doubted: str, tmp_path: Path
-):
+def test_apply_notes_a_doubt(command, doubtful, doubted, tmp_path):
     sitk.WriteTransform(sitk.TranslationTransform(3, (0.0, 0, 0)), str(tmp_path / "t.tfm"))
-    files = {"input": doubtful["moving"], "reference": doubtful["fixed"]} | {
-        doubted: doubtful["doubtful"]
-    }
-    process = command.start(
-        "apply", "-t", tmp_path / "t.tfm", "-i", files["input"], "-r", files["reference"],
-        "-o", tmp_path / "out.nii.gz", "--json",
-    )  # fmt: skip
+    files = {"input": doubtful["moving"], "reference": doubtful["fixed"]}
+    files[doubted] = doubtful["doubtful"]
+    words = ("-i", files["input"], "-r", files["reference"], "-o", tmp_path / "out.nii.gz")
+    process = command.start("apply", "-t", tmp_path / "t.tfm", *words, "--json")
     out, noted = process.communicate(timeout=120)
     (warning,) = json.loads(out)["warnings"]
     assert "negative size" in warning and "doubtful.nii" in warning and warning in noted
@@ -352,19 +324,16 @@ def test_a_decimal_comma_of_the_host_changes_nothing(tmp_path: Path):
     """Qt, R and MATLAB set the locale of the process; files are read and written as ever."""
     if shutil.which("localedef") is None or sys.platform != "linux":
         pytest.skip("SKIPPED: no localedef, so no locale with a decimal comma can be made")
-    made = subprocess.run(
-        ["localedef", "-i", "de_DE", "-f", "UTF-8", str(tmp_path / "de_DE.UTF-8")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    words = ["localedef", "-i", "de_DE", "-f", "UTF-8", str(tmp_path / "de_DE.UTF-8")]
+    made = subprocess.run(words, capture_output=True, text=True, check=False)
     if made.returncode > 1:
         pytest.skip(f"SKIPPED: localedef makes no locale de_DE: {made.stderr}")
     environment = {**os.environ, "LOCPATH": str(tmp_path)}
     subprocess.run([sys.executable, "-c", LOCALES, str(tmp_path)], env=environment, check=True)
     assert locale.localeconv()["decimal_point"] == "."
     for name in ("out.nrrd", "out.mha", "out.nii.gz", "out.nhdr", "vectors.nrrd"):
-        assert np.allclose(sitk.ReadImage(str(tmp_path / name)).GetSpacing(), (1.5, 2.25, 3.5)), (
-            name
-        )
+        spacing = sitk.ReadImage(str(tmp_path / name)).GetSpacing()
+        assert np.allclose(spacing, (1.5, 2.25, 3.5)), name
 
 
 def test_itk_keeps_its_warnings_to_itself(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
@@ -382,19 +351,17 @@ def test_itk_keeps_its_warnings_to_itself(tmp_path: Path, capfd: pytest.CaptureF
     assert sitk.ProcessObject.GetGlobalWarningDisplay()
 
 
-NRRD = (
-    "NRRD0005",
-    "type: float",
-    "dimension: 3",
-    "sizes: 8 7 6",
-    "endian: little",
-    "encoding: raw",
-)
+NRRD = "NRRD0005\ntype: float\ndimension: 3\nsizes: 8 7 6\nendian: little\nencoding: raw"
 PLACED = (
-    "space: left-posterior-superior",
-    "space directions: (2,0,0) (0,3,0) (0,0,4)",
+    "space: left-posterior-superior", "space directions: (2,0,0) (0,3,0) (0,0,4)",
     "space origin: (1,2,3)",
-)
+)  # fmt: skip
+
+
+def write_nrrd(path: Path, *lines: str) -> Path:
+    text = "\n".join((NRRD, *lines)) + "\n\n"
+    path.write_bytes(text.encode() + VOXELS.astype("<f4").tobytes())
+    return path
 
 
 @pytest.mark.parametrize(
@@ -409,9 +376,7 @@ PLACED = (
     ],
 )
 def test_nrrd(lines: tuple[str, ...], doubted: bool, tmp_path: Path):
-    text = "\n".join((*NRRD, *lines)) + "\n\n"
-    (tmp_path / "a.nrrd").write_bytes(text.encode() + VOXELS.astype("<f4").tobytes())
-    image = images.read(tmp_path / "a.nrrd")
+    image = images.read(write_nrrd(tmp_path / "a.nrrd", *lines))
     assert np.array_equal(image.array, VOXELS)
     assert any("how large its voxels are" in doubt for doubt in image.doubts) == doubted
     if lines and not doubted:
@@ -419,23 +384,20 @@ def test_nrrd(lines: tuple[str, ...], doubted: bool, tmp_path: Path):
 
 
 def test_layers_of_a_segmentation_are_named(tmp_path: Path):
-    stacked = sitk.GetImageFromArray(
-        np.stack([VOXELS > 1, VOXELS > 9], -1).astype("u1"), isVector=True
-    )
+    layers = np.stack([VOXELS > 1, VOXELS > 9], -1).astype("u1")
+    stacked = sitk.GetImageFromArray(layers, isVector=True)
     sitk.WriteImage(stacked, str(tmp_path / "a.seg.nrrd"))
-    with pytest.raises(errors.InputUnreadableError, match="segments overlap.*label map"):
-        images.read(tmp_path / "a.seg.nrrd", "fixed labels")
+    unreadable("segments overlap.*label map", images.read, tmp_path / "a.seg.nrrd", "fixed labels")
 
 
 def test_no_address_of_itk_in_a_message(tmp_path: Path):
     lines = (
-        "space: left-posterior-superior-time",
+        "space: left-posterior-superior-time", "space origin: (1,2,3,0)",
         "space directions: (2,0,0,0) (0,3,0,0) (0,0,4,0)",
-    )
-    text = "\n".join((*NRRD, *lines, "space origin: (1,2,3,0)")) + "\n\n"
-    (tmp_path / "a.nrrd").write_bytes(text.encode() + VOXELS.astype("<f4").tobytes())
+    )  # fmt: skip
+    path = write_nrrd(tmp_path / "a.nrrd", *lines)
     with pytest.raises(errors.InputUnreadableError, match="cannot be read as an image") as error:
-        images.read(tmp_path / "a.nrrd")
+        images.read(path)
     assert "0x" not in str(error.value)
 
 

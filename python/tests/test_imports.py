@@ -1,7 +1,5 @@
 """Which names may be imported where; which modules, says import-linter (pyproject.toml)."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Images of a study, the pairs made of them, fused labels, outlying pairs, and the BIDS App."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json
@@ -14,7 +12,7 @@ import pytest
 import SimpleITK as sitk
 from html_tree import parsed
 
-from helpers import FLAGS, QUICK, Command, blob
+from helpers import FLAGS, QUICK, Command, blob, invalid, resampled, unreadable
 from morphseek import Registration, errors, images, register_pairs, studies
 from morphseek.report import IndexRow, write_index
 from morphseek.scoring.labels import dice_by_label
@@ -28,45 +26,24 @@ def touched(root: Path, *names: str) -> Path:
     return root
 
 
+SUB = "sub-1/anat/sub-1"
 LAYOUTS: list[tuple[list[str], dict[str, Any], dict[str, str], str]] = [
-    (
-        ["sub-02/anat/sub-02_T1w.nii.gz", "sub-01/anat/sub-01_T1w.nii", "sub-01/anat/notes.txt"],
-        {},
-        {"sub-01": "sub-01_T1w.nii", "sub-02": "sub-02_T1w.nii.gz"},
-        "",
-    ),
-    (
-        ["sub-1/ses-a/anat/sub-1_ses-a_T1w.nii.gz", "sub-1/ses-b/anat/sub-1_ses-b_T1w.nii.gz",
-         "sub-1/ses-b/anat/sub-1_ses-b_T2w.nii.gz"],
-        {"entities": {"ses": "b"}},
-        {"sub-1_ses-b": "sub-1_ses-b_T1w.nii.gz"},
-        "",
-    ),
-    (
-        ["sub-1/anat/sub-1_run-10_T1w.nii.gz", "sub-1/anat/sub-1_run-9_T1w.nii.gz"],
-        {},
-        {"sub-1": "sub-1_run-9_T1w.nii.gz"},
-        "sub-1_run-9_T1w.nii.gz, and not sub-1_run-10",
-    ),
-    (
-        ["sub-1/anat/sub-1_acq-x_T1w.nii.gz", "sub-1/anat/sub-1_T1w.nii.gz"],
-        {"entities": {"acq": "x,y"}},
-        {"sub-1": "sub-1_acq-x_T1w.nii.gz"},
-        "",
-    ),
-    (
-        ["sub-1/anat/sub-1_acq-x_FLAIR.nii.gz", "sub-1/.hidden/sub-1_FLAIR.nii.gz"],
-        {"suffix": "FLAIR"},
-        {"sub-1": "sub-1_acq-x_FLAIR.nii.gz"},
-        "",
-    ),
+    (["sub-02/anat/sub-02_T1w.nii.gz", "sub-01/anat/sub-01_T1w.nii", "sub-01/anat/notes.txt"],
+     {}, {"sub-01": "sub-01_T1w.nii", "sub-02": "sub-02_T1w.nii.gz"}, ""),
+    (["sub-1/ses-a/anat/sub-1_ses-a_T1w.nii.gz", "sub-1/ses-b/anat/sub-1_ses-b_T1w.nii.gz",
+      "sub-1/ses-b/anat/sub-1_ses-b_T2w.nii.gz"],
+     {"entities": {"ses": "b"}}, {"sub-1_ses-b": "sub-1_ses-b_T1w.nii.gz"}, ""),
+    ([f"{SUB}_run-10_T1w.nii.gz", f"{SUB}_run-9_T1w.nii.gz"],
+     {}, {"sub-1": "sub-1_run-9_T1w.nii.gz"}, "sub-1_run-9_T1w.nii.gz, and not sub-1_run-10"),
+    ([f"{SUB}_acq-x_T1w.nii.gz", f"{SUB}_T1w.nii.gz"],
+     {"entities": {"acq": "x,y"}}, {"sub-1": "sub-1_acq-x_T1w.nii.gz"}, ""),
+    ([f"{SUB}_acq-x_FLAIR.nii.gz", "sub-1/.hidden/sub-1_FLAIR.nii.gz"],
+     {"suffix": "FLAIR"}, {"sub-1": "sub-1_acq-x_FLAIR.nii.gz"}, ""),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("names, given, expected, note", LAYOUTS)
-def test_bids_layouts(
-    names: list[str], given: dict[str, Any], expected: dict[str, str], note: str, tmp_path: Path
-):
+def test_bids_layouts(names, given, expected, note, tmp_path):
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", errors.InputWarning)
         found = studies.find_bids(touched(tmp_path, *names), **given)
@@ -77,17 +54,16 @@ def test_bids_layouts(
 def test_bids_label_maps(tmp_path: Path):
     touched(
         tmp_path,
-        "sub-1/anat/sub-1_run-1_T1w.nii.gz",
-        "derivatives/sub-1/anat/sub-1_run-2_dseg.nii.gz",  # of another run
-        "derivatives/seg/sub-1/anat/sub-1_run-1_desc-aseg_dseg.nii.gz",
-        "derivatives/seg/sub-1/anat/sub-1_run-1_space-MNI_dseg.nii.gz",  # on another grid
+        f"{SUB}_run-1_T1w.nii.gz",
+        f"derivatives/{SUB}_run-2_dseg.nii.gz",  # of another run
+        f"derivatives/seg/{SUB}_run-1_desc-aseg_dseg.nii.gz",
+        f"derivatives/seg/{SUB}_run-1_space-MNI_dseg.nii.gz",  # on another grid
     )
     (scan,) = studies.find_bids(tmp_path)
     assert scan.labels is not None and "desc-aseg" in scan.labels.name
     assert next(iter(studies.find_bids(tmp_path, labels=False))).labels is None
     touched(tmp_path, "sub-1/anat/sub-1_run-1_dseg.nii.gz")
-    with pytest.raises(errors.InvalidArgumentError, match="has 2 label maps: .*desc=aseg"):
-        studies.find_bids(tmp_path)
+    invalid("has 2 label maps: .*desc=aseg", studies.find_bids, tmp_path)
     (scan,) = studies.find_bids(tmp_path, label_entities={"desc": ""})
     assert scan.labels is not None and scan.labels.name == "sub-1_run-1_dseg.nii.gz"
 
@@ -100,10 +76,9 @@ def test_bids_refused(tmp_path: Path):
         ("data", {"entities": {"ses": "3"}}, "with ses=3"),
     ):
         touched(tmp_path, "data/sub-1/anat/sub-1_T1w.nii.gz")
-        with pytest.raises(errors.InputUnreadableError, match=says):
-            studies.find_bids(tmp_path / folder, **given)
-    with pytest.raises(errors.InvalidArgumentError, match="'Session' is no entity"):
-        studies.find_bids(tmp_path / "data", entities={"Session": "3"})
+        unreadable(says, studies.find_bids, tmp_path / folder, **given)
+    odd = {"Session": "3"}
+    invalid("'Session' is no entity", studies.find_bids, tmp_path / "data", entities=odd)
 
 
 def test_scans_of_folders_and_tables(tmp_path: Path):
@@ -123,8 +98,7 @@ def test_scans_of_folders_and_tables(tmp_path: Path):
     assert [s.id for s in found] == ["a", "b", "5"]
     assert [s.labels for s in found] == [None, tmp_path / "l.nii", None]
     for bad in ({"image": "a", "label": "b"}, {"labels": "b"}, ("a", "b", "c"), 5):
-        with pytest.raises(errors.InvalidArgumentError, match="row 2: give .image, labels."):
-            studies.read_items(["x.nii", bad])
+        invalid("row 2: give .image, labels.", studies.read_items, ["x.nii", bad])
     # two files of one name are called by their folders
     assert [s.id for s in studies.read_items(["p/t1.nii", "q/t1.nii"])] == ["p-t1", "q-t1"]
 
@@ -143,8 +117,7 @@ def test_scans_of_folders_and_tables(tmp_path: Path):
 )
 def test_tables_refused(text: str, says: str, tmp_path: Path):
     (tmp_path / "t.csv").write_text(text)
-    with pytest.raises(errors.InputUnreadableError, match=says):
-        studies.read_items(tmp_path / "t.csv")
+    unreadable(says, studies.read_items, tmp_path / "t.csv")
 
 
 def test_pairs(tmp_path: Path):
@@ -165,8 +138,7 @@ def test_pairs(tmp_path: Path):
         (lambda: studies.within_subject(sessions[3:]), "none of the 1 subjects"),
         (lambda: studies.pairs_to(scans[:1], scans[0].image), "no image but"),
     ):
-        with pytest.raises(errors.InvalidArgumentError, match=says):
-            given()
+        invalid(says, given)
 
 
 def test_mixed_dimensions_and_empty_files(tmp_path: Path):
@@ -174,8 +146,7 @@ def test_mixed_dimensions_and_empty_files(tmp_path: Path):
     sitk.WriteImage(sitk.GetImageFromArray(blob()[10]), str(tmp_path / "slice.nii.gz"))
     (tmp_path / "empty.nii.gz").touch()
     scans = [Item(n, tmp_path / f"{n}.nii.gz") for n in ("volume", "empty", "slice")]
-    with pytest.raises(errors.InputUnreadableError, match=r"empty.nii.gz"):
-        studies.pairs_to(scans[:1], tmp_path / "empty.nii.gz")
+    unreadable(r"empty.nii.gz", studies.pairs_to, scans[:1], tmp_path / "empty.nii.gz")
     done = register_pairs(studies.pairs_to(scans[1:], scans[0].image), tmp_path / "out", **QUICK)
     assert "one slice and the fixed image a volume" in done.rows[1].message
     assert "empty.nii.gz" in done.rows[0].message and not (tmp_path / "out" / "empty").exists()
@@ -188,13 +159,15 @@ def maps() -> list[np.ndarray]:
     return [np.where(rng.random(true.shape) < 0.2, np.roll(true, k, 1), true) for k in (1, 2, 3)]
 
 
+def in_itk(given: list[np.ndarray]) -> list[sitk.Image]:
+    return [sitk.GetImageFromArray(array.astype(np.uint32)) for array in given]
+
+
 def test_majority_is_that_of_simpleitk():
     given = maps()
     fused = fuse_labels(given)
     undecided = 99999
-    theirs = sitk.GetArrayFromImage(
-        sitk.LabelVoting([sitk.GetImageFromArray(m.astype(np.uint32)) for m in given], undecided)
-    )
+    theirs = sitk.GetArrayFromImage(sitk.LabelVoting(in_itk(given), undecided))
     decided = theirs != undecided
     assert (fused.labels[decided] == theirs[decided]).all() and decided.mean() > 0.9
     ties = np.sort(np.stack(given)[:, ~decided], 0)[0]
@@ -205,9 +178,7 @@ def test_majority_is_that_of_simpleitk():
 
 def test_staple_is_that_of_simpleitk():
     given = [np.where(m == 70000, 5, m) for m in maps()]
-    theirs = sitk.GetArrayFromImage(
-        sitk.MultiLabelSTAPLE([sitk.GetImageFromArray(m.astype(np.uint32)) for m in given], 9)
-    )
+    theirs = sitk.GetArrayFromImage(sitk.MultiLabelSTAPLE(in_itk(given), 9))
     assert (fuse_labels(given, "staple").labels == theirs).mean() > 0.98
 
 
@@ -251,8 +222,7 @@ def test_fusion_refused():
         (([one, other[1:]],), "one grid"),
         (([one, other], "joint"), "give the target"),
     ):
-        with pytest.raises(errors.InvalidArgumentError, match=says):
-            fuse_labels(*given)  # type: ignore[arg-type]
+        invalid(says, fuse_labels, *given)
 
 
 def test_outliers_are_those_of_the_robust_score():
@@ -265,9 +235,8 @@ def test_outliers_are_those_of_the_robust_score():
     assert found[9][0].startswith("error 2, the study has 0.5 (robust z +")
     assert float(found[9][0].split("+")[1][:-1]) == pytest.approx(score, rel=2e-3)
     # if most are equal, the mean deviation counts; if all are, there is no outlier
-    assert studies.outliers({"a": [1.0] * 30 + [9.0]})[30] and not any(
-        studies.outliers({"a": [1.0] * 30})
-    )
+    assert studies.outliers({"a": [1.0] * 30 + [9.0]})[30]
+    assert not any(studies.outliers({"a": [1.0] * 30}))
     assert not any(studies.outliers({"a": [1.0, 1, 1, 1, 1, 1, 50]}))  # too few to tell
 
 
@@ -315,28 +284,20 @@ def test_command_all_to_one_of_bids(people: Path, tmp_path: Path, command: Comma
     assert back.array.shape == own.array.shape
     both = dice_by_label(back.array, own.array)
     result = Registration.read(out / "sub-2_ses-1")
-    before = images.read(anat / "sub-1_ses-1_dseg.nii.gz").array
-    assert both[4] > dice_by_label(before, own.array)[4] + 0.1
-    theirs = sitk.GetArrayFromImage(
-        sitk.Resample(
-            sitk.ReadImage(str(anat / "sub-1_ses-1_dseg.nii.gz")), own.to_sitk(),
-            result.inverse().to_sitk(), sitk.sitkNearestNeighbor,
-        )
-    )  # fmt: skip
+    template = images.read(anat / "sub-1_ses-1_dseg.nii.gz")
+    assert both[4] > dice_by_label(template.array, own.array)[4] + 0.1
+    theirs = resampled(template, own, result.inverse().to_sitk(), sitk.sitkNearestNeighbor)
     assert (theirs != back.array).mean() < 1e-3
-    # a repeated call does nothing; without the labels it is another batch
-    again = command.json(
-        "pairs", "--bids", people, "--within-subject", "--out", tmp_path / "later", *FLAGS
-    )
+    # without the labels it is another batch
+    pairs = ("pairs", "--bids", people, "--within-subject", "--out", tmp_path / "later")
+    again = command.json(*pairs, *FLAGS)
     assert [p["id"] for p in again["rows"]] == ["sub-1_ses-2_to_ses-1"]
 
 
 def test_bids_app(people: Path, tmp_path: Path, command: Command):
     """The derivatives have BIDS names; ITK maps the image onto the template and back by them."""
     anat, out = people / "sub-1" / "ses-1" / "anat", tmp_path / "out"
-    template, labels = (
-        tmp_path / f"tpl-Ours_res-01_{kind}.nii.gz" for kind in ("T1w", "dseg")
-    )  # fmt: skip
+    template, labels = (tmp_path / f"tpl-Ours_res-01_{kind}.nii.gz" for kind in ("T1w", "dseg"))
     for path, name in ((template, "T1w"), (labels, "dseg")):
         path.write_bytes((anat / f"sub-1_ses-1_{name}.nii.gz").read_bytes())
     words = ("bids", people, out, "participant", "--template", template, "--template-labels",
@@ -356,23 +317,16 @@ def test_bids_app(people: Path, tmp_path: Path, command: Command):
     described = json.loads((out / "dataset_description.json").read_text())
     assert described["DatasetType"] == "derivative" and described["GeneratedBy"]
 
-    own = sitk.ReadImage(str(people / f"{stem}_T1w.nii.gz"))
-    onto = sitk.ReadImage(str(template))
+    own, onto = images.read(people / f"{stem}_T1w.nii.gz"), images.read(template)
     there, back = (
         sitk.ReadTransform(str(out / f"{stem}_from-{way}_mode-image_xfm.h5"))
         for way in ("T1w_to-Ours", "Ours_to-T1w")
     )
-    least = sitk.GetArrayFromImage(own).min().item()
-    resampled = sitk.Resample(own, onto, there, sitk.sitkLinear, least)
-    moved = sitk.GetArrayFromImage(resampled)
+    moved = resampled(own, onto, there, background=float(own.array.min()))
     ours = images.read(out / f"{stem}_space-Ours_T1w.nii.gz").array
     assert np.abs(moved - ours).max() < 1e-3 * np.ptp(ours)
-    returned = sitk.GetArrayFromImage(sitk.Resample(onto, own, back))
-    original = sitk.GetArrayFromImage(own)
-    fits = [
-        np.corrcoef(array.ravel(), original.ravel())[0, 1]
-        for array in (returned, sitk.GetArrayFromImage(onto))
-    ]
+    returned = resampled(onto, own, back)
+    fits = [np.corrcoef(a.ravel(), own.array.ravel())[0, 1] for a in (returned, onto.array)]
     assert fits[0] > 0.95 > fits[1]
 
     forward = out / f"{stem}_from-Ours_to-T1w_mode-image_xfm.h5"
@@ -399,9 +353,7 @@ def test_bids_app(people: Path, tmp_path: Path, command: Command):
         (["group"], "run the level participant first", 3),
     ],
 )
-def test_bids_app_refused(
-    words: list[str], says: str, code: int, people: Path, tmp_path: Path, command: Command
-):
+def test_bids_app_refused(words, says, code, people, tmp_path, command):
     image = people / "sub-1" / "ses-1" / "anat" / "sub-1_ses-1_T1w.nii.gz"
     for name in (word for word in words if word.endswith(".nii")):
         (tmp_path / name).write_bytes(gzip.decompress(image.read_bytes()))

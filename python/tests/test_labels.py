@@ -1,7 +1,5 @@
 """Labels by several atlases: registered, fused, resumed, refused."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil
@@ -12,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from helpers import FLAGS, QUICK, Command, blob
+from helpers import FLAGS, QUICK, Command, blob, invalid
 from morphseek import errors, images, studies
 from morphseek.cli import app
 from morphseek.studies import Item, Study, labels
@@ -104,9 +102,7 @@ def test_a_target_whose_labels_fail_does_not_stop_the_others(people: list[Item],
     assert {row["id"] for row in rows_of(tmp_path / "out")} == {"b"}
 
 
-def test_a_failed_verdict_does_not_vote(
-    people: list[Item], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_failed_verdict_does_not_vote(people, tmp_path, monkeypatch):
     real = labels.register_pairs
 
     def judged(*given: Any, **more: Any) -> Study:
@@ -136,8 +132,8 @@ def test_targets_whose_ids_make_no_names(name: str, tmp_path: Path):
 
 
 def test_images_in_memory_are_refused(people: list[Item], tmp_path: Path):
-    with pytest.raises(errors.InvalidArgumentError, match="a study takes paths"):
-        studies.propagate_labels([np.zeros((8, 8, 8))], people, tmp_path / "out")
+    where = tmp_path / "out"
+    invalid("takes paths", studies.propagate_labels, [np.zeros((8, 8, 8))], people, where)
 
 
 def test_command(people: list[Item], tmp_path: Path, command: Command):

@@ -1,7 +1,5 @@
 """Compares morphometry with known volumes and with SciPy's Gaussian."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ import pytest
 import SimpleITK as sitk
 from click.testing import CliRunner
 
+from helpers import invalid, refused, unreadable
 from morphseek import Field, Image, Transform, errors, images, studies
 from morphseek.cli import app
 
@@ -38,9 +37,8 @@ def larger(factor: float) -> Image:
 def test_volumes_are_those_of_the_labels(tmp_path: Path):
     factors = {"a": 1.1, "b": 0.95, "c": 1.02, "d": 1.0}
     subjects = [studies.Subject(n, scaled(f), larger(f)) for n, f in factors.items()]
-    study = studies.morphometry(
-        subjects, tmp_path / "out", fixed_labels=LABELS, names={2: "box"}, fwhm=0
-    )
+    how = {"fixed_labels": LABELS, "names": {2: "box"}, "fwhm": 0}
+    study = studies.morphometry(subjects, tmp_path / "out", **how)
     assert len(study.volumes) == 8
     voxel = np.prod(SPACING)
     for row in study.volumes:
@@ -61,9 +59,8 @@ def test_volumes_are_those_of_the_labels(tmp_path: Path):
         np.testing.assert_allclose(found.array, value, atol=1e-5)
         np.testing.assert_allclose(found.grid.numbers, GRID.numbers, atol=1e-6)
     said = json.loads((tmp_path / "out" / "morphometry.json").read_text())
-    assert {"logj_a.nii.gz", "mean_logj.nii.gz", "sd_logj.nii.gz", "volumes.csv"} <= set(
-        said["files"]
-    )
+    names = {"logj_a.nii.gz", "mean_logj.nii.gz", "sd_logj.nii.gz", "volumes.csv"}
+    assert names <= set(said["files"])
     assert (tmp_path / "out" / "volumes.csv").read_text().count("\n") == 9
 
 
@@ -120,10 +117,8 @@ def test_a_study_and_a_list(tmp_path: Path):
     for k in range(3):
         images.write(tmp_path / f"l{k}.nii.gz", larger(1 + 0.05 * k))
     images.write(tmp_path / "fixed.nii.gz", Image(LABELS, SPACING))
-    (tmp_path / "pairs.csv").write_text(
-        "id,fixed,moving,fixed_labels,moving_labels\n"
-        + "".join(f"s{k},f.nii,m{k},fixed.nii.gz,l{k}.nii.gz\n" for k in range(3))
-    )
+    rows = "".join(f"s{k},f.nii,m{k},fixed.nii.gz,l{k}.nii.gz\n" for k in range(3))
+    (tmp_path / "pairs.csv").write_text(f"id,fixed,moving,fixed_labels,moving_labels\n{rows}")
     out = tmp_path / "out"
     said = json.loads(run(study, "--out", out, "--pairs", tmp_path / "pairs.csv", "--json"))
     assert said["subjects"] == ["s0", "s1", "s2"]
@@ -144,8 +139,7 @@ def test_a_large_study(tmp_path: Path):
     ]
     studies.Study(rows).save(tmp_path)
     assert (tmp_path / "summary.json").stat().st_size > 16 << 20
-    with pytest.raises(errors.InputUnreadableError, match="sub-00000 does not exist"):
-        studies.morphometry(tmp_path)
+    unreadable("sub-00000 does not exist", studies.morphometry, tmp_path)
 
 
 def test_bad_studies(tmp_path: Path):
@@ -161,29 +155,23 @@ def test_bad_studies(tmp_path: Path):
     assert not out.exists()
 
     other = Field(np.zeros((3, 9, 9, 9), np.float32), Image(np.zeros((9, 9, 9))).grid, GRID)
-    with pytest.raises(errors.GridMismatchError, match="b was registered to another image than a"):
-        studies.morphometry({"a": scaled(1.1), "b": other})
-    with pytest.raises(errors.InvalidArgumentError, match="on which grid"):
-        studies.morphometry({"a": Transform.of(np.eye(4))})
-    with pytest.raises(errors.InputUnreadableError, match="twice"):
-        studies.morphometry([studies.Subject("a", scaled(1)), studies.Subject("a", scaled(1))])
-    with pytest.raises(errors.InvalidArgumentError, match="to name a file"):
-        studies.morphometry({"../a": scaled(1)})
-    with pytest.raises(errors.InvalidArgumentError, match="fwhm"):
-        studies.morphometry({"a": scaled(1)}, fwhm=float("nan"))
-    with pytest.raises(errors.GridMismatchError, match="fixed labels"):
-        studies.morphometry({"a": scaled(1)}, fixed_labels=Image(LABELS, (2, 2, 2)))
-    with pytest.raises(errors.InvalidArgumentError, match="no linear part"):
-        field = sitk.DisplacementFieldTransform(sitk.Image([5, 5, 5], sitk.sitkVectorFloat64, 3))
-        studies.morphometry({"a": Transform.of(field)}, affine=False)
+    both, says = {"a": scaled(1.1), "b": other}, "b was registered to another image than a"
+    refused(errors.GridMismatchError, says, studies.morphometry, both)
+    invalid("on which grid", studies.morphometry, {"a": Transform.of(np.eye(4))})
+    unreadable("twice", studies.morphometry, [studies.Subject("a", scaled(1))] * 2)
+    invalid("to name a file", studies.morphometry, {"../a": scaled(1)})
+    invalid("fwhm", studies.morphometry, {"a": scaled(1)}, fwhm=float("nan"))
+    how = {"fixed_labels": Image(LABELS, (2, 2, 2))}
+    given = (errors.GridMismatchError, "fixed labels", studies.morphometry)
+    refused(*given, {"a": scaled(1)}, **how)
+    field = sitk.DisplacementFieldTransform(sitk.Image([5, 5, 5], sitk.sitkVectorFloat64, 3))
+    invalid("no linear part", studies.morphometry, {"a": Transform.of(field)}, affine=False)
 
 
 def test_progress(tmp_path: Path):
     seen: list[Any] = []
+    given, go_on = {name: scaled(1) for name in "abc"}, lambda r: seen.append(r) or r.message != "b"
     with pytest.raises(errors.CancelledError):
-        studies.morphometry(
-            {name: scaled(1) for name in "abc"}, tmp_path / "out",
-            progress=lambda report: seen.append(report) or report.message != "b",
-        )  # fmt: skip
+        studies.morphometry(given, tmp_path / "out", progress=go_on)
     assert [(r.message, r.done, r.total) for r in seen] == [("a", 1, 3), ("b", 2, 3)]
     assert not (tmp_path / "out").exists()

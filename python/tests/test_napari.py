@@ -4,8 +4,6 @@ The test hosts-napari runs it in the environment that has napari; the tests in a
 too, and are skipped without it (xvfb-run).
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import warnings
@@ -15,10 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import SimpleITK as sitk
 from scipy.ndimage import gaussian_filter
 
-from helpers import QUICK, blob, oblique
+from helpers import QUICK, blob, oblique, resampled
 from morphseek import errors, phantom
 from morphseek._engine.table import option_table
 from pace import limit
@@ -131,8 +128,8 @@ def test_a_known_shift(stored: Callable[[], tuple[np.ndarray, dict[str, Any], np
     assert (found.labels[inner] == (BODY[inner] > 0.4)).mean() > 0.99
 
     still, other = (each.image().to_sitk() for each in sources[:2])
-    there = sitk.Resample(other, still, found.result.transform.to_sitk(), sitk.sitkLinear, 0.0)
-    np.testing.assert_allclose(found.warped[inner], sitk.GetArrayFromImage(there)[inner], atol=2e-3)
+    there = resampled(other, still, found.result.transform.to_sitk())
+    np.testing.assert_allclose(found.warped[inner], there[inner], atol=2e-3)
 
 
 def test_fields_are_of_the_fixed_layer_s_indices():

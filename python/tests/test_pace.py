@@ -1,7 +1,5 @@
 """Limits of the tests grow with how slow the machine is, and end."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

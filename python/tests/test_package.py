@@ -1,7 +1,5 @@
 """The wheel's metadata."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import re
 from pathlib import Path

@@ -1,14 +1,12 @@
 """The made-up pair's truth maps anatomy to the same anatomy and never folds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import SimpleITK as sitk
 
 import morphseek
-from helpers import affine_of, by_itk
-from morphseek import errors, phantom
+from helpers import affine_of, by_itk, invalid
+from morphseek import phantom
 from morphseek.phantom import PhantomPair
 
 
@@ -56,8 +54,7 @@ def test_contrasts(contrasts: tuple[str, str], pair: PhantomPair):
 
 @pytest.mark.parametrize("contrasts", [("PET", "CT"), ("mr", "CT"), ("CT",)])
 def test_unknown_contrasts_are_named(contrasts: tuple[str, ...]):
-    with pytest.raises(errors.InvalidArgumentError, match="give two, each of MR, CT"):
-        phantom.make_pair(16, 0, contrasts)
+    invalid("give two, each of MR, CT", phantom.make_pair, 16, 0, contrasts)
 
 
 def test_errors_are_distances_to_the_truth(pair: PhantomPair, result: morphseek.Registration):

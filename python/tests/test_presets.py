@@ -1,7 +1,5 @@
 """Presets as files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ import pytest
 import SimpleITK as sitk
 
 import morphseek
-from helpers import QUICK, blob, run
+from helpers import QUICK, blob, invalid, refused, run
 from morphseek import errors, worker
 
 
@@ -47,8 +45,7 @@ def test_bad_files(tmp_path: Path, content, error: type[Exception], said: str):
     path = tmp_path / "bad.json"
     if content is not None:
         path.write_text(json.dumps(content), encoding="utf-8")
-    with pytest.raises(error, match=rf"bad\.json.*{said}"):
-        morphseek.register(blob(), blob(), preset=path)
+    refused(error, rf"bad\.json.*{said}", morphseek.register, blob(), blob(), preset=path)
 
 
 HARMFUL = {
@@ -83,8 +80,7 @@ def test_a_preset_is_data(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
         lambda: worker_run(tmp_path / "request", {"preset": str(preset)}),
         lambda: morphseek.presets.save(preset, **content),
     ):
-        with pytest.raises(errors.InvalidArgumentError, match=refusal):
-            call()
+        invalid(refusal, call)
     for command in ("register", "motion"):
         words = (command, "f.nii.gz", "m.nii.gz", "--out", "out", "--preset", preset)
         assert says in " ".join(run(*words, code=2).output.split())

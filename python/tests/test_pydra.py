@@ -2,8 +2,6 @@
 hosts-back-ends runs it in the environment that has pydra.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys
@@ -14,7 +12,7 @@ import numpy as np
 import pytest
 
 import morphseek
-from helpers import QUICK
+from helpers import QUICK, refused
 from morphseek._engine.table import is_flag, limits, option_table
 
 pytest.importorskip("pydra.compose.shell", reason="needs pydra 1.0", exc_type=ImportError)
@@ -123,8 +121,7 @@ def test_a_failure_is_told(files: dict[str, Path], tmp_path: Path):
     broken = tmp_path / "broken.nii.gz"
     broken.write_bytes(files["moving"].read_bytes()[:500])
     task = Register(fixed=files["fixed"], moving=broken, executable=[*COMMAND, "register"])
-    with pytest.raises(RuntimeError, match=r"morphseek: .*broken\.nii\.gz"):
-        task(cache_root=tmp_path / "cache")
+    refused(RuntimeError, r"morphseek: .*broken\.nii\.gz", task, cache_root=tmp_path / "cache")
 
 
 @workflow.define(outputs=["warped", "verdict", "labels"])

@@ -2,8 +2,6 @@
 the repository.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import json
 import re
@@ -42,9 +40,8 @@ def test_no_version_is_repeated(path: Path):
 
 
 def test_dockerfile_is_linted():
-    done = subprocess.run(
-        [tool("hadolint"), str(recipe_steps.RECIPES / "Dockerfile")], capture_output=True, text=True
-    )
+    words = [tool("hadolint"), str(recipe_steps.RECIPES / "Dockerfile")]
+    done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
 
@@ -57,11 +54,8 @@ def test_dockerfile_is_linted():
     ids=lambda value: getattr(value, "name", value),
 )
 def test_files_fit_their_schema(schema: str, path: Path):
-    done = subprocess.run(
-        [tool("check-jsonschema"), "--builtin-schema", f"vendor.{schema}", str(path)],
-        capture_output=True,
-        text=True,
-    )
+    words = [tool("check-jsonschema"), "--builtin-schema", f"vendor.{schema}", str(path)]
+    done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

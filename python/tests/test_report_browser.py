@@ -1,7 +1,5 @@
 """The pages in real browsers: Chromium, which refuses other files on file://, and Firefox."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Iterator
@@ -45,20 +43,16 @@ def folder(
     """Make pages of a pair with two contrasts and of one with one, and an index of many pairs."""
     made = tmp_path_factory.mktemp("pages")
     points = np.array([[0.0, 0, 0], [12, -9, 20]])
+    labels = {"fixed_labels": pair.fixed_labels, "moving_labels": pair.moving_labels}
     write_report(
-        made / "two.html",
-        result,
-        pair.fixed,
-        pair.moving,
-        fixed_labels=pair.fixed_labels,
-        moving_labels=pair.moving_labels,
-        scores=score_labels(result, pair.fixed_labels, pair.moving_labels),
+        made / "two.html", result, pair.fixed, pair.moving, **labels,
+        scores=score_labels(result, *labels.values()),
         label_names={**phantom.LABELS, 1: "<img src=x onerror=document.title=1>"},
         landmarks=score_landmarks(result, points, result.transform_points(points) + 2),
         estimated_error=np.abs(result.displacement()[0]),
         command="morphseek register a.nii.gz '<img src=x onerror=alert(1)>.nii.gz' --out out",
         title="<img src=x onerror=alert(1)>.nii.gz onto a.nii.gz",
-    )
+    )  # fmt: skip
     array = np.tile(blob((40, 44, 48)), (2, 2, 2))
     one = morphseek.register(array, np.roll(array, 2, 2), **QUICK)
     one.metrics["align"]["same_modality"] = True
@@ -246,9 +240,7 @@ def test_jumps(browser: browsers.Browser, folder: Path):
             assert state["outlines"].isdigit()
 
 
-def test_it_says_that_the_headers_lay_the_images_apart(
-    browser: browsers.Browser, folder: Path, tmp_path: Path
-):
+def test_it_says_that_the_headers_lay_the_images_apart(browser, folder, tmp_path):
     array = blob((24, 24, 24))
     apart = images.Image(array, origin=(500.0, 0, 0))
     result = morphseek.register(array, apart, **QUICK)

@@ -1,7 +1,5 @@
 """The index of many pairs: its order, its numbers, and that names stay text."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

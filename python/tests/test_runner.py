@@ -1,7 +1,5 @@
 """The runner of jobs: killed at random, in two processes on one folder, and when a worker dies."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import json

@@ -1,7 +1,5 @@
 """Checks a real report, options and failures against the schemas by the package jsonschema."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

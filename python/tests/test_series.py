@@ -1,7 +1,5 @@
 """Time series whose frames were moved by known motions."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
@@ -16,7 +14,7 @@ from html_tree import parsed
 from scipy.spatial.transform import Rotation
 
 import morphseek
-from helpers import Command, blob
+from helpers import Command, blob, invalid, unreadable
 from morphseek import errors, images, phantom
 from morphseek.images import Image
 from morphseek.studies import Series, motion, series
@@ -372,13 +370,11 @@ def test_dicom(tmp_path: Path):
         np.testing.assert_allclose(frame.GetOrigin(), (-10, 5, 0))
         np.testing.assert_allclose(frame.GetSpacing(), (2, 2, 3))
     dicom(tmp_path / "short", 3, leave_out=8)
-    with pytest.raises(
-        errors.InputUnreadableError, match=r"short most places .* 3 times.*complete"
-    ):
-        morphseek.correct_motion(tmp_path / "short")
+    unreadable(
+        r"short most places .* 3 times.*complete", morphseek.correct_motion, tmp_path / "short"
+    )
     dicom(tmp_path / "one", 1)
-    with pytest.raises(errors.InvalidArgumentError, match="one holds 1 frame"):
-        morphseek.correct_motion(tmp_path / "one")
+    invalid("one holds 1 frame", morphseek.correct_motion, tmp_path / "one")
 
 
 def bad_inputs(folder: Path) -> dict[str, tuple[list[Path], type[Exception], str]]:
@@ -435,8 +431,7 @@ def test_bad_input(case: str, tmp_path: Path):
     ],
 )
 def test_bad_options(options: dict[str, Any], says: str):
-    with pytest.raises(errors.InvalidArgumentError, match=says):
-        morphseek.correct_motion([blob()] * 3, **options)
+    invalid(says, morphseek.correct_motion, [blob()] * 3, **options)
 
 
 def test_nothing_is_left_behind(tmp_path: Path, command: Command):
@@ -486,9 +481,8 @@ def test_arrays_and_nibabel():
     frames = np.stack([blob(shift=0.02 * k) for k in range(3)])
     wanted = morphseek.correct_motion(list(frames), reference="first", threads=1)
     got = morphseek.correct_motion(frames, reference="first", threads=1)
-    assert got.step is None and [f.parameters for f in got.rows] == [
-        f.parameters for f in wanted.rows
-    ]
+    assert got.step is None
+    assert [f.parameters for f in got.rows] == [f.parameters for f in wanted.rows]
     scan = nibabel.Nifti1Image(frames.T, np.diag([-1.0, -1, 1, 1]))
     scan.header.set_xyzt_units("mm", "msec")
     scan.header.set_zooms((1, 1, 1, 720))

@@ -1,7 +1,5 @@
 """Compares the signed-rank test with SciPy's, and percentiles with numpy's."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

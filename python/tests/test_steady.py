@@ -1,7 +1,5 @@
 """How far results move when nothing changed that matters (benchmarks/steady.py): bounds by kind."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

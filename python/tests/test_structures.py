@@ -1,14 +1,12 @@
 """RT structure sets carried by a transform: spheres of known place are outlined and read back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from helpers import Command, by_itk
+from helpers import Command, by_itk, unreadable
 from morphseek import Transform, errors, images
 from morphseek.transforms import structures
 
@@ -33,6 +31,11 @@ def center(case: Case) -> np.ndarray:
     return by_itk(case.bent, [case.fixed.grid.center])[0]
 
 
+def contour(points: np.ndarray, kind: str = "CLOSED_PLANAR") -> Dataset:
+    numbers = [f"{v:.4f}" for v in points.ravel()]
+    return item(ContourGeometricType=kind, NumberOfContourPoints=len(points), ContourData=numbers)
+
+
 def write_structures(path: Path, case: Case, **more: Any) -> Path:
     """Draw spheres as circles on the moving slices, an inner one as a hole, and a point."""
     m, middle = case.moving.index_to_physical, center(case)
@@ -55,30 +58,20 @@ def write_structures(path: Path, case: Case, **more: Any) -> Path:
         for number, name in ((3, "shell"), (5, "ball"), (6, "point"), (8, "far"), (9, "none"))
     ]  # fmt: skip
     drawn: dict[int, list[Dataset]] = {3: [], 5: [], 8: []}
+    balls = {3: (0, RADII["shell"]), 5: (0, RADII["ball"]), 8: (500, (5.0, 0.0))}
     for k in range(case.moving.array.shape[0]):
-        place = (m @ [0, 0, k, 1])[:3]
-        height = (place - middle) @ axes[:, 2]
-        here = middle + height * axes[:, 2]
-        for number, shift, radii in (
-            (3, 0, RADII["shell"]), (5, 0, RADII["ball"]), (8, 500, (5.0, 0.0)),
-        ):  # fmt: skip
+        height = ((m @ [0, 0, k, 1])[:3] - middle) @ axes[:, 2]
+        for number, (shift, radii) in balls.items():
+            here = middle + height * axes[:, 2] + shift * axes[:, 0]
             for radius in radii:
-                if radius**2 > height**2 + 0.05:
-                    line = here + shift * axes[:, 0] + np.sqrt(radius**2 - height**2) * circle
-                    drawn[number].append(
-                        item(ContourGeometricType="CLOSED_PLANAR", NumberOfContourPoints=len(line),
-                             ContourData=[f"{v:.4f}" for v in line.ravel()])
-                    )  # fmt: skip
+                if (square := radius**2 - height**2) > 0.05:
+                    drawn[number].append(contour(here + np.sqrt(square) * circle))
     made.ROIContourSequence = [
         item(ReferencedROINumber=number, ROIDisplayColor=[255, number, 0], ContourSequence=lines)
         for number, lines in drawn.items()
     ]
-    made.ROIContourSequence.append(
-        item(ReferencedROINumber=6, ContourSequence=[
-            item(ContourGeometricType="POINT", NumberOfContourPoints=1,
-                 ContourData=[f"{v:.4f}" for v in middle])
-        ])
-    )  # fmt: skip
+    point = contour(middle[None], "POINT")
+    made.ROIContourSequence.append(item(ReferencedROINumber=6, ContourSequence=[point]))
     made.RTROIObservationsSequence = [
         item(ObservationNumber=1, ReferencedROINumber=3, RTROIInterpretedType="CTV",
              ROIInterpreter="Nobody^There")
@@ -154,10 +147,8 @@ def test_spheres(case: Case, tmp_path: Path):
     assert str(found.PatientName) == "Müller^Ä"
     assert found.RTROIObservationsSequence[0].RTROIInterpretedType == "CTV"
     assert found.RTROIObservationsSequence[0].ROIInterpreter == ""
-    assert (
-        found.ReferencedFrameOfReferenceSequence[0].FrameOfReferenceUID
-        == (case.uids["fixed"]["frame"])
-    )
+    (frame,) = found.ReferencedFrameOfReferenceSequence
+    assert frame.FrameOfReferenceUID == case.uids["fixed"]["frame"]
 
 
 TEXTS = (
@@ -188,9 +179,8 @@ def test_no_text_of_the_moving_study_travels(case: Case, tmp_path: Path):
     found = pydicom.dcmread(path)
     told(found)
     found.PatientName, found.StudyInstanceUID = TOLD, UID
-    found.RTROIObservationsSequence.append(
-        item(ObservationNumber=2, ReferencedROINumber=5, RTROIInterpretedType="ORGAN")
-    )
+    organ = item(ObservationNumber=2, ReferencedROINumber=5, RTROIInterpretedType="ORGAN")
+    found.RTROIObservationsSequence.append(organ)
     del found.PatientID
     found.save_as(path)
     assert len(found.RTROIObservationsSequence[0]) > 10 and path.read_bytes().count(b"QUX") > 100
@@ -200,9 +190,8 @@ def test_no_text_of_the_moving_study_travels(case: Case, tmp_path: Path):
         assert secret.encode() not in written, secret
     made = pydicom.dcmread(tmp_path / "out.dcm")
     assert [r.ROIName for r in made.StructureSetROISequence][:2] == ["shell", "ball"]
-    kinds = {
-        int(o.ReferencedROINumber): o.RTROIInterpretedType for o in made.RTROIObservationsSequence
-    }
+    observed = made.RTROIObservationsSequence
+    kinds = {int(o.ReferencedROINumber): o.RTROIInterpretedType for o in observed}
     assert kinds == {3: "", 5: "ORGAN"}
 
 
@@ -247,9 +236,8 @@ def test_command(case: Case, tmp_path: Path):
     given = ("apply", "-t", case.save(), "-i", path, "-o", tmp_path / "out.dcm")
     said = command.json(*given, "-r", case.folder / "fixed")
     assert said["structures"] == ["shell", "ball", "point"] and said["outside"] == ["far"]
-    assert (
-        dice(mask_of(case, pydicom.dcmread(tmp_path / "out.dcm"), 5), inside(case, "ball")) > 0.95
-    )
+    mask = mask_of(case, pydicom.dcmread(tmp_path / "out.dcm"), 5)
+    assert dice(mask, inside(case, "ball")) > 0.95
     assert "another frame of reference" in command(*given, "-r", case.folder / "moving", expect=2)
 
 
@@ -282,8 +270,8 @@ def test_refused(case: Case, tmp_path: Path):
         assert not any((tmp_path / "out").iterdir())
     half = tmp_path / "half.dcm"
     half.write_bytes(write_structures(path, case).read_bytes()[:2200])
-    with pytest.raises(errors.InputUnreadableError, match="damaged|cut short|no RT"):
-        structures.carry(half, tmp_path / "out" / "o.dcm", case.transform(), case.folder / "fixed")
+    given = (half, tmp_path / "out" / "o.dcm", case.transform(), case.folder / "fixed")
+    unreadable("damaged|cut short|no RT", structures.carry, *given)
 
 
 def test_lines_of_an_area():

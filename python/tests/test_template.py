@@ -1,7 +1,5 @@
 """Templates: the mean of bodies with known places and shapes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -16,7 +14,7 @@ import SimpleITK as sitk
 from html_tree import parsed
 
 import morphseek
-from helpers import QUICK, Command, blob
+from helpers import QUICK, Command, blob, invalid
 from morphseek import _files, errors, images, phantom
 from morphseek.images import Image
 from morphseek.studies import means, rounds
@@ -85,8 +83,7 @@ def test_the_mean_of_matrices():
     volumes = [np.log(np.linalg.det(m)) for m in some]
     assert np.log(np.linalg.det(mean)) == pytest.approx(np.mean(volumes), abs=1e-9)
     half = np.diag([-1.0, -1, 1, 1])
-    with pytest.raises(errors.InvalidArgumentError, match="180 degrees"):
-        means.mean_matrix([np.eye(4), half])
+    invalid("180 degrees", means.mean_matrix, [np.eye(4), half])
 
 
 OPTIONS = ("--refine", 5, "--model", "none", "--search", "off", "--iterations", 1, "--warped")
@@ -147,9 +144,7 @@ def test_bends_cancel_out(body: Image):
     assert apart(sitk.GetArrayFromImage(there)) < 0.8 * apart(people[0].array)
 
 
-def test_the_command(
-    people: dict[str, Any], built: tuple[Path, str], tmp_path: Path, command: Command
-):
+def test_the_command(people, built, tmp_path, command):
     out, text = built
     assert "labels, mean Dice" in text and "3: " in text
     names = {"template.nii.gz", "labels.nii.gz", "template.html", "template.json"}
@@ -236,9 +231,7 @@ def test_an_image_that_shows_something_else_is_left_out(people: dict[str, Any], 
 
 
 @pytest.mark.parametrize("error", [errors.DiskFullError, errors.OutOfMemoryError])
-def test_an_error_that_is_no_images_is_the_calls(
-    error: type[errors.MorphSeekError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_error_that_is_no_images_is_the_calls(error, tmp_path, monkeypatch):
     """A full disk leaves no image out: the call fails, and goes on when there is room again."""
     people = [blob(), blob(shift=0.05), blob(shift=-0.05)]
     options: dict[str, Any] = {"iterations": 0, "initial": "rigid", "threads": 1}
@@ -340,8 +333,7 @@ def test_bad_input(case: str, tmp_path: Path):
     ],
 )
 def test_bad_options(options: dict[str, Any], says: str, tmp_path: Path):
-    with pytest.raises(errors.InvalidArgumentError, match=says):
-        morphseek.build_template([blob(), blob(shift=0.1)], tmp_path / "out", **options)
+    invalid(says, morphseek.build_template, [blob(), blob(shift=0.1)], tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
 
 
@@ -381,8 +373,7 @@ def test_a_median_and_sharpening():
     assert sharp.settings["sharpen"] == 0.5
 
 
-def test_a_pair_of_a_list_starts_from_a_transform(pair: Any, files: dict[str, Path],
-                                                  tmp_path: Path):  # fmt: skip
+def test_a_pair_of_a_list_starts_from_a_transform(pair, files, tmp_path):
     """The column of initial transforms, which the template's rounds use, works in any list."""
     shift = np.eye(4)
     shift[0, 3] = 7.0

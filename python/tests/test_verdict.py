@@ -1,7 +1,5 @@
 """The verdict, through every front end: read from the metrics, never computed."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import json
@@ -58,9 +56,7 @@ def judged(result: morphseek.Registration) -> Any:
         ({**GOOD, "grade": "splendid"}, None, "", "unknown"),
     ],
 )  # fmt: skip
-def test_reads_the_metrics(
-    found: dict | None, verdict: Verdict | None, text: str, grade: str, judged: Any
-):
+def test_reads_the_metrics(found, verdict, text, grade, judged):
     result = judged(found)
     assert result.verdict == Verdict.of(result.metrics) == verdict
     assert grade_of(result.metrics) == grade
@@ -274,9 +270,7 @@ def test_strict_and_explain_are_in_the_help(command: Command):
 # ------------------------------------------------------------------------------------------- lists
 
 
-def test_a_study_counts_them(
-    noise: tuple[Path, Path], files: dict[str, Path], tmp_path: Path, command: Command
-):
+def test_a_study_counts_them(noise, files, tmp_path, command):
     (tmp_path / "pairs.csv").write_text(
         f"id,fixed,moving\nsame,{files['fixed']},{files['fixed']}\nnoise,{noise[0]},{noise[1]}\n"
     )

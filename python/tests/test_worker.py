@@ -2,8 +2,6 @@
 ends when its caller wants it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -183,9 +181,7 @@ def test_vectors_on_a_coarser_grid(images: tuple[Image, Image]):
         ({"fixed": {"file": "absent.npy"}}, errors.InputUnreadableError),
     ],
 )
-def test_failures(
-    images: tuple[Image, Image], tmp_path: Path, change: Any, error: type[errors.MorphSeekError]
-):
+def test_failures(images, tmp_path, change, error):
     write_request(tmp_path, *images)
     request = json.loads((tmp_path / "request.json").read_text(encoding="utf-8"))
     (tmp_path / "request.json").write_text(json.dumps({**request, **change}))

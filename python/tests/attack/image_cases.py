@@ -40,9 +40,8 @@ def nrrd(old: str = "", new: str = "", data: bytes = RAW) -> bytes:
 
 
 def packed_meta(data: bytes) -> bytes:
-    return meta(
-        "CompressedData = False", f"CompressedData = True\nCompressedDataSize = {len(data)}", data
-    )
+    compressed = f"CompressedData = True\nCompressedDataSize = {len(data)}"
+    return meta("CompressedData = False", compressed, data)
 
 
 def packed_nrrd(data: bytes) -> bytes:
@@ -79,8 +78,11 @@ def run_on(packed: bytes) -> bytes:
     return packed[:-12] + b"\xff" * 4 + packed[-8:]
 
 
-ZLIB, GZIP = zlib.compress(RAW), gzip.compress(RAW, mtime=0)
-PACKED = gzip.compress(nifti(), mtime=0)
+def zipped(data: bytes) -> bytes:
+    return gzip.compress(data, mtime=0)
+
+
+ZLIB, GZIP, PACKED = zlib.compress(RAW), zipped(RAW), zipped(nifti())
 BIG = VOXELS.astype(">i2").tobytes()
 
 SOUND = {
@@ -92,15 +94,12 @@ SOUND = {
     "packed.nrrd": packed_nrrd(GZIP),
     "packed.nii.gz": PACKED,
     "big.mha": meta("OrderMSB = False", "OrderMSB = True", BIG),
-    "big.nrrd": nrrd(
-        "endian: little\nencoding: raw", "endian: big\nencoding: gz", gzip.compress(BIG, mtime=0)
-    ),  # fmt: skip
+    "big.nrrd": nrrd("endian: little\nencoding: raw", "endian: big\nencoding: gz", zipped(BIG)),
     "crlf.nrrd": NRRD.replace("\n", "\r\n").encode() + RAW,
-    "members.nrrd": packed_nrrd(
-        gzip.compress(RAW[:100], mtime=0) + gzip.compress(RAW[100:], mtime=0)
-    ),
+    "members.nrrd": packed_nrrd(zipped(RAW[:100]) + zipped(RAW[100:])),
 }
 
+STREAMS = (("mha", packed_meta, ZLIB), ("nrrd", packed_nrrd, GZIP))
 UNSOUND = {
     # invalid headers
     "dims.mha": (meta("NDims = 3", "NDims = 1e308"), "NDims is '1e308'"),
@@ -108,9 +107,7 @@ UNSOUND = {
     "many.mha": (meta("NDims = 3", "NDims = 300"), "NDims is '300'"),
     "no-dims.mha": (meta("NDims = 3\n"), "before NDims"),
     "late.mha": (
-        META.replace("NDims = 3\n", "").replace("ElementType", "NDims = 3\nElementType").encode()
-        + RAW,
-        "before NDims",
+        meta("NDims = 3\n").replace(b"ElementType", b"NDims = 3\nElementType"), "before NDims",
     ),
     "size.mha": (meta("8 7 6", "8 7 -6"), "DimSize is '-6'"),
     "sizes.mha": (meta("8 7 6", "8 7"), "DimSize has 2 numbers; it needs 3"),
@@ -155,21 +152,19 @@ UNSOUND = {
     # damaged voxels
     **{
         f"flip-{place}.{end}": (make(flipped(stream, place)), "is damaged" if end == "mha" else "")
-        for end, make, stream in (("mha", packed_meta, ZLIB), ("nrrd", packed_nrrd, GZIP))
+        for end, make, stream in STREAMS
         for place in (0.1, 0.4, 0.7, 0.9, 1)
     },
     **{
         f"cut-{left}.{end}": (make(stream[:left]), "")
-        for end, make, stream in (("mha", packed_meta, ZLIB), ("nrrd", packed_nrrd, GZIP))
+        for end, make, stream in STREAMS
         for left in (1, 20, len(stream) // 2, len(stream) - 1)
     },
     "more.mha": (packed_meta(zlib.compress(RAW + RAW)), "is damaged"),
-    "less.nrrd": (packed_nrrd(gzip.compress(RAW[:-2], mtime=0)), ""),
+    "less.nrrd": (packed_nrrd(zipped(RAW[:-2])), ""),
     "garbage.nii.gz": (b"not an image", ""),
-    **{
-        f"cut-{share}.nii.gz": (PACKED[: int(share * len(PACKED))], "cut short")
-        for share in (0.4, 0.95)
-    },
+    "cut-0.4.nii.gz": (PACKED[: int(0.4 * len(PACKED))], "cut short"),
+    "cut-0.95.nii.gz": (PACKED[: int(0.95 * len(PACKED))], "cut short"),
     "cut.mha": (meta(data=RAW[:-1]), "is cut short"),
     "cut.nrrd": (nrrd(data=RAW[:-1]), "is cut short"),
     "cut.nii": (nifti(data=RAW[:-1]), "is cut short"),
@@ -177,9 +172,7 @@ UNSOUND = {
     "claim.mha": (meta("8 7 6", "2000 2000 2000"), "is cut short"),
     "claim.nrrd": (nrrd("8 7 6", "2000 2000 2000"), "is cut short"),
     "claim.nii": (nifti((1500, 1500, 1500)), "is cut short"),
-    "bomb.nii.gz": (gzip.compress(nifti((1500, 1500, 1500)), mtime=0), "header claims"),
-    "bomb.nrrd": (
-        packed_nrrd(GZIP).replace(b"8 7 6", b"2000 2000 2000"), "header claims"
-    ),
+    "bomb.nii.gz": (zipped(nifti((1500, 1500, 1500))), "header claims"),
+    "bomb.nrrd": (packed_nrrd(GZIP).replace(b"8 7 6", b"2000 2000 2000"), "header claims"),
     "bomb.mha": (packed_meta(ZLIB).replace(b"8 7 6", b"2000 2000 2000"), "header claims"),
 }  # fmt: skip

@@ -13,17 +13,17 @@ import dataclasses
 import gzip
 import io
 import json
+import multiprocessing
 import os
-import queue
 import random
 import re
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -118,14 +118,12 @@ def _transforms(folder: Path) -> Iterator[tuple[str, Seed]]:
     }
     place = np.array([3, 4, 5, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1.0])
     own = h5.Part("DisplacementFieldTransform", place, np.ones(180, np.float32))
+    for name, transform in files.items():
+        sitk.WriteTransform(transform, str(folder / name))
+    h5.write(folder / "own.h5", [own], (morphseek.Grid.from_numbers(GRID), None))
     for name in (*files, "own.h5"):
-        if name == "own.h5":
-            h5.write(folder / name, [own], (morphseek.Grid.from_numbers(GRID), None))
-        else:
-            sitk.WriteTransform(files[name], str(folder / name))
         text = 0 if name.endswith((".h5", ".mat")) else -1
         yield name, Seed((folder / name).read_bytes(), "transform", text)
-        (folder / name).unlink()
 
 
 def _texts() -> Iterator[tuple[str, Seed]]:
@@ -172,10 +170,8 @@ def make_seeds(folder: Path) -> dict[str, Seed]:
 def damage(seed: Seed, chance: random.Random) -> bytes:
     """Return the file with one to three things wrong."""
     if seed.gzipped and chance.random() < 0.5:
-        inner = damage(
-            dataclasses.replace(seed, data=gzip.decompress(seed.data), gzipped=False), chance
-        )
-        return gzip.compress(inner, mtime=0)
+        inner = dataclasses.replace(seed, data=gzip.decompress(seed.data), gzipped=False)
+        return gzip.compress(damage(inner, chance), mtime=0)
     data = seed.data
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         text = len(seed.data) if seed.text < 0 else seed.text
@@ -215,10 +211,8 @@ def _extreme(data: bytes, text: int, chance: random.Random) -> bytes:
 
 def _insert(data: bytes, text: int, chance: random.Random) -> bytes:
     at, size = chance.randrange(len(data) + 1), chance.choice((1, 8, 100))
-    piece = chance.choice(
-        (bytes(size), b"[" * size * 50, data[at : at + size], chance.randbytes(size))
-    )
-    return data[:at] + piece + data[at:]
+    pieces = (bytes(size), b"[" * size * 50, data[at : at + size], chance.randbytes(size))
+    return data[:at] + chance.choice(pieces) + data[at:]
 
 
 def _line(data: bytes, text: int, chance: random.Random) -> bytes:
@@ -310,9 +304,8 @@ def _expected(mutant: Mutant, array: Any) -> str:
         payload = data[at if mark == b"\n\n" else data.index(b"\n", at) + 1 :]
         head = data[:at].lower()
         packed = re.search(rb"compresseddata *= *(true|1)|encoding: *gz", head) is not None
-        if re.search(
-            rb"headersize|byte ?skip|line ?skip|data ?file:|binarydata *= *(false|0)", head
-        ):
+        elsewhere = rb"headersize|byte ?skip|line ?skip|data ?file:|binarydata *= *(false|0)"
+        if re.search(elsewhere, head):
             return ""
     elif mutant.name.endswith(".nii.gz"):
         try:
@@ -335,10 +328,9 @@ def _expected(mutant: Mutant, array: Any) -> str:
             if len(whole) < array.nbytes:
                 return "a damaged stream was taken"
         payload = whole
-    raw = payload[: array.nbytes]
-    if array.tobytes() in (raw, _swapped(raw, array.itemsize)):
-        return ""
-    return "other voxels than those in the file"
+    raw, size = payload[: array.nbytes], array.itemsize
+    swapped = np.frombuffer(raw, f"u{size}").byteswap().tobytes() if len(raw) % size == 0 else raw
+    return "" if array.tobytes() in (raw, swapped) else "other voxels than those in the file"
 
 
 def _trailing(data: bytes, mutant: Mutant) -> bool:
@@ -349,10 +341,6 @@ def _trailing(data: bytes, mutant: Mutant) -> bool:
     except zlib.error:
         return False
     return stream.eof
-
-
-def _swapped(raw: bytes, size: int) -> bytes:
-    return np.frombuffer(raw, f"u{size}").byteswap().tobytes() if len(raw) % size == 0 else raw
 
 
 def _peak(reset: bool = False) -> int:
@@ -403,66 +391,40 @@ def read_one(mutant: Mutant, folder: Path) -> str:
     return wrong
 
 
-def _child(first: int, last: int, salt: str) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        seeds = make_seeds(folder)
-        for mutant in mutants(seeds, range(first, last), "python", salt):
-            print(json.dumps({"start": mutant.index}), flush=True)
-            place = folder / "one"
-            place.mkdir(exist_ok=True)
-            wrong = read_one(mutant, place)
-            for file in place.iterdir():
-                file.unlink()
-            print(json.dumps({"end": mutant.index, "wrong": wrong}), flush=True)
-
-
 # ------------------------------------------------------------------------ runs
+
+
+def _child(pipe: Connection, folder: Path) -> None:
+    """Read the mutants that come through a pipe; send what is wrong with each."""
+    while True:
+        pipe.send(read_one(pipe.recv(), folder))
 
 
 def run_python(count: int, salt: str = "", first: int = 0) -> list[str]:
     """Read ``count`` files in a child process; return the defects."""
-    found, last = [], first + count
-    names = {}
-    with tempfile.TemporaryDirectory() as name:
-        seeds = make_seeds(Path(name))
-        names = sorted(seeds)
-    while first < last:
-        command = [sys.executable, __file__, "--child", str(first), str(last), "--salt", salt]
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
-        ) as child:
-            lines: queue.Queue[str | None] = queue.Queue()
-
-            def pump(child: subprocess.Popen[str] = child, lines: Any = lines) -> None:
-                for line in child.stdout or ():
-                    lines.put(line)
-                lines.put(None)
-
-            said: list[str] = []
-            threading.Thread(target=pump, daemon=True).start()
-            threading.Thread(target=said.extend, args=(child.stderr,), daemon=True).start()
-            at, why = first, "the process did not begin"
-            while True:
-                try:
-                    line = lines.get(timeout=6 * _SECONDS)
-                except queue.Empty:
-                    child.kill()
-                    why = "a hang"
-                    break
-                if line is None:
-                    child.wait()
-                    why = f"the process ended with {child.returncode}: {''.join(said)[-300:]}"
-                    break
-                with contextlib.suppress(ValueError):
-                    word = json.loads(line)
-                    at = word.get("start", at)
-                    if word.get("wrong"):
-                        found.append(f"{names[at % len(names)]} {at}: {word['wrong']}")
-                    first = word.get("end", first - 1) + 1
-        if first < last:
-            found.append(f"{names[at % len(names)]} {at}: {why}")
-            first = at + 1
+    spawn, found, child = multiprocessing.get_context("spawn"), [], None
+    with tempfile.TemporaryDirectory() as name, tempfile.TemporaryDirectory() as place:
+        for mutant in mutants(make_seeds(Path(name)), range(first, first + count), "python", salt):
+            if child is None:
+                pipe, its_end = spawn.Pipe()
+                child = spawn.Process(target=_child, args=(its_end, Path(place)), daemon=True)
+                child.start()
+                its_end.close()
+            try:
+                pipe.send(mutant)
+                wrong = pipe.recv() if pipe.poll(6 * _SECONDS) else "a hang"
+            except (EOFError, OSError):
+                child.join()
+                wrong = f"the process ended with {child.exitcode}"
+            if wrong:
+                found.append(f"{mutant.name} {mutant.index}: {wrong}")
+            if wrong == "a hang" or not child.is_alive():
+                child.kill()
+                child = None
+            for file in Path(place).iterdir():
+                file.unlink()
+        if child:
+            child.kill()
     return found
 
 
@@ -482,8 +444,7 @@ def run_module(count: int, module: str, salt: str = "", first: int = 0) -> list[
             arguments = [path.parent / "absent.nii", path]
             if mutant.seed.reader == "transform":
                 arguments = [sound, sound, "--initial-transform", path]
-            why = _watched([module, *map(str, arguments)], size, path)
-            if why:
+            if why := _watched([module, *map(str, arguments)], size, path):
                 found.append(f"module: {mutant.name} {mutant.index}: {why}")
             for file in place.iterdir():
                 file.unlink()
@@ -516,24 +477,18 @@ def _watched(command: list[str], size: float, path: Path) -> str:
     if usage.ru_maxrss > started_by and usage.ru_maxrss / 1024 > 2 * size + _MEGABYTES:
         return f"{usage.ru_maxrss / 1024:.0f} MB"
     taken = "absent.nii does not exist" in words or "nothing is to be written" in words
-    if process.returncode == 3 and (taken or str(path) in words):
-        return ""
-    if process.returncode == 2 and taken:
+    if (process.returncode in (2, 3) and taken) or (process.returncode == 3 and str(path) in words):
         return ""
     return f"exit code {process.returncode}: {words[-300:]}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--child", nargs=2, type=int, help=argparse.SUPPRESS)
     parser.add_argument("--count", type=int, default=10000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--salt", default="", help="another one gives other files")
     parser.add_argument("--module", help="the command-line module, for a fifth of the files")
     given = parser.parse_args()
-    if given.child:
-        _child(*given.child, given.salt)
-        return
     modules = given.count // 5 if given.module else 0
     found = run_python(given.count - modules, given.salt, given.first)
     if given.module:

@@ -3,8 +3,6 @@ that names it and says what to do, within limits of time and memory, and without
 files are the same every time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import itertools
@@ -197,6 +195,20 @@ def wrong(kind: str, data: bytes, folder: Path, case: test_dicom.Case, says: str
     return said
 
 
+def resaved(objects: Objects, kind: str, folder: Path, make: Any = None, syntax: str = "") -> bytes:
+    """Return a sound file after a change, perhaps in another transfer syntax."""
+    (folder / "sound.dcm").write_bytes(objects.files[kind])
+    data = pydicom.dcmread(folder / "sound.dcm")
+    if make:
+        make(data)
+    how = {}
+    if syntax:
+        data.file_meta.TransferSyntaxUID = getattr(pydicom.uid, syntax)
+        how = {"implicit_vr": False, "little_endian": True}
+    data.save_as(folder / "made.dcm", **how)
+    return (folder / "made.dcm").read_bytes()
+
+
 @pytest.mark.parametrize("kind", _KINDS)
 def test_sound_ones_work(objects: Objects, tmp_path: Path, kind: str):
     """Otherwise the attacks would prove nothing."""
@@ -277,7 +289,8 @@ def change(data: Dataset, path: tuple[Any, ...], way: str, chance: random.Random
 @pytest.mark.parametrize("kind", _KINDS)
 def test_damaged_elements(objects: Objects, tmp_path: Path, kind: str):
     """Damages every element of the object itself in some of the ways."""
-    sound = pydicom.dcmread(_put(tmp_path / "sound.dcm", objects.files[kind]))
+    (tmp_path / "sound.dcm").write_bytes(objects.files[kind])
+    sound = pydicom.dcmread(tmp_path / "sound.dcm")
     cases = [
         (path, way)
         for path, is_sequence in places(sound)
@@ -296,11 +309,6 @@ def test_damaged_elements(objects: Objects, tmp_path: Path, kind: str):
             names = [k if isinstance(k, int) else pydicom.datadict.keyword_for_tag(k) for k in path]
             found.append(f"{way} {names}: {said}")
     assert found == []
-
-
-def _put(path: Path, data: bytes) -> Path:
-    path.write_bytes(data)
-    return path
 
 
 # --------------------------------------------------------------- chosen by hand
@@ -482,20 +490,14 @@ THOUGHT: dict[str, dict[str, Change | tuple[Change, str]]] = {
 def test_thought_of(objects: Objects, tmp_path: Path, kind: str, what: str):
     entry = THOUGHT[kind][what]
     make, says = entry if isinstance(entry, tuple) else (entry, "")
-    data = pydicom.dcmread(_put(tmp_path / "sound.dcm", objects.files[kind]))
-    make(data)
-    data.save_as(tmp_path / "made.dcm")
-    made = (tmp_path / "made.dcm").read_bytes()
+    made = resaved(objects, kind, tmp_path, make)
     assert wrong(kind, made, tmp_path / "use", objects.case, says) == ""
 
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_explicit_kinds_of_values(objects: Objects, tmp_path: Path, kind: str):
     """In explicit DICOM each element names its type of value; here it is a wrong one."""
-    data = pydicom.dcmread(_put(tmp_path / "sound.dcm", objects.files[kind]))
-    data.file_meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
-    data.save_as(tmp_path / "made.dcm", implicit_vr=False, little_endian=True)
-    made = (tmp_path / "made.dcm").read_bytes()
+    made = resaved(objects, kind, tmp_path, syntax="ExplicitVRLittleEndian")
     assert wrong(kind, made, tmp_path / "use", objects.case) == ""
     chance, found = random.Random(kind), []
     codes = [b"UI", b"LO", b"DS", b"SQ", b"OF", b"UL", b"CS", b"IS", b"FD", b"UN", b"AT", b"??"]
@@ -511,10 +513,7 @@ def test_explicit_kinds_of_values(objects: Objects, tmp_path: Path, kind: str):
 @pytest.mark.parametrize("kind", ["bent", "structures"])
 def test_packed_without_end(objects: Objects, tmp_path: Path, kind: str):
     """A file of one megabyte that unpacks to more than a thousand."""
-    data = pydicom.dcmread(_put(tmp_path / "sound.dcm", objects.files[kind]))
-    data.file_meta.TransferSyntaxUID = pydicom.uid.DeflatedExplicitVRLittleEndian
-    data.save_as(tmp_path / "made.dcm", implicit_vr=False, little_endian=True)
-    made = (tmp_path / "made.dcm").read_bytes()
+    made = resaved(objects, kind, tmp_path, syntax="DeflatedExplicitVRLittleEndian")
     assert wrong(kind, made, tmp_path / "use", objects.case) == ""
     begin = 132 + 12 + int.from_bytes(made[140:144], "little")  # behind the group of the file
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)

@@ -3,8 +3,6 @@ a message, the cache or the doctor. Everything written has only the content of h
 lists.
 """
 
-from __future__ import annotations
-
 import gzip
 import shutil
 import struct

@@ -1,19 +1,17 @@
 """Untrusted image files: each is read correctly or refused with a message; nothing crashes."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 import image_cases as cases
 import numpy as np
 import pytest
 import SimpleITK as sitk
 
+from helpers import unreadable
 from morphseek import errors, images
 
 
@@ -61,8 +59,7 @@ def test_a_mapped_file_that_was_cut(tmp_path: Path):
     except PermissionError:
         pytest.skip("this system cuts no file that is mapped")
     for name, view in views.items():
-        with pytest.raises(errors.InputUnreadableError, match=f"{name} .* 100 bytes of 5376"):
-            images.read(view, name)
+        unreadable(f"{name} .* 100 bytes of 5376", images.read, view, name)
     np.testing.assert_array_equal(whole.array, cases.VOXELS)  # a copy in memory
 
 
@@ -86,9 +83,7 @@ def test_a_bomb_costs_nothing(name: str, tmp_path: Path):
         ("", None, ""),
     ],
 )  # fmt: skip
-def test_the_limit_can_be_set(
-    limit: str, error: Any, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_limit_can_be_set(limit, error, words, tmp_path, monkeypatch):
     (tmp_path / "a.mha").write_bytes(cases.SOUND["plain.mha"])
     monkeypatch.setenv("MORPHSEEK_INPUT_LIMIT_GB", limit)
     with pytest.raises(error, match=words) if error else contextlib.nullcontext():

@@ -26,14 +26,8 @@ import morphseek
 from morphseek import _files
 from morphseek.phantom import make_pair
 
-ERRORS = {
-    "EDQUOT": errno.EDQUOT,
-    "EROFS": errno.EROFS,
-    "ENOSPC": errno.ENOSPC,
-    "EIO": errno.EIO,
-    "EACCES": errno.EACCES,
-}
-MODES = ("kill", *(str(number) for number in ERRORS.values()))  # killed, or one operation fails
+ERRORS = (errno.EDQUOT, errno.EROFS, errno.ENOSPC, errno.EIO, errno.EACCES)
+MODES = ("kill", *map(str, ERRORS))  # killed, or one operation fails
 FOREVER = tuple(f"-{mode}" for mode in MODES[1:])  # that operation and all that follow
 OWN = "notes.txt"  # a file of the user's, in every folder
 DATA = (".h5", ".nrrd", ".nii.gz", ".mhd", ".raw", ".txt")  # files that are equal in every run
@@ -219,9 +213,7 @@ NAMES = ("a.nrrd", "a.nii", "a.nhdr", "a.mha", "a.mhd", "a.nii.gz")
 @pytest.mark.parametrize(
     "name, choose", [("a.nrrd", last_write), *nightly(*((name, list) for name in NAMES))]
 )
-def test_no_write_fails_in_silence(
-    killer: Killer, tmp_path: Path, name: str, choose: Callable[[Any], Iterable[int]], packed: str
-):
+def test_no_write_fails_in_silence(killer, tmp_path, name, choose, packed):
     folder = tmp_path / "out"
     folder.mkdir()
     command = [sys.executable, "-c", IMAGE, folder / name, packed]
@@ -277,8 +269,7 @@ def make_scene(name: str, folder: Path) -> Scene:
     root = folder / "out"
     command = [sys.executable, "-m", "morphseek"]
     if name == "register":
-        then = [*command, name, fixed, moving, "--out", root, *FLAGS]
-        then += ["--report", "small"]
+        then = [*command, name, fixed, moving, "--out", root, *FLAGS, "--report", "small"]
         more = ["--moving-labels", labels, "--uncertainty", "--initial", "none"]
         return Scene.of(root, [*then, *more], then, "")
     if name == "demo":
@@ -327,13 +318,7 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Scene]:
         *nightly(*((name, mode, every) for name in SCENES for mode in MODES + FOREVER)),
     ],
 )
-def test_a_command_is_disturbed(
-    killer: Killer,
-    scenes: Callable[[str], Scene],
-    name: str,
-    mode: str,
-    choose: Callable[[list[str]], Iterable[int]],
-):
+def test_a_command_is_disturbed(killer, scenes, name, mode, choose):
     attack(killer, scenes(name), mode, choose)
 
 
@@ -385,9 +370,7 @@ def last(operations: list[str]) -> Iterable[int]:
 @pytest.mark.parametrize(
     "mode, choose", [("kill", last), *nightly(*((mode, every) for mode in MODES))]
 )
-def test_the_cache_is_disturbed(
-    killer: Killer, tmp_path: Path, mode: str, choose: Callable[[list[str]], Iterable[int]]
-):
+def test_the_cache_is_disturbed(killer, tmp_path, mode, choose):
     """The result is still written, unless the process is killed."""
     fixed, moving, *_ = study(tmp_path)
     cache, out = tmp_path / "cache", tmp_path / "out"

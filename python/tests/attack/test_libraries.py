@@ -3,8 +3,6 @@ with two versions), from several threads, also after dlclose. Each has its own G
 can be unloaded.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -2,8 +2,6 @@
 large is refused at once.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import struct
@@ -17,7 +15,7 @@ import pytest
 import SimpleITK as sitk
 
 import morphseek
-from helpers import BUNDLES, QUICK, blob
+from helpers import BUNDLES, QUICK, blob, unreadable
 from morphseek import Registration, errors, images, studies, worker
 from morphseek._engine import core
 from morphseek.landmarks import Landmarks
@@ -26,8 +24,7 @@ from morphseek.transforms import h5
 
 def refused(read: Callable[[], object], words: str) -> None:
     before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
-    with pytest.raises(errors.InputUnreadableError, match=words):
-        read()
+    unreadable(words, read)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kB
     assert time.process_time() - started < 5
 
@@ -36,11 +33,8 @@ def refused(read: Callable[[], object], words: str) -> None:
 def test_a_list_of_a_million_rows(name: str, tmp_path: Path):
     path = tmp_path / name
     path.write_bytes(b"fixed,moving,id\n" + b"a.nii.gz,b.nii.gz,1\n" * 1_000_000)
-    read: dict[str, Callable[[Path], object]] = {
-        "pairs.csv": studies.read_pairs,
-        "split.json": studies.read_pairs,
-    }
-    refused(lambda: read.get(name, Landmarks.read)(path), f"{name}.* it has 19 MiB, more than")
+    read = studies.read_pairs if name in ("pairs.csv", "split.json") else Landmarks.read
+    refused(lambda: read(path), f"{name}.* it has 19 MiB, more than")
 
 
 def epi_of(sidecar: Path) -> object:
@@ -98,9 +92,8 @@ def test_a_manifest_of_brackets(tmp_path: Path):
     model = onnx.load(BUNDLES / "tiny.onnx")
     (entry,) = (one for one in model.metadata_props if one.key == "morphseek_manifest")
     manifest = json.loads(entry.value)
-    entry.value = json.dumps({**manifest, "metrics": "HERE"}).replace(
-        '"HERE"', '{"a": ' + "[" * 5000 + "]" * 5000 + "}"
-    )
+    deep = '{"a": ' + "[" * 5000 + "]" * 5000 + "}"
+    entry.value = json.dumps({**manifest, "metrics": "HERE"}).replace('"HERE"', deep)
     onnx.save(model, tmp_path / "deep.onnx")
     with pytest.raises(errors.ModelCorruptError, match="deep.onnx.*nested too deeply"):
         core.verify_model(str(tmp_path / "deep.onnx"))
@@ -124,9 +117,7 @@ SAVERS: dict[str, Callable[[Registration], Any]] = {
 
 @pytest.mark.parametrize("brackets", NESTED)
 @pytest.mark.parametrize("seal", SAVERS)
-def test_a_list_of_brackets_where_results_go(
-    seal: str, brackets: str, result: Registration, tmp_path: Path
-):
+def test_a_list_of_brackets_where_results_go(seal, brackets, result, tmp_path):
     """It is no earlier run's list: nothing there is removed, and the results are written."""
     made = SAVERS[seal](result)
     (tmp_path / seal).write_bytes(NESTED[brackets])

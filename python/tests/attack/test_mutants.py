@@ -1,7 +1,5 @@
 """Five hundred damaged files, always the same; the nightly preset reads ten thousand others."""
 
-from __future__ import annotations
-
 import sys
 
 import mutants

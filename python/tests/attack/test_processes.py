@@ -1,7 +1,5 @@
 """Processes that share the engine, a folder or a file: each works or fails with a clear message."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -18,7 +16,7 @@ import numpy as np
 import pytest
 
 import morphseek
-from helpers import QUICK, Command
+from helpers import QUICK, Command, unreadable
 from morphseek import _files, errors, images, registration
 from morphseek.studies import read_pairs, register_into, runner
 
@@ -122,9 +120,8 @@ def test_two_that_write_to_one_folder(files: dict[str, Path], command: Command, 
     first.send_signal(signal.SIGCONT)
     first.communicate(timeout=60)
     command("register", *pair, "--refine", 0)
-    assert morphseek.Registration.read(out).metrics["version"] and not list(
-        out.glob(".morphseek-*")
-    )
+    assert morphseek.Registration.read(out).metrics["version"]
+    assert not list(out.glob(".morphseek-*"))
 
 
 @pytest.fixture
@@ -154,8 +151,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
 def test_a_file_that_is_not_of_the_result(name: str, saved: Path):
     READERS[name](saved / name)
     damage(saved / name)
-    with pytest.raises(errors.InputUnreadableError, match=f"{name} is not the file that .*report"):
-        READERS[name](saved / name)
+    unreadable(f"{name} is not the file that .*report", READERS[name], saved / name)
 
 
 def test_the_command_says_so(saved: Path, files: dict[str, Path], command: Command, tmp_path: Path):
@@ -225,9 +221,7 @@ def test_what_an_older_library_left_goes(saved: Path, uncertain: morphseek.Regis
     assert not (saved / "uncertainty.nrrd").exists()
 
 
-def test_a_folder_that_is_removed_meanwhile(
-    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_folder_that_is_removed_meanwhile(files, tmp_path, monkeypatch):
     out, real = tmp_path / "out", registration.register
 
     def register(*arguments: Any, **more: Any) -> Any:
@@ -252,9 +246,7 @@ def test_staging_is_for_its_owner_alone(tmp_path: Path):
         os.umask(before)
 
 
-def test_an_input_that_is_written_while_it_is_read(
-    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_input_that_is_written_while_it_is_read(files, tmp_path, monkeypatch):
     path = tmp_path / "a.nii.gz"
     shutil.copy(files["fixed"], path)
     real = images.files.read_nifti
@@ -265,13 +257,10 @@ def test_an_input_that_is_written_while_it_is_read(
         return image
 
     monkeypatch.setattr(images.files, "read_nifti", read)
-    with pytest.raises(errors.InputUnreadableError, match="fixed: .*a.nii.gz was changed"):
-        images.read(path, "fixed")
+    unreadable("fixed: .*a.nii.gz was changed", images.read, path, "fixed")
 
 
-def test_an_input_of_a_study_that_is_written_meanwhile(
-    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_input_of_a_study_that_is_written_meanwhile(files, tmp_path, monkeypatch):
     """Otherwise its result would count as that of the new file."""
     path, real = tmp_path / "a.nii.gz", runner._fingerprint
     shutil.copy(files["fixed"], path)
@@ -293,8 +282,7 @@ def test_an_input_of_a_study_that_is_written_meanwhile(
      "x" * 256, "a:b", "conin$"],
 )  # fmt: skip
 def test_an_id_that_is_no_name_everywhere(name: str):
-    with pytest.raises(errors.InputUnreadableError, match="is no name for a folder"):
-        read_pairs([{"fixed": "a", "moving": "b", "id": name}])
+    unreadable("is no name for a folder", read_pairs, [{"fixed": "a", "moving": "b", "id": name}])
 
 
 @pytest.mark.parametrize("two", [("a", "A"), ("stra\u00dfe", "STRASSE"), ("e\u0301", "\u00e9")])

@@ -1,7 +1,5 @@
 """Signals that end a process: no image data is left behind, and the exit code tells the signal."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import time
@@ -23,9 +21,7 @@ SLOW += ["--uncertainty"]
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
 @pytest.mark.parametrize("name", ["register", "pairs"])
-def test_a_signal(
-    name: str, number: int, code: int, files: dict[str, Path], command: Command, tmp_path: Path
-):
+def test_a_signal(name, number, code, files, command, tmp_path):
     out, pairs = tmp_path / "out", [files["fixed"], files["moving"]]
     if name == "pairs":
         pairs = [tmp_path / "pairs.csv"]

@@ -11,12 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-torch = pytest.importorskip(
-    "torch", reason="training tests need the extra: pip install morphseek[training]"
-)
-pytest.importorskip(
-    "monai", reason="training tests need the extra: pip install morphseek[training]"
-)
+NEED = "training tests need the extra: pip install morphseek[training]"
+torch = pytest.importorskip("torch", reason=NEED)
+pytest.importorskip("monai", reason=NEED)
 
 from training_helpers import REPOSITORY, TINY, write_phantom  # noqa: E402  (after the skips)
 
@@ -46,9 +43,8 @@ def hippocampus() -> Path:
     root = Path(os.environ.get("MORPHSEEK_DATA", REPOSITORY.parent / "shared" / "data"))
     folder = root / "hippocampus"
     if not (folder / "split.json").exists():
-        pytest.skip(
-            f"REAL DATA ABSENT: no {folder}/split.json; set MORPHSEEK_DATA to run this test"
-        )
+        needs = "set MORPHSEEK_DATA to run this test"
+        pytest.skip(f"REAL DATA ABSENT: no {folder}/split.json; {needs}")
     return folder
 
 
@@ -59,26 +55,12 @@ def phantoms(tmp_path_factory) -> Path:
     rng = np.random.default_rng(7)
     names = [f"p{i}" for i in range(8)]
     for i, name in enumerate(names):
-        write_phantom(
-            root / "images" / f"{name}.nii.gz",
-            root / "labels" / f"{name}.nii.gz",
-            rng.uniform(-2, 2, 3),
-            seed=i,
-        )
-    pairs = [[a, b] for a in names[:6] for b in names[:6] if a != b]
-    (root / "split.json").write_text(
-        json.dumps(
-            {
-                "train": names[:6],
-                "pairs": {
-                    "warmup": pairs,
-                    "grpo": pairs[:10],
-                    "val": [["p6", "p7"]],
-                    "test": [["p6", "p7"], ["p7", "p6"]],
-                },
-            }
-        )
-    )
+        files = (root / folder / f"{name}.nii.gz" for folder in ("images", "labels"))
+        write_phantom(*files, rng.uniform(-2, 2, 3), seed=i)
+    warmup = [[a, b] for a in names[:6] for b in names[:6] if a != b]
+    pairs = {"warmup": warmup, "grpo": warmup[:10], "val": [["p6", "p7"]]}
+    pairs["test"] = [["p6", "p7"], ["p7", "p6"]]
+    (root / "split.json").write_text(json.dumps({"train": names[:6], "pairs": pairs}))
     return root
 
 
@@ -92,9 +74,8 @@ def tiny(phantoms):
         if preset == "best":
             options["segmentation_classes"] = 2
         dotted = {k.replace("__", "."): v for k, v in changes.items()}
-        return load(preset).replace(
-            **(TINY | {"data.path": str(phantoms), "model.options": options} | dotted)
-        )
+        own = {"data.path": str(phantoms), "model.options": options}
+        return load(preset).replace(**(TINY | own | dotted))
 
     return make
 

@@ -8,13 +8,13 @@ import ablate
 import numpy as np
 import pytest
 
+from helpers import refused
+
 
 @pytest.fixture
 def tiny_scale(monkeypatch):
-    changes = {
-        "data.min_size": [24, 24, 24],
-        "model.options": {"widths": [4, 4, 8], "latent_channels": 8, "decoder": [8, 8]},
-    }
+    network = {"widths": [4, 4, 8], "latent_channels": 8, "decoder": [8, 8]}
+    changes = {"data.min_size": [24, 24, 24], "model.options": network}
     monkeypatch.setitem(ablate.SCALES, "tiny", ablate.Scale("tiny", changes))
     return "tiny"
 
@@ -36,10 +36,8 @@ def test_every_arm_is_a_valid_configuration(tmp_path):
     }
     assert ladder["dice"].run.steps == 1 and ladder["multistep"].run.steps == 3
     assert ladder["multistep"].policy.kind == "none" and ladder["paper"].policy.kind == "paper"
-    assert (
-        ladder["paper"].policy.tau_every == 10
-        and ladder["paper"].model.parametrisation == "displacement"
-    )
+    assert ladder["paper"].policy.tau_every == 10
+    assert ladder["paper"].model.parametrisation == "displacement"
     # No row uses augmentation.
     for c in ladder.values():
         assert not any(v for k, v in vars(c.augment).items() if k != "fixed_share")
@@ -59,11 +57,9 @@ def go(phantoms, tmp_path, tiny_scale):
 def test_runs_and_tables(go, tmp_path):
     options = dict(iterations=2, seeds=(0, 1), warmup_iterations=2, eval_steps=3)
     go("ladder", "warmup", "multistep", "best", **options)
-    files = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.glob("ladder/*/*/result.json"))
-    assert files == [
-        f"ladder/{n}/result.json"
-        for n in ("best/seed0", "best/seed1", "multistep/seed0", "multistep/seed1", "warmup/seed0")
-    ]
+    runs = {"/".join(p.parts[-3:-1]) for p in tmp_path.glob("ladder/*/*/result.json")}
+    both = {f"{arm}/seed{seed}" for arm in ("best", "multistep") for seed in (0, 1)}
+    assert runs == both | {"warmup/seed0"}
     before = {p: p.stat().st_mtime_ns for p in tmp_path.glob("ladder/*/*/result.json")}
     go("ladder", "warmup", "multistep", "best", **options)
     assert before == {p: p.stat().st_mtime_ns for p in tmp_path.glob("ladder/*/*/result.json")}
@@ -86,43 +82,30 @@ def test_wilcoxon_is_scipys_and_survives_equality():
 def test_results_of_another_scale_or_length_are_no_results(go, tmp_path):
     ladder = ("ladder", "warmup", "multistep")
     go(*ladder, eval_steps=3)
-    with pytest.raises(
-        ValueError,
-        match="is of scale 'tiny' with 1 iterations, not of 'tiny' with 9; choose another --out",
-    ):
-        go(*ladder, eval_steps=3, iterations=9)
-    with pytest.raises(ValueError, match="'tiny' with 0 iterations, not of 'small' with 1"):
-        go(*ladder, eval_steps=3, scale="small")
+    says = "is of scale 'tiny' with 1 iterations, not of 'tiny' with 9; choose another --out"
+    refused(ValueError, says, go, *ladder, eval_steps=3, iterations=9)
+    says = "'tiny' with 0 iterations, not of 'small' with 1"
+    refused(ValueError, says, go, *ladder, eval_steps=3, scale="small")
     # The shared warm-up is checked, too.
     for result in tmp_path.glob("ladder/*/*/result.json"):
         result.unlink()
     for change in ({"scale": "small"}, {"warmup_iterations": 2}):
-        with pytest.raises(ValueError, match="warm-up of another scale or number of iterations"):
-            go(*ladder, eval_steps=3, **change)
+        says = "warm-up of another scale or number of iterations"
+        refused(ValueError, says, go, *ladder, eval_steps=3, **change)
 
 
 def write_result(out, group, arm, seed=0, pairs=8, own=3, **changes):
     """Write a made-up result: Dice and NJD of pair i after step t."""
     rng = np.random.default_rng([seed, own])
-    steps = [
-        [
-            {"dice": 0.5 + 0.05 * t + 0.01 * rng.random(), "njd": 0.1 * rng.random()}
-            for t in range(max(own, 3) + 1)
-        ]
-        for _ in range(pairs)
-    ]
-    result = {
-        "group": group,
-        "arm": arm,
-        "label": ablate.GROUPS[group][arm].label,
-        "seed": seed,
-        "scale": "small",
-        "iterations": 200,
-        "updates": 200 * own,
-        "cpu_seconds": 1.0,
-        "config": {"run": {"steps": own}},
-        "pairs": [{"steps": s} for s in steps],
-    } | changes
+
+    def scores(t):
+        return {"dice": 0.5 + 0.05 * t + 0.01 * rng.random(), "njd": 0.1 * rng.random()}
+
+    steps = [[scores(t) for t in range(max(own, 3) + 1)] for _ in range(pairs)]
+    label, config = ablate.GROUPS[group][arm].label, {"run": {"steps": own}}
+    result = dict(group=group, arm=arm, label=label, seed=seed, scale="small", iterations=200)
+    result |= dict(updates=200 * own, cpu_seconds=1.0, config=config)
+    result |= {"pairs": [{"steps": s} for s in steps]} | changes
     path = out / group / arm / f"seed{seed}" / "result.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result))
@@ -149,10 +132,8 @@ def test_arms_of_another_t_are_compared_at_their_own(tmp_path):
         assert row[7].startswith(f"{own} / ") and row[8] == own
         assert row[6].startswith(f"{dice_at(r[t], 3).mean():.2f} / ")
     x, y = dice_at(r[4], 4), dice_at(r[3], 3)
-    assert (
-        f"T = 4 against `best`, T = 3, 1 seed(s): Dice {(x - y).mean():+.3f} (p ="
-        f" {ablate.wilcoxon(x, y):.2g})" in text
-    )
+    test = f"{(x - y).mean():+.3f} (p = {ablate.wilcoxon(x, y):.2g})"
+    assert f"T = 4 against `best`, T = 3, 1 seed(s): Dice {test}" in text
     assert "At its own T each, paired Wilcoxon" in text
 
 
@@ -164,19 +145,16 @@ def test_the_fourth_step_is_scored(go, tmp_path):
 
 
 def test_arms_without_a_common_seed_are_not_compared(tmp_path):
-    write_result(tmp_path, "ldvn", "sqrt", seed=0)
-    write_result(tmp_path, "ldvn", "one", seed=1)
-    write_result(tmp_path, "ldvn", "n", seed=0), write_result(tmp_path, "ldvn", "n", seed=1)
+    for arm, seed in (("sqrt", 0), ("one", 1), ("n", 0), ("n", 1)):
+        write_result(tmp_path, "ldvn", arm, seed=seed)
     text = ablate.tables(tmp_path)
     assert "- s = 1 against s = sqrt N: no seed in common\n" in text
     assert "- s = N against s = sqrt N, 1 seed(s): Dice" in text
 
 
 def test_what_was_not_finite_is_null_and_left_out(tmp_path):
-    assert (
-        json.dumps(ablate.without_nan({"a": [1.5, float("nan"), (float("inf"), 2)], "b": "nan"}))
-        == '{"a": [1.5, null, [null, 2]], "b": "nan"}'
-    )
+    found = ablate.without_nan({"a": [1.5, float("nan"), (float("inf"), 2)], "b": "nan"})
+    assert json.dumps(found) == '{"a": [1.5, null, [null, 2]], "b": "nan"}'
     a = write_result(tmp_path, "ldvn", "sqrt", own=2)
     b = write_result(tmp_path, "ldvn", "one")
     b["pairs"][3]["steps"][3]["dice"] = None
@@ -184,10 +162,8 @@ def test_what_was_not_finite_is_null_and_left_out(tmp_path):
     text = ablate.tables(tmp_path)
     b["pairs"][3]["steps"][3]["dice"] = np.nan
     x, y = (np.delete(dice_at(r, 3), 3) for r in (b, a))
-    assert (
-        f"Dice {(x - y).mean():+.3f} (p = {ablate.wilcoxon(x, y):.2g}) without 1 pair(s) that lack"
-        " it, NJD" in text
-    )
+    test = f"Dice {(x - y).mean():+.3f} (p = {ablate.wilcoxon(x, y):.2g})"
+    assert f"{test} without 1 pair(s) that lack it, NJD" in text
     assert f"| {x.mean():.2f} |" in text and "nan" not in text
 
 
@@ -198,21 +174,15 @@ def test_changed_keys_are_recorded_and_never_mixed(go, tmp_path, tiny_scale):
     assert result["config"]["data"]["labels"] == 1 and result["config"]["optim"]["lr"] == 1e-3
     assert "dice_2" not in result["pairs"][0]["steps"][0]
     assert json.loads((tmp_path / "warmup/warmup/config.json").read_text())["data"]["labels"] == 1
-    with pytest.raises(
-        ValueError,
-        match="has data.labels = 1, optim.lr = 0.001 changed, not no key; choose another --out",
-    ):
-        go("ldvn", "sqrt", changes={})
-    with pytest.raises(ValueError, match="or with other keys changed; choose another --out"):
-        go("ldvn", "one", changes={})
+    says = "has data.labels = 1, optim.lr = 0.001 changed, not no key; choose another --out"
+    refused(ValueError, says, go, "ldvn", "sqrt", changes={})
+    refused(ValueError, "or with other keys changed; choose", go, "ldvn", "one", changes={})
     # An arm in the same folder with other settings, written by hand, gets a table of its own and is
     # not compared.
     write_result(tmp_path, "ldvn", "one", scale=tiny_scale)
     text = ablate.tables(tmp_path)
-    assert (
-        text.count("### ldvn (tiny scale") == 2
-        and "### ldvn (tiny scale, 2 test pairs, data.labels = 1, optim.lr = 0.001)" in text
-    )
+    assert text.count("### ldvn (tiny scale") == 2
+    assert "### ldvn (tiny scale, 2 test pairs, data.labels = 1, optim.lr = 0.001)" in text
     assert "against" not in text
 
 
@@ -222,8 +192,7 @@ def test_what_an_arm_sets_is_not_to_be_changed(tmp_path):
         ("ladder", "loss.dice", "is what the arm 'policy' of 'ladder'"),
         ("ldvn", "run.iterations", "the ablation's own"),
     ):
-        with pytest.raises(ValueError, match=message):
-            ablate.run(group, tmp_path, tmp_path, changes={key: 1})
+        refused(ValueError, message, ablate.run, group, tmp_path, tmp_path, changes={key: 1})
     assert not list(tmp_path.iterdir())
 
 
@@ -241,7 +210,6 @@ def test_the_recipe_group_takes_one_element_away(tmp_path):
     for key, arm in ablate.GROUPS["recipe"].items():
         if key != arm.preset:
             assert len(differs(key, arm.preset)) == pairs.get(key, 1), key
-    assert differs("scalar", "policy") == {"policy.advantage"} and differs("no_fold", "best") == {
-        "loss.fold"
-    }
+    assert differs("scalar", "policy") == {"policy.advantage"}
+    assert differs("no_fold", "best") == {"loss.fold"}
     assert all(a["run"]["steps"] == 3 for a in arms.values())

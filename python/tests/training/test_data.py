@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ import pytest
 import SimpleITK as sitk
 import torch
 
-from helpers import affine_of
+from helpers import affine_of, refused
 from morphseek import studies
 from morphseek.training import pairs as d
 from morphseek.training.config import Augmentation
@@ -129,9 +130,8 @@ def test_the_engine_aligns_where_asked(phantoms, tmp_path):
         still = torch.zeros((1, 3, *grid.size))
         dice[initial] = score_pair(still, grid, f, m, 2, initial=start)["dice"]
     assert source.start("whole", "part") is start
-    np.testing.assert_allclose(
-        start[:3, 3] + (start[:3, :3] - np.eye(3)) @ f.centre, (30.0, -20.0, 10.0), atol=0.3
-    )
+    moved = start[:3, 3] + (start[:3, :3] - np.eye(3)) @ f.centre
+    np.testing.assert_allclose(moved, (30.0, -20.0, 10.0), atol=0.3)
     assert dice["rigid"] > 0.97 and dice["centres"] < 0.9
 
 
@@ -140,9 +140,8 @@ def test_mirror_flips_left_and_right_of_both(phantoms):
     plain = d.make_sample(f, m, grid, 2)
     mirrored = d.make_sample(f, m, grid, 2, Augmentation(mirror=1.0), np.random.default_rng(0))
     for key in ("fixed", "moving", "fixed_labels", "moving_labels"):
-        torch.testing.assert_close(
-            getattr(mirrored, key), getattr(plain, key).flip(-1), atol=1e-5, rtol=0
-        )
+        one, other = getattr(mirrored, key), getattr(plain, key).flip(-1)
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
 
 
 def test_augmentation_is_repeatable_and_moves_images_with_their_labels(phantoms):
@@ -165,19 +164,16 @@ def test_elastic_displacement_is_smooth_and_of_the_stated_size():
     assert float(fields.var()) == pytest.approx(4 / 3 * (2 / 3) ** 3, rel=0.25)
     gradients = [torch.diff(fields, dim=k + 2) / grid.spacing[k] for k in range(3)]
     assert max(float(g.abs().max()) for g in gradients) < 1.0
-    assert torch.equal(
-        elastic(a, np.random.default_rng(7), 0.5, grid) * 2,
-        elastic(a, np.random.default_rng(7), 1.0, grid),
-    )
+    half, whole = (elastic(a, np.random.default_rng(7), share, grid) for share in (0.5, 1.0))
+    assert torch.equal(half * 2, whole)
 
 
 def test_elastic_augmentation_moves_images_with_their_labels(phantoms):
     f = d.read_case(phantoms / "images" / "p0.nii.gz", phantoms / "labels" / "p0.nii.gz")
     grid = d.make_grid(f, (1.0, 1.0, 1.0), (24, 24, 24), 8)
     plain = d.make_sample(f, f, grid, 2)
-    bent = d.make_sample(
-        f, f, grid, 2, Augmentation(elastic_mm=3.0, fixed_share=0.0), np.random.default_rng(3)
-    )
+    a = Augmentation(elastic_mm=3.0, fixed_share=0.0)
+    bent = d.make_sample(f, f, grid, 2, a, np.random.default_rng(3))
     assert torch.equal(bent.fixed, plain.fixed) and not torch.equal(bent.moving, plain.moving)
     inside = [float(bent.moving[bent.moving_map == k].mean()) for k in (0, 1, 2)]
     assert inside[0] + 0.2 < inside[1] < inside[2] - 0.1
@@ -186,36 +182,31 @@ def test_elastic_augmentation_moves_images_with_their_labels(phantoms):
 def test_pair_lists(phantoms, tmp_path):
     assert d.read_pairs(phantoms, "val") == [("p6", "p7")]
     assert d.read_subjects(phantoms, "train") == [f"p{i}" for i in range(6)]
-    with pytest.raises(ValueError, match="no pair list 'nope'; there are grpo, test, val, warmup"):
-        d.read_pairs(phantoms, "nope")
+    says = "no pair list 'nope'; there are grpo, test, val, warmup"
+    refused(ValueError, says, d.read_pairs, phantoms, "nope")
     (tmp_path / "list.csv").write_text("fixed,moving\na,b\nb,c\n")
     assert d.read_pairs(tmp_path, "list.csv") == [("a", "b"), ("b", "c")]
-    with pytest.raises(FileNotFoundError, match="neither split.json nor"):
-        d.read_pairs(tmp_path, "val")
-    with pytest.raises(FileNotFoundError, match="does not exist"):
-        d.PairSource(tmp_path / "gone", 2)
+    refused(FileNotFoundError, "neither split.json nor", d.read_pairs, tmp_path, "val")
+    refused(FileNotFoundError, "does not exist", d.PairSource, tmp_path / "gone", 2)
 
 
 def test_learn2reg_layout(phantoms, tmp_path):
     for kind in ("images", "labels"):
         (tmp_path / f"{kind}Tr").mkdir()
         for i in (0, 1):
-            (tmp_path / f"{kind}Tr" / f"X_000{i}.nii.gz").write_bytes(
-                (phantoms / kind / f"p{i}.nii.gz").read_bytes()
-            )
+            path = tmp_path / f"{kind}Tr" / f"X_000{i}.nii.gz"
+            shutil.copy(phantoms / kind / f"p{i}.nii.gz", path)
     pairs = [{"fixed": "./imagesTr/X_0000.nii.gz", "moving": "./imagesTr/X_0001.nii.gz"}]
     (tmp_path / "X_dataset.json").write_text(json.dumps({"registration_val": pairs}))
     (pair,) = d.read_pairs(tmp_path, "val")
     source = d.PairSource(tmp_path, 2)
     assert torch.equal(source.case(pair[1]).labels, d.PairSource(phantoms, 2).case("p1").labels)
-    with pytest.raises(FileNotFoundError, match="no image 'Y'"):
-        source.case("Y")
+    refused(FileNotFoundError, "no image 'Y'", source.case, "Y")
 
 
 def test_constant_volumes_are_refused(tmp_path):
     sitk.WriteImage(sitk.Image(8, 8, 8, sitk.sitkFloat32), str(tmp_path / "c.nii.gz"))
-    with pytest.raises(ValueError, match="c.nii.gz: all intensities are equal"):
-        d.read_case(tmp_path / "c.nii.gz")
+    refused(ValueError, "c.nii.gz: all intensities are equal", d.read_case, tmp_path / "c.nii.gz")
 
 
 @pytest.mark.parametrize(
@@ -242,10 +233,9 @@ def test_labels_are_found_wherever_the_data_is(phantoms, tmp_path, image, labels
 
 
 def test_an_image_beside_is_no_label_file(phantoms, tmp_path):
+    image = sitk.ReadImage(str(phantoms / "images" / "p0.nii.gz"))
     for name in ("scan.nii.gz", "scan.nrrd"):
-        sitk.WriteImage(
-            sitk.ReadImage(str(phantoms / "images" / "p0.nii.gz")), str(tmp_path / name)
-        )
+        sitk.WriteImage(image, str(tmp_path / name))
     assert not d.PairSource(tmp_path, 2).has_labels("scan.nii.gz")
 
 
@@ -257,8 +247,8 @@ def test_labels_that_do_not_fit_are_refused(phantoms, tmp_path, value, kind):
     values = sitk.GetArrayFromImage(image).astype(kind)
     values[values == 2] = value
     sitk.WriteImage(sitk.GetImageFromArray(values), str(tmp_path / "odd.mha"))
-    with pytest.raises(d.DataError, match=r"odd.mha: label .*whole numbers from 0 to 255"):
-        d.read_case(phantoms / "images" / "p0.nii.gz", tmp_path / "odd.mha")
+    files = (phantoms / "images" / "p0.nii.gz", tmp_path / "odd.mha")
+    refused(d.DataError, "odd.mha: label .*whole numbers from 0 to 255", d.read_case, *files)
 
 
 def test_the_least_size_is_rounded_up_to_the_multiple(phantoms):
@@ -280,22 +270,18 @@ def test_the_least_size_is_rounded_up_to_the_multiple(phantoms):
 def test_a_list_is_the_one_that_a_study_reads(name, text, tmp_path):
     """Whatever the locale's encoding: a process in another one reads the same."""
     (tmp_path / name).write_text(text, encoding="utf-8", newline="")
-    split = "p" if name == "split.json" else name
-    listed = studies.read_pairs(
-        tmp_path / name, data=tmp_path, subset="p" if name == "split.json" else None
-    )
+    subset = "p" if name == "split.json" else None
+    split = subset or name
+    listed = studies.read_pairs(tmp_path / name, data=tmp_path, subset=subset)
     theirs = [(pair.files["fixed"], pair.files["moving"]) for pair in listed]
     assert d.read_pairs(tmp_path, split) == theirs
     if theirs == [("a", "b")]:
         return
-    script = (
-        f"from morphseek.training import pairs as d; print(ascii(d.read_pairs('.', {split!r})))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=True,
-        env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-    )  # fmt: skip
-    assert done.stdout.strip() == ascii(theirs)
+    program = "from morphseek.training import pairs as d; print(ascii(d.read_pairs('.', {!r})))"
+    plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    words = [sys.executable, "-c", program.format(split)]
+    said = subprocess.check_output(words, text=True, cwd=tmp_path, env=plain)
+    assert said.strip() == ascii(theirs)
 
 
 @pytest.mark.parametrize(
@@ -321,8 +307,7 @@ def test_lists_that_are_none(name, text, says, tmp_path):
     (tmp_path / name).write_text(text, encoding="latin-1")
     is_json = name.endswith(".json")
     for read in (d.read_pairs, d.read_subjects)[: 1 + is_json]:
-        with pytest.raises(d.DataError, match=says):
-            read(tmp_path, "val" if is_json else name)
+        refused(d.DataError, says, read, tmp_path, "val" if is_json else name)
 
 
 def test_learn2reg_lists_of_images_are_people_and_no_pairs(tmp_path):
@@ -335,22 +320,20 @@ def test_learn2reg_lists_of_images_are_people_and_no_pairs(tmp_path):
         assert d.read_pairs(tmp_path, name) == [("a", "b")]
     assert d.read_subjects(tmp_path, "training") == ["./imagesTr/a.nii.gz", "./imagesTr/b.nii.gz"]
     assert d.read_subjects(tmp_path, "names") == d.read_subjects(tmp_path, "val") == ["a", "b"]
-    with pytest.raises(FileNotFoundError, match="list of pairs 'training'"):
-        d.read_pairs(tmp_path, "training")
+    refused(FileNotFoundError, "list of pairs 'training'", d.read_pairs, tmp_path, "training")
 
 
 def test_a_truncated_file_is_refused(phantoms, tmp_path):
     for kind in ("images", "labels"):
-        sitk.WriteImage(
-            sitk.ReadImage(str(phantoms / kind / "p0.nii.gz")), str(tmp_path / f"{kind}.nii")
-        )
+        image = sitk.ReadImage(str(phantoms / kind / "p0.nii.gz"))
+        sitk.WriteImage(image, str(tmp_path / f"{kind}.nii"))
     whole = d.read_case(tmp_path / "images.nii", tmp_path / "labels.nii")
     assert torch.equal(whole.labels, d.PairSource(phantoms, 2).case("p0").labels)
     for kind in ("labels", "images"):
         path = tmp_path / f"{kind}.nii"
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-        with pytest.raises(d.DataError, match=rf"{kind}.nii is cut short"):
-            d.read_case(tmp_path / "images.nii", tmp_path / "labels.nii")
+        files = (tmp_path / "images.nii", tmp_path / "labels.nii")
+        refused(d.DataError, f"{kind}.nii is cut short", d.read_case, *files)
 
 
 def placed_labels(path, image, labels, **changes):
@@ -371,24 +354,18 @@ def test_labels_must_lie_on_their_image(phantoms, tmp_path):
     image.SetSpacing((1, 1, 1.5))
     image.SetDirection((-1, 0, 0, 0, -1, 0, 0, 0, 1))
     sitk.WriteImage(image, str(tmp_path / "scan.nii.gz"))
-    there = d.read_case(
-        tmp_path / "scan.nii.gz", placed_labels(tmp_path / "good.nii.gz", image, labels)
-    ).labels
+    good = placed_labels(tmp_path / "good.nii.gz", image, labels)
+    there = d.read_case(tmp_path / "scan.nii.gz", good).labels
     # Stored in reverse order but at the same place, or rounded by another program.
     turned = sitk.Flip(image, (True, True, False)), sitk.Flip(labels, (True, True, False))
     near = placed_labels(tmp_path / "near.nii.gz", image, labels, Origin=(10.001, -20, 30))
     for good in (placed_labels(tmp_path / "turned.nrrd", *turned), near):
         assert torch.equal(d.read_case(tmp_path / "scan.nii.gz", good).labels, there)
-    for name, value in (
-        ("Origin", (0, 0, 0)),
-        ("Spacing", (1, 1, 1)),
-        ("Direction", (1, 0, 0, 0, 1, 0, 0, 0, 1)),
-    ):
+    lost = {"Origin": (0, 0, 0), "Spacing": (1, 1, 1), "Direction": (1, 0, 0, 0, 1, 0, 0, 0, 1)}
+    for name, value in lost.items():
         bad = placed_labels(tmp_path / f"{name}.nii.gz", image, labels, **{name: value})
-        with pytest.raises(
-            d.DataError, match=rf"{name}.nii.gz: .*scan.nii.gz.*header seems to be lost"
-        ):
-            d.read_case(tmp_path / "scan.nii.gz", bad)
+        says = f"{name}.nii.gz: .*scan.nii.gz.*header seems to be lost"
+        refused(d.DataError, says, d.read_case, tmp_path / "scan.nii.gz", bad)
     sitk.WriteImage(labels[2:], str(tmp_path / "small.nii.gz"))
     with pytest.raises(d.DataError, match=r"small.nii.gz: .*scan.nii.gz") as error:
         d.read_case(tmp_path / "scan.nii.gz", tmp_path / "small.nii.gz")
@@ -404,8 +381,7 @@ def test_files_that_are_no_volumes_are_named(phantoms, tmp_path):
     sitk.WriteImage(sitk.Compose(image, image, image), str(tmp_path / "colour.nii.gz"))
     for name in ("text.nii.gz", "flat.mha", "series.nii.gz", "colour.nii.gz", "gone.nii.gz"):
         for files in ((tmp_path / name,), (good, tmp_path / name)):
-            with pytest.raises(d.DataError, match=name):
-                d.read_case(*files)
+            refused(d.DataError, name, d.read_case, *files)
     # One time point is a volume.
     sitk.WriteImage(sitk.JoinSeries([image]), str(tmp_path / "one.nii.gz"))
     assert torch.equal(d.read_case(tmp_path / "one.nii.gz").image, d.read_case(good).image)

@@ -40,10 +40,8 @@ def test_gradient_norms_scale_with_their_weights(tiny):
         assert norms[1][key] == pytest.approx(factor * norms[0][key], rel=1e-3)
     assert "volume" not in norms[0]
     norms = [d.gradient_norms(objective(tiny, "paper", loss__volume=w), pair()) for w in (0.2, 0.4)]
-    assert (
-        norms[1]["volume"] == pytest.approx(2 * norms[0]["volume"], rel=1e-3)
-        and norms[0]["volume"] > 0
-    )
+    assert norms[1]["volume"] == pytest.approx(2 * norms[0]["volume"], rel=1e-3)
+    assert norms[0]["volume"] > 0
     # The term `warm` contains them, so it changes, too.
     assert norms[1]["warm"] != pytest.approx(norms[0]["warm"], rel=1e-6)
 
@@ -59,11 +57,9 @@ def test_gradient_norms_have_what_the_run_uses(tiny):
         assert norms[0][key] > 0 and norms[1][key] == pytest.approx(2 * norms[0][key], rel=1e-3)
     assert "policy" not in norms[0]
     # LDVN divides the printed policy's gradient by sqrt(N).
+    changes = [dict(policy__trajectories=3, policy__ldvn=kind) for kind in ("one", "sqrt")]
     one, root = (
-        d.gradient_norms(objective(tiny, "paper", policy__trajectories=3, policy__ldvn=k), s, 2.0)[
-            "policy"
-        ]
-        for k in ("one", "sqrt")
+        d.gradient_norms(objective(tiny, "paper", **change), s, 2.0)["policy"] for change in changes
     )
     assert root > 0 and one == pytest.approx(root * 96**0.5, rel=1e-2)
     o = objective(tiny, "policy", policy__trajectories=2, policy__target_sd=2.0)
@@ -90,15 +86,8 @@ def test_probes_see_the_pair_as_the_first_step_does(tiny):
             objective(tiny, "best", loss__segmentation=0.0, model__mirrored=views), sample
         )
         # The other terms have forward differences, which change under mirroring.
-        found.append(
-            [
-                *probe.values(),
-                norms["similarity"],
-                norms["dice"],
-                norms["kl"],
-                *(r["cosine"] for r in signal),
-            ]
-        )
+        terms = [norms[key] for key in ("similarity", "dice", "kl")]
+        found.append([*probe.values(), *terms, *(r["cosine"] for r in signal)])
     assert found[0] == pytest.approx(found[1], rel=1e-2, abs=1e-3)
 
 
@@ -120,9 +109,8 @@ def test_diagnose_has_the_weights_of_the_checkpoints_iteration(start, tmp_path, 
         r = CliRunner().invoke(d.app, [*map(str, words), "--to", str(tmp_path / "d.json")])
         assert r.exit_code == 0, r.output
         found.append(json.loads((tmp_path / "d.json").read_text())["gradient_norms"])
-    assert found[1]["dice"] == pytest.approx(
-        10.0 / trainer.config.loss.dice * found[0]["dice"], rel=1e-3
-    )
+    share = 10.0 / trainer.config.loss.dice
+    assert found[1]["dice"] == pytest.approx(share * found[0]["dice"], rel=1e-3)
     assert found[2]["kl"] == pytest.approx(2 * found[1]["kl"], rel=1e-3)
 
 

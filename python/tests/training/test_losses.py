@@ -1,5 +1,7 @@
 """Losses compared with MONAI, torch.distributions and direct formulas in NumPy."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -19,6 +21,10 @@ def images(seed=0):
     return (torch.from_numpy(rng.random((1, 1, *SIZE)).astype(np.float32)) for _ in range(2))
 
 
+def near(found, truth, rel=1e-5):
+    assert float(found) == pytest.approx(float(truth), rel=rel)
+
+
 def windows(array, radius):
     """Return the cubic window around each voxel, clipped at the border: one array per voxel."""
     for p in np.ndindex(array.shape):
@@ -29,8 +35,8 @@ def test_local_mse_is_the_mean_of_window_means():
     f, w = images()
     squared = ((f - w) ** 2)[0, 0].double().numpy()
     truth = np.mean([v.mean() for _, v in windows(squared, 4)])
-    assert float(losses.local_mse(f, w, window=9)) == pytest.approx(truth, rel=1e-5)
-    assert float(losses.local_mse(f, w, window=1)) == pytest.approx(squared.mean(), rel=1e-5)
+    near(losses.local_mse(f, w, window=9), truth)
+    near(losses.local_mse(f, w, window=1), squared.mean())
 
 
 def test_local_mse_ignores_what_is_masked():
@@ -40,12 +46,8 @@ def test_local_mse_ignores_what_is_masked():
     changed = w.clone()
     changed[..., 6:] += 100
     for window in (1, 9):
-        assert float(losses.local_mse(f, changed, mask, window)) == pytest.approx(
-            float(losses.local_mse(f, w, mask, window)), rel=1e-5
-        )
-    assert float(losses.local_mse(f, w, mask, 1)) == pytest.approx(
-        float(((f - w) ** 2)[..., :6].mean()), rel=1e-5
-    )
+        near(losses.local_mse(f, changed, mask, window), losses.local_mse(f, w, mask, window))
+    near(losses.local_mse(f, w, mask, 1), ((f - w) ** 2)[..., :6].mean())
 
 
 def test_local_ncc_is_pearson_in_each_window():
@@ -78,13 +80,8 @@ def test_masked_ncc_is_pearson_of_what_each_window_sees():
     f, w = images(1)
     mask, w = half_seen(w)
     a, b, seen = (x[0, 0].double().numpy() for x in (f, w, mask))
-    values = [
-        np.corrcoef(x[s > 0], y[s > 0])[0, 1]
-        for ((p, x), (_, y), (_, s)) in zip(
-            windows(a, 2), windows(b, 2), windows(seen, 2), strict=True
-        )
-        if seen[p]
-    ]
+    both = zip(windows(a, 2), windows(b, 2), windows(seen, 2), strict=True)
+    values = [np.corrcoef(x[s > 0], y[s > 0])[0, 1] for (p, x), (_, y), (_, s) in both if seen[p]]
     assert float(losses.local_ncc(f, w, mask, 5)) == pytest.approx(-np.mean(values), abs=1e-5)
     # The edge of the field of view disturbs no window.
     assert float(losses.local_ncc(f, f * mask, mask)) == pytest.approx(-1, abs=1e-4)
@@ -100,12 +97,8 @@ def test_masked_mind_reads_nothing_outside():
     inner = mask[0, 0].numpy().copy()
     inner[:, :4], inner[..., 4:] = 0, 0
     difference = (losses.mind_descriptor(f) - losses.mind_descriptor(w)).square().mean(1)[0].numpy()
-    assert float(losses.mind_loss(f, w * mask, mask)) == pytest.approx(
-        difference[inner > 0].mean(), rel=1e-4
-    )
-    assert float(losses.mind_loss(f, w, torch.ones_like(mask))) == pytest.approx(
-        float(losses.mind_loss(f, w)), rel=1e-6
-    )
+    near(losses.mind_loss(f, w * mask, mask), difference[inner > 0].mean(), 1e-4)
+    near(losses.mind_loss(f, w, torch.ones_like(mask)), losses.mind_loss(f, w), 1e-6)
 
 
 def test_mind_sees_structure_not_contrast():
@@ -124,14 +117,12 @@ def test_mind_distances_by_hand():
     a = f[0, 0].double().numpy()
     p = np.array([6, 6, 5])
     offsets = np.array([[-1, 0, 0], [0, 0, -1], [0, -1, 0], [0, 0, 1], [1, 0, 0], [0, 1, 0]]) * 2
-    distances = []
-    for i in range(6):
-        for j in range(i + 1, 6):
-            if np.sum((offsets[i] - offsets[j]) ** 2) == 8:
-                u, v = (
-                    a[tuple(slice(c - 1, c + 2) for c in p + o)] for o in (offsets[i], offsets[j])
-                )
-                distances.append(np.mean((u - v) ** 2))
+    patches = [a[tuple(slice(c - 1, c + 2) for c in p + o)] for o in offsets]
+    distances = [
+        np.mean((patches[i] - patches[j]) ** 2)
+        for i, j in itertools.combinations(range(6), 2)
+        if np.sum((offsets[i] - offsets[j]) ** 2) == 8
+    ]
     d = np.array(distances) - min(distances)
     truth = np.exp(-d / d.mean())
     ours = losses.mind_descriptor(f)[0, :, 6, 6, 5].numpy()
@@ -142,11 +133,8 @@ def test_diffusion_against_numpy():
     u = random_field(SIZE, 2.0)
     a = u[0].double().numpy()[:, :, :, :]
     base = a[:, :-1, :-1, :-1]
-    truth = sum(
-        np.sum((d - base) ** 2, axis=0).mean()
-        for d in (a[:, 1:, :-1, :-1], a[:, :-1, 1:, :-1], a[:, :-1, :-1, 1:])
-    )
-    assert float(losses.diffusion(u)) == pytest.approx(truth, rel=1e-5)
+    steps = (a[:, 1:, :-1, :-1], a[:, :-1, 1:, :-1], a[:, :-1, :-1, 1:])
+    near(losses.diffusion(u), sum(np.sum((d - base) ** 2, axis=0).mean() for d in steps))
 
 
 def test_fold_hinge_pushes_only_where_it_folds():
@@ -170,12 +158,9 @@ def test_squared_log_jacobian_of_a_scaling(factor):
 def test_kl_is_torch_distributions():
     g = torch.Generator().manual_seed(0)
     mu, log_sigma = torch.randn(1, 4, 3, 3, 3, generator=g), torch.randn(1, 4, 3, 3, 3, generator=g)
-    truth = torch.distributions.kl_divergence(
-        torch.distributions.Normal(mu, log_sigma.exp()), torch.distributions.Normal(0.0, 1.0)
-    ).mean()
-    assert float(losses.kl_to_standard_normal(mu, log_sigma)) == pytest.approx(
-        float(truth), rel=1e-5
-    )
+    normals = (torch.distributions.Normal(*of) for of in ((mu, log_sigma.exp()), (0.0, 1.0)))
+    truth = torch.distributions.kl_divergence(*normals).mean()
+    near(losses.kl_to_standard_normal(mu, log_sigma), truth)
 
 
 def label_maps(seed=0):
@@ -185,12 +170,16 @@ def label_maps(seed=0):
     return torch.from_numpy(maps).float()
 
 
+def hot(*maps):
+    return [torch.nn.functional.one_hot(m.long(), 4).permute(0, 4, 1, 2, 3) for m in maps]
+
+
 def test_soft_dice_is_monai():
     rng = np.random.default_rng(1)
     p = torch.from_numpy(rng.random((1, 3, *SIZE)).astype(np.float32))
     y = torch.from_numpy((rng.random((1, 3, *SIZE)) > 0.6).astype(np.float32))
     truth = 1 - DiceLoss(squared_pred=True, smooth_nr=1e-5, smooth_dr=1e-5)(p, y)
-    assert float(losses.soft_dice(p, y)) == pytest.approx(float(truth), rel=1e-5)
+    near(losses.soft_dice(p, y), truth)
 
 
 def test_soft_dice_leaves_out_absent_labels():
@@ -203,21 +192,14 @@ def test_soft_dice_leaves_out_absent_labels():
 def test_hard_dice_is_monai():
     w, f = label_maps(2)
     metric = DiceMetric(include_background=False, num_classes=4)
-    truth = metric(
-        torch.nn.functional.one_hot(w.long(), 4).permute(0, 4, 1, 2, 3),
-        torch.nn.functional.one_hot(f.long(), 4).permute(0, 4, 1, 2, 3),
-    )
-    assert float(losses.hard_dice(w[None], f[None], 3)) == pytest.approx(
-        float(truth.mean()), abs=1e-6
-    )
+    near(losses.hard_dice(w[None], f[None], 3), metric(*hot(w, f)).mean())
 
 
 @pytest.mark.parametrize("spacing", [(1.0, 1.0, 1.0), (2.0, 1.0, 0.5)])
 def test_hd95_is_monai(spacing):
     w, f = label_maps(3)
     metric = HausdorffDistanceMetric(include_background=False, percentile=95)
-    hot = [torch.nn.functional.one_hot(m.long(), 4).permute(0, 4, 1, 2, 3) for m in (w, f)]
-    truth = float(metric(*hot, spacing=spacing).mean())
+    truth = float(metric(*hot(w, f), spacing=spacing).mean())
     assert truth > 0.5
     assert hd95(w[None], f[None], 3, spacing) == pytest.approx(truth, rel=1e-5)
 

@@ -22,10 +22,8 @@ from training_helpers import random_field
 
 def latents(j=5, seed=0):
     g = torch.Generator().manual_seed(seed)
-    mu, log_sigma = (
-        torch.randn(1, 4, 3, 2, 3, generator=g),
-        0.3 * torch.randn(1, 4, 3, 2, 3, generator=g),
-    )
+    mu, log_sigma = torch.randn(2, 1, 4, 3, 2, 3, generator=g)
+    log_sigma = 0.3 * log_sigma
     return torch.randn(j, 4, 3, 2, 3, generator=g), mu, log_sigma
 
 
@@ -69,9 +67,8 @@ def test_ldvn_fixes_the_spread_of_log_pi(kind, spread):
     values = []
     for _ in range(300):
         z = mu + 3.0 * log_sigma.exp() * p.gaussian_noise((1, 20, 10, 10, 10), rng)
-        values.append(
-            float(p.log_likelihood(z, mu, log_sigma, 3.0, p.ldvn_scale(mu.numel(), kind)))
-        )
+        scale = p.ldvn_scale(mu.numel(), kind)
+        values.append(float(p.log_likelihood(z, mu, log_sigma, 3.0, scale)))
     assert np.std(values) == pytest.approx(spread, rel=0.15)
 
 
@@ -83,10 +80,8 @@ def test_group_advantage_is_standardised_and_survives_equal_rewards():
 
 
 def maps(seed):
-    rng = np.random.default_rng(seed)
-    return torch.from_numpy(
-        np.kron(rng.integers(0, 3, (1, 1, 3, 3, 3)), np.ones((1, 1, 4, 4, 4)))
-    ).float()
+    coarse = np.random.default_rng(seed).integers(0, 3, (1, 1, 3, 3, 3))
+    return torch.from_numpy(np.kron(coarse, np.ones((1, 1, 4, 4, 4)))).float()
 
 
 def test_local_rewards_add_up_to_the_change_of_dice():
@@ -136,16 +131,10 @@ def test_local_advantage_sums_windows_and_centres_each_cell():
     voxel = rng.random((3, 1, 12, 8, 8)).astype(np.float32)
     cells = voxel.reshape(3, 3, 4, 2, 4, 2, 4).sum((2, 4, 6))
     padded = np.pad(cells, ((0, 0), (1, 1), (1, 1), (1, 1)))
-    pooled = sum(
-        padded[:, i : i + 3, j : j + 2, k : k + 2]
-        for i in range(3)
-        for j in range(3)
-        for k in range(3)
-    )
-    truth = pooled - pooled.mean(0)
-    np.testing.assert_allclose(
-        p.local_advantage(torch.from_numpy(voxel), 4)[:, 0].numpy(), truth, atol=2e-3
-    )
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3, 3), axis=(1, 2, 3))
+    pooled = windows.sum((-3, -2, -1))
+    found = p.local_advantage(torch.from_numpy(voxel), 4)[:, 0].numpy()
+    np.testing.assert_allclose(found, pooled - pooled.mean(0), atol=2e-3)
 
 
 def test_smooth_noise_has_unit_variance_everywhere_and_neighbours_agree():
@@ -179,6 +168,7 @@ def test_oja_turns_to_the_dominant_channels():
 
 
 SIZE = (16, 16, 24)
+STILL = torch.zeros(1, 3, *SIZE)
 
 
 def pair(seed=0):
@@ -191,6 +181,13 @@ def pair(seed=0):
     hot = [torch.cat([(m == k).float() for k in (1, 2)], 1) for m in (fixed_map, moving_map)]
     ones = torch.ones(1, 1, *SIZE)
     return Sample(fixed_map / 2, moving_map / 2, ones, ones, *hot, fixed_map, moving_map)
+
+
+def reward(s, fields):
+    """Return the paper's reward of fields: Dice and folds."""
+    maps = s.moving_map.expand(len(fields), -1, -1, -1, -1)
+    seen = warp(maps, fields, mode="nearest")
+    return 10.0 * hard_dice(seen, s.fixed_map, 2) - 100.0 * njd_fraction(fields)
 
 
 def objective(tiny, preset, **changes):
@@ -208,17 +205,18 @@ def gradients(o, loss):
     return {k: v.grad.clone() for k, v in o.backbone.named_parameters() if v.grad is not None}
 
 
+def assert_near(ours, truth, share):
+    """Check gradients by name, each to a share of its largest number."""
+    for k, v in truth.items():
+        most = share * float(v.abs().max()) + 1e-7
+        torch.testing.assert_close(ours[k], v, rtol=2e-3, atol=most)
+
+
 @pytest.mark.parametrize("offsets, mirrored", [([], []), ([[0, 0, 0], [2, 1, 0]], [False, True])])
 def test_paper_gradient_is_that_of_the_printed_loss(tiny, offsets, mirrored):
     """Compares accumulation by trajectory with one plain graph of the paper's formulas."""
-    o = objective(
-        tiny,
-        "paper",
-        policy__trajectories=4,
-        loss__window=3,
-        model__offsets=offsets,
-        model__mirrored=mirrored,
-    )
+    views = dict(model__offsets=offsets, model__mirrored=mirrored)
+    o = objective(tiny, "paper", policy__trajectories=4, loss__window=3, **views)
     s, tau = pair(), 1.5
     u_prev = random_field(SIZE, 1.0, seed=9)
     result = p.policy_step(o, s, u_prev, tau, np.random.default_rng(5), step=1)
@@ -229,17 +227,11 @@ def test_paper_gradient_is_that_of_the_printed_loss(tiny, offsets, mirrored):
     z = e.mu + tau * e.log_sigma.exp() * eps
     u = compose(o.backbone.step_field(z, e), u_prev)
     base = hard_dice(warp(s.moving_map, u_prev, mode="nearest"), s.fixed_map, 2)
-    rewards = 10.0 * (
-        hard_dice(warp(s.moving_map, u, mode="nearest"), s.fixed_map, 2) - base
-    ) - 100.0 * njd_fraction(u)
+    rewards = reward(s, u) - 10.0 * base
     assert rewards.std() > 0
     advantage = (rewards - rewards.mean()) / (rewards.std(unbiased=False) + 1e-8)
-    density = (
-        torch.distributions.Normal(e.mu, tau * e.log_sigma.exp())
-        .log_prob(z.detach())
-        .flatten(1)
-        .sum(1)
-    )
+    normal = torch.distributions.Normal(e.mu, tau * e.log_sigma.exp())
+    density = normal.log_prob(z.detach()).flatten(1).sum(1)
     policy_loss = -(advantage.detach() * density / math.sqrt(e.mu.numel())).mean()
     dice_loss = (1 - soft_dice(warp(s.moving_labels, u), s.fixed_labels)).mean()
     mean = compose(o.backbone.step_field(e.mu, e), u_prev)
@@ -247,10 +239,7 @@ def test_paper_gradient_is_that_of_the_printed_loss(tiny, offsets, mirrored):
     truth = gradients(o, policy_loss + 0.8 * warm + 0.2 * dice_loss)
 
     assert ours.keys() == truth.keys() and len(ours) > 20
-    for k in truth:
-        torch.testing.assert_close(
-            ours[k], truth[k], rtol=2e-3, atol=2e-3 * float(truth[k].abs().max()) + 1e-7
-        )
+    assert_near(ours, truth, 2e-3)
     best = int(rewards.argmax())
     torch.testing.assert_close(result.u, u[best : best + 1].detach(), atol=1e-4, rtol=0)
     assert not result.u.requires_grad
@@ -260,12 +249,9 @@ def test_sequential_and_batched_trajectories_agree(tiny):
     found = []
     for sequential in (True, False):
         o = objective(tiny, "paper", policy__trajectories=3, policy__sequential=sequential)
-        r = p.policy_step(o, pair(1), torch.zeros(1, 3, *SIZE), 1.0, np.random.default_rng(2))
+        r = p.policy_step(o, pair(1), STILL, 1.0, np.random.default_rng(2))
         found.append((gradients(o, r.loss), r.u))
-    for k, v in found[0][0].items():
-        torch.testing.assert_close(
-            v, found[1][0][k], rtol=2e-3, atol=1e-3 * float(v.abs().max()) + 1e-7
-        )
+    assert_near(found[1][0], found[0][0], 1e-3)
     torch.testing.assert_close(found[0][1], found[1][1], atol=1e-4, rtol=0)
 
 
@@ -278,7 +264,7 @@ def test_encoder_runs_once_for_all_trajectories(tiny):
         (o.backbone.dec2.up, "decoder"),
     ):
         module.register_forward_hook(lambda *a, key=key: calls.__setitem__(key, calls[key] + 1))
-    p.policy_step(o, pair(), torch.zeros(1, 3, *SIZE), 1.0, np.random.default_rng(0))
+    p.policy_step(o, pair(), STILL, 1.0, np.random.default_rng(0))
     assert calls == {"encoder": 1, "skip": 1, "decoder": 6}  # five samples and the mean
 
 
@@ -286,10 +272,7 @@ def test_policy_weight_zero_removes_the_policy_term_only(tiny):
     a = objective(tiny, "paper", policy__trajectories=4)
     b = objective(tiny, "paper", policy__trajectories=4, policy__weight=0.0)
     ga, gb = (
-        gradients(
-            o,
-            p.policy_step(o, pair(), torch.zeros(1, 3, *SIZE), 2.0, np.random.default_rng(1)).loss,
-        )
+        gradients(o, p.policy_step(o, pair(), STILL, 2.0, np.random.default_rng(1)).loss)
         for o in (a, b)
     )
     difference = {k: float((ga[k] - gb[k]).norm()) for k in ga}
@@ -304,7 +287,7 @@ def test_policy_weight_zero_removes_the_policy_term_only(tiny):
 def test_structured_step_adds_half_the_norm_of_the_other_terms(tiny, head):
     o = objective(tiny, "policy", policy__head=head, policy__target_sd=2.0, loss__segmentation=0.0)
     o.memory.scale = 2.0
-    s, u_prev = pair(2), torch.zeros(1, 3, *SIZE)
+    s, u_prev = pair(2), STILL
     captured = []
     original = o.backbone.state
 
@@ -329,7 +312,7 @@ def test_structured_step_adds_half_the_norm_of_the_other_terms(tiny, head):
 @pytest.mark.parametrize("preset", ["paper", "policy"])
 def test_the_truth_is_learnt_beside_a_policy(tiny, preset):
     """The truth's part of the weights' gradient is that of the endpoint error at z = mu."""
-    s, zero = pair(2), torch.zeros(1, 3, *SIZE)
+    s, zero = pair(2), STILL
     s.truth, s.truth_mask = random_field(SIZE, 2.0, 5), torch.ones(1, 1, *SIZE)
     found = []
     # Both weights are above 0, because with a truth the similarity no longer counts.
@@ -344,19 +327,14 @@ def test_the_truth_is_learnt_beside_a_policy(tiny, preset):
     error = 0.7 * endpoint_error(o.backbone.step_field(e.mu, e), s.truth, s.truth_mask)
     truth = gradients(o, error)
     for k in ("flow.weight", "mu_head.weight"):
-        torch.testing.assert_close(
-            found[1][0][k] - found[0][0][k],
-            truth[k],
-            rtol=1e-2,
-            atol=2e-3 * float(truth[k].abs().max()),
-        )
-    assert float(found[1][1]["loss"]) - float(found[0][1]["loss"]) == pytest.approx(
-        float(error), rel=1e-3
-    )
+        difference, most = found[1][0][k] - found[0][0][k], 2e-3 * float(truth[k].abs().max())
+        torch.testing.assert_close(difference, truth[k], rtol=1e-2, atol=most)
+    losses = [float(logs["loss"]) for _, logs in found]
+    assert losses[1] - losses[0] == pytest.approx(float(error), rel=1e-3)
 
 
 def test_the_noise_is_bounded(tiny):
-    o, zero = objective(tiny, "policy", policy__target_sd=100.0), torch.zeros(1, 3, *SIZE)
+    o, zero = objective(tiny, "policy", policy__target_sd=100.0), STILL
     for scale, after in ((5.0, 5.5), (99.0, 100.0), (4000.0, 100.0)):
         o.memory.scale = scale
         p.policy_step(o, pair(2), zero, 0.0, np.random.default_rng(3))
@@ -371,23 +349,17 @@ def test_the_noise_is_bounded(tiny):
 def test_mean_candidate_never_makes_the_state_worse(tiny):
     o = objective(tiny, "policy", loss__segmentation=0.0)
     o.memory.scale = 30.0  # with such noise mu must win
-    s, u_prev = pair(3), torch.zeros(1, 3, *SIZE)
+    s, u_prev = pair(3), STILL
     result = p.policy_step(o, s, u_prev, 0.0, np.random.default_rng(4))
     with torch.no_grad():
         e = o.backbone.state(s.fixed, s.moving)
         mean = o.backbone.step_field(e.mu, e)
 
-    def reward(u):
-        return 10 * float(
-            hard_dice(warp(s.moving_map, u, mode="nearest"), s.fixed_map, 2)
-        ) - 100 * float(njd_fraction(u))
-
-    assert reward(result.u) >= reward(mean) - 1e-6
+    better, given = (reward(s, u) for u in (result.u, mean))
+    assert better >= given - 1e-6
 
 
 def test_the_hd95_reward_is_in_mm(start):
-    from types import SimpleNamespace
-
     trainer = start("policy", policy__reward="hd95", data__spacing=[5.0, 1.0, 1.0])
     fixed = torch.zeros(1, 1, 10, 10, 10)
     fixed[..., 3:7, 3:7, 3:7] = 1
@@ -407,7 +379,7 @@ def test_credit_is_pooled_where_the_network_saw_the_images(tiny, monkeypatch):
     for sample, views in ((s, {"model__mirrored": [True]}), (mirrored, {})):
         o = objective(tiny, "policy", loss__segmentation=0.0, **views)
         o.memory.scale = 2.0
-        p.policy_step(o, sample, torch.zeros(1, 3, *SIZE), 0.0, np.random.default_rng(3))
+        p.policy_step(o, sample, STILL, 0.0, np.random.default_rng(3))
     seen, truth = found
     torch.testing.assert_close(seen, truth)
     assert (truth - truth.flip(-1)).abs().max() > 0.1 * truth.abs().max() > 0
@@ -433,7 +405,7 @@ def structured(tiny, seed=3, **changes):
         return step_field(z, *a)
 
     o.backbone.state, o.backbone.step_field = keep, watch
-    result = p.policy_step(o, pair(2), torch.zeros(1, 3, *SIZE), 0.0, np.random.default_rng(seed))
+    result = p.policy_step(o, pair(2), STILL, 0.0, np.random.default_rng(seed))
     result.loss.backward()
     # mu itself is decoded first.
     return o, result, mus[0].grad, torch.cat(seen[1:]) - seen[0]
@@ -458,8 +430,7 @@ def test_the_scalar_advantage_is_the_groups(tiny):
     with torch.no_grad():
         e = o.backbone.state(s.fixed, s.moving)
         fields = torch.cat([o.backbone.step_field(e.mu + n[None], e) for n in noise])
-    seen = warp(s.moving_map.expand(len(fields), -1, -1, -1, -1), fields, mode="nearest")
-    rewards = 10.0 * hard_dice(seen, s.fixed_map, 2) - 100.0 * njd_fraction(fields)
+    rewards = reward(s, fields)
     assert rewards.std() > 0
     advantage = p.group_advantage(rewards).view(-1, 1, 1, 1, 1)
     truth = -3.0 * (advantage * noise / 2.0).mean(0, keepdim=True)
@@ -477,9 +448,8 @@ def test_a_gradient_ratio_of_zero_leaves_the_exact_terms(tiny):
         structured(tiny, policy__gradient_ratio=0.0),
         structured(tiny, policy__balance="fixed", policy__weight=0.0),
     )
-    assert torch.equal(off[2], none[2]) and float(off[2].norm()) == pytest.approx(
-        off[0].memory.other_norm, rel=1e-4
-    )
+    assert torch.equal(off[2], none[2])
+    assert float(off[2].norm()) == pytest.approx(off[0].memory.other_norm, rel=1e-4)
     on = structured(tiny)
     assert (on[2] - off[2]).norm() > 0.1 * off[2].norm()
     # The choice of the next state does not depend on the weight.

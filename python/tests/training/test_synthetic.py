@@ -41,14 +41,10 @@ def tensors(sample):
 def test_the_number_says_it_all():
     a, b = (tensors(source(crop=1.0).sample(3)) for _ in range(2))
     assert all(torch.equal(a[k], b[k]) for k in a)
-    for other in (
-        source(crop=1.0).sample(4),
-        source(crop=1.0, seed=1).sample(3),
-        source(crop=1.0, stream=1).sample(3),
-    ):
-        assert not torch.equal(other.fixed, a["fixed"]) and not torch.equal(
-            other.moving, a["moving"]
-        )
+    for number, other in ((4, {}), (3, {"seed": 1}), (3, {"stream": 1})):
+        other = source(crop=1.0, **other).sample(number)
+        assert not torch.equal(other.fixed, a["fixed"])
+        assert not torch.equal(other.moving, a["moving"])
 
 
 def test_pairs_made_ahead_are_the_same_pairs():
@@ -77,9 +73,8 @@ def test_a_sample_is_what_the_trainer_takes(pairs):
             assert not named[fov == 0].any()
             # Every label in use is visible in both images.
             assert LEAST_LABELS <= len(pair.labels) <= LABELS
-            assert (hot.sum((0, 2, 3, 4))[: len(pair.labels)] > 20).all() and not hot[
-                :, len(pair.labels) :
-            ].any()
+            assert (hot.sum((0, 2, 3, 4))[: len(pair.labels)] > 20).all()
+            assert not hot[:, len(pair.labels) :].any()
         assert s.truth.shape == (1, 3, *SIZE) and s.truth_mask.mean() > 0.03
 
 
@@ -114,14 +109,10 @@ def test_labels_agree_under_the_truth():
         for k, name in enumerate(pair.labels):
             a, b, inner = (v[:, k : k + 1] for v in (read, seen, core))
             if inner.sum() > 0.5 * b.sum():
-                solid[body, name] = float(2 * (a * b).sum() / (a.sum() + b.sum()))
-                before.append(
-                    float(
-                        2
-                        * (s.moving_labels[:, k : k + 1] * b).sum()
-                        / (s.moving_labels[:, k : k + 1].sum() + b.sum())
-                    )
-                )
+                c = s.moving_labels[:, k : k + 1]
+                dice = [float(2 * (x * b).sum() / (x.sum() + b.sum())) for x in (a, c)]
+                solid[body, name] = dice[0]
+                before.append(dice[1])
             # Also of thin structures hardly anything lies more than a voxel from the other.
             for x, y in ((a, b), (b, a)):
                 near = F.max_pool3d(y, 3, stride=1, padding=1)
@@ -133,24 +124,16 @@ def test_labels_agree_under_the_truth():
 
 def contrast_correlation(same):
     """Return the correlation over tissues of the mean intensities in two images, for some pairs."""
-    rows = []
+    plain, rows = dict(crop=0, bias=0, noise=0, texture=0, slices=1, same_contrast=same), []
     for i in range(8):
-        s = source(
-            "medley", (32, 32, 32), crop=0, bias=0, noise=0, texture=0, slices=1, same_contrast=same
-        ).pair(i)
-        means = []
-        for image, where in (
-            (s.sample.fixed, s.fixed_structures),
-            (s.sample.moving, s.moving_structures),
-        ):
-            means.append(
-                [
-                    float(image[0, 0][where == k].mean()) if (where == k).sum() > 60 else np.nan
-                    for k in range(len(s.anatomy.structures))
-                ]
-            )
-        both = ~np.isnan(np.array(means)).any(0)
-        rows.append(np.corrcoef(np.array(means)[:, both])[0, 1])
+        s = source("medley", (32, 32, 32), **plain).pair(i)
+        sides = (s.sample.fixed, s.fixed_structures), (s.sample.moving, s.moving_structures)
+        seen = [
+            [image[0, 0][where == k] for image, where in sides]
+            for k in range(len(s.anatomy.structures))
+        ]
+        means = [[float(v.mean()) for v in both] for both in seen if min(map(len, both)) > 60]
+        rows.append(np.corrcoef(np.transpose(means))[0, 1])
     return np.array(rows)
 
 
@@ -161,9 +144,8 @@ def test_contrasts_are_independent_unless_the_same():
 
 
 def test_smooth_noise_is_standard_and_smooth():
-    noise = torch.cat(
-        [gaussian_process(np.random.default_rng(i), 2, (40, 36, 44), 6.0) for i in range(12)]
-    )
+    rngs = map(np.random.default_rng, range(12))
+    noise = torch.cat([gaussian_process(rng, 2, (40, 36, 44), 6.0) for rng in rngs])
     assert abs(float(noise.mean())) < 0.1 and abs(float(noise.std()) - 1) < 0.1
     # Similar at the next node and unrelated two scales away, at the border as in the middle.
     assert float((noise[..., 1:] * noise[..., :-1]).mean()) > 0.95
@@ -242,12 +224,10 @@ def test_the_network_exports(tmp_path):
         backbone.flow.weight.normal_(std=0.1)
     as_trained(backbone)
     manifest = export_bundle(backbone, config, tmp_path / "tiny.onnx")
-    assert (
-        manifest["credit"] == "trained on synthetic volumes only" and manifest["modality"] == "any"
-    )
-    run = onnxruntime.InferenceSession(
-        str(tmp_path / "tiny.onnx"), providers=["CPUExecutionProvider"]
-    )
+    assert manifest["credit"] == "trained on synthetic volumes only"
+    assert manifest["modality"] == "any"
+    cpu = ["CPUExecutionProvider"]
+    run = onnxruntime.InferenceSession(str(tmp_path / "tiny.onnx"), providers=cpu)
     for size in ((24, 24, 24), (16, 32, 40)):
         s = source("medley", size).sample(0)
         still, zero = torch.zeros(1, 3, *size), torch.zeros(1, *backbone.latent_shape(size))

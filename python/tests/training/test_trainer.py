@@ -12,9 +12,12 @@ import sys
 import pytest
 import torch
 
+from helpers import refused
 from morphseek.training.evaluate import evaluate_pairs
+from morphseek.training.pairs import PairSource
 from morphseek.training.run import Trainer, average, load_backbone, precision
 from morphseek.training.run.bar import Bar
+from training_helpers import Shift
 
 SMALL = {"widths": [8, 8, 8], "latent_channels": 8, "decoder": [8, 8]}
 SIAMESE = {
@@ -165,8 +168,7 @@ def test_resuming_with_other_processes_is_refused(start, tmp_path):
     trainer = start("best")
     trainer.world = 2
     trainer._save()
-    with pytest.raises(ValueError, match=r"made by 2 process\(es\), not 1"):
-        start("best")
+    refused(ValueError, r"made by 2 process\(es\), not 1", start, "best")
     old = torch.load(tmp_path / "last.pt", weights_only=True)
     del old["world"]
     torch.save(old, tmp_path / "last.pt")
@@ -315,31 +317,14 @@ def test_two_processes_share_the_policy(tiny, tmp_path):
 
 @pytest.mark.parametrize("steps", [1, 2])
 def test_evaluation_is_exact_on_a_known_shift(phantoms, steps):
-    """A stand-in network that always returns the true shift must score a Dice of 1 after one step,
-    not after two.
-    """
-    from morphseek.training.backbones import Encoded
-    from morphseek.training.pairs import PairSource
-
+    """The network that returns the true shift has a Dice of 1 after one step, not after two."""
     source = PairSource(phantoms, 2)
     source.case("p0")
     moved = source._cases["q"] = type(source.case("p0"))(**vars(source.case("p0")))
     moved.labels = torch.roll(moved.labels, (2, -1), (3, 4))
 
-    class Shift(torch.nn.Module):
-        size_multiple = 8
-
-        def view(self, step):
-            return None
-
-        def state(self, fixed, moving, view):
-            return Encoded(torch.zeros(1, 1, 1, 1, 1), torch.zeros(1, 1, 1, 1, 1), (fixed,))
-
-        def step_field(self, z, encoded):
-            shift = torch.tensor([0.0, 2.0, -1.0]).view(1, 3, 1, 1, 1)
-            return shift.expand(1, 3, *encoded.skips[0].shape[2:])
-
-    (row,) = evaluate_pairs(Shift(), source, [("p0", "q")], (1, 1, 1), (24, 24, 24), steps)
+    shift, grid = Shift(0.0, 2.0, -1.0), ((1, 1, 1), (24, 24, 24))
+    (row,) = evaluate_pairs(shift, source, [("p0", "q")], *grid, steps)
     scores = [s["dice"] for s in row["steps"]]
     assert scores[0] < 0.9 and scores[1] == pytest.approx(1.0)
     if steps == 2:
@@ -357,8 +342,7 @@ def test_evaluation_is_exact_on_a_known_shift(phantoms, steps):
 def test_resuming_with_another_configuration_is_refused(start, key, value):
     start("warmup", run__iterations=1).run()
     says = rf"last.pt was made with another configuration \({key}\)"
-    with pytest.raises(ValueError, match=says):
-        start("warmup", run__iterations=2, **{key.replace(".", "__"): value})
+    refused(ValueError, says, start, "warmup", run__iterations=2, **{key.replace(".", "__"): value})
 
 
 def test_a_run_goes_on_where_its_data_was_moved(start, tiny, tmp_path, phantoms):
@@ -386,8 +370,7 @@ def bare(phantoms, tmp_path):
 )
 def test_fine_tuning_wants_every_label_file(start, bare, pairs, val, message):
     changes = dict(data__path=str(bare), data__pairs=pairs, data__val=val)
-    with pytest.raises(ValueError, match=message):
-        start("best", "run", **changes)
+    refused(ValueError, message, start, "best", "run", **changes)
     start("warmup", "run", **changes)
 
 
@@ -582,8 +565,7 @@ def test_a_network_without_segmentation_is_refused_its_loss(start, tmp_path, bac
     ],
 )  # fmt: skip
 def test_keys_that_do_not_fit_are_refused(start, tmp_path, preset, changes, message):
-    with pytest.raises(ValueError, match=message):
-        start(preset, "run", **changes)
+    refused(ValueError, message, start, preset, "run", **changes)
     assert not (tmp_path / "run").exists()
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from morphseek.training.backbones import Encoded
 from morphseek.training.pairs import Sample
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -54,6 +55,25 @@ def as_trained(backbone, noise=0.01):
         for p in backbone.parameters():
             p.add_(noise * torch.randn_like(p)).copy_(p.half().float())
     return backbone
+
+
+class Shift(torch.nn.Module):
+    """A stand-in network that always returns the same shift, in voxels."""
+
+    size_multiple = 8
+
+    def __init__(self, *voxels):
+        super().__init__()
+        self.shift = torch.tensor(voxels or [0.0] * 3).view(1, 3, 1, 1, 1)
+
+    def view(self, step):
+        return None
+
+    def state(self, fixed, moving, view):
+        return Encoded(torch.zeros(1, 1, 1, 1, 1), torch.zeros(1, 1, 1, 1, 1), (fixed,))
+
+    def step_field(self, z, encoded):
+        return self.shift.expand(1, 3, *encoded.skips[0].shape[2:])
 
 
 def unlabelled(fixed, moving):
