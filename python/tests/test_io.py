@@ -27,7 +27,7 @@ from morphseek import _files, errors, images
 from morphseek.images.convert import as_kind_of
 from morphseek.images.sidecars import check_apart, parts
 from morphseek.transforms import files
-from morphseek.transforms.linear import linear_part
+from morphseek.transforms.linear import linear, linear_part
 
 FIELD = sitk.DisplacementFieldTransform(sitk.Image([30] * 3, sitk.sitkVectorFloat64))
 
@@ -284,7 +284,7 @@ def test_paths_that_are_no_text(tmp_path: Path, reference: images.Image):
     odd = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
     for call, error in (
         (lambda: images.read(odd + ".nii.gz"), errors.InputUnreadableError),
-        (lambda: files.read(odd + ".h5"), errors.InputUnreadableError),
+        (lambda: files.read(Path(odd + ".h5")), errors.InputUnreadableError),
         (lambda: images.write(odd + ".nrrd", reference), errors.OutputUnwritableError),
         (lambda: _files.output_folder(odd).__enter__(), errors.OutputUnwritableError),
     ):
@@ -371,7 +371,7 @@ def test_no_module_that_few_calls_need():
 def test_transforms(tmp_path: Path):
     for suffix in (".tfm", ".h5"):
         path = tmp_path / f"t{suffix}"
-        files.write(path, files.read(LINEAR))
+        files.write(path, linear(LINEAR))
         np.testing.assert_allclose(linear_part(files.read(path)), LINEAR, atol=1e-12)
     shift = sitk.TranslationTransform(3, (1.0, 2.0, 3.0))
     files.write(tmp_path / "two.tfm", sitk.CompositeTransform([shift, shift]))

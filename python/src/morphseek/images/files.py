@@ -63,11 +63,7 @@ def _readable(path: Path, name: str) -> Iterator[None]:
             yield
     except errors.MorphSeekError:
         raise
-    except UnicodeDecodeError:  # SimpleITK's message quotes the file
-        raise errors.InputUnreadableError(
-            f"{name}: {path} cannot be read as an image: it is damaged"
-        ) from None
-    except RuntimeError as error:
+    except (RuntimeError, UnicodeDecodeError) as error:
         if "orthonormal direction" in str(error):
             raise sheared(f"{name}: {path}") from None
         raise errors.InputUnreadableError(

@@ -24,6 +24,7 @@ _UNDEFINED = 2**64 - 1
 _LEAF, _INTERNAL = 4, 16  # HDF5's defaults: a group node has up to 2 * _LEAF members
 _END = struct.Struct("<QI8s")  # the last bytes: the index's length, its CRC-32, and a mark
 _OURS = b"mseek h5"
+_DAMAGED = "its numbers do not match their checksum; copy it again"
 _MARK = b"\x89HDF\r\n\x1a\n" + struct.pack("<BBBxBBBx", 0, 0, 0, 0, 8, 8)
 
 
@@ -90,19 +91,12 @@ def write(path: Path, parts: Sequence[Part], grids: Sequence[Grid | None] = (Non
     file.save(path, file.group(members), text + _END.pack(len(text), zlib.crc32(text), _OURS))
 
 
-class DamagedError(Exception):
-    """A file that :func:`write` wrote is not what it was."""
-
-    def __init__(self) -> None:
-        super().__init__("its numbers do not match their checksum; copy it again")
-
-
 def read(path: Path) -> list[Part] | None:
     """Return the transforms of a file as :func:`write` writes it, None of any other.
 
     Raises
     ------
-    DamagedError
+    RuntimeError
         A checksum is another.
     """
     index = _index(path)
@@ -114,7 +108,7 @@ def read(path: Path) -> list[Part] | None:
             file.seek(entry["place"])
             data = file.read(entry["bytes"])
             if zlib.crc32(data) != entry["crc32"]:
-                raise DamagedError
+                raise RuntimeError(_DAMAGED)
             fixed = np.array(entry["fixed"], np.float64)
             parts.append(Part(entry["name"], fixed, np.frombuffer(data, entry["type"])))
     return parts
@@ -142,7 +136,7 @@ def _index(path: Path) -> dict[str, Any] | None:
         file.seek(end - length)
         text = file.read(length)
     if zlib.crc32(text) != checksum:
-        raise DamagedError
+        raise RuntimeError(_DAMAGED)
     index: dict[str, Any] = json.loads(text)
     return index
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import SimpleITK as sitk
+from numpy.typing import ArrayLike
 from SimpleITK import _SimpleITK  # type: ignore[attr-defined]
 
 from .. import errors
@@ -143,10 +145,7 @@ def vectors_of(part: sitk.Transform) -> tuple[np.ndarray, Grid]:
 
 def grid_of_field(part: sitk.Transform) -> Grid:
     """Return the grid of a displacement field's transform."""
-    size, origin, spacing, direction = np.split(
-        np.array(part.GetFixedParameters(), dtype=np.float64), (3, 6, 9)
-    )
-    return Grid(tuple(size), tuple(spacing), tuple(origin), tuple(direction))
+    return from_itk_order(part.GetFixedParameters())
 
 
 def grid_of_spline(part: sitk.Transform) -> Grid:
@@ -161,6 +160,12 @@ def grid_of_spline(part: sitk.Transform) -> Grid:
 def itk_order(grid: Grid) -> Doubles:
     """Return size, origin, spacing and direction, as ITK has them in a file."""
     return np.array([*grid.size, *grid.origin, *grid.spacing, *grid.direction], np.float64)
+
+
+def from_itk_order(numbers: ArrayLike) -> Grid:
+    """Return the grid of what :func:`itk_order` gives."""
+    size, origin, spacing, direction = np.split(np.asarray(numbers, np.float64), (3, 6, 9))
+    return Grid(tuple(size), tuple(spacing), tuple(origin), tuple(direction))
 
 
 def field_on(transform: sitk.Transform, grid: Grid) -> Floats:
@@ -192,11 +197,18 @@ def inverted(part: sitk.Transform, name: str) -> list[sitk.Transform]:
             f"{name}: a {part.GetName()} cannot be inverted here; convert it to a field first:"
             " morphseek transform convert FILE --reference FIXED -o field.nii.gz"
         )
-    try:
+    with named(name):
         onto, still = _reached(vectors, grid, name), np.eye(4)
         voxels = bindings.from_mm(np.ascontiguousarray(vectors, np.float32), grid)
         inverse = bindings.inverse(voxels, grid, still, onto)
         return parts_of(dense(inverse, onto, still))
+
+
+@contextlib.contextmanager
+def named(name: str) -> Iterator[None]:
+    """Name the transform whose field the engine refuses: one along a line, or at a point."""
+    try:
+        yield
     except errors.ThinVolumeError as error:
         raise errors.ThinVolumeError(f"{name}: its {error}") from None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, TypedDict
+
 import numpy as np
 import SimpleITK as sitk
 
@@ -20,6 +22,15 @@ _HOW = {
     "nearest": "sitkNearestNeighbor",
     "label": "sitkLabelLinear",  # of SimpleITK's two, the one that keeps small labels
 }
+
+
+class Resampling(TypedDict, total=False):
+    """Keywords of :meth:`Transform.apply`, which says what they mean."""
+
+    interpolation: str
+    background: float | None
+    dtype: Any
+    modulate: bool
 
 
 def resample_identity(
