@@ -7,7 +7,6 @@ series, and are outlined there anew. Points and open lines go by the inverse tra
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -327,14 +326,10 @@ def _structure_set(
     """Return the structure set of the fixed series. Names, numbers, colours and types stay: other
     text is of the moving patient or study, and this object is the fixed one's.
     """
-    dataset = dicom.new_object(series, KIND, "RTSTRUCT", "Structures carried by MorphSeek")
+    name = "Structures carried by MorphSeek"
+    dataset = dicom.new_object(series, KIND, "RTSTRUCT", name, "StructureSet")
     dataset.OperatorsName = ""
     dataset.StructureSetLabel = "STRUCTURES"
-    now = datetime.datetime.now()
-    dataset.StructureSetDate, dataset.StructureSetTime = (
-        now.strftime("%Y%m%d"),
-        now.strftime("%H%M%S"),
-    )
     dataset.ApprovalStatus = "UNAPPROVED"  # the approval was of other contours
     study = dicom.item(
         ReferencedSOPClassUID="1.2.840.10008.3.1.2.3.1",
