@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..images.image import Image
-
 Triple = tuple[float, float, float]
 
 CONTRASTS = ("MR", "CT")  # of _TISSUES
@@ -34,12 +32,14 @@ _TISSUES = {
 }
 
 
-def render(p: np.ndarray, contrast: int, grid: Image) -> tuple[np.ndarray, np.ndarray]:
+def render(
+    p: np.ndarray, contrast: int, spacing: tuple[float, ...]
+) -> tuple[np.ndarray, np.ndarray]:
     """Paint the anatomy at the points p, tissue over tissue, each with an edge about a voxel
     wide.
     """
     x, y, z = np.ascontiguousarray(p.T, dtype=np.float32)
-    edge = np.float32(0.35 * np.mean(grid.spacing))
+    edge = np.float32(0.35 * np.mean(spacing))
     values = np.full(len(p), _TISSUES["air"][contrast], np.float32)
     labels = np.zeros(len(p), np.uint8)
 
