@@ -31,6 +31,7 @@ from .dicom_headers import (
     frames_of,
     is_dicom,
 )
+from .image import sentences
 
 _MOST_FILES = 20_000  # a series has a few thousand
 _MOST_FOLDERS = 200  # looked into for DICOM files
@@ -215,8 +216,8 @@ def _read_stack(frames: Sequence[Frame], source: _Source, read: dict[Path, sitk.
         ) from None
     if not _agree(Grid.of(image), grid):
         grid.place(image)
-    texts = dict.fromkeys((*(frame.doubt for frame in ordered), *doubts))
-    return Reading(image, tuple(f"{source.name}: {source.path}: {each}." for each in texts if each))
+    texts = filter(None, dict.fromkeys((*(frame.doubt for frame in ordered), *doubts)))
+    return Reading(image, sentences(texts, f"{source.name}: {source.path}"))
 
 
 def _lone(frame: Frame) -> tuple[list[Frame], Grid, list[str]]:
@@ -519,18 +520,12 @@ def _silence(is_packed: bool) -> Iterator[None]:
 @contextlib.contextmanager
 def _openable(frames: Sequence[Frame], name: str) -> Iterator[list[Path]]:
     """Give the files of frames as GDCM reads them right: of others, a copy of the pixels alone."""
-    with contextlib.ExitStack() as stack:
-        folder = None
-        files = []
+    with tempfile.TemporaryDirectory(prefix="morphseek-") as folder:
+        files = [frame.file for frame in frames]
         for k, frame in enumerate(frames):
             if not frame.is_plain:
-                folder = folder or Path(
-                    stack.enter_context(tempfile.TemporaryDirectory(prefix="morphseek-"))
-                )
-                files.append(folder / f"{k}.dcm")
-                copy_pixels(frame.file, files[-1], name)
-            else:
-                files.append(frame.file)
+                files[k] = Path(folder, f"{k}.dcm")
+                copy_pixels(frame.file, files[k], name)
         yield files
 
 

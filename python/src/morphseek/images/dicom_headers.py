@@ -13,7 +13,7 @@ import zlib
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -258,25 +258,32 @@ def _frames(path: Path, name: str, is_new: bool) -> list[Frame]:
         places, doubt = _stacked(top, count)
         top.pop(PLACE[0], None)  # of the first one alone
         own = [{**each, **place} for each, place in zip(own, places)]
-    syntax = head.file_meta.get("TransferSyntaxUID")
+    syntax = _syntax(head)
     frames = [
-        Frame(path, k, count, ChainMap(each, shared, top), True, _is_packed(syntax), doubt)
+        Frame(path, k, count, ChainMap(each, shared, top), True, syntax is not None and syntax[2],
+              doubt)
         for k, each in enumerate(own)
-    ]
+    ]  # fmt: skip
     is_plain = (
-        _is_orderly(head.file_meta)
+        syntax is not None
+        and _is_orderly(head.file_meta)
         and _is_orderly(head)
-        and _are_whole(path, at, head, top, name)
+        and _are_whole(path, at, syntax, top, name)
         and _are_plain(frames)
     )
     return [frame._replace(is_plain=is_plain) for frame in frames]
 
 
-def _is_packed(syntax: Any) -> bool:
+def _syntax(head: Dataset) -> tuple[Literal["little", "big"], bool, bool] | None:
+    """Return the order of bytes, whether types are written, and whether the pixels are a chain of
+    compressed pieces; None of no syntax, or of one of somebody's own.
+    """
+    syntax = head.file_meta.get("TransferSyntaxUID")
     try:
-        return bool(syntax.is_encapsulated)
-    except (AttributeError, ValueError):  # none, or one of somebody's own
-        return False
+        order: Literal["little", "big"] = "little" if syntax.is_little_endian else "big"
+        return order, not syntax.is_implicit_VR, syntax.is_encapsulated
+    except (AttributeError, ValueError):
+        return None
 
 
 def _are_plain(frames: Sequence[Frame]) -> bool:
@@ -313,16 +320,14 @@ def _is_orderly(data: Dataset) -> bool:
     return True
 
 
-def _are_whole(path: Path, at: int, head: Dataset, top: Mapping[str, Any], name: str) -> bool:
+def _are_whole(
+    path: Path, at: int, syntax: tuple[Literal["little", "big"], bool, bool],
+    top: Mapping[str, Any], name: str,
+) -> bool:  # fmt: skip
     """Whether the pixels are where the header ends, in one piece or in a chain of pieces, and
     nothing but padding comes behind them, for which GDCM may take any memory.
     """
-    syntax = head.file_meta.get("TransferSyntaxUID")
-    try:
-        order: Any = "little" if syntax.is_little_endian else "big"
-        is_explicit, is_chain = not syntax.is_implicit_VR, syntax.is_encapsulated
-    except (AttributeError, ValueError):  # none, or one of somebody's own
-        return False
+    order, is_explicit, is_chain = syntax
     with open(path, "rb") as file:
         end = file.seek(0, 2)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from .dicom import Reading, read_file, read_repeated, read_series
 from .dicom_headers import is_dicom
 from .formats import NIFTI
 from .headers import check_header, check_voxels, limit, sound
-from .image import tell
+from .image import sentences, tell
 from .nifti import header_of, read_nifti
 from .sidecars import parts
 
@@ -80,7 +80,7 @@ def _read_file(path: Path, name: str, pixels: int = sitk.sitkUnknown) -> Reading
         assert stored is not None
         with sound(path, name):
             reading = read_nifti(header, stored, f"{name}: {path}")
-        doubts = _sentences(reading.doubts, path, name)
+        doubts = sentences(reading.doubts, f"{name}: {path}")
         image = reading.image
         return Reading(image if pixels == sitk.sitkUnknown else sitk.Cast(image, pixels), doubts)
     with to_read(path, parts(path)[1:]) as openable:
@@ -88,11 +88,7 @@ def _read_file(path: Path, name: str, pixels: int = sitk.sitkUnknown) -> Reading
     if stored is None:
         return Reading(image)
     check_voxels(stored, sitk.GetArrayViewFromImage(image), path, name)
-    return Reading(image, _sentences(stored.doubts, path, name))
-
-
-def _sentences(doubts: Iterable[str], path: Path, name: str) -> tuple[str, ...]:
-    return tuple(f"{name}: {path}: {doubt}." for doubt in doubts)
+    return Reading(image, sentences(stored.doubts, f"{name}: {path}"))
 
 
 _CHECKED = ("MetaImageIO", "NrrdImageIO", "GDCMImageIO")

@@ -17,7 +17,7 @@ from .._grid import Grid
 from .._itk import itk_io, itk_reason
 from ..images.formats import NIFTI
 from ..images.headers import Stored, check_header, sound
-from ..images.image import tell
+from ..images.image import sentences, tell
 from ..images.nifti import Header, header_of, place_of
 from ..images.writers import write_pieces
 from .labels import LABELS, as_type, carrier, checked_dtype
@@ -88,7 +88,7 @@ def _told_place(header: Header, path: Path, name: str) -> Grid:
     """Return where a header lays its voxels, and tell of doubts."""
     with sound(path, name):
         grid, doubts = place_of(header, f"{name}: {path}")
-    tell(f"{name}: {path}: {doubt}." for doubt in doubts)
+    tell(sentences(doubts, f"{name}: {path}"))
     return grid
 
 
