@@ -75,7 +75,6 @@ class PhantomPair:
         return self.fixed.grid.to_physical(self._targets(step)[:, ::-1])
 
     def _targets(self, step: int) -> np.ndarray:
-        """Return the array indices of the target points, (n, 3) z, y, x."""
         inside = np.zeros_like(self.fixed_labels.array, dtype=bool)
         inside[::step, ::step, ::step] = self.fixed_labels.array[::step, ::step, ::step] > 0
         return np.argwhere(inside)
