@@ -586,7 +586,9 @@ def test_output_folder_all_or_nothing(tmp_path: Path):
         raise ValueError
     assert (target / "a").read_text(encoding="utf-8") == "1"
     for name in ("b", "other"):
-        (target / name).write_text("{}")  # as of an older library, which listed nothing
+        (target / name).write_text("{}")
+    (target / "b").unlink()
+    _files.write_seal(target / "b", {})  # which lists the others
     with _files.output_folder(target, ("a", "b"), "b") as folder:
         (folder / "b").write_text("2")
     assert sorted(p.name for p in target.iterdir()) == ["b", "other"]

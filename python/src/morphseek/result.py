@@ -420,7 +420,7 @@ def _read(folder: Path) -> Registration:
     _files.settle(folder)
     report = read_json(path, "result")
     try:
-        entries = report.pop(_manifest.KEY, {})  # an older library wrote none
+        entries = dict(report.pop(_manifest.KEY))
         grids = [Grid.from_numbers(report.pop(f"{side}_grid")) for side in ("fixed", "moving")]
         if not all(np.isfinite(each.numbers).all() for each in grids):
             raise ValueError("its grids are none")
