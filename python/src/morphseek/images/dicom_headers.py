@@ -118,13 +118,18 @@ def _parsed(path: Path, name: str) -> Iterator[None]:
     except errors.MorphSeekError:
         raise
     except Exception:  # pydicom raises many kinds for damaged files
-        raise _damaged(path, name) from None
+        raise _refused(path, name) from None
 
 
-def _damaged(path: Path, name: str) -> errors.MorphSeekError:
+def _refused(path: Path, name: str, why: str = "") -> errors.MorphSeekError:
+    """Return the error of a file; without a reason, of a damaged one."""
     return errors.InputUnreadableError(
-        f"{name}: {path} cannot be read as DICOM: it is cut short or damaged, or no DICOM file;"
-        " copy it again"
+        f"{name}: {path} "
+        + (
+            why
+            or "cannot be read as DICOM: it is cut short or damaged, or no DICOM file; copy it"
+            " again"
+        )
     )
 
 
@@ -144,10 +149,9 @@ def _check_deflated(path: Path, name: str) -> None:
             size += len(unpacker.decompress(waiting, _CHUNK))
             waiting = unpacker.unconsumed_tail or file.read(_CHUNK)
             if size > _MOST_UNPACKED:
-                raise errors.InputUnreadableError(
-                    f"{name}: {path} unpacks to more than {_MOST_UNPACKED >> 20} MiB; save it"
-                    " without compression"
-                )
+                most = f"{_MOST_UNPACKED >> 20} MiB"
+                why = f"unpacks to more than {most}; save it without compression"
+                raise _refused(path, name, why)
 
 
 class Frame(NamedTuple):
@@ -225,31 +229,25 @@ def _frames(path: Path, name: str, is_new: bool) -> list[Frame]:
     top = _elements(head)
     if not top.get("Rows") or not top.get("Columns"):
         if "Image Storage" in getattr(head.file_meta.get("MediaStorageSOPClassUID"), "name", ""):
-            raise _damaged(path, name)
+            raise _refused(path, name)
         return []
     count = int(top.get("NumberOfFrames") or 1)
     if min(int(top["Rows"]), int(top["Columns"]), count) < 1 or count > path.stat().st_size:
-        raise _damaged(path, name)
-    if int(top.get("SamplesPerPixel") or 1) > 1:
-        raise errors.InputUnreadableError(
-            f"{name}: {path} is a picture in colours, {top['SamplesPerPixel']} numbers a pixel;"
-            " give a scalar image"
-        )
+        raise _refused(path, name)
+    if (colours := int(top.get("SamplesPerPixel") or 1)) > 1:
+        why = f"is a picture in colours, {colours} numbers a pixel; give a scalar image"
+        raise _refused(path, name, why)
     if count == 1 and _is_mosaic(head, top):
-        raise errors.InputUnreadableError(
-            f"{name}: {path} is a mosaic, the slices of a volume as the tiles of one picture;"
-            " convert it to NIfTI first, for instance by dcm2niix"
-        )
+        why = "is a mosaic, the slices of a volume as the tiles of one picture; convert it to NIfTI"
+        raise _refused(path, name, f"{why} first, for instance by dcm2niix")
     shared = _macros(*_items(head, _SHARED)[:1])
     own = [_macros(each) for each in _items(head, _OWN)]
     if detector := _items(head, _DETECTOR):
         elements = _elements(detector[0])
         top |= {key: elements[key] for key in PLACE if key in elements}
     if own and len(own) != count:
-        raise errors.InputUnreadableError(
-            f"{name}: {path} describes {len(own)} frames, and has {count}; copy it again, or save"
-            " it anew"
-        )
+        why = f"describes {len(own)} frames, and has {count}; copy it again, or save it anew"
+        raise _refused(path, name, why)
     doubt = ""
     if any("ImagePositionVolume" in each for each in (shared, *own)):
         doubt = "it does not say how its volume lies in the patient"
@@ -351,7 +349,7 @@ def _are_whole(
         else:
             least, length = _bytes(top), pixels[2]
             if file.tell() + length > end or length < least:
-                raise _damaged(path, name)
+                raise _refused(path, name)
             if length > least + 1:
                 return False
             file.seek(length, 1)
@@ -373,7 +371,7 @@ def copy_pixels(path: Path, to: Path, name: str) -> None:
         read = dcmread(path, force=True)
         pixels = read[0x7FE00010]
         if not pixels.is_undefined_length and len(pixels.value) < _bytes(_elements(read)):
-            raise _damaged(path, name)
+            raise _refused(path, name)
         for tag in list(read.keys()):
             if tag.group not in (0x0028, 0x7FE0) or tag in _NO_PIXELS:
                 del read[tag]
@@ -411,7 +409,6 @@ def _elements(data: Dataset) -> dict[str, Any]:
 
 
 def _macros(*groups: Dataset) -> dict[str, Any]:
-    """Return the elements of functional groups."""
     elements: dict[str, Any] = {}
     for item in (item for group in groups for key in _MACROS for item in _items(group, key)[:1]):
         elements |= _elements(item)

@@ -14,7 +14,7 @@ from .. import _apart, errors
 from .._files import check_unchanged, readable, stamp
 from .._grid import sheared
 from .._itk import hdf5_lock, itk_io, itk_reason, to_read
-from .dicom import Reading, read_file, read_repeated, read_series
+from .dicom import Reading, read_dicom, read_repeated
 from .dicom_headers import is_dicom
 from .formats import NIFTI
 from .headers import check_header, check_voxels, limit, sound
@@ -25,12 +25,12 @@ from .sidecars import parts
 
 def read_path(path: Path, name: str) -> Reading:
     """Return what a file or a DICOM folder holds, whole, and what its header leaves in doubt."""
-    with _readable(path, name):
+    with whole(path, name):
         if path.is_dir():
-            return read_series(path, name)
+            return read_dicom(path, name)
         before = stamp(parts(path))
         try:
-            reading = (read_file if is_dicom(path) else _read_file)(path, name)
+            reading = (read_dicom if is_dicom(path) else _read_file)(path, name)
         finally:  # otherwise the message may be wrong
             check_unchanged(before, name)
         return reading
@@ -51,12 +51,12 @@ def read_frames(path: Path, name: str) -> tuple[list[sitk.Image], float | None]:
 
 def read_times(path: Path, name: str) -> tuple[list[Reading], float | None]:
     """Do the same with what the headers leave in doubt."""
-    with _readable(path, name):
+    with whole(path, name):
         return read_repeated(path, name)
 
 
 @contextlib.contextmanager
-def _readable(path: Path, name: str) -> Iterator[None]:
+def whole(path: Path, name: str) -> Iterator[None]:
     """Make what goes wrong with a file or a folder our errors."""
     try:
         with readable(path, name), itk_io():

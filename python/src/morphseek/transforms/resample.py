@@ -62,7 +62,11 @@ def resample(
         background = 0.0 if background is None else background
         if dtype is None and image.array.dtype.kind in "biu":
             dtype = np.dtype(np.float32)  # rounding would change the mass
-    what = carrier(image.array, interpolation, background, _beyond_float64, dtype)
+
+    def too_large(labels: np.ndarray) -> bool:
+        return labels.dtype.kind in "iu" and beyond(labels, _MAX_FLOAT64)
+
+    what = carrier(image.array, interpolation, background, too_large, dtype)
     array = what.array
     if interpolation not in LABELS:
         # float32 holds every integer of 16 bits
@@ -72,8 +76,8 @@ def resample(
             array = np.where(np.isfinite(array), array, array.dtype.type(what.background))
     values = sitk.GetArrayFromImage(
         sitk.Resample(
-            image.like(array).to_sitk(), _empty(grid), transform, _how(interpolation),
-            what.background,
+            image.like(array).to_sitk(), grid.place(sitk.Image(grid.size, sitk.sitkUInt8)),
+            transform, _how(interpolation), what.background,
         )
     )  # fmt: skip
     if modulate:
@@ -93,12 +97,3 @@ def _how(interpolation: str) -> int:
             f"interpolation {interpolation} needs SimpleITK 2.4 or newer: pip install -U SimpleITK"
         )
     return int(how)
-
-
-def _beyond_float64(array: np.ndarray) -> bool:
-    return array.dtype.kind in "iu" and beyond(array, _MAX_FLOAT64)
-
-
-def _empty(grid: Grid) -> sitk.Image:
-    """Return an image that has the grid; its voxels do not count."""
-    return grid.place(sitk.Image(grid.size, sitk.sitkUInt8))

@@ -8,7 +8,7 @@ way, ``moving = Post(Pre x + u(x))`` with x on the grid in the fixed image's spa
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import SimpleITK as sitk
@@ -94,15 +94,12 @@ def _matrix(source: Source, item: Dataset) -> np.ndarray:
 
 
 def _read_field(source: Source, dataset: Dataset) -> Content:
-    items = [one for one in dataset.DeformableRegistrationSequence if _grids(one)]
-    if len(items) != 1 or len(_grids(items[0])) != 1:
-        raise source.unreadable(
-            "has no vector grid; write it anew"
-            if not items
-            else f"holds {sum(len(_grids(one)) for one in items)} vector grids; write an object for"
-            " each"
-        )
-    (grid_item,), item = _grids(items[0]), items[0]
+    key = "DeformableRegistrationGridSequence"
+    items = [(one, g) for one in dataset.DeformableRegistrationSequence for g in one.get(key) or ()]
+    if len(items) != 1:
+        many = f"holds {len(items)} vector grids; write an object for each"
+        raise source.unreadable(many if items else "has no vector grid; write it anew")
+    ((item, grid_item),) = items
     pre, post = (
         _matrix(source, each[0]) if (each := item.get(key)) else np.eye(4)
         for key in (
@@ -123,10 +120,6 @@ def _read_field(source: Source, dataset: Dataset) -> Content:
         str(item.get("SourceFrameOfReferenceUID") or ""),
     )
     return Content(composed(parts), grid, source.moving_grid, frames)
-
-
-def _grids(item: Dataset) -> Any:
-    return item.get("DeformableRegistrationGridSequence") or []
 
 
 def _vectors(source: Source, item: Dataset, order: str) -> tuple[np.ndarray, Grid]:
