@@ -115,11 +115,10 @@ def register(
     chosen = plain_options(options)
     used = [*volumes.values(), *(image for _, pair in further for image in pair)]
     doubts = list(dict.fromkeys(doubt for image in used for doubt in image.doubts))
-    marks = None
+    marks, notes = None, list[str]()
     if fixed_landmarks is not None or moving_landmarks is not None:
-        marks = steering(
-            match_landmarks(fixed_landmarks, moving_landmarks), target.grid, source.grid, chosen
-        )
+        matched = match_landmarks(fixed_landmarks, moving_landmarks)
+        marks, notes = steering(matched, target.grid, source.grid, chosen)
 
     with Reporter(progress) as reporter:
         core.open_engine()
@@ -128,7 +127,7 @@ def register(
                 {name: (image.float32(), image.grid) for name, image in volumes.items()},
                 start.matrix,
                 start.before,
-                None if marks is None else (marks.numbers, marks.names),
+                marks,
                 [
                     (told, (one.float32(), one.grid), (other.float32(), other.grid))
                     for told, (one, other) in further
@@ -140,8 +139,7 @@ def register(
         except errors.CancelledError:
             reporter.release()
             raise
-    if marks is not None:
-        found.metrics["warnings"].extend(marks.notes)
+    found.metrics["warnings"] += [*notes, *lacking]
     result = Registration(
         Field(found.displacement, target.grid, source.grid, found.initial),
         found.warped,
@@ -149,7 +147,6 @@ def register(
         chosen,
         found.uncertainty,
     )
-    result.metrics["warnings"].extend(lacking)
     result._sources = target, source
     return result
 

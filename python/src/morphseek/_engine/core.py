@@ -114,10 +114,8 @@ def _wheel_runtime() -> str:
     if spec is None or spec.origin is None:
         return ""
     folder = Path(spec.origin).parent / "capi"
-    for pattern in ("libonnxruntime.so*", "libonnxruntime*.dylib", "onnxruntime.dll"):
-        for path in sorted(folder.glob(pattern)):
-            return str(path)
-    return ""
+    names = ("libonnxruntime.so*", "libonnxruntime*.dylib", "onnxruntime.dll")
+    return next((str(path) for name in names for path in sorted(folder.glob(name))), "")
 
 
 def models() -> list[dict[str, Any]]:

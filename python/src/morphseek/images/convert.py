@@ -203,8 +203,8 @@ def _in_space(
     three axes.
     """
     components = image.GetNumberOfComponentsPerPixel()
-    if components in (3, 4) and len(direction) == 2:
-        array, components = _grey(array), 1
+    if components in (3, 4) and len(direction) == 2:  # a picture in colour: its brightness
+        array, components = array[..., :3].astype(np.float32) @ np.array(_LUMA, np.float32), 1
     if components != 1:
         raise errors.InvalidArgumentError(
             f"{name} volume has {components} components a voxel; give a scalar volume"
@@ -216,11 +216,6 @@ def _in_space(
 
 
 _LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as PNG viewers turn colours to grey
-
-
-def _grey(array: np.ndarray) -> np.ndarray:
-    """Return the brightness, float32, of a picture in colour, shape (y, x, 3 or 4)."""
-    return np.asarray(array[..., :3].astype(np.float32) @ np.array(_LUMA, np.float32))
 
 
 def _from_nibabel(image: Any, name: str) -> Image:

@@ -138,7 +138,6 @@ def _whole(
 
 
 def _fits(labels: np.ndarray) -> bool:
-    """Whether the engine's type holds every label."""
     if np.can_cast(labels.dtype, np.int32):
         return True
     limits = np.iinfo(np.int32)
@@ -194,7 +193,6 @@ def on_fixed_grid(labels: images.ImageLike, grid: Grid) -> images.Image:
 
 
 def _values(labels: images.Image) -> set[int]:
-    """Return the labels of a map."""
     values = distinct(labels.array)
     _check_labels(values, labels.name)
     return {int(value) for value in values} - {0}

@@ -66,15 +66,12 @@ def write(path: Path, parts: Sequence[Part], grids: Sequence[Grid | None] = (Non
         kind = part.parameters.dtype.newbyteorder("<")
         values, place = np.ascontiguousarray(part.parameters, kind).reshape(-1), file.end
         precision = "float" if kind.itemsize == 4 else "double"
-        transforms.append(
-            file.group(
-                {
-                    "TransformParameters": file.numbers(values),
-                    "TransformType": file.text(f"{part.name}_{precision}_3_3"),
-                    "TransformFixedParameters": file.numbers(part.fixed),
-                }
-            )
-        )
+        own: dict[str, int | _Group] = {
+            "TransformParameters": file.numbers(values),
+            "TransformType": file.text(f"{part.name}_{precision}_3_3"),
+            "TransformFixedParameters": file.numbers(part.fixed),
+        }
+        transforms.append(file.group(own))
         entries.append(
             {
                 "name": part.name,

@@ -237,9 +237,9 @@ class Transform(Applicable):
         >>> morphseek.Transform.of(SimpleITK.TranslationTransform(3, (1.0, 2.0, 3.0))).matrix[0, 3]
         np.float64(1.0)
         """
-        source = _owned(source)
-        if isinstance(source, Transform):
-            return source
+        for own in (source, getattr(source, "transform", None)):  # a registration's
+            if isinstance(own, Transform):
+                return own
         if isinstance(source, (str, os.PathLike)):
             return Transform.read(source)
         transform, own, theirs, frames = formats.read_object(source, name)
@@ -567,10 +567,6 @@ class Affine(Transform):
         """The map as 4x4 LPS matrix, mm; a copy."""
         return linear_part(self._itk)
 
-    @property
-    def is_linear(self) -> bool:
-        return True
-
     def _sitk(self) -> sitk.Transform:
         return self._itk
 
@@ -631,12 +627,6 @@ def _of_loaded(
     Transform.__init__(whole, grid or _field_grid(transform), moving_grid)
     whole._itk, whole._frames, whole._name = transform, frames, name
     return whole
-
-
-def _owned(source: Any) -> Any:
-    """Return the transform that a registration has, else the object itself."""
-    own = None if isinstance(source, Transform) else getattr(source, "transform", None)
-    return own if isinstance(own, Transform) else source
 
 
 def target_grid(transform: Transform, reference: images.ImageLike | None) -> Grid:

@@ -20,7 +20,10 @@ from .job import Content
 def read(source: Any, name: str) -> Content:
     """Return the transform that an object is, or that a vector image holds."""
     if hasattr(source, "GetTransformTypeAsString"):
-        return Content(_of_itk(source, name))
+        try:
+            return Content(files.transform_of(_parts(source, name), name))
+        except RuntimeError as error:
+            raise errors.InvalidArgumentError(f"{name} cannot be used: {error}") from None
     blank = vectors.Vectors(name, lambda why: errors.InvalidArgumentError(f"{name} {why}"))
     if isinstance(source, sitk.Image):
         return vectors.read(vectors.of_image(source, blank))
@@ -68,13 +71,6 @@ def _by_itk(image: Any) -> sitk.Image:
         if isinstance(value, str):
             volume.SetMetaData(key, value)
     return volume
-
-
-def _of_itk(transform: Any, name: str) -> sitk.Transform:
-    try:
-        return files.transform_of(_parts(transform, name), name)
-    except RuntimeError as error:
-        raise errors.InvalidArgumentError(f"{name} cannot be used: {error}") from None
 
 
 def _parts(transform: Any, name: str) -> Sequence[h5.Part]:
