@@ -624,7 +624,7 @@ def _of_loaded(
     is_linear = all(part.IsLinear() for part in parts_of(transform))
     kind: type[Affine] | type[Chain] = Affine if is_linear else Chain
     whole = kind.__new__(kind)
-    Transform.__init__(whole, grid or _field_grid(transform), moving_grid)
+    Transform.__init__(whole, _field_grid(transform) if grid is None else grid, moving_grid)
     whole._itk, whole._frames, whole._name = transform, frames, name
     return whole
 
