@@ -19,9 +19,8 @@ ONE, SINGLE = (IMAGE, GRID), np.zeros((2, 3), np.float32)
 
 def register(mask: Any = None, initial: Any = None, landmarks: Any = None, channels: Any = ()):
     """Register an image with itself."""
-    bindings.register(
-        ONE, ONE, mask, None, None, initial, None, landmarks, channels, (), {}, lambda *_: True
-    )
+    volumes = {"fixed": ONE, "moving": ONE} | ({"fixed_mask": mask} if mask else {})
+    bindings.register(volumes, initial, None, landmarks, channels, (), {}, lambda *_: True)
 
 
 def misread() -> list[tuple[str, Callable[[], Any], type[Exception]]]:

@@ -25,7 +25,7 @@ from morphseek import _files, errors, images
 from morphseek.images.convert import as_kind_of
 from morphseek.images.sidecars import check_apart, parts
 from morphseek.transforms import files
-from morphseek.transforms.linear import linear_part
+from morphseek.transforms.linear import linear, linear_part
 
 FIELD = sitk.DisplacementFieldTransform(sitk.Image([30] * 3, sitk.sitkVectorFloat64))
 
@@ -247,7 +247,7 @@ def test_paths_that_are_no_text(tmp_path: Path, reference: images.Image):
     odd = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
     for call, error in (
         (lambda: images.read(odd + ".nii.gz"), errors.InputUnreadableError),
-        (lambda: files.read(odd + ".h5"), errors.InputUnreadableError),
+        (lambda: files.read(Path(odd + ".h5")), errors.InputUnreadableError),
         (lambda: images.write(odd + ".nrrd", reference), errors.OutputUnwritableError),
         (lambda: _files.output_folder(odd).__enter__(), errors.OutputUnwritableError),
     ):
@@ -317,7 +317,7 @@ def test_no_module_that_few_calls_need():
 def test_transforms(tmp_path: Path):
     for suffix in (".tfm", ".h5"):
         path = tmp_path / f"t{suffix}"
-        files.write(path, files.read(LINEAR))
+        files.write(path, linear(LINEAR))
         np.testing.assert_allclose(linear_part(files.read(path)), LINEAR, atol=1e-12)
     shift = sitk.TranslationTransform(3, (1.0, 2.0, 3.0))
     files.write(tmp_path / "two.tfm", sitk.CompositeTransform([shift, shift]))
@@ -527,7 +527,9 @@ def test_output_folder_all_or_nothing(tmp_path: Path):
         raise ValueError
     assert (target / "a").read_text(encoding="utf-8") == "1"
     for name in ("b", "other"):
-        (target / name).write_text("{}")  # as of an older library, which listed nothing
+        (target / name).write_text("{}")
+    (target / "b").unlink()
+    _files.write_seal(target / "b", {})  # which lists the others
     with _files.output_folder(target, ("a", "b"), "b") as folder:
         (folder / "b").write_text("2")
     assert sorted(p.name for p in target.iterdir()) == ["b", "other"]

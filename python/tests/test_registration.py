@@ -244,12 +244,12 @@ def no_number(folder: Path, result: morphseek.Registration) -> None:
     field = result.transform.displacement_image()
     field[3, 2, 1] = (0.0, np.nan, 0.0)
     images.write(folder / "displacement.nrrd", field)
-    change_report(folder, **{_manifest.KEY: None})  # as of an older version, without a list
+    change_report(folder, **{_manifest.KEY: {}})  # or the checksum tells
 
 
 def of_another(folder: Path, result: morphseek.Registration) -> None:
     images.write(folder / "warped.nii.gz", images.Image(np.zeros((3, 4, 5), np.float32)))
-    change_report(folder, **{_manifest.KEY: None})
+    change_report(folder, **{_manifest.KEY: {}})
 
 
 def reported(**values: Any) -> Callable[[Path, morphseek.Registration], None]:

@@ -85,9 +85,6 @@ def main(rewrite: Callable[[Path, Path], None]) -> None:
     except (RuntimeError, OSError, ValueError, MemoryError) as error:
         from ._itk import itk_reason
 
-        # our message says more than ITK's, which blames the suffix
-        if isinstance(error, UnicodeDecodeError) or "Could not create Transform IO" in str(error):
-            error = RuntimeError("it is cut short, damaged, or no transform")
         reason = "it claims more than it can hold" if _is_memory(error) else itk_reason(error)
         Path(note).write_text(reason or type(error).__name__, encoding="utf-8")
 

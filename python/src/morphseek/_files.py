@@ -100,9 +100,9 @@ def read_seal(path: Path, what: str) -> dict[str, Any]:
     settle(path.parent)
     content = _json.read(path, what, _json.MOST_RESULT_BYTES)
     try:
-        entries = content[_manifest.KEY]
+        entries = dict(content[_manifest.KEY])
         _manifest.check(path.parent, entries, list(entries), what)
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise errors.InputUnreadableError(f"{path} is not a {what}'s: {error!r}") from None
     return dict(content)
 
@@ -187,7 +187,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     path = Path(path)
     check_path(path, "output", errors.OutputUnwritableError)
     settle(path.parent)
-    with _moved(path.parent, path.name, last=[path.name]) as temporary:
+    with together(path.parent, seal=path.name) as temporary:
         yield temporary / path.name
         if not (temporary / path.name).exists():
             others = ", ".join(sorted(file.name for file in temporary.iterdir()))
@@ -275,21 +275,7 @@ def together(
     folder: Path, known: Collection[str] = (), seal: str = "", ours: Collection[str] = ()
 ) -> Iterator[Path]:
     """Do what :func:`output_folder` does in a folder that is there, and that the caller holds."""
-    with _moved(folder, "output", known, [seal] if seal else [], ours) as temporary:
-        yield temporary
-
-
-@contextlib.contextmanager
-def _moved(
-    folder: Path,
-    name: str,
-    known: Collection[str] = (),
-    last: Collection[str] = (),
-    ours: Collection[str] = (),
-) -> Iterator[Path]:
-    """Give an empty folder inside ``folder``, whose files move up when the block ends well, those
-    in ``last`` last.
-    """
+    name = seal or "output"
     with contextlib.ExitStack() as stack:
         try:
             temporary = stack.enter_context(_staging.staging(folder))
@@ -307,14 +293,13 @@ def _moved(
                     )
             if not new:
                 return  # and what was there before stays
-            new.sort(key=lambda file: (file in last, file))
+            new.sort(key=lambda file: (file == seal, file))
             stale = set(ours)
-            if last and known:
-                stale |= _manifest.owned(folder, known, [*last][-1], new)
-            old = {file for file in {*new, *stale} if (folder / file).exists()}
-            _staging.switch(
-                folder, temporary, new, sorted(old, key=lambda file: (file not in last, file))
-            )
+            if seal and known:
+                stale |= _manifest.owned(folder, known, seal, new)
+            old = [file for file in {*new, *stale} if (folder / file).exists()]
+            old.sort(key=lambda file: (file != seal, file))
+            _staging.switch(folder, temporary, new, old)
         except OSError as error:
             path = error.filename if folder.exists() else temporary / name
             raise output_error(error, error.filename2 or path or folder) from None

@@ -27,11 +27,19 @@ if hasattr(os, "register_at_fork"):  # a forked process would wait for a thread 
     )
 
 
+NO_TRANSFORM = "it is cut short, damaged, or no transform"
+
+
 def itk_reason(error: Exception) -> str:
     """Return what an ITK exception says, without the source lines before it."""
+    if isinstance(error, UnicodeDecodeError):  # SimpleITK's message quotes the file
+        return "it is cut short, or damaged"
     text = re.split(r"(?:ITK|sitk::)\s?ERROR: ", str(error).strip())[-1]
     if text.startswith("Unable to determine ImageIO reader"):
         return "its format is none that ITK knows; convert it to .nii.gz, .nrrd or .mha"
+    # ITK blames the suffix, or tells addresses
+    if "Could not create Transform IO" in text or "failed to read file" in text:
+        return NO_TRANSFORM
     return " ".join(re.sub(r"\w+ ?\(0x[0-9A-Fa-f]+\):? ?", "", text).split())
 
 

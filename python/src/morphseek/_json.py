@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
-from pathlib import Path
 from typing import Any
 
 from . import errors
@@ -31,13 +31,21 @@ def read_text(path: str | os.PathLike[str], what: str, most: int = MOST_BYTES) -
     """
     check_regular(path, what)
     try:
-        check_size(path, most)
+        if (size := os.stat(path).st_size) > most:
+            raise ValueError(f"it has {size >> 20} MiB, more than the {most >> 20} of any list")
         with open(path, "rb") as file:
-            return file.read(most).decode("utf-8-sig")  # whatever it has become since
-    except (OSError, ValueError) as error:
+            data = file.read(most)  # whatever it has become since
+    except (OSError, ValueError) as error:  # ValueError: not a path
         raise errors.InputUnreadableError(
             f"{what}: {path} cannot be read: {getattr(error, 'strerror', error)}"
         ) from None
+    with contextlib.suppress(UnicodeDecodeError):
+        if b"\0" not in data:
+            return data.decode("utf-8-sig")  # spreadsheets add a mark
+    raise errors.InputUnreadableError(
+        f'{what}: {path} is no text in UTF-8; save it anew as "CSV UTF-8", or as another text in'
+        " UTF-8"
+    )
 
 
 def read(path: str | os.PathLike[str], what: str, most: int = MOST_BYTES) -> Any:
@@ -82,17 +90,6 @@ def parse(text: str) -> Any:
             raise ValueError("its brackets are nested too deeply")
         level = [v for part in level for v in (part.values() if isinstance(part, dict) else part)]
     return content
-
-
-def check_size(path: str | os.PathLike[str], most: int = MOST_BYTES) -> None:
-    """Refuse a file that is larger than any list.
-
-    Raises
-    ------
-    ValueError
-    """
-    if (size := Path(path).stat().st_size) > most:
-        raise ValueError(f"it has {size >> 20} MiB, more than the {most >> 20} of any list")
 
 
 def without_nan(value: Any) -> Any:

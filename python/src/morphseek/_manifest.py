@@ -43,18 +43,13 @@ def is_same(path: Path, known: Any) -> bool:
         return False
 
 
-def of(listing: Path) -> Mapping[str, Any] | None:
-    """Return the list of files in a JSON file; None where there is none, as of an older library. A
-    file that cannot be read lists nothing.
-    """
-    if not listing.is_file():
-        return None
+def of(listing: Path) -> Mapping[str, Any]:
+    """Return the list of files in a JSON file: an empty one where there is none."""
     try:
-        content = _json.read(listing, "list", _json.MOST_RESULT_BYTES)
-    except errors.InputUnreadableError:
+        entries = _json.read(listing, "list", _json.MOST_RESULT_BYTES)[KEY]
+    except (errors.InputUnreadableError, LookupError, TypeError):
         return {}
-    entries = content.get(KEY) if isinstance(content, dict) else {}
-    return entries if isinstance(entries, dict) else None
+    return entries if isinstance(entries, dict) else {}
 
 
 def owned(
@@ -64,36 +59,27 @@ def owned(
     go.
 
     ``known`` are patterns of all that a run may leave. What the run did not list, or what was
-    changed since, is the user's. An older library made no list; without ``listing`` itself nothing
-    is ours.
+    changed since, is the user's; without ``listing`` itself nothing is ours.
     """
-    if not (folder / listing).is_file():
-        return set()
     entries = of(folder / listing)
-    there = {
+    there = {name for name in os.listdir(folder) if name not in but}
+    left = {
         name
-        for name in os.listdir(folder)
-        if name not in but
-        and any(fnmatch.fnmatchcase(name, pattern) for pattern in (*known, listing))
-        and (folder / name).is_file()
+        for name in there.intersection(entries)
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in known)
+        and is_same(folder / name, entries[name])
     }
-    if entries is None:
-        return there
-    return {
-        name
-        for name in there
-        if name == listing or name in entries and is_same(folder / name, entries[name])
-    }
+    return left | ({listing} & there if (folder / listing).is_file() else set())
 
 
-def check(folder: Path, entries: Any, names: Collection[str], what: str) -> None:
+def check(folder: Path, entries: Mapping[str, Any], names: Collection[str], what: str) -> None:
     """Raise if a listed file is missing or changed; files that are not listed pass.
 
     Raises
     ------
     InputUnreadableError
     """
-    for name in names if isinstance(entries, Mapping) else ():
+    for name in names:
         if name in entries and not is_same(folder / name, entries[name]):
             raise errors.InputUnreadableError(
                 f"{what}: {folder / name} is not the file that {folder / REPORT} tells of: it is"
@@ -104,6 +90,4 @@ def check(folder: Path, entries: Any, names: Collection[str], what: str) -> None
 
 def check_beside(path: Path, what: str) -> None:
     """See that a file of a result is the one that the report beside it tells of."""
-    entries = of(path.parent / REPORT)
-    if entries is not None:
-        check(path.parent, entries, [path.name], what)
+    check(path.parent, of(path.parent / REPORT), [path.name], what)

@@ -5,7 +5,6 @@ One reader serves all lists. Where a table can be read in two ways, it refuses i
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import math
 import os
@@ -13,14 +12,12 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from io import StringIO
 from numbers import Number
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import errors
-from ._files import check_regular
-from ._json import check_size
+from ._json import read_text
 from ._plain import harmless
 
 _SEPARATORS = ",;\t"
@@ -340,20 +337,7 @@ def _by_heading(tables: list[Table], needed: Sequence[Collection[str]]) -> Table
 
 def _tables(path: str | os.PathLike[str], what: str) -> list[Table]:
     """Return what a file is with each separator, or with the one that it names."""
-    text, name = "\0", f"{what}: {path}"
-    check_regular(path, what)
-    try:
-        check_size(path)
-        with contextlib.suppress(UnicodeDecodeError):
-            text = Path(path).read_bytes().decode("utf-8-sig")  # spreadsheets add a mark
-    except (OSError, ValueError) as error:  # ValueError: not a path
-        raise errors.InputUnreadableError(
-            f"{name} cannot be read: {getattr(error, 'strerror', error)}"
-        ) from None
-    if "\0" in text:
-        raise errors.InputUnreadableError(
-            f'{name} is no text in UTF-8; save it anew as "CSV UTF-8"'
-        )
+    text, name = read_text(path, what), f"{what}: {path}"
     separators, first = _SEPARATORS, 1
     if mark := re.match(
         rf'"?sep=([{_SEPARATORS}])"?[{_SEPARATORS}]*(\r\n?|\n|$)', text, re.IGNORECASE

@@ -50,7 +50,7 @@ def doctor() -> dict[str, Any]:
     >>> report["features"][0]["name"], report["features"][0]["ready"]
     ('registration', True)
     """
-    problems: list[dict[str, str]] = []
+    problems: dict[str, str] = {}  # and their remedies
     trial = _cleaned(_trial())  # text from outside
     engine = trial.get("devices") or {}
     version = _version(_features.DISTRIBUTION)
@@ -69,14 +69,14 @@ def doctor() -> dict[str, Any]:
     }
     again = f"pip install --force-reinstall {_features.DISTRIBUTION}"
     if version is None:
-        _add(problems, "morphseek is not installed, but only found as a folder", again)
+        problems["morphseek is not installed, but only found as a folder"] = again
     elif trial.get("version", version) != version:
-        mixed = f"the files of two versions are mixed: {version}, {trial['version']}"
-        _add(problems, mixed, again)
+        problems[f"the files of two versions are mixed: {version}, {trial['version']}"] = again
     if trial.get("error") and not lacking["registration"]:
-        _add(problems, f"the engine does not work: {trial['error']}", again)
+        problems[f"the engine does not work: {trial['error']}"] = again
     _judge_runtime(engine, problems)
-    return {"well": not problems, "problems": problems, **report}
+    listed = [{"what": what, "remedy": remedy} for what, remedy in problems.items()]
+    return {"well": not problems, "problems": listed, **report}
 
 
 # ------------------------------------------------------------------------------ the engine, tried
@@ -130,21 +130,18 @@ def _try() -> dict[str, Any]:
 
 
 def _usable(engine: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return a device of the engine's list."""
-    for device in engine.get("devices", ()):
-        if device["name"] == name:
-            return dict(device)
-    return {"usable": False, "error": "", "remedy": ""}
+    devices: dict[str, Any] = {each["name"]: each for each in engine.get("devices", ())}
+    return devices.get(name, {"usable": False, "error": "", "remedy": ""})
 
 
-def _judge_runtime(engine: Mapping[str, Any], problems: list[dict[str, str]]) -> None:
+def _judge_runtime(engine: Mapping[str, Any], problems: dict[str, str]) -> None:
     """See that an ONNX Runtime that is there works; that there is none is nothing wrong."""
     own = bool(os.environ.get("MORPHSEEK_ORT_LIBRARY"))
     there = own or any(_version(name) for name in ("onnxruntime", "onnxruntime-gpu"))
     cpu = _usable(engine, "cpu")
     if engine and there and not cpu["usable"]:
         remedy = "correct MORPHSEEK_ORT_LIBRARY, or unset it" if own else cpu["remedy"]
-        _add(problems, f"ONNX Runtime is there and does not work: {cpu['error']}", remedy)
+        problems[f"ONNX Runtime is there and does not work: {cpu['error']}"] = remedy
 
 
 # ---------------------------------------------------------------------------------------- packages
@@ -158,7 +155,7 @@ def _version(package: str) -> str | None:
 
 
 def _packages(
-    problems: list[dict[str, str]],
+    problems: dict[str, str],
 ) -> tuple[dict[str, str | None], dict[str, list[str] | None]]:
     """Return the versions of what the features ask for, and by feature what pip would have to
     install; None where that cannot be told.
@@ -168,11 +165,9 @@ def _packages(
     for feature in _features.FEATURES:
         try:
             asked = _features.requirements(feature)
-        except importlib.metadata.PackageNotFoundError:
-            lacking[feature.name] = None
-            continue
-        except ImportError:  # packaging, which reads requirements
-            lacking[feature.name] = None if feature.extra else ["packaging"]
+        except ImportError as error:  # packaging, which reads requirements, or the whole
+            is_whole = isinstance(error, importlib.metadata.PackageNotFoundError)
+            lacking[feature.name] = None if feature.extra or is_whole else ["packaging"]
             continue
         lacking[feature.name] = lacks = []
         for each in asked:
@@ -181,22 +176,12 @@ def _packages(
                 lacks.append(each.wanted)
                 if not feature.extra:
                     state = f"is {version}, another version" if version else "is missing"
-                    _add(
-                        problems,
-                        f"the package {each.wanted} is needed and {state}",
-                        _features.install(each.wanted),
-                    )
+                    what = f"the package {each.wanted} is needed and {state}"
+                    problems[what] = _features.install(each.wanted)
     if lacking["registration"] == ["packaging"] and not versions:
-        _add(
-            problems,
-            "the package packaging is missing, without which no version can be judged",
-            _features.install("packaging"),
-        )
+        what = "the package packaging is missing, without which no version can be judged"
+        problems[what] = _features.install("packaging")
     return dict(sorted(versions.items())), lacking
-
-
-def _add(problems: list[dict[str, str]], what: str, remedy: str) -> None:
-    problems.append({"what": what, "remedy": remedy})
 
 
 def _feature(
@@ -251,24 +236,20 @@ def _python() -> dict[str, str]:
     }
 
 
-def _folders(problems: list[dict[str, str]]) -> list[dict[str, Any]]:
+def _folders(problems: dict[str, str]) -> list[dict[str, Any]]:
     """Return the folders that a registration writes to beside its output."""
-    folders: list[dict[str, Any]] = []
     try:
-        temporary: str | None = tempfile.gettempdir()
-        reason = _unwritable(Path(str(temporary)))
+        reason = _unwritable(Path(tempfile.gettempdir()))
     except OSError as error:
-        temporary, reason = None, str(error.strerror)
-    folders.append({"name": "temporary", "place": "TMPDIR", "writable": not reason})
+        reason = str(error.strerror)
     if reason:
-        _add(
-            problems,
-            f"no folder for temporary files can be written: {reason}",
-            "name one by TMPDIR (on Windows TEMP)",
-        )
+        what = f"no folder for temporary files can be written: {reason}"
+        problems[what] = "name one by TMPDIR (on Windows TEMP)"
     here = _unwritable(Path.cwd())  # results go elsewhere, if need be
-    folders.append({"name": "current", "place": ".", "writable": not here})
-    return folders
+    return [
+        {"name": "temporary", "place": "TMPDIR", "writable": not reason},
+        {"name": "current", "place": ".", "writable": not here},
+    ]
 
 
 def _unwritable(folder: Path) -> str:

@@ -209,7 +209,9 @@ class Landmarks:
             [i + 1, *map(float, point), 0, 0, 0, 1, 1, 1, 0, label, "", ""]
             for i, (label, point) in enumerate(zip(self._labels(), self.points))
         ]
-        return "\n".join(lines) + "\n" + _table(rows)
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(rows)
+        return "\n".join(lines) + "\n" + text.getvalue()
 
     def _to_csv(self) -> str:
         rows = [dict(zip("xyz", map(float, point))) for point in self.points]
@@ -222,12 +224,6 @@ class Landmarks:
 
 LandmarksLike = Landmarks | str | os.PathLike[str] | np.ndarray | Sequence[Any]
 """Landmarks, a file with some, or points: (n, 3) in LPS mm."""
-
-
-def _table(rows: Sequence[Sequence[Any]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -318,20 +314,11 @@ def pair_landmarks(fixed: LandmarksLike, moving: LandmarksLike) -> tuple[Landmar
     return matched.fixed, matched.moving
 
 
-@dataclasses.dataclass(frozen=True)
-class Steering:
-    """Landmarks as the engine takes them."""
-
-    numbers: Doubles
-    """Shape (n, 6): fixed, then moving, LPS mm."""
-    names: list[str]
-    notes: list[str]
-
-
 def steering(
     matched: Matched, fixed_grid: Grid, moving_grid: Grid, options: dict[str, Any]
-) -> Steering:
-    """Return landmarks that steer a registration.
+) -> tuple[tuple[Doubles, list[str]], list[str]]:
+    """Return landmarks that steer a registration, as the engine takes them: their numbers, shape
+    (n, 6), fixed, then moving, LPS mm, with their names; and warnings.
 
     Raises
     ------
@@ -351,7 +338,7 @@ def steering(
         matched.note(),
     ]
     numbers = np.ascontiguousarray(np.hstack([here.points, there.points]))
-    return Steering(numbers, matched.names, [note for note in notes if note])
+    return (numbers, matched.names), [note for note in notes if note]
 
 
 def _listed(names: set[str], most: int = 5) -> str:
@@ -392,7 +379,6 @@ def _number(cell: Any) -> float:
 
 
 def _csv(source: Any, name: str) -> tuple[list[list[float]], list[str]]:
-    """Read a CSV file or a data frame."""
     wanted = list(_SPACES)
     table = (
         frame_table(source, name, {*_NAMES, *(c for columns in wanted for c in columns)})

@@ -103,30 +103,31 @@ def register(
     first, other, others, lacking = first_and_others(fixed, moving, channels)
     target, source = images.read(first, "fixed"), images.read(other, "moving")
     further = read_channels(others, target, source)
-    masks = [_mask(fixed_mask, target, "fixed mask"), _mask(moving_mask, source, "moving mask")]
+    volumes = {"fixed": target, "moving": source}
+    for key, mask, image, name in (
+        ("fixed_mask", fixed_mask, target, "fixed mask"),
+        ("moving_mask", moving_mask, source, "moving mask"),
+        ("rigid", rigid_regions, target, "rigid regions"),
+    ):
+        if mask is not None:
+            volumes[key] = images.read_on(mask, image.grid, name)
     start = start_of(initial_transform, target, source)
-    regions = _mask(rigid_regions, target, "rigid regions")
     chosen = plain_options(options)
-    used = [target, source, *masks, regions, *(image for _, pair in further for image in pair)]
-    doubts = list(dict.fromkeys(doubt for image in used if image for doubt in image.doubts))
-    marks = None
+    used = [*volumes.values(), *(image for _, pair in further for image in pair)]
+    doubts = list(dict.fromkeys(doubt for image in used for doubt in image.doubts))
+    marks, notes = None, list[str]()
     if fixed_landmarks is not None or moving_landmarks is not None:
-        marks = steering(
-            match_landmarks(fixed_landmarks, moving_landmarks), target.grid, source.grid, chosen
-        )
+        matched = match_landmarks(fixed_landmarks, moving_landmarks)
+        marks, notes = steering(matched, target.grid, source.grid, chosen)
 
     with Reporter(progress) as reporter:
         core.open_engine()
         try:
             found = bindings.register(
-                (target.float32(), target.grid),
-                (source.float32(), source.grid),
-                None if masks[0] is None else (masks[0].float32(), masks[0].grid),
-                None if masks[1] is None else (masks[1].float32(), masks[1].grid),
-                None if regions is None else (regions.float32(), regions.grid),
+                {name: (image.float32(), image.grid) for name, image in volumes.items()},
                 start.matrix,
                 start.before,
-                None if marks is None else (marks.numbers, marks.names),
+                marks,
                 [
                     (told, (one.float32(), one.grid), (other.float32(), other.grid))
                     for told, (one, other) in further
@@ -138,8 +139,7 @@ def register(
         except errors.CancelledError:
             reporter.release()
             raise
-    if marks is not None:
-        found.metrics["warnings"].extend(marks.notes)
+    found.metrics["warnings"] += [*notes, *lacking]
     result = Registration(
         Field(found.displacement, target.grid, source.grid, found.initial),
         found.warped,
@@ -147,13 +147,8 @@ def register(
         chosen,
         found.uncertainty,
     )
-    result.metrics["warnings"].extend(lacking)
     result._sources = target, source
     return result
-
-
-def _mask(mask: images.ImageLike | None, image: images.Image, name: str) -> images.Image | None:
-    return None if mask is None else images.read_on(mask, image.grid, name)
 
 
 def _option_lines() -> str:

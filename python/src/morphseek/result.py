@@ -418,36 +418,22 @@ def write_result(
 def _read(folder: Path) -> Registration:
     path = folder / _manifest.REPORT
     _files.settle(folder)
+    report = read_json(path, "result")
     try:
-        report = read_json(path, "result")
-        entries = report.pop(_manifest.KEY, {})  # an older library wrote none
-        numbers = [
-            np.array(report.pop(key), dtype=np.float64) for key in ("fixed_grid", "moving_grid")
-        ]
-        initial, options = (
-            np.array(report.pop("initial_transform"), dtype=np.float64),
-            report.pop("options"),
-        )
-    except errors.MorphSeekError:
-        raise
-    except (
-        OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError
-    ) as error:  # fmt: skip
+        entries = dict(report.pop(_manifest.KEY))
+        grids = [Grid.from_numbers(report.pop(f"{side}_grid")) for side in ("fixed", "moving")]
+        if not all(np.isfinite(each.numbers).all() for each in grids):
+            raise ValueError("its grids are none")
+        initial, options = report.pop("initial_transform"), report.pop("options")
+        initial = checked_matrix(initial, "its initial transform", "run the registration again")
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise errors.InputUnreadableError(
             f"{path} is not a registration's report: {error!r}"
         ) from None
     read = ["displacement.nrrd", "warped.nii.gz", "uncertainty.nrrd"]
     _manifest.check(folder, entries, read, "result")
     mm = np.ascontiguousarray(images.read_vectors(folder / "displacement.nrrd"), dtype=np.float32)
-    if (
-        any(each.shape != (18,) or (each[:3] < 0).any() for each in numbers)
-        or initial.shape != (4, 4)
-        or not all(np.isfinite(x).all() for x in (*numbers, initial))
-    ):
-        raise errors.InputUnreadableError(
-            f"{path} is not a registration's report: its grids or its initial transform are none"
-        )
-    grid, moving_grid = map(Grid.from_numbers, numbers)
+    grid, moving_grid = grids
     if mm.shape != (*grid.shape, 3):
         raise errors.GridMismatchError(
             f"{folder / 'displacement.nrrd'} has shape {mm.shape}, another grid than {path} says"
@@ -457,7 +443,6 @@ def _read(folder: Path) -> Registration:
             f"{folder / 'displacement.nrrd'} has displacements that are no numbers"
         )
     try:
-        checked_matrix(initial, "its initial transform", "run the registration again")
         displacement = bindings.from_mm(mm, grid)
     except errors.MorphSeekError as error:
         raise errors.InputUnreadableError(

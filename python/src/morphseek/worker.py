@@ -99,17 +99,17 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
     try:
         request = _json.read(folder / "request.json", "request")
         fixed, moving = (_read(folder, request[name], name) for name in ("fixed", "moving"))
-        masks: dict[str, Any] = {
+        given: dict[str, Any] = {
             name: _read(folder, request[name], name)
             for name in ("fixed_mask", "moving_mask", "rigid_regions")
             if request.get(name) is not None
         }
-        marks: dict[str, Any] = {
+        given |= {
             name: Landmarks(entry["points"], tuple(entry["names"]), entry["source"])
             for name in ("fixed_landmarks", "moving_landmarks")
             if (entry := request.get(name)) is not None
         }
-        channels = [
+        given["channels"] = [
             Channel(
                 _read(folder, entry["fixed"], f"{entry['name']}, fixed"),
                 _read(folder, entry["moving"], f"{entry['name']}, moving"),
@@ -131,7 +131,7 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
         if bent is not None:
             initial = _array(folder, bent, "initial field")
         if initial is not None:
-            initial = np.array(initial, dtype=np.float64)
+            given["initial_transform"] = np.array(initial, dtype=np.float64)
     except (
         OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError
     ) as error:  # fmt: skip
@@ -144,16 +144,7 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
         )
     if "uncertainty" in outputs:
         options = {**options, "uncertainty": True}
-    result = register(
-        fixed,
-        moving,
-        **masks,
-        **marks,
-        channels=channels,
-        initial_transform=initial,
-        progress=progress,
-        **options,
-    )
+    result = register(fixed, moving, progress=progress, **given, **options)
     files = {}
     for name in outputs:
         progress(Progress("outputs", 1.0, name))
@@ -169,14 +160,8 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
     warped = []
     for i, image in enumerate(labels):
         progress(Progress("outputs", 1.0, image.name))
-        warped.append(
-            _write(
-                folder,
-                f"labels-{i}",
-                result.apply(image, interpolation="nearest").array,
-                result.grid,
-            )
-        )
+        carried = result.apply(image, interpolation="nearest").array
+        warped.append(_write(folder, f"labels-{i}", carried, result.grid))
     from .report import worst_places
 
     progress(Progress("outputs", 1.0, "worst places"))
@@ -191,7 +176,6 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
 
 
 def _verdict(result: Registration) -> dict[str, Any]:
-    """Return the verdict in words."""
     own = result.verdict
     assert own is not None  # this library gives one
     return {
@@ -202,10 +186,6 @@ def _verdict(result: Registration) -> dict[str, Any]:
         "reasons": own.reasons,
         "notes": verdict.notes(result.metrics),
     }
-
-
-def _told(progress: Progress) -> dict[str, Any]:
-    return {name: getattr(progress, name) for name in ("stage", "fraction", "message")}
 
 
 def _read(folder: Path, entry: dict[str, Any], name: str) -> images.Image:
@@ -229,7 +209,6 @@ def _array(folder: Path, entry: dict[str, Any], name: str) -> np.ndarray:
 
 
 def _output(result: Registration, name: str) -> tuple[np.ndarray, Grid]:
-    """Return an output's array and its grid."""
     if name == "transformed_volume":
         return result.warped, result.grid
     if name == "jacobian":
@@ -268,13 +247,9 @@ def vectors(transform: Field, spacing: float = 0.0) -> tuple[np.ndarray, Grid]:
     extent = (np.array(transform.grid.size) - 1) * own
     steps = np.maximum(np.floor(extent / np.maximum(own, spacing) + 1e-9), 1)
     grid = dataclasses.replace(transform.grid, size=tuple(steps + 1), spacing=tuple(extent / steps))
-    points = grid.points().reshape(-1, 3)
-    shifts = transform.transform_points(points) - points
-    voxels = shifts @ grid.physical_to_index[:3, :3].T
-    coarse = Field(
-        voxels.T[::-1].reshape(3, *grid.shape), grid, transform.moving_grid, transform.initial
-    )
-    return coarse.behind_initial()
+    points = grid.points()
+    shifts = transform.transform_points(points.reshape(-1, 3)).reshape(points.shape) - points
+    return Field.from_mm(shifts, grid, transform.moving_grid, transform.initial).behind_initial()
 
 
 def describe() -> dict[str, Any]:
@@ -361,7 +336,11 @@ def main(arguments: list[str]) -> int:
         folder = Path(question)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         threading.Thread(target=_end_with_caller, args=(folder,), daemon=True).start()
-        send(result=run(folder, lambda report: send(progress=_told(report))))
+
+        def tell(report: Progress) -> None:
+            send(progress={k: getattr(report, k) for k in ("stage", "fraction", "message")})
+
+        send(result=run(folder, tell))
         return 0
     except (Exception, KeyboardInterrupt) as error:
         failure = errors.from_exception(error)

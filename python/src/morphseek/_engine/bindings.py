@@ -7,7 +7,7 @@ layout or another size than it expects is refused here.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,11 +44,7 @@ def shape_of(grid: Grid) -> tuple[int, int, int]:
 
 
 def register(
-    fixed: tuple[Floats, Grid],
-    moving: tuple[Floats, Grid],
-    fixed_mask: tuple[Floats, Grid] | None,
-    moving_mask: tuple[Floats, Grid] | None,
-    rigid_regions: tuple[Floats, Grid] | None,
+    volumes: Mapping[str, tuple[Floats, Grid]],
     initial: Doubles | None,
     before: tuple[Floats, Grid] | None,
     landmarks: tuple[Doubles, list[str]] | None,
@@ -57,7 +53,8 @@ def register(
     options: dict[str, Any],
     progress: Callable[[str, float, str], bool],
 ) -> Found:
-    """Register from the 4x4 matrix `initial` and the displacements `before` it: LPS mm, shape
+    """Register the `volumes` fixed and moving, by fixed_mask, moving_mask and rigid (regions) where
+    they are there, from the 4x4 matrix `initial` and the displacements `before` it: LPS mm, shape
     (z, y, x, 3). Landmarks are of shape (n, 6), fixed then moving, LPS mm, with their names.
     Channels are what they are called, weigh and are, and the images of both sides. Doubts are
     sentences about the files: warnings that make the verdict ``check`` at most.
@@ -68,31 +65,23 @@ def register(
         buffers.append(array)
         return array.ctypes.data
 
-    def image(name: str, voxels: Floats, grid: Grid) -> dict[str, int]:
-        _check_volume(name, voxels, grid)
+    def volume(name: str, voxels: Floats, grid: Grid, *numbers: int) -> dict[str, int]:
+        _check(name, voxels, np.float32, (*shape_of(grid), *numbers))
         return {"voxels": address(voxels), "grid": address(grid.numbers)}
 
     told: dict[str, Any] = {"doubts": list(doubts), "options": options}
-    for key, name, volume in (
-        ("fixed", "fixed", fixed),
-        ("moving", "moving", moving),
-        ("fixed_mask", "fixed mask", fixed_mask),
-        ("moving_mask", "moving mask", moving_mask),
-        ("rigid", "rigid regions", rigid_regions),
-    ):
-        if volume is not None:
-            told[key] = image(name, *volume)
+    for key, each in volumes.items():
+        told[key] = volume(key.replace("_", " "), *each)
     if initial is not None:
         _check("initial transform", initial, np.float64, (4, 4))
         told["initial"] = address(initial)
     if before is not None:
-        _check("initial field", before[0], np.float32, (*shape_of(before[1]), 3))
-        told["initial_field"] = {"voxels": address(before[0]), "grid": address(before[1].numbers)}
+        told["initial_field"] = volume("initial field", *before, 3)
     told["channels"] = [
         {
             **about,
-            "fixed": image(f"{about['name']}, fixed", *one),
-            "moving": image(f"{about['name']}, moving", *other),
+            "fixed": volume(f"{about['name']}, fixed", *one),
+            "moving": volume(f"{about['name']}, moving", *other),
         }
         for about, one, other in channels
     ]
@@ -101,7 +90,7 @@ def register(
         _check("landmarks", points, np.float64, (len(points), 6))
         told["landmarks"] = {"at": address(points), "count": len(points), "names": names}
     raw = call(gopy.Register, json.dumps(told), progress)
-    shape = shape_of(fixed[1])
+    shape = shape_of(volumes["fixed"][1])
     displacement, warped = np.empty((3, *shape), np.float32), np.empty(shape, np.float32)
     linear = np.empty(12)
     call(raw.Copy, displacement, warped, linear)
@@ -130,19 +119,8 @@ def warp(
     """Return an image resampled through a field onto the field's grid."""
     _check_field(field, grid)
     _check_volume("image", image, image_grid)
-    out = np.empty(shape_of(grid), np.float32)
-    call(
-        gopy.Warp,
-        field,
-        grid.numbers,
-        image,
-        image_grid.numbers,
-        interpolation,
-        background,
-        ALL_CORES,
-        out,
-    )
-    return out
+    given = field, grid, image, image_grid, interpolation, background
+    return _filled(shape_of(grid), gopy.Warp, *given)
 
 
 def resample(
@@ -150,19 +128,8 @@ def resample(
 ) -> Floats:
     """Return an image resampled onto another grid under the identity in physical space."""
     _check_volume("image", image, image_grid)
-    out = np.empty(shape_of(grid), np.float32)
-    call(
-        gopy.Resample,
-        image,
-        image_grid.numbers,
-        grid.numbers,
-        None,
-        interpolation,
-        background,
-        ALL_CORES,
-        out,
-    )
-    return out
+    given = image, image_grid, grid, None, interpolation, background
+    return _filled(shape_of(grid), gopy.Resample, *given)
 
 
 def intensities(
@@ -171,9 +138,7 @@ def intensities(
     """Return an image as the stages compare it, and its low and high percentile."""
     _check_volume("image", image, grid)
     out = np.empty(image.shape, np.float32)
-    least, most = json.loads(
-        call(gopy.Intensities, image, grid.numbers, float(low), float(high), out)
-    )
+    least, most = json.loads(call(gopy.Intensities, image, grid, float(low), float(high), out))
     return out, (least, most)
 
 
@@ -183,15 +148,13 @@ def transform_points(field: Floats, grid: Grid, last: Doubles, points: Doubles) 
     """
     _check_field(field, grid)
     _check("points", points, np.float64, (len(points), 3), written=True)
-    call(gopy.TransformPoints, field, grid.numbers, _affine(last), points, len(points))
+    call(gopy.TransformPoints, field, grid, _affine(last), points, len(points))
 
 
 def inverse(field: Floats, grid: Grid, last: Doubles, onto: Grid) -> Floats:
     """Return the inverse of a field, which ends with the 4x4 matrix `last`, on another grid."""
     _check_field(field, grid)
-    out = np.empty((3, *shape_of(onto)), np.float32)
-    call(gopy.Inverse, field, grid.numbers, _affine(last), onto.numbers, ALL_CORES, out)
-    return out
+    return _filled((3, *shape_of(onto)), gopy.Inverse, field, grid, _affine(last), onto)
 
 
 def halfway(
@@ -205,7 +168,7 @@ def halfway(
     fields = np.empty_like(field), np.empty_like(field)
     lasts = np.empty(12), np.empty(12)
     call(
-        gopy.Halfway, field, grid.numbers, _affine(last), ALL_CORES,
+        gopy.Halfway, field, grid, _affine(last), ALL_CORES,
         there, fields[0], lasts[0], fields[1], lasts[1],
     )  # fmt: skip
     return Grid.from_numbers(there), (fields[0], _matrix(lasts[0])), (fields[1], _matrix(lasts[1]))
@@ -222,45 +185,28 @@ def correct_epi(
     """
     _check_volume("first", *one)
     _check_volume("second", *other)
-    shape = shape_of(one[1])
-    shift, first, second = (np.empty(shape, np.float32) for _ in range(3))
-    call(
-        gopy.CorrectEPI,
-        one[0],
-        one[1].numbers,
-        other[0],
-        other[1].numbers,
-        axis,
-        ALL_CORES,
-        progress,
-        shift,
-        first,
-        second,
-    )
+    shift, first, second = (np.empty(shape_of(one[1]), np.float32) for _ in range(3))
+    call(gopy.CorrectEPI, *one, *other, axis, ALL_CORES, progress, shift, first, second)
     return shift, first, second
 
 
 def jacobian(field: Floats, grid: Grid) -> Floats:
     """Return det(I + grad u) on the field's grid."""
     _check_field(field, grid)
-    out = np.empty(shape_of(grid), np.float32)
-    call(gopy.Jacobian, field, grid.numbers, ALL_CORES, out)
-    return out
+    return _filled(shape_of(grid), gopy.Jacobian, field, grid)
 
 
 def regularity(field: Floats, grid: Grid) -> dict[str, float]:
     """Return how regular a field is and how far it moves, by the metrics' names."""
     _check_field(field, grid)
-    found: dict[str, float] = json.loads(call(gopy.Stats, field, grid.numbers, ALL_CORES))
+    found: dict[str, float] = json.loads(call(gopy.Stats, field, grid, ALL_CORES))
     return found
 
 
 def to_mm(field: Floats, grid: Grid) -> Floats:
     """Return a field's displacements in LPS mm: shape (z, y, x, 3), components x, y, z."""
     _check_field(field, grid)
-    out = np.empty((*shape_of(grid), 3), np.float32)
-    call(gopy.ToMM, field, grid.numbers, ALL_CORES, out)
-    return out
+    return _filled((*shape_of(grid), 3), gopy.ToMM, field, grid)
 
 
 def behind_mm(field: Floats, grid: Grid, last: Doubles) -> tuple[Floats, Grid]:
@@ -270,16 +216,16 @@ def behind_mm(field: Floats, grid: Grid, last: Doubles) -> tuple[Floats, Grid]:
     _check_field(field, grid)
     affine = _affine(last)
     margin = np.zeros((3, 2), np.int64)
-    call(gopy.Margin, field, grid.numbers, affine, margin)
-    wider = with_margin(grid, margin)
-    out = np.empty((*shape_of(wider), 3), np.float32)
-    call(gopy.BehindMM, field, grid.numbers, affine, ALL_CORES, out)
-    return out, wider
+    call(gopy.Margin, field, grid, affine, margin)  # below and above x, y and z, voxels
+    wider = grid.part(-margin[:, 0], grid.size + margin.sum(axis=1))
+    return _filled((*shape_of(wider), 3), gopy.BehindMM, field, grid, affine), wider
 
 
-def with_margin(grid: Grid, margin: np.ndarray) -> Grid:
-    """Return a grid with as many voxels more below and above x, y and z, shape (3, 2)."""
-    return grid.part(-margin[:, 0], grid.size + margin.sum(axis=1))
+def _filled(shape: tuple[int, ...], function: Callable[..., Any], *given: Any) -> Floats:
+    """Return the array that an engine function fills on all cores."""
+    out = np.empty(shape, np.float32)
+    call(function, *given, ALL_CORES, out)
+    return out
 
 
 def _matrix(linear: Doubles) -> Doubles:
@@ -296,15 +242,13 @@ def from_mm(displacement: Floats, grid: Grid) -> Floats:
     """Return the field with these displacements in LPS mm."""
     shape = shape_of(grid)
     _check("displacement", displacement, np.float32, (*shape, 3))
-    out = np.empty((3, *shape), np.float32)
-    call(gopy.FromMM, displacement, grid.numbers, ALL_CORES, out)
-    return out
+    return _filled((3, *shape), gopy.FromMM, displacement, grid)
 
 
 def same_grid(one: Grid, other: Grid) -> bool:
     """Whether two grids are one to the engine."""
     shape_of(one), shape_of(other)
-    return bool(call(gopy.SameGrid, one.numbers, other.numbers))
+    return bool(call(gopy.SameGrid, one, other))
 
 
 def score_labels(
@@ -326,9 +270,9 @@ def score_labels(
     _check("moving labels", moving, np.int32, shape_of(moving_grid))
     if carried is not None:
         _check("warped labels", carried, np.int32, shape_of(grid))
-    maps = fixed, moving, moving_grid.numbers, carried
+    maps = fixed, moving, moving_grid, carried
     found: list[dict[str, Any]] = json.loads(
-        call(gopy.ScoreLabels, field, grid.numbers, determinants, *maps, ALL_CORES)
+        call(gopy.ScoreLabels, field, grid, determinants, *maps, ALL_CORES)
     )
     return found
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from .. import _json, errors
+from .._grid import Grid
 from .._native import gopy
 from .table import option_table as option_table
 
@@ -34,9 +35,9 @@ if hasattr(os, "register_at_fork"):
 def call(function: Callable[..., Any], *args: Any) -> Any:
     """Call an engine function; its errors come out as :mod:`morphseek.errors`.
 
-    Arrays travel as the address of their first element, None as address 0. The call holds the
-    arrays: the engine works outside Python's lock, and memory that nobody holds would be another
-    thread's before it is done.
+    Arrays travel as the address of their first element, grids as that of their numbers, None as
+    address 0. The call holds the arrays: the engine works outside Python's lock, and memory that
+    nobody holds would be another thread's before it is done.
     """
     if _forked:  # the Go runtime's threads do not survive a fork: a call would hang
         raise errors.InvalidHandleError(
@@ -76,6 +77,7 @@ def _crossing(arg: Any) -> Any:
         return 0
     if isinstance(arg, str):
         check_text("the name", arg)
+    arg = arg.numbers if isinstance(arg, Grid) else arg
     return arg.__array_interface__["data"][0] if isinstance(arg, np.ndarray) else arg
 
 
@@ -112,10 +114,8 @@ def _wheel_runtime() -> str:
     if spec is None or spec.origin is None:
         return ""
     folder = Path(spec.origin).parent / "capi"
-    for pattern in ("libonnxruntime.so*", "libonnxruntime*.dylib", "onnxruntime.dll"):
-        for path in sorted(folder.glob(pattern)):
-            return str(path)
-    return ""
+    names = ("libonnxruntime.so*", "libonnxruntime*.dylib", "onnxruntime.dll")
+    return next((str(path) for name in names for path in sorted(folder.glob(name))), "")
 
 
 def models() -> list[dict[str, Any]]:

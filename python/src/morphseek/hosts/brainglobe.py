@@ -130,7 +130,6 @@ def find(
 
 
 def _versions(atlas: str) -> list[_Atlas]:
-    """Return the versions of an atlas that are there."""
     old = home().glob(f"{atlas}_v*/metadata.json")
     new = (home() / "brainglobe-atlasapi" / "atlases" / atlas).glob("*/manifest.json")
     versions = [(path.parent.name.removeprefix(f"{atlas}_v"), path) for path in (*old, *new)]
@@ -144,7 +143,6 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _names() -> list[str]:
-    """Return the atlases that are there."""
     old = (path.parent.name.rpartition("_v")[0] for path in home().glob("*_v*/metadata.json"))
     new = (home() / "brainglobe-atlasapi" / "atlases").glob("*/*/manifest.json")
     return sorted({*old, *(path.parent.parent.name for path in new)})

@@ -129,7 +129,6 @@ def _is_fetched(path: Path) -> bool:
 
 
 def _fetch(atlas: str, keys: dict[str, str], suffix: str) -> str:
-    """Return how to get a file."""
     query: dict[str, str | int | None] = {"resolution": None, "desc": None}
     for key, value in keys.items():
         number = key in _NUMBERS and value.isdecimal()

@@ -19,8 +19,8 @@ from . import named
 from .arrays import as_array, is_array, is_placed
 from .files import read_path
 from .headers.fields import Unsound
-from .image import Image, ImageLike, storable
-from .nifti import Header, Place, place_of, place_of_itk
+from .image import Image, ImageLike, sentences, storable
+from .nifti import Header, place_of, place_of_itk
 
 
 def read_on(source: ImageLike, grid: Grid, name: str) -> Image:
@@ -185,14 +185,7 @@ def _from_sitk(image: sitk.Image, name: str) -> Image:
         )
     array = np.asarray(_Held(sitk.GetArrayViewFromImage(image), image))
     direction = np.array(image.GetDirection()).reshape(image.GetDimension(), -1)
-    return _in_space(
-        array,
-        image.GetNumberOfComponentsPerPixel(),
-        image.GetSpacing(),
-        image.GetOrigin(),
-        direction,
-        name,
-    )
+    return _in_space(array, image, image.GetOrigin(), direction, name)
 
 
 def _from_itk(image: Any, name: str) -> Image:
@@ -200,44 +193,29 @@ def _from_itk(image: Any, name: str) -> Image:
     array = itk.array_view_from_image(image)
     # a cropped ITK image may start at an index other than 0, where its origin lies
     first = image.TransformIndexToPhysicalPoint(image.GetBufferedRegion().GetIndex())
-    return _in_space(
-        array,
-        image.GetNumberOfComponentsPerPixel(),
-        image.GetSpacing(),
-        first,
-        itk.array_from_matrix(image.GetDirection()),
-        name,
-    )
+    return _in_space(array, image, first, itk.array_from_matrix(image.GetDirection()), name)
 
 
 def _in_space(
-    array: np.ndarray, components: int, spacing: Any, origin: Any, direction: np.ndarray, name: str
+    array: np.ndarray, image: Any, origin: Any, direction: np.ndarray, name: str
 ) -> Image:
     """Return an image of ITK's; a 4-D one of one volume passes, its geometry that of the first
     three axes.
     """
-    if components in (3, 4) and len(direction) == 2:
-        array, components = _grey(array), 1
+    components = image.GetNumberOfComponentsPerPixel()
+    if components in (3, 4) and len(direction) == 2:  # a picture in colour: its brightness
+        array, components = array[..., :3].astype(np.float32) @ np.array(_LUMA, np.float32), 1
     if components != 1:
         raise errors.InvalidArgumentError(
             f"{name} volume has {components} components a voxel; give a scalar volume"
         )
     if len(direction) >= 3 and is_sheared(direction[:3, :3]):
         raise sheared(name)
-    return Image(
-        _checked(array, name),
-        tuple(spacing)[:3],
-        tuple(origin)[:3],
-        tuple(direction[:3, :3].ravel()),
-    )
+    place = tuple(image.GetSpacing())[:3], tuple(origin)[:3], tuple(direction[:3, :3].ravel())
+    return Image(_checked(array, name), *place)
 
 
 _LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as PNG viewers turn colours to grey
-
-
-def _grey(array: np.ndarray) -> np.ndarray:
-    """Return the brightness, float32, of a picture in colour, shape (y, x, 3 or 4)."""
-    return np.asarray(array[..., :3].astype(np.float32) @ np.array(_LUMA, np.float32))
 
 
 def _from_nibabel(image: Any, name: str) -> Image:
@@ -276,18 +254,14 @@ def _nifti_on(array: np.ndarray, image: Any, name: str) -> Image:
         image = Image(array, grid.spacing[:2], grid.origin[:2], tuple(grid.axes[:2, :2].ravel()))
     else:
         image = Image.on_grid(array, grid)
-    return dataclasses.replace(image, doubts=_sentences(place, name))
+    return dataclasses.replace(image, doubts=sentences(place.doubts, name))
 
 
 def _as_filed(image: Image, metadata: Mapping[str, str], name: str) -> Image:
     """Return an image that ITK read of a NIfTI where the file's header lays it."""
     place = place_of_itk(image.grid, metadata, name)
     volume = Image.on_grid(image.array, place.grid)
-    return dataclasses.replace(volume, doubts=_sentences(place, name))
-
-
-def _sentences(place: Place, name: str) -> tuple[str, ...]:
-    return tuple(f"{name}: {doubt}." for doubt in place.doubts)
+    return dataclasses.replace(volume, doubts=sentences(place.doubts, name))
 
 
 def of_atlas(atlas: named.Found, name: str) -> Image:

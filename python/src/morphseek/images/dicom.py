@@ -31,6 +31,7 @@ from .dicom_headers import (
     frames_of,
     is_dicom,
 )
+from .image import sentences
 
 _MOST_FILES = 20_000  # a series has a few thousand
 _MOST_FOLDERS = 200  # looked into for DICOM files
@@ -74,14 +75,10 @@ class _Source(NamedTuple):
         return errors.InputUnreadableError(f"{self.name}: {text}")
 
 
-def read_file(path: Path, name: str) -> Reading:
-    """Read a DICOM file, whose frames must be one evenly spaced stack."""
-    return _read_stack(_all_frames(path, name), _Source(path, name), {})
-
-
-def read_series(folder: Path, name: str) -> Reading:
-    """Read a folder's one series, whose slices must be one evenly spaced stack."""
-    return _read_stack(_one_series(folder, name), _Source(folder, name), {})
+def read_dicom(path: Path, name: str) -> Reading:
+    """Read a file, or a folder's one series, whose frames must be one evenly spaced stack."""
+    frames = (_one_series if path.is_dir() else _all_frames)(path, name)
+    return _read_stack(frames, _Source(path, name), {})
 
 
 def read_repeated(path: Path, name: str) -> tuple[list[Reading], float | None]:
@@ -100,7 +97,11 @@ def read_repeated(path: Path, name: str) -> tuple[list[Reading], float | None]:
             f" fewer times (that of {short[0][0].frame}, {len(short[0])} times); every frame needs"
             " all its slices: complete the series, or remove the frames that are not whole"
         )
-    in_time = [sorted((each.frame for each in place), key=_order) for place in places]
+
+    def order(frame: Frame) -> tuple[float, ...]:
+        return (*(_number(frame.text(key)) for key in ORDER), frame.serial)
+
+    in_time = [sorted((each.frame for each in place), key=order) for place in places]
     read: dict[Path, sitk.Image] = {}
     volumes = [_read_stack([place[k] for place in in_time], source, read) for k in range(most)]
     times = _seconds(in_time[0])
@@ -215,8 +216,8 @@ def _read_stack(frames: Sequence[Frame], source: _Source, read: dict[Path, sitk.
         ) from None
     if not _agree(Grid.of(image), grid):
         grid.place(image)
-    texts = dict.fromkeys((*(frame.doubt for frame in ordered), *doubts))
-    return Reading(image, tuple(f"{source.name}: {source.path}: {each}." for each in texts if each))
+    texts = filter(None, dict.fromkeys((*(frame.doubt for frame in ordered), *doubts)))
+    return Reading(image, sentences(texts, f"{source.name}: {source.path}"))
 
 
 def _lone(frame: Frame) -> tuple[list[Frame], Grid, list[str]]:
@@ -434,11 +435,6 @@ def _count(things: Sized, noun: str) -> str:
     return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
 
 
-def _order(frame: Frame) -> tuple[float, ...]:
-    """Return what frames of one place are sorted by."""
-    return (*(_number(frame.text(key)) for key in ORDER), frame.serial)
-
-
 def _number(text: str) -> float:
     """Return a number, or a date and time without its zone."""
     try:
@@ -462,7 +458,6 @@ def _seconds(frames: Sequence[Frame]) -> list[float]:
 
 
 def _voxels(frames: Sequence[Frame], read: dict[Path, sitk.Image], name: str) -> sitk.Image:
-    """Return the values of frames, one above the other."""
     if all(frame.total == 1 for frame in frames):
         with _openable(frames, name) as files, _silence(any(f.is_packed for f in frames)):
             reader = sitk.ImageSeriesReader()
@@ -519,18 +514,12 @@ def _silence(is_packed: bool) -> Iterator[None]:
 @contextlib.contextmanager
 def _openable(frames: Sequence[Frame], name: str) -> Iterator[list[Path]]:
     """Give the files of frames as GDCM reads them right: of others, a copy of the pixels alone."""
-    with contextlib.ExitStack() as stack:
-        folder = None
-        files = []
+    with tempfile.TemporaryDirectory(prefix="morphseek-") as folder:
+        files = [frame.file for frame in frames]
         for k, frame in enumerate(frames):
             if not frame.is_plain:
-                folder = folder or Path(
-                    stack.enter_context(tempfile.TemporaryDirectory(prefix="morphseek-"))
-                )
-                files.append(folder / f"{k}.dcm")
-                copy_pixels(frame.file, files[-1], name)
-            else:
-                files.append(frame.file)
+                files[k] = Path(folder, f"{k}.dcm")
+                copy_pixels(frame.file, files[k], name)
         yield files
 
 

@@ -13,7 +13,7 @@ import zlib
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -118,13 +118,18 @@ def _parsed(path: Path, name: str) -> Iterator[None]:
     except errors.MorphSeekError:
         raise
     except Exception:  # pydicom raises many kinds for damaged files
-        raise _damaged(path, name) from None
+        raise _refused(path, name) from None
 
 
-def _damaged(path: Path, name: str) -> errors.MorphSeekError:
+def _refused(path: Path, name: str, why: str = "") -> errors.MorphSeekError:
+    """Return the error of a file; without a reason, of a damaged one."""
     return errors.InputUnreadableError(
-        f"{name}: {path} cannot be read as DICOM: it is cut short or damaged, or no DICOM file;"
-        " copy it again"
+        f"{name}: {path} "
+        + (
+            why
+            or "cannot be read as DICOM: it is cut short or damaged, or no DICOM file; copy it"
+            " again"
+        )
     )
 
 
@@ -144,10 +149,9 @@ def _check_deflated(path: Path, name: str) -> None:
             size += len(unpacker.decompress(waiting, _CHUNK))
             waiting = unpacker.unconsumed_tail or file.read(_CHUNK)
             if size > _MOST_UNPACKED:
-                raise errors.InputUnreadableError(
-                    f"{name}: {path} unpacks to more than {_MOST_UNPACKED >> 20} MiB; save it"
-                    " without compression"
-                )
+                most = f"{_MOST_UNPACKED >> 20} MiB"
+                why = f"unpacks to more than {most}; save it without compression"
+                raise _refused(path, name, why)
 
 
 class Frame(NamedTuple):
@@ -225,31 +229,25 @@ def _frames(path: Path, name: str, is_new: bool) -> list[Frame]:
     top = _elements(head)
     if not top.get("Rows") or not top.get("Columns"):
         if "Image Storage" in getattr(head.file_meta.get("MediaStorageSOPClassUID"), "name", ""):
-            raise _damaged(path, name)
+            raise _refused(path, name)
         return []
     count = int(top.get("NumberOfFrames") or 1)
     if min(int(top["Rows"]), int(top["Columns"]), count) < 1 or count > path.stat().st_size:
-        raise _damaged(path, name)
-    if int(top.get("SamplesPerPixel") or 1) > 1:
-        raise errors.InputUnreadableError(
-            f"{name}: {path} is a picture in colours, {top['SamplesPerPixel']} numbers a pixel;"
-            " give a scalar image"
-        )
+        raise _refused(path, name)
+    if (colours := int(top.get("SamplesPerPixel") or 1)) > 1:
+        why = f"is a picture in colours, {colours} numbers a pixel; give a scalar image"
+        raise _refused(path, name, why)
     if count == 1 and _is_mosaic(head, top):
-        raise errors.InputUnreadableError(
-            f"{name}: {path} is a mosaic, the slices of a volume as the tiles of one picture;"
-            " convert it to NIfTI first, for instance by dcm2niix"
-        )
+        why = "is a mosaic, the slices of a volume as the tiles of one picture; convert it to NIfTI"
+        raise _refused(path, name, f"{why} first, for instance by dcm2niix")
     shared = _macros(*_items(head, _SHARED)[:1])
     own = [_macros(each) for each in _items(head, _OWN)]
     if detector := _items(head, _DETECTOR):
         elements = _elements(detector[0])
         top |= {key: elements[key] for key in PLACE if key in elements}
     if own and len(own) != count:
-        raise errors.InputUnreadableError(
-            f"{name}: {path} describes {len(own)} frames, and has {count}; copy it again, or save"
-            " it anew"
-        )
+        why = f"describes {len(own)} frames, and has {count}; copy it again, or save it anew"
+        raise _refused(path, name, why)
     doubt = ""
     if any("ImagePositionVolume" in each for each in (shared, *own)):
         doubt = "it does not say how its volume lies in the patient"
@@ -258,25 +256,32 @@ def _frames(path: Path, name: str, is_new: bool) -> list[Frame]:
         places, doubt = _stacked(top, count)
         top.pop(PLACE[0], None)  # of the first one alone
         own = [{**each, **place} for each, place in zip(own, places)]
-    syntax = head.file_meta.get("TransferSyntaxUID")
+    syntax = _syntax(head)
     frames = [
-        Frame(path, k, count, ChainMap(each, shared, top), True, _is_packed(syntax), doubt)
+        Frame(path, k, count, ChainMap(each, shared, top), True, syntax is not None and syntax[2],
+              doubt)
         for k, each in enumerate(own)
-    ]
+    ]  # fmt: skip
     is_plain = (
-        _is_orderly(head.file_meta)
+        syntax is not None
+        and _is_orderly(head.file_meta)
         and _is_orderly(head)
-        and _are_whole(path, at, head, top, name)
+        and _are_whole(path, at, syntax, top, name)
         and _are_plain(frames)
     )
     return [frame._replace(is_plain=is_plain) for frame in frames]
 
 
-def _is_packed(syntax: Any) -> bool:
+def _syntax(head: Dataset) -> tuple[Literal["little", "big"], bool, bool] | None:
+    """Return the order of bytes, whether types are written, and whether the pixels are a chain of
+    compressed pieces; None of no syntax, or of one of somebody's own.
+    """
+    syntax = head.file_meta.get("TransferSyntaxUID")
     try:
-        return bool(syntax.is_encapsulated)
-    except (AttributeError, ValueError):  # none, or one of somebody's own
-        return False
+        order: Literal["little", "big"] = "little" if syntax.is_little_endian else "big"
+        return order, not syntax.is_implicit_VR, syntax.is_encapsulated
+    except (AttributeError, ValueError):
+        return None
 
 
 def _are_plain(frames: Sequence[Frame]) -> bool:
@@ -313,16 +318,14 @@ def _is_orderly(data: Dataset) -> bool:
     return True
 
 
-def _are_whole(path: Path, at: int, head: Dataset, top: Mapping[str, Any], name: str) -> bool:
+def _are_whole(
+    path: Path, at: int, syntax: tuple[Literal["little", "big"], bool, bool],
+    top: Mapping[str, Any], name: str,
+) -> bool:  # fmt: skip
     """Whether the pixels are where the header ends, in one piece or in a chain of pieces, and
     nothing but padding comes behind them, for which GDCM may take any memory.
     """
-    syntax = head.file_meta.get("TransferSyntaxUID")
-    try:
-        order: Any = "little" if syntax.is_little_endian else "big"
-        is_explicit, is_chain = not syntax.is_implicit_VR, syntax.is_encapsulated
-    except (AttributeError, ValueError):  # none, or one of somebody's own
-        return False
+    order, is_explicit, is_chain = syntax
     with open(path, "rb") as file:
         end = file.seek(0, 2)
 
@@ -346,7 +349,7 @@ def _are_whole(path: Path, at: int, head: Dataset, top: Mapping[str, Any], name:
         else:
             least, length = _bytes(top), pixels[2]
             if file.tell() + length > end or length < least:
-                raise _damaged(path, name)
+                raise _refused(path, name)
             if length > least + 1:
                 return False
             file.seek(length, 1)
@@ -368,7 +371,7 @@ def copy_pixels(path: Path, to: Path, name: str) -> None:
         read = dcmread(path, force=True)
         pixels = read[0x7FE00010]
         if not pixels.is_undefined_length and len(pixels.value) < _bytes(_elements(read)):
-            raise _damaged(path, name)
+            raise _refused(path, name)
         for tag in list(read.keys()):
             if tag.group not in (0x0028, 0x7FE0) or tag in _NO_PIXELS:
                 del read[tag]
@@ -406,7 +409,6 @@ def _elements(data: Dataset) -> dict[str, Any]:
 
 
 def _macros(*groups: Dataset) -> dict[str, Any]:
-    """Return the elements of functional groups."""
     elements: dict[str, Any] = {}
     for item in (item for group in groups for key in _MACROS for item in _items(group, key)[:1]):
         elements |= _elements(item)

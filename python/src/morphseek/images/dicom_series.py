@@ -136,9 +136,11 @@ def check_patient(one: Series | Dataset, other: Series, what: str, advice: str) 
         )
 
 
-def new_object(series: Series, sop_class: str, modality: str, description: str) -> FileDataset:
+def new_object(
+    series: Series, sop_class: str, modality: str, description: str, dated: str
+) -> FileDataset:
     """Return an object of the patient, study and frame of reference of a series, with UIDs of its
-    own; nothing is made up about the patient.
+    own; nothing is made up about the patient. What is `dated` is a word of its kind's: Content.
     """
     import pydicom
 
@@ -166,8 +168,9 @@ def new_object(series: Series, sop_class: str, modality: str, description: str) 
     dataset.Modality = modality
     dataset.Manufacturer = dataset.ManufacturerModelName = "MorphSeek"
     dataset.DeviceSerialNumber, dataset.SoftwareVersions = "0", __version__
-    dataset.InstanceCreationDate = dataset.SeriesDate = now.strftime("%Y%m%d")
-    dataset.InstanceCreationTime = dataset.SeriesTime = now.strftime("%H%M%S")
+    for what in ("InstanceCreation", "Series", dated):
+        setattr(dataset, f"{what}Date", now.strftime("%Y%m%d"))
+        setattr(dataset, f"{what}Time", now.strftime("%H%M%S"))
     dataset.FrameOfReferenceUID = series.frame
     dataset.PositionReferenceIndicator = header.get("PositionReferenceIndicator") or ""
     return dataset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,23 +14,23 @@ from .. import _apart, errors
 from .._files import check_unchanged, readable, stamp
 from .._grid import sheared
 from .._itk import hdf5_lock, itk_io, itk_reason, to_read
-from .dicom import Reading, read_file, read_repeated, read_series
+from .dicom import Reading, read_dicom, read_repeated
 from .dicom_headers import is_dicom
 from .formats import NIFTI
 from .headers import check_header, check_voxels, limit, sound
-from .image import tell
+from .image import sentences, tell
 from .nifti import header_of, read_nifti
 from .sidecars import parts
 
 
 def read_path(path: Path, name: str) -> Reading:
     """Return what a file or a DICOM folder holds, whole, and what its header leaves in doubt."""
-    with _readable(path, name):
+    with whole(path, name):
         if path.is_dir():
-            return read_series(path, name)
+            return read_dicom(path, name)
         before = stamp(parts(path))
         try:
-            reading = (read_file if is_dicom(path) else _read_file)(path, name)
+            reading = (read_dicom if is_dicom(path) else _read_file)(path, name)
         finally:  # otherwise the message may be wrong
             check_unchanged(before, name)
         return reading
@@ -51,23 +51,19 @@ def read_frames(path: Path, name: str) -> tuple[list[sitk.Image], float | None]:
 
 def read_times(path: Path, name: str) -> tuple[list[Reading], float | None]:
     """Do the same with what the headers leave in doubt."""
-    with _readable(path, name):
+    with whole(path, name):
         return read_repeated(path, name)
 
 
 @contextlib.contextmanager
-def _readable(path: Path, name: str) -> Iterator[None]:
+def whole(path: Path, name: str) -> Iterator[None]:
     """Make what goes wrong with a file or a folder our errors."""
     try:
         with readable(path, name), itk_io():
             yield
     except errors.MorphSeekError:
         raise
-    except UnicodeDecodeError:  # SimpleITK's message quotes the file
-        raise errors.InputUnreadableError(
-            f"{name}: {path} cannot be read as an image: it is damaged"
-        ) from None
-    except RuntimeError as error:
+    except (RuntimeError, UnicodeDecodeError) as error:
         if "orthonormal direction" in str(error):
             raise sheared(f"{name}: {path}") from None
         raise errors.InputUnreadableError(
@@ -84,7 +80,7 @@ def _read_file(path: Path, name: str, pixels: int = sitk.sitkUnknown) -> Reading
         assert stored is not None
         with sound(path, name):
             reading = read_nifti(header, stored, f"{name}: {path}")
-        doubts = _sentences(reading.doubts, path, name)
+        doubts = sentences(reading.doubts, f"{name}: {path}")
         image = reading.image
         return Reading(image if pixels == sitk.sitkUnknown else sitk.Cast(image, pixels), doubts)
     with to_read(path, parts(path)[1:]) as openable:
@@ -92,11 +88,7 @@ def _read_file(path: Path, name: str, pixels: int = sitk.sitkUnknown) -> Reading
     if stored is None:
         return Reading(image)
     check_voxels(stored, sitk.GetArrayViewFromImage(image), path, name)
-    return Reading(image, _sentences(stored.doubts, path, name))
-
-
-def _sentences(doubts: Iterable[str], path: Path, name: str) -> tuple[str, ...]:
-    return tuple(f"{name}: {path}: {doubt}." for doubt in doubts)
+    return Reading(image, sentences(stored.doubts, f"{name}: {path}"))
 
 
 _CHECKED = ("MetaImageIO", "NrrdImageIO", "GDCMImageIO")

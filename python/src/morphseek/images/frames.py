@@ -59,14 +59,12 @@ class Frames:
         by_mrtrix = "descrip" in keys and image.GetMetaData("descrip").startswith("MRtrix")
         frames = image.GetSize()[3] if image.GetDimension() == 4 else 1
         if count > 1 or intent in _TURNING or (by_mrtrix and frames in _HARMONICS):
-            raise self._turning(f"{max(count, frames)} numbers a voxel")
-
-    def _turning(self, what: str) -> errors.MorphSeekError:
-        return errors.InvalidArgumentError(
-            f"{self.name} holds {what} that turn with the tissue (vectors, a tensor, an FOD); only"
-            " scalar images and label maps are resampled here: use the program that made it, with"
-            " the transform converted by morphseek transform convert"
-        )
+            raise errors.InvalidArgumentError(
+                f"{self.name} holds {max(count, frames)} numbers a voxel that turn with the tissue"
+                " (vectors, a tensor, an FOD); only scalar images and label maps are resampled"
+                " here: use the program that made it, with the transform converted by morphseek"
+                " transform convert"
+            )
 
     def __len__(self) -> int:
         if self._series is None:

@@ -42,6 +42,11 @@ def tell(doubts: Iterable[str]) -> None:
         warnings.warn(doubt, errors.GeometryWarning, stacklevel=3)
 
 
+def sentences(doubts: Iterable[str], what: str) -> tuple[str, ...]:
+    """Return what leaves a file or an image in doubt as messages that name it."""
+    return tuple(f"{what}: {doubt}." for doubt in doubts)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Image:
     """A scalar volume in physical space.

@@ -70,14 +70,12 @@ class Header:
     @classmethod
     def of_bytes(cls, data: bytes) -> Header | None:
         """Parse the first 540 bytes of a file; None where they are no NIfTI or Analyze."""
-        for length, layout in LAYOUTS.items():
-            orders: tuple[Literal["<", ">"], ...] = ("<", ">")
-            for order in orders:
-                if int.from_bytes(data[:4], "little" if order == "<" else "big") == length:
-                    if len(data) < length:
-                        return None
-                    record = np.frombuffer(data, layout.newbyteorder(order), 1)[0]
-                    return cls({name: record[name].tolist() for name in _FIELDS}, order)
+        orders: tuple[Literal["<", ">"], ...] = ("<", ">")
+        for order in orders:
+            layout = LAYOUTS.get(int.from_bytes(data[:4], "little" if order == "<" else "big"))
+            if layout is not None and len(data) >= layout.itemsize:
+                record = np.frombuffer(data, layout.newbyteorder(order), 1)[0]
+                return cls({name: record[name].tolist() for name in _FIELDS}, order)
         return None
 
     def __getitem__(self, field: str) -> Any:
@@ -319,7 +317,6 @@ def _straight(grid: Grid, doubts: list[str]) -> Place:
 
 
 def _qform(header: Header, unit: float) -> Grid:
-    """Return the grid of the qform."""
     b, c, d = quatern = header["quatern"]
     _check_numbers("quatern", np.array(quatern))
     _check_numbers("qoffset", np.array(header["qoffset"]))

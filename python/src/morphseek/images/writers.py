@@ -22,7 +22,7 @@ from .. import errors
 from .._files import reserve, write_with
 from .._grid import Grid, is_sheared
 from .._itk import to_write
-from .formats import NIFTI, PAIRS, WRITTEN
+from .formats import NIFTI, PAIRS, WRITTEN, pair_of
 from .headers import check_header, check_voxels
 from .headers.stream import fast
 from .image import Image, storable
@@ -123,10 +123,9 @@ def _write_nifti(
             name, _, place = field.rstrip("]").partition("[")
             record[name][(0, int(place)) if place else 0] = value
         if is_pair:
-            stem = re.sub(r"(?i)\.(hdr|img)(\.gz)?$", "", temporary.name)
-            ending = ".gz" if is_packed else ""
-            _store(temporary.with_name(f"{stem}.hdr{ending}"), bytes(head), (), is_packed)
-            _store(temporary.with_name(f"{stem}.img{ending}"), b"", pieces, is_packed)
+            header, voxels = pair_of(temporary)[2 * is_packed :][:2]
+            _store(header, bytes(head), (), is_packed)
+            _store(voxels, b"", pieces, is_packed)
         else:
             _store(temporary, bytes(head), pieces, is_packed)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..images.image import Image
-
+Pair = tuple[float, float]
 Triple = tuple[float, float, float]
 
 CONTRASTS = ("MR", "CT")  # of _TISSUES
@@ -34,12 +33,14 @@ _TISSUES = {
 }
 
 
-def render(p: np.ndarray, contrast: int, grid: Image) -> tuple[np.ndarray, np.ndarray]:
+def render(
+    p: np.ndarray, contrast: int, spacing: tuple[float, ...]
+) -> tuple[np.ndarray, np.ndarray]:
     """Paint the anatomy at the points p, tissue over tissue, each with an edge about a voxel
     wide.
     """
     x, y, z = np.ascontiguousarray(p.T, dtype=np.float32)
-    edge = np.float32(0.35 * np.mean(grid.spacing))
+    edge = np.float32(0.35 * np.mean(spacing))
     values = np.full(len(p), _TISSUES["air"][contrast], np.float32)
     labels = np.zeros(len(p), np.uint8)
 
@@ -77,6 +78,15 @@ def render(p: np.ndarray, contrast: int, grid: Image) -> tuple[np.ndarray, np.nd
 
     # bowel and vessels are the patient's, whatever the deformation's seed
     patient = np.random.default_rng(7)
+
+    def strand(
+        box: tuple[Pair, Pair, Pair], length: Pair, width: float, side: int = 1
+    ) -> np.ndarray:
+        """Return the distance to a thin ellipsoid, turned anyhow, somewhere in a box."""
+        x, y, z = (patient.uniform(*along) for along in box)
+        radii = (patient.uniform(*length), width, width)
+        return ellipsoid((side * x, y, z), radii, tuple(patient.uniform(-1.5, 1.5, 3)))
+
     for _ in range(16):
         c = (patient.uniform(-80, 80), patient.uniform(-60, 15), patient.uniform(-170, -65))
         r, turn = (patient.uniform(24, 40), 15, 15), tuple(patient.uniform(-1.5, 1.5, 3))
@@ -101,16 +111,8 @@ def render(p: np.ndarray, contrast: int, grid: Image) -> tuple[np.ndarray, np.nd
     paint(ellipsoid((76, 8, 128), (54, 74, 88)), "lung", 9)
     for side in (-1, 1):
         for _ in range(9):
-            c = (
-                side * patient.uniform(50, 100),
-                patient.uniform(-45, 55),
-                patient.uniform(70, 165),
-            )
-            paint(
-                ellipsoid(c, (patient.uniform(14, 26), 5, 5), tuple(patient.uniform(-1.5, 1.5, 3))),
-                "vessel",
-                8 if side < 0 else 9,
-            )
+            branch = strand(((50, 100), (-45, 55), (70, 165)), (14, 26), 5, side)
+            paint(branch, "vessel", 8 if side < 0 else 9)
     paint(ellipsoid((22, -28, 112), (46, 40, 44), (0, 0.4, 0.5)), "heart", 10)
     paint(ellipsoid((26, -30, 112), (27, 22, 26), (0, 0.4, 0.5)), "vessel", 10)
 
@@ -120,12 +122,7 @@ def render(p: np.ndarray, contrast: int, grid: Image) -> tuple[np.ndarray, np.nd
     )
     paint(lobes, "liver", 1)
     for _ in range(7):
-        c = (patient.uniform(-105, -35), patient.uniform(-35, 35), patient.uniform(-5, 60))
-        paint(
-            ellipsoid(c, (patient.uniform(22, 38), 6, 6), tuple(patient.uniform(-1.5, 1.5, 3))),
-            "vessel",
-            1,
-        )
+        paint(strand(((-105, -35), (-35, 35), (-5, 60)), (22, 38), 6), "vessel", 1)
     paint(ellipsoid((-38, -58, -22), (13, 14, 26), (0.3, 0.2, 0)), "gallbladder")
     paint(ellipsoid((62, -30, 30), (38, 36, 44), (0.2, 0.5, 0)), "stomach", 5)
     paint(ellipsoid((108, 40, 34), (24, 42, 44), (0.3, 0.2, -0.3)), "spleen", 4)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .._grid import Grid, mapped
 from ..errors import InvalidArgumentError
 from ..images.image import Image
 from ..transforms import Transform
@@ -71,10 +72,9 @@ class PhantomPair:
         >>> pair.target_points().shape[1]
         3
         """
-        return _physical(self.fixed, self._targets(step))
+        return self.fixed.grid.to_physical(self._targets(step)[:, ::-1])
 
     def _targets(self, step: int) -> np.ndarray:
-        """Return the array indices of the target points, (n, 3) z, y, x."""
         inside = np.zeros_like(self.fixed_labels.array, dtype=bool)
         inside[::step, ::step, ::step] = self.fixed_labels.array[::step, ::step, ::step] > 0
         return np.argwhere(inside)
@@ -104,21 +104,17 @@ class PhantomPair:
         True
         """
         index = self._targets(step)
-        points = _physical(self.fixed, index)
+        points = self.fixed.grid.to_physical(index[:, ::-1])
         true = self.truth(points)
-        moving = self.moving.grid.physical_to_index
-        place = true @ moving[:3, :3].T + moving[:3, 3]
-        seen = ((place >= 0) & (place <= np.array(self.moving.array.shape[::-1]) - 1)).all(axis=1)
-        points, true, labels = (
-            points[seen],
-            true[seen],
-            self.fixed_labels.array[tuple(index[seen].T)],
-        )
+        place = self.moving.grid.to_index(true)
+        seen = ((place >= 0) & (place <= np.array(self.moving.grid.size) - 1)).all(axis=1)
+        points, true = points[seen], true[seen]
+        labels = self.fixed_labels.array[tuple(index[seen].T)]
         transform = Transform.of(transform)
         initial = linear_of(transform)
         found = {
             "before": points,
-            "initial": points @ initial[:3, :3].T + initial[:3, 3],
+            "initial": mapped(initial, points),
             "after": transform.transform_points(points),
         }
         distances = {when: np.linalg.norm(there - true, axis=1) for when, there in found.items()}
@@ -135,12 +131,6 @@ class PhantomPair:
             if (labels == label).any()
         ]
         return {**summary(labels > 0), "organs": organs}
-
-
-def _physical(image: Image, index: np.ndarray) -> np.ndarray:
-    """Return the points of array indices, (n, 3) z, y, x, as LPS mm."""
-    m = image.index_to_physical
-    return index[:, ::-1] @ m[:3, :3].T + m[:3, 3]
 
 
 def _spread(distances: np.ndarray) -> dict[str, float]:
@@ -204,36 +194,25 @@ def make_pair(
 
     images = []
     for grid, contrast in zip((fixed, moving), contrasts):
-        points = _points(grid) if grid is fixed else to_canonical(_points(grid))
-        values, labels = render(points, CONTRASTS.index(contrast), grid)
-        values = values.reshape(grid.array.shape)
+        index = np.indices(grid.shape).reshape(3, -1).T[:, ::-1]
+        points = grid.to_physical(index)
+        points = points if grid is fixed else to_canonical(points)
+        values, labels = render(points, CONTRASTS.index(contrast), grid.spacing)
+        values = values.reshape(grid.shape)
         if contrast == "MR":
             values = mr_noise(values, rng)
         else:
             values = np.clip(values + rng.normal(0, 14, values.shape), -1024, 2000)
-        images += [
-            grid.like(values.astype(np.float32)),
-            grid.like(labels.reshape(grid.array.shape)),
-        ]
+        arrays = values.astype(np.float32), labels.reshape(grid.shape)
+        images += [Image.on_grid(array, grid) for array in arrays]
     return PhantomPair(images[0], images[2], images[1], images[3], truth)
 
 
 def _grid(
     size: tuple[int, ...], spacing: np.ndarray, direction: np.ndarray, center: np.ndarray
-) -> Image:
+) -> Grid:
     origin = center - direction @ (spacing * (np.array(size) - 1) / 2)
-    return Image(
-        np.zeros(size[::-1], np.uint8),
-        tuple(spacing.tolist()),
-        tuple(origin.tolist()),
-        tuple(direction.ravel().tolist()),
-    )
-
-
-def _points(image: Image) -> np.ndarray:
-    z, y, x = (a.ravel() for a in np.indices(image.array.shape))
-    m = image.index_to_physical
-    return np.stack([x, y, z], axis=1) @ m[:3, :3].T + m[:3, 3]
+    return Grid(size, tuple(spacing), tuple(origin), tuple(direction.ravel()))
 
 
 class _Bend:

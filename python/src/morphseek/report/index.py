@@ -53,23 +53,17 @@ class IndexRow:
     """In what it is unlike the others."""
 
 
-#: Columns of the table: field, heading, what a tip says, how a number is written.
+#: Columns of the table: field, heading, what a tip says, how a number is written; and what its mean
+#: at the head of the page is called, and its unit.
 _COLUMNS = (
-    ("error_mm", "error mm", "estimated mean error", "{:.1f}"),
-    ("dice_before", "Dice before", "mean over the labels", "{:.3f}"),
-    ("dice_after", "Dice", "mean over the labels", "{:.3f}"),
-    ("tre_mm", "points mm", "mean error at landmarks or known points", "{:.1f}"),
-    ("njd_percent", "folds %", "voxels where the map folds", "{:.3f}"),
-    ("seconds", "time s", "", "{:.1f}"),
-)
-#: Means at the head: field, name, how it is written.
-_MEANS = (
-    ("error_mm", "Estimated error", "{:.1f} mm"),
-    ("dice_before", "Dice before", "{:.3f}"),
-    ("dice_after", "Dice", "{:.3f}"),
-    ("tre_mm", "Error at points", "{:.1f} mm"),
-    ("seconds", "Time a pair", "{:.1f} s"),
-)
+    ("error_mm", "error mm", "estimated mean error", "{:.1f}", "Estimated error", " mm"),
+    ("dice_before", "Dice before", "mean over the labels", "{:.3f}", "Dice before", ""),
+    ("dice_after", "Dice", "mean over the labels", "{:.3f}", "Dice", ""),
+    ("tre_mm", "points mm", "mean error at landmarks or known points", "{:.1f}",
+     "Error at points", " mm"),
+    ("njd_percent", "folds %", "voxels where the map folds", "{:.3f}", "", ""),
+    ("seconds", "time s", "", "{:.1f}", "Time a pair", " s"),
+)  # fmt: skip
 
 
 def write_index(
@@ -95,7 +89,7 @@ def write_index(
     columns = [column for column in _COLUMNS if known[column[0]]]
     where = Path(path).parent if pages is None else Path(pages)
     for row in shown:
-        numbers = [(row[field], form) for field, _, _, form in columns]
+        numbers = [(row[field], form) for field, _, _, form, *_ in columns]
         row["cells"] = [(v, "\u2013" if v is None else form.format(v)) for v, form in numbers]
         if row["page"] and not (where / row["page"]).is_file():
             row["page"] = ""
@@ -113,9 +107,9 @@ def write_index(
         **facts,
         title=title,
         means={
-            name: form.format(sum(known[field]) / len(known[field]))
-            for field, name, form in _MEANS
-            if known[field]
+            name: form.format(sum(known[field]) / len(known[field])) + unit
+            for field, _, _, form, name, unit in columns
+            if name
         },
         command=command,
         histograms=[each for each in histograms if each],
@@ -124,7 +118,7 @@ def write_index(
             for grade in (*reversed(GRADES), UNKNOWN)
             if any(row["verdict"] == grade for row in shown)
         ],
-        columns=[{"name": name, "tip": tip} for _, name, tip, _ in columns],
+        columns=[{"name": name, "tip": tip} for _, name, tip, *_ in columns],
         has_pictures=any(row["page"] for row in shown),
         version=version,
     )

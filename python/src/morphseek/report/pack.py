@@ -7,9 +7,7 @@ brain that takes 0.02 s instead of 0.03 at level 1 or 0.05 at level 6, and is th
 from __future__ import annotations
 
 import base64
-import gzip
 import zlib
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,17 +27,10 @@ def quantised(volume: np.ndarray, low: float, high: float) -> Bytes:
 
 
 def packed(volume: Bytes, bits: int = 8) -> str:
-    """Return a volume as text. The viewer undoes it; :func:`unpacked` does the same here."""
+    """Return a volume as text, which the viewer undoes; of 7 bits the lowest one is lost."""
     stream = zlib.compressobj(1, zlib.DEFLATED, _GZIP, 9, zlib.Z_RLE)
     content = stream.compress(_differences(volume, bits)) + stream.flush()
     return base64.b64encode(content).decode()
-
-
-def unpacked(text: str, shape: Sequence[int], bits: int = 8) -> Bytes:
-    """Return the volume of :func:`packed`; of 7 bits the lowest one is lost."""
-    flat = np.frombuffer(gzip.decompress(base64.b64decode(text)), np.uint8).reshape(shape)
-    volume = np.cumsum(flat, axis=-1, dtype=np.uint8)
-    return volume if bits == 8 else _widened(volume)
 
 
 def estimate(volume: Bytes, bits: int, every: int = 12) -> float:
@@ -74,8 +65,3 @@ def _differences(volume: Bytes, bits: int) -> bytes:
     out[..., :1] = volume[..., :1]
     np.subtract(volume[..., 1:], volume[..., :-1], out=out[..., 1:])
     return out.tobytes()
-
-
-def _widened(volume: Bytes) -> Bytes:
-    """Return 7 bits as 8, so that black and white stay what they are."""
-    return volume << np.uint8(1) | volume >> np.uint8(6)

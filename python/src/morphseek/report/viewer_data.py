@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .._grid import mapped
 from . import pack
 from .inputs import LandmarkErrors, Measures
 from .maps import Maps
@@ -98,10 +99,8 @@ def _landmark_list(scene: Scene, points: LandmarkErrors | None) -> list[dict[str
     if points is None:
         return []
     back = np.linalg.inv(scene.to_mm)
-    placed = [
-        np.round(p @ back[:3, :3].T + back[:3, 3], 2).tolist()
-        for p in (points.fixed, points.moving, points.carried)
-    ]
+    lists = (points.fixed, points.moving, points.carried)
+    placed = [np.round(mapped(back, each), 2).tolist() for each in lists]
     lengths = (points.before_mm, points.after_mm)
     millimetres = ([round(mm, 2) for mm in column.tolist()] for column in lengths)
     keys = ("name", "fixed", "before", "after", "mmBefore", "mmAfter")

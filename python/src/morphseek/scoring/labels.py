@@ -138,12 +138,7 @@ def _whole(
 
 
 def _fits(labels: np.ndarray) -> bool:
-    """Whether the engine's type holds every label."""
-    if (
-        labels.dtype.kind in "bi"
-        and labels.dtype.itemsize <= 4
-        or labels.dtype in (np.uint8, np.uint16)
-    ):
+    if np.can_cast(labels.dtype, np.int32):
         return True
     limits = np.iinfo(np.int32)
     return bool(limits.min <= labels.min(initial=0) and labels.max(initial=0) <= limits.max)
@@ -198,7 +193,6 @@ def on_fixed_grid(labels: images.ImageLike, grid: Grid) -> images.Image:
 
 
 def _values(labels: images.Image) -> set[int]:
-    """Return the labels of a map."""
     values = distinct(labels.array)
     _check_labels(values, labels.name)
     return {int(value) for value in values} - {0}

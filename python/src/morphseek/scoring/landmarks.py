@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._engine.bindings import Doubles
+from .._grid import mapped
 from .._percentiles import percentiles
 from ..landmarks import Landmarks, LandmarksLike, pair_landmarks
 from ..transforms.field import linear_of
@@ -66,10 +67,11 @@ class LandmarkErrors:
         for points, image in ((fixed, "fixed"), (moving, "moving")):
             if points is None:
                 continue
+            there = points.points
             carried = (
-                transform.transform_points(points.points)
+                transform.transform_points(there)
                 if image == "fixed"
-                else _carried(transform, points.points)
+                else _carried(transform, there)
             )
             self.alone += [
                 {"name": name, "image": image, "point": a.tolist(), "carried": b.tolist()}
@@ -144,8 +146,6 @@ def score_landmarks(transform: Any, fixed: LandmarksLike, moving: LandmarksLike)
     transform = Transform.of(transform)
     here, there = pair_landmarks(fixed, moving)
     a, b = here.points, there.points
-    initial = linear_of(transform)
-    linear = a @ initial[:3, :3].T + initial[:3, 3]
 
     def apart(mapped: Doubles) -> Doubles:
         return np.asarray(np.linalg.norm(mapped - b, axis=1))
@@ -156,7 +156,7 @@ def score_landmarks(transform: Any, fixed: LandmarksLike, moving: LandmarksLike)
         b,
         _carried(transform, b),
         apart(a),
-        apart(linear),
+        apart(mapped(linear_of(transform), a)),
         apart(transform.transform_points(a)),
     )
 
@@ -166,7 +166,7 @@ def _carried(transform: Transform, points: Doubles) -> Doubles:
     and again; where the map folds, the last place stands.
     """
     back = np.linalg.inv(linear_of(transform))
-    found = points @ back[:3, :3].T + back[:3, 3]
+    found = mapped(back, points)
     for _ in range(_ITERATIONS):
         found = found - (transform.transform_points(found) - points) @ back[:3, :3].T
     return found

@@ -14,15 +14,16 @@ import SimpleITK as sitk
 
 from .. import errors, images
 from .._grid import Grid
-from .._itk import itk_io, itk_reason
+from .._itk import itk_io
+from ..images.files import whole
 from ..images.formats import NIFTI
 from ..images.headers import Stored, check_header, sound
-from ..images.image import tell
+from ..images.image import sentences, tell
 from ..images.nifti import Header, header_of, place_of
 from ..images.writers import write_pieces
 from .labels import LABELS, as_type, carrier, checked_dtype
-from .parts import field_on
-from .resample import resample
+from .parts import field_on, reached
+from .resample import Resampling, resample
 from .transform import Transform, check_place, target_grid
 
 #: Halo in voxels that each interpolation needs around a block of the input. A B-spline's
@@ -88,7 +89,7 @@ def _told_place(header: Header, path: Path, name: str) -> Grid:
     """Return where a header lays its voxels, and tell of doubts."""
     with sound(path, name):
         grid, doubts = place_of(header, f"{name}: {path}")
-    tell(f"{name}: {path}: {doubt}." for doubt in doubts)
+    tell(sentences(doubts, f"{name}: {path}"))
     return grid
 
 
@@ -143,17 +144,17 @@ def apply_by_blocks(
         )
     if not (math.isfinite(memory) and memory > 0):
         raise errors.InvalidArgumentError(f"memory is {memory:g}; it must be bytes above 0")
-    grid, kind = _grid(transform, reference), checked_dtype(dtype)
-    work = _Work(transform, _Source(Path(source)), grid, interpolation, kind, modulate, memory)
+    how = Resampling(interpolation=interpolation, dtype=checked_dtype(dtype), modulate=modulate)
+    work = _Work(transform, _Source(Path(source)), _grid(transform, reference), how, memory)
     work.settle(background)
-    write_pieces(out, grid, work.kind, work.slabs())
+    write_pieces(out, work.grid, work.kind, work.slabs())
 
 
 class _Source:
     """A file whose voxels are read by the box."""
 
     def __init__(self, path: Path):
-        self.name = f"input: {path}"
+        self.name, self._path = f"input: {path}", path
         stored = check_header(path, "input") if path.is_file() else None
         if stored is None or stored.packed:
             # the whole image would not fit; a missing file is the reader's error
@@ -174,7 +175,6 @@ class _Source:
         self.first = self.read(np.zeros(3, int), np.minimum(self.size, 2))
         # of what is read, for NIfTI may scale
         self.dtype = self.first.array.dtype
-        self.to_index = self.first.grid.physical_to_index
 
     def _of_nifti(self, header: Header, stored: Stored, path: Path) -> np.ndarray:
         if header.dtype is None or math.prod(header.shape[3:]) != 1 or len(header.shape) < 3:
@@ -188,7 +188,7 @@ class _Source:
         """
         self._reader = sitk.ImageFileReader()
         self._reader.SetFileName(str(path))
-        with self._told(), itk_io():
+        with whole(self._path, "input"):
             self._reader.ReadImageInformation()
         size = self._reader.GetSize()
         if self._reader.GetNumberOfComponents() != 1 or len(size) < 3 or math.prod(size[3:]) != 1:
@@ -211,15 +211,6 @@ class _Source:
             f"{self.name} is no single scalar volume, and only such are done by blocks"
         )
 
-    @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        try:
-            yield
-        except RuntimeError as error:
-            raise errors.InputUnreadableError(
-                f"{self.name} cannot be read as an image: {itk_reason(error)}"
-            ) from None
-
     def read(self, low: np.ndarray, high: np.ndarray) -> images.Image:
         """Return the box from `low` to below `high`, in voxels x, y, z."""
         low, high = low.astype(int), high.astype(int)
@@ -233,7 +224,7 @@ class _Source:
             return images.read(images.Image.on_grid(array, part_grid), self.name)
         self._reader.SetExtractIndex([*low.tolist(), *[0] * self._more])
         self._reader.SetExtractSize([*(high - low).tolist(), *[0] * self._more])
-        with self._told(), itk_io():
+        with whole(self._path, "input"):
             return images.read(self._reader.Execute(), self.name)
 
 
@@ -246,30 +237,22 @@ _TYPES = {
 
 class _Work:
     def __init__(
-        self,
-        transform: Transform,
-        source: _Source,
-        grid: Grid,
-        interpolation: str,
-        dtype: np.dtype | None,
-        modulate: bool,
-        memory: float,
+        self, transform: Transform, source: _Source, grid: Grid, how: Resampling, memory: float
     ):
         self.sitk, self.source, self.grid = transform.to_sitk(), source, grid
-        self.interpolation, self.dtype, self.modulate = interpolation, dtype, modulate
-        self.memory = memory
+        self.how, self.memory = how, memory
         self.size = np.array(grid.size)
         # wrong names are refused here
-        carrier(source.first.array, interpolation, None, lambda _: False, dtype)
-        self.around = _AROUND[interpolation]
+        carrier(source.first.array, how["interpolation"], None, lambda _: False, how["dtype"])
+        self.around = _AROUND[how["interpolation"]]
         self.background, self.by_default = 0.0, False
-        self.kind = source.dtype if dtype is None else dtype
-        if modulate and dtype is None and self.kind.kind in "biu":
+        self.kind = source.dtype if how["dtype"] is None else how["dtype"]
+        if how["modulate"] and how["dtype"] is None and self.kind.kind in "biu":
             self.kind = np.dtype(np.float32)
 
     def settle(self, background: float | None) -> None:
         """Settle what lies outside: by default the whole image's minimum."""
-        if background is not None or self.modulate or self.interpolation in LABELS:
+        if background is not None or self.how["modulate"] or self.how["interpolation"] in LABELS:
             self.background = background or 0.0
             return
         self.by_default = True
@@ -296,7 +279,7 @@ class _Work:
     def _fill(self, out: np.ndarray, corner: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
         """Fill a box of a slab, in parts where it is read from too much of the input."""
         # a derivative asks for the voxels beside
-        beside = 1 if self.modulate else 0
+        beside = 1 if self.how["modulate"] else 0
         lower, upper = np.maximum(low - beside, 0), np.minimum(high + beside, self.size)
         inner = tuple(slice(a, b) for a, b in zip((low - lower)[::-1], (high - lower)[::-1]))
         box = self.grid.part(lower, upper - lower)
@@ -319,26 +302,14 @@ class _Work:
         # of a narrower type asked for, what lies outside by default need be no value
         narrow = self.by_default and self.kind.kind in "biu"
         block = resample(
-            self.source.read(first, last), box, self.sitk, self.interpolation,
-            self.background, None if narrow else self.kind, self.modulate,
+            self.source.read(first, last), box, self.sitk, self.how["interpolation"],
+            self.background, None if narrow else self.kind, self.how["modulate"],
         )  # fmt: skip
         out[where] = as_type(block.array[inner], self.kind, self.background)
 
     def _reached(self, box: Grid) -> tuple[np.ndarray, np.ndarray]:
         """Return the box of the input that a box of the output is read from."""
-        field = field_on(self.sitk, box)
-        rows = self.source.to_index[:3, :3]
-        to_index = self.source.to_index @ box.index_to_physical
-        z, y, x = (np.arange(n, dtype=np.float64) for n in field.shape[:3])
-        low, high = np.empty(3), np.empty(3)
-        for k in range(3):
-            at = field @ rows[k].astype(np.float32)
-            at += (
-                to_index[k, 0] * x
-                + to_index[k, 1] * y[:, None]
-                + (to_index[k, 2] * z[:, None, None] + to_index[k, 3])
-            )
-            low[k], high[k] = at.min(), at.max()
+        low, high = reached(field_on(self.sitk, box), box, self.source.first.grid)
         first = np.clip(np.floor(low) - self.around, 0, self.source.size)
         last = np.clip(np.ceil(high) + self.around + 1, 0, self.source.size)
         short = (last - first == 1) & (self.source.size > 1)  # a volume has two slices at least

@@ -136,19 +136,14 @@ def _mesh(source: Path, out: Path, transform: Transform) -> int:
         from vtkmodules import vtkIOGeometry, vtkIOLegacy, vtkIOPLY, vtkIOXML
         from vtkmodules.util.numpy_support import numpy_to_vtk, vtk_to_numpy
         from vtkmodules.vtkCommonCore import vtkPoints
-    readers: dict[str, Any] = {
-        ".vtk": vtkIOLegacy.vtkPolyDataReader,
-        ".vtp": vtkIOXML.vtkXMLPolyDataReader,
-        ".stl": vtkIOGeometry.vtkSTLReader,
-        ".ply": vtkIOPLY.vtkPLYReader,
+    formats: dict[str, tuple[Any, str]] = {
+        ".vtk": (vtkIOLegacy, "vtkPolyData"),
+        ".vtp": (vtkIOXML, "vtkXMLPolyData"),
+        ".stl": (vtkIOGeometry, "vtkSTL"),
+        ".ply": (vtkIOPLY, "vtkPLY"),
     }
-    writers: dict[str, Any] = {
-        ".vtk": vtkIOLegacy.vtkPolyDataWriter,
-        ".vtp": vtkIOXML.vtkXMLPolyDataWriter,
-        ".stl": vtkIOGeometry.vtkSTLWriter,
-        ".ply": vtkIOPLY.vtkPLYWriter,
-    }
-    reader = readers[_ending(source, SURFACES)]()
+    module, name = formats[_ending(source, SURFACES)]
+    reader = getattr(module, f"{name}Reader")()
     reader.SetFileName(str(source))
     reader.GlobalWarningDisplayOff()
     reader.Update()
@@ -168,7 +163,8 @@ def _mesh(source: Path, out: Path, transform: Transform) -> int:
     for data in (mesh.GetPointData(), mesh.GetCellData()):
         if data.GetNormals() is not None:  # vectors would have to be rotated
             data.RemoveArray(data.GetNormals().GetName())
-    writer = writers[_ending(out, SURFACES)]()
+    module, name = formats[_ending(out, SURFACES)]
+    writer = getattr(module, f"{name}Writer")()
     note = "SPACE=LPS"
     if hasattr(writer, "SetHeader"):
         writer.SetHeader(f"MorphSeek. {note}")
@@ -202,11 +198,8 @@ def _tracts(source: Path, out: Path, transform: Transform, reference: Any) -> in
         tracts = np.split(targets.astype(np.float32), np.cumsum(lengths)[:-1])
     more = {}
     if _ending(out, (".trk",)):  # a .tck holds points alone
-        old = content.tractogram
-        more = {
-            "data_per_streamline": old.data_per_streamline,
-            "data_per_point": old.data_per_point,
-        }
+        kinds = ("data_per_streamline", "data_per_point")
+        more = {kind: getattr(content.tractogram, kind) for kind in kinds}
     tractogram = streamlines.Tractogram(tracts, affine_to_rasmm=np.eye(4), **more)
     same = _ending(source, TRACTS) == _ending(out, TRACTS)
     header = dict(content.header.items()) if same else {}

@@ -15,12 +15,12 @@ from .._engine.bindings import Doubles, Floats
 from .._grid import Grid
 from .._itk import HDF5
 from .._points import checked_points
-from . import h5
-from .files import matrix_part, write_parts
+from .files import matrix_part, vectors_part, write_parts
 from .labels import beyond_float32, carrier
 from .linear import checked_matrix
-from .parts import dense, is_still, itk_order, matrix_of, split_linear
-from .transform import Affine, Transform, named
+from .parts import dense, is_still, matrix_of, named, split_linear
+from .resample import Resampling
+from .transform import Affine, Transform
 
 
 class Field(Transform):
@@ -210,29 +210,19 @@ class Field(Transform):
             return super().save(path, format, reference, moving)
         # as the format's writer does, without the 24 bytes a voxel of SimpleITK's field
         behind, grid = self.behind_initial()
-        parts = []
-        if not is_still(behind, self.grid):
-            parts.append(h5.Part("DisplacementFieldTransform", itk_order(grid), behind))
+        parts = [] if is_still(behind, self.grid) else [vectors_part(behind, grid)]
         if not parts or not np.array_equal(self._initial, np.eye(4)):
             parts.insert(0, matrix_part(self._initial))
         write_parts(path, parts, self.grid, self.moving_grid)
         return [Path(path)]
 
-    def _moved(
-        self,
-        frame: images.Image,
-        grid: Grid,
-        interpolation: str,
-        background: float | None,
-        dtype: np.dtype | None,
-        modulate: bool,
-    ) -> images.Image:
-        own = grid == self.grid and interpolation in ("linear", "nearest") and not modulate
-        if not own:  # what the engine does not do
-            return super()._moved(frame, grid, interpolation, background, dtype, modulate)
-        what = carrier(frame.array, interpolation, background, beyond_float32, dtype)
+    def _moved(self, frame: images.Image, grid: Grid, how: Resampling) -> images.Image:
+        name = how["interpolation"]
+        if grid != self.grid or name not in ("linear", "nearest") or how["modulate"]:
+            return super()._moved(frame, grid, how)  # what the engine does not do
+        what = carrier(frame.array, name, how["background"], beyond_float32, how["dtype"])
         moving = np.ascontiguousarray(what.array, dtype=np.float32)
-        warped = bindings.warp(*self._voxels(), moving, frame.grid, interpolation, what.background)
+        warped = bindings.warp(*self._voxels(), moving, frame.grid, name, what.background)
         return images.Image.on_grid(what.back(warped), self.grid)
 
 

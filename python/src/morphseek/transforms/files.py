@@ -19,83 +19,53 @@ from SimpleITK import _SimpleITK  # type: ignore[attr-defined]
 from .. import _apart, _manifest, errors
 from .._files import readable, reserve, settle, write_with
 from .._grid import Grid
-from .._itk import HDF5, hdf5_lock, itk_io, itk_reason
+from .._itk import HDF5, NO_TRANSFORM, hdf5_lock, itk_io, itk_reason
 from ..images.headers import limit
 from . import h5
 from .linear import linear, linear_part
-from .parts import inverted, own_class, parts_of
+from .parts import field_part, from_itk_order, inverted, itk_order, own_class, parts_of, vectors_of
 from .summary import problems
 
 #: Endings of the transform files that ITK knows.
-_NO_REASON = "failed to read file"  # ITK's only message for many failures
 _TRANSFORMS = (*HDF5, ".tfm", ".txt", ".xfm", ".mat")
 
 
-def read(source: Any) -> sitk.Transform:
-    """Return a SimpleITK transform from itself, a 4x4 LPS matrix (fixed -> moving, mm) or the path
-    of a ``.tfm``/``.h5`` file.
-    """
-    name = "the transform"
-    if isinstance(source, (str, os.PathLike)):
-        path = Path(source)
-        name = f"transform: {path}"
-        settle(path.parent)
-        try:
-            with readable(path, "transform"):
-                if path.is_dir():
-                    raise errors.InputUnreadableError(
-                        f"transform: {path} is a folder; of a registration's folder give"
-                        " transform.h5"
-                    )
-                _manifest.check_beside(path, "transform")
-                source = _read_file(path, name)
-        except errors.MorphSeekError:
-            raise
-        except UnicodeDecodeError:  # SimpleITK's message quotes the file
-            raise errors.InputUnreadableError(
-                f"transform: {path} cannot be read: it is damaged, or no transform"
-            ) from None
-        except RuntimeError as error:
-            if path.suffix.lower() not in _TRANSFORMS:
+def read(path: Path) -> sitk.Transform:
+    """Return the transform of a file that ITK reads, such as ``.tfm`` or ``.h5``."""
+    name = f"transform: {path}"
+    settle(path.parent)
+    try:
+        with readable(path, "transform"):
+            if path.is_dir():
                 raise errors.InputUnreadableError(
-                    f"transform: {path} is no transform; give an .h5 or .tfm file"
-                ) from None
-            reason = itk_reason(error)
-            # ITK blames the suffix, or tells addresses
-            if "Could not create Transform IO" in reason or _NO_REASON in reason:
-                reason = "it is cut short, damaged, or no transform"
-            raise errors.InputUnreadableError(
-                f"transform: {path} cannot be read: {reason}"
-            ) from None
-    if isinstance(source, sitk.Transform):
-        if source.GetDimension() != 3:
-            raise errors.InvalidArgumentError(
-                f"{name} is {source.GetDimension()}-D; images here are 3-D"
-            )
-        return source
-    return linear(source)
+                    f"{name} is a folder; of a registration's folder give transform.h5"
+                )
+            _manifest.check_beside(path, "transform")
+            return _read_file(path, name)
+    except errors.MorphSeekError:
+        raise
+    except (RuntimeError, UnicodeDecodeError) as error:
+        why = f"cannot be read: {itk_reason(error)}"
+        if path.suffix.lower() not in _TRANSFORMS:
+            why = "is no transform; give an .h5 or .tfm file"
+        raise errors.InputUnreadableError(f"{name} {why}") from None
 
 
 def _read_file(path: Path, name: str) -> sitk.Transform:
     if _is_hdf5(path):
-        try:
-            parts = h5.read(path)
-        except h5.DamagedError as error:
-            raise errors.InputUnreadableError(f"{name} cannot be read: {error}") from None
+        parts = h5.read(path)
     elif path.suffix.lower() in HDF5:
-        raise errors.InputUnreadableError(
-            f"{name} cannot be read: it is cut short, damaged, or no transform"
-        )
+        raise RuntimeError(NO_TRANSFORM)
     else:
         parts = _read_text(path)
     if parts is None and _apart.is_possible():
         try:
             with _apart.plain("transform", path, "transform", limit()) as copy:
                 parts = h5.read(copy)
-        except errors.InputUnreadableError as error:
-            if path.suffix.lower() in _TRANSFORMS and _NO_REASON not in str(error):
+        except errors.InputUnreadableError:
+            if path.suffix.lower() in _TRANSFORMS:
                 raise
-            raise RuntimeError(_NO_REASON) from None
+            raise RuntimeError(NO_TRANSFORM) from None
     return transform_of(_read_by_itk(path) if parts is None else parts, name)
 
 
@@ -132,6 +102,12 @@ def _read_text(path: Path) -> list[h5.Part] | None:
         lines = text_of(path).split("\n")
         if not lines[0].startswith(_INSIGHT):
             return None
+        kinds = [line for line in lines if line.startswith("Transform:")]
+        if len(kinds) > 1 and "CompositeTransform_" not in kinds[0]:  # ITK would take the first
+            raise RuntimeError(
+                f"it holds {len(kinds)} transforms side by side; write them as one composite"
+                " transform"
+            )
         blocks: list[dict[str, str]] = []
         for line in lines:
             if not line.strip() or line.startswith("#"):
@@ -157,14 +133,11 @@ def _read_text(path: Path) -> list[h5.Part] | None:
             return None
     except (ValueError, KeyError, IndexError):
         return None
-    if len(parts) > 1 and not blocks[0]["Transform"].startswith("CompositeTransform"):
-        raise RuntimeError(_SIDE_BY_SIDE.format(len(parts)))
     return parts or None
 
 
 _INSIGHT = "#Insight Transform File V1"
 _NUMBERS = ("FixedParameters", "Parameters")
-_SIDE_BY_SIDE = "it holds {} transforms side by side; write them as one composite transform"
 
 
 def _is_hdf5(path: Path) -> bool:
@@ -205,7 +178,6 @@ def _read_by_itk(path: Path) -> list[h5.Part]:
             )
             reason = itk_reason(error).replace(str(copy), path.name)
             raise RuntimeError(_unread(unknown[1]) if unknown else reason) from None
-        _check_alone(copy)
     if transform.GetDimension() != 3:
         raise RuntimeError(f"it is {transform.GetDimension()}-D; images here are 3-D")
     parts = [_part(part) for part in parts_of(transform)]
@@ -333,12 +305,8 @@ def _field(part: h5.Part) -> sitk.Transform:
     counted = part.fixed.shape == (18,) and (size >= 1).all() and (size == size.round()).all()
     if not counted or float(np.prod(size)) * 3 != part.parameters.size:
         raise RuntimeError("its grid and its displacements do not belong together; it is damaged")
-    vectors = part.parameters.astype(np.float64).reshape(*size[::-1].astype(int), 3)
-    image = sitk.GetImageFromArray(vectors, isVector=True)
-    image.SetOrigin(part.fixed[3:6].tolist())
-    image.SetSpacing(part.fixed[6:9].tolist())
-    image.SetDirection(part.fixed[9:].tolist())
-    return sitk.DisplacementFieldTransform(image)
+    grid = from_itk_order(part.fixed)
+    return field_part(part.parameters.reshape(*grid.shape, 3), grid)
 
 
 def rewrite(path: Path, plain: Path) -> None:
@@ -353,7 +321,7 @@ def _part(transform: sitk.Transform) -> h5.Part:
     name, kind = transform.GetName(), transform.GetTransformEnum()
     fixed = np.array(transform.GetFixedParameters(), dtype=np.float64)
     if kind == sitk.sitkDisplacementField:
-        return field_part(sitk.DisplacementFieldTransform(transform).GetDisplacementField())
+        return vectors_part(*vectors_of(transform))
     if kind == sitk.sitkBSplineTransform:
         order = sitk.BSplineTransform(transform).GetOrder()
         name += "" if order == 3 else str(order)
@@ -362,12 +330,9 @@ def _part(transform: sitk.Transform) -> h5.Part:
     return h5.Part(name, fixed, np.array(transform.GetParameters(), dtype=np.float64))
 
 
-def field_part(field: sitk.Image) -> h5.Part:
-    """Return displacements, LPS mm, as a part."""
-    place = field.GetSize(), field.GetOrigin(), field.GetSpacing(), field.GetDirection()
-    return h5.Part(
-        _FIELD, np.concatenate(place).astype(np.float64), sitk.GetArrayFromImage(field).reshape(-1)
-    )
+def vectors_part(vectors: np.ndarray, grid: Grid) -> h5.Part:
+    """Return displacements, LPS mm of shape (z, y, x, 3), as a part."""
+    return h5.Part(_FIELD, itk_order(grid), vectors)
 
 
 def matrix_part(matrix: np.ndarray) -> h5.Part:
@@ -375,16 +340,6 @@ def matrix_part(matrix: np.ndarray) -> h5.Part:
     return h5.Part(
         "AffineTransform", np.zeros(3), np.concatenate([matrix[:3, :3].ravel(), matrix[:3, 3]])
     )
-
-
-def _check_alone(path: Path) -> None:
-    """See that a text file has no more transforms than ITK took from it: of several that are not in
-    a composite one, the first.
-    """
-    if path.suffix == ".tfm":
-        names = re.findall(rb"^Transform:\s*(\w*)", path.read_bytes(), re.M)
-        if len(names) > 1 and not names[0].startswith(b"CompositeTransform"):
-            raise RuntimeError(_SIDE_BY_SIDE.format(len(names)))
 
 
 def write(path: str | os.PathLike[str], transform: sitk.Transform) -> None:

@@ -24,6 +24,7 @@ _UNDEFINED = 2**64 - 1
 _LEAF, _INTERNAL = 4, 16  # HDF5's defaults: a group node has up to 2 * _LEAF members
 _END = struct.Struct("<QI8s")  # the last bytes: the index's length, its CRC-32, and a mark
 _OURS = b"mseek h5"
+_DAMAGED = "its numbers do not match their checksum; copy it again"
 _MARK = b"\x89HDF\r\n\x1a\n" + struct.pack("<BBBxBBBx", 0, 0, 0, 0, 8, 8)
 
 
@@ -65,15 +66,12 @@ def write(path: Path, parts: Sequence[Part], grids: Sequence[Grid | None] = (Non
         kind = part.parameters.dtype.newbyteorder("<")
         values, place = np.ascontiguousarray(part.parameters, kind).reshape(-1), file.end
         precision = "float" if kind.itemsize == 4 else "double"
-        transforms.append(
-            file.group(
-                {
-                    "TransformParameters": file.numbers(values),
-                    "TransformType": file.text(f"{part.name}_{precision}_3_3"),
-                    "TransformFixedParameters": file.numbers(part.fixed),
-                }
-            )
-        )
+        own: dict[str, int | _Group] = {
+            "TransformParameters": file.numbers(values),
+            "TransformType": file.text(f"{part.name}_{precision}_3_3"),
+            "TransformFixedParameters": file.numbers(part.fixed),
+        }
+        transforms.append(file.group(own))
         entries.append(
             {
                 "name": part.name,
@@ -90,19 +88,12 @@ def write(path: Path, parts: Sequence[Part], grids: Sequence[Grid | None] = (Non
     file.save(path, file.group(members), text + _END.pack(len(text), zlib.crc32(text), _OURS))
 
 
-class DamagedError(Exception):
-    """A file that :func:`write` wrote is not what it was."""
-
-    def __init__(self) -> None:
-        super().__init__("its numbers do not match their checksum; copy it again")
-
-
 def read(path: Path) -> list[Part] | None:
     """Return the transforms of a file as :func:`write` writes it, None of any other.
 
     Raises
     ------
-    DamagedError
+    RuntimeError
         A checksum is another.
     """
     index = _index(path)
@@ -114,7 +105,7 @@ def read(path: Path) -> list[Part] | None:
             file.seek(entry["place"])
             data = file.read(entry["bytes"])
             if zlib.crc32(data) != entry["crc32"]:
-                raise DamagedError
+                raise RuntimeError(_DAMAGED)
             fixed = np.array(entry["fixed"], np.float64)
             parts.append(Part(entry["name"], fixed, np.frombuffer(data, entry["type"])))
     return parts
@@ -142,7 +133,7 @@ def _index(path: Path) -> dict[str, Any] | None:
         file.seek(end - length)
         text = file.read(length)
     if zlib.crc32(text) != checksum:
-        raise DamagedError
+        raise RuntimeError(_DAMAGED)
     index: dict[str, Any] = json.loads(text)
     return index
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import SimpleITK as sitk
+from numpy.typing import ArrayLike
 from SimpleITK import _SimpleITK  # type: ignore[attr-defined]
 
 from .. import errors
@@ -14,21 +16,20 @@ from .._engine.bindings import Doubles, Floats
 from .._grid import Grid
 from .linear import affine, linear, linear_part
 
+_NEAR = 1e-6  # voxels by which an index may be rounded
+
 
 def parts_of(transform: sitk.Transform) -> list[sitk.Transform]:
     """Return what a transform is made of, composites dissolved; the last one acts first."""
     if transform.GetTransformEnum() != sitk.sitkComposite:
         return [transform]
     composite = sitk.CompositeTransform(transform)
-    parts = [_nth(composite, i) for i in range(composite.GetNumberOfTransforms())]
+    nth = _SimpleITK.CompositeTransform_GetNthTransform
+    parts = [own_class(nth(composite, i)) for i in range(composite.GetNumberOfTransforms())]
     if transform.IsLinear() and [p.GetTransformEnum() for p in parts] == [sitk.sitkComposite]:
         # ANTs' MatrixOffsetTransformBase passes for a composite of itself
         return [affine(linear_part(transform))]
     return [leaf for part in parts for leaf in parts_of(part)]
-
-
-def _nth(composite: sitk.CompositeTransform, i: int) -> sitk.Transform:
-    return own_class(_SimpleITK.CompositeTransform_GetNthTransform(composite, i))
 
 
 def own_class(transform: sitk.Transform) -> sitk.Transform:
@@ -143,10 +144,7 @@ def vectors_of(part: sitk.Transform) -> tuple[np.ndarray, Grid]:
 
 def grid_of_field(part: sitk.Transform) -> Grid:
     """Return the grid of a displacement field's transform."""
-    size, origin, spacing, direction = np.split(
-        np.array(part.GetFixedParameters(), dtype=np.float64), (3, 6, 9)
-    )
-    return Grid(tuple(size), tuple(spacing), tuple(origin), tuple(direction))
+    return from_itk_order(part.GetFixedParameters())
 
 
 def grid_of_spline(part: sitk.Transform) -> Grid:
@@ -161,6 +159,12 @@ def grid_of_spline(part: sitk.Transform) -> Grid:
 def itk_order(grid: Grid) -> Doubles:
     """Return size, origin, spacing and direction, as ITK has them in a file."""
     return np.array([*grid.size, *grid.origin, *grid.spacing, *grid.direction], np.float64)
+
+
+def from_itk_order(numbers: ArrayLike) -> Grid:
+    """Return the grid of what :func:`itk_order` gives."""
+    size, origin, spacing, direction = np.split(np.asarray(numbers, np.float64), (3, 6, 9))
+    return Grid(tuple(size), tuple(spacing), tuple(origin), tuple(direction))
 
 
 def field_on(transform: sitk.Transform, grid: Grid) -> Floats:
@@ -192,25 +196,40 @@ def inverted(part: sitk.Transform, name: str) -> list[sitk.Transform]:
             f"{name}: a {part.GetName()} cannot be inverted here; convert it to a field first:"
             " morphseek transform convert FILE --reference FIXED -o field.nii.gz"
         )
-    try:
+    with named(name):
         onto, still = _reached(vectors, grid, name), np.eye(4)
         voxels = bindings.from_mm(np.ascontiguousarray(vectors, np.float32), grid)
         inverse = bindings.inverse(voxels, grid, still, onto)
         return parts_of(dense(inverse, onto, still))
+
+
+@contextlib.contextmanager
+def named(name: str) -> Iterator[None]:
+    """Name the transform whose field the engine refuses: one along a line, or at a point."""
+    try:
+        yield
     except errors.ThinVolumeError as error:
         raise errors.ThinVolumeError(f"{name}: its {error}") from None
 
 
+def reached(vectors: np.ndarray, grid: Grid, onto: Grid) -> tuple[Doubles, Doubles]:
+    """Return the least and the greatest index of another grid that displacements, LPS mm of shape
+    (z, y, x, 3), lead the voxels of theirs to.
+    """
+    rows, own = onto.physical_to_index[:3, :3], onto.physical_to_index @ grid.index_to_physical
+    z, y, x = (np.arange(n, dtype=np.float64) for n in vectors.shape[:3])
+    low, high = np.empty(3), np.empty(3)
+    for k in range(3):
+        at = vectors @ rows[k].astype(vectors.dtype)
+        at += own[k, 0] * x + own[k, 1] * y[:, None] + (own[k, 2] * z[:, None, None] + own[k, 3])
+        low[k], high[k] = at.min(), at.max()
+    return low, high
+
+
 def _reached(vectors: np.ndarray, grid: Grid, name: str) -> Grid:
     """Return a grid over what a field's voxels are moved to, along the same axes, as fine."""
-    to_index = np.linalg.inv(grid.index_to_physical[:3, :3])
-    steps = vectors.reshape(-1, 3) @ to_index.T
-    z, y, x = (np.arange(n, dtype=np.float64) for n in vectors.shape[:3])
-    steps = steps.reshape(vectors.shape)
-    low, high = np.empty(3), np.empty(3)
-    for axis, place in enumerate((x, y[:, None], z[:, None, None])):
-        at = steps[..., axis] + place
-        low[axis], high[axis] = np.floor(at.min()), np.ceil(at.max())
+    low, high = reached(vectors, grid, grid)
+    low, high = np.floor(low + _NEAR), np.ceil(high - _NEAR)
     if (high - low + 1).prod() > 8 * np.prod(grid.size) + 1e6:
         raise errors.InvalidArgumentError(
             f"{name}: it spreads its grid so far that its inverse would not fit; check it:"

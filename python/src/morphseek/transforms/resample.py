@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, TypedDict
+
 import numpy as np
 import SimpleITK as sitk
 
@@ -20,6 +22,15 @@ _HOW = {
     "nearest": "sitkNearestNeighbor",
     "label": "sitkLabelLinear",  # of SimpleITK's two, the one that keeps small labels
 }
+
+
+class Resampling(TypedDict, total=False):
+    """Keywords of :meth:`Transform.apply`, which says what they mean."""
+
+    interpolation: str
+    background: float | None
+    dtype: Any
+    modulate: bool
 
 
 def resample_identity(
@@ -51,7 +62,11 @@ def resample(
         background = 0.0 if background is None else background
         if dtype is None and image.array.dtype.kind in "biu":
             dtype = np.dtype(np.float32)  # rounding would change the mass
-    what = carrier(image.array, interpolation, background, _beyond_float64, dtype)
+
+    def too_large(labels: np.ndarray) -> bool:
+        return labels.dtype.kind in "iu" and beyond(labels, _MAX_FLOAT64)
+
+    what = carrier(image.array, interpolation, background, too_large, dtype)
     array = what.array
     if interpolation not in LABELS:
         # float32 holds every integer of 16 bits
@@ -61,8 +76,8 @@ def resample(
             array = np.where(np.isfinite(array), array, array.dtype.type(what.background))
     values = sitk.GetArrayFromImage(
         sitk.Resample(
-            image.like(array).to_sitk(), _empty(grid), transform, _how(interpolation),
-            what.background,
+            image.like(array).to_sitk(), grid.place(sitk.Image(grid.size, sitk.sitkUInt8)),
+            transform, _how(interpolation), what.background,
         )
     )  # fmt: skip
     if modulate:
@@ -82,12 +97,3 @@ def _how(interpolation: str) -> int:
             f"interpolation {interpolation} needs SimpleITK 2.4 or newer: pip install -U SimpleITK"
         )
     return int(how)
-
-
-def _beyond_float64(array: np.ndarray) -> bool:
-    return array.dtype.kind in "iu" and beyond(array, _MAX_FLOAT64)
-
-
-def _empty(grid: Grid) -> sitk.Image:
-    """Return an image that has the grid; its voxels do not count."""
-    return grid.place(sitk.Image(grid.size, sitk.sitkUInt8))

@@ -46,11 +46,8 @@ def start_of(source: Any, fixed: images.Image, moving: images.Image) -> Start:
         return Start(matrix)
     check_place(transform, fixed.grid, "the fixed image")
     split = None if np.array_equal(matrix, np.eye(4)) else matrix
-    if is_field(parts[-1]) and (share := _covered(grid_of_field(parts[-1]), fixed.grid)) < _LEAST:
-        raise errors.GridMismatchError(
-            f"{transform.name}: its field covers {100 * share:.0f} % of the fixed image; it belongs"
-            " to another space, or is to be inverted"
-        )
+    if is_field(parts[-1]):
+        _check_covered(transform, grid_of_field(parts[-1]), fixed.grid)
     rest = parts[0] if len(parts) == 1 else sitk.CompositeTransform(parts)
     return Start(split, (field_on(rest, fixed.grid), fixed.grid))
 
@@ -58,12 +55,7 @@ def start_of(source: Any, fixed: images.Image, moving: images.Image) -> Start:
 def _of_field(field: Field, fixed: images.Image) -> Start:
     if field.is_linear:
         return Start(np.array(field.initial))
-    share = _covered(field.grid, fixed.grid)
-    if share < _LEAST:
-        raise errors.GridMismatchError(
-            f"the initial transform, a {type(field).__name__}, covers {100 * share:.0f} % of the"
-            " fixed image; it is of another pair"
-        )
+    _check_covered(field, field.grid, fixed.grid)
     behind, grid = field.behind_initial()
     if field.grid == fixed.grid:  # beyond it nothing was found: the engine holds on
         first = np.rint(grid.to_index(fixed.grid.origin)).astype(int)[::-1]
@@ -73,12 +65,16 @@ def _of_field(field: Field, fixed: images.Image) -> Start:
     return Start(np.array(field.initial), (rest, fixed.grid))
 
 
-def _covered(grid: Grid, fixed: Grid) -> float:
-    """Return the share of an image's voxels that lie on a field's grid."""
+def _check_covered(transform: Transform, grid: Grid, fixed: Grid) -> None:
+    """Refuse a field on whose grid too few of an image's voxels lie."""
     axes = [np.linspace(0, n - 1, min(n, 32)) for n in fixed.size]
     index = grid.to_index(fixed.to_physical(np.array(np.meshgrid(*axes)).reshape(3, -1).T))
     inside = (index >= -0.5) & (index <= np.array(grid.size) - 0.5)
-    return float(inside.all(axis=1).mean())
+    if (share := inside.all(axis=1).mean()) < _LEAST:
+        raise errors.GridMismatchError(
+            f"{transform.name}: its field covers {100 * share:.0f} % of the fixed image; it belongs"
+            " to another pair or another space, or is to be inverted"
+        )
 
 
 def _read(source: Any, fixed: images.Image, moving: images.Image) -> Transform:

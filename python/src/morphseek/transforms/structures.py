@@ -6,8 +6,6 @@ series, and are outlined there anew. Points and open lines go by the inverse tra
 
 from __future__ import annotations
 
-import dataclasses
-import datetime
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -123,17 +121,16 @@ def carry(
     }
     lines_of: dict[int, list[Dataset]] = {number: [] for number in contours}
     for k in range(grid.size[2]):
-        place = grid.to_physical([0, 0, k])
-        instance = series.at(place)
-        for number, area in _sampled(transform, grid, k, place, masks, planes):
+        instance = series.at(grid.to_physical([0, 0, k]))
+        for number, area in _sampled(transform, grid, k, masks, planes):
             for line in outlines(area):
-                points = _placed(grid, k, line)
+                points = grid.to_physical(np.insert(line[:, ::-1], 2, k, axis=1))
                 lines_of[number].append(_contour("CLOSED_PLANAR", points, instance))
     for number, points_kind, points in _others(contours, transform):
         lines_of[number].append(_contour(points_kind, points, None))
     dataset = _structure_set(source_set, series, lines_of)
     write_with(lambda temporary: dicom.save_object(dataset, temporary), out)
-    names = _names(source_set)
+    names = {int(each.ROINumber): str(each.get("ROIName") or "") for each in _rois(source_set)}
     return Carried(
         [names.get(number, str(number)) for number, each in lines_of.items() if each],
         [names.get(n, str(n)) for n, each in lines_of.items() if contours[n] and not each],
@@ -141,10 +138,9 @@ def carry(
 
 
 def _check_frame(dataset: Dataset, transform: Transform, source: Path) -> None:
-    frames = {
-        str(each.get("ReferencedFrameOfReferenceUID") or "")
-        for each in dataset.get("StructureSetROISequence") or []
-    } - {""}
+    frames = {str(each.get("ReferencedFrameOfReferenceUID") or "") for each in _rois(dataset)} - {
+        ""
+    }
     if len(frames) > 1:
         raise errors.InputUnreadableError(
             f"input: {source} has structures of {len(frames)} frames of reference; save those of"
@@ -222,7 +218,6 @@ def _planes(
 
 
 def _normal(points: np.ndarray) -> np.ndarray:
-    """Return the unit normal of a closed line's plane."""
     spread = points - points.mean(axis=0)
     normal: np.ndarray = np.linalg.eigh(spread.T @ spread)[1][:, 0]
     return normal * np.sign(normal[np.abs(normal).argmax()])
@@ -250,31 +245,16 @@ def _mask(closed: list[np.ndarray], planes: _Planes, source: Path) -> _Mask:
     return _Mask(values, low)
 
 
-def _placed(grid: Grid, k: int, line: np.ndarray) -> np.ndarray:
-    """Return points of a slice, row and column, in LPS mm."""
-    index = np.column_stack([line[:, 1], line[:, 0], np.full(len(line), k)])
-    return grid.to_physical(index)
-
-
 def _sampled(
-    transform: Transform,
-    grid: Grid,
-    k: int,
-    place: np.ndarray,
-    masks: dict[int, _Mask],
-    planes: _Planes | None,
+    transform: Transform, grid: Grid, k: int, masks: dict[int, _Mask], planes: _Planes | None
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Give the structures that show in slice k of the fixed image, whose first voxel lies at
-    `place`, as parts of its voxels.
-    """
+    """Give the structures that show in slice k of the fixed image, as parts of its voxels."""
     from scipy.ndimage import map_coordinates
 
     if planes is None:
         return
-    one = dataclasses.replace(grid, size=(*grid.size[:2], 1), origin=tuple(place))
-    rows, columns = (np.arange(n, dtype=np.float64) for n in grid.size[1::-1])
-    line = np.stack(np.meshgrid(rows, columns, indexing="ij"), axis=-1).reshape(-1, 2)
-    there = _placed(grid, k, line) + field_on(transform.to_sitk(), one).reshape(-1, 3)
+    one = grid.part((0, 0, k), (*grid.size[:2], 1))
+    there = (one.points() + field_on(transform.to_sitk(), one)).reshape(-1, 3)
     scale = np.array([planes.pixel, planes.pixel, planes.step])
     index = (there @ planes.axes.T - [0, 0, planes.first]) / scale
     for number, mask in masks.items():
@@ -285,7 +265,7 @@ def _sampled(
         area = np.zeros(len(own), np.float32)
         area[inside] = map_coordinates(mask.values, own[inside, ::-1].T, order=1)
         if area.max() > 0.5:
-            yield number, area.reshape(len(rows), len(columns))
+            yield number, area.reshape(one.shape[1:])
 
 
 def _others(
@@ -313,10 +293,6 @@ def _contour(kind: str, points: np.ndarray, instance: dicom.Instance | None) -> 
     return contour
 
 
-def _names(dataset: Dataset) -> dict[int, str]:
-    return {int(each.ROINumber): str(each.get("ROIName") or "") for each in _rois(dataset)}
-
-
 def _rois(dataset: Dataset) -> Any:
     return dataset.get("StructureSetROISequence") or []
 
@@ -327,14 +303,10 @@ def _structure_set(
     """Return the structure set of the fixed series. Names, numbers, colours and types stay: other
     text is of the moving patient or study, and this object is the fixed one's.
     """
-    dataset = dicom.new_object(series, KIND, "RTSTRUCT", "Structures carried by MorphSeek")
+    name = "Structures carried by MorphSeek"
+    dataset = dicom.new_object(series, KIND, "RTSTRUCT", name, "StructureSet")
     dataset.OperatorsName = ""
     dataset.StructureSetLabel = "STRUCTURES"
-    now = datetime.datetime.now()
-    dataset.StructureSetDate, dataset.StructureSetTime = (
-        now.strftime("%Y%m%d"),
-        now.strftime("%H%M%S"),
-    )
     dataset.ApprovalStatus = "UNAPPROVED"  # the approval was of other contours
     study = dicom.item(
         ReferencedSOPClassUID="1.2.840.10008.3.1.2.3.1",

@@ -57,8 +57,9 @@ def summary(transform: sitk.Transform, grid: Grid | None) -> dict[str, Any]:
     field = bindings.from_mm(field_on(transform, grid), grid)
     facts.update(bindings.regularity(field, grid))
     if parts and is_field(parts[-1]):
-        vectors, _ = vectors_of(parts[-1])
-        facts["border_mm"] = _at_border(vectors)
+        lengths = np.linalg.norm(vectors_of(parts[-1])[0], axis=-1)
+        lengths[1:-1, 1:-1, 1:-1] = 0
+        facts["border_mm"] = float(lengths.max())  # the longest one where the field ends
     return facts
 
 
@@ -68,14 +69,6 @@ def _named(part: sitk.Transform) -> str:
     grid = grid_of_field(part)
     size, spacing = (" x ".join(f"{v:g}" for v in a) for a in (grid.size, grid.spacing))
     return f"{part.GetName()}, {size} vectors of {spacing} mm"
-
-
-def _at_border(vectors: np.ndarray) -> float:
-    """Return the longest displacement at the outermost voxels, where the field ends."""
-    lengths = np.linalg.norm(vectors, axis=-1)
-    inner = tuple(slice(1, -1) for _ in range(3))
-    lengths[inner] = 0
-    return float(lengths.max())
 
 
 def _matrix(matrix: np.ndarray) -> dict[str, Any]:

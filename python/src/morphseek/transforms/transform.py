@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -14,6 +13,7 @@ import SimpleITK as sitk
 
 from .. import errors, images
 from .._engine.bindings import Doubles, Floats, from_mm, shape_of
+from .._engine.generated import Unpack
 from .._grid import Grid
 from .._points import checked_points
 from ..images.convert import as_kind_of
@@ -29,12 +29,13 @@ from .parts import (
     grid_of_field,
     inverted,
     is_field,
+    named,
     own_class,
     parts_of,
     planar,
     split_linear,
 )
-from .resample import jacobian_on, resample
+from .resample import Resampling, jacobian_on, resample
 from .summary import problems, summary
 
 
@@ -52,11 +53,7 @@ class Applicable(ABC):
         self,
         image: str | os.PathLike[str],
         reference: images.ImageLike | None = ...,
-        *,
-        interpolation: str = ...,
-        background: float | None = ...,
-        dtype: Any = ...,
-        modulate: bool = ...,
+        **how: Unpack[Resampling],
     ) -> sitk.Image: ...
 
     @overload
@@ -64,11 +61,7 @@ class Applicable(ABC):
         self,
         image: np.ndarray | images.arrays.Tensor,
         reference: images.ImageLike | None = ...,
-        *,
-        interpolation: str = ...,
-        background: float | None = ...,
-        dtype: Any = ...,
-        modulate: bool = ...,
+        **how: Unpack[Resampling],
     ) -> np.ndarray: ...
 
     @overload
@@ -76,11 +69,7 @@ class Applicable(ABC):
         self,
         image: images.Volume,
         reference: images.ImageLike | None = ...,
-        *,
-        interpolation: str = ...,
-        background: float | None = ...,
-        dtype: Any = ...,
-        modulate: bool = ...,
+        **how: Unpack[Resampling],
     ) -> images.Volume: ...
 
     def apply(
@@ -141,11 +130,14 @@ class Applicable(ABC):
             )
         check_frame(transform, image, 1)
         grid = target_grid(transform, reference)
-        kind = checked_dtype(dtype)
+        how = Resampling(
+            interpolation=interpolation, background=background, dtype=checked_dtype(dtype),
+            modulate=modulate,
+        )  # fmt: skip
 
         def move(frame: images.Image) -> images.Image:
             with named(transform.name):
-                return transform._moved(frame, grid, interpolation, background, kind, modulate)
+                return transform._moved(frame, grid, how)
 
         if array:
             voxels = images.read_on(image, transform.moving_grid, "moving")  # type: ignore[arg-type]
@@ -212,8 +204,7 @@ class Transform(Applicable):
         Chain(CompositeTransform on 48 x 48 x 48)
         """
         path, inverse, format = formats.split(path, format)
-        content = formats.load(path, format, reference, moving)
-        whole = _of_loaded(content, f"transform: {path}")
+        whole = _of_loaded(f"transform: {path}", *formats.load(path, format, reference, moving))
         return whole.inverse() if inverse else whole
 
     @staticmethod
@@ -246,19 +237,15 @@ class Transform(Applicable):
         >>> morphseek.Transform.of(SimpleITK.TranslationTransform(3, (1.0, 2.0, 3.0))).matrix[0, 3]
         np.float64(1.0)
         """
-        source = _owned(source)
-        if isinstance(source, Transform):
-            return source
+        for own in (source, getattr(source, "transform", None)):  # a registration's
+            if isinstance(own, Transform):
+                return own
         if isinstance(source, (str, os.PathLike)):
             return Transform.read(source)
-        content = formats.read_object(source, name)
-        return _of_loaded(
-            content._replace(
-                grid=content.grid if grid is None else grid,
-                moving_grid=content.moving_grid if moving_grid is None else moving_grid,
-            ),
-            name,
-        )
+        transform, own, theirs, frames = formats.read_object(source, name)
+        here = own if grid is None else grid
+        there = theirs if moving_grid is None else moving_grid
+        return _of_loaded(name, transform, here, there, frames)
 
     @property
     def _transform(self) -> Transform:
@@ -331,8 +318,8 @@ class Transform(Applicable):
         last, _ = split_linear(self._sitk())
         if not last:
             return {"final": self}
-        initial = self._like(composed(last), f"the initial part of {self._name}")
-        return {"initial": initial, "final": self}
+        grids, name = (self._grid, self._moving_grid), f"the initial part of {self._name}"
+        return {"initial": _of_loaded(name, composed(last), *grids, self._frames), "final": self}
 
     def stage(self, name: str) -> Transform:
         """Return one of :attr:`stages`.
@@ -359,11 +346,6 @@ class Transform(Applicable):
             )
         return stage
 
-    def _like(self, transform: sitk.Transform, name: str) -> Transform:
-        """Return one of SimpleITK's between the same spaces."""
-        content = formats.Content(transform, self._grid, self._moving_grid, self._frames)
-        return _of_loaded(content, name)
-
     def __matmul__(self, other: Any) -> Transform:
         """Compose: ``(a @ b)`` maps x to a(b(x)), so the last one acts first on points, as in
         ``SimpleITK.CompositeTransform([a, b])``.
@@ -373,9 +355,8 @@ class Transform(Applicable):
         """
         first = Transform.of(other)
         whole = composed([*parts_of(self._sitk()), *parts_of(first._sitk())])
-        frames = (first._frames[0], self._frames[1])
-        content = formats.Content(whole, first._grid, self._moving_grid, frames)
-        return _of_loaded(content, f"{self._name} with {first._name}")
+        frames, name = (first._frames[0], self._frames[1]), f"{self._name} with {first._name}"
+        return _of_loaded(name, whole, first._grid, self._moving_grid, frames)
 
     def inverse(self) -> Transform:
         """Return the inverse map, from moving to fixed space: of each part its own, a field's on a
@@ -394,13 +375,10 @@ class Transform(Applicable):
         >>> np.allclose(back, points, atol=0.1)
         True
         """
-        inverses = []
-        for part in reversed(parts_of(self._sitk())):
-            inverses += inverted(part, self._name)
-        content = formats.Content(
-            composed(inverses), self._moving_grid, self._grid, self._frames[::-1]
-        )
-        return _of_loaded(content, f"the inverse of {self._name}")
+        parts = reversed(parts_of(self._sitk()))
+        whole = composed([one for part in parts for one in inverted(part, self._name)])
+        grids, name = (self._moving_grid, self._grid), f"the inverse of {self._name}"
+        return _of_loaded(name, whole, *grids, self._frames[::-1])
 
     def save(
         self,
@@ -521,8 +499,7 @@ class Transform(Applicable):
         3
         """
         grid = target_grid(self, reference)
-        own = reference is None
-        vectors = self.displacement_mm() if own else field_on(self._sitk(), grid)
+        vectors = field_on(self._sitk(), grid) if reference is not None else self.displacement_mm()
         return grid.place(sitk.GetImageFromArray(vectors, isVector=True))
 
     def jacobian(self, reference: images.ImageLike | None = None) -> Floats:
@@ -553,16 +530,8 @@ class Transform(Applicable):
         with named(self._name):
             return summary(self._sitk(), grid)
 
-    def _moved(
-        self,
-        frame: images.Image,
-        grid: Grid,
-        interpolation: str,
-        background: float | None,
-        dtype: np.dtype | None,
-        modulate: bool,
-    ) -> images.Image:
-        return resample(frame, grid, self._sitk(), interpolation, background, dtype, modulate)
+    def _moved(self, frame: images.Image, grid: Grid, how: Resampling) -> images.Image:
+        return resample(frame, grid, self._sitk(), **how)
 
 
 class Affine(Transform):
@@ -597,10 +566,6 @@ class Affine(Transform):
     def matrix(self) -> Doubles:
         """The map as 4x4 LPS matrix, mm; a copy."""
         return linear_part(self._itk)
-
-    @property
-    def is_linear(self) -> bool:
-        return True
 
     def _sitk(self) -> sitk.Transform:
         return self._itk
@@ -646,32 +611,22 @@ class Chain(Transform):
         return self._itk
 
 
-def _of_loaded(content: formats.Content, name: str) -> Transform:
-    """Return what a reader gives as a transform, if it is sound."""
-    if wrong := problems(content.transform):
+def _of_loaded(
+    name: str,
+    transform: sitk.Transform,
+    grid: Grid | None,
+    moving_grid: Grid | None,
+    frames: tuple[str, str],
+) -> Transform:
+    """Return SimpleITK's transform as one of ours, if it is sound."""
+    if wrong := problems(transform):
         raise errors.InputUnreadableError(f"{name} {wrong[0]}")
-    is_linear = all(part.IsLinear() for part in parts_of(content.transform))
+    is_linear = all(part.IsLinear() for part in parts_of(transform))
     kind: type[Affine] | type[Chain] = Affine if is_linear else Chain
     whole = kind.__new__(kind)
-    grid = _field_grid(content.transform) if content.grid is None else content.grid
-    Transform.__init__(whole, grid, content.moving_grid)
-    whole._itk, whole._frames, whole._name = content.transform, content.frames, name
+    Transform.__init__(whole, _field_grid(transform) if grid is None else grid, moving_grid)
+    whole._itk, whole._frames, whole._name = transform, frames, name
     return whole
-
-
-def _owned(source: Any) -> Any:
-    """Return the transform that a registration has, else the object itself."""
-    own = None if isinstance(source, Transform) else getattr(source, "transform", None)
-    return own if isinstance(own, Transform) else source
-
-
-@contextlib.contextmanager
-def named(name: str) -> Iterator[None]:
-    """Name the transform whose field the engine refuses: one along a line, or at a point."""
-    try:
-        yield
-    except errors.ThinVolumeError as error:
-        raise errors.ThinVolumeError(f"{name}: its {error}") from None
 
 
 def target_grid(transform: Transform, reference: images.ImageLike | None) -> Grid:

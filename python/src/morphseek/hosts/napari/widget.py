@@ -218,7 +218,6 @@ class RegisterWidget(Container):  # type: ignore[misc]
             self._say("Cancelled. Nothing was added.")
 
     def _forget(self) -> None:
-        """End the run of a panel that is no more."""
         if self._run is not None:
             self._run.quit()
             self._run = None

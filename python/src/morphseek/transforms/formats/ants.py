@@ -21,17 +21,11 @@ def read(source: Source) -> Content:
     return (field if source.path.name.lower().endswith(field.ENDINGS) else itk).read(source)
 
 
-def write(job: Job) -> list[Path]:
-    if job.ending == ".mat":
-        files.write(job.path, linear(job.matrix()))
-        return [job.path]
-    if job.ending:
-        return field.write(job)
-    return write_pair(job, *PAIR, write_matrix)
-
-
-def write_matrix(path: Path, matrix: np.ndarray) -> None:
-    files.write(path, linear(matrix))
+def write(job: Job) -> list[Path] | None:
+    if not job.ending:
+        return write_pair(job, *PAIR, lambda path, matrix: files.write(path, linear(matrix)))
+    (itk if job.ending == ".mat" else field).write(job)
+    return None
 
 
 def write_pair(

@@ -8,9 +8,7 @@ way, ``moving = Post(Pre x + u(x))`` with x on the grid in the fixed image's spa
 from __future__ import annotations
 
 import dataclasses
-import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import SimpleITK as sitk
@@ -96,15 +94,12 @@ def _matrix(source: Source, item: Dataset) -> np.ndarray:
 
 
 def _read_field(source: Source, dataset: Dataset) -> Content:
-    items = [one for one in dataset.DeformableRegistrationSequence if _grids(one)]
-    if len(items) != 1 or len(_grids(items[0])) != 1:
-        raise source.unreadable(
-            "has no vector grid; write it anew"
-            if not items
-            else f"holds {sum(len(_grids(one)) for one in items)} vector grids; write an object for"
-            " each"
-        )
-    (grid_item,), item = _grids(items[0]), items[0]
+    key = "DeformableRegistrationGridSequence"
+    items = [(one, g) for one in dataset.DeformableRegistrationSequence for g in one.get(key) or ()]
+    if len(items) != 1:
+        many = f"holds {len(items)} vector grids; write an object for each"
+        raise source.unreadable(many if items else "has no vector grid; write it anew")
+    ((item, grid_item),) = items
     pre, post = (
         _matrix(source, each[0]) if (each := item.get(key)) else np.eye(4)
         for key in (
@@ -125,10 +120,6 @@ def _read_field(source: Source, dataset: Dataset) -> Content:
         str(item.get("SourceFrameOfReferenceUID") or ""),
     )
     return Content(composed(parts), grid, source.moving_grid, frames)
-
-
-def _grids(item: Dataset) -> Any:
-    return item.get("DeformableRegistrationGridSequence") or []
 
 
 def _vectors(source: Source, item: Dataset, order: str) -> tuple[np.ndarray, Grid]:
@@ -176,44 +167,30 @@ def _vectors(source: Source, item: Dataset, order: str) -> tuple[np.ndarray, Gri
     return packed.astype(np.float64), grid
 
 
-def write(job: Job) -> list[Path]:
-    fixed, moving = (
-        dicom.series_of(image, name) for image, name in zip(_given(job), ("reference", "moving"))
-    )
-    dicom.check_patient(
-        moving,
-        fixed,
-        f"{job.path}: the fixed and the moving series",
-        "write another format, as .h5",
-    )
-    _check_order(job)
-    dataset = dicom.new_object(
-        fixed, RIGID if job.is_linear else DEFORMABLE, "REG", "MorphSeek registration"
-    )
-    now = datetime.datetime.now()
-    dataset.ContentDate, dataset.ContentTime = now.strftime("%Y%m%d"), now.strftime("%H%M%S")
-    dataset.ContentLabel, dataset.Laterality = "REGISTRATION", ""
-    dataset.ContentDescription = "Rigid or affine" if job.is_linear else "Deformable"
-    dataset.ContentCreatorName = ""
-    (_put_matrix if job.is_linear else _put_field)(job, dataset, fixed, moving)
-    dicom.refer_by_study(dataset, [fixed, moving])
-    write_with(lambda temporary: dicom.save_object(dataset, temporary), job.path)
-    return [job.path]
-
-
-def _given(job: Job) -> tuple[Any, Any]:
+def write(job: Job) -> None:
     for image, name in zip(job.images, ("the fixed image as reference", "the moving image")):
         if image is None:
             raise errors.InvalidArgumentError(
                 f"{job.path}: a DICOM registration refers to two DICOM series, the fixed and the"
                 f" moving one; give {name}, the folder of its series"
             )
-    return job.images
+    fixed, moving = map(dicom.series_of, job.images, ("reference", "moving"))
+    what, advice = "the fixed and the moving series", "write another format, as .h5"
+    dicom.check_patient(moving, fixed, f"{job.path}: {what}", advice)
+    _check_order(job)
+    kind = RIGID if job.is_linear else DEFORMABLE
+    dataset = dicom.new_object(fixed, kind, "REG", "MorphSeek registration", "Content")
+    dataset.ContentLabel, dataset.Laterality = "REGISTRATION", ""
+    dataset.ContentDescription = "Rigid or affine" if job.is_linear else "Deformable"
+    dataset.ContentCreatorName = ""
+    (_put_matrix if job.is_linear else _put_field)(job, dataset, fixed, moving)
+    dicom.refer_by_study(dataset, [fixed, moving])
+    write_with(lambda temporary: dicom.save_object(dataset, temporary), job.path)
 
 
 def _check_order(job: Job) -> None:
     """Refuse series that are given the wrong way round, where the grids tell."""
-    own, there = job.content_grids
+    own, there = job.content.grid, job.content.moving_grid
     if own is None or there is None or job.moving_grid is None or _box(own, there):
         return
     if _box(own, job.moving_grid) and _box(there, job.grid):
@@ -225,12 +202,9 @@ def _check_order(job: Job) -> None:
 
 def _box(one: Grid, other: Grid) -> bool:
     """Whether two grids fill the same box, however their axes run."""
-    centers = [g.center for g in (one, other)]
-    reach = [np.abs(g.axes) @ (np.array(g.size) * np.array(g.spacing)) / 2 for g in (one, other)]
-    near = 0.5 * min(*one.spacing, *other.spacing)
-    return bool(
-        np.abs(centers[0] - centers[1]).max() < near and np.abs(reach[0] - reach[1]).max() < near
-    )
+    ends = [(c.min(axis=0), c.max(axis=0)) for c in (one.corners(0.5), other.corners(0.5))]
+    apart = np.abs(np.subtract(ends[0], ends[1])).max()
+    return bool(apart < 0.5 * min(*one.spacing, *other.spacing))
 
 
 def _put_matrix(job: Job, dataset: FileDataset, fixed: dicom.Series, moving: dicom.Series) -> None:
@@ -258,10 +232,9 @@ def _put_field(job: Job, dataset: FileDataset, fixed: dicom.Series, moving: dico
         )
     if not np.isfinite(vectors).all():
         raise errors.InvalidArgumentError(f"{job.path}: {job.name} has vectors that are no numbers")
-    direction = grid.axes
     place = dicom.item(
         ImagePositionPatient=[_decimal(v) for v in grid.origin],
-        ImageOrientationPatient=[_decimal(v) for v in direction.T[:2].ravel()],
+        ImageOrientationPatient=[_decimal(v) for v in grid.axes.T[:2].ravel()],
         GridDimensions=list(grid.size),
         GridResolution=list(grid.spacing),
         VectorGridData=np.ascontiguousarray(vectors, "<f4").tobytes(),

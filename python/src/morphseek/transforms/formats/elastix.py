@@ -134,7 +134,7 @@ def _grid(fields: dict[str, list[str]]) -> Grid | None:
         return None
 
 
-def write(job: Job) -> list[Path]:
+def write(job: Job) -> None:
     matrix, grid = job.matrix(), job.grid
     center = grid.center
     shift = matrix[:3, :3] @ center + matrix[:3, 3] - center
@@ -168,4 +168,3 @@ def write(job: Job) -> list[Path]:
         '(CompressResultImage "true")',
     ]
     write_text(job.path, "\n".join(lines) + "\n")
-    return [job.path]

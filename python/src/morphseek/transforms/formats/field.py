@@ -4,8 +4,6 @@ of SPM.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import SimpleITK as sitk
 
@@ -25,34 +23,26 @@ def read(source: Source) -> Content:
     image, doubts = read_path(source.path, "transform")
     tell(doubts)
     nrrd = source.path.name.lower().endswith((".nrrd", ".nhdr"))
-    blank = vectors.Vectors(
-        np.empty(0),
-        Grid((0, 0, 0)),
-        vectors.nrrd_header(source.path) if nrrd else {},
-        f"transform: {source.path}",
-        source.unreadable,
-        source.format,
-    )
+    header = vectors.nrrd_header(source.path) if nrrd else {}
+    name = f"transform: {source.path}"
+    blank = vectors.Vectors(name, source.unreadable, header, source.format)
     return vectors.read(vectors.of_image(image, blank), source.moving_grid)
 
 
-def write(job: Job) -> list[Path]:
+def write(job: Job) -> None:
     images.write(job.path, vector_image(*job.field()), compress=job.ending == ".nii.gz")
-    return [job.path]
 
 
-def write_ras(job: Job) -> list[Path]:
+def write_ras(job: Job) -> None:
     displacements, grid = job.field()
     image = vector_image(displacements * RAS_SIGNS, grid)
     write_nifti(job.path, image, {"intent_code": _DISPLACEMENT})
-    return [job.path]
 
 
-def write_spm(job: Job) -> list[Path]:
+def write_spm(job: Job) -> None:
     displacements, grid = job.field()
     image = vector_image((grid.points() + displacements) * RAS_SIGNS, grid)
     write_nifti(job.path, image, {"intent_code": _VECTOR, "intent_name": b"Mapping"})
-    return [job.path]
 
 
 def vector_image(vectors: np.ndarray, grid: Grid) -> sitk.Image:

@@ -6,8 +6,6 @@ turned where the image is not left-handed (det of its affine above 0).
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import SimpleITK as sitk
 
@@ -16,7 +14,7 @@ from ..._files import write_text
 from ..._grid import Grid, mapped
 from ...images.files import read_path
 from ...images.writers import write_nifti
-from ..parts import field_part
+from ..parts import field_on, field_part
 from .field import ENDINGS
 from .greedy import matrix_of, text_of
 from .job import Content, Job, Source
@@ -72,19 +70,17 @@ def _read_warp(source: Source, moving: Grid) -> Content:
     return Content(field_part(there - place, grid), grid, moving)
 
 
-def write(job: Job) -> list[Path]:
+def write(job: Job) -> None:
     assert job.moving_grid is not None
     there = to_fsl(job.moving_grid)
     if job.ending == ".mat":
         matrix = there @ job.matrix() @ np.linalg.inv(to_fsl(job.grid))
-        write_text(job.path, text_of(np.linalg.inv(matrix)))
-        return [job.path]
+        return write_text(job.path, text_of(np.linalg.inv(matrix)))
     grid = job.grid
     place = grid.points()
-    targets = place + np.array(job.field_on(grid), dtype=np.float64)
+    targets = place + field_on(job.transform, grid).astype(np.float64)
     vectors = (mapped(there, targets) - mapped(to_fsl(grid), place)).astype(np.float32)
     frames = [
         grid.place(sitk.GetImageFromArray(np.ascontiguousarray(vectors[..., k]))) for k in range(3)
     ]
     write_nifti(job.path, sitk.JoinSeries(frames), {"intent_code": _WARP})
-    return [job.path]

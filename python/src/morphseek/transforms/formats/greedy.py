@@ -45,13 +45,14 @@ def read(source: Source) -> Content:
     return Content(matrix, source.grid, source.moving_grid)
 
 
-def write(job: Job) -> list[Path]:
+def write(job: Job) -> list[Path] | None:
+    if not job.ending:
+        return write_pair(job, *PAIR, _write_matrix)
     if job.ending == ".nii.gz":
-        return field.write(job)
-    if job.ending:
+        field.write(job)
+    else:
         _write_matrix(job.path, job.matrix())
-        return [job.path]
-    return write_pair(job, *PAIR, _write_matrix)
+    return None
 
 
 def _write_matrix(path: Path, matrix: np.ndarray) -> None:

@@ -89,7 +89,7 @@ class Job:
             Path(each).name if isinstance(each, (str, Path)) else "" for each in (reference, moving)
         )
         self.images = reference, moving
-        self.content_grids = content.grid, content.moving_grid
+        self.content = content
         self._asked = reference is not None
 
     @property
@@ -125,10 +125,6 @@ class Job:
         if not self._asked and len(self.parts) == 1 and is_field(self.parts[0]):
             return vectors_of(self.parts[0])  # as it is, with its margin
         return field_on(self.transform, self.grid), self.grid
-
-    def field_on(self, grid: Grid) -> np.ndarray:
-        """Return the whole displacement on a grid, LPS mm of shape (z, y, x, 3)."""
-        return field_on(self.transform, grid)
 
     def split(self) -> tuple[np.ndarray, tuple[np.ndarray, Grid] | None]:
         """Return a matrix and a field that acts before it, in the grid that it has, for formats

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
 
 import numpy as np
 
@@ -73,7 +72,7 @@ def _volume(text: str, which: str) -> Grid | None:
     return Grid(tuple(size), tuple(spacing), tuple(origin), tuple(direction.ravel()))
 
 
-def write(job: Job) -> list[Path]:
+def write(job: Job) -> None:
     assert job.moving_grid is not None
     matrix = RAS @ np.linalg.inv(job.matrix()) @ RAS
     lines = [
@@ -92,7 +91,6 @@ def write(job: Job) -> list[Path]:
         lines += [f"{which} volume info", "valid = 1  # volume info valid", f"filename = {name}"]
         lines += _info(grid)
     write_text(job.path, "\n".join(lines) + "\n")
-    return [job.path]
 
 
 def _info(grid: Grid) -> list[str]:

@@ -12,7 +12,7 @@ import SimpleITK as sitk
 from ... import errors, images
 from ..._grid import Grid
 from .. import files, h5
-from ..linear import matrix_of_map
+from ..linear import linear, matrix_of_map
 from . import vectors
 from .job import Content
 
@@ -20,21 +20,24 @@ from .job import Content
 def read(source: Any, name: str) -> Content:
     """Return the transform that an object is, or that a vector image holds."""
     if hasattr(source, "GetTransformTypeAsString"):
-        return Content(_of_itk(source, name))
-    blank = vectors.Vectors(
-        np.empty(0),
-        Grid((0, 0, 0)),
-        {},
-        name,
-        lambda why: errors.InvalidArgumentError(f"{name} {why}"),
-    )
+        try:
+            return Content(files.transform_of(_parts(source, name), name))
+        except RuntimeError as error:
+            raise errors.InvalidArgumentError(f"{name} cannot be used: {error}") from None
+    blank = vectors.Vectors(name, lambda why: errors.InvalidArgumentError(f"{name} {why}"))
     if isinstance(source, sitk.Image):
         return vectors.read(vectors.of_image(source, blank))
     if hasattr(source, "dataobj") and hasattr(source, "affine"):
         return vectors.read(_of_nibabel(source, blank))
     if hasattr(source, "GetLargestPossibleRegion"):
         return vectors.read(vectors.of_image(_by_itk(source), blank))
-    return Content(files.read(source))
+    if isinstance(source, sitk.Transform):
+        if source.GetDimension() != 3:
+            raise errors.InvalidArgumentError(
+                f"{name} is {source.GetDimension()}-D; images here are 3-D"
+            )
+        return Content(source)
+    return Content(linear(source))
 
 
 def _of_nibabel(image: Any, blank: vectors.Vectors) -> vectors.Vectors:
@@ -70,13 +73,6 @@ def _by_itk(image: Any) -> sitk.Image:
     return volume
 
 
-def _of_itk(transform: Any, name: str) -> sitk.Transform:
-    try:
-        return files.transform_of(_parts(transform, name), name)
-    except RuntimeError as error:
-        raise errors.InvalidArgumentError(f"{name} cannot be used: {error}") from None
-
-
 def _parts(transform: Any, name: str) -> Sequence[h5.Part]:
     """Return the parts of a transform of the package itk, the last of which acts first."""
     kind, _, dimensions = str(transform.GetTransformTypeAsString()).partition("_")
@@ -92,7 +88,8 @@ def _parts(transform: Any, name: str) -> Sequence[h5.Part]:
         field = _cast(transform).GetDisplacementField()
         if field is None:
             raise errors.InvalidArgumentError(f"{name} is a {kind} without a displacement field")
-        return [files.field_part(_by_itk(field))]
+        image = _by_itk(field)
+        return [files.vectors_part(sitk.GetArrayFromImage(image), Grid.of(image))]
     if transform.IsLinear() and not files.is_known(kind):
         return [files.matrix_part(matrix_of_map(transform))]
     order = dimensions.split("_")[3:]

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ... import errors, images
 from ..._files import check_path, check_regular
@@ -24,7 +24,8 @@ class Format(NamedTuple):
 
     name: str
     read: Callable[[Source], Content]
-    write: Callable[[Job], Any]
+    write: Callable[[Job], list[Path] | None]
+    """Returns the files where they are others than the job's."""
     bends: bool
     """Whether it holds a deformation."""
     endings: tuple[str, ...]
@@ -116,7 +117,7 @@ def save(
             raise errors.InvalidArgumentError(
                 f"{path}: the format {kind.name} counts from the images' corners; give the {image}"
             )
-    return list(kind.write(job))
+    return kind.write(job) or [path]
 
 
 def outputs(path: Path, format: str | None) -> list[str]:

@@ -39,14 +39,14 @@ class Meaning(NamedTuple):
 class Vectors(NamedTuple):
     """Three numbers a voxel, shape (z, y, x, 3), where they lie, and what a header says of them."""
 
-    values: np.ndarray
-    grid: Grid
-    header: Mapping[str, str]
-    """By the names of SimpleITK's metadata."""
     name: str
     refused: Callable[[str], errors.MorphSeekError]
+    header: Mapping[str, str] = {}
+    """By the names of SimpleITK's metadata."""
     format: str | None = None
     """Their meaning, by the caller."""
+    values: np.ndarray = np.empty(0)
+    grid: Grid = Grid((0, 0, 0))
 
 
 SPLINES = (2007, 2008, 2009, 2016, 2017)  # NIfTI's intents of FSL's coefficients
@@ -188,11 +188,12 @@ def _by_nrrd(vectors: Vectors) -> Meaning:
     return own._replace(inverse=direction == "modeling")
 
 
-def _intent(header: Mapping[str, str]) -> int:
+def _intent(header: Mapping[str, str], field: str = "intent_code", other: int = 0) -> int:
+    """Return a number of NIfTI's intent; another one where it is none."""
     try:
-        return int(float(header.get("intent_code", "") or 0))
+        return int(float(header.get(field, "") or other))
     except ValueError:
-        return 0
+        return other
 
 
 def check_intent(vectors: Vectors) -> None:
@@ -217,7 +218,7 @@ def _by_nifti(vectors: Vectors) -> Meaning:
     intent = _intent(header)
     name, note = (header.get(key, "").strip("\0 ") for key in ("intent_name", "descrip"))
     if name == "NREG_TRANS":
-        kind = _niftyreg(header.get("intent_p1", ""))
+        kind = _NIFTYREG.get(_intent(header, "intent_p1", -1), "something unknown")
         if isinstance(kind, Meaning):
             return kind
         raise vectors.refused(
@@ -244,13 +245,6 @@ def _by_nifti(vectors: Vectors) -> Meaning:
         f"has the NIfTI intent {intent}{called}, which does not tell what its vectors are;"
         f" {_choices(vectors)}"
     )
-
-
-def _niftyreg(parameter: str) -> Meaning | str:
-    try:
-        return _NIFTYREG.get(int(float(parameter)), "something unknown")
-    except ValueError:
-        return "something unknown"
 
 
 def _choices(vectors: Vectors) -> str:

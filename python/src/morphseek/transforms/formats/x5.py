@@ -56,7 +56,7 @@ def _grid(domain: Any) -> Grid | None:
     return Grid.from_matrix(domain.size, RAS @ np.asarray(domain.mapping, dtype=np.float64))
 
 
-def write(job: Job) -> list[Path]:
+def write(job: Job) -> None:
     library = _library(job.path)
     domain = None
     dimensions: tuple[str, ...] = ("space", "space")
@@ -78,4 +78,3 @@ def write(job: Job) -> list[Path]:
         metadata={"WrittenBy": "MorphSeek"}, **more,
     )  # fmt: skip
     write_with(lambda temporary: library.to_filename(temporary, [node]), job.path)
-    return [job.path]
