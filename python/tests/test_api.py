@@ -35,7 +35,11 @@ def members(thing: type) -> Iterator[tuple[str, Any]]:
     """Return the public members that a class defines itself, or has of a private module's."""
     own = {
         thing,
-        *(base for base in thing.__mro__ if base.__module__ == "morphseek.studies._result"),
+        *(
+            base
+            for base in thing.__mro__
+            if base.__module__ in ("morphseek.studies._result", "morphseek.studies.study")
+        ),
     }
     for member in sorted({name for base in own for name in vars(base)}):
         value = inspect.getattr_static(thing, member)

@@ -100,8 +100,8 @@ class LabelStudy(Rows):
     0
     """
 
-    empty = TargetLabels("", "")
-    seal = FUSED[-1]
+    _empty = TargetLabels("", "")
+    _seal = FUSED[-1]
     rows: list[TargetLabels]
 
     def __init__(self, rows: Iterable[TargetLabels], registrations: Study) -> None:

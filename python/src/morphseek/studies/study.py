@@ -145,9 +145,9 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(PairRow))
 class Rows(Tabled):
     """The rows of jobs, in one table, and what other calls finished in the same folder."""
 
-    empty: ClassVar[Any]
+    _empty: ClassVar[Any]
     """A row of which nothing is known."""
-    seal: ClassVar[str]
+    _seal: ClassVar[str]
     rows: list[Any]
 
     @property
@@ -178,8 +178,8 @@ class Rows(Tabled):
 
     def _others(self, folder: Path) -> list[Any]:
         """Return the rows of the finished jobs in a folder that are not of this call."""
-        known = finished_rows(folder, self.seal, {row.id for row in self.rows})
-        rows = (row_of(self.empty, {"id": id, "status": "done", **row}) for id, row in known)
+        known = finished_rows(folder, self._seal, {row.id for row in self.rows})
+        rows = (row_of(self._empty, {"id": id, "status": "done", **row}) for id, row in known)
         return [row for row in rows if row is not None]
 
 
@@ -201,8 +201,8 @@ class Study(Rows):
     'sub-01'
     """
 
-    empty = PairRow("", "", "")
-    seal = SEAL
+    _empty = PairRow("", "", "")
+    _seal = SEAL
     rows: list[PairRow]
 
     def __init__(self, rows: Iterable[PairRow], options: Mapping[str, Any] | None = None) -> None:
@@ -229,7 +229,7 @@ class Study(Rows):
         _files.settle(path.parent)
         try:
             content = read_json(path, "study", MOST_RESULT_BYTES)
-            rows = [row for known in content["rows"] if (row := row_of(Study.empty, known))]
+            rows = [row for known in content["rows"] if (row := row_of(Study._empty, known))]
             if len(rows) < len(content["rows"]):
                 raise TypeError("a row")
             return Study(rows, content["options"])
