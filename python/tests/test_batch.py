@@ -421,7 +421,7 @@ def test_lists_without_a_file(study: Path, tmp_path: Path, monkeypatch: pytest.M
 def test_lists_in_other_encodings_are_told_what_to_do(encoding: str, name: str, tmp_path: Path):
     (tmp_path / "pairs.csv").write_text(f"fixed,moving,id,name\n1,{name},x,y\n", encoding=encoding)
     for read in (studies.read_pairs, read_labels_csv):
-        says = 'pairs.csv is no text in UTF-8; save it anew as "CSV UTF-8"'
+        says = "pairs.csv is no text in UTF-8; save it anew in UTF-8"
         unreadable(says, read, tmp_path / "pairs.csv")
 
 

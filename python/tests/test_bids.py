@@ -215,7 +215,7 @@ TOLD = {
     [
         (json.dumps(TOLD)[:-2], "is no JSON"),
         ("[]", "is no JSON object"),
-        ("\xff", "cannot be read"),
+        ("\xff", "no text in UTF-8"),
         ("[" * 100_000, "is no JSON"),
         *(
             (json.dumps({**TOLD, **change}), "is no description of a transform")

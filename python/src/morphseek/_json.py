@@ -43,8 +43,7 @@ def read_text(path: str | os.PathLike[str], what: str, most: int = MOST_BYTES) -
         if b"\0" not in data:
             return data.decode("utf-8-sig")  # spreadsheets add a mark
     raise errors.InputUnreadableError(
-        f'{what}: {path} is no text in UTF-8; save it anew as "CSV UTF-8", or as another text in'
-        " UTF-8"
+        f'{what}: {path} is no text in UTF-8; save it anew in UTF-8 (a spreadsheet: "CSV UTF-8")'
     )
 
 
