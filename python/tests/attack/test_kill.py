@@ -228,11 +228,13 @@ def test_no_write_fails_in_silence(killer, tmp_path, name, choose, packed):
 
 WRITER = """
 import json, sys
-from morphseek import _files, errors
+from morphseek import _files, _manifest, errors
 try:
     with _files.output_folder(sys.argv[1], ("?.txt",), "c.txt") as folder:
         for name in sys.argv[2]:
             _files.write_text(folder / f"{name}.txt", json.dumps({name: sys.argv[2]}))
+        listed = {path.name: _manifest.entry(path) for path in folder.iterdir()}
+        _files.write_text(folder / "c.txt", json.dumps({_manifest.KEY: listed}))
 except errors.MorphSeekError as error:
     print(f"morphseek: {error}", file=sys.stderr)
     sys.exit(error.exit_code)
