@@ -137,7 +137,7 @@ def test_bad_input(given: dict, error: type[Exception], says: str):
         ('{"PhaseEncodingDirection": "j", "TotalReadoutTime": true}', "the readout time is True"),
         ('{"PhaseEncodingDirection": "j", "TotalReadoutTime": "x"}', "the readout time is 'x'"),
         ('{"PhaseEncodingDirection": "j", "TotalReadoutTime": NaN}', "the readout time is nan"),
-        ("\xff", "first.json cannot be read"),
+        ("\xff", "first.json is no text in UTF-8"),
     ],
 )
 def test_a_bids_file_that_is_damaged(told: str, says: str, tmp_path: Path):

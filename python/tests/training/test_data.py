@@ -295,7 +295,7 @@ def test_a_list_is_the_one_that_a_study_reads(name, text, tmp_path):
         ("X_dataset.json", "[1]", "X_dataset.json"),
         ("split.json", "{", "split.json is no JSON"),
         ("split.json", "[]", "split.json is no JSON object"),
-        ("split.json", "\xff", "split.json cannot be read"),
+        ("split.json", "\xff", "split.json is no text in UTF-8"),
         ("split.json", "{}", "split.json"),
         ("split.json", '{"pairs": []}', "split.json"),
         ("split.json", '{"pairs": {"val": ["ab"]}}', "split.json"),
