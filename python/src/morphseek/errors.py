@@ -52,7 +52,7 @@ class MorphSeekError(Exception):
 
 
 class InputWarning(UserWarning):
-    """What was taken of an input that says several things, or not all."""
+    """An input says several things, or not all: the warning says what was taken."""
 
 
 class GeometryWarning(InputWarning):

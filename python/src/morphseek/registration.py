@@ -122,23 +122,19 @@ def register(
 
     with Reporter(progress) as reporter:
         core.open_engine()
-        try:
-            found = bindings.register(
-                {name: (image.float32(), image.grid) for name, image in volumes.items()},
-                start.matrix,
-                start.before,
-                marks,
-                [
-                    (told, (one.float32(), one.grid), (other.float32(), other.grid))
-                    for told, (one, other) in further
-                ],
-                doubts,
-                chosen,
-                reporter,
-            )
-        except errors.CancelledError:
-            reporter.release()
-            raise
+        found = bindings.register(
+            {name: (image.float32(), image.grid) for name, image in volumes.items()},
+            start.matrix,
+            start.before,
+            marks,
+            [
+                (told, (one.float32(), one.grid), (other.float32(), other.grid))
+                for told, (one, other) in further
+            ],
+            doubts,
+            chosen,
+            reporter,
+        )
     found.metrics["warnings"] += [*notes, *lacking]
     result = Registration(
         Field(found.displacement, target.grid, source.grid, found.initial),

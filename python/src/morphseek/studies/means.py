@@ -114,7 +114,7 @@ class MeanTransform:
         self._total: Doubles | None = None
 
     def add(self, transform: Field) -> None:
-        """Take one in."""
+        """Add a transform."""
         self._matrices.append(np.array(transform.initial))
         if (before := before_linear(transform)) is not None:
             self._total = before if self._total is None else self._total + before
@@ -177,13 +177,13 @@ class Mean:
         self.total, self.count = np.zeros(shape), np.zeros(shape, np.int32)
 
     def add(self, image: np.ndarray) -> None:
-        """Take one in."""
+        """Add an image."""
         known = np.isfinite(image)
         self.count += known
         self.total += np.where(known, image, 0)
 
     def result(self, elsewhere: float | np.ndarray = math.nan) -> Doubles:
-        """Return the mean, and what stands where no image counts."""
+        """Return the mean, and ``elsewhere`` where no image counts."""
         mean: Doubles = np.where(self.count > 0, self.total / np.maximum(self.count, 1), elsewhere)
         return mean
 
@@ -200,7 +200,7 @@ class Average(Mean):
         self._images = 0
 
     def add(self, image: np.ndarray) -> None:
-        """Take one in: float32, NaN where it does not reach."""
+        """Add an image: float32, NaN where it does not reach."""
         super().add(image)
         self._images += 1
         if self._kind == "median":

@@ -226,7 +226,7 @@ class _Ids(list[str]):
         self._where, self._reserved, self._known = where, reserved, dict[str, str]()
 
     def add(self, id: str, what: str) -> None:
-        """Take one in; refuse it where another thing has it, or no folder can be called so."""
+        """Add an id; refuse one that another thing has, or that no folder can be called."""
         key = unicodedata.normalize("NFC", id).casefold()
         reason = why_no_name(id)
         if key in self._reserved:
