@@ -3,7 +3,7 @@ package blocks
 import (
 	"fmt"
 	"math"
-	"math/bits"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -69,14 +69,14 @@ func TestTonesTellStructuresApart(t *testing.T) {
 		newPatch(s, s.byPhase()).costs(costs, size, (size[2]/2*size[1]+size[1]/2)*size[0]+size[0]/2)
 		at := func(dx int) float64 { return float64(costs[(l.Radius*width+l.Radius)*width+l.Radius+dx]) }
 		if at(right) != 0 {
-			t.Errorf("the true displacement costs %g bits", at(right))
+			t.Errorf("the true displacement costs %g", at(right))
 		}
 		return at(wrong) - at(right)
 	}
 	without, with := gap(nil, nil), gap(f, m)
-	t.Logf("a period off costs %.2f bits by structure, %.2f with intensities", without, with)
+	t.Logf("a period off costs %.2f by structure, %.2f with intensities", without, with)
 	if with < without+0.1 {
-		t.Errorf("a period off costs %g bits by structure and %g with intensities", without, with)
+		t.Errorf("a period off costs %g by structure and %g with intensities", without, with)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestTones(t *testing.T) {
 	}
 	known.Data[0] = 0
 	f, m := ThresholdsOf(ramp, curved, known, known)
-	if len(f) == 0 || len(f) != len(m) || len(f) > thresholdCount || bitsPerChannel*mind.Channels+thresholdCount > 63 {
+	if len(f) == 0 || len(f) != len(m) || len(f) > thresholdCount || mind.Channels+thresholdCount > 15 {
 		t.Fatalf("thresholds %v and %v", f, m)
 	}
 	for k := range f {
@@ -102,20 +102,23 @@ func TestTones(t *testing.T) {
 	for _, thresholds := range []Thresholds{f, nil} {
 		t.Run(fmt.Sprintf("%d thresholds", len(thresholds)), func(t *testing.T) {
 			codes := Describe(ramp, known, thresholds, Wide, 1)
-			if codes[0] != unknown || slices.Contains(codes[1:], unknown) {
+			if codes[0] != (Descriptor{}) || slices.Contains(codes[1:], Descriptor{}) {
 				t.Error("what is unknown is not told from what is known")
 			}
 			row := (n/2*n + n/2) * n
 			for a := 4; a < n-4; a++ {
 				for b := 4; b < n-4; b++ {
-					want := 0
+					want := 0.0
 					for _, threshold := range thresholds {
-						if (ramp.Data[row+a] > threshold) != (ramp.Data[row+b] > threshold) {
-							want++
+						share := func(x int) float64 { // of the way across the threshold
+							return min(max(float64(ramp.Data[row+x]-threshold)/0.04+0.5, 0), 1)
 						}
+						want += math.Abs(share(a) - share(b))
 					}
-					if got := bits.OnesCount64(codes[row+a] ^ codes[row+b]); got != want {
-						t.Fatalf("voxels %d and %d of the ramp differ by %d, %d thresholds lie between", a, b, got, want)
+					p, q := codes[row+a], codes[row+b]
+					got := float64(apart(p[0], q[0])+apart(p[1], q[1])) / unit
+					if math.Abs(got-want) > 0.03*float64(len(thresholds)) {
+						t.Fatalf("voxels %d and %d of the ramp differ by %.3f, their thresholds by %.3f", a, b, got, want)
 					}
 				}
 			}
@@ -133,5 +136,44 @@ func TestTones(t *testing.T) {
 				t.Errorf("%s have thresholds %v, %v", c.name, f, m)
 			}
 		})
+	}
+}
+
+func TestApart(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 3))
+	for range 10000 {
+		var a, b Descriptor
+		want := 0
+		for k := range 16 {
+			x, y := r.IntN(256), r.IntN(256)
+			a.put(k, uint8(x))
+			b.put(k, uint8(y))
+			want += max(x-y, y-x)
+		}
+		if got := int(apart(a[0], b[0]) + apart(a[1], b[1])); got != want {
+			t.Fatalf("%x and %x are apart by %d, want %d", a, b, got, want)
+		}
+	}
+}
+
+// Noise of a millionth changes the costs by as little: no bit flips.
+func TestDescriptorsAreContinuous(t *testing.T) {
+	const n = 24
+	image, noisy, valid := cube(n), cube(n), ones(n)
+	r := rand.New(rand.NewPCG(4, 5))
+	for i := range image.Data {
+		image.Data[i] = r.Float32()
+		noisy.Data[i] = image.Data[i] + 1e-6*float32(r.NormFloat64())
+	}
+	thresholds := Thresholds{0.4, 0.5, 0.6}
+	a, b := Describe(image, valid, thresholds, Wide, 1), Describe(noisy, valid, thresholds, Wide, 1)
+	most := uint64(0)
+	for i := range a {
+		for half := range a[i] {
+			most = max(most, apart(a[i][half], b[i][half]))
+		}
+	}
+	if most > 3 { // of the 51 that count as 1
+		t.Errorf("noise of a millionth changes a descriptor by %d", most)
 	}
 }

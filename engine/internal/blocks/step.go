@@ -1,7 +1,6 @@
 package blocks
 
 import (
-	"math/bits"
 	"slices"
 
 	"github.com/morphseek/morphseek/engine/field"
@@ -18,7 +17,7 @@ type Step struct {
 	Margin        int
 	Locked        [3]bool // axes along which nothing moves
 	Threads       int
-	Fixed, Moving []uint64     // descriptors
+	Fixed, Moving []Descriptor
 	Image         []float32    // fixed intensities, for the tree
 	Total         *field.Field // the displacement of the levels before; nil: none
 	Channels      []*Step      // further descriptors on the same grids
@@ -27,7 +26,7 @@ type Step struct {
 
 // NewStep returns the search at level l between descriptors of im, whose moving image has a margin in voxels and is
 // resampled through total already.
-func NewStep(l Level, im aligned.Images, fixed, moving []uint64, total *field.Field, margin, threads int) *Step {
+func NewStep(l Level, im aligned.Images, fixed, moving []Descriptor, total *field.Field, margin, threads int) *Step {
 	return &Step{
 		Level: l, Grid: im.Fixed.Geometry, Margin: margin, Threads: threads,
 		Fixed: fixed, Moving: moving, Image: im.Fixed.Data, Total: total,
@@ -64,7 +63,7 @@ func (s *Step) MinMarginals(trees int) (control volume.Geometry, marginals []flo
 	labels, deep := s.Labels(s.Grid)
 	costs := make([]float32, control.Voxels()*labels)
 	phased := s.byPhase()
-	channels := make([][]uint64, len(s.Channels))
+	channels := make([][]Descriptor, len(s.Channels))
 	for k, c := range s.Channels {
 		channels[k] = c.byPhase()
 	}
@@ -101,7 +100,7 @@ func (s *Step) MinMarginals(trees int) (control volume.Geometry, marginals []flo
 }
 
 // Solve returns the level's displacements on its control grid: at every point the mean of all labels under the Gibbs
-// distribution of their min-marginals at a temperature, in bits a descriptor. Where two match nearly alike, noise would
+// distribution of their min-marginals at a temperature, a cost. Where two match nearly alike, noise would
 // decide which has the least.
 func (s *Step) Solve(trees int, temperature float64) *field.Field {
 	const faintest = 16 // temperatures above the least, from which a label counts as nothing
@@ -158,11 +157,11 @@ func (s *Step) blockMeans(size [3]int) []float32 {
 
 // byPhase returns the moving descriptors with each row's sorted by x modulo quantum, so that those under neighbouring
 // labels stand side by side, and as many more as a vector may read beyond them.
-func (s *Step) byPhase() []uint64 {
+func (s *Step) byPhase() []Descriptor {
 	n, q := s.Grid.Size[0]+2*s.Margin, s.Quantum
 	length := s.phase()
 	rows := len(s.Moving) / n
-	out := make([]uint64, rows*q*length+mostLabels)
+	out := make([]Descriptor, rows*q*length+mostLabels)
 	for r := range rows {
 		for x, c := range s.Moving[r*n : (r+1)*n] {
 			out[(r*q+x%q)*length+x/q] = c
@@ -180,21 +179,22 @@ const mostLabels = 16
 // patch computes the costs of one control point at a time.
 type patch struct {
 	*Step
-	phased []uint64  // byPhase
-	stride int       // between samples of a block, voxels
-	codes  []uint64  // the fixed samples
-	at     []int     // their indices in phased under a displacement of zero
-	first  int       // the least of these indices
-	last   int       // the greatest
-	missed []int32   // by label, how many samples are unknown in the moving volume
-	others []*patch  // of the channels
-	costly []float32 // costs by one of these
+	phased []Descriptor // byPhase
+	stride int          // between samples of a block, voxels
+	codes  []Descriptor // the fixed samples
+	at     []int        // their indices in phased under a displacement of zero
+	first  int          // the least of these indices
+	last   int          // the greatest
+	missed []int32      // by label, how many samples are unknown in the moving volume
+	others []*patch     // of the channels
+	costly []float32    // costs by one of these
 
-	// For each label of a row along x: the sum of the distances, and the number of valid samples.
-	sums, valid [mostLabels]uint64
+	// For each label of a row along x, by the halves of a descriptor: the sum of the distances, and the number of samples
+	// that are known in the moving volume.
+	sums, valid [mostLabels][2]uint64
 }
 
-func newPatch(s *Step, phased []uint64) *patch {
+func newPatch(s *Step, phased []Descriptor) *patch {
 	return &patch{Step: s, phased: phased, stride: 1 + s.Spacing/5}
 }
 
@@ -258,7 +258,7 @@ func (p *patch) compare(dst []float32, size [3]int, node int) {
 	for z := z0; z < min(z0+p.Spacing, n[2]); z += p.stride {
 		for y := y0; y < min(y0+p.Spacing, n[1]); y += p.stride {
 			for x := x0; x < min(x0+p.Spacing, n[0]); x += p.stride {
-				if c := p.Fixed[(z*n[1]+y)*n[0]+x]; c != unknown {
+				if c := p.Fixed[(z*n[1]+y)*n[0]+x]; c[1] != 0 {
 					x := x + p.Margin
 					p.codes = append(p.codes, c)
 					p.at = append(p.at, ((z+p.across())*my+y+p.Margin)*mx+x%q*length+x/q)
@@ -286,10 +286,11 @@ func (p *patch) compare(dst []float32, size [3]int, node int) {
 			}
 			p.row(q*(dz*my+dy)*mx-p.Radius, width)
 			for l := range width {
-				dst[label] = float32(p.sums[l])
-				p.missed[label] = int32(len(p.codes)) - int32(p.valid[l])
-				total += p.sums[l]
-				valid += p.valid[l]
+				sum := p.sums[l][0] + p.sums[l][1]
+				dst[label] = float32(sum) / unit
+				p.missed[label] = int32(len(p.codes)) - int32(p.valid[l][0])
+				total += sum
+				valid += p.valid[l][0]
 				label++
 			}
 		}
@@ -297,7 +298,7 @@ func (p *patch) compare(dst []float32, size [3]int, node int) {
 	if valid == 0 {
 		return
 	}
-	neutral := float32(total) / float32(valid)
+	neutral := float32(total) / (unit * float32(valid))
 	scale := 1 / float32(len(p.codes))
 	for l := range dst {
 		dst[l] = scale * (dst[l] + float32(neutral*float32(p.missed[l])))
@@ -310,13 +311,26 @@ func (p *patch) row(offset, width int) {
 		return
 	}
 	for l := range width {
-		var sum, valid uint64
+		var sums, valid [2]uint64
 		for k, c := range p.codes {
-			if m := p.phased[p.at[k]+offset+l]; m != unknown {
-				valid++
-				sum += uint64(bits.OnesCount64(c ^ m))
+			if m := p.phased[p.at[k]+offset+l]; m[1] != 0 {
+				for half := range c {
+					sums[half] += apart(c[half], m[half])
+					valid[half]++
+				}
 			}
 		}
-		p.sums[l], p.valid[l] = sum, valid
+		p.sums[l], p.valid[l] = sums, valid
 	}
+}
+
+// apart returns the sum of the absolute differences of the bytes of a and b.
+func apart(a, b uint64) uint64 {
+	const even, ones = 0x00ff00ff00ff00ff, 0x0001000100010001
+	lanes := func(a, b uint64) uint64 { // of sixteen bits
+		d := (a&even | ones<<8) - b&even
+		below := d>>8&ones ^ ones // 1 where a is less: the difference is complemented
+		return (d&even ^ (below<<8 - below)) + below
+	}
+	return (lanes(a, b) + lanes(a>>8, b>>8)) * ones >> 48
 }

@@ -4,19 +4,19 @@ package blocks
 
 import "github.com/morphseek/morphseek/engine/internal/cpu"
 
-// rowAVX512 compares n samples with the moving descriptors at their places and the width-1 after, eight labels at a
-// time: it writes width, rounded up to eight, sums and numbers of valid samples.
+// rowAVX2 compares n samples with the moving descriptors at their places and the width-1 after, four labels at a time:
+// it writes width, rounded up to four, sums and numbers of known samples, each as two halves of a descriptor.
 //
 //go:noescape
-func rowAVX512(sums, valid, moving, codes *uint64, at *int, n, width, offset int)
+func rowAVX2(sums, valid *uint64, moving, codes *Descriptor, at *int, n, width, offset int)
 
-// rowVector does row with the processor's vectors, if it counts bits in them.
+// rowVector does row with the processor's vectors.
 func (p *patch) rowVector(offset, width int) bool {
-	if !cpu.AVX512Popcount() || width > len(p.sums) {
+	if !cpu.AVX2() || width > mostLabels {
 		return false
 	}
-	const lanes = 8
+	const lanes = 4
 	_, _ = p.phased[p.first+offset], p.phased[p.last+offset+(width+lanes-1)&^(lanes-1)-1]
-	rowAVX512(&p.sums[0], &p.valid[0], &p.phased[0], &p.codes[0], &p.at[0], len(p.codes), width, offset)
+	rowAVX2(&p.sums[0][0], &p.valid[0][0], &p.phased[0], &p.codes[0], &p.at[0], len(p.codes), width, offset)
 	return true
 }

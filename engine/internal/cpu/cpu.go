@@ -9,7 +9,7 @@
 //
 //	internal/align   butterflies, products of spectra, features at a point, sums of the score    AVX
 //	internal/blocks  lower envelopes, sums of messages                                           AVX
-//	                 block costs                                                                 AVX512Popcount
+//	                 block costs                                                                 AVX2
 //	internal/filter  symmetric kernels                                                           AVX
 //	internal/interp  rows of trilinear samples                                                   AVX2
 //	internal/mind    MIND-SSC: contrast, exponentials                                            AVX2
@@ -22,18 +22,15 @@ package cpu
 import "runtime"
 
 // features are those of this processor that are in use.
-type features struct{ avx, avx2, avx512Popcount bool }
+type features struct{ avx, avx2 bool }
 
 var has = detect()
 
 // AVX says whether there are vectors of eight float32.
 func AVX() bool { return has.avx }
 
-// AVX2 says whether there are also vectors of eight int32.
+// AVX2 says whether there are also vectors of eight int32 and of 32 bytes.
 func AVX2() bool { return has.avx2 }
-
-// AVX512Popcount says whether the bits of eight uint64 can be counted at once.
-func AVX512Popcount() bool { return has.avx512Popcount }
 
 // Feature is one of the processor's that assembly here can use.
 type Feature struct {
@@ -46,7 +43,7 @@ func Features() []Feature {
 	if runtime.GOARCH != "amd64" {
 		return []Feature{}
 	}
-	return []Feature{{"AVX", has.avx}, {"AVX2", has.avx2}, {"AVX512Popcount", has.avx512Popcount}}
+	return []Feature{{"AVX", has.avx}, {"AVX2", has.avx2}}
 }
 
 // Disable hides every feature, so that the Go loops run, until restore is called. It is for tests that do not run in

@@ -6,5 +6,5 @@ import "golang.org/x/sys/cpu"
 
 func detect() features {
 	x := cpu.X86
-	return features{avx: x.HasAVX, avx2: x.HasAVX2, avx512Popcount: x.HasAVX512F && x.HasAVX512VPOPCNTDQ}
+	return features{avx: x.HasAVX, avx2: x.HasAVX2}
 }

@@ -123,7 +123,7 @@ func Run(ctx context.Context, pair aligned.Pair, opt Options) (*field.Field, err
 // direction is the search from one image to the other.
 type direction struct {
 	images   aligned.Images
-	fixed    []uint64          // descriptors
+	fixed    []blocks.Descriptor
 	moving   blocks.Thresholds // of the moving image
 	dilation int               // of the descriptors
 	labels   bool              // the images are label maps
@@ -182,7 +182,7 @@ func (d *direction) advance(l blocks.Level, margin int, opt Options) {
 
 // step returns the search at a level, from the displacement u of the levels before.
 func (d *direction) step(l blocks.Level, u *field.Field, margin, threads int) *blocks.Step {
-	im, moving := d.images, []uint64(nil)
+	im, moving := d.images, []blocks.Descriptor(nil)
 	if d.labels {
 		if u != nil {
 			u := u.Resample(im.Moving.Geometry, threads)

@@ -21,7 +21,7 @@ var around = blocks.Level{Spacing: 4, Radius: 3, Quantum: 1, Stiffness: 8}
 // the stiffness of around, so that the uncertainty ranks the errors; then the dispersion, so that it has their size
 // (Laves et al., MIDL 2020).
 const (
-	temperature = 1    // bits a descriptor
+	temperature = 1    // a cost
 	dispersion  = 1.05 // factor: min-marginals in a window alone understate the errors
 )
 
