@@ -12,7 +12,8 @@ import (
 
 const (
 	kept      = 0.5 // of the matches, those that agree best
-	fade      = 0.3 // of the residual up to which they are kept, to either side: there they count in part, so that none decides
+	fade      = 0.8 // of the residual up to which they are kept, to either side: there they count in part, so that none decides
+	rounds    = 24  // of the fit, by which it has settled
 	stiffness = 0.3 // of the fit's linear part, as a share of the matches' variance in space
 )
 
@@ -94,7 +95,7 @@ func trimmedFit(matches []match) volume.Affine {
 	fit := volume.IdentityAffine()
 	residuals := make([]float64, len(matches))
 	in := matches
-	for range 12 {
+	for range rounds {
 		var ok bool
 		if fit, ok = ridgeFit(in); !ok {
 			return volume.IdentityAffine()

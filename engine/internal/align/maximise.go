@@ -143,7 +143,7 @@ type effort struct{ rounds, steps, sides int }
 var (
 	brief  = effort{1, 6, 1} // shows which starts lead to one place
 	coarse = effort{2, 6, 1}
-	fine   = effort{3, 12, 2}
+	fine   = effort{3, 18, 2}
 )
 
 // maximise finds the transform near start with the highest score less the penalty of strain, and returns it with its
@@ -151,8 +151,8 @@ var (
 //
 // It takes a fixed number of Newton's steps, by the magnitude of the curvature. The cost has kinks where points cross the
 // borders of voxels: a search along a line ends at one of them, and noise of a millionth decides at which. These steps
-// follow the images continuously. The curvature is that over a part of a voxel, which does not see the kinks. Steps of
-// the last round shorten, and the mean of its second half is taken.
+// follow the images continuously. The curvature is that over a part of a voxel, which does not see the kinks; it rises
+// where a step shows more. Steps of the last round shorten, and the mean of its second half is taken.
 func (o *objective) maximise(ctx context.Context, start volume.Affine, rigid bool, by effort) (volume.Affine, float64, error) {
 	const (
 		damping = 0.5
@@ -173,7 +173,8 @@ func (o *objective) maximise(ctx context.Context, start volume.Affine, rigid boo
 	x, mean := make([]float64, n), make([]float64, n)
 	for round := range by.rounds {
 		last := round == by.rounds-1
-		newton, ok := rough.curvature(x, by.sides)
+		model, ok := rough.curvature(x, by.sides)
+		var before, slope []float64 // of the last step
 		if !ok {
 			score, _, _ := o.score(o.centred(start))
 			return start, score, nil
@@ -183,7 +184,11 @@ func (o *objective) maximise(ctx context.Context, start volume.Affine, rigid boo
 				return start, 0, ctx.Err()
 			}
 			here.move(x)
-			step := newton(here.gradient)
+			if before != nil {
+				model.learn(before, x, slope, here.gradient)
+			}
+			before, slope = slices.Clone(x), slices.Clone(here.gradient)
+			step := model.step(slope)
 			share := damping * longest / (longest + floats.Norm(step, 2))
 			if last {
 				share *= fading / float64(fading+it)
@@ -199,9 +204,9 @@ func (o *objective) maximise(ctx context.Context, start volume.Affine, rigid boo
 	return o.absolute(c), score, nil
 }
 
-// curvature measures that of the cost about x and returns the step of Newton's method by a gradient, with the magnitude
-// of the curvature. It is not ok where the score has none, as where the images do not overlap.
-func (e *evaluation) curvature(x []float64, sides int) (newton func(gradient []float64) []float64, ok bool) {
+// curvature measures that of the cost about x and returns its magnitude. It is not ok where the score has none, as where
+// the images do not overlap.
+func (e *evaluation) curvature(x []float64, sides int) (model hessian, ok bool) {
 	const (
 		apart = 0.5  // voxels at the rim, on either side
 		least = 0.02 // of the largest curvature: where there is next to none, steps are not long
@@ -227,20 +232,42 @@ func (e *evaluation) curvature(x []float64, sides int) (newton func(gradient []f
 	}
 	var eigen mat.EigenSym
 	if most := mat.Norm(symmetric, math.Inf(1)); !(most > 0) || math.IsInf(most, 1) || !eigen.Factorize(symmetric, true) {
-		return nil, false
+		return hessian{}, false
 	}
 	var axes mat.Dense
 	eigen.VectorsTo(&axes)
 	values := eigen.Values(nil)
 	floor := least * floats.Norm(values, math.Inf(1))
+	model = hessian{mat.NewSymDense(n, nil)}
 	for k, v := range values {
-		values[k] = math.Hypot(v, floor)
+		model.SymRankOne(model.SymDense, math.Hypot(v, floor), axes.ColView(k))
 	}
-	return func(gradient []float64) []float64 {
-		var g, step mat.VecDense
-		g.MulVec(axes.T(), mat.NewVecDense(n, gradient))
-		floats.Div(g.RawVector().Data, values)
-		step.MulVec(&axes, &g)
-		return step.RawVector().Data
-	}, true
+	return model, true
+}
+
+// hessian is a positive definite estimate of the curvature of the cost.
+type hessian struct{ *mat.SymDense }
+
+// step returns what Newton's method subtracts at a gradient.
+func (h hessian) step(gradient []float64) []float64 {
+	var factor mat.Cholesky
+	var step mat.VecDense
+	if !factor.Factorize(h) || factor.SolveVecTo(&step, mat.NewVecDense(len(gradient), gradient)) != nil {
+		return make([]float64, len(gradient)) // it is as good as singular
+	}
+	return step.RawVector().Data
+}
+
+// learn raises the curvature along the way from one place to another to what the gradients there show. Otherwise steps
+// go to and fro across a valley that narrows. A way that is short against a voxel teaches less, for the slope varies
+// within one.
+func (h hessian) learn(from, to, slopeFrom, slopeTo []float64) {
+	const voxel = 0.25
+	way, rise := mat.NewVecDense(len(from), nil), mat.NewVecDense(len(from), nil)
+	floats.SubTo(way.RawVector().Data, to, from)
+	floats.SubTo(rise.RawVector().Data, slopeTo, slopeFrom)
+	square := mat.Dot(way, way)
+	if more := mat.Dot(way, rise) - mat.Inner(way, h, way); more > 0 && square > 0 {
+		h.SymRankOne(h.SymDense, more/(square*(square+float64(voxel*voxel))), way)
+	}
 }
