@@ -14,7 +14,7 @@ import SimpleITK as sitk
 
 import morphseek
 from helpers import QUICK, TENSORS, affine_of, blob, by_itk, invalid, oblique, refused, resampled
-from morphseek import Field, errors, images
+from morphseek import Field, errors, images, transforms
 from morphseek._engine import bindings
 
 SITK_HOW = {
@@ -317,6 +317,12 @@ def test_large_labels_of_other_types_survive(dtype: Any, transform: Field, movin
     assert warped.dtype == np.dtype(dtype).newbyteorder("=")
     expected = transform.apply(small, interpolation="nearest") * (2**24 + 1)
     np.testing.assert_array_equal(warped, expected)
+
+
+@pytest.mark.parametrize("name", transforms.INTERPOLATIONS)
+def test_an_interpolation_is_a_keyword(name: str, transform: Field, moving: images.Image):
+    with pytest.raises(errors.InvalidArgumentError, match=f'keyword: interpolation="{name}"'):
+        transform.apply(moving, name)
 
 
 def test_pickle_and_a_displacement_of_any_layout(transform: Field, moving: images.Image):

@@ -21,7 +21,7 @@ from ..images.dicom_series import frame_of
 from ..images.frames import Frames
 from ..images.image import tell
 from . import formats
-from .labels import checked_dtype
+from .labels import INTERPOLATIONS, checked_dtype
 from .linear import linear, linear_part
 from .parts import (
     composed,
@@ -122,6 +122,12 @@ class Applicable(ABC):
         (48, 48, 48)
         """
         transform = self._transform
+        if isinstance(reference, str) and reference in INTERPOLATIONS:
+            if not os.path.exists(reference):
+                raise errors.InvalidArgumentError(
+                    f"reference: there is no file {reference}; interpolation is a keyword:"
+                    f' interpolation="{reference}"'
+                )
         array = images.arrays.is_array(image)
         if array and transform.moving_grid is None:
             raise errors.InvalidArgumentError(
