@@ -38,7 +38,7 @@ def members(thing: type) -> Iterator[tuple[str, Any]]:
         *(
             base
             for base in thing.__mro__
-            if base.__module__ in ("morphseek.studies._result", "morphseek.studies.study")
+            if base.__module__ in ("morphseek._json", "morphseek.studies._result", "morphseek.studies.study")
         ),
     }
     for member in sorted({name for base in own for name in vars(base)}):

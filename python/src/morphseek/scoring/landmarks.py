@@ -17,16 +17,15 @@ from ..transforms.transform import Transform
 _ITERATIONS = 20
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class LandmarkErrors:
     """Points that belong together, LPS mm, and how far apart they are: the target registration
     error. "Before" is the identity in physical space, "initial" the initial transform alone.
 
     Examples
     --------
-    >>> found = scoring.score_landmarks(result, "fixed_points.csv", "moving_points.csv")
-    >>> found.names, found.after_mm.shape
-    (['a', 'b', 'c', 'd'], (4,))
+    >>> scoring.score_landmarks(result, "fixed_points.csv", "moving_points.csv")
+    LandmarkErrors(4 points, mean ... -> ... mm)
     """
 
     names: list[str]
@@ -41,6 +40,10 @@ class LandmarkErrors:
     """Which of them the registration kept to; none: they only measure."""
     alone: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     """Points of one image alone: name, image, place, and where the transform carries them."""
+
+    def __repr__(self) -> str:
+        before, after = self.before_mm.mean(), self.after_mm.mean()
+        return f"LandmarkErrors({len(self.names)} points, mean {before:.1f} -> {after:.1f} mm)"
 
     def steered_by(self, left_out: list[str]) -> None:
         """Note that the points steered, but for those left out.

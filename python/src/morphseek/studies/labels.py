@@ -16,7 +16,7 @@ from .. import _files, _manifest, errors, images
 from .._engine import core
 from .._engine.generated import Options, Unpack
 from .._grid import Grid
-from .._json import without_nan
+from .._json import Plain, without_nan
 from ..images.sidecars import check_apart
 from ..progress import Progress
 from ..result import Registration
@@ -40,14 +40,14 @@ _COLUMNS = ("id", "label", "name", "mm3", "agreement", "dice")
 _DOUBTFUL = 0.75  # of the votes
 
 
-@dataclasses.dataclass(slots=True)
-class TargetLabels:
+@dataclasses.dataclass(slots=True, repr=False)
+class TargetLabels(Plain):
     """One target of a study. None: unknown.
 
     Examples
     --------
-    >>> studies.TargetLabels("sub-01", "sub-01.nii.gz").status
-    'pending'
+    >>> studies.TargetLabels("sub-01", "sub-01.nii.gz")
+    TargetLabels(sub-01: pending, 0 labels by 0 atlases (), 0.0 % doubtful)
     """
 
     id: str
@@ -117,7 +117,7 @@ class LabelStudy(Rows):
                 **{name: mean(getattr(row, name) for row in self.rows) for name in means},
             },
             "version": core.version(),
-            "targets": [dataclasses.asdict(row) for row in self.rows],
+            "targets": [row.to_dict() for row in self.rows],
         }
 
     def _table(self) -> tuple[tuple[str, ...], list[dict[str, Any]]]:

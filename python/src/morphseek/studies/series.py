@@ -12,11 +12,12 @@ import SimpleITK as sitk
 
 from .. import _files, errors, images
 from .._engine import core
+from .._json import Plain
 from .._tables import bids_text
 from ..images.frames import Frames
 from ..transforms import Transform
 from ..verdict import GRADES, counts, tally
-from ._result import Plain, Tabled
+from ._result import Tabled
 
 SEAL = "series.json"
 FILES = ("corrected.nii.gz", "corrected.seq.nrrd", "reference.nii.gz", "motion.tsv", "series.html")
@@ -28,15 +29,15 @@ _OF_CHAINS = ("disagreement_mean", "disagreement_max")
 _BESIDE = ("frame", "name", "error_mm", "reasons")  # columns that motion.tsv does not have
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, repr=False)
 class FrameMotion(Plain):
     """The motion of one frame against the reference: a row of motion.tsv.
 
     Examples
     --------
     >>> series = morphseek.correct_motion(np.stack([pair.fixed.array] * 2), reference=0)
-    >>> series.rows[0].start, series.rows[0].verdict
-    ('reference', 'good')
+    >>> series.rows[0]
+    FrameMotion(frame 0: good)
     """
 
     frame: int

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from .. import _files, _manifest, errors
 from .._engine import core
-from .._json import MOST_RESULT_BYTES, parse, read as read_json, without_nan
+from .._json import MOST_RESULT_BYTES, Plain, parse, read as read_json, without_nan
 from .._tables import csv_text
 from ..scoring.statistics import signed_rank
 from ..verdict import counts, tally
@@ -52,14 +52,14 @@ _OF_LABELS = (
 )  # fmt: skip
 
 
-@dataclasses.dataclass(slots=True)
-class PairRow:
+@dataclasses.dataclass(slots=True, repr=False)
+class PairRow(Plain):
     """One pair of a study: a row of summary.csv. None: unknown.
 
     Examples
     --------
-    >>> studies.PairRow("sub-01", "a.nii.gz", "b.nii.gz").status
-    'pending'
+    >>> studies.PairRow("sub-01", "a.nii.gz", "b.nii.gz")
+    PairRow(sub-01: pending)
     """
 
     id: str
@@ -127,16 +127,6 @@ class PairRow:
                 parts.append(f"Dice {self.dice_before:.3f} -> {self.dice_after:.3f}")
             parts += [f"NJD {self.njd_percent:.4f} %", f"{self.seconds:.1f} s"]
         return "  ".join(parts)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the row as plain data.
-
-        Examples
-        --------
-        >>> studies.PairRow("sub-01", "a", "b").to_dict()["fixed"]
-        'a'
-        """
-        return {name: getattr(self, name) for name in _FIELDS}
 
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(PairRow))
@@ -366,7 +356,7 @@ class Study(Rows):
         with open(path, "w", encoding="utf-8") as file:
             file.write(head[:-1] + ', "rows": [')
             for place, row in enumerate(self.rows):
-                file.write(f"{',' if place else ''}\n{json.dumps(without_nan(row.to_dict()))}")
+                file.write(f"{',' if place else ''}\n{json.dumps(row.to_dict())}")
             file.write("\n]}\n")
 
     def _repr_html_(self) -> str:

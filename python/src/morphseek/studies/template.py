@@ -13,9 +13,10 @@ from typing import Any
 
 from .. import _files, _manifest, errors, images
 from .._engine import core
+from .._json import Plain
 from ..transforms import Transform
 from ..verdict import GRADES, counts
-from ._result import Plain, Tabled, mean, mean_dice
+from ._result import Tabled, mean, mean_dice
 
 SEAL = "template.json"
 FILES = ("template.nii.gz", "labels.nii.gz", "template.html")
@@ -58,7 +59,7 @@ class Iteration(Plain):
     """Ids of the images that did not count, for their registration failed."""
     seconds: float = 0.0
     """Processor time of this process."""
-    picture: bytes = b""
+    picture: bytes = dataclasses.field(default=b"", repr=False)
     """The template in three planes, PNG."""
 
 
@@ -87,7 +88,7 @@ class TemplateRow(Plain):
     that the other images voted for.
     """
     dice_without_own: dict[int, float] | None = None
-    picture: bytes = b""
+    picture: bytes = dataclasses.field(default=b"", repr=False)
     """The image in the template's space, PNG."""
 
     @property
