@@ -33,14 +33,8 @@ def parameters(thing: Any) -> str:
 
 def members(thing: type) -> Iterator[tuple[str, Any]]:
     """Return the public members that a class defines itself, or has of a private module's."""
-    own = {
-        thing,
-        *(
-            base
-            for base in thing.__mro__
-            if base.__module__ in ("morphseek._json", "morphseek.studies._result", "morphseek.studies.study")
-        ),
-    }
+    shared = ("morphseek._json", "morphseek.studies._result", "morphseek.studies.study")
+    own = {thing, *(base for base in thing.__mro__ if base.__module__ in shared)}
     for member in sorted({name for base in own for name in vars(base)}):
         value = inspect.getattr_static(thing, member)
         if not member.startswith("_"):

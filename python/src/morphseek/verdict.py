@@ -11,6 +11,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
+from ._json import Plain
+
 Grade: TypeAlias = Literal["good", "check", "failed"]
 
 GRADES: tuple[Grade, ...] = get_args(Grade)
@@ -30,7 +32,7 @@ SIGNS = {"good": "\u2713", "check": "!", "failed": "\u2715"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Verdict:
+class Verdict(Plain):
     """What the engine, which knows nothing but the two images, thinks of a registration.
 
     ``good``: the images fit sharply where they were laid, and nothing that was measured speaks

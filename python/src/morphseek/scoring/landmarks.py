@@ -81,13 +81,13 @@ class LandmarkErrors:
                 for name, a, b in zip(points.names, points.points, carried)
             ]
 
-    def summary(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return what report.json holds of them.
 
         Examples
         --------
         >>> found = scoring.score_landmarks(result, "fixed_points.csv", "moving_points.csv")
-        >>> sorted(found.summary())
+        >>> sorted(found.to_dict())
         ['landmarks', 'tre_after_mm', 'tre_before_mm']
         """
 

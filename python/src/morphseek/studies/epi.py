@@ -65,6 +65,12 @@ class EPICorrection:
         largest = float(np.abs(self.shift.array).max())
         return f"EPICorrection(along {self.phase_encoding}, shifts up to {largest:.1f} voxels)"
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the size of the distortion, and the corrected mean."""
+        from ..report.cards import epi
+
+        return epi(self.to_dict(), self.mean.array, self.mean.grid)
+
     def transform(self, which: str = "first") -> Field:
         """Return the map that takes the distortion of the first or the second image from others of
         the same encoding; with the intensities: ``morphseek apply --modulate``.

@@ -48,6 +48,24 @@ class Fused:
         size = " x ".join(map(str, self.labels.shape[::-1]))
         return f"Fused({size} voxels, mean agreement {self.agreement.mean():.2f})"
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return how many voxels each label has, 0 among them, and their mean agreement.
+
+        Examples
+        --------
+        >>> maps = [np.zeros((1, 1, 4), int), np.ones((1, 1, 4), int)]
+        >>> studies.fuse_labels(maps).to_dict()
+        {'labels': [{'label': 0, 'voxels': 4, 'agreement': 0.5}]}
+        """
+        values, place, counts = np.unique(self.labels, return_inverse=True, return_counts=True)
+        agreement = np.bincount(place.ravel(), weights=self.agreement.ravel()) / counts
+        return {
+            "labels": [
+                {"label": int(v), "voxels": int(n), "agreement": float(a)}
+                for v, n, a in zip(values, counts, agreement)
+            ]
+        }
+
 
 def fuse_labels(
     maps: Sequence[np.ndarray],

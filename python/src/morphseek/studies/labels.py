@@ -127,6 +127,12 @@ class LabelStudy(Rows):
         states = tally(collections.Counter(row.status for row in self.rows))
         return f"LabelStudy({len(self.rows)} targets: {states}; {self.registrations!r})"
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the targets, those to look at first."""
+        from ..report.cards import labels
+
+        return labels(self.to_dict())
+
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write volumes.csv (a row a target and label) and labels.json (everything): both or, on an
         error, none. Targets of earlier calls, which lie there finished, keep their rows.
@@ -355,15 +361,14 @@ class FusionJob(Job):
             alone = [mean_dice(dice_by_label(labels, own.array)) for labels in maps]
             known = [math.nan if mean is None else mean for mean in alone]
             row = {"dice": mean_dice(dice), "dice_of_one": float(np.mean(known))}
-        values, place, counts = np.unique(fused.labels, return_inverse=True, return_counts=True)
-        agreement = np.bincount(place.ravel(), weights=fused.agreement.ravel()) / counts
         inside = fused.agreement[fused.labels != 0]
         row["doubtful_percent"] = float(100 * (inside < _DOUBTFUL).mean()) if inside.size else None
         row["labels"] = [
-            {"label": int(v), "name": self.names.get(int(v), ""), "mm3": float(n * grid.voxel),
-             "agreement": float(a), "dice": dice.get(int(v))}
-            for v, n, a in zip(values, counts, agreement)
-            if v
+            {"label": label, "name": self.names.get(label, ""),
+             "mm3": float(each["voxels"] * grid.voxel), "agreement": each["agreement"],
+             "dice": dice.get(label)}
+            for each in fused.to_dict()["labels"]
+            if (label := each["label"])
         ]  # fmt: skip
         return row
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import time
@@ -275,13 +274,13 @@ class Pair:
             facts = {
                 "dice_before": scoring.mean_dice(self.scores, "before"),
                 "dice_after": scoring.mean_dice(self.scores),
-                "labels": [dataclasses.asdict(score) for score in self.scores],
+                "labels": [score.to_dict() for score in self.scores],
             }
         if (points := self.points) is not None:
             self.errors = scoring.score_landmarks(result.transform, points.fixed, points.moving)
             self.errors.only(points.only_fixed, points.only_moving, result.transform)
             if self._steers and (fit := result.metrics["landmark_fit"]):
                 self.errors.steered_by(fit["left_out"])
-            facts |= self.errors.summary()
+            facts |= self.errors.to_dict()
         warnings.extend(filter(None, self._remarks))
         return facts
