@@ -100,6 +100,13 @@ def test_what_was_promised_is_there():
     assert (broken, new) == ([], []), "docs/stability.md, 'When a promise changes'"
 
 
+def test_a_room_shows_its_public_names_alone():
+    for module in ("", "errors", *MODULES):
+        room = importlib.import_module(f"morphseek.{module}".rstrip("."))
+        shown = {name for name in dir(room) if not name.startswith("__")}
+        assert shown == {*room.__all__} - {"__version__"}, module
+
+
 def test_what_is_public_is_documented():
     """Every public class, function and method says what it does, and every parameter of the
     functions in ``morphseek`` itself is listed.

@@ -343,7 +343,7 @@ def main(arguments: list[str]) -> int:
         send(result=run(folder, tell))
         return 0
     except (Exception, KeyboardInterrupt) as error:
-        failure = errors.from_exception(error)
+        failure = errors._from_exception(error)
         if isinstance(failure, errors.InternalError):
             traceback.print_exc()
     send(

@@ -80,7 +80,7 @@ class EPICorrection:
         >>> correction.transform("second").grid.size
         (48, 48, 48)
         """
-        errors.check_choice("which", which, ("first", "second"))
+        errors._check_choice("which", which, ("first", "second"))
         field = np.zeros((3, *self.shift.array.shape), np.float32)
         sign = 1 if which == "first" else -1
         field["kji".index(self.phase_encoding[0])] = sign * self.shift.array
@@ -218,7 +218,7 @@ def _encoding(phase_encoding: str | None, sidecars: list[dict[str, Any]]) -> str
         )
     for name, direction in known.items():
         if direction is not None:
-            errors.check_choice(name, direction, _DIRECTIONS)
+            errors._check_choice(name, direction, _DIRECTIONS)
     asked, first, second = known.values()
     opposite = second and (second[0] if second.endswith("-") else f"{second}-")
     directions = {each for each in (asked, first, opposite) if each}

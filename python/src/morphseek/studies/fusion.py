@@ -106,7 +106,7 @@ def fuse_labels(
     >>> fused.labels, fused.agreement.round(2)
     (array([[[1, 1]]]), array([[[0.67, 0.67]]], dtype=float32))
     """
-    errors.check_choice("fusion", method, FUSIONS)
+    errors._check_choice("fusion", method, FUSIONS)
     if not len(maps):
         raise errors.InvalidArgumentError("fusion: there is no label map; give one or more")
     others = [*(reach or ()), *(images or ()), *(() if target is None else (target,))]

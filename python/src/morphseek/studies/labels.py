@@ -209,7 +209,7 @@ def propagate_labels(
     >>> [row.status for row in study.rows]
     ['done']
     """
-    errors.check_choice("fusion", fusion, FUSIONS)
+    errors._check_choice("fusion", fusion, FUSIONS)
     to = read_items(targets, reserved=(REGISTRATIONS, JOURNAL, *TABLES))
     known = read_items(atlases)
     _check(known)

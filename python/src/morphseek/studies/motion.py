@@ -115,8 +115,8 @@ def correct_motion(
     >>> round(series.rows[1].framewise_displacement)
     10
     """
-    errors.check_choice("motion", motion, _MOTIONS)
-    errors.check_choice("interpolation", interpolation, INTERPOLATIONS)
+    errors._check_choice("motion", motion, _MOTIONS)
+    errors._check_choice("interpolation", interpolation, INTERPOLATIONS)
     chosen = _options(motion, dict(options))
     # one that cannot be written to, or another call's, fails before the work
     place = nullcontext() if out is None else _files.output_folder(out, OUTPUTS, SEAL)

@@ -132,7 +132,7 @@ def register_pairs(
     'done'
     """
     for name, value, known in (("report", report, Report), ("keep", keep, Keep)):
-        errors.check_choice(name, value, get_args(known))
+        errors._check_choice(name, value, get_args(known))
     if workers < 1:
         raise errors.InvalidArgumentError(f"workers is {workers}; it must be 1 or more")
     listed = read_pairs(pairs, data=data, subset=subset)

@@ -175,7 +175,7 @@ def build_template(
 
 
 def _check(settings: Mapping[str, Any]) -> None:
-    errors.check_choice("average", settings["average"], _AVERAGES)
+    errors._check_choice("average", settings["average"], _AVERAGES)
     for name, least in (("iterations", 0), ("workers", 1)):
         value = settings[name]
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
