@@ -146,6 +146,7 @@ def test_the_command(head: dict[str, Any], stack: Path, tmp_path: Path, command:
     text = command("motion", stack, "--reference-frame", "0", "--out", out)
     assert "framewise displacement" in text and "4 good" in text
     assert {p.name for p in out.iterdir()} == outputs(4)
+    assert f"morphseek motion {stack}" in (out / "series.html").read_text(encoding="utf-8")
     rows = [line.split("\t") for line in (out / "motion.tsv").read_text().splitlines()]
     assert rows[0][:7] == [
         "trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z", "framewise_displacement",

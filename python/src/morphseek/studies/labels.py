@@ -162,7 +162,6 @@ def propagate_labels(
     workers: int = 1,
     scheduler: str | None = None,
     report: Report = "small",
-    command: str = "",
     resume: bool = True,
     progress: Callable[[Progress], Any] | bool | None = None,
     **options: Unpack[Options],
@@ -186,7 +185,7 @@ def propagate_labels(
     names : mapping, optional
         Label number to name, for the tables. By default those of the atlases that are given by
         name.
-    workers, scheduler, report, command, resume, progress, **options
+    workers, scheduler, report, resume, progress, **options
         Of :func:`register_pairs`. Targets are fused as pairs are registered: workers at a time.
 
     Returns
@@ -229,7 +228,7 @@ def propagate_labels(
         names = images.label_names(*(atlas.labels for atlas in known))
     registrations = register_pairs(
         [pair_row(*pair) for pair in listed], folder / REGISTRATIONS, workers=workers,
-        scheduler=scheduler, report=report, command=command, resume=resume, progress=progress,
+        scheduler=scheduler, report=report, resume=resume, progress=progress,
         **options,
     )  # fmt: skip
     done = {row.id: row for row in registrations.rows}

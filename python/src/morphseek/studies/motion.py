@@ -59,7 +59,6 @@ def correct_motion(
     consistent: bool = False,
     interpolation: str = "linear",
     mask: images.ImageLike | None = None,
-    command: str = "",
     progress: Callable[[Progress], Any] | bool | None = None,
     **options: Unpack[Options],
 ) -> Series:
@@ -89,8 +88,6 @@ def correct_motion(
         Of the corrected frames.
     mask : ImageLike, optional
         On the frames' grid: where not zero, the image counts that is registered onto.
-    command : str
-        What repeats it, for series.html.
     progress : callable or bool, optional
         As of :func:`morphseek.register`.
     **options
@@ -137,7 +134,7 @@ def correct_motion(
             rows, corrected, target = work.run(at is None, consistent, interpolation)
         series = Series(rows, corrected, target, str(reference), motion, scan.start, scan.step)
         if folder is not None:
-            write(series, folder, command)
+            write(series, folder)
     return series
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from .. import _files, _manifest, registration, scoring
 from .._json import without_nan
+from .._typed import COMMAND
 from ..images import Image, ImageLike, label_names as names_of, read, read_on, write
 from ..images.sidecars import check_apart
 from ..landmarks import LandmarksLike, Matched, check_inside, match_landmarks
@@ -36,7 +37,6 @@ def register_into(
     *,
     options: dict[str, Any],
     title: str = "",
-    command: str = "",
     report: Report = "full",
     keep_stages: bool = False,
     halfway: bool = False,
@@ -55,7 +55,7 @@ def register_into(
     fixed, moving : ImageLike
     options : dict
         Of the engine.
-    title, command
+    title : str
         For report.html; see :func:`morphseek.report.write_report`.
     label_names : dict, optional
         For report.json and report.html: label to name. By default those of an atlas that was given
@@ -96,7 +96,7 @@ def register_into(
     with _files.output_folder(out, OUTPUTS, _manifest.REPORT) as folder:
         pair = Pair(fixed, moving, options, names=label_names, **inputs)
         summary, _ = write_pair(
-            folder, pair, clock, title=title, command=command, report=report,
+            folder, pair, clock, title=title, command=COMMAND.get(), report=report,
             keep_stages=keep_stages, halfway=halfway, labels_back=labels_back, extra=extra,
         )  # fmt: skip
     return summary | {"cpu_seconds": clock.phases}

@@ -18,6 +18,7 @@ from .._engine import core
 from .._engine.generated import Options, Unpack
 from .._engine.options import all_options, checked_options
 from .._json import without_nan
+from .._typed import COMMAND
 from ..channels import Channel
 from ..images.sidecars import check_apart, parts
 from ..progress import Progress
@@ -46,7 +47,6 @@ def register_pairs(
     scheduler: str | None = None,
     report: Report = "small",
     keep: Keep = "all",
-    command: str = "",
     resume: bool = True,
     progress: Callable[[Progress], Any] | bool | None = None,
     **options: Unpack[Options],
@@ -100,8 +100,6 @@ def register_pairs(
         below 200 kB; or not written.
     keep : {"all", "report"}
         What each pair leaves: all, or report.json and the page alone.
-    command : str
-        What repeats the study, for report.html.
     resume : bool
         Leave pairs that are finished as they are; False does them again.
     progress : callable or bool, optional
@@ -146,8 +144,8 @@ def register_pairs(
         apart = scheduler not in (None, THREADS)
         chosen["threads"] = 1 if apart and scheduler != PROCESSES else max(1, _cores() // workers)
     how = {
-        "options": chosen, "made_of": made_of, "report": report, "command": command, "keep": keep,
-        "score": score, "labels_back": labels_back,
+        "options": chosen, "made_of": made_of, "report": report, "command": COMMAND.get(),
+        "keep": keep, "score": score, "labels_back": labels_back,
         "labels_csv": labels_csv and str(Path(labels_csv).absolute()),
     }  # fmt: skip
     with contextlib.ExitStack() as stack:
@@ -170,7 +168,7 @@ def register_pairs(
             with Meter(len(listed), progress) as meter:
                 study._do(jobs, folder, meter, workers=workers, scheduler=scheduler, resume=resume)
         finally:
-            study.save(out, command, PATIENCE)
+            study.save(out)
     return study
 
 

@@ -14,6 +14,7 @@ from .. import _files, errors, images
 from .._engine import core
 from .._json import Plain
 from .._tables import bids_text
+from .._typed import COMMAND
 from ..images.frames import Frames
 from ..transforms import Transform
 from ..verdict import GRADES, counts, tally
@@ -203,7 +204,7 @@ class Series(Tabled):
         rows = [row.to_dict() for row in self.rows]
         return [*rows[0]], rows
 
-    def save(self, folder: str | os.PathLike[str], command: str = "") -> None:
+    def save(self, folder: str | os.PathLike[str]) -> None:
         """Write corrected.nii.gz (4-D), corrected.seq.nrrd (for 3D Slicer), reference.nii.gz, a
         transform for each frame (transform_0000.h5, ...), motion.tsv, series.html and series.json
         to a folder: all of them or, on an error, none.
@@ -215,14 +216,14 @@ class Series(Tabled):
         True
         """
         with _files.output_folder(folder, OUTPUTS, SEAL) as temporary:
-            write(self, temporary, command)
+            write(self, temporary)
 
 
 def transform_name(frame: int) -> str:
     return f"transform_{frame:04}.h5"
 
 
-def write(series: Series, folder: Path, command: str) -> None:
+def write(series: Series, folder: Path) -> None:
     """Write the files of :meth:`Series.save` into an empty folder."""
     from ..report.series import page
 
@@ -240,5 +241,5 @@ def write(series: Series, folder: Path, command: str) -> None:
     empty = [name for name in _OF_CHAINS if all(row[name] is None for row in facts["rows"])]
     columns = [name for name in facts["rows"][0] if name not in (*_BESIDE, *empty)]
     _files.write_text(table, bids_text(columns, facts["rows"]))
-    _files.write_text(shown, page(facts, command))
+    _files.write_text(shown, page(facts, COMMAND.get()))
     _files.write_seal(folder / SEAL, facts)

@@ -16,11 +16,12 @@ from .. import _files, _manifest, errors
 from .._engine import core
 from .._json import MOST_RESULT_BYTES, Plain, parse, read as read_json, without_nan
 from .._tables import csv_text
+from .._typed import COMMAND
 from ..scoring.statistics import signed_rank
 from ..verdict import counts, tally
 from ._result import Tabled, mean
 from .outliers import outliers
-from .runner import FINISHED, Ending, Job, Journal, Meter, finished_rows, run_jobs
+from .runner import FINISHED, PATIENCE, Ending, Job, Journal, Meter, finished_rows, run_jobs
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -316,13 +317,11 @@ class Study(Rows):
         grades = tally(collections.Counter(row.verdict for row in self.rows if row.verdict))
         return f"Study({len(self.rows)} pairs: {states}{'; ' if grades else ''}{grades})"
 
-    def save(
-        self, folder: str | os.PathLike[str], command: str = "", patience: float = 1.0
-    ) -> None:
+    def save(self, folder: str | os.PathLike[str]) -> None:
         """Write summary.csv (a row a pair), labels.csv (a row a pair and label, where there are
-        labels), summary.json (everything) and index.html (a table that opens the pairs' pages; the
-        command that repeats the study is on it): all of them or, on an error, none. Pairs of
-        earlier calls, which lie there finished, keep their rows.
+        labels), summary.json (everything) and index.html (a table that opens the pairs' pages): all
+        of them or, on an error, none. Pairs of earlier calls, which lie there finished, keep their
+        rows.
 
         Examples
         --------
@@ -334,7 +333,7 @@ class Study(Rows):
 
         folder = Path(folder)
         own = _own(folder)
-        with _files.output_folder(folder, ours=own, patience=patience) as temporary:
+        with _files.output_folder(folder, ours=own, patience=PATIENCE) as temporary:
             self.earlier = self._others(folder)
             whole = Study([*self.rows, *self.earlier], self.options)
             whole._mark_outliers()
@@ -344,7 +343,7 @@ class Study(Rows):
                     temporary / "labels.csv", csv_text(_OF_LABELS, whole.label_rows())
                 )
             write_index(
-                temporary / TABLES[-1], whole._index(has_pages=True), command=command,
+                temporary / TABLES[-1], whole._index(has_pages=True), command=COMMAND.get(),
                 version=core.version(), pages=folder,
             )  # fmt: skip
             listed = {path.name: _manifest.entry(path) for path in sorted(temporary.iterdir())}
