@@ -253,7 +253,8 @@ class Registration(Applicable):
 
         Examples
         --------
-        >>> result.view("fixed.nii.gz", "moving.nii.gz")  # doctest: +SKIP
+        >>> result.view("fixed.nii.gz", "moving.nii.gz")
+        View(... MB, shown by a notebook)
         """
         from .report.notebook import view
 
@@ -273,7 +274,10 @@ class Registration(Applicable):
 
         Examples
         --------
-        >>> result.plot("fixed.nii.gz", "moving.nii.gz").savefig("result.png")
+        >>> figure = result.plot("fixed.nii.gz", "moving.nii.gz")
+        >>> figure.savefig("result.png")
+        >>> len(figure.axes)  # three planes of four, and a bar
+        13
         """
         from .report.plot import figure
 

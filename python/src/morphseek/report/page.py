@@ -19,7 +19,6 @@ from .views import Scene
 Size = Literal["full", "small"]
 
 MOST_BYTES = 6_000_000
-MOST_BYTES_SMALL = 200_000
 _STILL_WIDTH, _STILL_BYTES = 960, 110_000
 
 
@@ -80,6 +79,8 @@ def write_report(
     Examples
     --------
     >>> morphseek.report.write_report("report.html", result, pair.fixed, pair.moving)
+    >>> 200_000 < os.path.getsize("report.html") < 6_000_000
+    True
     """
     _files.write_text(path, compose(result, fixed, moving, **content))
 

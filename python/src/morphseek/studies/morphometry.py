@@ -49,7 +49,8 @@ class Subject:
 
     Examples
     --------
-    >>> subject = studies.Subject("sub-01", "result/transform.h5", "moving_labels.nii.gz")
+    >>> studies.Subject("sub-01", "result/transform.h5", "moving_labels.nii.gz").id
+    'sub-01'
     """
 
     id: str
