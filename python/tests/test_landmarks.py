@@ -12,7 +12,7 @@ from morphseek import Landmarks, errors, images
 from morphseek._engine.table import for_engine
 from morphseek.landmarks import check_inside, match_landmarks, pair_landmarks
 from morphseek.scoring import score_landmarks
-from morphseek.studies import register_into
+from morphseek.studies.pair import register_into
 
 POINTS = [[12.5, -30.25, 44.0], [-1.0, 2.0, 3.5]]
 NAMES = ["tip", "base, left"]

@@ -65,11 +65,10 @@ def register_pairs(
         (fixed, moving), or of dicts with those names: paths, relative to the working folder. A cell
         that is empty, NaN or None gives nothing.
     out : path, optional
-        Folder; pair ID writes to ``out/ID`` what :func:`morphseek.studies.register_into` does, and
-        pair.json. summary.csv, summary.json, labels.csv (where there are label maps) and index.html
-        have all pairs, and those of earlier calls that lie there finished. jobs.jsonl gets a line
-        for each pair that ends. Several calls may share a folder. Without it nothing is kept but
-        the rows.
+        Folder; pair ID writes to ``out/ID`` what ``morphseek register`` does, and pair.json.
+        summary.csv, summary.json, labels.csv (where there are label maps) and index.html have all
+        pairs, and those of earlier calls that lie there finished. jobs.jsonl gets a line for each
+        pair that ends. Several calls may share a folder. Without it nothing is kept but the rows.
     data : path, optional
         Folder with ``images`` and ``labels``: fixed and moving are names of files there, suffix
         optional. A name with a slash is a path below `data`, its label map the same path with

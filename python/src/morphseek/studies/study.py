@@ -114,7 +114,7 @@ class PairRow(Plain):
     displacement_mm: float | None = None
     """Mean length."""
     unlike: list[str] = dataclasses.field(default_factory=list)
-    """In what the pair is unlike the others: :func:`morphseek.studies.outliers`."""
+    """In what the pair is unlike the others, in words, with the robust z-score."""
     labels: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     """:class:`morphseek.scoring.LabelScore` of each label, with its name."""
 
