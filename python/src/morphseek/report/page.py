@@ -10,9 +10,10 @@ from markupsafe import Markup
 
 from .. import _files, errors, images
 from .._engine.generated import Unpack
+from ..scoring import LandmarkErrors
 from . import viewer_data
 from .facts import facts
-from .inputs import LandmarkErrors, Measures, Registration, Scores
+from .inputs import Measures, Registration, Scores
 from .render import data_url, render
 from .views import Scene
 
