@@ -24,6 +24,7 @@ from ..scoring.labels import (
     merge_labels,
     on_fixed_grid,
 )
+from ..scoring.landmarks import measure_landmarks
 
 Report = Literal["full", "small", "none"]
 """The page of a pair: the interactive one, one picture and the numbers, or none."""
@@ -277,10 +278,9 @@ class Pair:
                 "labels": [score.to_dict() for score in self.scores],
             }
         if (points := self.points) is not None:
-            self.errors = scoring.score_landmarks(result.transform, points.fixed, points.moving)
-            self.errors.only(points.only_fixed, points.only_moving, result.transform)
-            if self._steers and (fit := result.metrics["landmark_fit"]):
-                self.errors.steered_by(fit["left_out"])
+            fit = result.metrics["landmark_fit"] if self._steers else None
+            left_out = fit["left_out"] if fit else None
+            self.errors = measure_landmarks(result.transform, points, left_out)
             facts |= self.errors.to_dict()
         warnings.extend(filter(None, self._remarks))
         return facts
