@@ -33,9 +33,11 @@ def parameters(thing: Any) -> str:
 
 
 def members(thing: type) -> Iterator[tuple[str, Any]]:
-    """Return the public members that a class defines itself, or has of a private module's."""
-    shared = ("morphseek._json", "morphseek.studies._result", "morphseek.studies.study")
-    own = {thing, *(base for base in thing.__mro__ if base.__module__ in shared)}
+    """Return the public members that a class defines itself, or has of a base that is private."""
+    rooms = (importlib.import_module(f"morphseek.{module}") for module in MODULES)
+    public = {*morphseek.__all__}.union(*(room.__all__ for room in rooms))
+    bases = (base for base in thing.__mro__ if base.__module__.startswith("morphseek."))
+    own = {thing, *(base for base in bases if base.__name__ not in public)}
     for member in sorted({name for base in own for name in vars(base)}):
         value = inspect.getattr_static(thing, member)
         if not member.startswith("_"):

@@ -13,7 +13,7 @@ import numpy as np
 
 from . import _files, _manifest, errors, images
 from ._engine import bindings
-from ._engine.bindings import Doubles, Floats
+from ._engine.bindings import Floats
 from ._engine.metrics import Metrics
 from ._grid import Grid
 from ._json import read as read_json
@@ -112,50 +112,6 @@ class Registration(Applicable):
     @property
     def _transform(self) -> Field:
         return self.transform
-
-    def transform_points(self, points: Any) -> Doubles:
-        """Map points, (n, 3) in LPS mm, from the fixed to the moving space:
-        :meth:`Transform.transform_points`.
-
-        Examples
-        --------
-        >>> result.transform_points([[0.0, 0.0, 0.0]]).shape
-        (1, 3)
-        """
-        return self.transform.transform_points(points)
-
-    def displacement(self, reference: ImageLike | None = None) -> Floats:
-        """Return the displacements in voxels of the fixed grid, float32 of shape (3, z, y, x):
-        :meth:`Transform.displacement`.
-
-        Examples
-        --------
-        >>> result.displacement().shape
-        (3, 48, 48, 48)
-        """
-        return self.transform.displacement(reference)
-
-    def displacement_mm(self, reference: ImageLike | None = None) -> Floats:
-        """Return the displacements in LPS mm, float32 of shape (z, y, x, 3):
-        :meth:`Transform.displacement_mm`.
-
-        Examples
-        --------
-        >>> result.displacement_mm().shape
-        (48, 48, 48, 3)
-        """
-        return self.transform.displacement_mm(reference)
-
-    def jacobian(self, reference: ImageLike | None = None) -> Floats:
-        """Return the determinant of the derivative, float32 of shape (z, y, x):
-        :meth:`Transform.jacobian`.
-
-        Examples
-        --------
-        >>> result.jacobian().shape
-        (48, 48, 48)
-        """
-        return self.transform.jacobian(reference)
 
     def inverse(self) -> Field:
         """Return the transform from the moving to the fixed space: :meth:`Field.inverse`.
