@@ -183,7 +183,8 @@ class Study(Rows):
     options : dict
         Of the registrations.
     earlier : list of PairRow
-        Finished pairs of earlier calls in the same folder, which its tables list, too.
+        Finished pairs of earlier calls in the same folder: its files list them, too, but neither
+        :meth:`to_dict` nor :meth:`to_dataframe`. :meth:`read` gives them among the rows.
 
     Examples
     --------
