@@ -217,7 +217,7 @@ class Registration(Applicable):
         more |= {"fixed_labels": fixed_labels, "moving_labels": moving_labels}
         if fixed_labels is not None and moving_labels is not None and "scores" not in more:
             more["scores"] = self.score(fixed_labels, moving_labels)
-        return view(self, *self._given(fixed, moving), height=height, **more)
+        return view(self, *self._both_images(fixed, moving), height=height, **more)
 
     def plot(self, fixed: ImageLike | None = None, moving: ImageLike | None = None) -> Figure:
         """Return a Matplotlib figure for a paper: fixed, before, after and the volume change, in
@@ -237,7 +237,7 @@ class Registration(Applicable):
         """
         from .report.plot import figure
 
-        return figure(self, *self._given(fixed, moving))
+        return figure(self, *self._both_images(fixed, moving))
 
     def halfway(self, fixed: ImageLike | None = None, moving: ImageLike | None = None) -> Halfway:
         """Return the space half-way between the images, with both of them in it: a
@@ -254,14 +254,14 @@ class Registration(Applicable):
         >>> result.halfway(pair.fixed, pair.moving)
         Halfway(Image(48 x 48 x 48 voxels of ... mm, float32))
         """
-        here, there = self._given(fixed, moving)
+        here, there = self._both_images(fixed, moving)
         one = images.read_on(here, self.grid, "fixed")
         return halfway(self.transform, one, images.read_on(there, self.moving_grid, "moving"))
 
-    def _given(
+    def _both_images(
         self, fixed: ImageLike | None, moving: ImageLike | None
     ) -> tuple[ImageLike, ImageLike]:
-        """Return the images given, or those that were registered."""
+        """Return the two images: the arguments, or those that were registered."""
         both = []
         for name, image, own in zip(("fixed", "moving"), (fixed, moving), self._sources):
             source = own if image is None else image
