@@ -33,7 +33,7 @@ from scipy import ndimage
 
 import morphseek
 from morphseek._streams import open_streams
-from morphseek.scoring import signed_rank_p
+from morphseek.scoring.statistics import signed_rank_p
 
 Row = dict[str, Any]
 Floats = NDArray[np.float64]

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 import morphseek
 from morphseek._streams import open_streams
 from morphseek.errors import MorphSeekError
-from morphseek.scoring import signed_rank_p
+from morphseek.scoring.statistics import signed_rank_p
 
 Row = dict[str, Any]
 

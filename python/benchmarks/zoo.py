@@ -37,7 +37,7 @@ from methods import METHODS, Job
 from methods.shared import as_field
 
 from morphseek.report import IndexRow, write_index as write_cohort
-from morphseek.scoring import signed_rank_p
+from morphseek.scoring.statistics import signed_rank_p
 
 Row = dict[str, Any]
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import morphseek
-from helpers import write_pair
+from helpers import write_cine, write_pair
 from morphseek import images, phantom, scoring, studies, transforms
 
 
@@ -23,6 +23,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
     folder = tmp_path_factory.mktemp("examples")
     pair = phantom.make_pair(size=48)
     write_pair(folder, pair)
+    write_cine(folder / "cine", 3)
     points = morphseek.Landmarks(pair.target_points()[:4], ["a", "b", "c", "d"])
     points.write(folder / "fixed_points.csv")
     points.write(folder / "moving_points.csv")

@@ -170,6 +170,33 @@ def write_pair(folder: Path, pair: PhantomPair) -> dict[str, Path]:
     return paths
 
 
+def write_cine(folder: Path, frames: int, slices: int = 6, leave_out: int = -1) -> list[np.ndarray]:
+    """Write a series whose slices come back frame after frame, 1.5 s apart, out of order."""
+    folder.mkdir()
+    volumes = [(1000 * blob((slices, 16, 20), 0.1 * k)).astype(np.int16) for k in range(frames)]
+    writer = sitk.ImageFileWriter()
+    writer.KeepOriginalImageUIDOn()
+    number = 0
+    for k, volume in enumerate(volumes):
+        for s in range(slices):
+            number += 1
+            if number == leave_out:
+                continue
+            image = sitk.GetImageFromArray(volume[s : s + 1])
+            image.SetSpacing((2, 2, 3))
+            tags = {
+                "0008|0060": "MR", "0020|000e": "1.2.3.4", "0020|000d": "1.2.3",
+                "0008|0018": f"1.2.3.4.{number}", "0020|0013": str(number),
+                "0020|0032": f"-10\\5\\{3 * s}", "0020|0037": "1\\0\\0\\0\\1\\0",
+                "0018|1060": str(1500 * k), "0020|0100": str(k + 1),
+            }  # fmt: skip
+            for key, value in tags.items():
+                image.SetMetaData(key, value)
+            writer.SetFileName(str(folder / f"{997 * number % 1009:04}.dcm"))
+            writer.Execute(image)
+    return volumes
+
+
 class Command:
     """Runs ``python -m morphseek`` with its own cache folder."""
 

@@ -2,6 +2,7 @@
 python tests/test_api.py > tests/api.txt. docs/stability.md says what a difference means.
 """
 
+import doctest
 import importlib
 import inspect
 import sys
@@ -32,15 +33,11 @@ def parameters(thing: Any) -> str:
 
 
 def members(thing: type) -> Iterator[tuple[str, Any]]:
-    """Return the public members that a class defines itself, or has of a private module's."""
-    own = {
-        thing,
-        *(
-            base
-            for base in thing.__mro__
-            if base.__module__ in ("morphseek.studies._result", "morphseek.studies.study")
-        ),
-    }
+    """Return the public members that a class defines itself, or has of a base that is private."""
+    rooms = (importlib.import_module(f"morphseek.{module}") for module in MODULES)
+    public = {*morphseek.__all__}.union(*(room.__all__ for room in rooms))
+    bases = (base for base in thing.__mro__ if base.__module__.startswith("morphseek."))
+    own = {thing, *(base for base in bases if base.__name__ not in public)}
     for member in sorted({name for base in own for name in vars(base)}):
         value = inspect.getattr_static(thing, member)
         if not member.startswith("_"):
@@ -57,7 +54,7 @@ def lines_of(name: str, thing: Any) -> Iterator[str]:
         yield f"{name}{parameters(thing) if callable(thing) else ''}"
 
 
-def test_everything_public_has_an_example():
+def test_everything_public_has_an_example_whose_output_is_compared():
     rooms = [morphseek, *(importlib.import_module(f"morphseek.{module}") for module in MODULES)]
     public = {name: getattr(room, name) for room in rooms for name in room.__all__}
     for name, thing in list(public.items()):
@@ -68,8 +65,8 @@ def test_everything_public_has_an_example():
         for name, thing in public.items()
         if inspect.isroutine(thing) or inspect.isclass(thing)
     }
-    without = [n for n, doc in said.items() if ">>>" not in doc]
-    assert not without
+    examples = {name: doctest.DocTestParser().get_examples(doc) for name, doc in said.items()}
+    assert [n for n, each in examples.items() if not any(one.want for one in each)] == []
 
 
 def python_lines() -> Iterator[str]:
@@ -104,6 +101,13 @@ def test_what_was_promised_is_there():
     broken = [line for line in promised if line not in there]
     new = [line for line in there if line not in promised]
     assert (broken, new) == ([], []), "docs/stability.md, 'When a promise changes'"
+
+
+def test_a_room_shows_its_public_names_alone():
+    for module in ("", "errors", *MODULES):
+        room = importlib.import_module(f"morphseek.{module}".rstrip("."))
+        shown = {name for name in dir(room) if not name.startswith("__")}
+        assert shown == {*room.__all__} - {"__version__"}, module
 
 
 def test_what_is_public_is_documented():

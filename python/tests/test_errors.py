@@ -27,11 +27,11 @@ def test_table_makes_the_classes():
         assert (cls.code, cls.exit_code) == (entry["code"], entry["exit"])
         builtin = cls.__mro__[1]  # what a caller would catch
         assert builtin.__module__ == "builtins" and builtin is not Exception
-        error = errors.from_engine(RuntimeError(f"{entry['code']}|what | happened"))
+        error = errors._from_engine(RuntimeError(f"{entry['code']}|what | happened"))
         assert type(error) is cls and str(error) == "what | happened"
         copy = pickle.loads(pickle.dumps(error))
         assert type(copy) is cls and str(copy) == str(error) and cls.__doc__
-    assert type(errors.from_engine(RuntimeError("no code"))) is errors.InternalError
+    assert type(errors._from_engine(RuntimeError("no code"))) is errors.InternalError
 
 
 @pytest.mark.parametrize(
@@ -203,9 +203,9 @@ def test_any_exception_is_one_of_ours():
         (MemoryError(), errors.OutOfMemoryError),
         (ZeroDivisionError("x"), errors.InternalError),
     ):
-        assert type(errors.from_exception(error)) is cls
+        assert type(errors._from_exception(error)) is cls
     error = errors.DiskFullError("full")
-    assert errors.from_exception(error) is error
+    assert errors._from_exception(error) is error
     with pytest.raises(ZeroDivisionError), reported(False):
         raise ZeroDivisionError
 

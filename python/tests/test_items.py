@@ -17,6 +17,7 @@ from morphseek import Registration, errors, images, register_pairs, studies
 from morphseek.report import IndexRow, write_index
 from morphseek.scoring.labels import dice_by_label
 from morphseek.studies import Item, fuse_labels
+from morphseek.studies.outliers import outliers
 
 
 def touched(root: Path, *names: str) -> Path:
@@ -230,14 +231,14 @@ def test_outliers_are_those_of_the_robust_score():
     values = [0.5, 0.52, 0.49, 0.51, 0.48, 0.5, 0.53, 0.5, 0.47, 2.0]
     spread = stats.median_abs_deviation(values, scale="normal")
     score = (2.0 - np.median(values)) / spread
-    found = studies.outliers({"error": [*values, None]})
+    found = outliers({"error": [*values, None]})
     assert [bool(f) for f in found] == [False] * 9 + [True, False]
     assert found[9][0].startswith("error 2, the study has 0.5 (robust z +")
     assert float(found[9][0].split("+")[1][:-1]) == pytest.approx(score, rel=2e-3)
     # if most are equal, the mean deviation counts; if all are, there is no outlier
-    assert studies.outliers({"a": [1.0] * 30 + [9.0]})[30]
-    assert not any(studies.outliers({"a": [1.0] * 30}))
-    assert not any(studies.outliers({"a": [1.0, 1, 1, 1, 1, 1, 50]}))  # too few to tell
+    assert outliers({"a": [1.0] * 30 + [9.0]})[30]
+    assert not any(outliers({"a": [1.0] * 30}))
+    assert not any(outliers({"a": [1.0, 1, 1, 1, 1, 1, 50]}))  # too few to tell
 
 
 def test_page_names_outliers(tmp_path: Path):

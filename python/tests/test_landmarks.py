@@ -12,7 +12,7 @@ from morphseek import Landmarks, errors, images
 from morphseek._engine.table import for_engine
 from morphseek.landmarks import check_inside, match_landmarks, pair_landmarks
 from morphseek.scoring import score_landmarks
-from morphseek.studies import register_into
+from morphseek.studies.pair import register_into
 
 POINTS = [[12.5, -30.25, 44.0], [-1.0, 2.0, 3.5]]
 NAMES = ["tip", "base, left"]
@@ -258,7 +258,7 @@ def test_errors_by_hand():
     np.testing.assert_allclose(found.initial_mm, found.before_mm)
     np.testing.assert_allclose(found.after_mm, [0, 3, 5], atol=1e-6)
     np.testing.assert_allclose(found.carried, np.subtract(moving, [4, 0, 0]), atol=1e-5)
-    after = found.summary()["landmarks"]["after"]
+    after = found.to_dict()["landmarks"]["after"]
     expected = {"mean_mm": 8 / 3, "median_mm": 3, "p95_mm": 4.8, "max_mm": 5}
     assert after == pytest.approx(expected, abs=1e-6)
 

@@ -21,7 +21,7 @@ from PIL import Image as Drawing
 
 import morphseek
 from helpers import QUICK, Command, blob, invalid, oblique, refused
-from morphseek import images, phantom
+from morphseek import images, phantom, studies
 from morphseek.phantom import PhantomPair
 from morphseek.report import pack, picture, places, viewer_data, worst_places, write_report
 from morphseek.report.axes import Axes, plane_letters
@@ -644,6 +644,27 @@ def card(thing: Any) -> Element:
     tree = parsed(text)
     assert all(img["src"].startswith("data:") for img in tree.all("img"))
     return tree
+
+
+def test_results_of_studies_show_themselves(pair: PhantomPair):
+    failed = studies.TargetLabels("b<i>", "b.nii.gz", "failed", error="E", message="it is lost")
+    targets = [studies.TargetLabels("a", "a.nii.gz", "done", dice=0.8), failed]
+    _, *rows = card(studies.LabelStudy(targets, studies.Study([]))).one("table").rows()
+    assert [row[0] for row in rows] == ["b<i>", "a"] and rows[0][-1] == "it is lost"
+    assert rows[1][-2] == "0.800"
+    still = morphseek.Field(
+        np.zeros((3, *pair.fixed.grid.shape), np.float32), pair.fixed.grid, pair.fixed.grid
+    )
+    subject = studies.Subject("s", still, pair.fixed_labels)
+    study = morphseek.morphometry([subject], fixed_labels=pair.fixed_labels)
+    shown = card(study)
+    assert shown.one("table").rows()[1] == ["1", "", "1", "+0.0 %", "\u2013", "+0.0 %"]
+    assert pixels(shown.one("img")["src"]).size
+    assert study.volumes[0].to_dict()["true_change_percent"] == 0
+    turned = pair.fixed.like(np.roll(pair.fixed.array, 1, axis=1))
+    shown = card(morphseek.correct_epi(pair.fixed, turned, phase_encoding="j"))
+    assert ["phase encoding", "j"] in shown.one("table").rows()
+    assert pixels(shown.one("img")["src"]).std() > 5
 
 
 def test_images_and_transforms_show_themselves(pair: PhantomPair, result: morphseek.Registration):

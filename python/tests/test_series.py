@@ -14,7 +14,7 @@ from html_tree import parsed
 from scipy.spatial.transform import Rotation
 
 import morphseek
-from helpers import Command, blob, invalid, unreadable
+from helpers import Command, blob, invalid, unreadable, write_cine
 from morphseek import errors, images, phantom
 from morphseek.images import Image
 from morphseek.studies import Series, motion, series
@@ -146,6 +146,7 @@ def test_the_command(head: dict[str, Any], stack: Path, tmp_path: Path, command:
     text = command("motion", stack, "--reference-frame", "0", "--out", out)
     assert "framewise displacement" in text and "4 good" in text
     assert {p.name for p in out.iterdir()} == outputs(4)
+    assert f"morphseek motion {stack}" in (out / "series.html").read_text(encoding="utf-8")
     rows = [line.split("\t") for line in (out / "motion.tsv").read_text().splitlines()]
     assert rows[0][:7] == [
         "trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z", "framewise_displacement",
@@ -334,46 +335,19 @@ def test_a_frame_that_failed_starts_from_the_concatenated_one(monkeypatch: pytes
         assert one.start == other.start and one.parameters == other.parameters
 
 
-def dicom(folder: Path, frames: int, slices: int = 6, leave_out: int = -1) -> list[np.ndarray]:
-    """Write a series whose slices come back frame after frame, 1.5 s apart, out of order."""
-    folder.mkdir()
-    volumes = [(1000 * blob((slices, 16, 20), 0.1 * k)).astype(np.int16) for k in range(frames)]
-    writer = sitk.ImageFileWriter()
-    writer.KeepOriginalImageUIDOn()
-    number = 0
-    for k, volume in enumerate(volumes):
-        for s in range(slices):
-            number += 1
-            if number == leave_out:
-                continue
-            image = sitk.GetImageFromArray(volume[s : s + 1])
-            image.SetSpacing((2, 2, 3))
-            tags = {
-                "0008|0060": "MR", "0020|000e": "1.2.3.4", "0020|000d": "1.2.3",
-                "0008|0018": f"1.2.3.4.{number}", "0020|0013": str(number),
-                "0020|0032": f"-10\\5\\{3 * s}", "0020|0037": "1\\0\\0\\0\\1\\0",
-                "0018|1060": str(1500 * k), "0020|0100": str(k + 1),
-            }  # fmt: skip
-            for key, value in tags.items():
-                image.SetMetaData(key, value)
-            writer.SetFileName(str(folder / f"{997 * number % 1009:04}.dcm"))
-            writer.Execute(image)
-    return volumes
-
-
 def test_dicom(tmp_path: Path):
-    volumes = dicom(tmp_path / "scan", 3)
+    volumes = write_cine(tmp_path / "scan", 3)
     frames, step = images.read_frames(tmp_path / "scan", "series")
     assert step == 1.5 and len(frames) == 3
     for frame, volume in zip(frames, volumes):
         np.testing.assert_array_equal(sitk.GetArrayFromImage(frame), volume)
         np.testing.assert_allclose(frame.GetOrigin(), (-10, 5, 0))
         np.testing.assert_allclose(frame.GetSpacing(), (2, 2, 3))
-    dicom(tmp_path / "short", 3, leave_out=8)
+    write_cine(tmp_path / "short", 3, leave_out=8)
     unreadable(
         r"short most places .* 3 times.*complete", morphseek.correct_motion, tmp_path / "short"
     )
-    dicom(tmp_path / "one", 1)
+    write_cine(tmp_path / "one", 1)
     invalid("one holds 1 frame", morphseek.correct_motion, tmp_path / "one")
 
 

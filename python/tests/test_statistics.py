@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 
 from morphseek._percentiles import distinct, percentiles
-from morphseek.scoring import signed_rank, signed_rank_p
+from morphseek.scoring.statistics import signed_rank, signed_rank_p
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 12, 13, 14, 40, 50, 51, 200])

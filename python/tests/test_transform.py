@@ -14,7 +14,7 @@ import SimpleITK as sitk
 
 import morphseek
 from helpers import QUICK, TENSORS, affine_of, blob, by_itk, invalid, oblique, refused, resampled
-from morphseek import Field, errors, images
+from morphseek import Field, errors, images, transforms
 from morphseek._engine import bindings
 
 SITK_HOW = {
@@ -108,7 +108,7 @@ def test_one_answer_outside_the_grid(transform: Field, which: str, linear: bool,
 
 
 def test_the_margin_does_not_fold(transform: Field):
-    behind, grid = transform.behind_initial()
+    behind, grid = transform._behind_initial()
     assert all(n > m for n, m in zip(behind.shape, transform.grid.shape))  # there is one
     along = behind @ grid.axes / grid.spacing  # voxels, x y z
     slopes = [np.stack(np.gradient(along[..., k])[::-1], axis=-1) for k in range(3)]
@@ -120,7 +120,7 @@ def test_the_margin_does_not_fold(transform: Field):
 def test_a_field_that_does_not_move_its_border_has_no_margin(transform: Field):
     u = np.zeros_like(transform.displacement())
     u[:, 5:8, 5:8, 5:8] = 0.5
-    behind, grid = Field(u, transform.grid, transform.grid).behind_initial()
+    behind, grid = Field(u, transform.grid, transform.grid)._behind_initial()
     assert behind.shape[:3] == transform.grid.shape
     assert grid == transform.grid
 
@@ -319,6 +319,12 @@ def test_large_labels_of_other_types_survive(dtype: Any, transform: Field, movin
     np.testing.assert_array_equal(warped, expected)
 
 
+@pytest.mark.parametrize("name", transforms.INTERPOLATIONS)
+def test_an_interpolation_is_a_keyword(name: str, transform: Field, moving: images.Image):
+    with pytest.raises(errors.InvalidArgumentError, match=f'keyword: interpolation="{name}"'):
+        transform.apply(moving, name)
+
+
 def test_pickle_and_a_displacement_of_any_layout(transform: Field, moving: images.Image):
     copy = pickle.loads(pickle.dumps(transform))
     np.testing.assert_array_equal(copy.displacement(), transform.displacement())
@@ -396,7 +402,7 @@ def test_the_file_is_itks(transform: Field, tmp_path: Path):
         assert read.GetName() == made.GetName()
         assert read.GetFixedParameters() == made.GetFixedParameters()
         np.testing.assert_allclose(by_itk(read, points), by_itk(made, points), rtol=0, atol=1e-9)
-    voxels = transform.behind_initial()[0].nbytes
+    voxels = transform._behind_initial()[0].nbytes
     assert voxels < whole.stat().st_size < voxels + 50_000  # float32, nothing twice
 
 

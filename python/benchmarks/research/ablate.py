@@ -23,7 +23,7 @@ import numpy as np
 
 from morphseek import _files
 from morphseek._json import without_nan
-from morphseek.scoring import signed_rank_p
+from morphseek.scoring.statistics import signed_rank_p
 from morphseek.training.cli import changes_of
 from morphseek.training.config import Config, KnownMotion, load
 from morphseek.training.evaluate import evaluate_pairs, evaluate_points, first

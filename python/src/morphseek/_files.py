@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import _json, _manifest, _staging, errors
-from ._interrupts import Held
+from ._interrupts import SignalDelay
 from ._itk import itk_reason
 from ._regular import check_regular as check_regular
 
@@ -228,7 +228,7 @@ def output_folder(
     parents: list[Path] = []
     try:
         with contextlib.ExitStack() as stack:
-            with Held() as signals:  # Ctrl-C waits until the clean-up is in place
+            with SignalDelay() as signals:  # Ctrl-C waits until the clean-up is in place
                 try:
                     parents = [p for p in (folder, *folder.parents) if not p.exists()]
                     folder.mkdir(parents=True, exist_ok=True)

@@ -6,12 +6,12 @@ import signal
 import threading
 from typing import Any, TypeVar
 
-_H = TypeVar("_H", bound="Held")
+_H = TypeVar("_H", bound="SignalDelay")
 # those that end a process in order; all but the first where a program handles them
 _STOPS = [getattr(signal, s) for s in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, s)]
 
 
-class Held:
+class SignalDelay:
     """A block in which no signal raises: what it would have raised is kept in ``interruption``.
 
     A signal can arrive between making a resource and storing it. Hold signals there, so that the
@@ -24,8 +24,8 @@ class Held:
 
     def __enter__(self: _H) -> _H:
         if threading.current_thread() is threading.main_thread():
-            found = {number: signal.getsignal(number) for number in _STOPS}
-            self._handlers = {number: old for number, old in found.items() if callable(old)}
+            handlers = {number: signal.getsignal(number) for number in _STOPS}
+            self._handlers = {number: old for number, old in handlers.items() if callable(old)}
         for number in self._handlers:
             signal.signal(number, self._on_signal)
         return self
@@ -37,7 +37,7 @@ class Held:
         except BaseException as error:
             self.interruption = error
         outer = getattr(handler, "__self__", None)
-        if isinstance(outer, Held):  # the outer of two nested blocks, which only keeps it
+        if isinstance(outer, SignalDelay):  # the outer of two nested blocks, which only keeps it
             self.interruption = outer.interruption
 
     def __exit__(self, *exc: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import math
 import os
@@ -98,3 +99,27 @@ def without_nan(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [without_nan(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class Plain:
+    """A dataclass of results: plain data, but for its picture and its transform."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all but pictures and transforms as plain data, NaN as None.
+
+        Examples
+        --------
+        >>> template.iterations[0].to_dict()["kind"]
+        'mean'
+        """
+        names = (field.name for field in dataclasses.fields(self))  # type: ignore[arg-type]
+        plain: dict[str, Any] = without_nan(
+            {name: getattr(self, name) for name in names if name not in ("picture", "transform")}
+        )
+        return plain
+
+    def __repr__(self) -> str:
+        """Return the class and the line that tells of the object."""
+        return f"{type(self).__name__}({self})"

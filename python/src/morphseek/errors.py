@@ -193,13 +193,15 @@ __all__ = [
     "InputWarning",
     "MorphSeekError",
     "TABLE",
-    "from_engine",
-    "from_exception",
     *(value.__name__ for value in _CLASSES),
 ]
 
 
-def from_engine(error: Exception) -> MorphSeekError:
+def __dir__() -> list[str]:
+    return __all__.copy()
+
+
+def _from_engine(error: Exception) -> MorphSeekError:
     """Return the exception for an error that came out of the engine as ``code|message``."""
     code, _, message = str(error).partition("|")
     if not code.isdigit():
@@ -207,7 +209,7 @@ def from_engine(error: Exception) -> MorphSeekError:
     return _BY_CODE.get(int(code), MorphSeekError)(message)
 
 
-def from_exception(error: BaseException) -> MorphSeekError:
+def _from_exception(error: BaseException) -> MorphSeekError:
     """Return any exception as one of these: itself, if it is one, a defect, if nothing better is
     known.
     """
@@ -223,7 +225,7 @@ def from_exception(error: BaseException) -> MorphSeekError:
     return InternalError(f"{type(error).__name__}: {error}")
 
 
-def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+def _check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     """Refuse a value that is none of the choices."""
     if value not in choices:
         *others, last = choices

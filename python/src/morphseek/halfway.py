@@ -18,7 +18,7 @@ from .transforms.labels import minimum
 HALFWAY = ("halfway.nii.gz", "halfway_to_fixed.h5", "halfway_to_moving.h5")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Halfway:
     """The space half-way between the fixed and the moving image.
 
@@ -43,6 +43,9 @@ class Halfway:
     moving: images.Image
     to_fixed: Field
     to_moving: Field
+
+    def __repr__(self) -> str:
+        return f"Halfway({self.image!r})"
 
     def writers(self) -> dict[str, Callable[[Path], Any]]:
         """Return what writes each file of HALFWAY."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import errors
-from ._interrupts import Held
+from ._interrupts import SignalDelay
 from ._plain import plain
 
 
@@ -69,7 +69,7 @@ def callback_of(progress: Callable[[Any], Any] | bool | None) -> Callable[[Any],
     return progress
 
 
-class Reporter(Held):
+class Reporter(SignalDelay):
     """The progress callback. Exceptions do not cross the engine: one raised by the user's callback
     or by Ctrl-C cancels and is kept.
     """

@@ -122,7 +122,7 @@ def register(
 
     with Reporter(progress) as reporter:
         core.open_engine()
-        found = bindings.register(
+        outcome = bindings.register(
             {name: (image.float32(), image.grid) for name, image in volumes.items()},
             start.matrix,
             start.before,
@@ -135,13 +135,13 @@ def register(
             chosen,
             reporter,
         )
-    found.metrics["warnings"] += [*notes, *lacking]
+    outcome.metrics["warnings"] += [*notes, *lacking]
     result = Registration(
-        Field(found.displacement, target.grid, source.grid, found.initial),
-        found.warped,
-        cast(Metrics, found.metrics),
+        Field(outcome.displacement, target.grid, source.grid, outcome.initial),
+        outcome.warped,
+        cast(Metrics, outcome.metrics),
         chosen,
-        found.uncertainty,
+        outcome.uncertainty,
     )
     result._sources = target, source
     return result

@@ -11,6 +11,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
+from ._json import Plain
+
 Grade: TypeAlias = Literal["good", "check", "failed"]
 
 GRADES: tuple[Grade, ...] = get_args(Grade)
@@ -30,7 +32,7 @@ SIGNS = {"good": "\u2713", "check": "!", "failed": "\u2715"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Verdict:
+class Verdict(Plain):
     """What the engine, which knows nothing but the two images, thinks of a registration.
 
     ``good``: the images fit sharply where they were laid, and nothing that was measured speaks
@@ -66,13 +68,16 @@ class Verdict:
         Verdict(grade='good', reasons=(), error_mm=0.4)
         >>> Verdict.of({})
         """
-        found = metrics.get("verdict") or {}
-        if found.get("grade") not in GRADES:  # empty in what the engine read from an old file
+        judgement = metrics.get("verdict") or {}
+        if judgement.get("grade") not in GRADES:  # empty in what the engine read from an old file
             return None
         grid = metrics.get("fixed_grid")
         voxel_mm = 0.0 if grid is None else math.prod(map(float, grid[3:6])) ** (1 / 3)
         return cls(
-            found["grade"], tuple(found["reasons"] or ()), float(found["error_mm"]), voxel_mm
+            judgement["grade"],
+            tuple(judgement["reasons"] or ()),
+            float(judgement["error_mm"]),
+            voxel_mm,
         )
 
     @property
@@ -120,19 +125,19 @@ def counts(grades: Iterable[str]) -> dict[str, int]:
     >>> counts(["good", "check", "good"])
     {'good': 2, 'check': 1, 'failed': 0}
     """
-    given = list(grades)
-    found: dict[str, int] = {grade: given.count(grade) for grade in GRADES}
-    rest = len(given) - sum(found.values())
-    return {**found, UNKNOWN: rest} if rest else found
+    grades = list(grades)
+    numbers: dict[str, int] = {grade: grades.count(grade) for grade in GRADES}
+    rest = len(grades) - sum(numbers.values())
+    return {**numbers, UNKNOWN: rest} if rest else numbers
 
 
-def tally(found: Mapping[str, int]) -> str:
+def tally(numbers: Mapping[str, int]) -> str:
     """Return :func:`counts` as text.
 
     >>> tally({"good": 97, "check": 2, "failed": 1})
     '97 good, 2 check, 1 failed'
     """
-    return ", ".join(f"{count} {grade}" for grade, count in found.items())
+    return ", ".join(f"{count} {grade}" for grade, count in numbers.items())
 
 
 def notes(metrics: Mapping[str, Any]) -> list[str]:
@@ -167,14 +172,16 @@ def explanation(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
     plan, align = metrics.get("plan") or {}, metrics.get("align") or {}
     lines = []
     if start := plan.get("start") or align.get("method"):
-        said = _STARTS.get(start, start)
+        words = _STARTS.get(start, start)
         if start in ("rigid", "affine") and "confidence" in align:
-            said += f", confidence {align['confidence']:.2f} (0 to 1)"
+            words += f", confidence {align['confidence']:.2f} (0 to 1)"
             if rival := align.get("rival_mm"):
-                said += f", the next best place {rival:.3g} mm away"
+                words += f", the next best place {rival:.3g} mm away"
         if "overlap" in align:
-            said += f"; the fields of view overlap by {100 * align['overlap']:.0f} % of the smaller"
-        lines.append(("Start", said))
+            words += (
+                f"; the fields of view overlap by {100 * align['overlap']:.0f} % of the smaller"
+            )
+        lines.append(("Start", words))
     if similarity := plan.get("similarity"):
         lines.append(("Similarity", _SIMILARITIES.get(similarity, similarity)))
     for channel in metrics.get("channels") or ():
@@ -192,7 +199,7 @@ def explanation(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
     if smoothness := plan.get("smoothness_mm"):
         lines.append(("Smoothness", f"tissue moves together over {smoothness:.1f} mm"))
     if (referee := metrics.get("referee")) and Verdict.of(metrics):
-        lines += _said_by(referee)
+        lines += _referee_lines(referee)
     if reasons := plan.get("reasons"):
         lines.append(("Because", "; ".join(reason.rstrip(".") for reason in reasons)))
     return lines
@@ -209,7 +216,7 @@ def _channel(channel: Mapping[str, Any]) -> str:
     )
 
 
-def _said_by(referee: Mapping[str, float]) -> list[tuple[str, str]]:
+def _referee_lines(referee: Mapping[str, float]) -> list[tuple[str, str]]:
     """Return what the referee, a comparison of the images that no stage optimises, saw."""
     gain = referee["gain"]
     closer = "closer to" if gain > 0 else "no closer to"
@@ -247,4 +254,4 @@ def explain(metrics: Mapping[str, Any]) -> str:
             f"Verdict: {verdict.headline}; {verdict.meaning}",
             *(f"  - {reason}" for reason in verdict.reasons),
         ]
-    return "\n".join([*head, *(f"{what}: {said}" for what, said in explanation(metrics))])
+    return "\n".join([*head, *(f"{what}: {words}" for what, words in explanation(metrics))])

@@ -243,13 +243,13 @@ def vectors(transform: Field, spacing: float = 0.0) -> tuple[np.ndarray, Grid]:
     """
     own = np.array(transform.grid.spacing)
     if spacing <= own.min():
-        return transform.behind_initial()
+        return transform._behind_initial()
     extent = (np.array(transform.grid.size) - 1) * own
     steps = np.maximum(np.floor(extent / np.maximum(own, spacing) + 1e-9), 1)
     grid = dataclasses.replace(transform.grid, size=tuple(steps + 1), spacing=tuple(extent / steps))
     points = grid.points()
     shifts = transform.transform_points(points.reshape(-1, 3)).reshape(points.shape) - points
-    return Field.from_mm(shifts, grid, transform.moving_grid, transform.initial).behind_initial()
+    return Field.from_mm(shifts, grid, transform.moving_grid, transform.initial)._behind_initial()
 
 
 def describe() -> dict[str, Any]:
@@ -343,7 +343,7 @@ def main(arguments: list[str]) -> int:
         send(result=run(folder, tell))
         return 0
     except (Exception, KeyboardInterrupt) as error:
-        failure = errors.from_exception(error)
+        failure = errors._from_exception(error)
         if isinstance(failure, errors.InternalError):
             traceback.print_exc()
     send(

@@ -18,7 +18,8 @@ import pytest
 import morphseek
 from helpers import QUICK, Command, unreadable
 from morphseek import _files, errors, images, registration
-from morphseek.studies import read_pairs, register_into, runner
+from morphseek.studies import read_pairs, runner
+from morphseek.studies.pair import register_into
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 

@@ -88,12 +88,12 @@ def show(scene: Any, fixed: Any, before: Any, after: Any, fade: float) -> None:
 
 def _composites(scene: Any) -> list[tuple[str, Any]]:
     """Return (column, composite node) for those of the layout's slice views that exist."""
-    found = []
+    composites = []
     for i in range(scene.GetNumberOfNodesByClass("vtkMRMLSliceCompositeNode")):
         node = scene.GetNthNodeByClass(i, "vtkMRMLSliceCompositeNode")
         name = node.GetLayoutName() or ""
-        found += [(c, node) for c in COLUMNS if name.startswith(f"MorphSeek{c}")]
-    return found
+        composites += [(c, node) for c in COLUMNS if name.startswith(f"MorphSeek{c}")]
+    return composites
 
 
 def go_to(scene: Any, lps: list[float]) -> None:

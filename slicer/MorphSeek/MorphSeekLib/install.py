@@ -86,7 +86,7 @@ def missing(package: str = PACKAGE) -> list[str]:
     from packaging.specifiers import SpecifierSet
 
     importlib.invalidate_caches()
-    found: dict[str, SpecifierSet] = {}
+    ranges: dict[str, SpecifierSet] = {}
     seen, waiting = set(), [package]
     while waiting:
         for text in importlib.metadata.requires(waiting.pop()) or ():
@@ -109,8 +109,8 @@ def missing(package: str = PACKAGE) -> list[str]:
             if met:
                 waiting.append(name)
             else:  # two packages may require different versions of a third
-                found[name] = found.get(name, SpecifierSet()) & requirement.specifier
-    return [f"{name}{specifier}" for name, specifier in found.items()]
+                ranges[name] = ranges.get(name, SpecifierSet()) & requirement.specifier
+    return [f"{name}{specifier}" for name, specifier in ranges.items()]
 
 
 def kept() -> list[str]:
@@ -144,8 +144,8 @@ def beside(source: str, wanted: list[str]) -> list[str]:
 def reason(output: str) -> str:
     """Return a sentence that says why pip failed; empty if no pattern matches."""
     for pattern, sentence in REASONS:
-        if found := re.search(pattern, output):
-            return found.expand(sentence)
+        if match := re.search(pattern, output):
+            return match.expand(sentence)
     return ""
 
 

@@ -152,10 +152,10 @@ class Job:
             built["transferred"] = []
         for node in r.transfer:
             if node.IsA("vtkMRMLMarkupsNode"):
-                made = transfer.moved_markups(next(markups), nodes["transform"])
+                copy = transfer.moved_markups(next(markups), nodes["transform"])
             else:
-                made = transfer.assemble(scratch, node, self._layers[node], *moved[node])
-            built["transferred"].append((made, True))
+                copy = transfer.assemble(scratch, node, self._layers[node], *moved[node])
+            built["transferred"].append((copy, True))
         if r.fixed_labels is not None:
             layers, (arrays, _) = self._layers[r.moving_labels], moved[r.moving_labels]
             self._add_dice(result, transfer.by_name(layers, arrays))

@@ -29,12 +29,12 @@ def build(
         initial = np.array(entry["initial"])
         node = geometry.add(scratch, "vtkMRMLGridTransformNode")
         if entry["linear"]:  # a matrix, which Slicer's Transforms edits
-            made = geometry.linear_transform(initial)
+            transform = geometry.linear_transform(initial)
         elif np.array_equal(initial, np.eye(4)):  # a grid, which Slicer's tools for grids take
-            made = geometry.grid_transform(array, matrix)
+            transform = geometry.grid_transform(array, matrix)
         else:
-            made = geometry.before_linear(geometry.grid_transform(array, matrix), initial)
-        node.SetAndObserveTransformFromParent(made)
+            transform = geometry.before_linear(geometry.grid_transform(array, matrix), initial)
+        node.SetAndObserveTransformFromParent(transform)
     else:
         node = geometry.add(scratch, "vtkMRMLScalarVolumeNode")
         geometry.fill_volume(node, array, matrix)
@@ -42,7 +42,7 @@ def build(
     return node
 
 
-def publish(scene: Any, made: Any, target: Any) -> Any:
+def publish(scene: Any, draft: Any, target: Any) -> Any:
     """Bring a node of the scratch scene into the user's: into a new node, or into `target` where
     that is a node still there.
 
@@ -50,11 +50,11 @@ def publish(scene: Any, made: Any, target: Any) -> Any:
     """
     new = target is True or target.GetScene() is None
     node = (
-        scene.AddNewNodeByClass(made.GetClassName(), scene.GetUniqueNameByString(made.GetName()))
+        scene.AddNewNodeByClass(draft.GetClassName(), scene.GetUniqueNameByString(draft.GetName()))
         if new
         else target
     )
-    node.CopyContent(made, False)
+    node.CopyContent(draft, False)
     node.SetAndObserveTransformNodeID(None)  # results are in world coordinates
     node.CreateDefaultDisplayNodes()
     return node
@@ -71,9 +71,9 @@ def refer(node: Any, fixed: Any, moving: Any) -> None:
     node.SetNodeReferenceID(node.GetMovingNodeReferenceRole(), moving.GetID())
 
 
-def show_like(node: Any, source: Any) -> None:
+def show_like(node: Any, draft: Any) -> None:
     """Give a volume the window, level and colours of another."""
-    display, like = node.GetDisplayNode(), source.GetDisplayNode()
+    display, like = node.GetDisplayNode(), draft.GetDisplayNode()
     if display is None or like is None:
         return
     if not node.IsA("vtkMRMLLabelMapVolumeNode"):

@@ -19,10 +19,10 @@ YIELD_S = 0.005
 
 def timer(interval_ms: int, slot: Callable[[], Any]) -> Any:
     """Return a stopped timer that calls `slot`."""
-    made = qt.QTimer()
-    made.setInterval(interval_ms)
-    made.timeout.connect(slot)
-    return made
+    qt_timer = qt.QTimer()
+    qt_timer.setInterval(interval_ms)
+    qt_timer.timeout.connect(slot)
+    return qt_timer
 
 
 class PackageSection:

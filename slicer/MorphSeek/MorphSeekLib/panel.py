@@ -208,8 +208,8 @@ class Panel:
         p = self.parameters
         nodes = [node for node in (p.moving_labels, p.landmarks) if node is not None]
         with slicer.util.tryWithErrorDisplay("The transfer failed.", waitCursor=True):
-            made = self.logic.transfer(nodes, self._transform(), p.fixed)
-            self.result.log("carried over: " + ", ".join(node.GetName() for node in made))
+            copies = self.logic.transfer(nodes, self._transform(), p.fixed)
+            self.result.log("carried over: " + ", ".join(node.GetName() for node in copies))
 
 
 def output_selector(ui: Any, name: str) -> Any:

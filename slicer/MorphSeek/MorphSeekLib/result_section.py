@@ -47,11 +47,11 @@ class ResultSection:
         ui.verdictLabel.setStyleSheet(f"background: {background}; color: {color}; padding: 6px;")
         ui.warningsLabel.setText("\n".join(f"Note: {note}" for note in verdict["notes"]))
         self._fill(metrics)
-        made = [*registration.explanation, ("Network", metrics["model"])]
+        lines = [*registration.explanation, ("Network", metrics["model"])]
         ui.explanationLabel.setText(
             "<br>".join(
                 f"<b>{html.escape(what)}:</b> {html.escape(words)}"
-                for what, words in (*made, ("Computed on", metrics["device"]))
+                for what, words in (*lines, ("Computed on", metrics["device"]))
             )
         )
         for widget in (ui.verdictLabel, ui.resultTable, ui.explanationLabel):

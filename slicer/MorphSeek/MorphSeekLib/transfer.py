@@ -57,17 +57,17 @@ def transfer(node: Any, transform: Any, reference: Any, scene: Any = None) -> An
     scratch = slicer.vtkMRMLScene()
     above = geometry.copy_transform(scratch, transform)
     if node.IsA("vtkMRMLMarkupsNode"):
-        made = moved_markups(copy_markups(scratch, node), above)
+        result = moved_markups(copy_markups(scratch, node), above)
     else:
-        found, grid = layers(scratch, node, above), on_scratch(scratch, reference)
-        made = assemble(
+        parts, grid = layers(scratch, node, above), on_scratch(scratch, reference)
+        result = assemble(
             scratch,
             node,
-            found,
-            [resampled(layer.volume, grid) for layer in found],
+            parts,
+            [resampled(layer.volume, grid) for layer in parts],
             geometry.matrix_of(grid),
         )
-    return outputs.publish(scene or reference.GetScene(), made, True)
+    return outputs.publish(scene or reference.GetScene(), result, True)
 
 
 def on_scratch(scratch: Any, reference: Any) -> Any:
@@ -126,7 +126,7 @@ def layers(scratch: Any, node: Any, above: Any = None) -> list[Layer]:
     if not segmentation.CreateRepresentation(BINARY):
         raise ValueError(f"{node.GetName()} cannot be converted to a binary label map")
     places = {segmentation.GetNthSegmentID(i): i for i in range(segmentation.GetNumberOfSegments())}
-    found = []
+    parts = []
     for i in range(segmentation.GetNumberOfLayers(BINARY)):
         image = segmentation.GetLayerDataObject(i, BINARY)
         volume = geometry.add(scratch, "vtkMRMLLabelMapVolumeNode")
@@ -139,19 +139,19 @@ def layers(scratch: Any, node: Any, above: Any = None) -> list[Layer]:
             geometry.fill_volume(volume, np.zeros((1, 1, 1), np.uint8), np.eye(4))
         geometry.put_under(scratch, volume, node.GetParentTransformNode(), above)
         names = segmentation.GetSegmentIDsForLayer(i, BINARY)
-        found.append(
+        parts.append(
             Layer(volume, {places[name]: (name, segmentation.GetSegment(name)) for name in names})
         )
-    return found
+    return parts
 
 
 def assemble(
-    scratch: Any, node: Any, found: list[Layer], arrays: list[np.ndarray], matrix: np.ndarray
+    scratch: Any, node: Any, parts: list[Layer], arrays: list[np.ndarray], matrix: np.ndarray
 ) -> Any:
     """Return a new label map or segmentation in the scratch scene whose layers are these arrays on
     that grid.
 
-    Its segments are those of `found`, even if the node has changed since: `node` gives only its
+    Its segments are those of `parts`, even if the node has changed since: `node` gives only its
     class and its name.
     """
     import slicer
@@ -163,10 +163,10 @@ def assemble(
     if not node.IsA("vtkMRMLSegmentationNode"):
         volumes[0].SetName(_NAME.format(node.GetName()))
         return volumes[0]
-    made = geometry.add(scratch, "vtkMRMLSegmentationNode")
+    result = geometry.add(scratch, "vtkMRMLSegmentationNode")
     segments = {}
-    for layer, volume in zip(found, volumes):
-        made.SetReferenceImageGeometryParameterFromVolumeNode(volume)
+    for layer, volume in zip(parts, volumes):
+        result.SetReferenceImageGeometryParameterFromVolumeNode(volume)
         image = slicer.vtkSlicerSegmentationsModuleLogic.CreateOrientedImageDataFromVolumeNode(
             volume
         )
@@ -178,9 +178,9 @@ def assemble(
             copy.AddRepresentation(BINARY, image)
             segments[place] = name, copy
     for _, (name, segment) in sorted(segments.items()):
-        made.GetSegmentation().AddSegment(segment, name)
-    made.SetName(_NAME.format(node.GetName()))
-    return made
+        result.GetSegmentation().AddSegment(segment, name)
+    result.SetName(_NAME.format(node.GetName()))
+    return result
 
 
 def labels_on(scratch: Any, node: Any, reference: Any) -> dict[str, tuple[np.ndarray, int]]:
@@ -189,15 +189,15 @@ def labels_on(scratch: Any, node: Any, reference: Any) -> dict[str, tuple[np.nda
 
     Keys are the segments' names, or the label map's numbers, also of labels outside the grid.
     """
-    found = layers(scratch, node)
-    return by_name(found, [resampled(layer.volume, reference) for layer in found])
+    parts = layers(scratch, node)
+    return by_name(parts, [resampled(layer.volume, reference) for layer in parts])
 
 
-def by_name(found: list[Layer], arrays: list[np.ndarray]) -> dict[str, tuple[np.ndarray, int]]:
+def by_name(parts: list[Layer], arrays: list[np.ndarray]) -> dict[str, tuple[np.ndarray, int]]:
     """Return what labels_on returns, for layers that are resampled already."""
     return {
         name: (array, value)
-        for layer, array in zip(found, arrays)
+        for layer, array in zip(parts, arrays)
         for name, value in layer.names().items()
     }
 
@@ -273,14 +273,14 @@ def titles(labels: Iterable[str], *nodes: Any) -> dict[str, str]:
     """Return what labels are called: a segment by its name, a number of label maps by its name in
     the first one's colours that have one. No two are called the same.
     """
-    found = {label: label for label in labels}
-    for label in found if nodes[0].IsA("vtkMRMLLabelMapVolumeNode") else ():
-        names = (_color_name(node.GetDisplayNode(), int(label)) for node in nodes)
-        found[label] = next(filter(None, names), f"label {label}")
-    called = list(found.values())
+    names = {label: label for label in labels}
+    for label in names if nodes[0].IsA("vtkMRMLLabelMapVolumeNode") else ():
+        color_names = (_color_name(node.GetDisplayNode(), int(label)) for node in nodes)
+        names[label] = next(filter(None, color_names), f"label {label}")
+    all_names = list(names.values())
     return {
-        label: f"{name} ({label})" if called.count(name) > 1 else name
-        for label, name in found.items()
+        label: f"{name} ({label})" if all_names.count(name) > 1 else name
+        for label, name in names.items()
     }
 
 

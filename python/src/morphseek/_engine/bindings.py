@@ -24,7 +24,7 @@ Labels = NDArray[np.int32]
 ALL_CORES = 0
 
 
-class Found(NamedTuple):
+class EngineResult(NamedTuple):
     """The engine's result: see :class:`morphseek.Registration`."""
 
     displacement: Floats
@@ -52,7 +52,7 @@ def register(
     doubts: Sequence[str],
     options: dict[str, Any],
     progress: Callable[[str, float, str], bool],
-) -> Found:
+) -> EngineResult:
     """Register the `volumes` fixed and moving, by fixed_mask, moving_mask and rigid (regions) where
     they are there, from the 4x4 matrix `initial` and the displacements `before` it: LPS mm, shape
     (z, y, x, 3). Landmarks are of shape (n, 6), fixed then moving, LPS mm, with their names.
@@ -99,7 +99,7 @@ def register(
     if metrics["uncertainty"]:
         uncertainty = np.empty(shape, np.float32)
         call(raw.Uncertainty, uncertainty)
-    return Found(displacement, warped, _matrix(linear), metrics, uncertainty)
+    return EngineResult(displacement, warped, _matrix(linear), metrics, uncertainty)
 
 
 def check_options(options: dict[str, Any]) -> dict[str, Any]:
@@ -119,8 +119,8 @@ def warp(
     """Return an image resampled through a field onto the field's grid."""
     _check_field(field, grid)
     _check_volume("image", image, image_grid)
-    given = field, grid, image, image_grid, interpolation, background
-    return _filled(shape_of(grid), gopy.Warp, *given)
+    arguments = field, grid, image, image_grid, interpolation, background
+    return _filled(shape_of(grid), gopy.Warp, *arguments)
 
 
 def resample(
@@ -128,8 +128,8 @@ def resample(
 ) -> Floats:
     """Return an image resampled onto another grid under the identity in physical space."""
     _check_volume("image", image, image_grid)
-    given = image, image_grid, grid, None, interpolation, background
-    return _filled(shape_of(grid), gopy.Resample, *given)
+    arguments = image, image_grid, grid, None, interpolation, background
+    return _filled(shape_of(grid), gopy.Resample, *arguments)
 
 
 def intensities(
@@ -199,8 +199,8 @@ def jacobian(field: Floats, grid: Grid) -> Floats:
 def regularity(field: Floats, grid: Grid) -> dict[str, float]:
     """Return how regular a field is and how far it moves, by the metrics' names."""
     _check_field(field, grid)
-    found: dict[str, float] = json.loads(call(gopy.Stats, field, grid, ALL_CORES))
-    return found
+    numbers: dict[str, float] = json.loads(call(gopy.Stats, field, grid, ALL_CORES))
+    return numbers
 
 
 def to_mm(field: Floats, grid: Grid) -> Floats:
@@ -221,10 +221,10 @@ def behind_mm(field: Floats, grid: Grid, last: Doubles) -> tuple[Floats, Grid]:
     return _filled((*shape_of(wider), 3), gopy.BehindMM, field, grid, affine), wider
 
 
-def _filled(shape: tuple[int, ...], function: Callable[..., Any], *given: Any) -> Floats:
+def _filled(shape: tuple[int, ...], function: Callable[..., Any], *arguments: Any) -> Floats:
     """Return the array that an engine function fills on all cores."""
     out = np.empty(shape, np.float32)
-    call(function, *given, ALL_CORES, out)
+    call(function, *arguments, ALL_CORES, out)
     return out
 
 
@@ -271,10 +271,10 @@ def score_labels(
     if carried is not None:
         _check("warped labels", carried, np.int32, shape_of(grid))
     maps = fixed, moving, moving_grid, carried
-    found: list[dict[str, Any]] = json.loads(
+    scores: list[dict[str, Any]] = json.loads(
         call(gopy.ScoreLabels, field, grid, determinants, *maps, ALL_CORES)
     )
-    return found
+    return scores
 
 
 def _check_volume(name: str, array: Floats, grid: Grid) -> None:

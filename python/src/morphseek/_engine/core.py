@@ -48,7 +48,7 @@ def call(function: Callable[..., Any], *args: Any) -> Any:
     try:
         return function(*map(_crossing, args))
     except RuntimeError as error:
-        raise errors.from_engine(error) from None
+        raise errors._from_engine(error) from None
 
 
 def check_text(name: str, value: str) -> None:

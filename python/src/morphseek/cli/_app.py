@@ -91,7 +91,7 @@ def reported(as_json: bool, cancelled: str = "") -> Iterator[list[str]]:
         with _ended_in_order(), _noted() as notes:
             yield notes
     except (errors.MorphSeekError, KeyboardInterrupt, MemoryError) as error:
-        failure = errors.from_exception(error)
+        failure = errors._from_exception(error)
         if cancelled and isinstance(failure, errors.CancelledError):
             failure = errors.CancelledError(f"{failure}; {cancelled}")
         if as_json:
@@ -104,7 +104,7 @@ def reported(as_json: bool, cancelled: str = "") -> Iterator[list[str]]:
         raise
     except Exception as error:  # a defect: its traceback goes to standard error
         if as_json:
-            print_failure(errors.from_exception(error))
+            print_failure(errors._from_exception(error))
         raise
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from .._engine.table import in_python, is_preset_file, option_table
+from .._typed import COMMAND
 from ._app import app, reported
 from .output import Reply
 
@@ -47,9 +48,8 @@ def command(
     """Make a function a command that prints its reply.
 
     The function takes the parameters by name. In place of ``quiet`` it takes ``progress``, and in
-    place of the engine's options ``options``, those that the user set, and ``command``, what they
-    typed; in place of those of a BIDS folder ``where``. ``cancelled`` says how to go on after
-    Ctrl-C.
+    place of the engine's options ``options``, those that the user set; in place of those of a BIDS
+    folder ``where``. ``cancelled`` says how to go on after Ctrl-C.
     """
 
     def make(function: Callable[..., Reply]) -> click.Command:
@@ -60,10 +60,14 @@ def command(
                 if "quiet" in values:
                     values["progress"] = not (values.pop("quiet") or as_json)
                 if "save_preset" in values:
-                    values |= {"options": set_options(values), "command": command_line()}
+                    values["options"] = set_options(values)
                 if "bids" in values:
                     values["where"] = {name: values.pop(name) for name in _BIDS}
-                reply = function(**values)
+                token = COMMAND.set(command_line())
+                try:
+                    reply = function(**values)
+                finally:
+                    COMMAND.reset(token)
                 if as_json:
                     if notes and isinstance(reply.facts, dict):
                         reply.facts.setdefault("warnings", notes)

@@ -166,7 +166,7 @@ def _checked(array: np.ndarray, name: str) -> np.ndarray:
     return array
 
 
-class _Held:
+class _VoxelView:
     """Memory of a numpy view that keeps its owner alive, which SimpleITK's views do not."""
 
     def __init__(self, view: np.ndarray, owner: Any):
@@ -183,7 +183,7 @@ def _from_sitk(image: sitk.Image, name: str) -> Image:
         raise errors.InvalidArgumentError(
             f"{name} volume is a SimpleITK label map object; give SimpleITK.LabelMapToLabel of it"
         )
-    array = np.asarray(_Held(sitk.GetArrayViewFromImage(image), image))
+    array = np.asarray(_VoxelView(sitk.GetArrayViewFromImage(image), image))
     direction = np.array(image.GetDirection()).reshape(image.GetDimension(), -1)
     return _in_space(array, image, image.GetOrigin(), direction, name)
 
@@ -264,7 +264,7 @@ def _as_filed(image: Image, metadata: Mapping[str, str], name: str) -> Image:
     return dataclasses.replace(volume, doubts=sentences(place.doubts, name))
 
 
-def of_atlas(atlas: named.Found, name: str) -> Image:
+def of_atlas(atlas: named.AtlasFiles, name: str) -> Image:
     """Return an atlas whose file does not say it all."""
     assert atlas.image is not None
     voxels, spacing, direction = atlas.image(name, lambda path, name: read(path, name).array)

@@ -42,7 +42,9 @@ def read_frames(path: Path, name: str) -> tuple[list[sitk.Image], float | None]:
 
     Examples
     --------
-    >>> frames, seconds = images.read_frames(Path("cine"), "cine")  # doctest: +SKIP
+    >>> frames, seconds = images.read_frames(Path("cine"), "cine")
+    >>> len(frames), seconds
+    (3, 1.5)
     """
     volumes, seconds = read_times(path, name)
     tell(dict.fromkeys(doubt for volume in volumes for doubt in volume.doubts))

@@ -27,7 +27,7 @@ _KEY = re.compile(r"([A-Za-z]+)-([A-Za-z0-9.+]+)")
 _WORD = re.compile(r"[A-Za-z0-9]+")
 
 
-class Found(NamedTuple):
+class AtlasFiles(NamedTuple):
     """Where an atlas is."""
 
     files: list[Path]
@@ -51,7 +51,7 @@ def is_name(source: Any) -> bool:
     return match is not None and match[1].lower() in SCHEMES and not os.path.lexists(source)
 
 
-def find(source: str | os.PathLike[str], name: str) -> Found | None:
+def find(source: str | os.PathLike[str], name: str) -> AtlasFiles | None:
     """Return where the atlas is that a name says; None for a path.
 
     Raises
@@ -73,7 +73,7 @@ def find(source: str | os.PathLike[str], name: str) -> Found | None:
         )
     host = importlib.import_module(SCHEMES[scheme])
     try:
-        return Found(*host.find(f"{name}: {text}", *_parsed(text, match[2], name)))
+        return AtlasFiles(*host.find(f"{name}: {text}", *_parsed(text, match[2], name)))
     except RuntimeError as error:  # a user without a home
         raise errors.InputUnreadableError(f"{name}: {text}: {error}") from None
 

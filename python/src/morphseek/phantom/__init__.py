@@ -3,3 +3,7 @@
 from .torso import LABELS, PhantomPair, make_pair
 
 __all__ = ["LABELS", "PhantomPair", "make_pair"]
+
+
+def __dir__() -> list[str]:
+    return __all__.copy()

@@ -1,4 +1,4 @@
-"""What a notebook shows of an image, a transform, pairs, a series and a template, in HTML.
+"""What a notebook shows of images, transforms and the results of studies, in HTML.
 
 It knows plain data, arrays and grids alone, so that all of them may show themselves.
 """
@@ -62,6 +62,32 @@ def series(facts: Mapping[str, Any]) -> str:
 
 def template(facts: Mapping[str, Any], array: np.ndarray, grid: Grid) -> str:
     """Return the card of a template: how it came about, and its middle planes."""
-    low, high = percentiles(array, (0.5, 99.5))
-    picture = three_planes(array, grid, low=low, high=high)
-    return render("card_template.html.j2", **facts, picture=picture)
+    return render("card_template.html.j2", **facts, picture=_planes(array, grid))
+
+
+def labels(facts: Mapping[str, Any]) -> str:
+    """Return the card of labelled targets, those that failed and the doubtful ones first."""
+
+    def key(row: Mapping[str, Any]) -> tuple[bool, float]:
+        return not row["error"], -(row["doubtful_percent"] or 0.0)
+
+    targets = sorted(facts["targets"], key=key)
+    return render("card_labels.html.j2", targets=targets, most=_MOST_ROWS)
+
+
+def morphometry(facts: Mapping[str, Any], array: np.ndarray, grid: Grid) -> str:
+    """Return the card of a study of volumes: the labels, and the middle planes of the mean map."""
+    picture = _planes(array, grid)
+    return render("card_morphometry.html.j2", **facts, most=_MOST_ROWS, picture=picture)
+
+
+def epi(facts: Mapping[str, Any], array: np.ndarray, grid: Grid) -> str:
+    """Return the card of a corrected distortion: its size, and the mean's middle planes."""
+    return render("card_epi.html.j2", **facts, picture=_planes(array, grid))
+
+
+def _planes(array: np.ndarray, grid: Grid) -> bytes:
+    """Return the middle planes of an array, which may have NaN."""
+    values = array[np.isfinite(array)]
+    low, high = percentiles(values, (0.5, 99.5)) if values.size else (0.0, 0.0)
+    return three_planes(np.nan_to_num(array, nan=low), grid, low=low, high=high)

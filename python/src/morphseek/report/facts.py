@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from .. import images
+from ..scoring import LandmarkErrors
 from ..verdict import UNKNOWN, Verdict, explanation, notes
 from .cards import described
-from .inputs import LandmarkErrors, Measures
+from .inputs import Measures
 from .views import Scene
 
 

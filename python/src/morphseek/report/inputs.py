@@ -10,6 +10,7 @@ import numpy as np
 
 from .._engine.metrics import Metrics
 from .._grid import Grid
+from ..scoring import LabelScore, LandmarkErrors
 from ..transforms import Field
 
 
@@ -35,32 +36,6 @@ class Registration(Protocol):
     def displacement(self) -> np.ndarray: ...
 
     def jacobian(self) -> np.ndarray: ...
-
-
-class LabelScore(Protocol):
-    """A :class:`morphseek.scoring.LabelScore`, as far as a page reads it by name."""
-
-    @property
-    def label(self) -> int: ...
-
-    @property
-    def dice_before(self) -> float: ...
-
-    @property
-    def dice_after(self) -> float: ...
-
-
-class LandmarkErrors(Protocol):
-    """A :class:`morphseek.scoring.LandmarkErrors`."""
-
-    names: list[str]
-    fixed: np.ndarray
-    moving: np.ndarray
-    carried: np.ndarray
-    before_mm: np.ndarray
-    after_mm: np.ndarray
-    steered: list[bool]
-    alone: list[dict[str, Any]]
 
 
 Scores = Sequence[LabelScore]

@@ -10,16 +10,16 @@ from markupsafe import Markup
 
 from .. import _files, errors, images
 from .._engine.generated import Unpack
+from ..scoring import LandmarkErrors
 from . import viewer_data
 from .facts import facts
-from .inputs import LandmarkErrors, Measures, Registration, Scores
+from .inputs import Measures, Registration, Scores
 from .render import data_url, render
 from .views import Scene
 
 Size = Literal["full", "small"]
 
 MOST_BYTES = 6_000_000
-MOST_BYTES_SMALL = 200_000
 _STILL_WIDTH, _STILL_BYTES = 960, 110_000
 
 
@@ -80,6 +80,8 @@ def write_report(
     Examples
     --------
     >>> morphseek.report.write_report("report.html", result, pair.fixed, pair.moving)
+    >>> 200_000 < os.path.getsize("report.html") < 6_000_000
+    True
     """
     _files.write_text(path, compose(result, fixed, moving, **content))
 

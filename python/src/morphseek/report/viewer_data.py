@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from .._grid import mapped
+from ..scoring import LandmarkErrors
 from . import pack
-from .inputs import LandmarkErrors, Measures
+from .inputs import Measures
 from .maps import Maps
 from .places import is_own, jumps
 from .render import render

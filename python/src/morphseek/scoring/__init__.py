@@ -2,7 +2,7 @@
 
 from .labels import LabelScore, inverse_dice, mean_dice, score_labels
 from .landmarks import LandmarkErrors, score_landmarks
-from .statistics import signed_rank, signed_rank_p
+from .statistics import signed_rank
 
 __all__ = [
     "LabelScore",
@@ -12,7 +12,6 @@ __all__ = [
     "score_labels",
     "score_landmarks",
     "signed_rank",
-    "signed_rank_p",
 ]
 
 

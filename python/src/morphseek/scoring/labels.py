@@ -15,6 +15,7 @@ import SimpleITK as sitk
 from .. import errors, images
 from .._engine import bindings
 from .._grid import Grid
+from .._json import Plain
 from .._percentiles import distinct
 from ..transforms import Transform
 from ..transforms.files import read_transform_file
@@ -22,7 +23,7 @@ from ..transforms.resample import resample_identity
 
 
 @dataclasses.dataclass(frozen=True)
-class LabelScore:
+class LabelScore(Plain):
     """Agreement of one label between the fixed map and the moving map, before and after the
     registration.
 

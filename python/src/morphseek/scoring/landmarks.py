@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,23 +12,22 @@ import numpy as np
 from .._engine.bindings import Doubles
 from .._grid import mapped
 from .._percentiles import percentiles
-from ..landmarks import Landmarks, LandmarksLike, pair_landmarks
+from ..landmarks import Landmarks, LandmarksLike, Matched, pair_landmarks
 from ..transforms.field import linear_of
 from ..transforms.transform import Transform
 
 _ITERATIONS = 20
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True, repr=False)
 class LandmarkErrors:
     """Points that belong together, LPS mm, and how far apart they are: the target registration
     error. "Before" is the identity in physical space, "initial" the initial transform alone.
 
     Examples
     --------
-    >>> found = scoring.score_landmarks(result, "fixed_points.csv", "moving_points.csv")
-    >>> found.names, found.after_mm.shape
-    (['a', 'b', 'c', 'd'], (4,))
+    >>> scoring.score_landmarks(result, "fixed_points.csv", "moving_points.csv")
+    LandmarkErrors(4 points, mean ... -> ... mm)
     """
 
     names: list[str]
@@ -42,49 +43,17 @@ class LandmarkErrors:
     alone: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     """Points of one image alone: name, image, place, and where the transform carries them."""
 
-    def steered_by(self, left_out: list[str]) -> None:
-        """Note that the points steered, but for those left out.
+    def __repr__(self) -> str:
+        before, after = self.before_mm.mean(), self.after_mm.mean()
+        return f"LandmarkErrors({len(self.names)} points, mean {before:.1f} -> {after:.1f} mm)"
 
-        Examples
-        --------
-        >>> found = scoring.score_landmarks(result, "fixed_points.csv", "moving_points.csv")
-        >>> found.steered_by(["d"])
-        >>> found.steered
-        [True, True, True, False]
-        """
-        self.steered = [name not in left_out for name in self.names]
-
-    def only(self, fixed: Landmarks | None, moving: Landmarks | None, transform: Transform) -> None:
-        """Carry over the points of one image alone.
-
-        Examples
-        --------
-        >>> found = scoring.score_landmarks(result, "fixed_points.csv", "moving_points.csv")
-        >>> found.only(morphseek.Landmarks([[0, 0, 0]], ["tip"]), None, result.transform)
-        >>> found.alone[0]["name"]
-        'tip'
-        """
-        for points, image in ((fixed, "fixed"), (moving, "moving")):
-            if points is None:
-                continue
-            there = points.points
-            carried = (
-                transform.transform_points(there)
-                if image == "fixed"
-                else _carried(transform, there)
-            )
-            self.alone += [
-                {"name": name, "image": image, "point": a.tolist(), "carried": b.tolist()}
-                for name, a, b in zip(points.names, points.points, carried)
-            ]
-
-    def summary(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return what report.json holds of them.
 
         Examples
         --------
-        >>> found = scoring.score_landmarks(result, "fixed_points.csv", "moving_points.csv")
-        >>> sorted(found.summary())
+        >>> scores = scoring.score_landmarks(result, "fixed_points.csv", "moving_points.csv")
+        >>> sorted(scores.to_dict())
         ['landmarks', 'tre_after_mm', 'tre_before_mm']
         """
 
@@ -139,26 +108,62 @@ def score_landmarks(transform: Any, fixed: LandmarksLike, moving: LandmarksLike)
 
     Examples
     --------
-    >>> found = scoring.score_landmarks(result, "fixed_points.csv", "moving_points.csv")
-    >>> found.after_mm.shape
+    >>> scores = scoring.score_landmarks(result, "fixed_points.csv", "moving_points.csv")
+    >>> scores.after_mm.shape
     (4,)
     """
-    transform = Transform.of(transform)
-    here, there = pair_landmarks(fixed, moving)
-    a, b = here.points, there.points
+    return measure_landmarks(Transform.of(transform), Matched(*pair_landmarks(fixed, moving)))
+
+
+def measure_landmarks(
+    transform: Transform, points: Matched, left_out: Sequence[str] | None = None
+) -> LandmarkErrors:
+    """Measure a transform at points that belong together, and carry over those of one image alone.
+    The points steered the registration, but for those left out; None: they only measure.
+
+    Examples
+    --------
+    >>> points = Matched(
+    ...     morphseek.Landmarks([[0, 0, 0], [9, 0, 0]], ["a", "b"]),
+    ...     morphseek.Landmarks([[1, 0, 0], [9, 2, 0]], ["a", "b"]),
+    ...     morphseek.Landmarks([[0, 0, 0]], ["tip"]),
+    ... )
+    >>> errors = measure_landmarks(morphseek.Transform.of(np.eye(4)), points, ["b"])
+    >>> errors.steered, errors.alone[0]["name"], errors.after_mm
+    ([True, False], 'tip', array([1., 2.]))
+    """
+    a, b = points.fixed.points, points.moving.points
+    names = list(points.fixed.names or points.moving.names or (str(i + 1) for i in range(len(a))))
 
     def apart(mapped: Doubles) -> Doubles:
         return np.asarray(np.linalg.norm(mapped - b, axis=1))
 
     return LandmarkErrors(
-        list(here.names or there.names or (str(i + 1) for i in range(len(a)))),
+        names,
         a,
         b,
         _carried(transform, b),
         apart(a),
         apart(mapped(linear_of(transform), a)),
         apart(transform.transform_points(a)),
+        [] if left_out is None else [name not in left_out for name in names],
+        [
+            *_alone(points.only_fixed, "fixed", transform.transform_points),
+            *_alone(points.only_moving, "moving", functools.partial(_carried, transform)),
+        ],
     )
+
+
+def _alone(
+    points: Landmarks | None, image: str, carry: Callable[[Doubles], Doubles]
+) -> list[dict[str, Any]]:
+    """Return the points of one image alone, and where they are carried."""
+    if points is None:
+        return []
+    return [
+        {"name": name, "image": image, "point": a.tolist(), "carried": b.tolist()}
+        for name, a, b in zip(points.names, points.points, carry(points.points))
+    ]
 
 
 def _carried(transform: Transform, points: Doubles) -> Doubles:
@@ -166,7 +171,7 @@ def _carried(transform: Transform, points: Doubles) -> Doubles:
     and again; where the map folds, the last place stands.
     """
     back = np.linalg.inv(linear_of(transform))
-    found = mapped(back, points)
+    origins = mapped(back, points)
     for _ in range(_ITERATIONS):
-        found = found - (transform.transform_points(found) - points) @ back[:3, :3].T
-    return found
+        origins = origins - (transform.transform_points(origins) - points) @ back[:3, :3].T
+    return origins

@@ -14,8 +14,6 @@ from .morphometry import (
     morphometry as morphometry,
 )
 from .motion import correct_motion as correct_motion
-from .outliers import outliers as outliers
-from .pair import register_into as register_into
 from .pairs import register_pairs as register_pairs
 from .plan import all_pairs as all_pairs, pairs_to as pairs_to, within_subject as within_subject
 from .rounds import build_template as build_template

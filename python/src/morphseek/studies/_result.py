@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 import statistics
@@ -63,24 +62,6 @@ class Tabled:
         'id,image,verdict,reasons,move'
         """
         _files.write_text(path, csv_text(self._table()[0], self._cells()))
-
-
-class Plain:
-    """A row of a result: a dataclass whose picture or transform is no plain data."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all but pictures and transforms as plain data, NaN as None.
-
-        Examples
-        --------
-        >>> template.iterations[0].to_dict()["kind"]
-        'mean'
-        """
-        names = (field.name for field in dataclasses.fields(self))  # type: ignore[arg-type]
-        plain: dict[str, Any] = without_nan(
-            {name: getattr(self, name) for name in names if name not in ("picture", "transform")}
-        )
-        return plain
 
 
 def mean(values: Iterable[float | None]) -> float | None:

@@ -86,7 +86,6 @@ def register_bids(
     workers: int = 1,
     scheduler: str | None = None,
     report: Report = "small",
-    command: str = "",
     resume: bool = True,
     progress: Callable[[Progress], Any] | bool | None = None,
     **options: Unpack[Options],
@@ -111,7 +110,7 @@ def register_bids(
     resume : bool
         False does finished registrations again, and replaces results of other inputs, options or
         another version, which are refused else.
-    workers, scheduler, report, command, progress, **options
+    workers, scheduler, report, progress, **options
         Of :func:`register_pairs`.
 
     Returns
@@ -142,7 +141,7 @@ def register_bids(
     dataset.check(pairs)
     folder = Path(out) / "work" if work is None else Path(work)
     study = register_pairs(
-        pairs, folder, workers=workers, scheduler=scheduler, report=report, command=command,
+        pairs, folder, workers=workers, scheduler=scheduler, report=report,
         resume=resume, progress=progress, labels_back=labels is not None, **options,
     )  # fmt: skip
     return study, dataset.write(pairs, study, folder)

@@ -65,6 +65,12 @@ class EPICorrection:
         largest = float(np.abs(self.shift.array).max())
         return f"EPICorrection(along {self.phase_encoding}, shifts up to {largest:.1f} voxels)"
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the size of the distortion, and the corrected mean."""
+        from ..report.cards import epi
+
+        return epi(self.to_dict(), self.mean.array, self.mean.grid)
+
     def transform(self, which: str = "first") -> Field:
         """Return the map that takes the distortion of the first or the second image from others of
         the same encoding; with the intensities: ``morphseek apply --modulate``.
@@ -74,7 +80,7 @@ class EPICorrection:
         >>> correction.transform("second").grid.size
         (48, 48, 48)
         """
-        errors.check_choice("which", which, ("first", "second"))
+        errors._check_choice("which", which, ("first", "second"))
         field = np.zeros((3, *self.shift.array.shape), np.float32)
         sign = 1 if which == "first" else -1
         field["kji".index(self.phase_encoding[0])] = sign * self.shift.array
@@ -212,7 +218,7 @@ def _encoding(phase_encoding: str | None, sidecars: list[dict[str, Any]]) -> str
         )
     for name, direction in known.items():
         if direction is not None:
-            errors.check_choice(name, direction, _DIRECTIONS)
+            errors._check_choice(name, direction, _DIRECTIONS)
     asked, first, second = known.values()
     opposite = second and (second[0] if second.endswith("-") else f"{second}-")
     directions = {each for each in (asked, first, opposite) if each}

@@ -26,16 +26,15 @@ _ALPHA, _BETA = 1.0, 2.0  # added to the diagonal of the matrix of errors; its e
 _FLAT = 1e-6  # the standard deviation of a patch that shows nothing, the image's being 1
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Fused:
     """A label map of several.
 
     Examples
     --------
     >>> maps = [np.ones((2, 2, 2), int), np.ones((2, 2, 2), int), np.zeros((2, 2, 2), int)]
-    >>> fused = studies.fuse_labels(maps)
-    >>> int(fused.labels[0, 0, 0]), round(float(fused.agreement[0, 0, 0]), 2)
-    (1, 0.67)
+    >>> studies.fuse_labels(maps)
+    Fused(2 x 2 x 2 voxels, mean agreement 0.67)
     """
 
     labels: np.ndarray
@@ -44,6 +43,28 @@ class Fused:
     """The share of the votes that the label got, 0..1, by their weights where they are weighted:
     float32, shape (z, y, x). 0 where no map reaches.
     """
+
+    def __repr__(self) -> str:
+        size = " x ".join(map(str, self.labels.shape[::-1]))
+        return f"Fused({size} voxels, mean agreement {self.agreement.mean():.2f})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return how many voxels each label has, 0 among them, and their mean agreement.
+
+        Examples
+        --------
+        >>> maps = [np.zeros((1, 1, 4), int), np.ones((1, 1, 4), int)]
+        >>> studies.fuse_labels(maps).to_dict()
+        {'labels': [{'label': 0, 'voxels': 4, 'agreement': 0.5}]}
+        """
+        values, place, counts = np.unique(self.labels, return_inverse=True, return_counts=True)
+        agreement = np.bincount(place.ravel(), weights=self.agreement.ravel()) / counts
+        return {
+            "labels": [
+                {"label": int(v), "voxels": int(n), "agreement": float(a)}
+                for v, n, a in zip(values, counts, agreement)
+            ]
+        }
 
 
 def fuse_labels(
@@ -85,7 +106,7 @@ def fuse_labels(
     >>> fused.labels, fused.agreement.round(2)
     (array([[[1, 1]]]), array([[[0.67, 0.67]]], dtype=float32))
     """
-    errors.check_choice("fusion", method, FUSIONS)
+    errors._check_choice("fusion", method, FUSIONS)
     if not len(maps):
         raise errors.InvalidArgumentError("fusion: there is no label map; give one or more")
     others = [*(reach or ()), *(images or ()), *(() if target is None else (target,))]

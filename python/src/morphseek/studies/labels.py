@@ -16,7 +16,7 @@ from .. import _files, _manifest, errors, images
 from .._engine import core
 from .._engine.generated import Options, Unpack
 from .._grid import Grid
-from .._json import without_nan
+from .._json import Plain, without_nan
 from ..images.sidecars import check_apart
 from ..progress import Progress
 from ..result import Registration
@@ -40,14 +40,14 @@ _COLUMNS = ("id", "label", "name", "mm3", "agreement", "dice")
 _DOUBTFUL = 0.75  # of the votes
 
 
-@dataclasses.dataclass(slots=True)
-class TargetLabels:
+@dataclasses.dataclass(slots=True, repr=False)
+class TargetLabels(Plain):
     """One target of a study. None: unknown.
 
     Examples
     --------
-    >>> studies.TargetLabels("sub-01", "sub-01.nii.gz").status
-    'pending'
+    >>> studies.TargetLabels("sub-01", "sub-01.nii.gz")
+    TargetLabels(sub-01: pending, 0 labels by 0 atlases (), 0.0 % doubtful)
     """
 
     id: str
@@ -117,7 +117,7 @@ class LabelStudy(Rows):
                 **{name: mean(getattr(row, name) for row in self.rows) for name in means},
             },
             "version": core.version(),
-            "targets": [dataclasses.asdict(row) for row in self.rows],
+            "targets": [row.to_dict() for row in self.rows],
         }
 
     def _table(self) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
@@ -126,6 +126,12 @@ class LabelStudy(Rows):
     def __repr__(self) -> str:
         states = tally(collections.Counter(row.status for row in self.rows))
         return f"LabelStudy({len(self.rows)} targets: {states}; {self.registrations!r})"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the targets, those to look at first."""
+        from ..report.cards import labels
+
+        return labels(self.to_dict())
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write volumes.csv (a row a target and label) and labels.json (everything): both or, on an
@@ -156,7 +162,6 @@ def propagate_labels(
     workers: int = 1,
     scheduler: str | None = None,
     report: Report = "small",
-    command: str = "",
     resume: bool = True,
     progress: Callable[[Progress], Any] | bool | None = None,
     **options: Unpack[Options],
@@ -180,7 +185,7 @@ def propagate_labels(
     names : mapping, optional
         Label number to name, for the tables. By default those of the atlases that are given by
         name.
-    workers, scheduler, report, command, resume, progress, **options
+    workers, scheduler, report, resume, progress, **options
         Of :func:`register_pairs`. Targets are fused as pairs are registered: workers at a time.
 
     Returns
@@ -203,7 +208,7 @@ def propagate_labels(
     >>> [row.status for row in study.rows]
     ['done']
     """
-    errors.check_choice("fusion", fusion, FUSIONS)
+    errors._check_choice("fusion", fusion, FUSIONS)
     to = read_items(targets, reserved=(REGISTRATIONS, JOURNAL, *TABLES))
     known = read_items(atlases)
     _check(known)
@@ -223,7 +228,7 @@ def propagate_labels(
         names = images.label_names(*(atlas.labels for atlas in known))
     registrations = register_pairs(
         [pair_row(*pair) for pair in listed], folder / REGISTRATIONS, workers=workers,
-        scheduler=scheduler, report=report, command=command, resume=resume, progress=progress,
+        scheduler=scheduler, report=report, resume=resume, progress=progress,
         **options,
     )  # fmt: skip
     done = {row.id: row for row in registrations.rows}
@@ -355,15 +360,14 @@ class FusionJob(Job):
             alone = [mean_dice(dice_by_label(labels, own.array)) for labels in maps]
             known = [math.nan if mean is None else mean for mean in alone]
             row = {"dice": mean_dice(dice), "dice_of_one": float(np.mean(known))}
-        values, place, counts = np.unique(fused.labels, return_inverse=True, return_counts=True)
-        agreement = np.bincount(place.ravel(), weights=fused.agreement.ravel()) / counts
         inside = fused.agreement[fused.labels != 0]
         row["doubtful_percent"] = float(100 * (inside < _DOUBTFUL).mean()) if inside.size else None
         row["labels"] = [
-            {"label": int(v), "name": self.names.get(int(v), ""), "mm3": float(n * grid.voxel),
-             "agreement": float(a), "dice": dice.get(int(v))}
-            for v, n, a in zip(values, counts, agreement)
-            if v
+            {"label": label, "name": self.names.get(label, ""),
+             "mm3": float(each["voxels"] * grid.voxel), "agreement": each["agreement"],
+             "dice": dice.get(label)}
+            for each in fused.to_dict()["labels"]
+            if (label := each["label"])
         ]  # fmt: skip
         return row
 

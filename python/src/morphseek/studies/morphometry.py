@@ -19,6 +19,7 @@ import SimpleITK as sitk
 from .. import _files, errors, images
 from .._engine import bindings, core
 from .._grid import Grid
+from .._json import Plain
 from .._plain import why_no_name
 from .._tables import is_frame, read_records
 from ..progress import Progress
@@ -48,7 +49,8 @@ class Subject:
 
     Examples
     --------
-    >>> subject = studies.Subject("sub-01", "result/transform.h5", "moving_labels.nii.gz")
+    >>> studies.Subject("sub-01", "result/transform.h5", "moving_labels.nii.gz").id
+    'sub-01'
     """
 
     id: str
@@ -57,7 +59,7 @@ class Subject:
 
 
 @dataclasses.dataclass(frozen=True)
-class LabelVolume:
+class LabelVolume(Plain):
     """The volume of a label in one subject: by the Jacobian determinant over the fixed image's
     label and, where the subject's own labels are given, as they have it. Changes are in % of the
     fixed image's.
@@ -113,6 +115,12 @@ class Morphometry(Tabled):
     def __repr__(self) -> str:
         size = " x ".join(map(str, self.grid.size))
         return f"Morphometry({len(self.ids)} subjects, {len(self.volumes)} volumes, on {size})"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the changes by label, and the mean map's middle planes."""
+        from ..report.cards import morphometry
+
+        return morphometry(self.to_dict(), self.mean, self.grid)
 
     def labels(self) -> list[dict[str, Any]]:
         """Return for each label mean and SD of its change and, where true volumes are known, those

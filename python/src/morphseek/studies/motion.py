@@ -59,7 +59,6 @@ def correct_motion(
     consistent: bool = False,
     interpolation: str = "linear",
     mask: images.ImageLike | None = None,
-    command: str = "",
     progress: Callable[[Progress], Any] | bool | None = None,
     **options: Unpack[Options],
 ) -> Series:
@@ -89,8 +88,6 @@ def correct_motion(
         Of the corrected frames.
     mask : ImageLike, optional
         On the frames' grid: where not zero, the image counts that is registered onto.
-    command : str
-        What repeats it, for series.html.
     progress : callable or bool, optional
         As of :func:`morphseek.register`.
     **options
@@ -115,8 +112,8 @@ def correct_motion(
     >>> round(series.rows[1].framewise_displacement)
     10
     """
-    errors.check_choice("motion", motion, _MOTIONS)
-    errors.check_choice("interpolation", interpolation, INTERPOLATIONS)
+    errors._check_choice("motion", motion, _MOTIONS)
+    errors._check_choice("interpolation", interpolation, INTERPOLATIONS)
     chosen = _options(motion, dict(options))
     # one that cannot be written to, or another call's, fails before the work
     place = nullcontext() if out is None else _files.output_folder(out, OUTPUTS, SEAL)
@@ -137,7 +134,7 @@ def correct_motion(
             rows, corrected, target = work.run(at is None, consistent, interpolation)
         series = Series(rows, corrected, target, str(reference), motion, scan.start, scan.step)
         if folder is not None:
-            write(series, folder, command)
+            write(series, folder)
     return series
 
 

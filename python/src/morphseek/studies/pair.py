@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import time
@@ -12,6 +11,7 @@ from typing import Any, Literal
 
 from .. import _files, _manifest, registration, scoring
 from .._json import without_nan
+from .._typed import COMMAND
 from ..images import Image, ImageLike, label_names as names_of, read, read_on, write
 from ..images.sidecars import check_apart
 from ..landmarks import LandmarksLike, Matched, check_inside, match_landmarks
@@ -24,6 +24,7 @@ from ..scoring.labels import (
     merge_labels,
     on_fixed_grid,
 )
+from ..scoring.landmarks import measure_landmarks
 
 Report = Literal["full", "small", "none"]
 """The page of a pair: the interactive one, one picture and the numbers, or none."""
@@ -37,7 +38,6 @@ def register_into(
     *,
     options: dict[str, Any],
     title: str = "",
-    command: str = "",
     report: Report = "full",
     keep_stages: bool = False,
     halfway: bool = False,
@@ -56,7 +56,7 @@ def register_into(
     fixed, moving : ImageLike
     options : dict
         Of the engine.
-    title, command
+    title : str
         For report.html; see :func:`morphseek.report.write_report`.
     label_names : dict, optional
         For report.json and report.html: label to name. By default those of an atlas that was given
@@ -97,7 +97,7 @@ def register_into(
     with _files.output_folder(out, OUTPUTS, _manifest.REPORT) as folder:
         pair = Pair(fixed, moving, options, names=label_names, **inputs)
         summary, _ = write_pair(
-            folder, pair, clock, title=title, command=command, report=report,
+            folder, pair, clock, title=title, command=COMMAND.get(), report=report,
             keep_stages=keep_stages, halfway=halfway, labels_back=labels_back, extra=extra,
         )  # fmt: skip
     return summary | {"cpu_seconds": clock.phases}
@@ -275,13 +275,12 @@ class Pair:
             facts = {
                 "dice_before": scoring.mean_dice(self.scores, "before"),
                 "dice_after": scoring.mean_dice(self.scores),
-                "labels": [dataclasses.asdict(score) for score in self.scores],
+                "labels": [score.to_dict() for score in self.scores],
             }
         if (points := self.points) is not None:
-            self.errors = scoring.score_landmarks(result.transform, points.fixed, points.moving)
-            self.errors.only(points.only_fixed, points.only_moving, result.transform)
-            if self._steers and (fit := result.metrics["landmark_fit"]):
-                self.errors.steered_by(fit["left_out"])
-            facts |= self.errors.summary()
+            fit = result.metrics["landmark_fit"] if self._steers else None
+            left_out = fit["left_out"] if fit else None
+            self.errors = measure_landmarks(result.transform, points, left_out)
+            facts |= self.errors.to_dict()
         warnings.extend(filter(None, self._remarks))
         return facts

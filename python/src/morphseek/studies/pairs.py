@@ -18,6 +18,7 @@ from .._engine import core
 from .._engine.generated import Options, Unpack
 from .._engine.options import all_options, checked_options
 from .._json import without_nan
+from .._typed import COMMAND
 from ..channels import Channel
 from ..images.sidecars import check_apart, parts
 from ..progress import Progress
@@ -46,7 +47,6 @@ def register_pairs(
     scheduler: str | None = None,
     report: Report = "small",
     keep: Keep = "all",
-    command: str = "",
     resume: bool = True,
     progress: Callable[[Progress], Any] | bool | None = None,
     **options: Unpack[Options],
@@ -65,11 +65,10 @@ def register_pairs(
         (fixed, moving), or of dicts with those names: paths, relative to the working folder. A cell
         that is empty, NaN or None gives nothing.
     out : path, optional
-        Folder; pair ID writes to ``out/ID`` what :func:`morphseek.studies.register_into` does, and
-        pair.json. summary.csv, summary.json, labels.csv (where there are label maps) and index.html
-        have all pairs, and those of earlier calls that lie there finished. jobs.jsonl gets a line
-        for each pair that ends. Several calls may share a folder. Without it nothing is kept but
-        the rows.
+        Folder; pair ID writes to ``out/ID`` what ``morphseek register`` does, and pair.json.
+        summary.csv, summary.json, labels.csv (where there are label maps) and index.html have all
+        pairs, and those of earlier calls that lie there finished. jobs.jsonl gets a line for each
+        pair that ends. Several calls may share a folder. Without it nothing is kept but the rows.
     data : path, optional
         Folder with ``images`` and ``labels``: fixed and moving are names of files there, suffix
         optional. A name with a slash is a path below `data`, its label map the same path with
@@ -100,8 +99,6 @@ def register_pairs(
         below 200 kB; or not written.
     keep : {"all", "report"}
         What each pair leaves: all, or report.json and the page alone.
-    command : str
-        What repeats the study, for report.html.
     resume : bool
         Leave pairs that are finished as they are; False does them again.
     progress : callable or bool, optional
@@ -132,7 +129,7 @@ def register_pairs(
     'done'
     """
     for name, value, known in (("report", report, Report), ("keep", keep, Keep)):
-        errors.check_choice(name, value, get_args(known))
+        errors._check_choice(name, value, get_args(known))
     if workers < 1:
         raise errors.InvalidArgumentError(f"workers is {workers}; it must be 1 or more")
     listed = read_pairs(pairs, data=data, subset=subset)
@@ -146,8 +143,8 @@ def register_pairs(
         apart = scheduler not in (None, THREADS)
         chosen["threads"] = 1 if apart and scheduler != PROCESSES else max(1, _cores() // workers)
     how = {
-        "options": chosen, "made_of": made_of, "report": report, "command": command, "keep": keep,
-        "score": score, "labels_back": labels_back,
+        "options": chosen, "made_of": made_of, "report": report, "command": COMMAND.get(),
+        "keep": keep, "score": score, "labels_back": labels_back,
         "labels_csv": labels_csv and str(Path(labels_csv).absolute()),
     }  # fmt: skip
     with contextlib.ExitStack() as stack:
@@ -170,7 +167,7 @@ def register_pairs(
             with Meter(len(listed), progress) as meter:
                 study._do(jobs, folder, meter, workers=workers, scheduler=scheduler, resume=resume)
         finally:
-            study.save(out, command, PATIENCE)
+            study.save(out)
     return study
 
 

@@ -80,7 +80,6 @@ def build_template(
     workers: int = 1,
     scheduler: str | None = None,
     resume: bool = True,
-    command: str = "",
     progress: Callable[[Progress], Any] | bool | None = None,
     **options: Unpack[Options],
 ) -> Template:
@@ -120,8 +119,6 @@ def build_template(
         Of :func:`morphseek.register_pairs`.
     resume : bool
         False begins anew, and replaces a template of other images in the folder.
-    command : str
-        What repeats it, for template.html.
     progress : callable or bool, optional
         As of :func:`morphseek.register_pairs`, over all rounds.
     **options
@@ -166,16 +163,14 @@ def build_template(
     with contextlib.ExitStack() as stack:
         folder = out or stack.enter_context(tempfile.TemporaryDirectory(prefix="morphseek-"))
         rounds = _Rounds(sources, first, settings, model, Path(folder))
-        template = rounds.run(
-            warped, resume, command, progress, workers=workers, scheduler=scheduler
-        )
+        template = rounds.run(warped, resume, progress, workers=workers, scheduler=scheduler)
         if out is None:
             template.stored = [*template.transforms]  # before their files go
     return template
 
 
 def _check(settings: Mapping[str, Any]) -> None:
-    errors.check_choice("average", settings["average"], _AVERAGES)
+    errors._check_choice("average", settings["average"], _AVERAGES)
     for name, least in (("iterations", 0), ("workers", 1)):
         value = settings[name]
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -320,7 +315,7 @@ class _Rounds:
         self._plan = self._fingerprint(model)
         self._iterations: list[Iteration] = []
 
-    def run(self, warped: bool, resume: bool, command: str, progress: Any, **how: Any) -> Template:
+    def run(self, warped: bool, resume: bool, progress: Any, **how: Any) -> Template:
         """Do what is left to do in the folder, and return its template."""
         out, sources = self._out, self._sources
         labels = [source.content("labels", f"labels of {source.name}") for source in sources]
@@ -344,7 +339,7 @@ class _Rounds:
                 for source, transform in zip(sources, template.transforms) if warped else ():
                     image = transform.apply(volumes.read(source.item.image, source.name))
                     volumes.write(temporary / warped_name(source.item.id), image)
-                write(template, temporary, command, fingerprint)
+                write(template, temporary, fingerprint)
             template.stored = [out / transform_name(row.id) for row in template.rows]
             shutil.rmtree(self._folder, ignore_errors=True)
         return template

@@ -12,11 +12,13 @@ import SimpleITK as sitk
 
 from .. import _files, errors, images
 from .._engine import core
+from .._json import Plain
 from .._tables import bids_text
+from .._typed import COMMAND
 from ..images.frames import Frames
 from ..transforms import Transform
 from ..verdict import GRADES, counts, tally
-from ._result import Plain, Tabled
+from ._result import Tabled
 
 SEAL = "series.json"
 FILES = ("corrected.nii.gz", "corrected.seq.nrrd", "reference.nii.gz", "motion.tsv", "series.html")
@@ -28,15 +30,15 @@ _OF_CHAINS = ("disagreement_mean", "disagreement_max")
 _BESIDE = ("frame", "name", "error_mm", "reasons")  # columns that motion.tsv does not have
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, repr=False)
 class FrameMotion(Plain):
     """The motion of one frame against the reference: a row of motion.tsv.
 
     Examples
     --------
     >>> series = morphseek.correct_motion(np.stack([pair.fixed.array] * 2), reference=0)
-    >>> series.rows[0].start, series.rows[0].verdict
-    ('reference', 'good')
+    >>> series.rows[0]
+    FrameMotion(frame 0: good)
     """
 
     frame: int
@@ -202,7 +204,7 @@ class Series(Tabled):
         rows = [row.to_dict() for row in self.rows]
         return [*rows[0]], rows
 
-    def save(self, folder: str | os.PathLike[str], command: str = "") -> None:
+    def save(self, folder: str | os.PathLike[str]) -> None:
         """Write corrected.nii.gz (4-D), corrected.seq.nrrd (for 3D Slicer), reference.nii.gz, a
         transform for each frame (transform_0000.h5, ...), motion.tsv, series.html and series.json
         to a folder: all of them or, on an error, none.
@@ -214,14 +216,14 @@ class Series(Tabled):
         True
         """
         with _files.output_folder(folder, OUTPUTS, SEAL) as temporary:
-            write(self, temporary, command)
+            write(self, temporary)
 
 
 def transform_name(frame: int) -> str:
     return f"transform_{frame:04}.h5"
 
 
-def write(series: Series, folder: Path, command: str) -> None:
+def write(series: Series, folder: Path) -> None:
     """Write the files of :meth:`Series.save` into an empty folder."""
     from ..report.series import page
 
@@ -239,5 +241,5 @@ def write(series: Series, folder: Path, command: str) -> None:
     empty = [name for name in _OF_CHAINS if all(row[name] is None for row in facts["rows"])]
     columns = [name for name in facts["rows"][0] if name not in (*_BESIDE, *empty)]
     _files.write_text(table, bids_text(columns, facts["rows"]))
-    _files.write_text(shown, page(facts, command))
+    _files.write_text(shown, page(facts, COMMAND.get()))
     _files.write_seal(folder / SEAL, facts)

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from .. import _files, _manifest, errors
 from .._engine import core
-from .._json import MOST_RESULT_BYTES, parse, read as read_json, without_nan
+from .._json import MOST_RESULT_BYTES, Plain, parse, read as read_json, without_nan
 from .._tables import csv_text
+from .._typed import COMMAND
 from ..scoring.statistics import signed_rank
 from ..verdict import counts, tally
 from ._result import Tabled, mean
 from .outliers import outliers
-from .runner import FINISHED, Ending, Job, Journal, Meter, finished_rows, run_jobs
+from .runner import FINISHED, PATIENCE, Ending, Job, Journal, Meter, finished_rows, run_jobs
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -52,14 +53,14 @@ _OF_LABELS = (
 )  # fmt: skip
 
 
-@dataclasses.dataclass(slots=True)
-class PairRow:
+@dataclasses.dataclass(slots=True, repr=False)
+class PairRow(Plain):
     """One pair of a study: a row of summary.csv. None: unknown.
 
     Examples
     --------
-    >>> studies.PairRow("sub-01", "a.nii.gz", "b.nii.gz").status
-    'pending'
+    >>> studies.PairRow("sub-01", "a.nii.gz", "b.nii.gz")
+    PairRow(sub-01: pending)
     """
 
     id: str
@@ -113,7 +114,7 @@ class PairRow:
     displacement_mm: float | None = None
     """Mean length."""
     unlike: list[str] = dataclasses.field(default_factory=list)
-    """In what the pair is unlike the others: :func:`morphseek.studies.outliers`."""
+    """In what the pair is unlike the others, in words, with the robust z-score."""
     labels: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     """:class:`morphseek.scoring.LabelScore` of each label, with its name."""
 
@@ -127,16 +128,6 @@ class PairRow:
                 parts.append(f"Dice {self.dice_before:.3f} -> {self.dice_after:.3f}")
             parts += [f"NJD {self.njd_percent:.4f} %", f"{self.seconds:.1f} s"]
         return "  ".join(parts)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the row as plain data.
-
-        Examples
-        --------
-        >>> studies.PairRow("sub-01", "a", "b").to_dict()["fixed"]
-        'a'
-        """
-        return {name: getattr(self, name) for name in _FIELDS}
 
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(PairRow))
@@ -192,7 +183,8 @@ class Study(Rows):
     options : dict
         Of the registrations.
     earlier : list of PairRow
-        Finished pairs of earlier calls in the same folder, which its tables list, too.
+        Finished pairs of earlier calls in the same folder: its files list them, too, but neither
+        :meth:`to_dict` nor :meth:`to_dataframe`. :meth:`read` gives them among the rows.
 
     Examples
     --------
@@ -326,13 +318,11 @@ class Study(Rows):
         grades = tally(collections.Counter(row.verdict for row in self.rows if row.verdict))
         return f"Study({len(self.rows)} pairs: {states}{'; ' if grades else ''}{grades})"
 
-    def save(
-        self, folder: str | os.PathLike[str], command: str = "", patience: float = 1.0
-    ) -> None:
+    def save(self, folder: str | os.PathLike[str]) -> None:
         """Write summary.csv (a row a pair), labels.csv (a row a pair and label, where there are
-        labels), summary.json (everything) and index.html (a table that opens the pairs' pages; the
-        command that repeats the study is on it): all of them or, on an error, none. Pairs of
-        earlier calls, which lie there finished, keep their rows.
+        labels), summary.json (everything) and index.html (a table that opens the pairs' pages): all
+        of them or, on an error, none. Pairs of earlier calls, which lie there finished, keep their
+        rows.
 
         Examples
         --------
@@ -344,7 +334,7 @@ class Study(Rows):
 
         folder = Path(folder)
         own = _own(folder)
-        with _files.output_folder(folder, ours=own, patience=patience) as temporary:
+        with _files.output_folder(folder, ours=own, patience=PATIENCE) as temporary:
             self.earlier = self._others(folder)
             whole = Study([*self.rows, *self.earlier], self.options)
             whole._mark_outliers()
@@ -354,7 +344,7 @@ class Study(Rows):
                     temporary / "labels.csv", csv_text(_OF_LABELS, whole.label_rows())
                 )
             write_index(
-                temporary / TABLES[-1], whole._index(has_pages=True), command=command,
+                temporary / TABLES[-1], whole._index(has_pages=True), command=COMMAND.get(),
                 version=core.version(), pages=folder,
             )  # fmt: skip
             listed = {path.name: _manifest.entry(path) for path in sorted(temporary.iterdir())}
@@ -366,7 +356,7 @@ class Study(Rows):
         with open(path, "w", encoding="utf-8") as file:
             file.write(head[:-1] + ', "rows": [')
             for place, row in enumerate(self.rows):
-                file.write(f"{',' if place else ''}\n{json.dumps(without_nan(row.to_dict()))}")
+                file.write(f"{',' if place else ''}\n{json.dumps(row.to_dict())}")
             file.write("\n]}\n")
 
     def _repr_html_(self) -> str:

@@ -13,9 +13,11 @@ from typing import Any
 
 from .. import _files, _manifest, errors, images
 from .._engine import core
+from .._json import Plain
+from .._typed import COMMAND
 from ..transforms import Transform
 from ..verdict import GRADES, counts
-from ._result import Plain, Tabled, mean, mean_dice
+from ._result import Tabled, mean, mean_dice
 
 SEAL = "template.json"
 FILES = ("template.nii.gz", "labels.nii.gz", "template.html")
@@ -58,7 +60,7 @@ class Iteration(Plain):
     """Ids of the images that did not count, for their registration failed."""
     seconds: float = 0.0
     """Processor time of this process."""
-    picture: bytes = b""
+    picture: bytes = dataclasses.field(default=b"", repr=False)
     """The template in three planes, PNG."""
 
 
@@ -87,7 +89,7 @@ class TemplateRow(Plain):
     that the other images voted for.
     """
     dice_without_own: dict[int, float] | None = None
-    picture: bytes = b""
+    picture: bytes = dataclasses.field(default=b"", repr=False)
     """The image in the template's space, PNG."""
 
     @property
@@ -211,7 +213,7 @@ class Template(Tabled):
             rows.append({**row.to_dict(), **means, "used": row.is_used})
         return [*rows[0]], rows
 
-    def save(self, folder: str | os.PathLike[str], command: str = "") -> None:
+    def save(self, folder: str | os.PathLike[str]) -> None:
         """Write template.nii.gz, labels.nii.gz where there are labels, transform_ID.h5 of each
         image, template.html and template.json to a folder: all of them or, on an error, none.
 
@@ -222,7 +224,7 @@ class Template(Tabled):
         True
         """
         with _files.output_folder(folder, OUTPUTS, SEAL) as temporary:
-            write(self, temporary, command)
+            write(self, temporary)
 
 
 def transform_name(id: str) -> str:
@@ -233,7 +235,7 @@ def warped_name(id: str) -> str:
     return f"warped_{id}.nii.gz"
 
 
-def write(template: Template, folder: Path, command: str, fingerprint: str = "") -> None:
+def write(template: Template, folder: Path, fingerprint: str = "") -> None:
     """Write the files of :meth:`Template.save` into an empty folder."""
     from ..report.template import page
 
@@ -250,7 +252,7 @@ def write(template: Template, folder: Path, command: str, fingerprint: str = "")
     iterations, rows = (
         [each.picture for each in of] for of in (template.iterations, template.rows)
     )
-    _files.write_text(folder / FILES[2], page(facts, iterations, rows, command))
+    _files.write_text(folder / FILES[2], page(facts, iterations, rows, COMMAND.get()))
     _files.write_seal(folder / SEAL, {**facts, "fingerprint": fingerprint})
 
 

@@ -137,6 +137,8 @@ def apply_by_blocks(
     --------
     >>> images.write("large.nii", pair.moving)
     >>> transforms.apply_by_blocks(result.transform, "large.nii", "warped.nii.gz")
+    >>> images.read("warped.nii.gz").same_grid(pair.fixed)
+    True
     """
     if not Path(out).name.lower().endswith(WRITTEN):
         raise errors.OutputUnwritableError(

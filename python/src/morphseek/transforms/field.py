@@ -117,7 +117,7 @@ class Field(Transform):
         """Whether there is nothing but :attr:`initial`, to a thousandth of a voxel: only rigid or
         affine ran, or nothing that bends was kept.
         """
-        return is_still(self.behind_initial()[0], self.grid)
+        return is_still(self._behind_initial()[0], self.grid)
 
     @property
     def stages(self) -> dict[str, Transform]:
@@ -132,20 +132,9 @@ class Field(Transform):
     def _sitk(self) -> sitk.Transform:
         return dense(*self._voxels(), self._initial)
 
-    def behind_initial(self) -> tuple[Floats, Grid]:
-        """Return the displacements before :attr:`initial` acts, with the margin beyond the fixed
-        grid in which they fade.
-
-        Returns
-        -------
-        array, grid
-            float32 (z, y, x, 3), LPS mm, components x, y, z; and where they lie.
-
-        Examples
-        --------
-        >>> vectors, grid = result.transform.behind_initial()
-        >>> vectors.shape == (*grid.shape, 3)
-        True
+    def _behind_initial(self) -> tuple[Floats, Grid]:
+        """Return the displacements before :attr:`initial` acts, float32 (z, y, x, 3) in LPS mm,
+        with the margin beyond the fixed grid in which they fade, and their grid.
         """
         return bindings.behind_mm(*self._voxels(), self._initial)
 
@@ -209,7 +198,7 @@ class Field(Transform):
         if not is_hdf5 or format not in (None, "itk") or not (reference is moving is None):
             return super().save(path, format, reference, moving)
         # as the format's writer does, without the 24 bytes a voxel of SimpleITK's field
-        behind, grid = self.behind_initial()
+        behind, grid = self._behind_initial()
         parts = [] if is_still(behind, self.grid) else [vectors_part(behind, grid)]
         if not parts or not np.array_equal(self._initial, np.eye(4)):
             parts.insert(0, matrix_part(self._initial))

@@ -39,7 +39,7 @@ def carrier(
     integers rounded, and clamped to what it holds. Labels travel as ranks where they are too large
     for the resampler.
     """
-    errors.check_choice("interpolation", interpolation, INTERPOLATIONS)
+    errors._check_choice("interpolation", interpolation, INTERPOLATIONS)
     kind = array.dtype if dtype is None else dtype
     if interpolation in INTENSITIES:
         if background is not None:

@@ -56,7 +56,7 @@ def _of_field(field: Field, fixed: images.Image) -> Start:
     if field.is_linear:
         return Start(np.array(field.initial))
     _check_covered(field, field.grid, fixed.grid)
-    behind, grid = field.behind_initial()
+    behind, grid = field._behind_initial()
     if field.grid == fixed.grid:  # beyond it nothing was found: the engine holds on
         first = np.rint(grid.to_index(fixed.grid.origin)).astype(int)[::-1]
         own = tuple(slice(k, k + n) for k, n in zip(first, field.grid.shape))

@@ -21,7 +21,7 @@ from ..images.dicom_series import frame_of
 from ..images.frames import Frames
 from ..images.image import tell
 from . import formats
-from .labels import checked_dtype
+from .labels import INTERPOLATIONS, checked_dtype
 from .linear import linear, linear_part
 from .parts import (
     composed,
@@ -122,6 +122,12 @@ class Applicable(ABC):
         (48, 48, 48)
         """
         transform = self._transform
+        if isinstance(reference, str) and reference in INTERPOLATIONS:
+            if not os.path.exists(reference):
+                raise errors.InvalidArgumentError(
+                    f"reference: there is no file {reference}; interpolation is a keyword:"
+                    f' interpolation="{reference}"'
+                )
         array = images.arrays.is_array(image)
         if array and transform.moving_grid is None:
             raise errors.InvalidArgumentError(
@@ -143,6 +149,80 @@ class Applicable(ABC):
             voxels = images.read_on(image, transform.moving_grid, "moving")  # type: ignore[arg-type]
             return as_kind_of(image, move(voxels))
         return Frames(image, "moving").map(move)
+
+    def transform_points(self, points: Any) -> Doubles:
+        """Map points from the fixed to the moving space.
+
+        Parameters
+        ----------
+        points : array_like
+            Shape (n, 3), LPS mm, or a data frame with the columns x, y and z. They may lie outside
+            the fixed image.
+
+        Returns
+        -------
+        numpy.ndarray
+            float64, shape (n, 3): where the moving image shows what the fixed image shows at
+            `points`.
+
+        Examples
+        --------
+        >>> result.transform_points([[0, 0, 0]]).shape
+        (1, 3)
+        """
+        return self._transform.transform_points(points)
+
+    def displacement(self, reference: images.ImageLike | None = None) -> Floats:
+        """Return the displacements in voxels of the fixed image's grid, or that of `reference`.
+
+        Parameters
+        ----------
+        reference : ImageLike, optional
+            Image whose voxels they are computed at; needed where :attr:`grid` is None.
+
+        Returns
+        -------
+        numpy.ndarray
+            float32, shape (3, z, y, x), component i along array axis i.
+
+        Examples
+        --------
+        >>> result.displacement().shape
+        (3, 48, 48, 48)
+        """
+        return self._transform.displacement(reference)
+
+    def displacement_mm(self, reference: images.ImageLike | None = None) -> Floats:
+        """Return the displacements in LPS mm on the fixed image's grid, or that of `reference`.
+
+        Parameters
+        ----------
+        reference : ImageLike, optional
+            As for :meth:`displacement`.
+
+        Returns
+        -------
+        numpy.ndarray
+            float32, shape (z, y, x, 3), components x, y, z: the buffer of an ITK vector image.
+
+        Examples
+        --------
+        >>> result.displacement_mm().shape
+        (48, 48, 48, 3)
+        """
+        return self._transform.displacement_mm(reference)
+
+    def jacobian(self, reference: images.ImageLike | None = None) -> Floats:
+        """Return the determinant of the derivative on the fixed image's grid, or that of
+        `reference`: float32, shape (z, y, x). It is below 0 where the map folds, and 1 where it
+        keeps volumes.
+
+        Examples
+        --------
+        >>> result.jacobian("fixed.nii.gz").shape
+        (48, 48, 48)
+        """
+        return self._transform.jacobian(reference)
 
 
 class Transform(Applicable):
@@ -420,25 +500,6 @@ class Transform(Applicable):
         return formats.save(content, self._name, path, format, grid, reference, moving)
 
     def transform_points(self, points: Any) -> Doubles:
-        """Map points from the fixed to the moving space.
-
-        Parameters
-        ----------
-        points : array_like
-            Shape (n, 3), LPS mm, or a data frame with the columns x, y and z. They may lie outside
-            the fixed image.
-
-        Returns
-        -------
-        numpy.ndarray
-            float64, shape (n, 3): where the moving image shows what the fixed image shows at
-            `points`.
-
-        Examples
-        --------
-        >>> result.transform.transform_points([[0, 0, 0]]).shape
-        (1, 3)
-        """
         mapped = checked_points(points)
         transform = self._sitk()
         for point in mapped:
@@ -450,44 +511,10 @@ class Transform(Applicable):
         return _field_grid(self._sitk())
 
     def displacement(self, reference: images.ImageLike | None = None) -> Floats:
-        """Return the displacements in voxels of the fixed image's grid, or that of `reference`.
-
-        Parameters
-        ----------
-        reference : ImageLike, optional
-            Image whose voxels they are computed at; needed where :attr:`grid` is None.
-
-        Returns
-        -------
-        numpy.ndarray
-            float32, shape (3, z, y, x), component i along array axis i.
-
-        Examples
-        --------
-        >>> result.transform.displacement().shape
-        (3, 48, 48, 48)
-        """
         grid = target_grid(self, reference)
         return from_mm(field_on(self._sitk(), grid), grid)
 
     def displacement_mm(self, reference: images.ImageLike | None = None) -> Floats:
-        """Return the displacements in LPS mm on the fixed image's grid, or that of `reference`.
-
-        Parameters
-        ----------
-        reference : ImageLike, optional
-            As for :meth:`displacement`.
-
-        Returns
-        -------
-        numpy.ndarray
-            float32, shape (z, y, x, 3), components x, y, z: the buffer of an ITK vector image.
-
-        Examples
-        --------
-        >>> result.transform.displacement_mm().shape
-        (48, 48, 48, 3)
-        """
         return field_on(self._sitk(), target_grid(self, reference))
 
     def displacement_image(self, reference: images.ImageLike | None = None) -> sitk.Image:
@@ -503,15 +530,6 @@ class Transform(Applicable):
         return grid.place(sitk.GetImageFromArray(vectors, isVector=True))
 
     def jacobian(self, reference: images.ImageLike | None = None) -> Floats:
-        """Return the determinant of the derivative on the fixed image's grid, or that of
-        `reference`: float32, shape (z, y, x). It is below 0 where the map folds, and 1 where it
-        keeps volumes.
-
-        Examples
-        --------
-        >>> result.transform.jacobian("fixed.nii.gz").shape
-        (48, 48, 48)
-        """
         with named(self._name):
             return jacobian_on(self._sitk(), target_grid(self, reference))
 

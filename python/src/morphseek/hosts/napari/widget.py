@@ -288,5 +288,5 @@ def verdict_text(outcome: Outcome) -> str:
 
 def sentence(error: Exception) -> str:
     """Return what to say of a failure."""
-    text = str(errors.from_exception(error)) or type(error).__name__
+    text = str(errors._from_exception(error)) or type(error).__name__
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."
