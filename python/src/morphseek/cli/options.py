@@ -196,14 +196,21 @@ def _option(entry: dict[str, Any]) -> Decorator:
         more["type"] = click.Choice(choices)
     elif entry["type"] == "string":
         more |= {"type": str, "metavar": "NAME|FILE.onnx"}
-        if name == "cache":  # an empty one is none
+        if name == "cache":  # of two, the last one on the line counts
             more |= {"metavar": "FOLDER", "callback": lambda ctx, parameter, value: value or None}
     elif entry["type"] == "int":
         more["type"] = click.IntRange(least, most)
     else:
         more["type"] = click.FloatRange(least, most, min_open=entry.get("unset", False))
     first, stop, _ = entry["help"].partition(". ")
-    return option(flag, name, section="Registration", help=first + stop.strip(), **more)
+    one = option(flag, name, section="Registration", help=first + stop.strip(), **more)
+    if name != "cache":
+        return one
+    none = {"flag_value": "", "callback": more["callback"], "default": None}
+    return together(
+        one,
+        option("--no-cache", name, section="Registration", help="Keep none: the default.", **none),
+    )
 
 
 def _checked(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
