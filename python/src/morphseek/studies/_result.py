@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import os
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 from .. import _files
 from .._json import without_nan
@@ -63,6 +65,41 @@ class Tabled:
         'id,image,verdict,reasons,move'
         """
         _files.write_text(path, csv_text(self._table()[0], self._cells()))
+
+
+class Saved(Tabled):
+    """A result with files in a folder of its own, which its class lists."""
+
+    _outputs: ClassVar[Sequence[str]]
+    """Patterns of the files; the last one lists the others."""
+
+    def _write(self, folder: Path, command: str) -> None:
+        """Write the files into an empty folder."""
+        raise NotImplementedError
+
+    def save(self, folder: str | os.PathLike[str], command: str = "") -> None:
+        """Write the result's files to a folder: all of them or, on an error, none. The page shows
+        ``command``.
+
+        Examples
+        --------
+        >>> template.save("out")
+        >>> os.path.exists("out/template.nii.gz")
+        True
+        """
+        with _files.output_folder(folder, self._outputs, self._outputs[-1]) as temporary:
+            self._write(temporary, command)
+
+
+def folder_for(
+    out: str | os.PathLike[str] | None, outputs: Sequence[str]
+) -> contextlib.AbstractContextManager[Path | None]:
+    """Give the folder to write a result's files to, None without ``out``. One that cannot be
+    written to, or another call's, is refused before the work.
+    """
+    if out is None:
+        return contextlib.nullcontext()
+    return _files.output_folder(out, outputs, outputs[-1])
 
 
 class Plain:

@@ -9,7 +9,6 @@ import math
 import os
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from ..progress import Progress
 from ..scoring.labels import check_labels, on_fixed_grid
 from ..transforms import Transform
 from ..transforms.linear import linear_part
-from ._result import Tabled, mean
+from ._result import Tabled, folder_for, mean
 from .means import Mean
 from .runner import FINISHED, Meter
 from .study import Study
@@ -227,8 +226,7 @@ def morphometry(
     listed, pair_labels = _subjects(subjects, pairs)
     fixed_labels = pair_labels if fixed_labels is None else fixed_labels
     names = images.label_names(fixed_labels) if names is None else names
-    place = nullcontext() if out is None else _files.output_folder(out, STUDY, STUDY[-1])
-    with Meter(len(listed), progress) as meter, place as folder:
+    with Meter(len(listed), progress) as meter, folder_for(out, STUDY) as folder:
         study = _measure(listed, folder, fixed_labels, names, fwhm, affine, meter)
         if folder is not None:
             _write(study, folder)

@@ -55,7 +55,6 @@ from .template import (
     iteration_of,
     transform_name,
     warped_name,
-    write,
 )
 
 ROUNDS = "rounds"
@@ -98,7 +97,7 @@ def build_template(
         have a label map, on their grid, or none. In a mask's voxels that are 0, its image does not
         count for a registration.
     out : path, optional
-        Folder for the files of :meth:`Template.save`. The same call goes on there after an
+        Folder for the files of :class:`Template`. The same call goes on there after an
         interruption; of a template that is finished it reads the result.
     start : "mean", int or ImageLike
         What comes first: the mean of the images, their centres of mass on one another, on a grid
@@ -344,7 +343,7 @@ class _Rounds:
                 for source, transform in zip(sources, template.transforms) if warped else ():
                     image = transform.apply(volumes.read(source.item.image, source.name))
                     volumes.write(temporary / warped_name(source.item.id), image)
-                write(template, temporary, command, fingerprint)
+                template._write(temporary, command, fingerprint)
             template.stored = [out / transform_name(row.id) for row in template.rows]
             shutil.rmtree(self._folder, ignore_errors=True)
         return template
