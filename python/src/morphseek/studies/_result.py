@@ -31,7 +31,7 @@ class Tabled:
             yield {k: " | ".join(v) if isinstance(v, list) else v for k, v in values}
 
     def _facts(self) -> dict[str, Any]:
-        """Return what :meth:`to_dict` returns, but for NaN."""
+        """Return the result as plain data, which may have NaN."""
         raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:

@@ -58,7 +58,7 @@ _KINDS = ("anat", "dwi", "fmap", "func", "perf", "pet")
 
 
 def space_of(template: str | os.PathLike[str]) -> str:
-    """Return what BIDS names call a template's space: letters and digits of its name.
+    """Return the name of a template's space in BIDS: letters and digits of its name.
 
     >>> space_of("tpl-MNI152NLin2009cAsym_res-01_T1w.nii.gz")
     'MNI152NLin2009cAsym'
@@ -217,7 +217,7 @@ class Dataset:
             )  # fmt: skip
 
     def _origin(self, image: _Image) -> dict[str, Any]:
-        """Return what decides a result, for its description."""
+        """Return the version, options and inputs of a result, for its description."""
         inputs = {}
         for role, path in image.pair.items():
             if role != "id":
@@ -234,7 +234,7 @@ class Dataset:
         """
         path = image.folder / image.sidecar
         _files.settle(image.folder)
-        known = _description(path)
+        known = _json.object_in(path)
         difference = _difference(known, origin)
         if difference and not self._replaces:
             raise errors.InvalidArgumentError(
@@ -302,9 +302,9 @@ class Dataset:
     ) -> None:
         result = Registration.read(pair)
         stripped = f"{image.stem}_space-{self._space}_{image.name.suffix}.json"
-        own = [*image.files, image.inverse, image.sidecar, stripped]
+        ours = [*image.files, image.inverse, image.sidecar, stripped]
         with _files.output_folder(
-            image.folder, seal=image.sidecar, ours=own, patience=PATIENCE
+            image.folder, seal=image.sidecar, ours=ours, patience=PATIENCE
         ) as temporary:
             self._known(image, origin)  # another call may have come first
             for target in sources:
@@ -316,18 +316,10 @@ class Dataset:
                 "Files": {**sources, **inverse},
             }  # fmt: skip
             _files.write_text(temporary / image.sidecar, json.dumps(facts, indent=2) + "\n")
-            own_sidecar = image.name.path.name.partition(".nii")[0] + ".json"
-            if _description(image.name.path.with_name(own_sidecar)).get("SkullStripped") is True:
+            own = image.name.path.with_name(image.name.path.name.partition(".nii")[0] + ".json")
+            if _json.object_in(own, _json.MOST_BYTES).get("SkullStripped") is True:
                 _files.write_text(temporary / stripped, json.dumps({"SkullStripped": True}) + "\n")
             image.page.unlink(missing_ok=True)  # an old page never stands beside a new verdict
-
-
-def _description(path: Path) -> dict[str, Any]:
-    """Return what describes a file; nothing where it is missing or damaged."""
-    try:
-        return _json.read_object(path, "description")
-    except errors.InputUnreadableError:
-        return {}
 
 
 def _difference(known: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
@@ -351,7 +343,7 @@ def _difference(known: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
 
 
 def _told(value: Any) -> tuple[str, Any]:
-    """Return what messages call an option or an input, and what decides."""
+    """Return the text of an option or an input for messages, and the value to compare."""
     if isinstance(value, dict):
         return str(value.get("name")), value.get("sha256")
     return repr(value), value

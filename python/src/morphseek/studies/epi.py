@@ -190,7 +190,7 @@ def _difference(one: Floats, other: Floats) -> float:
 
 
 def _bids(image: images.ImageLike, name: str) -> dict[str, Any]:
-    """Return what the BIDS file beside an image says."""
+    """Return the content of the BIDS file beside an image."""
     if not isinstance(image, (str, os.PathLike)):
         return {}
     path = Path(image)

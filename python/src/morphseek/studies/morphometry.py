@@ -143,7 +143,7 @@ class Morphometry(Tabled):
 
 
 def _summary(rows: Sequence[LabelVolume]) -> dict[str, Any]:
-    """Return what :meth:`Morphometry.labels` has of one label."""
+    """Return the row of one label for :meth:`Morphometry.labels`."""
     changes = [row.change_percent for row in rows]
     both = [(row.change_percent, row.true_change_percent) for row in rows]
     both = [(change, true) for change, true in both if math.isfinite(true)]

@@ -376,7 +376,7 @@ class Meter:
         return report
 
     def ended(self, id: str, message: str = "", jobs: int = 1) -> None:
-        """Count a job that ended; raise what stops the study, if anything does."""
+        """Count a job that ended; raise the error that stops the study, if one does."""
         with self._lock:
             self._running.pop(id, None)
             self._done += jobs
@@ -386,7 +386,7 @@ class Meter:
         self.check()
 
     def check(self) -> None:
-        """Raise what stops the study, if anything does."""
+        """Raise the error that stops the study, if one does."""
         if self._stop is not None:
             raise self._stop
 
