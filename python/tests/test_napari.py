@@ -35,8 +35,8 @@ with warnings.catch_warnings():
 
     import morphseek.hosts.napari
     from morphseek.hosts.napari import RegisterWidget, samples
-    from morphseek.hosts.napari.geometry import Source, layer_place
-    from morphseek.hosts.napari.run import Job, run
+    from morphseek.hosts.napari.geometry import LayerData, layer_place
+    from morphseek.hosts.napari.run import RunInputs, run
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # napari and its packages warn of each other
 PYTHON = Path(__file__).parents[1]
@@ -59,7 +59,7 @@ SWAP = np.eye(4)[[1, 2, 0, 3]] @ np.diag([2.0, 1.5, 1.0, 1.0])
 )
 def test_an_image_lies_where_napari_shows_it(shape: tuple[int, ...], place: dict[str, Any]):
     layer = layers.Image(np.zeros(shape), **place)
-    image = Source.of(layer, "fixed").image().to_sitk()
+    image = LayerData.of(layer, "fixed").image().to_sitk()
     for index in (np.zeros(len(shape)), np.arange(1.0, 1 + len(shape))):
         there = (*index[::-1], 0.0)[:3]
         found = image.TransformContinuousIndexToPhysicalPoint(there)[: len(shape)]
@@ -68,20 +68,20 @@ def test_an_image_lies_where_napari_shows_it(shape: tuple[int, ...], place: dict
 
 def test_units_of_length_become_mm():
     layer = layers.Image(np.zeros((4, 5, 6)), scale=(3, 2, 1), units=("um", "mm", "cm"))
-    assert Source.of(layer, "fixed").image().spacing == pytest.approx((10, 2, 0.003))
+    assert LayerData.of(layer, "fixed").image().spacing == pytest.approx((10, 2, 0.003))
 
 
 def test_a_sheared_layer_is_refused():
     layer = layers.Image(np.zeros((4, 5, 6)), shear=(0.2, 0, 0), name="bent")
     with pytest.raises(errors.InvalidDirectionError, match="fixed layer 'bent' is sheared"):
-        Source.of(layer, "fixed").image()
+        LayerData.of(layer, "fixed").image()
 
 
 def test_a_place_is_an_image_s():
     image = oblique(blob())
     layer = layers.Image(image.array, **layer_place(image))
     np.testing.assert_allclose(
-        Source.of(layer, "fixed").image().grid.numbers, image.grid.numbers, atol=1e-9
+        LayerData.of(layer, "fixed").image().grid.numbers, image.grid.numbers, atol=1e-9
     )
 
 
@@ -120,8 +120,8 @@ def test_a_known_shift(stored: Callable[[], tuple[np.ndarray, dict[str, Any], np
     marks = layers.Points(points, **place)
     np.testing.assert_allclose(marks.data_to_world(points[0]), POINTS[0] * SPACING + SHIFT)
     labels = layers.Labels((array > 0.4).astype(np.uint8), **place)
-    sources = [Source.of(each, "a") for each in (fixed, moving, marks, labels)]
-    found = run(Job(*sources, QUICK | {"initial": "rigid"}), lambda _: True)
+    sources = [LayerData.of(each, "a") for each in (fixed, moving, marks, labels)]
+    found = run(RunInputs(*sources, QUICK | {"initial": "rigid"}), lambda _: True)
     np.testing.assert_allclose(found.points, POINTS * SPACING, atol=0.1)
     inner = (slice(4, -4),) * 3
     np.testing.assert_allclose(found.warped[inner], BODY[inner], atol=0.03)
@@ -137,8 +137,8 @@ def test_fields_are_of_the_fixed_layer_s_indices():
     body = BODY[12]
     fixed = layers.Image(body, scale=(1.5, 0.5))
     moving = layers.Image(body, scale=(1.5, 0.5), translate=(3.0, 0.5))
-    job = Job(
-        *(Source.of(each, "a") for each in (fixed, moving)),
+    job = RunInputs(
+        *(LayerData.of(each, "a") for each in (fixed, moving)),
         options=QUICK | {"initial": "rigid"},
         displacement=True,
         jacobian=True,
@@ -335,7 +335,7 @@ def test_the_samples_open(model: ViewerModel):
             getattr(model, f"add_{kind}")(array, **more)
     assert len(model.layers) == 6
     pair = phantom.make_pair(size=64)
-    moving = Source.of(model.layers["CT (moving)"], "moving").image()
+    moving = LayerData.of(model.layers["CT (moving)"], "moving").image()
     np.testing.assert_allclose(moving.grid.numbers, pair.moving.grid.numbers, atol=1e-9)
-    points = Source.of(model.layers["CT points"], "points").points()
+    points = LayerData.of(model.layers["CT points"], "points").points()
     np.testing.assert_allclose(points[0], pair.truth(pair.target_points())[0])

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from helpers import FLAGS, Command, blob
+from helpers import QUICK, blob
 from morphseek import _files, images
 from morphseek.studies.runner import Ending, Journal, Meter, run_jobs
 from morphseek.studies.study import SEAL
@@ -142,33 +142,72 @@ def test_killed_at_random_and_started_again(kills: int, idle: Any, tmp_path: Pat
     assert not list(out.glob("*/.morphseek-*"))
 
 
-@pytest.mark.thorough
-def test_registrations_killed_at_random(tmp_path: Path, command: Command):
+REGISTER = """
+import json, sys
+import morphseek
+register_pairs, _ = morphseek.register_pairs, morphseek.devices()
+print("begun", flush=True)
+sys.stdin.readline()
+register_pairs(*sys.argv[1:3], report="none", threads=1, **json.loads(sys.argv[3]))
+"""
+
+
+@pytest.mark.parametrize(
+    "pairs, rounds",
+    [
+        pytest.param(6, 4, marks=pytest.mark.thorough),
+        pytest.param(40, 25, marks=pytest.mark.nightly),
+    ],
+)
+def test_registrations_killed_at_random(pairs: int, rounds: int, tmp_path: Path):
+    """Two processes share a folder and begin together; both are killed in each round."""
     rng = random.Random(2)
-    names = [f"{k}.nii.gz" for k in range(7)]
+    names = [f"{k}.nii.gz" for k in range(pairs + 1)]
     for k, name in enumerate(names):
-        images.write(tmp_path / name, images.Image(blob((24, 24, 24), 0.02 * k)))
+        images.write(tmp_path / name, images.Image(blob((24, 24, 24), 0.1 * k / pairs)))
     rows = [f"{names[0]},{name},{k}" for k, name in enumerate(names[1:])]
     (tmp_path / "pairs.csv").write_text("\n".join(["fixed,moving,id", *rows]) + "\n")
 
-    def words(out: str) -> list[Any]:
-        return ["pairs", tmp_path / "pairs.csv", "--out", tmp_path / out, "--quiet", *FLAGS]
+    def start(out: str) -> subprocess.Popen[str]:
+        paths = (str(tmp_path / "pairs.csv"), str(tmp_path / out), json.dumps(QUICK))
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        process = subprocess.Popen([sys.executable, "-c", REGISTER, *paths], **pipes)
+        assert process.stdout is not None and process.stdout.readline() == "begun\n"
+        return process
 
+    def go(*processes: subprocess.Popen[str]) -> None:
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+
+    whole = start("whole")
     began = time.monotonic()
-    command(*words("whole"))
-    seconds = time.monotonic() - began
-    finished: dict[str, tuple[str, int]] = {}
-    out = tmp_path / "out"
-    for _ in range(4):
-        running = [command.start(*words("out")) for _ in range(2)]
-        time.sleep(rng.uniform(0.3, 1.0) * seconds)
+    go(whole)
+    whole.communicate(timeout=limit(240))
+    seconds = (time.monotonic() - began) / pairs
+    assert whole.returncode == 0
+    out, finished = tmp_path / "out", dict[str, tuple[str, int]]()
+    for _ in range(rounds):
+        running = [start("out") for _ in range(2)]
+        go(*running)
+        time.sleep(rng.uniform(0, 4) * seconds)
         for process in running:
             process.kill()
             process.communicate()
         finished = check(out, finished) if out.exists() else {}
-    command(*words("out"))
-    assert len(check(out, finished)) == len(rows)
-    assert table(out) == table(tmp_path / "whole")
+    assert finished
+    running = [start("out") for _ in range(2)]
+    go(*running)
+    for process in running:
+        process.communicate(timeout=limit(240))
+        assert process.returncode == 0
+    finished = check(out, finished)
+    assert len(finished) == pairs and table(out) == table(tmp_path / "whole")
+    lines = map(json.loads, (out / "jobs.jsonl").read_text().splitlines())
+    done = [line["id"] for line in lines if line["status"] == "done"]
+    assert len(done) == len({*done})  # a line may be lost where a process was killed, never twice
+    assert not list(out.glob("*/.morphseek-*"))
 
 
 def run(jobs: list[Any], out: Path, **how: Any) -> dict[str, Ending]:

@@ -25,9 +25,9 @@ _READERS = {"transform": "morphseek.transforms.files", "image": "morphseek.image
 
 @contextlib.contextmanager
 def plain(kind: str, path: Path, what: str, limit: float) -> Iterator[Path]:
-    """Give a file with what another holds: of the kind "transform" an ``.h5`` as
-    :mod:`morphseek.transforms.h5` writes it, of the kind "image" a ``.mha``. It may hold `limit`
-    GiB.
+    """Copy a file's content into a plain file, and give that one: for the kind "transform" an
+    ``.h5`` as :mod:`morphseek.transforms.h5` writes it, for the kind "image" a ``.mha``. It may
+    hold `limit` GiB.
 
     Raises
     ------

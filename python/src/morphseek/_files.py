@@ -60,7 +60,7 @@ def readable(path: Path, name: str) -> Iterator[None]:
 
 
 def stamp(paths: Iterable[Path]) -> list[tuple[str, int, int, int]]:
-    """Return what tells whether files were changed; what is not there tells nothing."""
+    """Return path, inode, size and time of each file that is there: by them a change is noticed."""
     stamps = []
     for path in paths:
         with contextlib.suppress(OSError):
@@ -91,7 +91,7 @@ def write_seal(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_seal(path: Path, what: str) -> dict[str, Any]:
-    """Return what a JSON file of :func:`write_seal` holds, whose files are as it lists them.
+    """Return the content of a JSON file of :func:`write_seal`, whose files are as it lists them.
 
     Raises
     ------
@@ -148,7 +148,7 @@ class BusyError(errors.OutputUnwritableError):
 
 
 def output_error(error: Exception, path: str | os.PathLike[str]) -> errors.MorphSeekError:
-    """Return what kept a file from being written as one of our errors."""
+    """Return the error of ours for a file that could not be written."""
     staged = next((p for p in Path(path).parents if p.name.startswith(_staging.PREFIX)), None)
     if staged is not None:  # the name of the final file says more
         path = staged.parent / Path(path).name
@@ -274,7 +274,9 @@ def locked(folder: Path, patience: float = 1.0) -> Iterator[None]:
 def together(
     folder: Path, known: Collection[str] = (), seal: str = "", ours: Collection[str] = ()
 ) -> Iterator[Path]:
-    """Do what :func:`output_folder` does in a folder that is there, and that the caller holds."""
+    """Give an empty folder to write to, as :func:`output_folder` does, for a folder that is there
+    and that the caller holds.
+    """
     name = seal or "output"
     with contextlib.ExitStack() as stack:
         try:
@@ -306,5 +308,5 @@ def together(
 
 
 def settle(folder: Path) -> None:
-    """Carry out what a killed process had begun in a folder, before it is read."""
+    """Carry out the plans that a killed process left in a folder, before it is read."""
     _staging.settle(folder)

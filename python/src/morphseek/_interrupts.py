@@ -45,6 +45,6 @@ class SignalDelay:
             signal.signal(number, handler)
 
     def release(self) -> None:
-        """Raise what was kept, after the block."""
+        """Raise the interruption of the block, if there was one."""
         if self.interruption is not None:
             raise self.interruption from None

@@ -49,7 +49,7 @@ def read_text(path: str | os.PathLike[str], what: str, most: int = MOST_BYTES) -
 
 
 def read(path: str | os.PathLike[str], what: str, most: int = MOST_BYTES) -> Any:
-    """Return what a file holds that :func:`read_text` reads; raise the same where it is no JSON."""
+    """Return the JSON content of a file. Raise the error of :func:`read_text` where it has none."""
     try:
         return parse(read_text(path, what, most))
     except ValueError as error:
@@ -72,8 +72,17 @@ def read_object(path: str | os.PathLike[str], what: str) -> dict[str, Any]:
     return content
 
 
+def object_in(path: str | os.PathLike[str], most: int = MOST_RESULT_BYTES) -> dict[str, Any]:
+    """Return the object in a JSON file: an empty one where the file is missing or damaged."""
+    try:
+        content = read(path, "result", most)
+    except errors.InputUnreadableError:
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
 def parse(text: str) -> Any:
-    """Return what a text holds.
+    """Return the content of a JSON text.
 
     Raises
     ------

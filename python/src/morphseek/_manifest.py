@@ -43,6 +43,11 @@ def is_same(path: Path, known: Any) -> bool:
         return False
 
 
+def changed(folder: Path, entries: Mapping[str, Any]) -> str | None:
+    """Return the first file that is not the one that was listed; None where all are."""
+    return next((name for name in entries if not is_same(folder / name, entries[name])), None)
+
+
 def of(listing: Path) -> Mapping[str, Any]:
     """Return the list of files in a JSON file: an empty one where there is none."""
     try:
@@ -79,13 +84,13 @@ def check(folder: Path, entries: Mapping[str, Any], names: Collection[str], what
     ------
     InputUnreadableError
     """
-    for name in names:
-        if name in entries and not is_same(folder / name, entries[name]):
-            raise errors.InputUnreadableError(
-                f"{what}: {folder / name} is not the file that {folder / REPORT} tells of: it is"
-                " damaged or of another run; register again, or, if you changed it on purpose, move"
-                " it to another folder"
-            )
+    listed = {name: entries[name] for name in names if name in entries}
+    if (name := changed(folder, listed)) is not None:
+        raise errors.InputUnreadableError(
+            f"{what}: {folder / name} is not the file that {folder / REPORT} tells of: it is"
+            " damaged or of another run; register again, or, if you changed it on purpose, move it"
+            " to another folder"
+        )
 
 
 def check_beside(path: Path, what: str) -> None:

@@ -38,9 +38,9 @@ _PLAN_AGE = 60.0  # the same with a plan in it, which is carried out within mill
 
 @functools.cache
 def staging_prefix() -> str:
-    """What a staging folder's name begins with. It is locked as long as its process lives, however
-    that ends; locks on folders do not reach other hosts, so the name says on which one they
-    count.
+    """Return the prefix of the staging folders' names. Such a folder is locked as long as its
+    process lives, however that ends; locks on folders do not reach other hosts, so the name says on
+    which one they count.
     """
     import socket
 
@@ -150,8 +150,8 @@ def switch(folder: Path, temporary: Path, new: Sequence[str], old: Sequence[str]
 
 
 def _carry_out(folder: Path, temporary: Path, new: Sequence[str], old: Sequence[str]) -> None:
-    """Do what is left of a plan, then forget it: from there on what lies in the folder is nobody's
-    business but its user's.
+    """Move the files that a plan still has, then remove the plan: from there on what lies in the
+    folder is nobody's business but its user's.
     """
     for name in old:
         # a new file that has left the staging folder is the one that lies there
@@ -190,8 +190,8 @@ def tidy(folder: Path) -> None:
 
 
 def settle(folder: Path) -> None:
-    """Do the same where the folder is nobody's at the moment and it can be done; who reads does
-    that first.
+    """Carry out the plans of killed processes in a folder, and remove what they left, as far as
+    the folder is nobody's at the moment. Whoever reads a result calls this first.
     """
     with contextlib.suppress(OSError):
         if any(folder.glob(f"{PREFIX}*")):

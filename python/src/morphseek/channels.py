@@ -104,7 +104,7 @@ def first_and_others(
 
 
 def name_of(channel: Channel, number: int) -> str:
-    """Return what messages call a channel."""
+    """Return the name of a channel for messages."""
     if channel.name:
         return channel.name
     if isinstance(channel.fixed, (str, os.PathLike)):

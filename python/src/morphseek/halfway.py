@@ -48,7 +48,7 @@ class Halfway:
         return f"Halfway({self.image!r})"
 
     def writers(self) -> dict[str, Callable[[Path], Any]]:
-        """Return what writes each file of HALFWAY."""
+        """Return the writer of each file of HALFWAY."""
         return {
             "halfway.nii.gz": lambda path: images.write(path, self.image),
             "halfway_to_fixed.h5": self.to_fixed.save,

@@ -52,7 +52,7 @@ def says_no(answer: Any) -> bool:
 
 
 def callback_of(progress: Callable[[Any], Any] | bool | None) -> Callable[[Any], Any] | None:
-    """Return what is to be called on progress: a new :class:`Bar` for True, None for none.
+    """Return the callback of progress: a new :class:`Bar` for True, None for none.
 
     Raises
     ------

@@ -55,7 +55,7 @@ class Reading(NamedTuple):
     """Sentences: where voxels lie is not sure."""
 
 
-class _Source(NamedTuple):
+class _NamedPath(NamedTuple):
     """A file or a folder, as messages call it."""
 
     path: Path
@@ -78,7 +78,7 @@ class _Source(NamedTuple):
 def read_dicom(path: Path, name: str) -> Reading:
     """Read a file, or a folder's one series, whose frames must be one evenly spaced stack."""
     frames = (_one_series if path.is_dir() else _all_frames)(path, name)
-    return _read_stack(frames, _Source(path, name), {})
+    return _read_stack(frames, _NamedPath(path, name), {})
 
 
 def read_repeated(path: Path, name: str) -> tuple[list[Reading], float | None]:
@@ -86,7 +86,7 @@ def read_repeated(path: Path, name: str) -> tuple[list[Reading], float | None]:
     times. Return the volumes in the order of time, and the seconds between two where the headers
     tell.
     """
-    source = _Source(path, name)
+    source = _NamedPath(path, name)
     series = _by_series(path, name) if path.is_dir() else {"": _all_frames(path, name)}
     places = _places(_sound([frame for each in series.values() for frame in each], source))
     _check_copies(places, source)
@@ -114,7 +114,7 @@ def series_files(folder: Path, name: str) -> tuple[str, ...]:
     """Return the files of a folder's one series in the order of its slices."""
     frames = _one_series(folder, name)
     if len(frames) > 1:
-        slices = _sound(frames, _Source(folder, name))
+        slices = _sound(frames, _NamedPath(folder, name))
         frames = [each.frame for place in _places(slices) for each in place]
     return tuple(dict.fromkeys(str(frame.file) for frame in frames))
 
@@ -201,7 +201,9 @@ class _Slice(NamedTuple):
         return float(self.corner @ self.axes[:, 2])
 
 
-def _read_stack(frames: Sequence[Frame], source: _Source, read: dict[Path, sitk.Image]) -> Reading:
+def _read_stack(
+    frames: Sequence[Frame], source: _NamedPath, read: dict[Path, sitk.Image]
+) -> Reading:
     """Read the frames of one volume; `read` keeps the files that hold several."""
     ordered, grid, doubts = (
         _lone(frames[0]) if len(frames) == 1 else _stack(_sound(frames, source), source)
@@ -236,7 +238,7 @@ def _lone(frame: Frame) -> tuple[list[Frame], Grid, list[str]]:
     return [frame], grid, doubts
 
 
-def _stack(slices: list[_Slice], source: _Source) -> tuple[list[Frame], Grid, list[str]]:
+def _stack(slices: list[_Slice], source: _NamedPath) -> tuple[list[Frame], Grid, list[str]]:
     """Return the frames of one volume in the order of their places, its grid and doubts."""
     places = _places(slices)
     _check_copies(places, source)
@@ -275,7 +277,7 @@ def _stack(slices: list[_Slice], source: _Source) -> tuple[list[Frame], Grid, li
     return frames, grid, doubts
 
 
-def _sound(frames: Sequence[Frame], source: _Source) -> list[_Slice]:
+def _sound(frames: Sequence[Frame], source: _NamedPath) -> list[_Slice]:
     """Return slices that say where they lie, have one size and lie parallel."""
     slices = []
     for frame in frames:
@@ -368,7 +370,7 @@ def _places(slices: Sequence[_Slice]) -> list[list[_Slice]]:
 # ------------------------------------------------------------------------- what is wrong
 
 
-def _check_copies(places: Sequence[Sequence[_Slice]], source: _Source) -> None:
+def _check_copies(places: Sequence[Sequence[_Slice]], source: _NamedPath) -> None:
     copies = []
     for place in places:
         first: dict[tuple[str, int], Frame] = {}
@@ -383,7 +385,7 @@ def _check_copies(places: Sequence[Sequence[_Slice]], source: _Source) -> None:
         )
 
 
-def _several(places: Sequence[Sequence[_Slice]], source: _Source) -> errors.MorphSeekError:
+def _several(places: Sequence[Sequence[_Slice]], source: _NamedPath) -> errors.MorphSeekError:
     """Return why slices of one place are no volume."""
     place = max(places, key=len)
     one, other = place[:2]
@@ -411,7 +413,7 @@ def _several(places: Sequence[Sequence[_Slice]], source: _Source) -> errors.Morp
 
 
 def _uneven(
-    frames: Sequence[Frame], gaps: np.ndarray, step: float, source: _Source
+    frames: Sequence[Frame], gaps: np.ndarray, step: float, source: _NamedPath
 ) -> errors.MorphSeekError:
     k = int(gaps.argmax())
     rest = np.delete(gaps, k)

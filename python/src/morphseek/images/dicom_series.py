@@ -40,7 +40,7 @@ class Instance(NamedTuple):
     """Of its first voxel, LPS mm; empty where the header has none."""
 
 
-class Series(NamedTuple):
+class DicomSeries(NamedTuple):
     """A series of images, as other objects refer to it."""
 
     header: Dataset
@@ -64,7 +64,7 @@ class Series(NamedTuple):
         return min(self.instances, key=far)
 
 
-def series_of(image: Any, name: str) -> Series:
+def series_of(image: Any, name: str) -> DicomSeries:
     """Return the series of a DICOM folder or file, by the headers alone.
 
     Raises
@@ -95,7 +95,7 @@ def series_of(image: Any, name: str) -> Series:
                 " images; give the series as the scanner or the archive wrote it"
             )
     first = headers[0]
-    return Series(
+    return DicomSeries(
         first,
         str(first.FrameOfReferenceUID),
         str(first.StudyInstanceUID),
@@ -126,9 +126,9 @@ def frame_of(image: Any) -> str:
     return str(read_object(path, "image", ["FrameOfReferenceUID"]).get("FrameOfReferenceUID") or "")
 
 
-def check_patient(one: Series | Dataset, other: Series, what: str, advice: str) -> None:
+def check_patient(one: DicomSeries | Dataset, other: DicomSeries, what: str, advice: str) -> None:
     """Refuse to join what belongs to two patients. Where one has no identifier, nobody knows."""
-    header = one.header if isinstance(one, Series) else one
+    header = one.header if isinstance(one, DicomSeries) else one
     first = str(header.get("PatientID") or "").strip()
     if first and other.patient and first != other.patient:
         raise errors.InvalidArgumentError(
@@ -137,7 +137,7 @@ def check_patient(one: Series | Dataset, other: Series, what: str, advice: str) 
 
 
 def new_object(
-    series: Series, sop_class: str, modality: str, description: str, dated: str
+    series: DicomSeries, sop_class: str, modality: str, description: str, dated: str
 ) -> FileDataset:
     """Return an object of the patient, study and frame of reference of a series, with UIDs of its
     own; nothing is made up about the patient. What is `dated` is a word of its kind's: Content.
@@ -194,7 +194,7 @@ def refer(instances: Sequence[Instance]) -> list[Dataset]:
     ]
 
 
-def refer_by_study(dataset: Dataset, all_series: Sequence[Series]) -> None:
+def refer_by_study(dataset: Dataset, all_series: Sequence[DicomSeries]) -> None:
     """Say which series an object refers to: those of its own study, and those of others."""
     unlike = {series.uid: series for series in all_series}
     others: dict[str, list[Dataset]] = {}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 from .. import _files
 from .._json import without_nan
@@ -28,7 +30,7 @@ class Tabled:
             yield {k: " | ".join(v) if isinstance(v, list) else v for k, v in values}
 
     def _facts(self) -> dict[str, Any]:
-        """Return what :meth:`to_dict` returns, but for NaN."""
+        """Return the result as plain data, which may have NaN."""
         raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
@@ -62,6 +64,40 @@ class Tabled:
         'id,image,verdict,reasons,move'
         """
         _files.write_text(path, csv_text(self._table()[0], self._cells()))
+
+
+class Saved(Tabled):
+    """A result with files in a folder of its own, which its class lists."""
+
+    _outputs: ClassVar[Sequence[str]]
+    """Patterns of the files; the last one lists the others."""
+
+    def _write(self, folder: Path) -> None:
+        """Write the files into an empty folder."""
+        raise NotImplementedError
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the result's files to a folder: all of them or, on an error, none.
+
+        Examples
+        --------
+        >>> template.save("out")
+        >>> os.path.exists("out/template.nii.gz")
+        True
+        """
+        with _files.output_folder(folder, self._outputs, self._outputs[-1]) as temporary:
+            self._write(temporary)
+
+
+def folder_for(
+    out: str | os.PathLike[str] | None, outputs: Sequence[str]
+) -> contextlib.AbstractContextManager[Path | None]:
+    """Give the folder to write a result's files to, None without ``out``. One that cannot be
+    written to, or another call's, is refused before the work.
+    """
+    if out is None:
+        return contextlib.nullcontext()
+    return _files.output_folder(out, outputs, outputs[-1])
 
 
 def mean(values: Iterable[float | None]) -> float | None:

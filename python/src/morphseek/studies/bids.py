@@ -42,7 +42,7 @@ class BidsName:
 
     @classmethod
     def of(cls, path: str | os.PathLike[str]) -> BidsName | None:
-        """Return what a file's name says; None where it is no BIDS name of an image.
+        """Return the parts of a file's name; None where it is no BIDS name of an image.
 
         Examples
         --------
@@ -71,7 +71,7 @@ class BidsName:
         return "_".join(filter(None, (self.subject, self.session)))
 
     def order(self) -> tuple[int, list[tuple[str, bool, int, str]]]:
-        """Return what puts the plainest name first, and the first run before the second.
+        """Return a sort key: the plainest name first, and the first run before the second.
 
         Examples
         --------
@@ -190,7 +190,7 @@ def _by_session(names: Iterable[BidsName]) -> dict[tuple[str, str], list[BidsNam
 
 
 def _names(root: Path) -> Iterator[BidsName]:
-    """Return what lies in the subjects' folders, wherever they are sorted."""
+    """Give the names of BIDS in the subjects' folders, at any depth."""
     for subject in sorted(root.glob("sub-*")):
         for place, folders, files in os.walk(subject):
             folders[:] = sorted(f for f in folders if not f.startswith("."))

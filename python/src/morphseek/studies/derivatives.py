@@ -58,7 +58,7 @@ _KINDS = ("anat", "dwi", "fmap", "func", "perf", "pet")
 
 
 def space_of(template: str | os.PathLike[str]) -> str:
-    """Return what BIDS names call a template's space: letters and digits of its name.
+    """Return the name of a template's space in BIDS: letters and digits of its name.
 
     >>> space_of("tpl-MNI152NLin2009cAsym_res-01_T1w.nii.gz")
     'MNI152NLin2009cAsym'
@@ -181,7 +181,7 @@ class Dataset:
         for image in self._images(pairs):
             if (image.folder / image.sidecar).exists():
                 with contextlib.suppress(OSError, errors.InputUnreadableError):  # its pair's
-                    self._check_origin(image, self._origin(image))
+                    self._known(image, self._origin(image))
 
     def write(
         self, pairs: Sequence[Mapping[str, Any]], study: Study, work: str | os.PathLike[str]
@@ -216,7 +216,7 @@ class Dataset:
             )  # fmt: skip
 
     def _origin(self, image: _Image) -> dict[str, Any]:
-        """Return what decides a result, for its description."""
+        """Return the version, options and inputs of a result, for its description."""
         inputs = {}
         for role, path in image.pair.items():
             if role != "id":
@@ -227,16 +227,20 @@ class Dataset:
                 }  # fmt: skip
         return {"Version": core.version(), "Options": self._options, "Inputs": inputs}
 
-    def _check_origin(self, image: _Image, origin: Mapping[str, Any]) -> None:
-        """Refuse to replace a result that is of another origin; a damaged one is made again."""
+    def _known(self, image: _Image, origin: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the description of an image's result: nothing where it is damaged, or is to be
+        replaced. Refuse one of another origin.
+        """
         path = image.folder / image.sidecar
         _files.settle(image.folder)
-        difference = _difference(_description(path), origin)
+        known = _json.object_in(path)
+        difference = _difference(known, origin)
         if difference and not self._replaces:
             raise errors.InvalidArgumentError(
                 f"{path}: a result of this image is there, and {difference}; give another"
                 " OUTPUT_DIR or another --space, or --no-resume to replace it"
             )
+        return {} if difference else known
 
     def _describe(self, pairs: Iterable[Mapping[str, Any]]) -> None:
         """Write the files of the dataset as a whole, where there are none."""
@@ -281,7 +285,12 @@ class Dataset:
                 )
             listed = report.get(_manifest.KEY, {})
             sources = {name: listed[file] for name, file in image.files.items() if file in listed}
-            if not _is_written(image, origin, sources):
+            written = self._known(image, origin).get("Files")
+            if not (
+                isinstance(written, dict)
+                and written == {**sources, image.inverse: written.get(image.inverse)}
+                and _manifest.changed(image.folder, written) is None
+            ):
                 self._write_files(image, origin, sources, pair)
             if (pair / "report.html").exists():
                 _put(pair / "report.html", image.page)
@@ -292,11 +301,11 @@ class Dataset:
     ) -> None:
         result = Registration.read(pair)
         stripped = f"{image.stem}_space-{self._space}_{image.name.suffix}.json"
-        own = [*image.files, image.inverse, image.sidecar, stripped]
+        ours = [*image.files, image.inverse, image.sidecar, stripped]
         with _files.output_folder(
-            image.folder, seal=image.sidecar, ours=own, patience=PATIENCE
+            image.folder, seal=image.sidecar, ours=ours, patience=PATIENCE
         ) as temporary:
-            self._check_origin(image, origin)  # another call may have come first
+            self._known(image, origin)  # another call may have come first
             for target in sources:
                 _put(pair / image.files[target], temporary / target)
             result.inverse().save(temporary / image.inverse)
@@ -306,31 +315,10 @@ class Dataset:
                 "Files": {**sources, **inverse},
             }  # fmt: skip
             _files.write_text(temporary / image.sidecar, json.dumps(facts, indent=2) + "\n")
-            own_sidecar = image.name.path.name.partition(".nii")[0] + ".json"
-            if _description(image.name.path.with_name(own_sidecar)).get("SkullStripped") is True:
+            own = image.name.path.with_name(image.name.path.name.partition(".nii")[0] + ".json")
+            if _json.object_in(own, _json.MOST_BYTES).get("SkullStripped") is True:
                 _files.write_text(temporary / stripped, json.dumps({"SkullStripped": True}) + "\n")
             image.page.unlink(missing_ok=True)  # an old page never stands beside a new verdict
-
-
-def _is_written(image: _Image, origin: Mapping[str, Any], sources: Mapping[str, Any]) -> bool:
-    """Whether a folder has an image's files, as the description beside them says."""
-    _files.settle(image.folder)
-    facts = _description(image.folder / image.sidecar)
-    listed = facts.get("Files")
-    return (
-        isinstance(listed, dict)
-        and not _difference(facts, origin)
-        and listed == {**sources, image.inverse: listed.get(image.inverse)}
-        and not _damaged(image.folder, listed)
-    )
-
-
-def _description(path: Path) -> dict[str, Any]:
-    """Return what describes a file; nothing where it is missing or damaged."""
-    try:
-        return _json.read_object(path, "description")
-    except errors.InputUnreadableError:
-        return {}
 
 
 def _difference(known: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
@@ -354,15 +342,10 @@ def _difference(known: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
 
 
 def _told(value: Any) -> tuple[str, Any]:
-    """Return what messages call an option or an input, and what decides."""
+    """Return the text of an option or an input for messages, and the value to compare."""
     if isinstance(value, dict):
         return str(value.get("name")), value.get("sha256")
     return repr(value), value
-
-
-def _damaged(folder: Path, listed: Mapping[str, Any]) -> list[str]:
-    """Return the files that are not as their list says."""
-    return [name for name, entry in listed.items() if not _manifest.is_same(folder / name, entry)]
 
 
 def _sources(image: _Image) -> list[str]:
@@ -454,9 +437,9 @@ def _row(path: Path) -> dict[str, Any]:
         figures |= {"verdict": facts["Verdict"], "reasons": " ".join(facts["Reasons"])}
         if not fits(figures, _CELLS):
             raise TypeError("a figure")
-        if damaged := _damaged(path.parent, dict(facts["Files"])):
+        if (damaged := _manifest.changed(path.parent, dict(facts["Files"]))) is not None:
             raise errors.InputUnreadableError(
-                f"{path.parent / damaged[0]} is not the file that {path.name} tells of"
+                f"{path.parent / damaged} is not the file that {path.name} tells of"
             )
     except (KeyError, TypeError, ValueError, errors.InputUnreadableError) as error:
         reason = str(error)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from .._json import read_object
 from ..images.sidecars import check_apart
 from ..progress import Progress, Reporter
 from ..transforms.field import Field
+from ._result import folder_for
 
 #: What a correction may leave in a folder; the last one lists the others.
 OUTPUTS = (
@@ -167,9 +167,7 @@ def correct_epi(
     """
     if out is not None:
         check_apart(out, OUTPUTS, {"first": first, "second": second})
-    # one that cannot be written to, or another call's, fails before the work
-    place = nullcontext() if out is None else _files.output_folder(out, OUTPUTS, OUTPUTS[-1])
-    with place as folder:
+    with folder_for(out, OUTPUTS) as folder:
         sidecars = [_bids(image, name) for image, name in ((first, "first"), (second, "second"))]
         encoding = _encoding(phase_encoding, sidecars)
         time = _readout(readout_time, sidecars)
@@ -198,7 +196,7 @@ def _difference(one: Floats, other: Floats) -> float:
 
 
 def _bids(image: images.ImageLike, name: str) -> dict[str, Any]:
-    """Return what the BIDS file beside an image says."""
+    """Return the content of the BIDS file beside an image."""
     if not isinstance(image, (str, os.PathLike)):
         return {}
     path = Path(image)

@@ -9,7 +9,6 @@ import math
 import os
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from ..progress import Progress
 from ..scoring.labels import check_labels, on_fixed_grid
 from ..transforms import Transform
 from ..transforms.linear import linear_part
-from ._result import Tabled, mean
+from ._result import Tabled, folder_for, mean
 from .means import Mean
 from .runner import FINISHED, Meter
 from .study import Study
@@ -152,7 +151,7 @@ class Morphometry(Tabled):
 
 
 def _summary(rows: Sequence[LabelVolume]) -> dict[str, Any]:
-    """Return what :meth:`Morphometry.labels` has of one label."""
+    """Return the row of one label for :meth:`Morphometry.labels`."""
     changes = [row.change_percent for row in rows]
     both = [(row.change_percent, row.true_change_percent) for row in rows]
     both = [(change, true) for change, true in both if math.isfinite(true)]
@@ -235,8 +234,7 @@ def morphometry(
     listed, pair_labels = _subjects(subjects, pairs)
     fixed_labels = pair_labels if fixed_labels is None else fixed_labels
     names = images.label_names(fixed_labels) if names is None else names
-    place = nullcontext() if out is None else _files.output_folder(out, STUDY, STUDY[-1])
-    with Meter(len(listed), progress) as meter, place as folder:
+    with Meter(len(listed), progress) as meter, folder_for(out, STUDY) as folder:
         study = _measure(listed, folder, fixed_labels, names, fwhm, affine, meter)
         if folder is not None:
             _write(study, folder)

@@ -6,14 +6,13 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import SimpleITK as sitk
 
-from .. import _files, errors, images
+from .. import errors, images
 from .._engine.bindings import Doubles
 from .._engine.generated import Options, Unpack
 from .._engine.options import BENDING, STILL
@@ -28,9 +27,10 @@ from ..result import Registration
 from ..transforms import INTERPOLATIONS, Affine, Field, Transform
 from ..transforms.resample import resample
 from ..verdict import GRADES, UNKNOWN
+from ._result import folder_for
 from .means import Mean
 from .runner import Meter
-from .series import FILES, OUTPUTS, PARAMETERS, SEAL, FrameMotion, Series, transform_name, write
+from .series import FILES, OUTPUTS, PARAMETERS, SEAL, FrameMotion, Series, transform_name
 
 _MOTIONS = ("rigid", "affine", "deformable")
 _FEWEST = 2
@@ -71,7 +71,7 @@ def correct_motion(
         folder with a DICOM series of several frames, or a list of volumes, in the order of time.
         All have one grid.
     out : path, optional
-        Folder for the files of :meth:`Series.save`, which no other call writes to meanwhile.
+        Folder for the files of :class:`Series`, which no other call writes to meanwhile.
     reference : {"mean", "first"} or int
         What they are registered onto: the number of a frame, from 0; "first" is 0. "mean" takes two
         rounds: onto the middle frame, then onto the mean of what that gave.
@@ -115,9 +115,7 @@ def correct_motion(
     errors._check_choice("motion", motion, _MOTIONS)
     errors._check_choice("interpolation", interpolation, INTERPOLATIONS)
     chosen = _options(motion, dict(options))
-    # one that cannot be written to, or another call's, fails before the work
-    place = nullcontext() if out is None else _files.output_folder(out, OUTPUTS, SEAL)
-    with place as folder:
+    with folder_for(out, OUTPUTS) as folder:
         is_one = images.convert.is_image(frames) or not isinstance(frames, Iterable)
         sources: list[Any] = [frames] if is_one else [*frames]  # type: ignore[misc]
         scan = read_scan(sources)
@@ -134,7 +132,7 @@ def correct_motion(
             rows, corrected, target = work.run(at is None, consistent, interpolation)
         series = Series(rows, corrected, target, str(reference), motion, scan.start, scan.step)
         if folder is not None:
-            write(series, folder)
+            series._write(folder)
     return series
 
 

@@ -95,7 +95,7 @@ def register_into(
     check_inputs(out, fixed=fixed, moving=moving, **inputs)
     # an unwritable folder, labels on another grid, and what are no labels, fail before the work
     with _files.output_folder(out, OUTPUTS, _manifest.REPORT) as folder:
-        pair = Pair(fixed, moving, options, names=label_names, **inputs)
+        pair = PairInputs(fixed, moving, options, names=label_names, **inputs)
         summary, _ = write_pair(
             folder, pair, clock, title=title, command=COMMAND.get(), report=report,
             keep_stages=keep_stages, halfway=halfway, labels_back=labels_back, extra=extra,
@@ -105,7 +105,7 @@ def register_into(
 
 def write_pair(
     folder: Path,
-    pair: Pair,
+    pair: PairInputs,
     clock: Clock,
     *,
     title: str = "",
@@ -203,7 +203,7 @@ def check_inputs(out: str | os.PathLike[str], **inputs: Any) -> None:
     check_apart(out, OUTPUTS, {name.replace("_", " "): path for name, path in inputs.items()})
 
 
-class Pair:
+class PairInputs:
     """The inputs of a pair, read and checked, and the scores of their registration."""
 
     fixed_labels: Image | None = None

@@ -25,7 +25,7 @@ from ..progress import Progress
 from ..result import OUTPUTS
 from ..verdict import Verdict, grade_of
 from .label_table import read_labels_csv
-from .pair import Clock, Pair as PairInputs, Report, check_inputs, write_pair
+from .pair import Clock, PairInputs, Report, check_inputs, write_pair
 from .runner import PATIENCE, PROCESSES, THREADS, Job, Meter, Result
 from .study import SEAL, TABLES, PairRow, Study
 from .table import Pair, read_pairs
@@ -250,7 +250,7 @@ class PairJob(Job):
         return Result(row, listed, {"report": self.how["report"], "keep": self.how["keep"]})
 
     def _row(self, summary: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the study's table has of a pair's report."""
+        """Return the row of the study's table from a pair's report."""
         names = summary.get("label_names", {})
         labels = [
             {**score, "name": names.get(str(score["label"]), "")}

@@ -28,7 +28,7 @@ from .._engine.bindings import Doubles, Floats
 from .._engine.generated import Options, Unpack
 from .._engine.options import BENDING, STILL, checked_options
 from .._grid import Grid
-from .._json import MOST_RESULT_BYTES, read as read_json
+from .._json import object_in
 from .._percentiles import distinct
 from ..images.sidecars import check_apart
 from ..progress import Progress
@@ -55,7 +55,6 @@ from .template import (
     iteration_of,
     transform_name,
     warped_name,
-    write,
 )
 
 ROUNDS = "rounds"
@@ -97,7 +96,7 @@ def build_template(
         have a label map, on their grid, or none. In a mask's voxels that are 0, its image does not
         count for a registration.
     out : path, optional
-        Folder for the files of :meth:`Template.save`. The same call goes on there after an
+        Folder for the files of :class:`Template`. The same call goes on there after an
         interruption; of a template that is finished it reads the result.
     start : "mean", int or ImageLike
         What comes first: the mean of the images, their centres of mass on one another, on a grid
@@ -187,7 +186,7 @@ def _check(settings: Mapping[str, Any]) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Source:
+class _Member:
     """An image, and what is known of its voxels."""
 
     item: Item
@@ -208,8 +207,8 @@ class _Source:
         return image.like((image.intensities()[0] - low) / np.float32(high - low))
 
     def content(self, role: str, name: str) -> Any:
-        """Return what tells whether the image, its labels or its mask changed: the hashes of the
-        files, or of the voxels.
+        """Return a fingerprint of the image, its labels or its mask: the hashes of the files, or of
+        the voxels.
         """
         source = getattr(self.item, role)
         if source is None:
@@ -232,7 +231,7 @@ class _Source:
         )  # fmt: skip
 
 
-def _sources(images: Any) -> list[_Source]:
+def _sources(images: Any) -> list[_Member]:
     items = read_items(images)
     if len(items) < _FEWEST:
         raise errors.InvalidArgumentError(
@@ -246,7 +245,7 @@ def _sources(images: Any) -> list[_Source]:
     return [_source(item) for item in items]
 
 
-def _first(start: Any, sources: Sequence[_Source]) -> _Source | None:
+def _first(start: Any, sources: Sequence[_Member]) -> _Member | None:
     """Return the image that comes first; None for the mean."""
     if isinstance(start, str) and start == "mean":
         return None
@@ -260,7 +259,7 @@ def _first(start: Any, sources: Sequence[_Source]) -> _Source | None:
     return _source(Item("start", start))
 
 
-def _source(item: Item) -> _Source:
+def _source(item: Item) -> _Member:
     name = item.name
     image = volumes.read(item.image, name)
     if 1 in image.array.shape:
@@ -291,14 +290,14 @@ def _source(item: Item) -> _Source:
                 f"template: {of} ({labels!r}) are not on the grid of their image, {name}"
                 f" ({image!r}); resample them onto it, with nearest neighbours"
             )
-    return _Source(item, image.grid, center, (low, high))
+    return _Member(item, image.grid, center, (low, high))
 
 
 class _Rounds:
     """The images, and one round after another in the folder of a template."""
 
     def __init__(
-        self, sources: list[_Source], first: _Source | None, settings: dict[str, Any],
+        self, sources: list[_Member], first: _Member | None, settings: dict[str, Any],
         model: Mapping[str, Any], out: Path,
     ):  # fmt: skip
         self._out, self._folder = out, out / ROUNDS
@@ -316,11 +315,11 @@ class _Rounds:
         self._iterations: list[Iteration] = []
 
     def run(self, warped: bool, resume: bool, progress: Any, **how: Any) -> Template:
-        """Do what is left to do in the folder, and return its template."""
+        """Do the rounds that are left in the folder, and return its template."""
         out, sources = self._out, self._sources
         labels = [source.content("labels", f"labels of {source.name}") for source in sources]
         fingerprint = digest(self._plan, self._settings["iterations"], labels, warped)
-        if resume and _parsed(out / SEAL).get("fingerprint") == fingerprint:
+        if resume and object_in(out / SEAL).get("fingerprint") == fingerprint:
             with contextlib.suppress(errors.InputUnreadableError):  # it is damaged: made again
                 return Template.read(out)
         else:
@@ -339,7 +338,7 @@ class _Rounds:
                 for source, transform in zip(sources, template.transforms) if warped else ():
                     image = transform.apply(volumes.read(source.item.image, source.name))
                     volumes.write(temporary / warped_name(source.item.id), image)
-                write(template, temporary, fingerprint)
+                template._write(temporary, fingerprint)
             template.stored = [out / transform_name(row.id) for row in template.rows]
             shutil.rmtree(self._folder, ignore_errors=True)
         return template
@@ -366,7 +365,7 @@ class _Rounds:
         """Go on with the rounds in the folder, or begin."""
         folder, seal = self._folder, self._folder / _ROUND
         _files.settle(folder)
-        state = _parsed(seal)
+        state = object_in(seal)
         if not state and folder.exists() and any(folder.iterdir()):
             raise errors.OutputUnwritableError(
                 f"{folder} is there and is not of a template that was begun; move it away or choose"
@@ -434,15 +433,15 @@ class _Rounds:
     def _average(self, grid: Grid) -> Average:
         return Average(grid, self._settings["average"], self._settings["sharpen"])
 
-    def _start(self, source: _Source) -> Path:
+    def _start(self, source: _Member) -> Path:
         """Return the file of an image's transform; there may be none in the first round."""
         return self._folder / f"start_{source.item.id}.h5"
 
-    def _linear(self, source: _Source) -> Path:
+    def _linear(self, source: _Member) -> Path:
         """Return the file of its linear part, from which a registration begins."""
         return self._folder / f"linear_{source.item.id}.tfm"
 
-    def _write(self, folder: Path, source: _Source, transform: Field) -> None:
+    def _write(self, folder: Path, source: _Member, transform: Field) -> None:
         """Write where an image starts from into the folder of a round."""
         transform.save(folder / self._start(source).name)
         Affine(transform.initial).save(folder / self._linear(source).name)
@@ -515,7 +514,7 @@ class _Rounds:
             )
         return rows
 
-    def _pair(self, source: _Source) -> dict[str, Any]:
+    def _pair(self, source: _Member) -> dict[str, Any]:
         item = source.item
         moving = item.image
         if not isinstance(moving, (str, os.PathLike)):
@@ -531,11 +530,11 @@ class _Rounds:
             pair["initial_transform"] = start
         return pair
 
-    def _registered(self, source: _Source) -> Field:
+    def _registered(self, source: _Member) -> Field:
         return Registration.read(self._folder / _PAIRS / f"_{source.item.id}").transform
 
-    def _started(self, source: _Source, grid: Grid) -> Field:
-        """Return what an image's registration started from."""
+    def _started(self, source: _Member, grid: Grid) -> Field:
+        """Return the transform from which an image's registration started."""
         path = self._start(source)
         if not path.exists():
             return _shift(grid, source, np.zeros(3))
@@ -544,7 +543,7 @@ class _Rounds:
     def _template(self) -> Template:
         """Return the template of the last round."""
         average = volumes.read(self._folder / _TEMPLATE, "template")
-        facts = _parsed(self._folder / _ROUND)["rows"]
+        facts = object_in(self._folder / _ROUND)["rows"]
         stored = [self._start(source) for source in self._sources]
         rows = [
             TemplateRow(
@@ -557,7 +556,7 @@ class _Rounds:
         image = average.like((low + average.array * (high - low)).astype(np.float32))
         return Template(image, labels, rows, self._iterations, self._settings, [*stored])
 
-    def _thumbnail(self, source: _Source, path: Path, average: volumes.Image) -> bytes:
+    def _thumbnail(self, source: _Member, path: Path, average: volumes.Image) -> bytes:
         """Return an image in the template's space as a small picture."""
         if len(self._sources) > _MOST_PICTURES:
             return b""
@@ -607,14 +606,14 @@ def _picture_name(iteration: Iteration) -> str:
     return f"{iteration.number:02}.png"
 
 
-def _shift(grid: Grid, source: _Source, by: Doubles) -> Field:
+def _shift(grid: Grid, source: _Member, by: Doubles) -> Field:
     """Return a shift from a grid to an image."""
     matrix = np.eye(4)
     matrix[:3, 3] = by
     return _dense(Affine(matrix), grid, source)
 
 
-def _dense(transform: Transform, grid: Grid, source: _Source) -> Field:
+def _dense(transform: Transform, grid: Grid, source: _Member) -> Field:
     """Return a transform to an image as a field on a grid."""
     initial = transform.stages.get("initial")
     matrix = np.eye(4) if initial is None else linear_part(initial.to_sitk())
@@ -656,12 +655,3 @@ def _check_others(out: Path, resume: bool) -> None:
             f"{out / there[0]} is there and no {SEAL} tells what of; move it away or choose another"
             " folder"
         )
-
-
-def _parsed(path: Path) -> dict[str, Any]:
-    """Return what a JSON file holds; nothing where it is missing or unsound."""
-    try:
-        content = read_json(path, path.name, MOST_RESULT_BYTES)
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}

@@ -376,7 +376,7 @@ class Meter:
         return report
 
     def ended(self, id: str, message: str = "", jobs: int = 1) -> None:
-        """Count a job that ended; raise what stops the study, if anything does."""
+        """Count a job that ended; raise the error that stops the study, if one does."""
         with self._lock:
             self._running.pop(id, None)
             self._done += jobs
@@ -386,7 +386,7 @@ class Meter:
         self.check()
 
     def check(self) -> None:
-        """Raise what stops the study, if anything does."""
+        """Raise the error that stops the study, if one does."""
         if self._stop is not None:
             raise self._stop
 
@@ -511,11 +511,8 @@ def _finished(job: Job, fingerprint: str, resume: bool, token: str) -> dict[str,
         listed = seal[_manifest.KEY]
         # of this very run: a worker was lost between its last file and its answer
         fits = seal["fingerprint"] == fingerprint and (resume or seal["run"] == token)
-        if not (fits and job.covers(seal["seal"]) and isinstance(seal["row"], dict)):
-            return {}
-        sizes = all((folder / n).stat().st_size == known["bytes"] for n, known in listed.items())
-        whole = sizes and all(_manifest.is_same(folder / n, known) for n, known in listed.items())
-        return dict(seal) if whole else {}
+        fits = fits and job.covers(seal["seal"]) and isinstance(seal["row"], dict)
+        return dict(seal) if fits and _manifest.changed(folder, dict(listed)) is None else {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 

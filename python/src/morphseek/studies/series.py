@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import SimpleITK as sitk
@@ -18,7 +18,7 @@ from .._typed import COMMAND
 from ..images.frames import Frames
 from ..transforms import Transform
 from ..verdict import GRADES, counts, tally
-from ._result import Tabled
+from ._result import Saved
 
 SEAL = "series.json"
 FILES = ("corrected.nii.gz", "corrected.seq.nrrd", "reference.nii.gz", "motion.tsv", "series.html")
@@ -85,8 +85,11 @@ class FrameMotion(Plain):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Series(Tabled):
+class Series(Saved):
     """The result of :func:`morphseek.correct_motion`: a table with a row a frame.
+
+    Its folder has corrected.nii.gz (4-D), corrected.seq.nrrd (for 3D Slicer), reference.nii.gz, a
+    transform for each frame (transform_0000.h5, ...), motion.tsv, series.html and series.json.
 
     Examples
     --------
@@ -97,6 +100,7 @@ class Series(Tabled):
     True
     """
 
+    _outputs: ClassVar = OUTPUTS
     rows: list[FrameMotion]
     """The frames, in the order of time."""
     corrected: list[images.Image]
@@ -204,42 +208,26 @@ class Series(Tabled):
         rows = [row.to_dict() for row in self.rows]
         return [*rows[0]], rows
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write corrected.nii.gz (4-D), corrected.seq.nrrd (for 3D Slicer), reference.nii.gz, a
-        transform for each frame (transform_0000.h5, ...), motion.tsv, series.html and series.json
-        to a folder: all of them or, on an error, none.
+    def _write(self, folder: Path) -> None:
+        from ..report.series import page
 
-        Examples
-        --------
-        >>> series.save("corrected")
-        >>> os.path.exists("corrected/motion.tsv")
-        True
-        """
-        with _files.output_folder(folder, OUTPUTS, SEAL) as temporary:
-            write(self, temporary)
+        corrected, sequence, reference, table, shown = (folder / name for name in FILES)
+        images.write(corrected, self.image())
+        timed = self.step is not None
+        images.write_sequence(
+            sequence, self._alike(), self.times if timed else None, "time" if timed else "frame",
+            "s" if timed else "",
+        )  # fmt: skip
+        images.write(reference, self.reference)
+        for row in self.rows:
+            row.transform.save(folder / transform_name(row.frame))
+        facts = self.to_dict()
+        empty = [name for name in _OF_CHAINS if all(row[name] is None for row in facts["rows"])]
+        columns = [name for name in facts["rows"][0] if name not in (*_BESIDE, *empty)]
+        _files.write_text(table, bids_text(columns, facts["rows"]))
+        _files.write_text(shown, page(facts, COMMAND.get()))
+        _files.write_seal(folder / SEAL, facts)
 
 
 def transform_name(frame: int) -> str:
     return f"transform_{frame:04}.h5"
-
-
-def write(series: Series, folder: Path) -> None:
-    """Write the files of :meth:`Series.save` into an empty folder."""
-    from ..report.series import page
-
-    corrected, sequence, reference, table, shown = (folder / name for name in FILES)
-    images.write(corrected, series.image())
-    timed = series.step is not None
-    images.write_sequence(
-        sequence, series._alike(), series.times if timed else None, "time" if timed else "frame",
-        "s" if timed else "",
-    )  # fmt: skip
-    images.write(reference, series.reference)
-    for row in series.rows:
-        row.transform.save(folder / transform_name(row.frame))
-    facts = series.to_dict()
-    empty = [name for name in _OF_CHAINS if all(row[name] is None for row in facts["rows"])]
-    columns = [name for name in facts["rows"][0] if name not in (*_BESIDE, *empty)]
-    _files.write_text(table, bids_text(columns, facts["rows"]))
-    _files.write_text(shown, page(facts, COMMAND.get()))
-    _files.write_seal(folder / SEAL, facts)

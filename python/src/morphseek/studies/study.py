@@ -455,7 +455,7 @@ def row_of(plain: Row, row: Mapping[str, Any]) -> Row | None:
 
 
 def fits(row: Mapping[str, Any], plain: Any) -> bool:
-    """Whether what a file says has the types of an object's attributes; None is a number."""
+    """Whether the cells of a file have the types of an object's attributes; None is a number."""
     for name, value in row.items():
         kind = type(getattr(plain, name))
         if kind in (int, float, type(None)):

@@ -21,8 +21,10 @@ from .._tables import has_heading, is_frame, is_nothing, read_plain, read_record
 from ..images import named
 from ..images.formats import SEARCHED
 from .folders import find_file, has_labels
+from .runner import JOURNAL
+from .study import TABLES
 
-TABLES = (".csv", ".tsv", ".txt", ".json")
+_SUFFIXES = (".csv", ".tsv", ".txt", ".json")
 #: The files that belong to an image.
 ROLES = ("labels", "mask", "landmarks", "channel")
 _WORDS = ("subject", "session", "id")
@@ -43,8 +45,6 @@ IMAGES = (
     "initial_transform",
 )
 """The files that a pair may have."""
-#: Files beside the folders of a study's pairs.
-_RESERVED = ("summary.json", "summary.csv", "labels.csv", "index.html", "jobs.jsonl")
 
 
 class _Kind(NamedTuple):
@@ -156,7 +156,7 @@ def read_items(source: Any, reserved: Collection[str] = ()) -> list[Item]:
     ['fixed', 'moving']
     """
     where = "images"
-    if is_frame(source) or (_is_path(source) and Path(source).suffix.lower() in TABLES):
+    if is_frame(source) or (_is_path(source) and Path(source).suffix.lower() in _SUFFIXES):
         folder = Path() if is_frame(source) else Path(source).parent
         items = [_item(cells, folder) for _, cells in _rows(source, _ITEMS)]
     elif _is_path(source):
@@ -302,7 +302,7 @@ def read_pairs(
             raise errors.InputUnreadableError(
                 f"data: {folder} is no folder; give the one with images and labels"
             )
-    pairs, ids = [], _Ids(where, _RESERVED)
+    pairs, ids = [], _Ids(where, (*TABLES, JOURNAL))
     for number, (line, row) in enumerate(_pair_rows(source, subset, data is not None), 1):
         files = {role: row[role] for role in IMAGES if row.get(role)}
         if not {"fixed", "moving"} <= files.keys():

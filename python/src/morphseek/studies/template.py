@@ -9,7 +9,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import _files, _manifest, errors, images
 from .._engine import core
@@ -17,7 +17,7 @@ from .._json import Plain
 from .._typed import COMMAND
 from ..transforms import Transform
 from ..verdict import GRADES, counts
-from ._result import Tabled, mean, mean_dice
+from ._result import Saved, mean, mean_dice
 
 SEAL = "template.json"
 FILES = ("template.nii.gz", "labels.nii.gz", "template.html")
@@ -99,9 +99,12 @@ class TemplateRow(Plain):
 
 
 @dataclasses.dataclass(repr=False)
-class Template(Tabled):
+class Template(Saved):
     """The mean of a population, in the middle of its shapes, from
     :func:`morphseek.build_template`: a table with a row an image.
+
+    Its folder has template.nii.gz, labels.nii.gz where there are labels, transform_ID.h5 of each
+    image, template.html and template.json.
 
     Examples
     --------
@@ -109,6 +112,7 @@ class Template(Tabled):
     Template(2 images, 2 used; 2 iterations, gradient 0.007, entropy ...)
     """
 
+    _outputs: ClassVar = OUTPUTS
     image: images.Image
     """The template, in the images' own intensities: between the means of their percentiles."""
     labels: images.Image | None
@@ -213,18 +217,22 @@ class Template(Tabled):
             rows.append({**row.to_dict(), **means, "used": row.is_used})
         return [*rows[0]], rows
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write template.nii.gz, labels.nii.gz where there are labels, transform_ID.h5 of each
-        image, template.html and template.json to a folder: all of them or, on an error, none.
+    def _write(self, folder: Path, fingerprint: str = "") -> None:
+        from ..report.template import page
 
-        Examples
-        --------
-        >>> template.save("out")
-        >>> os.path.exists("out/template.nii.gz")
-        True
-        """
-        with _files.output_folder(folder, OUTPUTS, SEAL) as temporary:
-            write(self, temporary)
+        images.write(folder / FILES[0], self.image)
+        if self.labels is not None:
+            images.write(folder / FILES[1], self.labels)
+        for row, stored in zip(self.rows, self.stored):
+            path = folder / transform_name(row.id)
+            if isinstance(stored, Path):
+                _files.write_with(functools.partial(shutil.copyfile, stored), path)
+            else:
+                stored.save(path)
+        facts = self.to_dict()
+        iterations, rows = ([each.picture for each in of] for of in (self.iterations, self.rows))
+        _files.write_text(folder / FILES[2], page(facts, iterations, rows, COMMAND.get()))
+        _files.write_seal(folder / SEAL, {**facts, "fingerprint": fingerprint})
 
 
 def transform_name(id: str) -> str:
@@ -233,27 +241,6 @@ def transform_name(id: str) -> str:
 
 def warped_name(id: str) -> str:
     return f"warped_{id}.nii.gz"
-
-
-def write(template: Template, folder: Path, fingerprint: str = "") -> None:
-    """Write the files of :meth:`Template.save` into an empty folder."""
-    from ..report.template import page
-
-    images.write(folder / FILES[0], template.image)
-    if template.labels is not None:
-        images.write(folder / FILES[1], template.labels)
-    for row, stored in zip(template.rows, template.stored):
-        path = folder / transform_name(row.id)
-        if isinstance(stored, Path):
-            _files.write_with(functools.partial(shutil.copyfile, stored), path)
-        else:
-            stored.save(path)
-    facts = template.to_dict()
-    iterations, rows = (
-        [each.picture for each in of] for of in (template.iterations, template.rows)
-    )
-    _files.write_text(folder / FILES[2], page(facts, iterations, rows, COMMAND.get()))
-    _files.write_seal(folder / SEAL, {**facts, "fingerprint": fingerprint})
 
 
 def iteration_of(row: Mapping[str, Any]) -> Iteration:

@@ -147,12 +147,12 @@ def apply_by_blocks(
     if not (math.isfinite(memory) and memory > 0):
         raise errors.InvalidArgumentError(f"memory is {memory:g}; it must be bytes above 0")
     how = Resampling(interpolation=interpolation, dtype=checked_dtype(dtype), modulate=modulate)
-    work = _Work(transform, _Source(Path(source)), _grid(transform, reference), how, memory)
+    work = _Work(transform, _BoxReader(Path(source)), _grid(transform, reference), how, memory)
     work.settle(background)
     write_pieces(out, work.grid, work.kind, work.slabs())
 
 
-class _Source:
+class _BoxReader:
     """A file whose voxels are read by the box."""
 
     def __init__(self, path: Path):
@@ -239,7 +239,7 @@ _TYPES = {
 
 class _Work:
     def __init__(
-        self, transform: Transform, source: _Source, grid: Grid, how: Resampling, memory: float
+        self, transform: Transform, source: _BoxReader, grid: Grid, how: Resampling, memory: float
     ):
         self.sitk, self.source, self.grid = transform.to_sitk(), source, grid
         self.how, self.memory = how, memory

@@ -298,7 +298,7 @@ def _rois(dataset: Dataset) -> Any:
 
 
 def _structure_set(
-    source: Dataset, series: dicom.Series, lines_of: dict[int, list[Dataset]]
+    source: Dataset, series: dicom.DicomSeries, lines_of: dict[int, list[Dataset]]
 ) -> FileDataset:
     """Return the structure set of the fixed series. Names, numbers, colours and types stay: other
     text is of the moving patient or study, and this object is the fixed one's.

@@ -19,8 +19,8 @@ PLACE = ("scale", "rotate", "shear", "translate", "affine", "units")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Source:
-    """What a run needs of a layer, taken as it starts: the user may move or remove the layer.
+class LayerData:
+    """The content of a layer, taken as a run starts: the user may move or remove the layer.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Source:
     rgb: bool
 
     @classmethod
-    def of(cls, layer: Any, role: str) -> Source:
+    def of(cls, layer: Any, role: str) -> LayerData:
         """Return what is needed of a layer; `role` is "fixed", "moving", "points" or "labels".
 
         Raises

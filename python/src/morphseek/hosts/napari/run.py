@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 
 from ... import Progress, Registration, errors, register
-from .geometry import Source
+from .geometry import LayerData
 
 VECTORS_PER_AXIS = 32
 """Arrows along the fixed image's longest axis."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Job:
-    """What is to be done."""
+class RunInputs:
+    """The layers and options of a registration."""
 
-    fixed: Source
-    moving: Source
-    points: Source | None = None
+    fixed: LayerData
+    moving: LayerData
+    points: LayerData | None = None
     """Of the moving side."""
-    labels: Source | None = None
+    labels: LayerData | None = None
     """Of the moving side."""
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Of :func:`morphseek.register`."""
@@ -57,7 +57,7 @@ class Outcome:
     """(n, 2, d): where, and the displacement, in indices of the fixed layer."""
 
 
-def run(job: Job, progress: Callable[[Progress], Any]) -> Outcome:
+def run(job: RunInputs, progress: Callable[[Progress], Any]) -> Outcome:
     """Register, and carry over what is asked for.
 
     Raises
@@ -71,7 +71,7 @@ def run(job: Job, progress: Callable[[Progress], Any]) -> Outcome:
     def flat(volume: np.ndarray) -> np.ndarray:
         return volume[0] if job.fixed.ndim == 2 else volume
 
-    def carried(source: Source, array: np.ndarray, how: str) -> np.ndarray:
+    def carried(source: LayerData, array: np.ndarray, how: str) -> np.ndarray:
         return flat(result.apply(source.image_of(array), interpolation=how).array)
 
     warped = flat(result.warped)

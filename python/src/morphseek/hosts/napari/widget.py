@@ -7,8 +7,8 @@ from typing import Any
 from ... import Progress, errors
 from ..._features import missing
 from ...info import schema
-from .geometry import PLACE, Source, mm_per_unit
-from .run import Job, Outcome, run
+from .geometry import PLACE, LayerData, mm_per_unit
+from .run import Outcome, RunInputs, run
 
 try:
     from magicgui.widgets import CheckBox, ComboBox, Container, Label, ProgressBar, PushButton
@@ -33,7 +33,7 @@ class _Run(WorkerBase):  # type: ignore[misc]
     an exception as a traceback.
     """
 
-    def __init__(self, job: Job):
+    def __init__(self, job: RunInputs):
         super().__init__(SignalsClass=_Signals)
         self._job = job
         self._last = ""
@@ -166,7 +166,7 @@ class RegisterWidget(Container):  # type: ignore[misc]
             self._run.quit()
             self._say("Cancelling…")
 
-    def _job(self) -> Job:
+    def _job(self) -> RunInputs:
         fixed, moving = self.fixed.value, self.moving.value
         if fixed is None or moving is None:
             raise errors.InvalidArgumentError(
@@ -179,7 +179,7 @@ class RegisterWidget(Container):  # type: ignore[misc]
             )
         carried = (("points", self.moving_points.value), ("labels", self.moving_labels.value))
         points, labels = (
-            None if layer is None else Source.of(layer, role) for role, layer in carried
+            None if layer is None else LayerData.of(layer, role) for role, layer in carried
         )
         options = {
             name: _in_python(option, self.engine_options[name].value)
@@ -187,8 +187,8 @@ class RegisterWidget(Container):  # type: ignore[misc]
             # one that is given overrides the preset
             if self.engine_options[name].value != option["default"]
         }
-        return Job(
-            Source.of(fixed, "fixed"), Source.of(moving, "moving"), points, labels, options,
+        return RunInputs(
+            LayerData.of(fixed, "fixed"), LayerData.of(moving, "moving"), points, labels, options,
             self.displacement.value, self.jacobian.value, self.vectors.value,
         )  # fmt: skip
 

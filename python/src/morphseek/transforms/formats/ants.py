@@ -12,16 +12,16 @@ from ..._files import output_folder
 from .. import files
 from ..linear import linear
 from . import field, itk
-from .job import Content, Job, Source
+from .job import Content, Export, TransformFile
 
 PAIR = ("0GenericAffine.mat", "1Warp.nii.gz")
 
 
-def read(source: Source) -> Content:
+def read(source: TransformFile) -> Content:
     return (field if source.path.name.lower().endswith(field.ENDINGS) else itk).read(source)
 
 
-def write(job: Job) -> list[Path] | None:
+def write(job: Export) -> list[Path] | None:
     if not job.ending:
         return write_pair(job, *PAIR, lambda path, matrix: files.write(path, linear(matrix)))
     (itk if job.ending == ".mat" else field).write(job)
@@ -29,7 +29,7 @@ def write(job: Job) -> list[Path] | None:
 
 
 def write_pair(
-    job: Job, matrix_name: str, field_name: str, put_matrix: Callable[[Path, np.ndarray], None]
+    job: Export, matrix_name: str, field_name: str, put_matrix: Callable[[Path, np.ndarray], None]
 ) -> list[Path]:
     """Write a matrix and the field that acts before it, together or not at all."""
     matrix, bend = job.split()

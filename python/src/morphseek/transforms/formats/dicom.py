@@ -20,7 +20,7 @@ from ...images import dicom_series as dicom
 from ...images.dicom_headers import read_object
 from ..linear import linear
 from ..parts import composed, field_on, field_part, is_field, matrix_of, vectors_of
-from .job import Content, Job, Source
+from .job import Content, Export, TransformFile
 
 if TYPE_CHECKING:
     from pydicom.dataset import Dataset, FileDataset
@@ -33,7 +33,7 @@ _FINEST = 1e-4  # mm between vectors
 _DAMAGED = (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError)
 
 
-def read(source: Source) -> Content:
+def read(source: TransformFile) -> Content:
     dataset = read_object(source.path, "transform")
     kind = str(dataset.get("SOPClassUID") or "")
     if kind not in (RIGID, DEFORMABLE):
@@ -53,7 +53,7 @@ def read(source: Source) -> Content:
         ) from None
 
 
-def _read_matrix(source: Source, dataset: Dataset) -> Content:
+def _read_matrix(source: TransformFile, dataset: Dataset) -> Content:
     """Read the one matrix that moves something."""
     registered = str(dataset.get("FrameOfReferenceUID") or "")
     images: list[tuple[str, np.ndarray]] = []
@@ -83,7 +83,7 @@ def _read_matrix(source: Source, dataset: Dataset) -> Content:
     )
 
 
-def _matrix(source: Source, item: Dataset) -> np.ndarray:
+def _matrix(source: TransformFile, item: Dataset) -> np.ndarray:
     matrix = np.array(item.FrameOfReferenceTransformationMatrix, dtype=np.float64).reshape(4, 4)
     if not np.abs(matrix).max() <= _FARTHEST:
         raise source.unreadable(
@@ -93,7 +93,7 @@ def _matrix(source: Source, item: Dataset) -> np.ndarray:
     return matrix
 
 
-def _read_field(source: Source, dataset: Dataset) -> Content:
+def _read_field(source: TransformFile, dataset: Dataset) -> Content:
     key = "DeformableRegistrationGridSequence"
     items = [(one, g) for one in dataset.DeformableRegistrationSequence for g in one.get(key) or ()]
     if len(items) != 1:
@@ -122,7 +122,7 @@ def _read_field(source: Source, dataset: Dataset) -> Content:
     return Content(composed(parts), grid, source.moving_grid, frames)
 
 
-def _vectors(source: Source, item: Dataset, order: str) -> tuple[np.ndarray, Grid]:
+def _vectors(source: TransformFile, item: Dataset, order: str) -> tuple[np.ndarray, Grid]:
     """Return the displacements, mm of shape (z, y, x, 3), and their grid."""
     size = [int(n) for n in item.GridDimensions]
     spacing = np.array(item.GridResolution, dtype=np.float64)
@@ -167,7 +167,7 @@ def _vectors(source: Source, item: Dataset, order: str) -> tuple[np.ndarray, Gri
     return packed.astype(np.float64), grid
 
 
-def write(job: Job) -> None:
+def write(job: Export) -> None:
     for image, name in zip(job.images, ("the fixed image as reference", "the moving image")):
         if image is None:
             raise errors.InvalidArgumentError(
@@ -188,7 +188,7 @@ def write(job: Job) -> None:
     write_with(lambda temporary: dicom.save_object(dataset, temporary), job.path)
 
 
-def _check_order(job: Job) -> None:
+def _check_order(job: Export) -> None:
     """Refuse series that are given the wrong way round, where the grids tell."""
     own, there = job.content.grid, job.content.moving_grid
     if own is None or there is None or job.moving_grid is None or _box(own, there):
@@ -207,7 +207,9 @@ def _box(one: Grid, other: Grid) -> bool:
     return bool(apart < 0.5 * min(*one.spacing, *other.spacing))
 
 
-def _put_matrix(job: Job, dataset: FileDataset, fixed: dicom.Series, moving: dicom.Series) -> None:
+def _put_matrix(
+    job: Export, dataset: FileDataset, fixed: dicom.DicomSeries, moving: dicom.DicomSeries
+) -> None:
     dataset.RegistrationSequence = [
         dicom.item(
             FrameOfReferenceUID=series.frame,
@@ -220,7 +222,9 @@ def _put_matrix(job: Job, dataset: FileDataset, fixed: dicom.Series, moving: dic
     ]
 
 
-def _put_field(job: Job, dataset: FileDataset, fixed: dicom.Series, moving: dicom.Series) -> None:
+def _put_field(
+    job: Export, dataset: FileDataset, fixed: dicom.DicomSeries, moving: dicom.DicomSeries
+) -> None:
     post, vectors, grid = _bend(job)
     if grid.is_sheared():
         raise sheared(f"{job.path}: {job.name}")
@@ -252,7 +256,7 @@ def _put_field(job: Job, dataset: FileDataset, fixed: dicom.Series, moving: dico
     ]
 
 
-def _bend(job: Job) -> tuple[np.ndarray, np.ndarray, Grid]:
+def _bend(job: Export) -> tuple[np.ndarray, np.ndarray, Grid]:
     """Return a matrix, the displacements that act before it, and their grid. Beyond the grid the
     matrix alone remains.
     """

@@ -15,12 +15,12 @@ from ... import errors
 from ..._files import write_text
 from ..._grid import Grid
 from ..parts import composed
-from .job import Content, Job, Source
+from .job import Content, Export, TransformFile
 
 _DEPTH = 20  # files that begin with one another: as many, or a ring
 
 
-def read(source: Source) -> Content:
+def read(source: TransformFile) -> Content:
     parts, path, grid = [], source.path, None
     for _ in range(_DEPTH):
         here = source._replace(path=path)
@@ -47,7 +47,7 @@ def read(source: Source) -> Content:
     raise source.unreadable(f"begins with more than {_DEPTH} files, or with itself")
 
 
-def _parse(source: Source) -> dict[str, list[str]]:
+def _parse(source: TransformFile) -> dict[str, list[str]]:
     text = source.text()
     pairs = re.findall(r"^\s*\((\w+)\s+(.*?)\)\s*(?://.*)?$", text, re.M)
     pairs += re.findall(r"^(\w+)\s*=\s*\[?(.*?)\]?\s*$", text, re.M)  # TOML, since elastix 5.2
@@ -61,7 +61,7 @@ def _word(fields: dict[str, list[str]], key: str) -> str:
     return fields.get(key, [""])[0].strip("\"'")
 
 
-def _numbers(source: Source, fields: dict[str, list[str]], key: str) -> list[float]:
+def _numbers(source: TransformFile, fields: dict[str, list[str]], key: str) -> list[float]:
     try:
         return [float(v) for v in fields[key]]
     except KeyError:
@@ -70,7 +70,7 @@ def _numbers(source: Source, fields: dict[str, list[str]], key: str) -> list[flo
         raise source.unreadable(f"has a {key} that is no number") from None
 
 
-def _transform(source: Source, fields: dict[str, list[str]]) -> sitk.Transform:
+def _transform(source: TransformFile, fields: dict[str, list[str]]) -> sitk.Transform:
     if (dimension := _word(fields, "FixedImageDimension")) not in ("", "3"):
         raise source.unreadable(f"is a {dimension}-D transform; images here are 3-D")
     kind, parameters = _word(fields, "Transform"), _numbers(source, fields, "TransformParameters")
@@ -86,7 +86,7 @@ def _transform(source: Source, fields: dict[str, list[str]]) -> sitk.Transform:
     return transform
 
 
-def _new(source: Source, fields: dict[str, list[str]], kind: str) -> sitk.Transform:
+def _new(source: TransformFile, fields: dict[str, list[str]], kind: str) -> sitk.Transform:
     if kind == "TranslationTransform":
         return sitk.TranslationTransform(3)
     if kind in ("BSplineTransform", "RecursiveBSplineTransform"):
@@ -108,7 +108,7 @@ def _new(source: Source, fields: dict[str, list[str]], kind: str) -> sitk.Transf
     return turning
 
 
-def _spline(source: Source, fields: dict[str, list[str]]) -> sitk.BSplineTransform:
+def _spline(source: TransformFile, fields: dict[str, list[str]]) -> sitk.BSplineTransform:
     if _word(fields, "UseCyclicTransform") == "true":
         raise source.unreadable("is a cyclic B-spline; make a field of it: transformix -def all")
     order = int((_numbers(source, fields, "BSplineTransformSplineOrder") or [3])[0])
@@ -134,7 +134,7 @@ def _grid(fields: dict[str, list[str]]) -> Grid | None:
         return None
 
 
-def write(job: Job) -> None:
+def write(job: Export) -> None:
     matrix, grid = job.matrix(), job.grid
     center = grid.center
     shift = matrix[:3, :3] @ center + matrix[:3, 3] - center

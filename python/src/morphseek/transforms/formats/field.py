@@ -13,13 +13,13 @@ from ...images.files import read_path
 from ...images.image import tell
 from ...images.writers import write_nifti
 from . import vectors
-from .job import Content, Job, Source
+from .job import Content, Export, TransformFile
 
 ENDINGS = (".nii.gz", ".nii", ".nrrd", ".mha", ".mhd", ".nhdr")
 _DISPLACEMENT, _VECTOR = 1006, 1007  # NIfTI's intent codes
 
 
-def read(source: Source) -> Content:
+def read(source: TransformFile) -> Content:
     image, doubts = read_path(source.path, "transform")
     tell(doubts)
     nrrd = source.path.name.lower().endswith((".nrrd", ".nhdr"))
@@ -29,17 +29,17 @@ def read(source: Source) -> Content:
     return vectors.read(vectors.of_image(image, blank), source.moving_grid)
 
 
-def write(job: Job) -> None:
+def write(job: Export) -> None:
     images.write(job.path, vector_image(*job.field()), compress=job.ending == ".nii.gz")
 
 
-def write_ras(job: Job) -> None:
+def write_ras(job: Export) -> None:
     displacements, grid = job.field()
     image = vector_image(displacements * RAS_SIGNS, grid)
     write_nifti(job.path, image, {"intent_code": _DISPLACEMENT})
 
 
-def write_spm(job: Job) -> None:
+def write_spm(job: Export) -> None:
     displacements, grid = job.field()
     image = vector_image((grid.points() + displacements) * RAS_SIGNS, grid)
     write_nifti(job.path, image, {"intent_code": _VECTOR, "intent_name": b"Mapping"})

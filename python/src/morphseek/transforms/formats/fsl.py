@@ -17,7 +17,7 @@ from ...images.writers import write_nifti
 from ..parts import field_on, field_part
 from .field import ENDINGS
 from .greedy import matrix_of, text_of
-from .job import Content, Job, Source
+from .job import Content, Export, TransformFile
 from .vectors import SPLINES
 
 _WARP = 2006  # NIfTI's intent code
@@ -31,7 +31,7 @@ def to_fsl(grid: Grid) -> np.ndarray:
     return scaled @ grid.physical_to_index
 
 
-def read(source: Source) -> Content:
+def read(source: TransformFile) -> Content:
     moving = source.moving_grid
     warp = source.path.name.lower().endswith(ENDINGS)
     if moving is None or (source.grid is None and not warp):
@@ -48,7 +48,7 @@ def read(source: Source) -> Content:
     return Content(source.matrix(matrix), source.grid, moving)
 
 
-def _read_warp(source: Source, moving: Grid) -> Content:
+def _read_warp(source: TransformFile, moving: Grid) -> Content:
     image = read_path(source.path, "transform").image
     intent = image.GetMetaData("intent_code") if image.HasMetaDataKey("intent_code") else "0"
     if int(intent) in SPLINES:
@@ -70,7 +70,7 @@ def _read_warp(source: Source, moving: Grid) -> Content:
     return Content(field_part(there - place, grid), grid, moving)
 
 
-def write(job: Job) -> None:
+def write(job: Export) -> None:
     assert job.moving_grid is not None
     there = to_fsl(job.moving_grid)
     if job.ending == ".mat":

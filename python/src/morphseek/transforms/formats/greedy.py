@@ -10,7 +10,7 @@ from ..._files import write_text
 from ..._grid import RAS
 from . import field
 from .ants import write_pair
-from .job import Content, Job, Source
+from .job import Content, Export, TransformFile
 
 PAIR = ("_affine.mat", "_warp.nii.gz")
 
@@ -26,7 +26,7 @@ def rows(text: str) -> np.ndarray | None:
     return np.array(matrix) if len(matrix) == 4 and all(len(r) == 4 for r in matrix) else None
 
 
-def matrix_of(source: Source) -> np.ndarray:
+def matrix_of(source: TransformFile) -> np.ndarray:
     """Return the 4x4 numbers of a text file."""
     matrix = rows(source.text())
     if matrix is None:
@@ -38,14 +38,14 @@ def text_of(matrix: np.ndarray) -> str:
     return "".join(" ".join(f"{v:.12g}" for v in row) + "\n" for row in matrix)
 
 
-def read(source: Source) -> Content:
+def read(source: TransformFile) -> Content:
     if source.path.name.lower().endswith(field.ENDINGS):
         return field.read(source)
     matrix = source.matrix(RAS @ matrix_of(source) @ RAS)
     return Content(matrix, source.grid, source.moving_grid)
 
 
-def write(job: Job) -> list[Path] | None:
+def write(job: Export) -> list[Path] | None:
     if not job.ending:
         return write_pair(job, *PAIR, _write_matrix)
     if job.ending == ".nii.gz":

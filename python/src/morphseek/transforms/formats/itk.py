@@ -9,17 +9,17 @@ from ..._itk import HDF5
 from .. import files, h5
 from ..linear import linear, linear_part
 from ..parts import composed, is_field, parts_of, vectors_of
-from .job import Content, Job, Source
+from .job import Content, Export, TransformFile
 
 ENDINGS = (".h5", ".hdf5", ".tfm", ".txt", ".mat")
 
 
-def read(source: Source) -> Content:
+def read(source: TransformFile) -> Content:
     transform = files.read(source.path)
     return Content(transform, *h5.grids(source.path))
 
 
-def write(job: Job) -> None:
+def write(job: Export) -> None:
     merged = linear(job.matrix()) if job.ending == ".mat" else composed(job.parts)
     parts = parts_of(merged)
     if job.ending in HDF5 and all(part.IsLinear() or is_field(part) for part in parts):

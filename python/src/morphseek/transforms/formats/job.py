@@ -30,7 +30,7 @@ class Content(NamedTuple):
     """The FrameOfReferenceUID of the fixed and of the moving space, of a DICOM object."""
 
 
-class Source(NamedTuple):
+class TransformFile(NamedTuple):
     """A file to read, and the images' grids where they were given."""
 
     path: Path
@@ -68,7 +68,7 @@ class Source(NamedTuple):
             ) from None
 
 
-class Job:
+class Export:
     """A transform to write, in the forms that formats ask for."""
 
     def __init__(

@@ -9,12 +9,12 @@ import numpy as np
 
 from ..._files import write_text
 from ..._grid import RAS, Grid
-from .job import Content, Job, Source
+from .job import Content, Export, TransformFile
 
 _VOXELS, _RAS_TO_RAS = 0, 1
 
 
-def read(source: Source) -> Content:
+def read(source: TransformFile) -> Content:
     text = re.sub(r"#.*", "", source.text())
     kind = re.search(r"^type\s*=\s*(\d+)", text, re.M)
     block = re.search(r"^\s*1\s+4\s+4\s*$\s*((?:[-+.\deE]+|nan|inf|\s)+)", text, re.M | re.I)
@@ -72,7 +72,7 @@ def _volume(text: str, which: str) -> Grid | None:
     return Grid(tuple(size), tuple(spacing), tuple(origin), tuple(direction.ravel()))
 
 
-def write(job: Job) -> None:
+def write(job: Export) -> None:
     assert job.moving_grid is not None
     matrix = RAS @ np.linalg.inv(job.matrix()) @ RAS
     lines = [

@@ -16,15 +16,15 @@ from ..._itk import HDF5
 from ...images.dicom_headers import is_dicom
 from ..files import text_of
 from . import ants, dicom, elastix, field, fsl, greedy, itk, lta, x5
-from .job import FIELDS, Content, Job, Source, grid_of
+from .job import FIELDS, Content, Export, TransformFile, grid_of
 
 
 class Format(NamedTuple):
     """A format by its name."""
 
     name: str
-    read: Callable[[Source], Content]
-    write: Callable[[Job], list[Path] | None]
+    read: Callable[[TransformFile], Content]
+    write: Callable[[Export], list[Path] | None]
     """Returns the files where they are others than the job's."""
     bends: bool
     """Whether it holds a deformation."""
@@ -82,7 +82,9 @@ def load(
     check_path(path, "transform", errors.InputUnreadableError)
     check_regular(path, "transform")
     kind = _known(format) if format is not None else _found(path)
-    source = Source(path, grid_of(reference, "reference"), grid_of(moving, "moving"), format or "")
+    source = TransformFile(
+        path, grid_of(reference, "reference"), grid_of(moving, "moving"), format or ""
+    )
     return kind.read(source)
 
 
@@ -105,7 +107,7 @@ def save(
             f"{path}: the format {kind.name} is written to {', '.join(kind.endings)}{or_none};"
             " give the file another ending"
         )
-    job = Job(content, name, path, ending, grid, reference, moving)
+    job = Export(content, name, path, ending, grid, reference, moving)
     if not kind.bends and not job.is_linear:
         raise errors.InvalidArgumentError(
             f"{path}: {kind.name} holds a rigid or affine transform alone, and {name} bends;"

@@ -11,7 +11,7 @@ from ..._features import needing
 from ..._files import write_with
 from ..._grid import RAS, Grid
 from ..parts import field_part
-from .job import Content, Job, Source
+from .job import Content, Export, TransformFile
 
 
 def _library(path: Path) -> Any:
@@ -20,7 +20,7 @@ def _library(path: Path) -> Any:
     return x5
 
 
-def read(source: Source) -> Content:
+def read(source: TransformFile) -> Content:
     library = _library(source.path)
     if not source.path.is_file():
         raise source.unreadable("does not exist; check the path")
@@ -56,7 +56,7 @@ def _grid(domain: Any) -> Grid | None:
     return Grid.from_matrix(domain.size, RAS @ np.asarray(domain.mapping, dtype=np.float64))
 
 
-def write(job: Job) -> None:
+def write(job: Export) -> None:
     library = _library(job.path)
     domain = None
     dimensions: tuple[str, ...] = ("space", "space")
