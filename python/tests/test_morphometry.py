@@ -175,3 +175,13 @@ def test_progress(tmp_path: Path):
         studies.morphometry(given, tmp_path / "out", progress=go_on)
     assert [(r.message, r.done, r.total) for r in seen] == [("a", 1, 3), ("b", 2, 3)]
     assert not (tmp_path / "out").exists()
+
+
+def test_a_list_is_not_written_over(tmp_path: Path):
+    """The table of volumes has the name that a list of pairs may have."""
+    listed = tmp_path / "volumes.csv"
+    listed.write_text("id,fixed,moving\na,f.nii.gz,m.nii.gz\n", encoding="utf-8")
+    before = listed.read_bytes()
+    with pytest.raises(errors.InvalidArgumentError, match=r"pairs: .*volumes\.csv is where"):
+        studies.morphometry(tmp_path, out=tmp_path, pairs=listed)
+    assert [*tmp_path.iterdir()] == [listed] and listed.read_bytes() == before

@@ -21,6 +21,7 @@ from .._grid import Grid
 from .._json import Plain
 from .._plain import why_no_name
 from .._tables import is_frame, read_records
+from ..images.sidecars import check_apart
 from ..progress import Progress
 from ..scoring.labels import check_labels, on_fixed_grid
 from ..transforms import Transform
@@ -231,6 +232,8 @@ def morphometry(
     """
     if not (math.isfinite(fwhm) and fwhm >= 0):
         raise errors.InvalidArgumentError(f"fwhm is {fwhm}; it must be 0 or more mm")
+    if out is not None:
+        check_apart(out, STUDY, {"pairs": pairs, "fixed_labels": fixed_labels})
     listed, pair_labels = _subjects(subjects, pairs)
     fixed_labels = pair_labels if fixed_labels is None else fixed_labels
     names = images.label_names(fixed_labels) if names is None else names
