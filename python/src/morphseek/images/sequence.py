@@ -41,7 +41,8 @@ def write_sequence(
     Examples
     --------
     >>> images.write_sequence("breath.seq.nrrd", [pair.fixed, pair.fixed], [0.0, 0.5], "time", "s")
-    >>> len(morphseek.correct_motion("breath.seq.nrrd", reference=0, threads=1).rows)
+    >>> import SimpleITK as sitk
+    >>> sitk.ReadImage("breath.seq.nrrd").GetNumberOfComponentsPerPixel()
     2
     """
     if not Path(path).name.endswith(".seq.nrrd"):

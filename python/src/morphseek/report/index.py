@@ -81,7 +81,7 @@ def write_index(
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_index(Path(folder) / "index.html", [IndexRow("a", verdict="good", error_mm=0.4)])
-    ...     "<h1>Registrations" in (Path(folder) / "index.html").read_text()
+    ...     "<h1>Registrations" in (Path(folder) / "index.html").read_text("utf-8")
     True
     """
     facts = summary(rows, _MOST_ROWS)
