@@ -55,7 +55,7 @@ def main(out, count):
     print("begun", flush=True)
     meter = Meter(count, None)
     run_jobs(jobs(out, count), workers=2, journal=journal, ended=ended, meter=meter)
-    Study(rows.values()).save(out, patience=60)
+    Study(rows.values()).save(out)
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]), int(sys.argv[2]))
