@@ -262,12 +262,12 @@ func (h hessian) step(gradient []float64) []float64 {
 // go to and fro across a valley that narrows. A way that is short against a voxel teaches less, for the slope varies
 // within one.
 func (h hessian) learn(from, to, slopeFrom, slopeTo []float64) {
-	const voxel = 0.25
+	const short = 0.25 // voxels at the rim
 	way, rise := mat.NewVecDense(len(from), nil), mat.NewVecDense(len(from), nil)
 	floats.SubTo(way.RawVector().Data, to, from)
 	floats.SubTo(rise.RawVector().Data, slopeTo, slopeFrom)
 	square := mat.Dot(way, way)
 	if more := mat.Dot(way, rise) - mat.Inner(way, h, way); more > 0 && square > 0 {
-		h.SymRankOne(h.SymDense, more/(square*(square+float64(voxel*voxel))), way)
+		h.SymRankOne(h.SymDense, more/(square*(square+float64(short*short))), way)
 	}
 }

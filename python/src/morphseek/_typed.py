@@ -1,4 +1,4 @@
-"""What a user typed in a shell: the pages of results show it, so that it can be repeated."""
+"""The command line of a run: the pages of results show it, so that a user can repeat it."""
 
 from __future__ import annotations
 

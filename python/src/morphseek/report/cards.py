@@ -1,4 +1,4 @@
-"""What a notebook shows of images, transforms and the results of studies, in HTML.
+"""Cards in HTML that show images, transforms and the results of studies in a notebook.
 
 It knows plain data, arrays and grids alone, so that all of them may show themselves.
 """
