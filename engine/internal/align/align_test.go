@@ -339,20 +339,13 @@ func TestAlignOfLittle(t *testing.T) {
 		})
 	}
 
-	// Where nothing is left, the error names the input.
-	lost := 0
+	// A grid has a voxel at the centre of the volume, however thin that is and in every orientation.
 	v := noise(grid([3]int{10, 10, 2}, [3]float64{1, 1, 1}, volume.Identity, [3]float64{}), 1)
 	a := &aligner{fixed: v, moving: v}
 	for i := range 60 {
 		if _, err := a.describe(6.5+float64(i)/20, superFibonacci(i, 60)); err != nil {
-			lost++
-			if fault.CodeOf(err) != fault.ThinVolume || !strings.Contains(err.Error(), "the moving volume, 2 mm") {
-				t.Error(err)
-			}
+			t.Error(err)
 		}
-	}
-	if lost == 0 {
-		t.Error("the voxels meet the volume in every orientation")
 	}
 }
 

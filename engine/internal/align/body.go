@@ -1,48 +1,59 @@
 package align
 
-// foreground returns 1 on the body and 0 in the background around it: thresholded, opened, the largest piece, its holes
-// in each slice filled. Where an image has no background (a crop within the body), all that is valid is body.
+// foreground returns 1 on the body and 0 in the background around it. Where an image has no background (a crop within
+// the body), all that is valid is body. Voxels within half a bin of the threshold count in part: interpolated whole
+// numbers may crowd there, and noise would decide about all of them.
 func foreground(w *resampled) []float32 {
-	n := w.grid.Size
-	near := faces(n)[:2*w.image.Axes()]
-	threshold, ok := backgroundThreshold(w, near)
+	near := faces(w.grid.Size)[:2*w.image.Axes()]
+	threshold, bin, ok := backgroundThreshold(w, near)
 	if !ok {
 		return append([]float32(nil), w.valid...)
 	}
-	above := make([]bool, len(w.valid))
-	for i, v := range w.valid {
-		above[i] = v > 0 && w.intensity[i] > threshold
-	}
-	core := largestComponent(erode(above, near), near)
-	count := 0
-	body := make([]float32, len(above))
-	for i, in := range fillSlices(dilateWithin(core, above, near), n) {
-		if in && w.valid[i] > 0 {
+	from := threshold - bin/2
+	wide, tight := w.above(from, near), w.above(from+bin, near)
+	count := 0.0
+	body := make([]float32, len(w.valid))
+	for i, in := range wide {
+		switch {
+		case w.valid[i] == 0:
+		case tight[i]:
 			body[i] = 1
-			count++
+		case in:
+			body[i] = min(max((w.intensity[i]-from)/bin, 0), 1)
 		}
+		count += float64(body[i])
 	}
-	if count == 0 || count < len(body)/500 {
+	if count < float64(1+len(body)/500) {
 		return append([]float32(nil), w.valid...)
 	}
 	return body
 }
 
+// above returns what is brighter than threshold: opened, the largest piece, its holes in each slice filled.
+func (w *resampled) above(threshold float32, near []int) []bool {
+	bright := make([]bool, len(w.valid))
+	for i, v := range w.valid {
+		bright[i] = v > 0 && w.intensity[i] > threshold
+	}
+	core := largestComponent(erode(bright, near), near)
+	return fillSlices(dilateWithin(core, bright, near), w.grid.Size)
+}
+
 // backgroundThreshold finds the intensity that ends the background: the first valley of the histogram above a peak in
-// its lowest quarter. It reports false where there is no such peak or the border of the field of view is not part of
+// its lowest quarter. It returns the width of the histogram's bins, too, and reports false where there is no such peak or the border of the field of view is not part of
 // it.
-func backgroundThreshold(w *resampled, near []int) (float32, bool) {
+func backgroundThreshold(w *resampled, near []int) (threshold, bin float32, ok bool) {
 	const bins = 256
 	lo, hi := robustRange(w)
 	if !(hi > lo) {
-		return 0, false
+		return 0, 0, false
 	}
-	bin := func(x float32) int { return min(max(int(float64(x-lo)/float64(hi-lo)*bins), 0), bins-1) }
+	at := func(x float32) int { return min(max(int(float64(x-lo)/float64(hi-lo)*bins), 0), bins-1) }
 	var raw, h [bins]float64
 	total := 0.0
 	for i, x := range w.intensity {
 		if w.valid[i] > 0 {
-			raw[bin(x)]++
+			raw[at(x)]++
 			total++
 		}
 	}
@@ -56,13 +67,13 @@ func backgroundThreshold(w *resampled, near []int) (float32, bool) {
 		}
 	}
 	if peak == bins/4-1 || !falls(raw[:]) {
-		return 0, false
+		return 0, 0, false
 	}
 	valley := peak
 	for valley+1 < bins/2 && h[valley+1] < h[valley] {
 		valley++
 	}
-	threshold := lo + float32((hi-lo)*float32(valley+1)/bins)
+	threshold = lo + float32((hi-lo)*float32(valley+1)/bins)
 
 	below := 0.0
 	for b := range valley + 1 {
@@ -77,7 +88,7 @@ func backgroundThreshold(w *resampled, near []int) (float32, bool) {
 			}
 		}
 	}
-	return threshold, below >= 0.05*total && dark >= 0.2*border
+	return threshold, (hi - lo) / bins, below >= 0.05*total && dark >= 0.2*border
 }
 
 // falls says whether a histogram falls behind its highest peak in the lowest quarter. Where it only rises there, or hardly
@@ -126,18 +137,19 @@ func robustRange(w *resampled) (lo, hi float32) {
 	// Two rounds of counting: outliers may crowd everything else into a few bins of the first.
 	hi = top
 	for range 3 {
-		var counts [1024]int
-		total := 0
+		var counts [1024]float64
+		total := 0.0
 		for i, x := range w.intensity {
 			if w.valid[i] > 0 {
 				counts[min(int(float64(x-lo)/float64(hi-lo)*1023), 1023)]++
 				total++
 			}
 		}
-		rest := 0
+		rest := 0.0
 		for b := 1023; b >= 0; b-- {
 			if rest += counts[b]; rest > total/100 {
-				hi = lo + (hi-lo)*float32(b+1)/1023
+				share := (rest - total/100) / counts[b] // of the bin, below the hundredth
+				hi = lo + float32(float64(hi-lo)*(float64(b)+share)/1023)
 				break
 			}
 		}

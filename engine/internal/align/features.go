@@ -245,8 +245,13 @@ func (f features) interleave(out []float32, planes [][]float32, at []int, sigma 
 
 // withIntensity adds the intensity in the body, standardised and clipped at three standard deviations.
 func (f features) withIntensity() features {
-	values := f.bodyIntensities(1)
-	mean, deviation := stat.MeanStdDev(values, nil)
+	var values, weights []float64
+	for i, b := range f.body {
+		if b > 0 {
+			values, weights = append(values, float64(f.intensity[i])), append(weights, float64(b))
+		}
+	}
+	mean, deviation := stat.MeanStdDev(values, weights)
 	plane := make([]float32, len(f.body))
 	for i, b := range f.body {
 		z := min(max((float64(f.intensity[i])-mean)/deviation, -3), 3)

@@ -136,28 +136,29 @@ func (e *evaluation) move(x []float64) {
 	e.cost = -score + e.slope(e.gradient, x, c, m, t)
 }
 
-// effort is how long maximise climbs: so many rounds of so many steps. It measures the curvature before each round by
-// some of the points, on one side of the place or on both.
-type effort struct{ rounds, steps, sides int }
+// effort is how long maximise climbs: so many rounds of so many steps, and up to so many rounds more until one hardly
+// moves. It measures the curvature before each round by some of the points, on one side of the place or on both.
+type effort struct{ rounds, more, steps, sides int }
 
 var (
-	brief  = effort{1, 6, 1} // shows which starts lead to one place
-	coarse = effort{2, 6, 1}
-	fine   = effort{3, 18, 2}
+	brief  = effort{1, 0, 6, 1} // shows which starts lead to one place
+	coarse = effort{2, 0, 6, 1}
+	fine   = effort{3, 9, 18, 2}
 )
 
 // maximise finds the transform near start with the highest score less the penalty of strain, and returns it with its
 // score. If rigid is set it adds a rotation and a translation to start; otherwise all twelve parameters are free.
 //
-// It takes a fixed number of Newton's steps, by the magnitude of the curvature. The cost has kinks where points cross the
+// It takes Newton's steps, by the magnitude of the curvature. The cost has kinks where points cross the
 // borders of voxels: a search along a line ends at one of them, and noise of a millionth decides at which. These steps
 // follow the images continuously. The curvature is that over a part of a voxel, which does not see the kinks; it rises
 // where a step shows more. Steps of the last round shorten, and the mean of its second half is taken.
 func (o *objective) maximise(ctx context.Context, start volume.Affine, rigid bool, by effort) (volume.Affine, float64, error) {
 	const (
 		damping = 0.5
-		longest = 4 // voxels at the rim
-		fading  = 4 // steps of the last round, after which they are half as long
+		longest = 4    // voxels at the rim
+		fading  = 4    // steps of the last round, after which they are half as long
+		settled = 0.01 // voxels at the rim
 	)
 	var along motion = affineMotion{o.centred(start), o.radius()}
 	free := planarAffine
@@ -171,8 +172,10 @@ func (o *objective) maximise(ctx context.Context, start volume.Affine, rigid boo
 	rough := &evaluation{objective: o.few, motion: along, gradient: make([]float64, along.parameters())}
 	n := along.parameters()
 	x, mean := make([]float64, n), make([]float64, n)
-	for round := range by.rounds {
-		last := round == by.rounds-1
+	moved := math.Inf(1) // by the round before
+	for round, last := 0, false; !last; round++ {
+		last = round >= by.rounds-1 && (round >= by.rounds+by.more-1 || moved < settled)
+		began := slices.Clone(x)
 		model, ok := rough.curvature(x, by.sides)
 		var before, slope []float64 // of the last step
 		if !ok {
@@ -198,6 +201,7 @@ func (o *objective) maximise(ctx context.Context, start volume.Affine, rigid boo
 				floats.AddScaled(mean, 1/float64(by.steps-by.steps/2), x)
 			}
 		}
+		moved = floats.Distance(began, x, 2)
 	}
 	c := along.at(mean)
 	score, _, _ := o.score(c)

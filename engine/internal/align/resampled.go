@@ -168,8 +168,16 @@ func boundingGrid(g volume.Geometry, h float64, frame [9]float64) volume.Geometr
 	lo, hi := bounds(g, frame)
 	out := volume.Geometry{Spacing: [3]float64{h, h, h}, Direction: frame}
 	inner, first := [3]int{1, 1, 1}, [3]float64{}
+	oblique := false
+	inverse, _ := volume.Affine{M: frame}.Inverse() // a rotation
+	for _, cosine := range volume.Product(inverse.M, g.Direction) {
+		oblique = oblique || math.Abs(float64(cosine*(1-math.Abs(cosine)))) > 1e-6
+	}
 	for a := range g.Axes() {
 		inner[a] = max(1, int(math.Ceil((hi[a]-lo[a])/h-1e-6)))
+		if oblique {
+			inner[a] |= 1 // always odd: as the frame turns, the voxels keep their places about the centre
+		}
 	}
 	for a, n := range inner {
 		out.Size[a] = n + 2

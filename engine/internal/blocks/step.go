@@ -78,17 +78,16 @@ func (s *Step) MinMarginals(trees int) (control volume.Geometry, marginals []flo
 		}
 	})
 	strain := float64(s.Quantum) / float64(s.Spacing)
-	means := s.blockMeans(control.Size)
-	between := tension{width: width, deep: deep, weight: float32(s.Stiffness * strain * strain), found: s.found(control)}
+	between := newTension(width, deep, float32(s.Stiffness*strain*strain), s.found(control), s.blockMeans(control.Size), control.Size)
 	up := make([]float32, len(costs))
 	if trees <= 1 {
-		spanningTree(control.Size, means, 0).marginals(costs, up, between, s.Threads)
+		spanningTree(control.Size, 0).marginals(costs, up, between, s.Threads)
 		return control, costs
 	}
 	marginals, one, share := make([]float32, len(costs)), make([]float32, len(costs)), 1/float32(trees)
 	for index := range trees {
 		copy(one, costs)
-		spanningTree(control.Size, means, index).marginals(one, up, between, s.Threads)
+		spanningTree(control.Size, index).marginals(one, up, between, s.Threads)
 		parallel.For(control.Voxels(), 64, s.Threads, func(lo, hi int) {
 			for node := lo; node < hi; node++ {
 				sum, m := marginals[node*labels:(node+1)*labels], one[node*labels:(node+1)*labels]

@@ -1,7 +1,7 @@
 package blocks
 
 import (
-	"cmp"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -18,38 +18,22 @@ type tree struct {
 	children [][]int // by node
 }
 
-// spanningTree returns a minimum spanning tree of the 6-connected grid under the absolute differences of value
-// (Kruskal), rooted at the grid's centre: it runs within organs rather than across their borders. Every edge gets random
-// noise of its own, up to the mean difference. So trees of other indices differ where several edges are nearly as good,
-// and noise of the image decides between none.
-func spanningTree(size [3]int, value []float32, index int) *tree {
-	n := len(value)
-	type edge struct {
-		a, b   int
-		weight float32
-	}
-	edges := make([]edge, 0, 3*n)
+// spanningTree returns a random spanning tree of the 6-connected grid (Kruskal), rooted at the grid's centre. Each index
+// has a tree of its own, which depends on the size alone: along a tree that follows the image, noise of a millionth
+// exchanged edges, and whole branches moved.
+func spanningTree(size [3]int, index int) *tree {
+	n := size[0] * size[1] * size[2]
+	edges := make([][2]int, 0, 3*n)
 	stride := [3]int{1, size[0], size[0] * size[1]}
 	for i := range n {
 		at := [3]int{i % size[0], i / size[0] % size[1], i / (size[0] * size[1])}
 		for a := range 3 {
 			if at[a]+1 < size[a] {
-				j := i + stride[a]
-				edges = append(edges, edge{i, j, max(value[i]-value[j], value[j]-value[i])})
+				edges = append(edges, [2]int{i, i + stride[a]})
 			}
 		}
 	}
-	rng, sum := rand.New(rand.NewPCG(uint64(index), 0)), float32(0)
-	for _, e := range edges {
-		sum += e.weight
-	}
-	mean := sum / float32(max(len(edges), 1))
-	for i := range edges {
-		edges[i].weight += float32(mean * rng.Float32())
-	}
-	slices.SortFunc(edges, func(a, b edge) int {
-		return cmp.Or(cmp.Compare(a.weight, b.weight), cmp.Compare(a.a, b.a), cmp.Compare(a.b, b.b))
-	})
+	rand.New(rand.NewPCG(uint64(index), 0)).Shuffle(len(edges), func(i, j int) { edges[i], edges[j] = edges[j], edges[i] })
 
 	set := make([]int, n)
 	for i := range set {
@@ -64,10 +48,10 @@ func spanningTree(size [3]int, value []float32, index int) *tree {
 	}
 	near := make([][]int, n)
 	for _, e := range edges {
-		if a, b := find(e.a), find(e.b); a != b {
+		if a, b := find(e[0]), find(e[1]); a != b {
 			set[a] = b
-			near[e.a] = append(near[e.a], e.b)
-			near[e.b] = append(near[e.b], e.a)
+			near[e[0]] = append(near[e[0]], e[1])
+			near[e[1]] = append(near[e[1]], e[0])
 		}
 	}
 
@@ -92,12 +76,34 @@ func spanningTree(size [3]int, value []float32, index int) *tree {
 }
 
 // tension is the cost of neighbours that move differently: weight times the squared difference of their total
-// displacements, in labels. A total displacement is the label plus the displacement of the levels before.
+// displacements, in labels, and less where the image differs between them, as it does between organs. A total
+// displacement is the label plus the displacement of the levels before.
 type tension struct {
-	width  int
-	deep   int // labels along z
-	weight float32
-	found  [3][]float32 // displacement of the levels before, along x, y and z, by node; nil: none
+	width    int
+	deep     int // labels along z
+	weight   float32
+	found    [3][]float32 // displacement of the levels before, along x, y and z, by node; nil: none
+	means    []float32    // of the image, by node
+	contrast float32      // difference of two means at which the weight is half
+}
+
+// newTension returns the tension on a grid of nodes where the image has these means, loosest where they differ by more
+// than neighbours do on average.
+func newTension(width, deep int, weight float32, found [3][]float32, means []float32, size [3]int) tension {
+	t := tension{width: width, deep: deep, weight: weight, found: found, means: means}
+	sum, count := 0.0, 0
+	stride := [3]int{1, size[0], size[0] * size[1]}
+	for i, v := range means {
+		at := [3]int{i % size[0], i / size[0] % size[1], i / (size[0] * size[1])}
+		for a := range 3 {
+			if at[a]+1 < size[a] {
+				sum += math.Abs(float64(v - means[i+stride[a]]))
+				count++
+			}
+		}
+	}
+	t.contrast = float32(sum / float64(max(count, 1)))
+	return t
 }
 
 // between sets p to the penalties of a message from one node to another.
@@ -108,7 +114,12 @@ func (t tension) between(p *penalties, from, to int) {
 			apart[axis] = u[from] - u[to]
 		}
 	}
-	p.set(t.width, t.deep, t.weight, apart)
+	weight := t.weight
+	if t.contrast > 0 {
+		d := (t.means[from] - t.means[to]) / t.contrast
+		weight /= 1 + float32(d*d)
+	}
+	p.set(t.width, t.deep, weight, apart)
 }
 
 // marginals replaces costs, which has width^2*deep labels a node, x fastest, by the min-marginals, up to a constant a
