@@ -149,7 +149,7 @@ func robustRange(w *resampled) (lo, hi float32) {
 		for b := 1023; b >= 0; b-- {
 			if rest += counts[b]; rest > total/100 {
 				share := (rest - total/100) / counts[b] // of the bin, below the hundredth
-				hi = lo + float32(float64(hi-lo)*(float64(b)+share)/1023)
+				hi = lo + float32(float64(hi-lo)*(float64(b)+0.5+share)/1023)
 				break
 			}
 		}
