@@ -29,7 +29,7 @@ func TestHalvedAndDoubled(t *testing.T) {
 			}
 			back := func(f *field.Field) *field.Field {
 				coarse, out := field.New(halved(g)), field.New(g)
-				halve(coarse, f, 2)
+				halve(coarse, f, 0, f.Size[2], 2)
 				d := newDoubled(coarse, size)
 				for z := range size[2] {
 					for y := range size[1] {

@@ -49,7 +49,7 @@ func newMIND(im aligned.Images, threads int) *ssd {
 func newSSD(im aligned.Images, channels int, fixed, moving []float32, threads int) *ssd {
 	n := im.Fixed.Voxels()
 	return &ssd{
-		Images: im, channels: channels, fixed: fixed, moving: moving, warped: make([]float32, n*channels),
+		Images: im.Packed(), channels: channels, fixed: fixed, moving: moving, warped: make([]float32, n*channels),
 		weight: make([]float32, n), open: make([]uint8, n), threads: threads,
 	}
 }
@@ -69,10 +69,12 @@ func (s *ssd) validate(u *field.Field) {
 
 func (s *ssd) voxels() int { return s.valid }
 
+func (s *ssd) part() int { return s.Fixed.Size[2] }
+
 func (s *ssd) reach() filter.Band { return nil }
 
 // force is the derivative of -sum (fixed - warped)^2, by central differences.
-func (s *ssd) force(g, _, u *field.Field) float64 {
+func (s *ssd) force(g, u *field.Field, done func(from, to int)) float64 {
 	s.warp(u)
 	nx, ny, nz := g.Size[0], g.Size[1], g.Size[2]
 	total := parallel.Sum(ny*nz, parallel.Rows(nx), s.threads, func(lo, hi int) float64 {
@@ -86,6 +88,7 @@ func (s *ssd) force(g, _, u *field.Field) float64 {
 		}
 		return sum
 	})
+	done(0, g.Size[2])
 	return -total / float64(s.channels)
 }
 
