@@ -42,7 +42,7 @@ func (p *Peak) Bytes() int64 {
 // few large blocks without pointers, so marking them costs almost nothing. By default garbage could grow to the size of
 // the live data.
 func Tighten() (loosen func()) {
-	const percent = 25
+	const percent = 10
 	collector.Lock()
 	defer collector.Unlock()
 	if collector.users++; collector.users == 1 {
