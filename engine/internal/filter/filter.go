@@ -149,7 +149,7 @@ func GaussianInPlace(band Band, size [3]int, sigma [3]float64, threads int, read
 		}
 	})
 	waits = s.shared(size[1], len(w[1]))
-	if s.Ahead < 2 { // nor may the tile itself be done with it
+	if s.Ahead == 0 { // nor is the tile itself done with it
 		waits = slices.Repeat([]bool{true}, size[1])
 	}
 	for from := 0; from < size[2]; from += part {
