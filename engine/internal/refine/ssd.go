@@ -43,7 +43,8 @@ func newMIND(im aligned.Images, threads int) *ssd {
 		})
 		return out
 	}
-	return newSSD(im, mind.Channels, describe(im.Fixed, im.FixedValid, 0), describe(im.Moving, im.MovingValid, beyond(im.Moving.Size)), threads)
+	moving := describe(im.Moving, im.MovingValid, beyond(im.Moving.Size)) // first: it takes more memory while it is made
+	return newSSD(im, mind.Channels, describe(im.Fixed, im.FixedValid, 0), moving, threads)
 }
 
 func newSSD(im aligned.Images, channels int, fixed, moving []float32, threads int) *ssd {
