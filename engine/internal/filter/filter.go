@@ -173,7 +173,7 @@ func GaussianInPlace(band Band, size [3]int, sigma [3]float64, threads int, read
 // Part is how many slices of an image of the given size a Sweep does well to go on by, an even number: few enough for
 // the processor's cache.
 func Part(size [3]int) int {
-	const voxels, least = 1 << 18, 8
+	const voxels, least = 1 << 19, 16
 	return min(max(voxels/(size[0]*size[1])&^1, least), size[2])
 }
 
