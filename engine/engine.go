@@ -136,7 +136,7 @@ func (e *Engine) Register(ctx context.Context, pair Pair, opt Options, progress 
 	return made, failed
 }
 
-// TrimMemory gives memory that is no longer used back to the system at once, where it may be more than a gigabyte.
+// TrimMemory gives memory that is no longer used back to the system at once, where it may be more than a quarter of a gigabyte.
 func TrimMemory() { memory.Trim() }
 
 // ModelInfo describes a model bundle to a front end.

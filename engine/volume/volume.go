@@ -16,6 +16,30 @@ type Volume struct {
 // Zeros returns a volume of zeros on grid g.
 func Zeros(g Geometry) *Volume { return &Volume{Geometry: g, Data: make([]float32, g.Voxels())} }
 
+// Mask is zeros and ones on a grid, in a quarter of a volume's memory.
+type Mask struct {
+	Geometry
+	Data []uint8
+}
+
+// Mask returns v, whose voxels are 0 or 1, as a mask.
+func (v *Volume) Mask() *Mask {
+	m := &Mask{v.Geometry, make([]uint8, len(v.Data))}
+	for i, x := range v.Data {
+		m.Data[i] = uint8(x)
+	}
+	return m
+}
+
+// Volume returns the mask as a volume.
+func (m *Mask) Volume() *Volume {
+	v := Zeros(m.Geometry)
+	for i, x := range m.Data {
+		v.Data[i] = float32(x)
+	}
+	return v
+}
+
 // Check reports the first fault of the volume as an image to register: geometry, then voxel count, then content (all
 // non-finite, constant). name says which input it is ("fixed", "moving").
 func (v *Volume) Check(name string) error {

@@ -286,7 +286,8 @@ func (a *aligner) describe(h float64, frame [9]float64) (views, error) {
 	v.plain = a.objective(v, v.coarse, coarsePoints)
 	v.bright = sync.OnceValue(v.withIntensity)
 	v.bothHounsfield = sync.OnceValue(func() bool { return a.fixed.Hounsfield() && a.moving.Hounsfield() })
-	v.distance = sync.OnceValue(func() float64 { return distributionDistance(f.resampled, m.resampled) })
+	ours, theirs := f.resampled, m.resampled // without the descriptors, which take most memory
+	v.distance = sync.OnceValue(func() float64 { return distributionDistance(ours, theirs) })
 	return v, nil
 }
 

@@ -31,7 +31,9 @@ type Pair struct {
 // view.
 type Images struct {
 	Fixed, Moving           *volume.Volume
-	FixedValid, MovingValid *volume.Volume // 1 inside the field of view and the mask, else 0: unknown, not air
+	FixedValid, MovingValid *volume.Volume // 1 inside the field of view and the mask, else 0: unknown, not air; nil where packed
+
+	fixedValid, movingValid *volume.Mask // the same, packed; nil before
 }
 
 // minSize is the least number of voxels of a grid along an axis.
@@ -288,22 +290,42 @@ func (im Images) Through(u *field.Field, threads int) Images {
 	return im
 }
 
+// Packed returns the images with a byte for each voxel that is valid or not, for Valid alone: the refinement keeps that.
+func (im Images) Packed() Images {
+	if im.FixedValid == nil {
+		return im
+	}
+	im.fixedValid, im.movingValid = im.FixedValid.Mask(), im.MovingValid.Mask()
+	im.FixedValid, im.MovingValid = nil, nil
+	return im
+}
+
 // Warp writes to dst the moving image at x + u(x) for every voxel x of the fixed one in the rows of band, trilinear and
 // clamped to the moving grid.
 func (im Images) Warp(dst []float32, u *field.Field, band filter.Band, threads int) {
-	im.read(im.Moving.Data, dst, u, band, threads)
+	nx, ny, margin, across := u.Size[0], u.Size[1], im.Margin(), im.Across()
+	planes := interp.Planes{Size: im.Moving.Size, Data: [][]float32{im.Moving.Data}}
+	parallel.For(ny*u.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
+		for r := lo; r < hi; r++ {
+			if y, z := r%ny, r/ny; band.Has(y, z) {
+				planes.Row([][]float32{dst[r*nx : (r+1)*nx]}, margin, margin+y, across+z, u.Row(y, z))
+			}
+		}
+	})
 }
 
 // Valid writes to valid 1 where both images are valid under u, else 0.
 func (im Images) Valid(valid []float32, u *field.Field, threads int) {
-	im.read(im.MovingValid.Data, valid, u, nil, threads)
+	im = im.Packed()
+	moving := interp.Mask{Size: im.Moving.Size, Data: im.movingValid.Data}
 	nx, ny, margin, across := u.Size[0], u.Size[1], im.Margin(), im.Across()
 	parallel.For(ny*u.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
 		within := func(p float32, axis int) bool { return p >= 0 && p <= float32(im.Moving.Size[axis]-1) }
 		for r := lo; r < hi; r++ {
+			moving.Row(valid[r*nx:(r+1)*nx], margin, margin+r%ny, across+r/ny, u.Row(r%ny, r/ny))
 			for i := range nx {
 				o, x, y, z := r*nx+i, float32(margin+i), float32(margin+r%ny), float32(across+r/ny)
-				if im.FixedValid.Data[o] == 1 && valid[o] > 0.999 && within(x+u.X[o], 0) && within(y+u.Y[o], 1) && within(z+u.Z[o], 2) {
+				if im.fixedValid.Data[o] == 1 && valid[o] > 0.999 && within(x+u.X[o], 0) && within(y+u.Y[o], 1) && within(z+u.Z[o], 2) {
 					valid[o] = 1
 				} else {
 					valid[o] = 0
@@ -318,19 +340,6 @@ func (im Images) Margin() int { return (im.Moving.Size[0] - im.Fixed.Size[0]) / 
 
 // Across is the margin along z: 0 for slices.
 func (im Images) Across() int { return (im.Moving.Size[2] - im.Fixed.Size[2]) / 2 }
-
-// read writes data, of the moving grid, at x + u(x) to the rows of dst in band.
-func (im Images) read(data, dst []float32, u *field.Field, band filter.Band, threads int) {
-	nx, ny, margin, across := u.Size[0], u.Size[1], im.Margin(), im.Across()
-	planes := interp.Planes{Size: im.Moving.Size, Data: [][]float32{data}}
-	parallel.For(ny*u.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			if y, z := r%ny, r/ny; band.Has(y, z) {
-				planes.Row([][]float32{dst[r*nx : (r+1)*nx]}, margin, margin+y, across+z, u.Row(y, z))
-			}
-		}
-	})
-}
 
 // Range returns the intensities that become 0 and 1: the 0.5th and the 99.5th percentile, where they differ.
 func Range(v *volume.Volume) (lo, hi float32) {

@@ -3,6 +3,7 @@ package filter
 
 import (
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/morphseek/morphseek/engine/internal/parallel"
@@ -46,16 +47,17 @@ func (b Band) Grown(size [3]int, n int) Band {
 // Has says whether the row y, z is in the band.
 func (b Band) Has(y, z int) bool { return b == nil || b[z][0] <= y && y < b[z][1] }
 
-// Clear sets the rows outside the band of images of the given size (x, y, z) to 0.
-func (b Band) Clear(size [3]int, threads int, images ...[]float32) {
+// Clear sets the rows outside the band to 0 in the slices from, ..., to-1 of images of the given size (x, y, z). An image
+// may be a ring of fewer slices.
+func (b Band) Clear(size [3]int, from, to, threads int, images ...[]float32) {
 	if b == nil {
 		return
 	}
-	nx, ny := size[0], size[1]
-	parallel.For(len(b), parallel.Rows(nx*ny), threads, func(lo, hi int) {
-		for z := lo; z < hi; z++ {
+	nx, area := size[0], size[0]*size[1]
+	parallel.For(to-from, parallel.Rows(area), threads, func(lo, hi int) {
+		for z := from + lo; z < from+hi; z++ {
 			for _, p := range images {
-				slice := p[z*ny*nx : (z+1)*ny*nx]
+				slice := p[z*area%len(p):][:area]
 				clear(slice[:b[z][0]*nx])
 				clear(slice[max(b[z][1], b[z][0])*nx:])
 			}
@@ -74,20 +76,20 @@ func union(a, b [2]int) [2]int {
 	return [2]int{min(a[0], b[0]), max(a[1], b[1])}
 }
 
-// From fills rows from images of the given size (x, y, z), x fastest.
+// From fills rows from images of the given size (x, y, z), x fastest, or from rings of fewer slices.
 func From(size [3]int, images ...[]float32) Rows {
 	return func(y, z int, rows [][]float32) {
 		for k, p := range images {
-			copy(rows[k], p[(z*size[1]+y)*size[0]:])
+			copy(rows[k], p[(z*size[1]+y)*size[0]%len(p):])
 		}
 	}
 }
 
-// To puts rows into images of the given size, which must not overlap those that are read.
+// To puts rows into images of the given size, or into rings, which must not overlap what is read.
 func To(size [3]int, images ...[]float32) Rows {
 	return func(y, z int, rows [][]float32) {
 		for k, p := range images {
-			copy(p[(z*size[1]+y)*size[0]:], rows[k])
+			copy(p[(z*size[1]+y)*size[0]%len(p):], rows[k])
 		}
 	}
 }
@@ -97,6 +99,12 @@ func To(size [3]int, images ...[]float32) Rows {
 func Box(size [3]int, radius, images, threads int, band Band, read, write Rows) {
 	w := flat(radius, 1)
 	separable(size, [3][]float32{w, w, w}, false, images, threads, band, read, write)
+}
+
+// BoxSweep is Box under way, before its first slice.
+func BoxSweep(size [3]int, radius, images, threads int, band Band, read, write Rows) *Sweep {
+	w := flat(radius, 1)
+	return newSweep(size, [3][]float32{w, w, w}, false, images, threads, band, read, write)
 }
 
 // Mean takes the mean of images over the window of 2*radius+1 voxels a side around each voxel; outside the grid the
@@ -109,16 +117,64 @@ func Mean(size [3]int, radius, images, threads int, read, write Rows) {
 // Gaussian convolves images with a normalised Gaussian of the given standard deviation in voxels of each axis (x, y,
 // z), cut at three of them; 0 leaves an axis alone. Outside the grid the border repeats.
 func Gaussian(size [3]int, sigma [3]float64, images, threads int, read, write Rows) {
-	GaussianOf(nil, size, sigma, images, threads, read, write)
+	w := [3][]float32{half(sigma[0]), half(sigma[1]), half(sigma[2])}
+	separable(size, w, true, images, threads, nil, read, write)
 }
 
-// GaussianOf is Gaussian of images whose rows outside band are 0. It returns the rows that it wrote; the result is 0 in
-// all others.
-func GaussianOf(band Band, size [3]int, sigma [3]float64, images, threads int, read, write Rows) Band {
+// GaussianInPlace is Gaussian of images into themselves, whose rows outside band are 0. read may look at the rows and
+// slices next to its own as well. seen, which may be nil, sees the rows of the result that may not be 0.
+func GaussianInPlace(band Band, size [3]int, sigma [3]float64, threads int, read, seen Rows, images ...[]float32) {
 	w := [3][]float32{half(sigma[0]), half(sigma[1]), half(sigma[2])}
 	band = band.Grown(size, max(len(w[1]), len(w[2]))-1)
-	separable(size, w, true, images, threads, band, read, write)
-	return band
+	nx, area, part := size[0], size[0]*size[1], Part(size)
+	if len(w[2]) == 1 {
+		part = size[2] // the next slice to read looks at the last one written
+	}
+	memory := buffer(len(images) * part * area)
+	defer pool.Put(memory)
+	ring := make([][]float32, len(images))
+	for k := range ring {
+		ring[k] = (*memory)[k*part*area:][:part*area]
+	}
+	now, later := To(size, images...), To(size, ring...)
+	var waits []bool // of a row: another tile may still read what it replaces
+	s := newSweep(size, w, true, len(images), threads, band, read, func(y, z int, rows [][]float32) {
+		if waits[y] {
+			later(y, z, rows)
+		} else {
+			now(y, z, rows)
+		}
+		if seen != nil {
+			seen(y, z, rows)
+		}
+	})
+	waits = s.shared(size[1], len(w[1]))
+	if s.Ahead == 0 { // nor is the tile itself done with it
+		waits = slices.Repeat([]bool{true}, size[1])
+	}
+	for from := 0; from < size[2]; from += part {
+		to := min(from+part, size[2])
+		s.To(to)
+		parallel.For(to-from, parallel.Rows(area), threads, func(lo, hi int) {
+			for z := from + lo; z < from+hi; z++ {
+				for y, waits := range waits {
+					if waits && band.Has(y, z) {
+						at := z*area + y*nx
+						for k, p := range images {
+							copy(p[at:at+nx], ring[k][at-from*area:])
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// Part is how many slices of an image of the given size a Sweep does well to go on by, an even number: few enough for
+// the processor's cache.
+func Part(size [3]int) int {
+	const voxels, least = 1 << 19, 16
+	return min(max(voxels/(size[0]*size[1])&^1, least), size[2])
 }
 
 // Add adds src, at least as long, to dst.
@@ -168,25 +224,79 @@ func half(sigma float64) []float32 {
 // stay in the processor's cache, so that an image is read from memory once and written once.
 func separable(size [3]int, w [3][]float32, repeat bool, images, threads int, band Band, read, write Rows) {
 	const held = 1 << 13 // voxels of a tile's slice
-	nx, ny, nz := size[0], size[1], size[2]
-	if nz == 1 {
+	if size[2] == 1 {
 		w[2] = across(w[2], repeat)
 	}
 	threads = parallel.Threads(threads)
-	stride := nx + 2*(len(w[0])-1)
-	// Lower tiles would filter too many rows twice, and a segment along z filters the slices beyond its ends as well.
-	most := max(1, ny/max(16, 2*len(w[1])))
-	tiles, segments := min(max(1, (ny*stride+held/2)/held), most), 1
-	if threads <= most {
-		tiles = min((tiles+threads-1)/threads*threads, ny)
-	} else {
-		tiles, segments = most, min((threads+most-1)/most, max(1, nz/(4*len(w[2]))))
+	tiles, most := tilesOf(size, w, threads)
+	segments := 1
+	if threads > most {
+		// A segment along z filters the slices beyond its ends as well.
+		segments = min((threads+most-1)/most, max(1, size[2]/(4*len(w[2]))))
 	}
 	parallel.For(tiles*segments, 1, threads, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			t, s := i%tiles, i/tiles
-			y, z := [2]int{t * ny / tiles, (t + 1) * ny / tiles}, [2]int{s * nz / segments, (s + 1) * nz / segments}
-			walk(size, y, z, w, repeat, images, band, read, write)
+			y, z := [2]int{t * size[1] / tiles, (t + 1) * size[1] / tiles}, [2]int{s * size[2] / segments, (s + 1) * size[2] / segments}
+			walk(size, y, z, w, repeat, images, band, read, write)(z[1])
+		}
+	})
+}
+
+// tilesOf returns into how many tiles the rows of a slice are divided, and the most that are worth while: lower ones
+// would filter too many rows twice.
+func tilesOf(size [3]int, w [3][]float32, threads int) (tiles, most int) {
+	const held = 1 << 13 // voxels of a tile's slice
+	ny, stride := size[1], size[0]+2*(len(w[0])-1)
+	most = max(1, ny/max(16, 2*len(w[1])))
+	if threads > most {
+		return most, most
+	}
+	tiles = min(max(1, (ny*stride+held/2)/held), most)
+	return min((tiles+threads-1)/threads*threads, ny), most
+}
+
+// Sweep is a filter under way along z. What it reads and what it writes need not exist as a whole.
+type Sweep struct {
+	Ahead   int // slices that it reads beyond those that it writes
+	tiles   []func(end int)
+	threads int
+}
+
+func newSweep(size [3]int, w [3][]float32, repeat bool, images, threads int, band Band, read, write Rows) *Sweep {
+	if size[2] == 1 {
+		w[2] = across(w[2], repeat)
+	}
+	threads = parallel.Threads(threads)
+	tiles, most := tilesOf(size, w, threads)
+	if threads > most { // there are no segments
+		tiles = min(threads, max(1, size[1]/8))
+	}
+	s := &Sweep{Ahead: len(w[2]) - 1, threads: threads}
+	for t := range tiles {
+		y, z := [2]int{t * size[1] / tiles, (t + 1) * size[1] / tiles}, [2]int{0, size[2]}
+		s.tiles = append(s.tiles, walk(size, y, z, w, repeat, images, band, read, write))
+	}
+	return s
+}
+
+// shared returns which of ny rows lie so many rows or fewer from another tile.
+func (s *Sweep) shared(ny, rows int) []bool {
+	near := make([]bool, ny)
+	for t := 1; t < len(s.tiles); t++ {
+		first := t * ny / len(s.tiles)
+		for y := max(first-rows, 0); y < min(first+rows, ny); y++ {
+			near[y] = true
+		}
+	}
+	return near
+}
+
+// To goes on until all slices before end are written. The last call must go to the end of the images.
+func (s *Sweep) To(end int) {
+	parallel.For(len(s.tiles), 1, s.threads, func(lo, hi int) {
+		for _, walk := range s.tiles[lo:hi] {
+			walk(end)
 		}
 	})
 }
@@ -202,11 +312,12 @@ func across(w []float32, repeat bool) []float32 {
 	return []float32{sum}
 }
 
-// walk filters the rows y[0], ..., y[1]-1 of the slices z[0], ..., z[1]-1, as far as band has them.
+// walk filters the rows y[0], ..., y[1]-1 of the slices z[0], ..., z[1]-1, as far as band has them. What it returns goes
+// on to the slice before end; it lets go of its memory at the last one.
 //
 // Rows lie in the buffers with room for the border at both ends, so that one call filters all of a slice along any
 // axis. Values in that room are not used.
-func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, band Band, read, write Rows) {
+func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, band Band, read, write Rows) func(end int) {
 	nx, ny, nz := size[0], size[1], size[2]
 	rx, ry, rz := len(w[0])-1, len(w[1])-1, len(w[2])-1
 	stride, height := nx+2*rx, y[1]-y[0]
@@ -214,7 +325,6 @@ func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, ban
 	in, out, rows := make([][]float32, images), make([][]float32, images), make([][]float32, images)
 	slots := make([][]float32, images*(2*rz+1))
 	memory := buffer(area*(1+len(slots)+images) + tall*(1+images))
-	defer pool.Put(memory)
 	rest := *memory
 	cut := func(n int) []float32 {
 		part := rest[:n:n]
@@ -266,7 +376,8 @@ func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, ban
 		}
 		return [2]int{max(band[z][0]-y[0], 0), min(band[z][1]-y[0], height)}
 	}
-	for at := max(z[0]-rz, 0); at < z[1]+rz; at++ {
+	at := max(z[0]-rz, 0)
+	step := func() {
 		if at < nz {
 			var rows [2]int // that slices nearby need of this one
 			for d := max(at-rz, z[0]); d <= min(at+rz, z[1]-1); d++ {
@@ -288,18 +399,26 @@ func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, ban
 		}
 		done := at - rz
 		if done < z[0] {
-			continue
+			return
 		}
 		rows := wanted(done)
 		lo, hi := rows[0], rows[1]
 		if lo >= hi {
-			continue
+			return
 		}
 		for k := range images {
 			symmetric(out[k][lo*stride:hi*stride], slot(k, done)[lo*stride:], around(rz, func(d int) []float32 { return near(k, done+d)[lo*stride:] }), w[2])
 		}
 		for row := lo; row < hi; row++ {
 			write(y[0]+row, done, of(out, row))
+		}
+	}
+	return func(end int) {
+		for ; at < end+rz; at++ {
+			step()
+		}
+		if end == z[1] {
+			pool.Put(memory)
 		}
 	}
 }

@@ -177,18 +177,81 @@ func TestBand(t *testing.T) {
 				}
 				box(nil, whole)
 				box(band, part)
-				band.Clear(size, threads, whole)
-				band.Clear(size, threads, part)
+				band.Clear(size, 0, size[2], threads, whole)
+				band.Clear(size, 0, size[2], threads, part)
 				if !slices.Equal(whole, part) {
 					t.Errorf("%d threads: the band's sums differ from those of the whole", threads)
 				}
 				sigma := [3]float64{1.75, 0.4, 1.2}
 				Gaussian(size, sigma, 1, threads, From(size, src), To(size, whole))
-				GaussianOf(band, size, sigma, 1, threads, From(size, src), To(size, part)).Clear(size, threads, part)
+				part = slices.Clone(src)
+				GaussianInPlace(band, size, sigma, threads, From(size, part), nil, part)
 				if !slices.Equal(whole, part) {
-					t.Errorf("%d threads: the Gaussian of the band differs from that of the whole", threads)
+					t.Errorf("%d threads: the Gaussian in place differs", threads)
 				}
 			}
 		})
+	}
+}
+
+// A Gaussian in place reads what its neighbours were before it, a row and a slice away, and shows its own rows.
+func TestInPlace(t *testing.T) {
+	t.Parallel()
+	for _, size := range [][3]int{{130, 120, 37}, {9, 40, 12}, {300, 300, 11}, {8, 90, 1}, {5, 1, 7}} {
+		for _, sigma := range [][3]float64{{1, 1, 1}, {2.5, 2.5, 2.5}, {1, 1, 0.3}, {0, 0, 0}} {
+			t.Run(fmt.Sprint(size, sigma), func(t *testing.T) {
+				r := rand.New(rand.NewPCG(5, uint64(size[0])))
+				src := make([]float32, size[0]*size[1]*size[2])
+				for i := range src {
+					src[i] = r.Float32()
+				}
+				around := func(image []float32) Rows {
+					return func(y, z int, rows [][]float32) {
+						clear(rows[0])
+						for _, d := range [][2]int{{0, 0}, {-1, 0}, {1, 0}, {0, -1}, {0, 1}} {
+							y, z := min(max(y+d[0], 0), size[1]-1), min(max(z+d[1], 0), size[2]-1)
+							Add(rows[0], image[(z*size[1]+y)*size[0]:])
+						}
+					}
+				}
+				want := make([]float32, len(src))
+				Gaussian(size, sigma, 1, 1, around(src), To(size, want))
+				for _, threads := range []int{1, 2, 30} {
+					got, seen := slices.Clone(src), make([]float32, len(src))
+					GaussianInPlace(nil, size, sigma, threads, around(got), To(size, seen), got)
+					if !slices.Equal(got, want) || !slices.Equal(seen, want) {
+						t.Errorf("%d threads: it differs from that into another image", threads)
+					}
+				}
+			})
+		}
+	}
+}
+
+// What a filter reads and writes may be rings of slices.
+func TestSweepOfRings(t *testing.T) {
+	t.Parallel()
+	size, radius := [3]int{13, 21, 19}, 2
+	r := rand.New(rand.NewPCG(6, 7))
+	src, want, got := make([]float32, 13*21*19), make([]float32, 13*21*19), make([]float32, 13*21*19)
+	for i := range src {
+		src[i] = r.Float32()
+	}
+	Box(size, radius, 1, 1, nil, From(size, src), To(size, want))
+	area := size[0] * size[1]
+	for _, threads := range []int{1, 4} {
+		in, out := make([]float32, 6*area), make([]float32, 4*area)
+		s := BoxSweep(size, radius, 1, threads, nil, From(size, in), To(size, out))
+		for from, known := 0, 0; from < size[2]; from += 4 {
+			to := min(from+4, size[2])
+			for ; known < min(to+s.Ahead, size[2]); known++ {
+				copy(in[known%6*area:][:area], src[known*area:])
+			}
+			s.To(to)
+			copy(got[from*area:to*area], out)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d threads: sums over rings differ", threads)
+		}
 	}
 }

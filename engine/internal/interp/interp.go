@@ -2,6 +2,8 @@
 // of warps on one grid. It is trilinear, in float32, and gives the same bits with and without the processor's vectors.
 package interp
 
+import "encoding/binary"
+
 // Planes are up to three scalar images on one grid, size being (x, y, z), x fastest.
 type Planes struct {
 	Size [3]int
@@ -33,6 +35,37 @@ func (p Planes) row(dst [][]float32, add bool, x, y, z int, scale float32, u [3]
 				v += d[k]
 			}
 			dst[k][i] = v
+		}
+	}
+}
+
+// Mask is an image of zeros and ones.
+type Mask struct {
+	Size [3]int
+	Data []uint8
+}
+
+// Row reads the mask as Planes does an image.
+func (m Mask) Row(dst []float32, x, y, z int, u [3][]float32) {
+	nx, nxy, p := m.Size[0], m.Size[0]*m.Size[1], m.Data
+	for i := range dst {
+		ix, dx, fx := cell(x+i, m.Size[0], u[0][i])
+		iy, dy, fy := cell(y, m.Size[1], u[1][i])
+		iz, dz, fz := cell(z, m.Size[2], u[2][i])
+		o, dy, dz := ix+nx*iy+nxy*iz, nx*dy, nxy*dz
+		q := o + dz
+		around := [8]uint8{p[o], p[o+dx], p[o+dy], p[o+dy+dx], p[q], p[q+dx], p[q+dy], p[q+dy+dx]}
+		switch binary.NativeEndian.Uint64(around[:]) {
+		case 0:
+			dst[i] = 0
+		case 0x0101010101010101:
+			dst[i] = 1
+		default:
+			var values [8]float32
+			for k, x := range around {
+				values[k] = float32(x)
+			}
+			dst[i] = Trilinear(values[:], 0, 1, 2, 4, fx, fy, fz)
 		}
 	}
 }

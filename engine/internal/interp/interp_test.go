@@ -122,6 +122,34 @@ func TestRow(t *testing.T) {
 	}
 }
 
+// A mask is read to the same bits as an image of its zeros and ones.
+func TestMaskRow(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 9))
+	for _, size := range [][3]int{{29, 7, 5}, {16, 2, 2}, {9, 1, 6}, {1, 1, 1}} {
+		m := Mask{size, make([]uint8, size[0]*size[1]*size[2])}
+		plane := make([]float32, len(m.Data))
+		for i := range m.Data {
+			if r.IntN(4) > 0 {
+				m.Data[i], plane[i] = 1, 1
+			}
+		}
+		var u [3][]float32
+		for a := range u {
+			u[a] = make([]float32, 40)
+			for i := range u[a] {
+				u[a][i] = 3 * float32(r.NormFloat64())
+			}
+		}
+		u[0][3], u[1][5] = float32(math.NaN()), float32(math.Inf(1))
+		got, want := make([]float32, 40), make([]float32, 40)
+		m.Row(got, -2, size[1]/2, size[2]-1, u)
+		Planes{size, [][]float32{plane}}.Row([][]float32{want}, -2, size[1]/2, size[2]-1, u)
+		if !slices.Equal(got, want) {
+			t.Errorf("size %v: %v, of the image %v", size, got, want)
+		}
+	}
+}
+
 func BenchmarkRow(b *testing.B) {
 	size := [3]int{160, 192, 32}
 	p := Planes{Size: size}

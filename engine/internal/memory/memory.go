@@ -42,7 +42,7 @@ func (p *Peak) Bytes() int64 {
 // few large blocks without pointers, so marking them costs almost nothing. By default garbage could grow to the size of
 // the live data.
 func Tighten() (loosen func()) {
-	const percent = 25
+	const percent = 10
 	collector.Lock()
 	defer collector.Unlock()
 	if collector.users++; collector.users == 1 {
@@ -64,11 +64,11 @@ var collector struct {
 	users, before int
 }
 
-// Trim gives memory that is no longer used back to the system at once, where it may be more than a gigabyte: Go would
-// keep it for minutes, while the caller writes large files. Less is kept: asking the system for it again would take
-// longer.
+// Trim gives memory that is no longer used back to the system at once, where it may be more than a quarter of a gigabyte:
+// Go would keep it for minutes, while the caller writes large files. Less is kept: asking the system for it again would
+// take longer.
 func Trim() {
-	if Held() > 1<<30 {
+	if Held() > 1<<28 {
 		debug.FreeOSMemory()
 	}
 }

@@ -50,7 +50,7 @@ func (r *Referee) Evidence(initial volume.Affine, deform *field.Field) (growth, 
 // coarse returns the referee of the same pair on a grid of no more than so many voxels.
 func (r *Referee) coarse(voxels int) *Referee {
 	return on(thinned(r.grid, voxels), r.threads,
-		&volume.Volume{Geometry: r.grid, Data: r.fixed}, &volume.Volume{Geometry: r.grid, Data: r.known}, r.moving, r.movingKnown)
+		&volume.Volume{Geometry: r.grid, Data: r.fixed}, &volume.Volume{Geometry: r.grid, Data: r.known}, r.moving, r.movingKnown.Volume())
 }
 
 // axes returns three directions at right angles, turned at random; of a slice two, in its plane.

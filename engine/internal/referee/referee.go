@@ -46,9 +46,10 @@ type Referee struct {
 	known       []float32 // 1 where the fixed image shows something, else 0
 	structure   []float32 // weight: local variance of fixed over its mean, at most 1
 
-	moving, movingKnown *volume.Volume
-	channels            []channel
-	threads             int
+	moving      *volume.Volume
+	movingKnown *volume.Mask // its voxels that show something
+	channels    []channel
+	threads     int
 }
 
 // State is a candidate as the referee sees it, voxel by voxel.
@@ -75,7 +76,7 @@ func New(pair aligned.Pair, threads int) *Referee {
 // on returns the referee on a grid, by smoothed images and where they show something.
 func on(grid volume.Geometry, threads int, fixed, fixedKnown, moving, movingKnown *volume.Volume) *Referee {
 	identity := volume.IdentityAffine()
-	r := &Referee{grid: grid, moving: moving, movingKnown: movingKnown, threads: threads}
+	r := &Referee{grid: grid, moving: moving, movingKnown: movingKnown.Mask(), threads: threads}
 	r.fixed = fixed.Resample(grid, identity, volume.Linear, 0, threads).Data
 	r.known = fixedKnown.Resample(grid, identity, volume.Nearest, 0, threads).Data
 	r.descriptors = mind.Describe(r.fixed, r.known, grid.Size, radius, dilation, threads)
@@ -86,7 +87,7 @@ func on(grid volume.Geometry, threads int, fixed, fixedKnown, moving, movingKnow
 // Look measures the candidate p -> initial(p + d(p)), d the displacement of deform; nil is none.
 func (r *Referee) Look(initial volume.Affine, deform *field.Field) State {
 	total := field.Total(initial, deform, r.grid, r.threads)
-	s := State{channels: r.lookAt(initial, deform), known: total.Warp(r.movingKnown, volume.Nearest, 0, r.threads).Data}
+	s := State{channels: r.lookAt(initial, deform), known: total.Warp(r.movingKnown.Volume(), volume.Nearest, 0, r.threads).Data}
 	for i, k := range r.known {
 		s.known[i] *= k
 	}
@@ -110,18 +111,20 @@ func (r *Referee) Look(initial volume.Affine, deform *field.Field) State {
 // Covered is the share of what the fixed image shows that the moving one, under an affine map into its space, can cover
 // at most: less than 1 where it is the smaller one.
 func (r *Referee) Covered(by volume.Affine) float64 {
-	shows := func(known []float32, g volume.Geometry) (mm3 float64) {
-		for _, k := range known {
-			mm3 += float64(k)
-		}
-		return mm3 * math.Abs(g.IndexToPhysical().Det())
-	}
 	fixed := shows(r.known, r.grid)
 	moving := shows(r.movingKnown.Data, r.movingKnown.Geometry) / math.Abs(by.Det())
 	if moving >= fixed { // which may be 0
 		return 1
 	}
 	return moving / fixed
+}
+
+// shows is the volume that a mask on g selects, mm^3.
+func shows[T float32 | uint8](mask []T, g volume.Geometry) (mm3 float64) {
+	for _, k := range mask {
+		mm3 += float64(k)
+	}
+	return mm3 * math.Abs(g.IndexToPhysical().Det())
 }
 
 // Margin is by how much one candidate is better than another, over the voxels that both of them show, weighted by the

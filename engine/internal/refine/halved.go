@@ -44,22 +44,23 @@ func halved(g volume.Geometry) volume.Geometry {
 	return g.Blocks(block)
 }
 
-// halve writes the means of the values of fine over its blocks to coarse, on halved of its grid.
-func halve(coarse, fine *field.Field, threads int) {
+// halve writes the means over the blocks of the slices from, ..., to-1 to coarse, on halved of the grid. fine holds these
+// slices, or is a ring of an even number of them. A block of two slices is not divided.
+func halve(coarse, fine *field.Field, from, to, threads int) {
 	ny, deep := coarse.Size[1], 2
 	if fine.Flat() {
 		deep = 1
 	}
-	parallel.For(ny*coarse.Size[2], parallel.Rows(4*fine.Size[0]), threads, func(lo, hi int) {
+	parallel.For(ny*((to-from+deep-1)/deep), parallel.Rows(4*fine.Size[0]), threads, func(lo, hi int) {
 		sum := make([]float32, fine.Size[0])
 		for r := lo; r < hi; r++ {
-			y, z := 2*(r%ny), deep*(r/ny)
-			high, thick := min(2, fine.Size[1]-y), min(deep, fine.Size[2]-z)
+			y, z := 2*(r%ny), from+deep*(r/ny)
+			high, thick := min(2, fine.Size[1]-y), min(deep, to-z)
 			share := 0.5 / float32(high*thick)
-			for k, out := range coarse.Row(r%ny, r/ny) {
-				copy(sum, fine.Row(y, z)[k])
+			for k, out := range coarse.Row(y/2, z/deep) {
+				copy(sum, fine.Row(y, z%fine.Size[2])[k])
 				for row := 1; row < high*thick; row++ {
-					filter.Add(sum, fine.Row(y+row%high, z+row/high)[k])
+					filter.Add(sum, fine.Row(y+row%high, (z+row/high)%fine.Size[2])[k])
 				}
 				for i := range len(sum) / 2 {
 					out[i] = share * (sum[2*i] + sum[2*i+1])

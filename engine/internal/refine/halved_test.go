@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/cpu"
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -29,7 +30,7 @@ func TestHalvedAndDoubled(t *testing.T) {
 			}
 			back := func(f *field.Field) *field.Field {
 				coarse, out := field.New(halved(g)), field.New(g)
-				halve(coarse, f, 2)
+				halve(coarse, f, 0, f.Size[2], 2)
 				d := newDoubled(coarse, size)
 				for z := range size[2] {
 					for y := range size[1] {
@@ -76,5 +77,36 @@ func TestWhichGridsAreHalved(t *testing.T) {
 		if got := isHalved(c.size); got != c.want {
 			t.Errorf("isHalved(%v) is %t, want %t", c.size, got, c.want)
 		}
+	}
+}
+
+// A force that is halved slice by slice, as its ring fills, is the same as one that is kept whole.
+func TestHalvedInParts(t *testing.T) {
+	t.Parallel()
+	g := volume.Geometry{Size: [3]int{190, 170, 21}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	fixed, moving := volume.Zeros(g), volume.Zeros(g)
+	r := rand.New(rand.NewPCG(3, 4))
+	for i := range fixed.Data {
+		if g.Index(i)[1] > 30 { // rows before show nothing
+			fixed.Data[i] = r.Float32()
+		}
+		moving.Data[i] = r.Float32()
+	}
+	im := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}.At(g, margin, aligned.RepeatedEdge, 2)
+	s, u := newNCC(im, window, 2), wave(g, 0.7)
+	s.validate(u)
+	whole, want, got := field.New(g), field.New(halved(g)), field.New(halved(g))
+	value := s.force(whole, u, unheard)
+	halve(want, whole, 0, g.Size[2], 1)
+	part := g
+	if part.Size[2] = s.part(); part.Size[2] >= g.Size[2] || part.Size[2]%2 != 0 {
+		t.Fatalf("parts of %d slices", part.Size[2])
+	}
+	ring := field.New(part)
+	if again := s.force(ring, u, func(from, to int) { halve(got, ring, from, to, 2) }); again != value {
+		t.Errorf("value %g in parts, %g as a whole", again, value)
+	}
+	if !slices.Equal(got.Data, want.Data) {
+		t.Error("the force in parts differs")
 	}
 }

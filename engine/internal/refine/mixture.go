@@ -38,16 +38,18 @@ func (m *mixture) validate(u *field.Field) {
 
 func (m *mixture) voxels() int { return m.parts[0].voxels() }
 
+func (m *mixture) part() int { return m.g.Size[2] }
+
 func (m *mixture) reach() filter.Band { return nil }
 
-func (m *mixture) force(g, scratch, u *field.Field) float64 {
+func (m *mixture) force(g, u *field.Field, done func(from, to int)) float64 {
 	total, n := 0.0, float64(m.voxels())
 	for k := range m.parts {
 		p, into := &m.parts[k], m.g
 		if k == 0 {
 			into = g
 		}
-		sum, voxels := p.similarity.force(into, scratch, u), float64(p.voxels())
+		sum, voxels := p.similarity.force(into, u, func(_, _ int) {}), float64(p.voxels())
 		if voxels == 0 {
 			if k == 0 {
 				clear(g.Data)
@@ -74,6 +76,7 @@ func (m *mixture) force(g, scratch, u *field.Field) float64 {
 			}
 		})
 	}
+	done(0, g.Size[2])
 	return total * n
 }
 

@@ -30,15 +30,20 @@ type ncc struct {
 	meanF, overB []float32 // of the windows, for the current overN: fixed's mean, 1/B
 	open         []uint8   // bit k is set where a voxel and both its neighbours along axis k are valid
 	warped       []float32
-	sums         []float64 // of the similarity, by row
-	counts       []int     // of valid voxels, by row
+	terms        [3][]float32 // of the derivative, that windows sum: a ring of slices
+	sums         []float64    // of the similarity, by row
+	counts       []int        // of valid voxels, by row
 }
 
 func newNCC(im aligned.Images, radius, threads int) *ncc {
 	n := im.Fixed.Voxels()
 	rows := n / im.Fixed.Size[0]
 	s := &ncc{
-		Images: im, radius: radius, threads: threads, open: make([]uint8, n), sums: make([]float64, rows), counts: make([]int, rows),
+		Images: im.Packed(), radius: radius, threads: threads, open: make([]uint8, n), sums: make([]float64, rows), counts: make([]int, rows),
+	}
+	slices := min(s.part()+radius, im.Fixed.Size[2])
+	for k := range s.terms {
+		s.terms[k] = make([]float32, slices*im.Fixed.Size[0]*im.Fixed.Size[1])
 	}
 	for _, p := range []*[]float32{&s.overN, &s.meanF, &s.overB, &s.warped} {
 		*p = make([]float32, n)
@@ -87,6 +92,8 @@ func (s *ncc) validate(u *field.Field) {
 	}
 }
 
+func (s *ncc) part() int { return filter.Part(s.Fixed.Size) }
+
 func (s *ncc) reach() filter.Band { return s.band.Grown(s.Fixed.Size, s.radius) }
 
 func (s *ncc) voxels() (n int) {
@@ -98,17 +105,23 @@ func (s *ncc) voxels() (n int) {
 
 // force needs, for d(similarity)/d(m(y)), where y is valid, the sum over the windows around y, of n valid voxels each,
 // of 2|A|/(nBC) (f(y) - mean f) - 2A|A|/(nBC^2) (m(y) - mean m): three sums over windows, of what three others give.
-func (s *ncc) force(g, scratch, u *field.Field) float64 {
-	size, reach := s.Fixed.Size, s.reach()
+func (s *ncc) force(g, u *field.Field, done func(from, to int)) float64 {
+	size, reach, part := s.Fixed.Size, s.reach(), s.part()
 	s.Warp(s.warped, u, reach.Grown(size, 1), s.threads)
-	filter.Box(size, s.radius, 3, s.threads, s.band, s.moments, func(y, z int, rows [][]float32) {
-		s.correlate(scratch, y, z, rows)
-	})
-	s.band.Clear(size, s.threads, scratch.X, scratch.Y, scratch.Z)
-	filter.Box(size, s.radius, 3, s.threads, reach, filter.From(size, scratch.X, scratch.Y, scratch.Z), func(y, z int, rows [][]float32) {
+	first := filter.BoxSweep(size, s.radius, 3, s.threads, s.band, s.moments, s.correlate)
+	second := filter.BoxSweep(size, s.radius, 3, s.threads, reach, filter.From(size, s.terms[:]...), func(y, z int, rows [][]float32) {
 		s.gradient(g, y, z, rows)
 	})
-	reach.Clear(size, s.threads, g.X, g.Y, g.Z)
+	for from, known := 0, 0; from < size[2]; from += part {
+		to := min(from+part, size[2])
+		needed := min(to+second.Ahead, size[2])
+		first.To(needed)
+		s.band.Clear(size, known, needed, s.threads, s.terms[:]...)
+		known = needed
+		second.To(to)
+		reach.Clear(size, from, to, s.threads, g.X, g.Y, g.Z)
+		done(from, to)
+	}
 	total := 0.0
 	for _, sum := range s.sums {
 		total += sum
@@ -130,13 +143,14 @@ func (s *ncc) moments(y, z int, rows [][]float32) {
 	}
 }
 
-// correlate writes, for a row, the three terms that the derivative sums over the windows to sums, and adds up the row's
+// correlate writes, for a row, the three terms that the derivative sums over the windows, and adds up the row's
 // correlations. It computes both from the windows' moments in rows, which it overwrites.
-func (s *ncc) correlate(sums *field.Field, y, z int, rows [][]float32) {
+func (s *ncc) correlate(y, z int, rows [][]float32) {
 	from, to := s.row(y, z)
 	first, second, both := rows[0], rows[1][:to-from], rows[2][:to-from]
 	overN, meanF, overB := s.overN[from:to], s.meanF[from:to], s.overB[from:to]
-	da, dc, flat := sums.X[from:to], sums.Y[from:to], sums.Z[from:to]
+	place := from % len(s.terms[0])
+	da, dc, flat := s.terms[0][place:][:to-from], s.terms[1][place:][:to-from], s.terms[2][place:][:to-from]
 	i := 0
 	if !s.likely {
 		i = correlateVector(da, dc, flat, rows, overN, meanF, overB)
@@ -177,12 +191,13 @@ func sumOf(row []float32) (sum float64) {
 // gradient, by central differences; zero along an axis where a neighbour is not valid.
 func (s *ncc) gradient(g *field.Field, y, z int, rows [][]float32) {
 	from, to := s.row(y, z)
-	if s.gradientVector(g, from, to-from, rows) {
+	out := g.Row(y, z%g.Size[2])
+	if s.gradientVector(out, from, rows) {
 		return
 	}
 	nx, slice, m := s.Fixed.Size[0], s.Fixed.Size[0]*s.Fixed.Size[1], s.warped
 	da, dc, flat := rows[0], rows[1][:to-from], rows[2][:to-from]
-	f, gx, gy, gz := s.Fixed.Data[from:to], g.X[from:to], g.Y[from:to], g.Z[from:to]
+	f, gx, gy, gz := s.Fixed.Data[from:to], out[0], out[1], out[2]
 	for i, open := range s.open[from:to] {
 		o := from + i
 		d := 0.5 * (float32(f[i]*da[i]) - float32(m[o]*dc[i]) + flat[i])

@@ -5,7 +5,6 @@ package refine
 import (
 	"slices"
 
-	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/cpu"
 )
 
@@ -57,17 +56,17 @@ func correlateVector(da, dc, flat []float32, rows [][]float32, overN, meanF, ove
 	return n
 }
 
-// gradientVector does a row of gradient, of n voxels from i on, if there are vectors, the row fills one, and no voxel's
+// gradientVector writes a row of gradient, from voxel i on, to g, if there are vectors, the row fills one, and no voxel's
 // neighbour is outside the image's memory.
-func (s *ncc) gradientVector(g *field.Field, i, n int, rows [][]float32) bool {
-	nx, slice := s.Fixed.Size[0], s.Fixed.Size[0]*s.Fixed.Size[1]
+func (s *ncc) gradientVector(g [3][]float32, i int, rows [][]float32) bool {
+	n, nx, slice := len(g[0]), s.Fixed.Size[0], s.Fixed.Size[0]*s.Fixed.Size[1]
 	if !cpu.AVX2() || n < 8 || i < slice || i+n+slice > len(s.warped) {
 		return false
 	}
-	_, _, _, _, _ = g.X[i+n-1], g.Y[i+n-1], g.Z[i+n-1], s.Fixed.Data[i+n-1], s.open[i+n-1]
+	_, _, _, _, _ = g[0][n-1], g[1][n-1], g[2][n-1], s.Fixed.Data[i+n-1], s.open[i+n-1]
 	_, _, _ = rows[0][n-1], rows[1][n-1], rows[2][n-1]
 	do := func(from, to int) {
-		gradientAVX2(&g.X[i], &g.Y[i], &g.Z[i], &rows[0][0], &rows[1][0], &rows[2][0], &s.Fixed.Data[i], &s.warped[i], &s.open[i], nx, slice, from, to)
+		gradientAVX2(&g[0][0], &g[1][0], &g[2][0], &rows[0][0], &rows[1][0], &rows[2][0], &s.Fixed.Data[i], &s.warped[i], &s.open[i], nx, slice, from, to)
 	}
 	do(0, n&^7)
 	if n&7 != 0 { // the last vector does some voxels again

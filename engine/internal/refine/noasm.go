@@ -10,7 +10,7 @@ func correlateVector(da, dc, flat []float32, rows [][]float32, overN, meanF, ove
 	return 0
 }
 
-func (s *ncc) gradientVector(g *field.Field, i, n int, rows [][]float32) bool { return false }
+func (s *ncc) gradientVector(g [3][]float32, i int, rows [][]float32) bool { return false }
 
 func (s *ssd) rowVector(g *field.Field, r int) (squares float64, ok bool) { return 0, false }
 

@@ -93,8 +93,11 @@ type similarity interface {
 	// voxels is how many voxels the last validate found valid.
 	voxels() int
 	// force returns the sum of the valid voxels' values under u and writes its derivative by a displacement of the warped
-	// image to g, times perValue. It may write to scratch.
-	force(g, scratch, u *field.Field) float64
+	// image to g, times perValue. Wherever some slices of g are complete it calls done with the first and the one after the
+	// last; g may be a ring of part slices, of which later ones take the place.
+	force(g, u *field.Field, done func(from, to int)) float64
+	// part is the number of slices for which force calls done, but for the last ones: even, or all.
+	part() int
 	// reach is the rows outside which the force is 0, since the last validate.
 	reach() filter.Band
 }
@@ -474,11 +477,17 @@ type ascent struct {
 // voxels that are valid at first. One that leaves the other field of view counts as the first mean, so that leaving
 // gains nothing.
 func (c *ascent) run(ctx context.Context) ([]float64, error) {
-	g, spare := field.New(c.v.Geometry), field.New(c.v.Geometry)
-	small, smooth := g, spare // the gradient, and what the Gaussian leaves of it
-	half := c.finest && c.by.Fluid >= wide && isHalved(g.Size)
-	if half {
-		small, smooth = field.New(halved(g.Geometry)), field.New(halved(g.Geometry))
+	grid := c.v.Geometry
+	part, done := grid, func(_, _ int) {}
+	var g, force *field.Field // the gradient, and what force writes: the same, or a part on the grid
+	if c.finest && c.by.Fluid >= wide && isHalved(grid.Size) {
+		g = field.New(halved(grid))
+		part.Size[2] = c.similarity.part()
+		force = field.New(part)
+		done = func(from, to int) { halve(g, force, from, to, c.threads) }
+	} else {
+		g = field.New(grid)
+		force = g
 	}
 	step, farthest := float64(longest), 0.0 // farthest: the longest vector of any gradient so far
 	var valid, mean float64                 // at first
@@ -491,7 +500,7 @@ func (c *ascent) run(ctx context.Context) ([]float64, error) {
 		if it%revalidate == 0 {
 			c.similarity.validate(c.v)
 		}
-		sum, n := c.similarity.force(g, spare, c.v), float64(c.similarity.voxels())
+		sum, n := c.similarity.force(force, c.v, done), float64(c.similarity.voxels())
 		g.Lock(c.locked)
 		if it == 0 {
 			if n == 0 {
@@ -503,18 +512,12 @@ func (c *ascent) run(ctx context.Context) ([]float64, error) {
 		if step *= math.Exp2(-stalled(values) / halving); step < shortest {
 			break
 		}
-		if half {
-			halve(small, g, c.threads)
-		} else {
-			small, smooth = g, spare
-		}
-		most := float64(c.smooth(smooth, small))
+		most := float64(c.smooth(g))
 		if !(most > 0) {
 			break
 		}
 		farthest = max(farthest, most)
-		c.flow(g, smooth, float32(step/(math.Pow(farthest, c.by.Fading)*math.Pow(most, 1-c.by.Fading))))
-		c.v, g = g, c.v
+		c.flow(g, float32(step/(math.Pow(farthest, c.by.Fading)*math.Pow(most, 1-c.by.Fading))))
 		if c.shape != nil {
 			c.shape(c.v)
 		}
@@ -547,23 +550,21 @@ func stalled(values []float64) float64 {
 	return min(max(1.5-gain/enough, 0), 1)
 }
 
-// smooth writes g, which may lie on halved of the grid, after the fluid Gaussian to dst and returns the length of its longest vector.
-func (c *ascent) smooth(dst, g *field.Field) float32 {
+// smooth applies the fluid Gaussian to g, which may lie on halved of the grid, and returns the length of its longest vector.
+func (c *ascent) smooth(g *field.Field) float32 {
 	fluid := c.by.Fluid
 	if g.Size != c.v.Size {
 		fluid = halfWidth(fluid)
 	}
-	size, put := g.Size, filter.To(g.Size, dst.X, dst.Y, dst.Z)
+	size := g.Size
 	longest := make([]float32, size[1]*size[2])
 	band := c.similarity.reach()
 	if g.Size != c.v.Size {
 		band = nil
 	}
-	band = filter.GaussianOf(band, size, [3]float64{fluid, fluid, fluid}, 3, c.threads, filter.From(size, g.X, g.Y, g.Z), func(y, z int, rows [][]float32) {
-		put(y, z, rows)
+	filter.GaussianInPlace(band, size, [3]float64{fluid, fluid, fluid}, c.threads, filter.From(size, g.X, g.Y, g.Z), func(y, z int, rows [][]float32) {
 		longest[z*size[1]+y] = longestSquare(rows)
-	})
-	band.Clear(size, c.threads, dst.X, dst.Y, dst.Z)
+	}, g.X, g.Y, g.Z)
 	return float32(math.Sqrt(float64(slices.Max(longest))))
 }
 
@@ -579,8 +580,9 @@ func longestSquare(rows [][]float32) float32 {
 	return most
 }
 
-// flow writes v o (id + step g), after the elastic Gaussian, to dst; g may lie on halved of the grid.
-func (c *ascent) flow(dst, g *field.Field, step float32) {
+// flow makes v v o (id + step g), after the elastic Gaussian; g may lie on halved of the grid. No vector of step g is
+// longer than a voxel, so a row of it reads slices that GaussianInPlace still has.
+func (c *ascent) flow(g *field.Field, step float32) {
 	size := c.v.Size
 	v := interp.Planes{Size: size, Data: [][]float32{c.v.X, c.v.Y, c.v.Z}}
 	compose := func(y, z int, rows [][]float32) { v.Compose(rows, 0, y, z, step, g.Row(y, z)) }
@@ -594,5 +596,5 @@ func (c *ascent) flow(dst, g *field.Field, step float32) {
 		}
 	}
 	elastic := [3]float64{c.by.Elastic, c.by.Elastic, c.by.Elastic}
-	filter.Gaussian(size, elastic, 3, c.threads, compose, filter.To(size, dst.X, dst.Y, dst.Z))
+	filter.GaussianInPlace(nil, size, elastic, c.threads, compose, nil, c.v.X, c.v.Y, c.v.Z)
 }

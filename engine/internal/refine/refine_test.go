@@ -32,11 +32,14 @@ func wave(g volume.Geometry, amplitude float64) *field.Field {
 	return f
 }
 
+// unheard hears of parts of a force that is kept as a whole.
+func unheard(_, _ int) {}
+
 // slopes returns the derivative of a similarity along a smooth direction, by its force and by finite differences.
 func slopes(s similarity, g volume.Geometry) (predicted, measured float64) {
 	u, force, direction := wave(g, 0.7), field.New(g), field.New(g)
 	s.validate(u)
-	s.force(direction, field.New(g), u)
+	s.force(direction, u, unheard)
 	direction = direction.Smoothed(nil, 2, 1)
 	length := 0.0 // of the longest vector, at most
 	for _, d := range direction.Data {
@@ -47,9 +50,9 @@ func slopes(s similarity, g volume.Geometry) (predicted, measured float64) {
 		for i, d := range direction.Data {
 			step.Data[i] = h * d / float32(length)
 		}
-		return s.force(field.New(g), field.New(g), field.Compose(nil, u, step, 1))
+		return s.force(field.New(g), field.Compose(nil, u, step, 1), unheard)
 	}
-	s.force(force, field.New(g), u)
+	s.force(force, u, unheard)
 	for i, d := range direction.Data {
 		predicted += float64(d) * float64(force.Data[i])
 	}
@@ -104,7 +107,7 @@ func TestNCCValue(t *testing.T) {
 	s := newNCC(im, window, 1)
 	u := field.New(g)
 	s.validate(u)
-	got := s.force(field.New(g), field.New(g), u) / float64(s.voxels())
+	got := s.force(field.New(g), u, unheard) / float64(s.voxels())
 	want := metric.LocalNCC(im.Fixed, u.Warp(im.Moving, volume.Linear, 0, 1), nil, window, 1)
 	if math.Abs(got-want) > 0.005 {
 		t.Errorf("similarity %g, LocalNCC %g", got, want)
@@ -117,7 +120,7 @@ func TestMINDValue(t *testing.T) {
 	im := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}.At(fixed.Geometry, margin, aligned.ZeroEdge, 1)
 	s, u := newMIND(im, 1), field.New(fixed.Geometry)
 	s.validate(u)
-	got := s.force(field.New(fixed.Geometry), nil, u) / float64(s.voxels())
+	got := s.force(field.New(fixed.Geometry), u, unheard) / float64(s.voxels())
 	f, m := mind.Describe(im.Fixed.Data, im.FixedValid.Data, im.Fixed.Size, 1, dilation, 1), mind.Describe(im.Moving.Data, im.MovingValid.Data, im.Moving.Size, 1, dilation, 1)
 	n, grown := im.Fixed.Size, im.Moving.Size
 	sum := 0.0
@@ -436,7 +439,8 @@ type leaving struct {
 func (l *leaving) validate(*field.Field) { l.look++ }
 func (l *leaving) voxels() int           { return l.counts[l.look-1] }
 func (l *leaving) reach() filter.Band    { return nil }
-func (l *leaving) force(g, _, _ *field.Field) float64 {
+func (l *leaving) part() int             { return 0 }
+func (l *leaving) force(g, _ *field.Field, _ func(_, _ int)) float64 {
 	g.X[len(g.X)/2] = 1
 	return l.sums[l.look-1]
 }

@@ -43,13 +43,14 @@ func newMIND(im aligned.Images, threads int) *ssd {
 		})
 		return out
 	}
-	return newSSD(im, mind.Channels, describe(im.Fixed, im.FixedValid, 0), describe(im.Moving, im.MovingValid, beyond(im.Moving.Size)), threads)
+	moving := describe(im.Moving, im.MovingValid, beyond(im.Moving.Size)) // first: it takes more memory while it is made
+	return newSSD(im, mind.Channels, describe(im.Fixed, im.FixedValid, 0), moving, threads)
 }
 
 func newSSD(im aligned.Images, channels int, fixed, moving []float32, threads int) *ssd {
 	n := im.Fixed.Voxels()
 	return &ssd{
-		Images: im, channels: channels, fixed: fixed, moving: moving, warped: make([]float32, n*channels),
+		Images: im.Packed(), channels: channels, fixed: fixed, moving: moving, warped: make([]float32, n*channels),
 		weight: make([]float32, n), open: make([]uint8, n), threads: threads,
 	}
 }
@@ -69,10 +70,12 @@ func (s *ssd) validate(u *field.Field) {
 
 func (s *ssd) voxels() int { return s.valid }
 
+func (s *ssd) part() int { return s.Fixed.Size[2] }
+
 func (s *ssd) reach() filter.Band { return nil }
 
 // force is the derivative of -sum (fixed - warped)^2, by central differences.
-func (s *ssd) force(g, _, u *field.Field) float64 {
+func (s *ssd) force(g, u *field.Field, done func(from, to int)) float64 {
 	s.warp(u)
 	nx, ny, nz := g.Size[0], g.Size[1], g.Size[2]
 	total := parallel.Sum(ny*nz, parallel.Rows(nx), s.threads, func(lo, hi int) float64 {
@@ -86,6 +89,7 @@ func (s *ssd) force(g, _, u *field.Field) float64 {
 		}
 		return sum
 	})
+	done(0, g.Size[2])
 	return -total / float64(s.channels)
 }
 
