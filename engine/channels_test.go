@@ -52,9 +52,9 @@ func alongX(n int, mm float64) func(x, y, z float64) [3]float64 {
 func TestChannels(t *testing.T) {
 	long(t)
 	t.Parallel()
-	const n = 48
+	const n = 36
 	fixed, moving, truth := testkit.Moved(n, alongX(n, 4))
-	lo, hi := [3]int{8, 8, 8}, [3]int{40, 40, 40}
+	lo, hi := [3]int{6, 6, 6}, [3]int{30, 30, 30}
 	e := open(t, Config{})
 	options := with(func(o *Options) { o.Initial, o.Similarity, o.Refine = "none", "ncc", 30 })
 	lower, upper := Pair{Fixed: half(fixed, true, 1), Moving: half(moving, true, 2)}, Pair{Fixed: half(fixed, false, 3), Moving: half(moving, false, 4)}
@@ -89,9 +89,9 @@ func TestChannels(t *testing.T) {
 func TestLabelChannel(t *testing.T) {
 	long(t)
 	t.Parallel()
-	const n = 48
+	const n = 36
 	fixed, moving, truth := testkit.Moved(n, alongX(n, 5))
-	lo, hi := [3]int{8, 8, 8}, [3]int{40, 40, 40}
+	lo, hi := [3]int{6, 6, 6}, [3]int{30, 30, 30}
 	e := open(t, Config{})
 	before := testkit.MeanError(nil, truth, lo, hi)
 	here, there := classes(fixed, 7), classes(moving, 7)

@@ -17,7 +17,7 @@ func TestNothingIsFused(t *testing.T) {
 	}
 	const module = "github.com/morphseek/morphseek/..."
 	build := exec.Command("go", "build", "-gcflags="+module+"=-S", ".")
-	build.Env = append(os.Environ(), "GOOS=linux", "GOARCH=arm64", "CGO_ENABLED=0", "GOFLAGS=")
+	build.Env = append(os.Environ(), "GOOS=darwin", "GOARCH=arm64", "CGO_ENABLED=0", "GOFLAGS=")
 	listing, err := build.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n...%s", err, listing[max(0, len(listing)-2000):]) // the compiler's words come last

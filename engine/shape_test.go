@@ -34,8 +34,8 @@ func moves(r *Result) (most [3]float32) {
 func TestAlong(t *testing.T) {
 	long(t)
 	t.Parallel()
-	fixed, moving, truth := testkit.Moved(48, alongY(48, 5))
-	lo, hi := [3]int{10, 10, 10}, [3]int{38, 38, 38}
+	fixed, moving, truth := testkit.Moved(36, alongY(36, 5))
+	lo, hi := [3]int{8, 8, 8}, [3]int{28, 28, 28}
 	before := testkit.MeanError(nil, truth, lo, hi)
 	oblique := [9]float64{0.8, -0.6, 0, 0.6, 0.8, 0, 0, 0, 1}
 	for _, c := range []struct {

@@ -48,7 +48,7 @@ func roundTrip(t *testing.T, forth, back *Result, margin int) (mean, p95 float64
 func TestSymmetric(t *testing.T) {
 	long(t)
 	t.Parallel()
-	fixed, moving, truth := testkit.Phantom(40, 3, false)
+	fixed, moving, truth := testkit.Phantom(32, 2.5, false)
 	turn := volume.Affine{M: [9]float64{0.98, -0.199, 0, 0.199, 0.98, 0, 0, 0, 1}, T: [3]float64{4, -3, 2}}
 	turned := *moving
 	turned.Direction, turned.Origin = turn.M, turn.Apply(moving.Origin)
@@ -59,7 +59,7 @@ func TestSymmetric(t *testing.T) {
 		noisy.Data[i] += float32(noise.NormFloat64())
 	}
 	e := open(t, Config{})
-	lo, hi := [3]int{8, 8, 8}, [3]int{32, 32, 32}
+	lo, hi := [3]int{6, 6, 6}, [3]int{26, 26, 26}
 	for _, c := range []struct {
 		name   string
 		moving *volume.Volume
@@ -84,19 +84,16 @@ func TestSymmetric(t *testing.T) {
 			if mean > 0.05 || p95 > 0.05 || math.IsNaN(mean) {
 				t.Errorf("there and back miss by %.3f voxels, 95 %% by %.3f (before the middle %.3f and %.3f mm)", mean, p95, s.MeanMM, s.P95MM)
 			}
-			options.Symmetric = "off"
-			one, other := register(t, e, Pair{Fixed: fixed, Moving: c.moving}, options), register(t, e, Pair{Fixed: c.moving, Moving: fixed}, options)
-			meanOne, p95One := roundTrip(t, one, other, 5)
-			t.Logf("%.4f, 95 %% %.4f voxels; each by itself %.3f, %.3f; apart %.3f, %.3f mm", mean, p95, meanOne, p95One, s.MeanMM, s.P95MM)
-			if c.moving == moving || c.moving == &noisy {
-				a, b := testkit.MeanError(forth.Field, truth, lo, hi), testkit.MeanError(one.Field, truth, lo, hi)
-				t.Logf("error %.3f, of one way %.3f", a, b)
-				if a > b+0.01 {
-					t.Errorf("mean error %.3f voxels, of one way %.3f", a, b)
-				}
+			if s == nil || forth.Metrics.NJDPercent > 0 {
+				t.Errorf("metrics %+v; folding %g %%", s, forth.Metrics.NJDPercent)
 			}
-			if one.Metrics.Symmetric != nil || s == nil || forth.Metrics.NJDPercent > 0 {
-				t.Errorf("metrics %+v, of one way %+v; folding %g %%", s, one.Metrics.Symmetric, forth.Metrics.NJDPercent)
+			if c.moving != &turned {
+				options.Symmetric = "off"
+				one := register(t, e, Pair{Fixed: fixed, Moving: c.moving}, options)
+				a, b := testkit.MeanError(forth.Field, truth, lo, hi), testkit.MeanError(one.Field, truth, lo, hi)
+				if a > b+0.01 || one.Metrics.Symmetric != nil {
+					t.Errorf("mean error %.3f voxels, of one way %.3f, with the metrics %+v", a, b, one.Metrics.Symmetric)
+				}
 			}
 		})
 	}
@@ -121,7 +118,7 @@ func TestSymmetricSlices(t *testing.T) {
 		{"tilted, from a transform", func(turned, plain *volume.Volume) (fixed, moving *volume.Volume) { return plain, turned }, 0.1, 0.2, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			fixed, moving, _ := testkit.Slice(64, 3, false)
+			fixed, moving, _ := testkit.Slice(48, 3, false)
 			for i := range moving.Data {
 				moving.Data[i] += float32(3 * rng.NormFloat64())
 			}
@@ -149,7 +146,7 @@ func TestSymmetricSlices(t *testing.T) {
 // From a given transform, and with masks, the exchanged pair starts from its inverse.
 func TestSymmetricFromATransform(t *testing.T) {
 	t.Parallel()
-	fixed, moving, _ := testkit.Phantom(40, 3, false)
+	fixed, moving, _ := testkit.Phantom(32, 3, false)
 	shift := volume.IdentityAffine()
 	shift.T = [3]float64{30, -20, 10}
 	moving.Origin = shift.T
@@ -170,7 +167,7 @@ func TestSymmetricFromATransform(t *testing.T) {
 // An affine displacement field is the transform that it describes, and both ways start from it.
 func TestSymmetricFromAnAffineField(t *testing.T) {
 	t.Parallel()
-	fixed, moving, _ := testkit.Phantom(40, 2, false)
+	fixed, moving, _ := testkit.Phantom(28, 2, false)
 	shift := volume.IdentityAffine()
 	shift.T = [3]float64{12, -3, 0}
 	moving.Origin = shift.T

@@ -19,7 +19,7 @@ func TestResultByVectorsMatchesLoops(t *testing.T) {
 			fixed, moving, _ := testkit.Phantom(28, 2, otherContrast)
 			run := func() *Result {
 				return register(t, open(t, Config{}), Pair{Fixed: fixed, Moving: moving}, with(func(o *Options) {
-					o.Initial, o.Search, o.Refine = "affine", "on", 20
+					o.Initial, o.Search, o.Refine = "affine", "on", 10
 				}))
 			}
 			got := run()

@@ -181,7 +181,7 @@ func TestAnImageAndItself(t *testing.T) {
 		}
 		return v
 	}
-	body, _, _ := testkit.Phantom(40, 0, false)
+	body, _, _ := testkit.Phantom(32, 0, false)
 	elsewhere := *body
 	elsewhere.Origin[1] += 7
 	for _, c := range []struct {
@@ -206,9 +206,9 @@ func TestAnImageAndItself(t *testing.T) {
 func TestABallIsNotMirrored(t *testing.T) {
 	t.Parallel()
 	ball := func(radius float64) *volume.Volume {
-		v := volume.Zeros(volume.Geometry{Size: [3]int{48, 48, 48}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+		v := volume.Zeros(volume.Geometry{Size: [3]int{32, 32, 32}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
 		for i := range v.Data {
-			if dx, dy, dz := float64(i%48)-24, float64(i/48%48)-24, float64(i/(48*48))-24; math.Hypot(math.Hypot(dx, dy), dz) < radius {
+			if dx, dy, dz := float64(i%32)-16, float64(i/32%32)-16, float64(i/(32*32))-16; math.Hypot(math.Hypot(dx, dy), dz) < radius {
 				v.Data[i] = 1
 			}
 		}
@@ -216,7 +216,7 @@ func TestABallIsNotMirrored(t *testing.T) {
 	}
 	opt := DefaultOptions()
 	opt.Model = "none"
-	m := register(t, open(t, Config{}), Pair{Fixed: ball(10), Moving: ball(13)}, opt).Metrics
+	m := register(t, open(t, Config{}), Pair{Fixed: ball(7), Moving: ball(9)}, opt).Metrics
 	if m.Verdict.Grade == "failed" || m.Referee.Mirrored > asMirrored {
 		t.Errorf("%+v, %+v", m.Verdict, m.Referee)
 	}

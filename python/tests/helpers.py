@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -198,15 +199,15 @@ def write_cine(folder: Path, frames: int, slices: int = 6, leave_out: int = -1) 
 
 
 class Command:
-    """Runs ``python -m morphseek`` with its own cache folder."""
+    """Runs the command with its own cache folder: in this process, which has loaded the libraries,
+    or apart, in one of its own. A changed environment takes one of its own, too.
+    """
 
-    def __init__(self, cache: Path):
-        self.environment = {
-            **os.environ,
-            "XDG_CACHE_HOME": str(cache),
-            "COLUMNS": "160",
-            "NO_COLOR": "1",
-        }
+    def __init__(self, cache: Path, *, apart: bool = False):
+        self._own = {"XDG_CACHE_HOME": str(cache), "COLUMNS": "160", "NO_COLOR": "1"}
+        self._plain = {**os.environ, **self._own}
+        self.environment = dict(self._plain)
+        self._apart = apart
 
     def start(self, *arguments: Any, **how: Any) -> subprocess.Popen:
         command = [sys.executable, "-m", "morphseek", *map(str, arguments)]
@@ -219,13 +220,27 @@ class Command:
             **how,
         )
 
-    def __call__(self, *arguments: Any, expect: int = 0, **how: Any) -> str:
-        process = self.start(*arguments, **how)
-        out, err = process.communicate(timeout=limit(120))
-        assert process.returncode == expect, (
-            f"exit code {process.returncode}, not {expect}\n{out}\n{err}"
-        )
+    def __call__(self, *arguments: Any, expect: int = 0, cwd: Path | None = None) -> str:
+        if self._apart or self.environment != self._plain:
+            process = self.start(*arguments, cwd=cwd)
+            out, err = process.communicate(timeout=limit(120))
+            code = process.returncode
+        else:
+            code, out, err = self._here(list(map(str, arguments)), cwd)
+        assert code == expect, f"exit code {code}, not {expect}\n{out}\n{err}"
         return out + err
+
+    def _here(self, words: list[str], cwd: Path | None) -> tuple[int, str, str]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", ["morphseek", *words])
+            if cwd is not None:
+                patch.chdir(cwd)
+            runner = CliRunner(env=self._own)
+            done = runner.invoke(app, words, prog_name="morphseek")
+        said = done.stderr
+        if done.exception and not isinstance(done.exception, SystemExit):
+            said += "".join(traceback.format_exception(done.exception))
+        return done.exit_code, done.stdout, said
 
     def json(self, *arguments: Any, expect: int = 0) -> dict[str, Any]:
         return json.loads(self(*arguments, "--json", expect=expect).strip().splitlines()[-1])

@@ -116,7 +116,7 @@ print(count)
 
 
 @pytest.mark.parametrize(
-    "step", [pytest.param(1, marks=pytest.mark.thorough), 9], ids=["every", "some"]
+    "step", [pytest.param(1, marks=pytest.mark.nightly), 9], ids=["every", "some"]
 )
 def test_a_killed_call_leaves_no_transform_beside_another_verdict(step, dataset, tmp_path):
     """A process ends at each of its changes of the disk."""

@@ -25,7 +25,7 @@ def run(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_end_to_end(tmp_path: Path):
     """Two pairs of one kind with two candidates. A line that was cut off by a kill is run again,
     the others are not.
@@ -70,7 +70,7 @@ def seen_of(facts: np.ndarray, candidates: int) -> choosers.Seen:
     return choosers.Seen(facts, np.zeros((len(facts), candidates, 1)))
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "package"),
     [("boosted trees", "sklearn"), ("GRPO", "torch"), ("GRPO, advantages undivided", "torch")],

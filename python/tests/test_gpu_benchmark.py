@@ -21,7 +21,7 @@ def gpu(monkeypatch):
     return gpu
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_end_to_end_on_the_cpu(tmp_path):
     """A bundle with a loop runs in ONNX Runtime and in the engine. A missing bundle becomes a row
     that says so.
@@ -138,7 +138,7 @@ def test_placement(gpu):
     assert gpu.placed(gpu.placement(events[:2], "cuda")) == "0 of 1"
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_a_iteration_of_training(gpu):
     """T steps of one of the paper's networks, each with an update, by the trainer's own code, are a
     row of the table.
@@ -167,7 +167,7 @@ def test_floor_without_peaks(gpu):
     assert set(counter.total) == {"tflop", "gbyte"}
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_a_network_that_cannot_be_exported_is_a_row(gpu, tmp_path, capsys):
     pytest.importorskip("torch", reason="needs the extra: pip install morphseek[training]")
     # one voxel at the coarsest level

@@ -106,7 +106,7 @@ def check(out: Path, before: dict[str, tuple[str, int]]) -> dict[str, tuple[str,
     return now
 
 
-@pytest.mark.parametrize("kills", [6, pytest.param(50, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("kills", [6, pytest.param(50, marks=pytest.mark.nightly)])
 def test_killed_at_random_and_started_again(kills: int, idle: Any, tmp_path: Path):
     """Two processes share a folder; one of them is killed at a time."""
     count, rng = 40 + 4 * kills, random.Random(1)

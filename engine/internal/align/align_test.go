@@ -317,7 +317,7 @@ func noise(g volume.Geometry, seed uint64) *volume.Volume {
 // Volumes that lie between the voxels of the comparison, in some orientation or in all, are no defect of ours.
 func TestAlignOfLittle(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes a minute")
+		t.Skip("takes seconds")
 	}
 	askew := superFibonacci(31, 100)
 	for _, c := range []struct {
@@ -327,14 +327,12 @@ func TestAlignOfLittle(t *testing.T) {
 		{"eight voxels", grid([3]int{2, 2, 2}, [3]float64{1, 1, 1}, askew, [3]float64{}), grid([3]int{2, 2, 2}, [3]float64{1, 1, 1}, volume.Identity, [3]float64{})},
 		{"two slices askew", grid([3]int{64, 64, 2}, [3]float64{1, 1, 1}, askew, [3]float64{}), grid([3]int{64, 64, 2}, [3]float64{1, 1, 1}, askew, [3]float64{})},
 		{"a rod", grid([3]int{100, 4, 4}, [3]float64{1, 1, 1}, askew, [3]float64{}), grid([3]int{16, 16, 16}, [3]float64{1, 1, 1}, askew, [3]float64{})},
-		{"a detail and coarse voxels", grid([3]int{20, 20, 20}, [3]float64{0.5, 0.5, 0.5}, askew, [3]float64{}), grid([3]int{12, 12, 12}, [3]float64{8, 8, 8}, volume.Identity, [3]float64{})},
+		{"a detail and coarse voxels", grid([3]int{16, 16, 16}, [3]float64{0.5, 0.5, 0.5}, askew, [3]float64{}), grid([3]int{4, 4, 4}, [3]float64{8, 8, 8}, volume.Identity, [3]float64{})},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for seed := range uint64(3) {
-				_, err := Align(context.Background(), noise(c.fixed, 2*seed), noise(c.moving, 2*seed+1), Options{Method: Affine, Threads: 1})
-				if err != nil {
-					t.Error(err)
-				}
+			_, err := Align(context.Background(), noise(c.fixed, 0), noise(c.moving, 1), Options{Method: Affine, Threads: 1})
+			if err != nil {
+				t.Error(err)
 			}
 		})
 	}
