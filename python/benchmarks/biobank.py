@@ -7,10 +7,10 @@ step is a process of its own, so that its peak of memory is its own.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -61,6 +61,8 @@ class Idle(Job):
 
 def run(count: int, out: Path, workers: int, scheduler: str | None) -> dict[str, Any]:
     """Do the jobs that are not done, then write the tables; return what it took."""
+    from biobank import Idle  # a cluster's workers know this module, and not __main__
+
     study = Study(PairRow(str(number), "", "") for number in range(count))
     meter, journal = Meter(count, None), Journal(out)
     memory: dict[int, float] = {}
@@ -91,8 +93,14 @@ def run(count: int, out: Path, workers: int, scheduler: str | None) -> dict[str,
 
 
 def peak() -> float:
-    """Return the most memory that the process had, MB."""
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, 1)
+    """Return the most memory that the process had, MB; resource's holds its parent's, too."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return round(int(status.partition("VmHWM:")[2].split()[0]) * 1.024e-3, 1)
+
+
+def used() -> dict[str, float]:
+    """Return the process' memory and its processor time."""
+    return {"peak_mb": peak(), "cpu": round(time.process_time(), 1)}
 
 
 @click.command(context_settings={"show_default": True})
@@ -103,27 +111,29 @@ def peak() -> float:
 def main(count: int, workers: int, scheduler: str, folder: Path | None) -> None:
     """Print what a study of many pairs costs beside the registrations."""
     if folder is not None:
-        click.echo(json.dumps(step(count, folder, workers, scheduler)))
+        click.echo(json.dumps(run(count, folder, workers, scheduler)))
         return
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
         Path(place, "template").write_text("template")
-        command = [sys.executable, __file__, *sys.argv[1:], "--folder", place]
+        cluster: Any = None
+        if scheduler == "dask":
+            from distributed import Client, LocalCluster
+
+            os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+            how = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
+            cluster = stack.enter_context(LocalCluster(**how))
+            scheduler = cluster.scheduler_address
+        command = [sys.executable, __file__, "--jobs", count, "--workers", workers]
+        command += ["--scheduler", scheduler, "--folder", place]
         for name in ("first", "again"):
-            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+            done = subprocess.run(map(str, command), check=True, stdout=subprocess.PIPE, text=True)
             click.echo(f"{name}: {json.dumps(json.loads(done.stdout), indent=1)}")
+        if cluster is not None:
+            with Client(cluster) as client:
+                click.echo(f"scheduler: {client.run_on_scheduler(used)}")
+                click.echo(f"workers: {list(client.run(used).values())}")
         sizes = {p.name: p.stat().st_size / 1e6 for p in Path(place).glob("*.*")}
         click.echo(f"MB: {json.dumps(sizes)}")
-
-
-def step(count: int, folder: Path, workers: int, scheduler: str) -> dict[str, Any]:
-    """Run once, on a cluster of this machine's where that is asked for."""
-    if scheduler != "dask":
-        return run(count, folder, workers, scheduler)
-    from distributed import LocalCluster
-
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    with LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster:
-        return run(count, folder, workers, cluster.scheduler_address)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from helpers import QUICK, blob
+from helpers import FLAGS, QUICK, Command, blob
 from morphseek import _files, images
 from morphseek.studies.runner import Ending, Journal, Meter, run_jobs
 from morphseek.studies.study import SEAL
@@ -152,6 +152,35 @@ register_pairs(*sys.argv[1:3], report="none", threads=1, **json.loads(sys.argv[3
 """
 
 
+def list_of(pairs: int, folder: Path) -> Path:
+    """Write a list of small pairs, and their images beside it."""
+    names = [f"{k}.nii.gz" for k in range(pairs + 1)]
+    for k, name in enumerate(names):
+        images.write(folder / name, images.Image(blob((24, 24, 24), 0.1 * k / pairs)))
+    rows = [f"{names[0]},{name},{k}" for k, name in enumerate(names[1:])]
+    (folder / "pairs.csv").write_text("\n".join(["fixed,moving,id", *rows]) + "\n")
+    return folder / "pairs.csv"
+
+
+@pytest.mark.thorough
+def test_the_command_killed_and_run_again(tmp_path: Path, command: Command):
+    """It keeps what was finished, does the rest, and ends with the table of a run in peace."""
+    words = ["pairs", list_of(12, tmp_path), "--report", "none", "--threads", 1, *FLAGS, "--out"]
+    command(*words, tmp_path / "whole")
+    out, deadline = tmp_path / "out", time.monotonic() + limit(60)
+    process = command.start(*words, out)
+    while len(seals(out)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+    finished = check(out, {})
+    assert process.returncode == -signal.SIGKILL and 2 <= len(finished) < 12
+    assert not (out / "summary.csv").exists()
+    command(*words, out)
+    assert len(check(out, finished)) == 12
+    assert table(out) == table(tmp_path / "whole")
+
+
 @pytest.mark.parametrize(
     "pairs, rounds",
     [
@@ -161,15 +190,10 @@ register_pairs(*sys.argv[1:3], report="none", threads=1, **json.loads(sys.argv[3
 )
 def test_registrations_killed_at_random(pairs: int, rounds: int, tmp_path: Path):
     """Two processes share a folder and begin together; both are killed in each round."""
-    rng = random.Random(2)
-    names = [f"{k}.nii.gz" for k in range(pairs + 1)]
-    for k, name in enumerate(names):
-        images.write(tmp_path / name, images.Image(blob((24, 24, 24), 0.1 * k / pairs)))
-    rows = [f"{names[0]},{name},{k}" for k, name in enumerate(names[1:])]
-    (tmp_path / "pairs.csv").write_text("\n".join(["fixed,moving,id", *rows]) + "\n")
+    rng, listed = random.Random(2), list_of(pairs, tmp_path)
 
     def start(out: str) -> subprocess.Popen[str]:
-        paths = (str(tmp_path / "pairs.csv"), str(tmp_path / out), json.dumps(QUICK))
+        paths = (str(listed), str(tmp_path / out), json.dumps(QUICK))
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         process = subprocess.Popen([sys.executable, "-c", REGISTER, *paths], **pipes)
         assert process.stdout is not None and process.stdout.readline() == "begun\n"

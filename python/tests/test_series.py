@@ -203,6 +203,29 @@ def test_the_command(head: dict[str, Any], stack: Path, tmp_path: Path, command:
     assert b'labels: "frame"' in (out / "corrected.seq.nrrd").read_bytes()[:900]
 
 
+def test_a_sequence_of_slicer(head: dict[str, Any], tmp_path: Path):
+    """The frames of what write_sequence wrote are those of the images, with their times."""
+    path, frames = tmp_path / "a.seq.nrrd", head["frames"]
+    for index, unit, step in (
+        ([0.5, 2.7, 4.9, 7.1], "s", 2.2),
+        ([500, 2700, 4900, 7100], "ms", 2.2),
+        ([0.5, 2.7, 4.9, 9], "s", 1),
+        (None, "", 1),
+    ):
+        images.write_sequence(path, frames, index, "time", unit)
+        scan = motion.read_scan([path])
+        assert scan.step == pytest.approx(step) and scan.start == (0.5 if step > 2 else 0)
+        for got, frame in zip(scan.volumes, frames, strict=True):
+            np.testing.assert_array_equal(got.array, frame.array)
+            assert got.same_grid(frame) and f" of {path}" in got.name
+    images.write_sequence(path, frames[:2])
+    found = morphseek.correct_motion(path, tmp_path / "out", reference="first")
+    wanted = morphseek.correct_motion(frames[:2], reference="first")
+    np.testing.assert_array_equal(found.rows[1].parameters, wanted.rows[1].parameters)
+    images.write_sequence(path, frames[:1])
+    invalid("holds 1 frame", morphseek.correct_motion, path)
+
+
 def test_a_deformation(tmp_path: Path):
     """For tissue with a known bend, the table's displacements are the true ones."""
     body = phantom.make_pair(size=48).fixed

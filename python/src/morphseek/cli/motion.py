@@ -51,8 +51,8 @@ def motion(
 ) -> Reply:
     """Correct the motion between the frames of a time series.
 
-    FRAMES is one image with a time axis (4-D NIfTI), one folder with a DICOM series of several
-    frames, or a file for each frame in the order of time.
+    FRAMES is one image with a time axis (4-D NIfTI, or a sequence of 3D Slicer, .seq.nrrd), one
+    folder with a DICOM series of several frames, or a file for each frame in the order of time.
 
     Writes corrected.nii.gz (4-D), corrected.seq.nrrd (a sequence for 3D Slicer), reference.nii.gz,
     the transform of each frame (transform_0000.h5, ...), motion.tsv (six parameters and framewise

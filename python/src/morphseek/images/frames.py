@@ -17,6 +17,7 @@ from .convert import as_kind_of, of_atlas, read
 from .files import read_path
 from .image import Image, ImageLike, storable, tell
 from .nifti import keep_times
+from .sequence import SEQUENCES, series_of
 
 # NIfTI's intents of what turns with the tissue: matrices, tensors, vectors, quaternions
 _TURNING = {"1003", "1004", "1005", "1006", "1007", "1010"}
@@ -43,6 +44,8 @@ class Frames:
         if isinstance(source, (str, os.PathLike)):
             self.name = f"{name}: {source}"
             self._series, self._doubts = read_path(Path(source), name)
+            if Path(source).name.lower().endswith(SEQUENCES):
+                self._series = series_of(self._series)
         elif isinstance(source, sitk.Image):
             self._series = source
         elif hasattr(source, "slicer") and hasattr(source, "dataobj"):

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import SimpleITK as sitk
 
 from .. import errors
 from .._files import write_with
 from .image import Image
 
+SEQUENCES = (".seq.nrrd", ".seq.nhdr")
+_INDEX = "axis 0 index values"
+_SECONDS = {"s": 1.0, "ms": 1e-3}
 _TYPES = {"float32": "float", "float64": "double"}  # other types have the same name in both
 
 
@@ -71,7 +76,7 @@ def write_sequence(
         "measurement frame: (1,0,0) (0,1,0) (0,0,1)",
         "DataNodeClassName:=vtkMRMLScalarVolumeNode",
         "axis 0 index type:=numeric",
-        f"axis 0 index values:={' '.join(f'{float(v):.7g}' for v in values)}",
+        f"{_INDEX}:={' '.join(f'{float(v):.7g}' for v in values)}",
     ]
 
     def put(temporary: Path) -> None:
@@ -83,3 +88,21 @@ def write_sequence(
             file.write(pack.flush())
 
     write_with(put, path)
+
+
+def series_of(image: sitk.Image) -> sitk.Image:
+    """Return the frames of a sequence, which ITK reads as channels, along a fourth axis: of time
+    where the index is one, in equal steps.
+    """
+    count = image.GetNumberOfComponentsPerPixel()
+    if count == 1:
+        return image
+    start, step = 0.0, 1.0
+    with contextlib.suppress(RuntimeError, KeyError, ValueError):  # the header has no time
+        second = _SECONDS[image.GetMetaData("NRRD_units[pixel]")]
+        times = np.array(image.GetMetaData(_INDEX).split(), dtype=float) * second
+        steps = np.diff(times)
+        if len(times) == count and steps.min() > 0 and np.allclose(steps, steps[0], rtol=1e-3):
+            start, step = float(times[0]), float(steps.mean())
+    frames = [sitk.VectorIndexSelectionCast(image, k) for k in range(count)]
+    return sitk.JoinSeries(frames, start, step)

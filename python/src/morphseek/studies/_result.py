@@ -66,7 +66,7 @@ class Tabled:
         _files.write_text(path, csv_text(self._table()[0], self._cells()))
 
 
-class Saved(Tabled):
+class Saved:
     """A result with files in a folder of its own, which its class lists."""
 
     _outputs: ClassVar[Sequence[str]]

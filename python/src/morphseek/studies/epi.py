@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from .._json import read_object
 from ..images.sidecars import check_apart
 from ..progress import Progress, Reporter
 from ..transforms.field import Field
-from ._result import folder_for
+from ._result import Saved, folder_for
 
 #: What a correction may leave in a folder; the last one lists the others.
 OUTPUTS = (
@@ -35,15 +35,22 @@ _DIRECTIONS = ("i", "i-", "j", "j-", "k", "k-")
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class EPICorrection:
+class EPICorrection(Saved):
     """The result of :func:`correct_epi`.
+
+    Its folder has shift.nii.gz, first.nii.gz, second.nii.gz, mean.nii.gz, first.h5 and second.h5
+    (the transforms), epi.json and, where the readout time is known, fieldmap.nii.gz.
 
     Examples
     --------
     >>> correction
     EPICorrection(along j, shifts up to ... voxels)
+    >>> correction.save("epi")
+    >>> os.path.exists("epi/shift.nii.gz")
+    True
     """
 
+    _outputs: ClassVar = OUTPUTS
     shift: images.Image
     """Voxels along the axis of the phase encoding: what lies at x is shown at x + shift by the
     first image, at x - shift by the second.
@@ -102,20 +109,6 @@ class EPICorrection:
             "difference_after": _difference(self.first.array, self.second.array),
         }
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write shift.nii.gz, first.nii.gz, second.nii.gz, mean.nii.gz, first.h5 and second.h5 (the
-        transforms), epi.json and, where the readout time is known, fieldmap.nii.gz to a folder: all
-        of them or, on an error, none.
-
-        Examples
-        --------
-        >>> correction.save("epi")
-        >>> os.path.exists("epi/shift.nii.gz")
-        True
-        """
-        with _files.output_folder(folder, OUTPUTS, OUTPUTS[-1]) as temporary:
-            self._write(temporary)
-
     def _write(self, folder: Path) -> None:
         for name in ("shift", "fieldmap", "first", "second", "mean"):
             if (image := getattr(self, name)) is not None:
@@ -144,7 +137,7 @@ def correct_epi(
         On one grid; as :func:`morphseek.register` takes them. What a BIDS file FILE.json beside a
         NIfTI says of the encoding and the readout time is read.
     out : path, optional
-        Folder for the files of :meth:`EPICorrection.save`, which no other call writes to meanwhile.
+        Folder for the files of :class:`EPICorrection`, which no other call writes to meanwhile.
     phase_encoding : str, optional
         Of the first image: i, j or k, the axis of the file along which it was encoded, with "-" for
         the opposite direction; the second image's is the opposite. Needed where no BIDS file says.

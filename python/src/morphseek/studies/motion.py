@@ -68,7 +68,8 @@ def correct_motion(
     ----------
     frames : ImageLike or sequence of ImageLike
         An image with a time axis (a file, SimpleITK's, nibabel's, an array (time, z, y, x)), a
-        folder with a DICOM series of several frames, or a list of volumes, in the order of time.
+        sequence of 3D Slicer (.seq.nrrd), a folder with a DICOM series of several frames, or a list
+        of volumes, in the order of time.
         All have one grid.
     out : path, optional
         Folder for the files of :class:`Series`, which no other call writes to meanwhile.

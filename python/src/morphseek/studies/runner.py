@@ -145,7 +145,7 @@ class Journal:
 
     def add(self, ending: Ending) -> None:
         """Append a line. One write is one line, whoever else writes."""
-        content = dataclasses.asdict(ending)  # which begins with the id
+        content = dict(vars(ending))  # which begins with the id
         content |= content.pop("known")
         lead = "" if self._whole else "\n"  # a killed process left half a line
         try:

@@ -18,7 +18,7 @@ from .._typed import COMMAND
 from ..images.frames import Frames
 from ..transforms import Transform
 from ..verdict import GRADES, counts, tally
-from ._result import Saved
+from ._result import Saved, Tabled
 
 SEAL = "series.json"
 FILES = ("corrected.nii.gz", "corrected.seq.nrrd", "reference.nii.gz", "motion.tsv", "series.html")
@@ -85,7 +85,7 @@ class FrameMotion(Plain):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Series(Saved):
+class Series(Saved, Tabled):
     """The result of :func:`morphseek.correct_motion`: a table with a row a frame.
 
     Its folder has corrected.nii.gz (4-D), corrected.seq.nrrd (for 3D Slicer), reference.nii.gz, a

@@ -311,7 +311,8 @@ class Study(Rows):
                 yield {name: whole.get(name) for name in _OF_LABELS}
 
     def _table(self) -> tuple[Sequence[str], Iterator[dict[str, Any]]]:
-        return [name for name in _FIELDS if name != "labels"], (row.to_dict() for row in self.rows)
+        names = [name for name in _FIELDS if name != "labels"]
+        return names, ({name: getattr(row, name) for name in names} for row in self.rows)
 
     def __repr__(self) -> str:
         states = tally(collections.Counter(row.status for row in self.rows))

@@ -17,7 +17,7 @@ from .._json import Plain
 from .._typed import COMMAND
 from ..transforms import Transform
 from ..verdict import GRADES, counts
-from ._result import Saved, mean, mean_dice
+from ._result import Saved, Tabled, mean, mean_dice
 
 SEAL = "template.json"
 FILES = ("template.nii.gz", "labels.nii.gz", "template.html")
@@ -99,7 +99,7 @@ class TemplateRow(Plain):
 
 
 @dataclasses.dataclass(repr=False)
-class Template(Saved):
+class Template(Saved, Tabled):
     """The mean of a population, in the middle of its shapes, from
     :func:`morphseek.build_template`: a table with a row an image.
 
