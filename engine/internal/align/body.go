@@ -3,13 +3,19 @@ package align
 // foreground returns 1 on the body and 0 in the background around it. Where an image has no background (a crop within
 // the body), all that is valid is body. Voxels within half a bin of the threshold count in part: interpolated whole
 // numbers may crowd there, and noise would decide about all of them.
-func foreground(w *resampled) []float32 {
+func foreground(w *resampled, b *background) []float32 {
 	near := faces(w.grid.Size)[:2*w.image.Axes()]
-	threshold, bin, ok := backgroundThreshold(w, near)
-	if !ok {
+	if b == nil {
+		b = new(background)
+	}
+	if !b.known {
+		*b = backgroundOf(w, near)
+	}
+	if !b.dark {
 		return append([]float32(nil), w.valid...)
 	}
-	from := threshold - bin/2
+	bin := b.bin * w.unit
+	from := float32(b.threshold*w.unit) - bin/2
 	wide, tight := w.above(from, near), w.above(from+bin, near)
 	count := 0.0
 	body := make([]float32, len(w.valid))
@@ -39,14 +45,21 @@ func (w *resampled) above(threshold float32, near []int) []bool {
 	return fillSlices(dilateWithin(core, bright, near), w.grid.Size)
 }
 
-// backgroundThreshold finds the intensity that ends the background: the first valley of the histogram above a peak in
-// its lowest quarter. It returns the width of the histogram's bins, too, and reports false where there is no such peak or the border of the field of view is not part of
-// it.
-func backgroundThreshold(w *resampled, near []int) (threshold, bin float32, ok bool) {
+// background is what tells an image's background from its body. It is of the image as it is first read: in other frames
+// and on other grids another valley of the histogram may be the deepest.
+type background struct {
+	known          bool
+	dark           bool    // there is one
+	threshold, bin float32 // the intensity that ends it, and the width of the histogram's bins there
+}
+
+// backgroundOf finds the background: up to the first valley of the histogram above a peak in its lowest quarter. There is
+// none where there is no such peak or the border of the field of view is not part of it.
+func backgroundOf(w *resampled, near []int) background {
 	const bins = 256
 	lo, hi := robustRange(w)
 	if !(hi > lo) {
-		return 0, 0, false
+		return background{known: true}
 	}
 	at := func(x float32) int { return min(max(int(float64(x-lo)/float64(hi-lo)*bins), 0), bins-1) }
 	var raw, h [bins]float64
@@ -67,13 +80,13 @@ func backgroundThreshold(w *resampled, near []int) (threshold, bin float32, ok b
 		}
 	}
 	if peak == bins/4-1 || !falls(raw[:]) {
-		return 0, 0, false
+		return background{known: true}
 	}
 	valley := peak
 	for valley+1 < bins/2 && h[valley+1] < h[valley] {
 		valley++
 	}
-	threshold = lo + float32((hi-lo)*float32(valley+1)/bins)
+	threshold := lo + float32((hi-lo)*float32(valley+1)/bins)
 
 	below := 0.0
 	for b := range valley + 1 {
@@ -88,7 +101,7 @@ func backgroundThreshold(w *resampled, near []int) (threshold, bin float32, ok b
 			}
 		}
 	}
-	return threshold, (hi - lo) / bins, below >= 0.05*total && dark >= 0.2*border
+	return background{true, below >= 0.05*total && dark >= 0.2*border, threshold / w.unit, (hi - lo) / bins / w.unit}
 }
 
 // falls says whether a histogram falls behind its highest peak in the lowest quarter. Where it only rises there, or hardly
