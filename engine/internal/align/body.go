@@ -104,16 +104,20 @@ func backgroundOf(w *resampled, near []int) background {
 	return background{true, below >= 0.05*total && dark >= 0.2*border, threshold / w.unit, (hi - lo) / bins / w.unit}
 }
 
-// falls says whether a histogram falls behind its highest peak in the lowest quarter. Where it only rises there, or hardly
-// falls, the darkest voxels are the tail of the tissue, not a background. It takes nine bins together, for images
-// of whole numbers leave bins between them empty.
+// falls says whether a histogram falls behind its highest peak in the lowest quarter as behind that of a background: by
+// half at once, or to a valley that tissue follows. Where it only rises there, or hardly falls, the darkest voxels are
+// the tail of the tissue, and where it goes on falling they are the tissue. It takes nine bins together, for images of
+// whole numbers leave bins between them empty.
 func falls(histogram []float64) bool {
 	const (
-		wide = 4   // bins to either side
-		most = 0.7 // of the peak, in the valley
+		wide  = 4   // bins to either side
+		most  = 0.7 // of the peak, in the valley
+		sharp = 0.5 // of the peak, the next nine bins
+		rise  = 1.3 // valleys, to the tissue
+		least = 0.2 // of the peak, the tissue
 	)
 	smooth := func(b int) (sum float64) {
-		for _, n := range histogram[max(b-wide, 0) : b+wide+1] {
+		for _, n := range histogram[max(b-wide, 0):min(b+wide+1, len(histogram))] {
 			sum += n
 		}
 		return sum
@@ -124,11 +128,18 @@ func falls(histogram []float64) bool {
 			peak = b
 		}
 	}
-	least := smooth(peak)
+	valley := peak
 	for b := peak; b < len(histogram)/2; b++ {
-		least = min(least, smooth(b))
+		if smooth(b) < smooth(valley) {
+			valley = b
+		}
 	}
-	return peak < last && least <= most*smooth(peak)
+	tissue := 0.0
+	for b := valley; b < len(histogram); b++ {
+		tissue = max(tissue, smooth(b))
+	}
+	return peak < last && smooth(valley) <= most*smooth(peak) &&
+		(smooth(peak+2*wide+1) <= sharp*smooth(peak) || tissue >= max(rise*smooth(valley), least*smooth(peak)))
 }
 
 // robustRange returns the least valid intensity and one that about a hundredth of the valid voxels exceed.
