@@ -110,36 +110,38 @@ func backgroundOf(w *resampled, near []int) background {
 // whole numbers leave bins between them empty.
 func falls(histogram []float64) bool {
 	const (
-		wide  = 4   // bins to either side
 		most  = 0.7 // of the peak, in the valley
-		sharp = 0.5 // of the peak, the next nine bins
+		sharp = 0.5 // of the peak, in the next nine bins
 		rise  = 1.3 // valleys, to the tissue
 		least = 0.2 // of the peak, the tissue
 	)
-	smooth := func(b int) (sum float64) {
+	last := len(histogram)/4 - 1
+	smooth := func(b, wide int) (sum float64) { // over so many bins to either side
 		for _, n := range histogram[max(b-wide, 0):min(b+wide+1, len(histogram))] {
 			sum += n
 		}
 		return sum
 	}
-	peak, last := 0, len(histogram)/4-1
-	for b := range last + 1 {
-		if smooth(b) > smooth(peak) {
-			peak = b
+	extreme := func(from, to, wide int, sign float64) int {
+		at := from
+		for b := from; b < to; b++ {
+			if sign*smooth(b, wide) > sign*smooth(at, wide) {
+				at = b
+			}
 		}
+		return at
 	}
-	valley := peak
-	for b := peak; b < len(histogram)/2; b++ {
-		if smooth(b) < smooth(valley) {
-			valley = b
-		}
+	peak := extreme(0, last+1, 4, 1)
+	valley := extreme(peak, len(histogram)/2, 4, -1)
+	high, low := smooth(peak, 4), smooth(valley, 4)
+	if peak == last || low > most*high {
+		return false
 	}
-	tissue := 0.0
-	for b := valley; b < len(histogram); b++ {
-		tissue = max(tissue, smooth(b))
+	if tissue := smooth(extreme(valley, len(histogram), 4, 1), 4); tissue >= max(rise*low, least*high) {
+		return true
 	}
-	return peak < last && smooth(valley) <= most*smooth(peak) &&
-		(smooth(peak+2*wide+1) <= sharp*smooth(peak) || tissue >= max(rise*smooth(valley), least*smooth(peak)))
+	narrow := extreme(0, last+1, 2, 1)
+	return smooth(extreme(narrow, narrow+10, 2, -1), 2) <= sharp*smooth(narrow, 2)
 }
 
 // robustRange returns the least valid intensity and one that about a hundredth of the valid voxels exceed.
