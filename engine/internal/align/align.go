@@ -223,6 +223,21 @@ type aligner struct {
 	opt           Options
 	fixed, moving *volume.Volume
 	done          float64
+
+	fixedBackground, movingBackground background
+}
+
+// fixedBlocks and movingBlocks downsample an image and know its background from one time to the next.
+func (a *aligner) fixedBlocks(h float64) downsampled {
+	d := downsample(a.fixed, a.opt.FixedMask, h, a.opt.Threads)
+	d.background = &a.fixedBackground
+	return d
+}
+
+func (a *aligner) movingBlocks(h float64) downsampled {
+	d := downsample(a.moving, a.opt.MovingMask, h, a.opt.Threads)
+	d.background = &a.movingBackground
+	return d
 }
 
 // checkpoint reports progress, which never decreases, and returns Cancelled where the context has ended.
@@ -259,8 +274,8 @@ type views struct {
 func (a *aligner) describe(h float64, frame [9]float64) (views, error) {
 	threads := a.opt.Threads
 	h = affordable(h, a.fixed.Geometry, a.moving.Geometry, frame)
-	view := func(name string, v, mask *volume.Volume, frame [9]float64) (features, error) {
-		w := newResampled(downsample(v, mask, h, threads), h, frame, threads)
+	view := func(name string, blocks downsampled, mask *volume.Volume, frame [9]float64) (features, error) {
+		w := newResampled(blocks, h, frame, threads)
 		switch {
 		case w.bodyCount > 0:
 			return describe(w, threads), nil
@@ -270,13 +285,13 @@ func (a *aligner) describe(h float64, frame [9]float64) (views, error) {
 		}
 		return features{}, fault.New(fault.ThinVolume,
 			"the %s volume, %.3g mm at its thinnest, is less than one voxel of %.3g mm, at which the volumes are "+
-				"compared; crop or resample the other volume to about its size", name, thinnest(v.Geometry), h)
+				"compared; crop or resample the other volume to about its size", name, thinnest(blocks.extent), h)
 	}
-	f, err := view("fixed", a.fixed, a.opt.FixedMask, volume.Identity)
+	f, err := view("fixed", a.fixedBlocks(h), a.opt.FixedMask, volume.Identity)
 	if err != nil {
 		return views{}, err
 	}
-	m, err := view("moving", a.moving, a.opt.MovingMask, frame)
+	m, err := view("moving", a.movingBlocks(h), a.opt.MovingMask, frame)
 	if err != nil {
 		return views{}, err
 	}

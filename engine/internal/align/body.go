@@ -3,13 +3,19 @@ package align
 // foreground returns 1 on the body and 0 in the background around it. Where an image has no background (a crop within
 // the body), all that is valid is body. Voxels within half a bin of the threshold count in part: interpolated whole
 // numbers may crowd there, and noise would decide about all of them.
-func foreground(w *resampled) []float32 {
+func foreground(w *resampled, b *background) []float32 {
 	near := faces(w.grid.Size)[:2*w.image.Axes()]
-	threshold, bin, ok := backgroundThreshold(w, near)
-	if !ok {
+	if b == nil {
+		b = new(background)
+	}
+	if !b.known {
+		*b = backgroundOf(w, near)
+	}
+	if !b.dark {
 		return append([]float32(nil), w.valid...)
 	}
-	from := threshold - bin/2
+	bin := b.bin * w.unit
+	from := float32(b.threshold*w.unit) - bin/2
 	wide, tight := w.above(from, near), w.above(from+bin, near)
 	count := 0.0
 	body := make([]float32, len(w.valid))
@@ -39,14 +45,21 @@ func (w *resampled) above(threshold float32, near []int) []bool {
 	return fillSlices(dilateWithin(core, bright, near), w.grid.Size)
 }
 
-// backgroundThreshold finds the intensity that ends the background: the first valley of the histogram above a peak in
-// its lowest quarter. It returns the width of the histogram's bins, too, and reports false where there is no such peak or the border of the field of view is not part of
-// it.
-func backgroundThreshold(w *resampled, near []int) (threshold, bin float32, ok bool) {
+// background is what tells an image's background from its body. It is of the image as it is first read: in other frames
+// and on other grids another valley of the histogram may be the deepest.
+type background struct {
+	known          bool
+	dark           bool    // there is one
+	threshold, bin float32 // the intensity that ends it, and the width of the histogram's bins there
+}
+
+// backgroundOf finds the background: up to the first valley of the histogram above a peak in its lowest quarter. There is
+// none where there is no such peak or the border of the field of view is not part of it.
+func backgroundOf(w *resampled, near []int) background {
 	const bins = 256
 	lo, hi := robustRange(w)
 	if !(hi > lo) {
-		return 0, 0, false
+		return background{known: true}
 	}
 	at := func(x float32) int { return min(max(int(float64(x-lo)/float64(hi-lo)*bins), 0), bins-1) }
 	var raw, h [bins]float64
@@ -67,13 +80,13 @@ func backgroundThreshold(w *resampled, near []int) (threshold, bin float32, ok b
 		}
 	}
 	if peak == bins/4-1 || !falls(raw[:]) {
-		return 0, 0, false
+		return background{known: true}
 	}
 	valley := peak
 	for valley+1 < bins/2 && h[valley+1] < h[valley] {
 		valley++
 	}
-	threshold = lo + float32((hi-lo)*float32(valley+1)/bins)
+	threshold := lo + float32((hi-lo)*float32(valley+1)/bins)
 
 	below := 0.0
 	for b := range valley + 1 {
@@ -88,34 +101,47 @@ func backgroundThreshold(w *resampled, near []int) (threshold, bin float32, ok b
 			}
 		}
 	}
-	return threshold, (hi - lo) / bins, below >= 0.05*total && dark >= 0.2*border
+	return background{true, below >= 0.05*total && dark >= 0.2*border, threshold / w.unit, (hi - lo) / bins / w.unit}
 }
 
-// falls says whether a histogram falls behind its highest peak in the lowest quarter. Where it only rises there, or hardly
-// falls, the darkest voxels are the tail of the tissue, not a background. It takes nine bins together, for images
-// of whole numbers leave bins between them empty.
+// falls says whether a histogram falls behind its highest peak in the lowest quarter as behind that of a background: by
+// half at once, or to a valley that tissue follows. Where it only rises there, or hardly falls, the darkest voxels are
+// the tail of the tissue, and where it goes on falling they are the tissue. It takes nine bins together, for images of
+// whole numbers leave bins between them empty.
 func falls(histogram []float64) bool {
 	const (
-		wide = 4   // bins to either side
-		most = 0.7 // of the peak, in the valley
+		most  = 0.7 // of the peak, in the valley
+		sharp = 0.5 // of the peak, in the next nine bins
+		rise  = 1.3 // valleys, to the tissue
+		least = 0.2 // of the peak, the tissue
 	)
-	smooth := func(b int) (sum float64) {
-		for _, n := range histogram[max(b-wide, 0) : b+wide+1] {
+	last := len(histogram)/4 - 1
+	smooth := func(b, wide int) (sum float64) { // over so many bins to either side
+		for _, n := range histogram[max(b-wide, 0):min(b+wide+1, len(histogram))] {
 			sum += n
 		}
 		return sum
 	}
-	peak, last := 0, len(histogram)/4-1
-	for b := range last + 1 {
-		if smooth(b) > smooth(peak) {
-			peak = b
+	extreme := func(from, to, wide int, sign float64) int {
+		at := from
+		for b := from; b < to; b++ {
+			if sign*smooth(b, wide) > sign*smooth(at, wide) {
+				at = b
+			}
 		}
+		return at
 	}
-	least := smooth(peak)
-	for b := peak; b < len(histogram)/2; b++ {
-		least = min(least, smooth(b))
+	peak := extreme(0, last+1, 4, 1)
+	valley := extreme(peak, len(histogram)/2, 4, -1)
+	high, low := smooth(peak, 4), smooth(valley, 4)
+	if peak == last || low > most*high {
+		return false
 	}
-	return peak < last && least <= most*smooth(peak)
+	if tissue := smooth(extreme(valley, len(histogram), 4, 1), 4); tissue >= max(rise*low, least*high) {
+		return true
+	}
+	narrow := extreme(0, last+1, 2, 1)
+	return smooth(extreme(narrow, narrow+10, 2, -1), 2) <= sharp*smooth(narrow, 2)
 }
 
 // robustRange returns the least valid intensity and one that about a hundredth of the valid voxels exceed.

@@ -15,6 +15,7 @@ type resampled struct {
 	grid      volume.Geometry // of a slice, three voxels thick: the first and the last are the border
 	image     volume.Geometry // the image's own; a slice is in the middle layer
 	intensity []float32
+	unit      float32   // a power of two: intensity is the image's times it
 	valid     []float32 // 1 inside the field of view and the mask, else 0: unknown, not air
 	body      []float32 // 1 on the foreground
 	bodyCount float64
@@ -119,7 +120,7 @@ func extent(g volume.Geometry) float64 {
 func newResampled(image downsampled, h float64, frame [9]float64, threads int) *resampled {
 	w := &resampled{grid: boundingGrid(image.extent, h, frame), image: image.extent}
 	lowest, _ := image.mean.MinMax()
-	w.intensity = scaled(w.read(image.mean, lowest, threads))
+	w.intensity, w.unit = scaled(w.read(image.mean, lowest, threads))
 	w.valid = w.read(image.known, 0, threads)
 	n := w.grid.Size
 	half := min(0.5, slices.Max(w.valid)/2) // less than 0.5 where a mask selects but parts of a voxel
@@ -130,7 +131,7 @@ func newResampled(image downsampled, h float64, frame [9]float64, threads int) *
 			w.valid[i] = 1
 		}
 	}
-	w.body = foreground(w)
+	w.body = foreground(w, image.background)
 	for _, b := range w.body {
 		w.bodyCount += float64(b)
 	}
@@ -146,21 +147,21 @@ func (w *resampled) read(v *volume.Volume, outside float32, threads int) []float
 	return v.Resample(w.grid, identity, volume.Linear, outside, threads).Data
 }
 
-// scaled divides values in place by a power of two, which is exact, so that they reach about 1: squared differences
-// must neither overflow nor vanish.
-func scaled(values []float32) []float32 {
+// scaled multiplies values in place by a power of two, which is exact, so that they reach about 1: squared differences
+// must neither overflow nor vanish. It returns the power, too.
+func scaled(values []float32) (same []float32, by float32) {
 	most := float32(0)
 	for _, x := range values {
 		most = max(most, x, -x)
 	}
 	if most == 0 {
-		return values
+		return values, 1
 	}
-	by := float32(math.Ldexp(1, -math.Ilogb(float64(most))))
+	by = float32(math.Ldexp(1, -math.Ilogb(float64(most))))
 	for i := range values {
 		values[i] *= by
 	}
-	return values
+	return values, by
 }
 
 // boundingGrid returns the grid of h mm voxels along frame that holds g and one voxel more on each side.
@@ -212,6 +213,8 @@ type downsampled struct {
 	extent volume.Geometry // the image's own
 	mean   *volume.Volume  // of the voxels that are finite and inside the mask; the least such mean where there are none
 	known  *volume.Volume  // their fraction of the block
+
+	background *background // of the image; found when it is first resampled
 }
 
 // downsample averages blocks of voxels that lie within h mm, so that resampling at h does not alias. v must have a
@@ -264,5 +267,5 @@ func downsample(v, mask *volume.Volume, h float64, threads int) downsampled {
 			mean.Data[i] = lowest
 		}
 	}
-	return downsampled{v.Geometry, mean, known}
+	return downsampled{v.Geometry, mean, known, nil}
 }
