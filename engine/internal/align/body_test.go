@@ -31,6 +31,7 @@ func TestForeground(t *testing.T) {
 			return 1e4 * math.Hypot(v+4*rng.NormFloat64(), 4*rng.NormFloat64())
 		}, inside},
 		{"crop without background", crop, nil, float64(crop.Voxels()) * 2.5 * 2.5 * 2.5},
+		{"crop of dark tissue", crop, func(float64) float64 { return math.Exp(0.8 * rng.NormFloat64()) }, float64(crop.Voxels()) * 2.5 * 2.5 * 2.5},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			const h = 2.5
