@@ -14,8 +14,8 @@ func foreground(w *resampled, b *background) []float32 {
 	if !b.dark {
 		return append([]float32(nil), w.valid...)
 	}
-	bin := b.bin * w.unit
-	from := float32(b.threshold*w.unit) - bin/2
+	bin := float32(b.bin * w.unit)
+	from := float32(b.threshold*w.unit) - float32(bin/2)
 	wide, tight := w.above(from, near), w.above(from+bin, near)
 	count := 0.0
 	body := make([]float32, len(w.valid))
