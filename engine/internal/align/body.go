@@ -113,7 +113,8 @@ func falls(histogram []float64) bool {
 		most  = 0.7 // of the peak, in the valley
 		sharp = 0.5 // of the peak, in the next nine bins
 		rise  = 1.3 // valleys, to the tissue
-		least = 0.2 // of the peak, the tissue
+		least = 0.2 // of the peak, the tissue; less counts
+		steep = 4.0 // above so many valleys
 	)
 	last := len(histogram)/4 - 1
 	smooth := func(b, wide int) (sum float64) { // over so many bins to either side
@@ -137,7 +138,7 @@ func falls(histogram []float64) bool {
 	if peak == last || low > most*high {
 		return false
 	}
-	if tissue := smooth(extreme(valley, len(histogram), 4, 1), 4); tissue >= max(rise*low, least*high) {
+	if tissue := smooth(extreme(valley, len(histogram), 4, 1), 4); tissue >= max(rise*low, min(least*high, steep*low)) {
 		return true
 	}
 	narrow := extreme(0, last+1, 2, 1)

@@ -43,3 +43,33 @@ func TestForeground(t *testing.T) {
 		})
 	}
 }
+
+// A background is a peak that falls sharply or that tissue follows; dark tissue falls slowly into a tail.
+func TestFalls(t *testing.T) {
+	t.Parallel()
+	bump := func(height, middle, width float64) func(float64) float64 {
+		return func(b float64) float64 { return height * math.Exp(-(b-middle)*(b-middle)/(2*width*width)) }
+	}
+	for _, c := range []struct {
+		name  string
+		terms []func(float64) float64
+		want  bool
+	}{
+		{"zeros before tissue", []func(float64) float64{bump(9000, 0, 0.3), bump(300, 120, 30)}, true},
+		{"zeros within a hump of fat", []func(float64) float64{bump(160000, 0, 0.3), bump(17000, 9, 5), bump(2700, 120, 30)}, true},
+		{"broad noise, little tissue", []func(float64) float64{bump(600, 23, 6), bump(20, 170, 15)}, true},
+		{"noise, tissue upon its tail", []func(float64) float64{bump(600, 30, 10), bump(400, 100, 25)}, true},
+		{"dark tissue", []func(float64) float64{func(b float64) float64 { return 5000 * math.Exp(1-(b+1)/13) * (b + 1) / 13 }, bump(60, 160, 20)}, false},
+		{"a tail that rises", []func(float64) float64{bump(500, 130, 40)}, false},
+	} {
+		histogram := make([]float64, 256)
+		for b := range histogram {
+			for _, term := range c.terms {
+				histogram[b] += math.Round(term(float64(b)))
+			}
+		}
+		if got := falls(histogram); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}

@@ -223,7 +223,6 @@ func half(sigma float64) []float32 {
 // A goroutine takes a tile of rows and walks along z. It holds the tile's last slices, filtered along x and y, which
 // stay in the processor's cache, so that an image is read from memory once and written once.
 func separable(size [3]int, w [3][]float32, repeat bool, images, threads int, band Band, read, write Rows) {
-	const held = 1 << 13 // voxels of a tile's slice
 	if size[2] == 1 {
 		w[2] = across(w[2], repeat)
 	}
