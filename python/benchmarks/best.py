@@ -363,7 +363,7 @@ def run_one(pair: truth.Pair, network: Network, name: str, j: int, tau: float, k
     """
     began = time.process_time()
     engine = morphseek.register(pair.fixed, pair.moving, model=name, threads=1, device="cpu")
-    affine = np.array(engine.initial)
+    affine = np.array(engine.transform.initial)
     grid = network.grid(pair.fixed)
     fixed = network.input(pair.fixed, grid, lambda mm: mm)
     moving = network.input(pair.moving, grid, Map(affine, grid))
