@@ -43,7 +43,7 @@ func (p Planes) vectors(dst [][]float32, add bool, x, y, z int, scale float32, u
 		slice: 4 * int64(p.Size[0]*p.Size[1]),
 	}
 	for k, plane := range p.Data {
-		_ = plane[voxels-1]
+		_ = plane[:voxels] // a check without a read, which another goroutine may be writing
 		r.plane[k] = &plane[0]
 	}
 	run := func(dst [][]float32, x, n int, u [3][]float32) {
