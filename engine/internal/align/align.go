@@ -227,13 +227,15 @@ type aligner struct {
 	fixedBackground, movingBackground background
 }
 
-// fixedBlocks and movingBlocks downsample an image and know its background from one time to the next.
+// fixedBlocks downsamples the fixed image for the comparison, which has one background of it in every frame. The search
+// over poses finds one anew for each (RATIONALE.md, Steadiness).
 func (a *aligner) fixedBlocks(h float64) downsampled {
 	d := downsample(a.fixed, a.opt.FixedMask, h, a.opt.Threads)
 	d.background = &a.fixedBackground
 	return d
 }
 
+// movingBlocks does so with the moving image.
 func (a *aligner) movingBlocks(h float64) downsampled {
 	d := downsample(a.moving, a.opt.MovingMask, h, a.opt.Threads)
 	d.background = &a.movingBackground

@@ -245,12 +245,7 @@ func (f features) interleave(out []float32, planes [][]float32, at []int, sigma 
 
 // withIntensity adds the intensity in the body, standardised and clipped at three standard deviations.
 func (f features) withIntensity() features {
-	var values, weights []float64
-	for i, b := range f.body {
-		if b > 0 {
-			values, weights = append(values, float64(f.intensity[i])), append(weights, float64(b))
-		}
-	}
+	values, weights := f.bodyIntensities(1)
 	mean, deviation := stat.MeanStdDev(values, weights)
 	plane := make([]float32, len(f.body))
 	for i, b := range f.body {
@@ -272,15 +267,15 @@ func (v views) sameModality(t volume.Affine, threads int) bool {
 	return v.bothHounsfield() || correlation(v.fixed.resampled, v.moving.resampled, t, threads)-v.distance() > sameAbove
 }
 
-// bodyIntensities are those of the body's voxels, of every step-th voxel of the grid.
-func (w *resampled) bodyIntensities(step int) []float64 {
-	var values []float64
+// bodyIntensities returns the intensities of the body's voxels, of every step-th voxel of the grid, and how far each is
+// body.
+func (w *resampled) bodyIntensities(step int) (values, weights []float64) {
 	for i := 0; i < len(w.body); i += step {
-		if w.body[i] > 0 {
-			values = append(values, float64(w.intensity[i]))
+		if b := w.body[i]; b > 0 {
+			values, weights = append(values, float64(w.intensity[i])), append(weights, float64(b))
 		}
 	}
-	return values
+	return values, weights
 }
 
 // distributionDistance returns the mean absolute difference of the standardised intensities at the quantiles of two
@@ -294,7 +289,8 @@ func distributionDistance(a, b *resampled) float64 {
 	quantiles := func(w *resampled) (q [to + 1 - from]float64) {
 		lo, hi := robustRange(w)
 		dark := float64(lo + float32(0.08*(hi-lo)))
-		tissue := slices.DeleteFunc(w.bodyIntensities(int(w.bodyCount/enough)+1), func(x float64) bool { return x <= dark })
+		tissue, _ := w.bodyIntensities(int(w.bodyCount/enough) + 1)
+		tissue = slices.DeleteFunc(tissue, func(x float64) bool { return x <= dark })
 		slices.Sort(tissue)
 		if len(tissue) == 0 {
 			return q

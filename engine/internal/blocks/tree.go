@@ -18,21 +18,27 @@ type tree struct {
 	children [][]int // by node
 }
 
-// spanningTree returns a random spanning tree of the 6-connected grid (Kruskal), rooted at the grid's centre. Each index
-// has a tree of its own, which depends on the size alone: along a tree that follows the image, noise of a millionth
-// exchanged edges, and whole branches moved.
-func spanningTree(size [3]int, index int) *tree {
+// neighbours returns the pairs of neighbouring nodes of the 6-connected grid.
+func neighbours(size [3]int) [][2]int {
 	n := size[0] * size[1] * size[2]
-	edges := make([][2]int, 0, 3*n)
+	pairs := make([][2]int, 0, 3*n)
 	stride := [3]int{1, size[0], size[0] * size[1]}
 	for i := range n {
 		at := [3]int{i % size[0], i / size[0] % size[1], i / (size[0] * size[1])}
 		for a := range 3 {
 			if at[a]+1 < size[a] {
-				edges = append(edges, [2]int{i, i + stride[a]})
+				pairs = append(pairs, [2]int{i, i + stride[a]})
 			}
 		}
 	}
+	return pairs
+}
+
+// spanningTree returns a random spanning tree of the 6-connected grid (Kruskal), rooted at the grid's centre. Each index
+// has a tree of its own, which depends on the size alone: along a tree that follows the image, noise of a millionth
+// exchanged edges, and whole branches moved.
+func spanningTree(size [3]int, index int) *tree {
+	n, edges := size[0]*size[1]*size[2], neighbours(size)
 	rand.New(rand.NewPCG(uint64(index), 0)).Shuffle(len(edges), func(i, j int) { edges[i], edges[j] = edges[j], edges[i] })
 
 	set := make([]int, n)
@@ -56,7 +62,7 @@ func spanningTree(size [3]int, index int) *tree {
 	}
 
 	t := &tree{parent: make([]int, n), children: near}
-	root := size[0]/2 + stride[1]*(size[1]/2) + stride[2]*(size[2]/2)
+	root := size[0]/2 + size[0]*(size[1]/2+size[1]*(size[2]/2))
 	t.parent[root] = -1
 	t.order = append(t.order, root)
 	for lo := 0; lo < len(t.order); {
@@ -91,18 +97,11 @@ type tension struct {
 // than neighbours do on average.
 func newTension(width, deep int, weight float32, found [3][]float32, means []float32, size [3]int) tension {
 	t := tension{width: width, deep: deep, weight: weight, found: found, means: means}
-	sum, count := 0.0, 0
-	stride := [3]int{1, size[0], size[0] * size[1]}
-	for i, v := range means {
-		at := [3]int{i % size[0], i / size[0] % size[1], i / (size[0] * size[1])}
-		for a := range 3 {
-			if at[a]+1 < size[a] {
-				sum += math.Abs(float64(v - means[i+stride[a]]))
-				count++
-			}
-		}
+	sum, edges := 0.0, neighbours(size)
+	for _, e := range edges {
+		sum += math.Abs(float64(means[e[0]] - means[e[1]]))
 	}
-	t.contrast = float32(sum / float64(max(count, 1)))
+	t.contrast = float32(sum / float64(max(len(edges), 1)))
 	return t
 }
 

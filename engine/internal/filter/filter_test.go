@@ -228,7 +228,7 @@ func TestInPlace(t *testing.T) {
 	}
 }
 
-// What a filter reads and writes may be rings of slices.
+// A Sweep from ring to ring of slices writes what Box writes to a whole image.
 func TestSweepOfRings(t *testing.T) {
 	t.Parallel()
 	size, radius := [3]int{13, 21, 19}, 2
