@@ -91,9 +91,6 @@ func (e *Engine) Register(ctx context.Context, pair Pair, opt Options, progress 
 		return nil, err
 	}
 	defer release()
-	if e.cfg.TuneCollector {
-		defer memory.Tighten()()
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	var (
 		report = newReporter()

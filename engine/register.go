@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/morphseek/morphseek/engine/internal/memory"
 	"github.com/morphseek/morphseek/engine/internal/network"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 )
@@ -17,6 +18,10 @@ func (e *Engine) register(ctx context.Context, pair Pair, opt Options, report *r
 	report.begin("align", 0, 0, "looking at the volumes") // the check of large ones takes seconds, in which a caller may cancel
 	if err := pair.check(opt.Threads); err != nil {
 		return nil, err
+	}
+	if e.cfg.TuneCollector {
+		const live = 80 // bytes a voxel, about
+		defer memory.Tighten(live * int64(pair.Fixed.Voxels()+pair.Moving.Voxels()))()
 	}
 	if err := pair.checkLandmarks(opt.LandmarkError); err != nil {
 		return nil, err

@@ -149,8 +149,7 @@ func (v *Volume) Percentiles(ps ...float64) []float64 { return Percentiles(v.Dat
 // order statistics, so the cost is linear in the number of values.
 func Percentiles(values []float32, ps ...float64) []float64 {
 	const digits = 1 << 16
-	high := make([]int, digits)
-	total := 0
+	high, total := make([]uint32, digits), 0
 	for _, x := range values {
 		if IsFinite(x) {
 			high[orderedBits(x)>>16]++
@@ -165,49 +164,36 @@ func Percentiles(values []float32, ps ...float64) []float64 {
 		return out
 	}
 
-	// below[i] is the rank that percentile i sits at or just above; find the high digit of it and of its successor.
-	type rank struct{ digit, within int }
-	find := func(k int) rank {
-		for d, n := range high {
-			if k < n {
-				return rank{d, k}
-			}
-			k -= n
+	// digit returns the digit of the value of rank k, and its rank among those with that digit.
+	digit := func(counts []uint32, k int) (d, within int) {
+		for k >= int(counts[d]) {
+			k -= int(counts[d])
+			d++
 		}
-		panic("volume: rank beyond the number of values")
+		return d, k
 	}
-	ranks := make([][2]rank, len(ps))
-	low := map[int][]int{} // counts of the low digit, for the high digits that matter
+	place := make([]uint8, digits) // of a high digit's counts in low, from 1; 0: they do not matter
+	low := [][]uint32{nil}
+	ranks := make([][2]int, len(ps)) // that a percentile lies between
 	for i, p := range ps {
 		k := int(position(p, total))
-		ranks[i] = [2]rank{find(k), find(min(k+1, total-1))}
-		for _, r := range ranks[i] {
-			if low[r.digit] == nil {
-				low[r.digit] = make([]int, digits)
+		ranks[i] = [2]int{k, min(k+1, total-1)}
+		for _, k := range ranks[i] {
+			if d, _ := digit(high, k); place[d] == 0 {
+				place[d] = uint8(len(low))
+				low = append(low, make([]uint32, digits))
 			}
 		}
-	}
-	wanted := make([][]int, digits)
-	for d, counts := range low {
-		wanted[d] = counts
 	}
 	for _, x := range values {
-		if !IsFinite(x) {
-			continue
-		}
-		if b := orderedBits(x); wanted[b>>16] != nil {
-			wanted[b>>16][b&(digits-1)]++
+		if b := orderedBits(x); place[b>>16] != 0 && IsFinite(x) {
+			low[place[b>>16]][b&(digits-1)]++
 		}
 	}
-	value := func(r rank) float64 {
-		k := r.within
-		for d, n := range low[r.digit] {
-			if k < n {
-				return float64(fromOrderedBits(uint32(r.digit)<<16 | uint32(d)))
-			}
-			k -= n
-		}
-		panic("volume: rank beyond its digit")
+	value := func(k int) float64 {
+		d, within := digit(high, k)
+		l, _ := digit(low[place[d]], within)
+		return float64(fromOrderedBits(uint32(d)<<16 | uint32(l)))
 	}
 	for i, p := range ps {
 		pos := position(p, total)

@@ -2,7 +2,6 @@ package blocks
 
 import (
 	"slices"
-	"sync"
 
 	"github.com/morphseek/morphseek/engine/internal/mind"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
@@ -99,12 +98,9 @@ func above(sorted []float32, rank int) float32 {
 
 // Describe returns a descriptor for every voxel: MIND-SSC's channels (Heinrich et al., MICCAI 2013), then the
 // thresholds. MIND-SSC's patches lie dilation voxels from the voxel.
-func Describe(v, valid *volume.Volume, t Thresholds, dilation, threads int) []Descriptor {
+func Describe(v, valid *volume.Volume, t Thresholds, dilation int, room *Room, threads int) []Descriptor {
 	n := len(v.Data)
-	room := channelRoom.Get().(*[]float32)
-	defer channelRoom.Put(room)
-	*room = slices.Grow((*room)[:0], mind.Channels*n)
-	channels := (*room)[:mind.Channels*n]
+	channels := room.values(mind.Channels * n)
 	mind.DescribeTo(channels, v.Data, valid.Data, v.Size, 1, dilation, threads)
 	codes := make([]Descriptor, n)
 	parallel.For(n, 1<<14, threads, func(lo, hi int) {
@@ -127,8 +123,17 @@ func Describe(v, valid *volume.Volume, t Thresholds, dilation, threads int) []De
 	return codes
 }
 
-// channelRoom holds MIND-SSC's channels, of which a search needs as many at every level.
-var channelRoom = sync.Pool{New: func() any { return new([]float32) }}
+// Room is memory that a search uses again and again, for one thing at a time. As garbage it would have the collector run
+// often.
+type Room struct{ memory []float32 }
+
+// values returns n values of any content, in place of those before.
+func (r *Room) values(n int) []float32 {
+	if cap(r.memory) < n {
+		r.memory = make([]float32, n)
+	}
+	return r.memory[:n]
+}
 
 // LabelCodes returns a descriptor for every voxel of a label map. Those of two labels, the background being one, differ
 // by 30 on average.

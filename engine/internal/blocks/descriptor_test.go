@@ -61,8 +61,8 @@ func TestTonesTellStructuresApart(t *testing.T) {
 	f, m := ThresholdsOf(im.Fixed, im.Fixed, im.FixedValid, im.FixedValid)
 	gap := func(f, m Thresholds) float64 {
 		l := Level{5, 5, 1, 36}
-		fixed, moving := Describe(im.Fixed, im.FixedValid, f, Wide, 1), Describe(im.Moving, im.MovingValid, m, Wide, 1)
-		s := NewStep(l, im, fixed, moving, nil, margin, 1)
+		fixed, moving := Describe(im.Fixed, im.FixedValid, f, Wide, &Room{}, 1), Describe(im.Moving, im.MovingValid, m, Wide, &Room{}, 1)
+		s := NewStep(l, im, fixed, moving, nil, margin, &Room{}, 1)
 		size := s.Control(s.Grid).Size
 		width := 2*l.Radius + 1
 		costs := make([]float32, width*width*width)
@@ -101,7 +101,7 @@ func TestTones(t *testing.T) {
 	// Within the ramp the structure is the same everywhere: what differs is the thresholds between.
 	for _, thresholds := range []Thresholds{f, nil} {
 		t.Run(fmt.Sprintf("%d thresholds", len(thresholds)), func(t *testing.T) {
-			codes := Describe(ramp, known, thresholds, Wide, 1)
+			codes := Describe(ramp, known, thresholds, Wide, &Room{}, 1)
 			if codes[0] != (Descriptor{}) || slices.Contains(codes[1:], Descriptor{}) {
 				t.Error("what is unknown is not told from what is known")
 			}
@@ -166,7 +166,7 @@ func TestDescriptorsAreContinuous(t *testing.T) {
 		noisy.Data[i] = image.Data[i] + 1e-6*float32(r.NormFloat64())
 	}
 	thresholds := Thresholds{0.4, 0.5, 0.6}
-	a, b := Describe(image, valid, thresholds, Wide, 1), Describe(noisy, valid, thresholds, Wide, 1)
+	a, b := Describe(image, valid, thresholds, Wide, &Room{}, 1), Describe(noisy, valid, thresholds, Wide, &Room{}, 1)
 	most := uint64(0)
 	for i := range a {
 		for half := range a[i] {

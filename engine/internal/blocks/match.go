@@ -27,6 +27,7 @@ func Match(pair aligned.Pair, round, threads int) *field.Field {
 
 // Between returns the search at level l by structure alone.
 func Between(l Level, im aligned.Images, margin, threads int) *Step {
-	fixed := Describe(im.Fixed, im.FixedValid, nil, Wide, threads)
-	return NewStep(l, im, fixed, Describe(im.Moving, im.MovingValid, nil, Wide, threads), nil, margin, threads)
+	room := &Room{}
+	fixed := Describe(im.Fixed, im.FixedValid, nil, Wide, room, threads)
+	return NewStep(l, im, fixed, Describe(im.Moving, im.MovingValid, nil, Wide, room, threads), nil, margin, room, threads)
 }

@@ -22,14 +22,15 @@ type Step struct {
 	Total         *field.Field // the displacement of the levels before; nil: none
 	Channels      []*Step      // further descriptors on the same grids
 	Weight        float32      // of a channel's costs; the pair's own images have 1
+	Room          *Room
 }
 
 // NewStep returns the search at level l between descriptors of im, whose moving image has a margin in voxels and is
 // resampled through total already.
-func NewStep(l Level, im aligned.Images, fixed, moving []Descriptor, total *field.Field, margin, threads int) *Step {
+func NewStep(l Level, im aligned.Images, fixed, moving []Descriptor, total *field.Field, margin int, room *Room, threads int) *Step {
 	return &Step{
 		Level: l, Grid: im.Fixed.Geometry, Margin: margin, Threads: threads,
-		Fixed: fixed, Moving: moving, Image: im.Fixed.Data, Total: total,
+		Fixed: fixed, Moving: moving, Image: im.Fixed.Data, Total: total, Room: room,
 	}
 }
 
@@ -55,13 +56,16 @@ func (s *Step) across() int {
 	return s.Margin
 }
 
-// MinMarginals returns the level's control grid and the min-marginals of its labels, point by point, as means over so
-// many spanning trees. A constant may be missing from those of a point.
+// MinMarginals returns the level's control grid and what the min-marginals of its labels exceed the least of a point by,
+// point by point, as means over so many spanning trees; 0: one. They lie in the room.
 func (s *Step) MinMarginals(trees int) (control volume.Geometry, marginals []float32) {
 	control = s.Control(s.Grid)
 	width := 2*s.Radius + 1
 	labels, deep := s.Labels(s.Grid)
-	costs := make([]float32, control.Voxels()*labels)
+	n := control.Voxels() * labels
+	room := s.Room.values(3 * n)
+	costs, up, sum := room[:n], room[n:2*n], room[2*n:]
+	clear(sum)
 	phased := s.byPhase()
 	channels := make([][]Descriptor, len(s.Channels))
 	for k, c := range s.Channels {
@@ -79,23 +83,10 @@ func (s *Step) MinMarginals(trees int) (control volume.Geometry, marginals []flo
 	})
 	strain := float64(s.Quantum) / float64(s.Spacing)
 	between := newTension(width, deep, float32(s.Stiffness*strain*strain), s.found(control), s.blockMeans(control.Size), control.Size)
-	up := make([]float32, len(costs))
-	if trees <= 1 {
-		spanningTree(control.Size, 0).marginals(costs, up, between, s.Threads)
-		return control, costs
+	for index := range max(trees, 1) {
+		spanningTree(control.Size, index).marginals(sum, costs, up, 1/float32(max(trees, 1)), between, s.Threads)
 	}
-	marginals, one, share := make([]float32, len(costs)), make([]float32, len(costs)), 1/float32(trees)
-	for index := range trees {
-		copy(one, costs)
-		spanningTree(control.Size, index).marginals(one, up, between, s.Threads)
-		parallel.For(control.Voxels(), 64, s.Threads, func(lo, hi int) {
-			for node := lo; node < hi; node++ {
-				sum, m := marginals[node*labels:(node+1)*labels], one[node*labels:(node+1)*labels]
-				addShare(sum, m, leastOf(m), share)
-			}
-		})
-	}
-	return control, marginals
+	return control, sum
 }
 
 // Solve returns the level's displacements on its control grid: at every point the mean of all labels under the Gibbs

@@ -121,45 +121,51 @@ func (t tension) between(p *penalties, from, to int) {
 	p.set(t.width, t.deep, weight, apart)
 }
 
-// marginals replaces costs, which has width^2*deep labels a node, x fastest, by the min-marginals, up to a constant a
-// node: the least, over all labellings of the tree, of the sum of the nodes' costs and of the tension between
-// neighbours. up, as long as costs, is room for the messages from the nodes to their parents.
-func (t *tree) marginals(costs, up []float32, between tension, threads int) {
+// marginals adds to sum, at each node, share times what the min-marginals exceed the least of them by: the least, over
+// all labellings of the tree, of the sum of the nodes' costs and of the tension between neighbours. costs and sum have
+// width^2*deep labels a node, x fastest. up, as long, is room: for the messages from the nodes to their parents, each of
+// which gives way to the node's min-marginals.
+func (t *tree) marginals(sum, costs, up []float32, share float32, between tension, threads int) {
 	labels := between.width * between.width * between.deep
 	rooms := sync.Pool{New: func() any { return newRoom(labels, between.width) }}
 	at := func(x []float32, i int) []float32 { return x[i*labels : (i+1)*labels] }
-
-	const grain = 4
-	for d := len(t.depth) - 2; d > 0; d-- {
+	// below writes to dst the node's costs and the messages of its children.
+	below := func(dst []float32, i int) {
+		copy(dst, at(costs, i))
+		for _, c := range t.children[i] {
+			filter.Add(dst, at(up, c))
+		}
+	}
+	level := func(d int, visit func(i int, r *room)) {
 		nodes := t.order[t.depth[d]:t.depth[d+1]]
-		parallel.For(len(nodes), grain, threads, func(lo, hi int) {
+		parallel.For(len(nodes), 4, threads, func(lo, hi int) {
 			r := rooms.Get().(*room)
 			defer rooms.Put(r)
 			for _, i := range nodes[lo:hi] {
-				for _, c := range t.children[i] {
-					filter.Add(at(costs, i), at(up, c))
-				}
-				between.between(r.penalties, i, t.parent[i])
-				envelope(at(up, i), at(costs, i), r.scratch, r.penalties)
+				visit(i, r)
 			}
 		})
 	}
-	root := t.order[0]
-	for _, c := range t.children[root] {
-		filter.Add(at(costs, root), at(up, c))
+	for d := len(t.depth) - 2; d > 0; d-- {
+		level(d, func(i int, r *room) {
+			below(r.rest, i)
+			between.between(r.penalties, i, t.parent[i])
+			envelope(at(up, i), r.rest, r.scratch, r.penalties)
+		})
 	}
-
-	for d := 1; d < len(t.depth)-1; d++ {
-		nodes := t.order[t.depth[d]:t.depth[d+1]]
-		parallel.For(len(nodes), grain, threads, func(lo, hi int) {
-			r := rooms.Get().(*room)
-			defer rooms.Put(r)
-			for _, i := range nodes[lo:hi] {
-				subtract(r.rest, at(costs, t.parent[i]), at(up, i))
+	for d := range len(t.depth) - 1 {
+		level(d, func(i int, r *room) {
+			own := at(up, i)
+			if d > 0 {
+				subtract(r.rest, at(up, t.parent[i]), own)
 				between.between(r.penalties, t.parent[i], i)
 				envelope(r.down, r.rest, r.scratch, r.penalties)
-				filter.Add(at(costs, i), r.down)
 			}
+			below(own, i)
+			if d > 0 {
+				filter.Add(own, r.down)
+			}
+			addShare(at(sum, i), own, leastOf(own), share)
 		})
 	}
 }

@@ -72,8 +72,8 @@ func TestMarginalsAreExact(t *testing.T) {
 				want[i*labels+l] = min(want[i*labels+l], e)
 			}
 		}
-		got := slices.Clone(costs)
-		tree.marginals(got, make([]float32, len(got)), newTension(width, width, weight, found, means, size), 2)
+		got := make([]float32, len(costs))
+		tree.marginals(got, costs, make([]float32, len(got)), 1, newTension(width, width, weight, found, means, size), 2)
 		for i := range nodes {
 			g, w := got[i*labels:(i+1)*labels], want[i*labels:(i+1)*labels]
 			for l := range g {

@@ -38,15 +38,18 @@ func (p *Peak) Bytes() int64 {
 	return p.most - p.first
 }
 
-// Tighten makes the collector run early while any registration is under way, and returns what ends that. The heap is a
-// few large blocks without pointers, so marking them costs almost nothing. By default garbage could grow to the size of
-// the live data.
-func Tighten() (loosen func()) {
-	const percent = 10
+// Tighten makes the collector run early while any registration is under way, and returns what ends that. By default garbage
+// could grow to the size of the live data, of which a registration has about live bytes. A run of the collector waits for
+// loops that cannot be interrupted, so little garbage is not worth one.
+func Tighten(live int64) (loosen func()) {
+	const least, most, little = 10, 400, 48 << 20 // percent, percent, bytes
+	percent := int(min(max(100*little/max(live, 1), least), most))
 	collector.Lock()
 	defer collector.Unlock()
 	if collector.users++; collector.users == 1 {
 		collector.before = debug.SetGCPercent(percent)
+	} else if now := debug.SetGCPercent(percent); now < percent {
+		debug.SetGCPercent(now)
 	}
 	return func() {
 		collector.Lock()

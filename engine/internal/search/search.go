@@ -81,7 +81,8 @@ func Run(ctx context.Context, pair aligned.Pair, opt Options) (*field.Field, err
 	if len(plan) == 0 {
 		return field.New(grid), nil
 	}
-	directions := bothDirections(pair, grid, margin, opt)
+	room := &blocks.Room{}
+	directions := bothDirections(pair, grid, margin, room, opt)
 	for _, c := range pair.Channels {
 		under, of := c.Under(pair.Initial), opt
 		of.Intensities = c.Intensities
@@ -89,7 +90,7 @@ func Run(ctx context.Context, pair aligned.Pair, opt Options) (*field.Field, err
 		if c.Labels == 0 {
 			both = bothDirections
 		}
-		for k, d := range both(under, grid, margin, of) {
+		for k, d := range both(under, grid, margin, room, of) {
 			d.weight = float32(c.Weight)
 			directions[k].channels = append(directions[k].channels, d)
 		}
@@ -130,10 +131,11 @@ type direction struct {
 	channels []*direction      // further images
 	weight   float32           // of a channel; the pair's own images have 1
 	u        *field.Field      // the displacement so far; nil before the first level
+	room     *blocks.Room      // of the whole search
 }
 
 // bothDirections returns the searches from the fixed image to the moving one and back.
-func bothDirections(pair aligned.Pair, grid volume.Geometry, margin int, opt Options) [2]*direction {
+func bothDirections(pair aligned.Pair, grid volume.Geometry, margin int, room *blocks.Room, opt Options) [2]*direction {
 	forward, backward := pair.BothDirections(grid, margin, opt.Threads)
 	var fixed, moving blocks.Thresholds
 	dilation := blocks.Near
@@ -142,17 +144,17 @@ func bothDirections(pair aligned.Pair, grid volume.Geometry, margin int, opt Opt
 		dilation = blocks.Wide
 	}
 	of := func(im aligned.Images, fixed, moving blocks.Thresholds) *direction {
-		codes := blocks.Describe(im.Fixed, im.FixedValid, fixed, dilation, opt.Threads)
-		return &direction{images: im, fixed: codes, moving: moving, dilation: dilation}
+		codes := blocks.Describe(im.Fixed, im.FixedValid, fixed, dilation, room, opt.Threads)
+		return &direction{images: im, fixed: codes, moving: moving, dilation: dilation, room: room}
 	}
 	return [2]*direction{of(forward, fixed, moving), of(backward, moving, fixed)}
 }
 
 // labelDirections is bothDirections of label maps.
-func labelDirections(pair aligned.Pair, grid volume.Geometry, margin int, opt Options) (both [2]*direction) {
+func labelDirections(pair aligned.Pair, grid volume.Geometry, margin int, room *blocks.Room, opt Options) (both [2]*direction) {
 	forward, backward := pair.LabelsBothDirections(grid, margin, opt.Threads)
 	for k, im := range []aligned.Images{forward, backward} {
-		both[k] = &direction{images: im, fixed: blocks.LabelCodes(im.Fixed, im.FixedValid), labels: true}
+		both[k] = &direction{images: im, fixed: blocks.LabelCodes(im.Fixed, im.FixedValid), labels: true, room: room}
 	}
 	return both
 }
@@ -192,7 +194,7 @@ func (d *direction) step(l blocks.Level, u *field.Field, margin, threads int) *b
 		moving = blocks.LabelCodes(im.Moving, im.MovingValid)
 	} else {
 		im = im.Through(u, threads)
-		moving = blocks.Describe(im.Moving, im.MovingValid, d.moving, d.dilation, threads)
+		moving = blocks.Describe(im.Moving, im.MovingValid, d.moving, d.dilation, d.room, threads)
 	}
-	return blocks.NewStep(l, im, d.fixed, moving, u, margin, threads)
+	return blocks.NewStep(l, im, d.fixed, moving, u, margin, d.room, threads)
 }
