@@ -20,6 +20,31 @@ func (p Planes) Compose(dst [][]float32, x, y, z int, scale float32, u [3][]floa
 	p.row(dst, true, x, y, z, scale, u)
 }
 
+// Advect is Compose to the first order, for displacements of up to half a voxel at the grid's own points (0, y, z) to (nx-1, y,
+// z): the planes plus their slope, by central differences, along scale*u, plus scale*u. Interpolation would blur the planes.
+// dst may be u.
+func (p Planes) Advect(dst [][]float32, y, z int, scale float32, u [3][]float32) {
+	nx, ny, nz := p.Size[0], p.Size[1], p.Size[2]
+	at := func(y, z int) int { return (min(max(z, 0), nz-1)*ny + min(max(y, 0), ny-1)) * nx }
+	o, beside := at(y, z), [2][2]int{{at(y-1, z), at(y+1, z)}, {at(y, z-1), at(y, z+1)}}
+	from, to := p.advectVector(dst, o, beside, scale, u)
+	half := scale * 0.5
+	for i := 0; i < nx; i++ {
+		if i == from && from < to {
+			if i = to; i == nx {
+				break
+			}
+		}
+		left, right := max(i-1, 0), min(i+1, nx-1)
+		d := [3]float32{u[0][i], u[1][i], u[2][i]}
+		for k, v := range p.Data {
+			slope := float32(d[0]*(v[o+right]-v[o+left])) + float32(d[1]*(v[beside[0][1]+i]-v[beside[0][0]+i])) +
+				float32(d[2]*(v[beside[1][1]+i]-v[beside[1][0]+i]))
+			dst[k][i] = v[o+i] + float32(scale*d[k]) + float32(half*slope)
+		}
+	}
+}
+
 func (p Planes) row(dst [][]float32, add bool, x, y, z int, scale float32, u [3][]float32) {
 	done := p.vectors(dst, add, x, y, z, scale, u)
 	nx, nxy := p.Size[0], p.Size[0]*p.Size[1]

@@ -585,14 +585,14 @@ func longestSquare(rows [][]float32) float32 {
 func (c *ascent) flow(g *field.Field, step float32) {
 	size := c.v.Size
 	v := interp.Planes{Size: size, Data: [][]float32{c.v.X, c.v.Y, c.v.Z}}
-	compose := func(y, z int, rows [][]float32) { v.Compose(rows, 0, y, z, step, g.Row(y, z)) }
+	compose := func(y, z int, rows [][]float32) { v.Advect(rows, y, z, step, g.Row(y, z)) }
 	if g.Size != size {
 		lines := sync.Pool{New: func() any { return newDoubled(g, size) }}
 		compose = func(y, z int, rows [][]float32) {
 			d := lines.Get().(*doubled)
 			d.row(rows, y, z)
 			lines.Put(d)
-			v.Compose(rows, 0, y, z, step, [3][]float32(rows))
+			v.Advect(rows, y, z, step, [3][]float32(rows))
 		}
 	}
 	elastic := [3]float64{c.by.Elastic, c.by.Elastic, c.by.Elastic}
