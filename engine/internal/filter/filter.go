@@ -47,6 +47,20 @@ func (b Band) Grown(size [3]int, n int) Band {
 // Has says whether the row y, z is in the band.
 func (b Band) Has(y, z int) bool { return b == nil || b[z][0] <= y && y < b[z][1] }
 
+// lacks says whether the band has no row of the slice z.
+func (b Band) lacks(z int) bool { return b != nil && (z < 0 || z >= len(b) || b[z][0] >= b[z][1]) }
+
+// Alternate returns the band's rows in every second slice, of a grid of the given size.
+func (b Band) Alternate(size [3]int) Band {
+	half := make(Band, size[2])
+	for z := 0; z < size[2]; z += 2 {
+		if half[z] = [2]int{0, size[1]}; b != nil {
+			half[z] = b[z]
+		}
+	}
+	return half
+}
+
 // Clear sets the rows outside the band to 0 in the slices from, ..., to-1 of images of the given size (x, y, z). An image
 // may be a ring of fewer slices.
 func (b Band) Clear(size [3]int, from, to, threads int, images ...[]float32) {
@@ -101,10 +115,10 @@ func Box(size [3]int, radius, images, threads int, band Band, read, write Rows) 
 	separable(size, [3][]float32{w, w, w}, false, images, threads, band, read, write)
 }
 
-// BoxSweep is Box under way, before its first slice.
-func BoxSweep(size [3]int, radius, images, threads int, band Band, read, write Rows) *Sweep {
+// BoxSweep is Box under way, before its first slice. It does not read the slices of which shown has no row, as if they were 0.
+func BoxSweep(size [3]int, radius, images, threads int, shown, band Band, read, write Rows) *Sweep {
 	w := flat(radius, 1)
-	return newSweep(size, [3][]float32{w, w, w}, false, images, threads, band, read, write)
+	return newSweep(size, [3][]float32{w, w, w}, false, images, threads, shown, band, read, write)
 }
 
 // Mean takes the mean of images over the window of 2*radius+1 voxels a side around each voxel; outside the grid the
@@ -138,7 +152,7 @@ func GaussianInPlace(band Band, size [3]int, sigma [3]float64, threads int, read
 	}
 	now, later := To(size, images...), To(size, ring...)
 	var waits []bool // of a row: another tile may still read what it replaces
-	s := newSweep(size, w, true, len(images), threads, band, read, func(y, z int, rows [][]float32) {
+	s := newSweep(size, w, true, len(images), threads, nil, band, read, func(y, z int, rows [][]float32) {
 		if waits[y] {
 			later(y, z, rows)
 		} else {
@@ -237,7 +251,7 @@ func separable(size [3]int, w [3][]float32, repeat bool, images, threads int, ba
 		for i := lo; i < hi; i++ {
 			t, s := i%tiles, i/tiles
 			y, z := [2]int{t * size[1] / tiles, (t + 1) * size[1] / tiles}, [2]int{s * size[2] / segments, (s + 1) * size[2] / segments}
-			walk(size, y, z, w, repeat, images, band, read, write)(z[1])
+			walk(size, y, z, w, repeat, images, nil, band, read, write)(z[1])
 		}
 	})
 }
@@ -262,7 +276,7 @@ type Sweep struct {
 	threads int
 }
 
-func newSweep(size [3]int, w [3][]float32, repeat bool, images, threads int, band Band, read, write Rows) *Sweep {
+func newSweep(size [3]int, w [3][]float32, repeat bool, images, threads int, shown, band Band, read, write Rows) *Sweep {
 	if size[2] == 1 {
 		w[2] = across(w[2], repeat)
 	}
@@ -274,7 +288,7 @@ func newSweep(size [3]int, w [3][]float32, repeat bool, images, threads int, ban
 	s := &Sweep{Ahead: len(w[2]) - 1, threads: threads}
 	for t := range tiles {
 		y, z := [2]int{t * size[1] / tiles, (t + 1) * size[1] / tiles}, [2]int{0, size[2]}
-		s.tiles = append(s.tiles, walk(size, y, z, w, repeat, images, band, read, write))
+		s.tiles = append(s.tiles, walk(size, y, z, w, repeat, images, shown, band, read, write))
 	}
 	return s
 }
@@ -311,12 +325,12 @@ func across(w []float32, repeat bool) []float32 {
 	return []float32{sum}
 }
 
-// walk filters the rows y[0], ..., y[1]-1 of the slices z[0], ..., z[1]-1, as far as band has them. What it returns goes
-// on to the slice before end; it lets go of its memory at the last one.
+// walk filters the rows y[0], ..., y[1]-1 of the slices z[0], ..., z[1]-1, as far as band has them; slices of which shown
+// has no row count as 0. What it returns goes on to the slice before end; it lets go of its memory at the last one.
 //
 // Rows lie in the buffers with room for the border at both ends, so that one call filters all of a slice along any
 // axis. Values in that room are not used.
-func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, band Band, read, write Rows) func(end int) {
+func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, shown, band Band, read, write Rows) func(end int) {
 	nx, ny, nz := size[0], size[1], size[2]
 	rx, ry, rz := len(w[0])-1, len(w[1])-1, len(w[2])-1
 	stride, height := nx+2*rx, y[1]-y[0]
@@ -359,9 +373,12 @@ func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, ban
 			}
 			z = min(max(z, 0), nz-1)
 		}
+		if shown.lacks(z) {
+			return zero
+		}
 		return slot(image, z)
 	}
-	pairs := make([]pair, max(rx, ry, rz))
+	pairs, taps := make([]pair, max(rx, ry, rz)), slices.Clone(w[2]) // taps: of the slices that are shown
 	around := func(radius int, at func(d int) []float32) []pair {
 		for d := 1; d <= radius; d++ {
 			pairs[d-1] = pair{at(-d), at(d)}
@@ -377,7 +394,7 @@ func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, ban
 	}
 	at := max(z[0]-rz, 0)
 	step := func() {
-		if at < nz {
+		if at < nz && !shown.lacks(at) {
 			var rows [2]int // that slices nearby need of this one
 			for d := max(at-rz, z[0]); d <= min(at+rz, z[1]-1); d++ {
 				rows = union(rows, wanted(d))
@@ -406,7 +423,13 @@ func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, ban
 			return
 		}
 		for k := range images {
-			symmetric(out[k][lo*stride:hi*stride], slot(k, done)[lo*stride:], around(rz, func(d int) []float32 { return near(k, done+d)[lo*stride:] }), w[2])
+			in, taps := pairs[:0], taps[:1]
+			for d := 1; d <= rz; d++ {
+				if !shown.lacks(done-d) || !shown.lacks(done+d) {
+					in, taps = append(in, pair{near(k, done-d)[lo*stride:], near(k, done+d)[lo*stride:]}), append(taps, w[2][d])
+				}
+			}
+			symmetric(out[k][lo*stride:hi*stride], near(k, done)[lo*stride:], in, taps)
 		}
 		for row := lo; row < hi; row++ {
 			write(y[0]+row, done, of(out, row))

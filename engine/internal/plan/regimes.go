@@ -41,14 +41,14 @@ var regimes = []regime{
 		agree("noise covers fine detail, so the deformation is kept smooth over a wide distance")},
 	{"two people", upTo(twoPeople), rough,
 		agree("as those of two people do, so fine detail is followed")},
-	{"two people or one body", below(oneBody), towards(stiff, rough, twoPeople, oneBody),
+	{"two people or one body", below(oneBody), towards(always(stiff), rough, twoPeople, oneBody),
 		agree("better than those of two people do and less than those of one body do, so detail is followed in part")},
 	{"one body, tissue new or gone", upTo(unlike), always(stiff),
 		agree("as those of one body do with tissue that is new, gone or noisy, so the deformation is kept smooth")},
 	{"one body nearly everywhere", below(alike), func(o Options, f Facts) refine.Regularisation {
 		return between(stiff, bySize(supple)(o, f), f.Agreement.Correlation, unlike, alike)
 	}, agree("as those of one body do nearly everywhere, so the deformation is kept smooth")},
-	{"one body", func(Options, Facts) bool { return true }, towards(smooth, bySize(supple), alike, 1),
+	{"one body", func(Options, Facts) bool { return true }, towards(bySize(close), bySize(supple), alike, 1),
 		agree("as those of one body do, so the deformation is kept smooth")},
 }
 
@@ -106,9 +106,9 @@ func bySize(by sized) regularisations {
 }
 
 // towards goes over from what suits an agreement of from, and less, to what suits one of to, and more.
-func towards(most refine.Regularisation, least regularisations, from, to float64) regularisations {
+func towards(most, least regularisations, from, to float64) regularisations {
 	return func(o Options, f Facts) refine.Regularisation {
-		return between(least(o, f), most, f.Agreement.Correlation, from, to)
+		return between(least(o, f), most(o, f), f.Agreement.Correlation, from, to)
 	}
 }
 
@@ -123,11 +123,11 @@ func rough(o Options, f Facts) refine.Regularisation {
 	case f.isCrop():
 		return refine.Regularisation{Fluid: 1.5, Elastic: 0.4, Fading: 0.5, Sharpen: 3}
 	}
-	return refine.Regularisation{Fluid: 1.75, Elastic: 0.35, Sharpen: 0.5}
+	return refine.Regularisation{Fluid: 1.75, Elastic: 0.385, Sharpen: 0.5}
 }
 
 var (
-	// smooth fits one body seen twice, up to noise.
+	// smooth fits one body seen twice, up to noise, at the coarse resolutions.
 	smooth = refine.Regularisation{Fluid: 4, Elastic: 0.5, Fading: 1, Sharpen: 0.5}
 	// stiff fits one body where tissue is new, gone or speckled: what has no counterpart must not pull far.
 	stiff = refine.Regularisation{Fluid: 1.5, Elastic: 1, Fading: 0.5}
@@ -145,7 +145,12 @@ var (
 	// supple fits one body that moved sharply.
 	supple = sized{
 		crop:  refine.Regularisation{Fluid: 3, Elastic: 0.5, Fading: 1, Sharpen: 0.5},
-		large: refine.Regularisation{Fluid: 2.5, Elastic: 0.4, Fading: 1, Sharpen: 0.5},
+		large: refine.Regularisation{Fluid: 2.5, Elastic: 0.44, Fading: 1, Sharpen: 0.5},
+	}
+	// close fits one body that hardly differs.
+	close = sized{
+		crop:  smooth,
+		large: refine.Regularisation{Fluid: 4, Elastic: 0.55, Fading: 1, Sharpen: 0.5},
 	}
 	// descriptors is for two contrasts: descriptors agree less sharply than intensities do.
 	descriptors = sized{

@@ -25,6 +25,9 @@ type ncc struct {
 
 	// band is the rows of which a voxel's window shows something of the fixed image; 0 correlates with nothing.
 	band filter.Band
+	// windows is the rows on which windows stand: every second slice of a large grid's band, for neighbouring windows tell
+	// nearly the same.
+	windows filter.Band
 
 	overN        []float32 // 1 / valid voxels in the window of a valid voxel, else 0
 	meanF, overB []float32 // of the windows, for the current overN: fixed's mean, 1/B
@@ -90,15 +93,23 @@ func (s *ncc) validate(u *field.Field) {
 		s.band = filter.BandOf(size, shown)
 		clear(s.sums)
 	}
+	if s.windows = s.band; s.alternates() {
+		s.windows = s.band.Alternate(size)
+	}
 }
+
+// alternates says whether windows stand on every second slice alone.
+func (s *ncc) alternates() bool { return !s.likely && isHalved(s.Fixed.Size) }
 
 func (s *ncc) part() int { return filter.Part(s.Fixed.Size) }
 
 func (s *ncc) reach() filter.Band { return s.band.Grown(s.Fixed.Size, s.radius) }
 
 func (s *ncc) voxels() (n int) {
-	for _, c := range s.counts {
-		n += c
+	for row, c := range s.counts {
+		if z := row / s.Fixed.Size[1]; z%2 == 0 || !s.alternates() {
+			n += c
+		}
 	}
 	return n
 }
@@ -108,8 +119,8 @@ func (s *ncc) voxels() (n int) {
 func (s *ncc) force(g, u *field.Field, done func(from, to int)) float64 {
 	size, reach, part := s.Fixed.Size, s.reach(), s.part()
 	s.Warp(s.warped, u, reach.Grown(size, 1), s.threads)
-	first := filter.BoxSweep(size, s.radius, 3, s.threads, s.band, s.moments, s.correlate)
-	second := filter.BoxSweep(size, s.radius, 3, s.threads, reach, filter.From(size, s.terms[:]...), func(y, z int, rows [][]float32) {
+	first := filter.BoxSweep(size, s.radius, 3, s.threads, nil, s.windows, s.moments, s.correlate)
+	second := filter.BoxSweep(size, s.radius, 3, s.threads, s.windows, reach, filter.From(size, s.terms[:]...), func(y, z int, rows [][]float32) {
 		s.gradient(g, y, z, rows)
 	})
 	for from, known := 0, 0; from < size[2]; from += part {
