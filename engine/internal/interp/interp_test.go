@@ -122,6 +122,65 @@ func TestRow(t *testing.T) {
 	}
 }
 
+// Of planes that rise linearly the slope is known everywhere but at the border, where a neighbour is missing and it counts half.
+func TestAdvect(t *testing.T) {
+	rise := [3][3]float64{{0.25, -0.5, 1}, {2, 0.125, -1}, {0, 1, 0.75}} // by plane and axis
+	for _, size := range [][3]int{{29, 7, 5}, {16, 2, 2}, {9, 1, 6}, {3, 5, 4}, {1, 1, 1}} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			const scale = 0.75
+			r := rand.New(rand.NewPCG(2, uint64(size[0])))
+			n := size[0]
+			p := Planes{Size: size}
+			for k := range 3 {
+				plane := make([]float32, n*size[1]*size[2])
+				for i := range plane {
+					plane[i] = float32(rise[k][0]*float64(i%n) + rise[k][1]*float64(i/n%size[1]) + rise[k][2]*float64(i/(n*size[1])))
+				}
+				p.Data = append(p.Data, plane)
+			}
+			for row := range size[1] * size[2] {
+				y, z := row%size[1], row/size[1]
+				u, dst := [3][]float32{}, make([][]float32, 3)
+				for a := range u {
+					u[a], dst[a] = make([]float32, n), guard.Slice(t, make([]float32, n))
+					for i := range u[a] {
+						u[a][i] = float32(r.Float64() - 0.5)
+					}
+				}
+				p.Advect(dst, y, z, scale, u)
+				for i := range n {
+					for k := range dst {
+						want := float64(p.Data[k][row*n+i]) + scale*float64(u[k][i])
+						for a, x := range [3]int{i, y, z} {
+							share := 1.0
+							switch {
+							case size[a] == 1:
+								share = 0
+							case x == 0 || x == size[a]-1:
+								share = 0.5
+							}
+							want += scale * share * rise[k][a] * float64(u[a][i])
+						}
+						if math.Abs(float64(dst[k][i])-want) > 1e-5 {
+							t.Errorf("voxel %d, %d, %d: plane %d gives %g, want %g", i, y, z, k, dst[k][i], want)
+						}
+					}
+				}
+				loop := [][]float32{make([]float32, n), make([]float32, n), make([]float32, n)}
+				restore := cpu.Disable()
+				p.Advect(loop, y, z, scale, u)
+				restore()
+				p.Advect(u[:], y, z, scale, u)
+				for k := range dst {
+					if !slices.Equal(loop[k], dst[k]) || !slices.Equal(u[k], dst[k]) {
+						t.Errorf("row %d, %d, plane %d: %v, by the loop %v, in place %v", y, z, k, dst[k], loop[k], u[k])
+					}
+				}
+			}
+		})
+	}
+}
+
 // A mask is read to the same bits as an image of its zeros and ones.
 func TestMaskRow(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 9))

@@ -64,24 +64,28 @@ func slopes(s similarity, g volume.Geometry) (predicted, measured float64) {
 // predict the change that finite differences show.
 func TestForceIsTheDerivative(t *testing.T) {
 	t.Parallel()
-	fixed, moving, _ := testkit.Phantom(32, 2, false)
-	pair := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
-	g := pair.Grid(1)
-	im := pair.At(g, margin, aligned.ZeroEdge, 1)
-	// Smooth images, so that central differences are near the derivative of what is interpolated.
-	for _, v := range []*volume.Volume{im.Fixed, im.Moving} {
-		smooth := field.New(v.Geometry)
-		copy(smooth.X, v.Data)
-		copy(v.Data, smooth.Smoothed(nil, 1.5, 1).X)
-	}
 	for _, c := range []struct {
 		name      Similarity
+		voxels    int     // a side
 		tolerance float64 // descriptors are rough: central differences fall short of their slope
-	}{{NCC, 0.05}, {MSE, 0.05}, {MIND, 0.15}} {
-		t.Run(string(c.name), func(t *testing.T) {
+	}{{NCC, 32, 0.05}, {NCC, long, 0.05}, {MSE, 32, 0.05}, {MIND, 32, 0.15}} {
+		t.Run(fmt.Sprint(c.name, c.voxels), func(t *testing.T) {
+			fixed, moving, _ := testkit.Phantom(c.voxels, 2, false)
+			pair := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
+			g := pair.Grid(1)
+			im := pair.At(g, margin, aligned.ZeroEdge, 1)
+			// Smooth images, so that central differences are near the derivative of what is interpolated.
+			for _, v := range []*volume.Volume{im.Fixed, im.Moving} {
+				smooth := field.New(v.Geometry)
+				copy(smooth.X, v.Data)
+				copy(v.Data, smooth.Smoothed(nil, 1.5, 1).X)
+			}
 			s, err := newSimilarity(c.name, im, 1)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if n, ok := s.(*ncc); ok && n.alternates() != (c.voxels == long) {
+				t.Fatalf("%d voxels a side: windows on every second slice: %v", c.voxels, n.alternates())
 			}
 			predicted, measured := slopes(s, g)
 			if d, ok := s.(*ssd); ok { // whose value is a mean over the channels, and whose force is not
