@@ -93,7 +93,7 @@ func (p *problem) clean(e *env, flat Pair) error {
 	p.fixedMask = finiteMask(e.notes, "fixed", flat.FixedMask)
 	movingMask := finiteMask(e.notes, "moving", flat.MovingMask)
 	p.pair = aligned.Pair{
-		Fixed: fixed.Canonical(), Moving: moving.Canonical(),
+		Fixed: fixed.Canonical().Frozen(), Moving: moving.Canonical().Frozen(),
 		FixedMask: p.fixedMask.Canonical(), MovingMask: movingMask.Canonical(), Rigid: p.rigid.Canonical(),
 	}
 	if p.net != nil {

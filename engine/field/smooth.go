@@ -8,13 +8,18 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 )
 
-// Smoothed writes f convolved with a Gaussian of sigma voxels to dst and returns it. A nil dst is allocated; dst must
-// not share memory with f.
+// Smoothed writes f convolved with a Gaussian of sigma voxels to dst, which may be f, and returns it. A nil dst is
+// allocated.
 func (f *Field) Smoothed(dst *Field, sigma float64, threads int) *Field {
 	if dst == nil {
 		dst = New(f.Geometry)
 	}
-	filter.Gaussian(f.Size, [3]float64{sigma, sigma, sigma}, 3, threads, filter.From(f.Size, f.X, f.Y, f.Z), filter.To(f.Size, dst.X, dst.Y, dst.Z))
+	width, read := [3]float64{sigma, sigma, sigma}, filter.From(f.Size, f.X, f.Y, f.Z)
+	if dst == f {
+		filter.GaussianInPlace(nil, f.Size, width, threads, read, nil, f.X, f.Y, f.Z)
+	} else {
+		filter.Gaussian(f.Size, width, 3, threads, read, filter.To(f.Size, dst.X, dst.Y, dst.Z))
+	}
 	return dst
 }
 

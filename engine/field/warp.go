@@ -8,22 +8,31 @@ import (
 // Warp returns moving o Phi on the field's grid: moving is read at the physical point of x + u(x), and may lie on any
 // grid. Points outside moving get background.
 func (f *Field) Warp(moving *volume.Volume, interp volume.Interpolation, background float32, threads int) *volume.Volume {
+	return f.read(moving.Geometry, threads, moving.Sampler(interp, background).Row)
+}
+
+// WarpMask is Warp of a mask, which is read at the nearest voxel; points outside get 0.
+func (f *Field) WarpMask(moving *volume.Mask, threads int) *volume.Volume {
+	return f.read(moving.Geometry, threads, moving.Row)
+}
+
+// read calls row with the indices on g of the points that the voxels of f go to, a row at a time.
+func (f *Field) read(g volume.Geometry, threads int, row func(dst []float32, x, y, z []float64)) *volume.Volume {
 	out := volume.Zeros(f.Geometry)
-	s := moving.Sampler(interp, background)
-	m := f.To(moving.Geometry)
+	m := f.To(g)
 	nx, ny := f.Size[0], f.Size[1]
 	parallel.For(ny*f.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
 		x, y, z := make([]float64, nx), make([]float64, nx), make([]float64, nx)
 		for r := lo; r < hi; r++ {
-			row := r * nx
+			from := r * nx
 			p := m.Apply([3]float64{0, float64(r % ny), float64(r / ny)})
 			for i := range nx {
-				ux, uy, uz := float64(i)+float64(f.X[row+i]), float64(f.Y[row+i]), float64(f.Z[row+i])
+				ux, uy, uz := float64(i)+float64(f.X[from+i]), float64(f.Y[from+i]), float64(f.Z[from+i])
 				x[i] = p[0] + float64(m.M[0]*ux) + float64(m.M[1]*uy) + float64(m.M[2]*uz)
 				y[i] = p[1] + float64(m.M[3]*ux) + float64(m.M[4]*uy) + float64(m.M[5]*uz)
 				z[i] = p[2] + float64(m.M[6]*ux) + float64(m.M[7]*uy) + float64(m.M[8]*uz)
 			}
-			s.Row(out.Data[row:row+nx], x, y, z)
+			row(out.Data[from:from+nx], x, y, z)
 		}
 	})
 	return out

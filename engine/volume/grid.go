@@ -48,7 +48,7 @@ func (v *Volume) Canonical() *Volume {
 		g.Origin[a] = math.RoundToEven(g.Origin[a]/spacing*originSteps) / originSteps * spacing
 	}
 	if perm == [3]int{0, 1, 2} && flip == [3]bool{} {
-		return &Volume{g, v.Data}
+		return &Volume{Geometry: g, Data: v.Data}
 	}
 	stride, first := [3]int{1, v.Size[0], v.Size[0] * v.Size[1]}, 0
 	var step [3]int // in v's data, of an axis of g

@@ -3,6 +3,7 @@ package volume
 import (
 	"math"
 	"slices"
+	"sync"
 )
 
 // largest is the greatest magnitude that counts as an intensity. Programs mark missing voxels by the greatest float32
@@ -12,8 +13,35 @@ const largest = 1e37
 // IsFinite reports whether x is an intensity: neither NaN nor an infinity, nor near to one.
 func IsFinite(x float32) bool { return x >= -largest && x <= largest }
 
+// intensities are what a registration asks of an image again and again.
+type intensities struct {
+	once        sync.Once
+	least, most float32
+	finite      bool       // all voxels are
+	ends        [2]float32 // see Range
+}
+
+// Frozen returns v as a volume whose voxels never change again: their range and the like are computed once.
+func (v *Volume) Frozen() *Volume {
+	return &Volume{Geometry: v.Geometry, Data: v.Data, frozen: &intensities{}}
+}
+
+// known returns the intensities of a frozen volume.
+func (v *Volume) known() *intensities {
+	v.frozen.once.Do(func() {
+		plain := &Volume{Geometry: v.Geometry, Data: v.Data}
+		v.frozen.least, v.frozen.most = plain.MinMax()
+		v.frozen.ends[0], v.frozen.ends[1] = plain.Range()
+		v.frozen.finite = plain.firstUnknown() < 0
+	})
+	return v.frozen
+}
+
 // MinMax returns the least and the greatest finite voxel, or +Inf and -Inf where no voxel is finite.
 func (v *Volume) MinMax() (lo, hi float32) {
+	if v.frozen != nil {
+		return v.known().least, v.known().most
+	}
 	lo, hi = float32(math.Inf(1)), float32(math.Inf(-1))
 	for _, x := range v.Data {
 		if !IsFinite(x) {
@@ -29,9 +57,28 @@ func (v *Volume) MinMax() (lo, hi float32) {
 	return lo, hi
 }
 
+// Range returns the intensities that count as 0 and 1: the 0.5th and the 99.5th percentile, where they differ.
+func (v *Volume) Range() (lo, hi float32) {
+	if v.frozen != nil {
+		return v.known().ends[0], v.known().ends[1]
+	}
+	if p := v.Percentiles(0.5, 99.5); p[1] > p[0] {
+		return float32(p[0]), float32(p[1])
+	}
+	return v.MinMax()
+}
+
+// firstUnknown returns the index of the first voxel that is not finite; -1: there is none.
+func (v *Volume) firstUnknown() int {
+	return slices.IndexFunc(v.Data, func(x float32) bool { return !IsFinite(x) })
+}
+
 // Finite returns the volume with every NaN and infinity replaced: v itself where all voxels are finite, else a copy.
 func (v *Volume) Finite(replacement float32) *Volume {
-	first := slices.IndexFunc(v.Data, func(x float32) bool { return !IsFinite(x) })
+	if v.frozen != nil && v.known().finite {
+		return v
+	}
+	first := v.firstUnknown()
 	if first < 0 {
 		return v
 	}

@@ -76,6 +76,19 @@ func (v *Volume) ResampleRepeated(g Geometry, a Affine, threads int) *Volume {
 	})
 }
 
+// Holds is 1 at the voxels of g that a carries into the field of view of v, as Resample has it, else 0.
+func (v *Volume) Holds(g Geometry, a Affine, threads int) *Volume {
+	endX, endY, endZ := float64(v.Size[0]), float64(v.Size[1]), float64(v.Size[2])
+	return v.resample(g, a, threads, func(dst []float32, xs, ys, zs []float64) {
+		for i := range dst {
+			x, y, z := xs[i]+(0.5+rounded), ys[i]+(0.5+rounded), zs[i]+(0.5+rounded)
+			if x >= 0 && x < endX && y >= 0 && y < endY && z >= 0 && z < endZ {
+				dst[i] = 1
+			}
+		}
+	})
+}
+
 // resample calls read with the indices of v that the voxels of g get their values from, a row at a time.
 func (v *Volume) resample(g Geometry, a Affine, threads int, read func(dst []float32, x, y, z []float64)) *Volume {
 	out := Zeros(g)
@@ -124,11 +137,14 @@ func snapped(c float64) float64 {
 // Row writes to dst[i] the sample at (x[i], y[i], z[i]). The three must be as long as dst.
 func (s Sampler) Row(dst []float32, x, y, z []float64) {
 	if s.interp == Nearest {
-		s.nearest(dst, x, y, z)
+		nearest(dst, s.v.Data, s.v.Size, s.background, x, y, z)
 	} else {
 		s.linear(dst, x, y, z)
 	}
 }
+
+// Row writes to dst[i] the mask's voxel nearest to (x[i], y[i], z[i]), as a Sampler does; 0 outside.
+func (m *Mask) Row(dst []float32, x, y, z []float64) { nearest(dst, m.Data, m.Size, 0, x, y, z) }
 
 func (s Sampler) linear(dst []float32, xs, ys, zs []float64) {
 	data, nx, nxy := s.v.Data, s.v.Size[0], s.v.Size[0]*s.v.Size[1]
@@ -167,17 +183,18 @@ func (s Sampler) linear(dst []float32, xs, ys, zs []float64) {
 	}
 }
 
-func (s Sampler) nearest(dst []float32, xs, ys, zs []float64) {
-	data, nx, ny := s.v.Data, s.v.Size[0], s.v.Size[1]
-	endX, endY, endZ := float64(s.v.Size[0]), float64(s.v.Size[1]), float64(s.v.Size[2])
+// nearest writes to dst[i] the voxel of data, on a grid of the given size, that is nearest to (x[i], y[i], z[i]).
+func nearest[T float32 | uint8](dst []float32, data []T, size [3]int, background float32, xs, ys, zs []float64) {
+	nx, ny := size[0], size[1]
+	endX, endY, endZ := float64(size[0]), float64(size[1]), float64(size[2])
 	xs, ys, zs = xs[:len(dst)], ys[:len(dst)], zs[:len(dst)]
 	for i := range dst {
 		x, y, z := xs[i]+(0.5+rounded), ys[i]+(0.5+rounded), zs[i]+(0.5+rounded)
 		if !(x >= 0 && x < endX && y >= 0 && y < endY && z >= 0 && z < endZ) {
-			dst[i] = s.background
+			dst[i] = background
 			continue
 		}
-		dst[i] = data[int(x)+nx*(int(y)+ny*int(z))]
+		dst[i] = float32(data[int(x)+nx*(int(y)+ny*int(z))])
 	}
 }
 

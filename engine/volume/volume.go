@@ -11,6 +11,8 @@ import (
 type Volume struct {
 	Geometry
 	Data []float32 // len == Voxels(), x fastest
+
+	frozen *intensities // nil where the voxels may still change
 }
 
 // Zeros returns a volume of zeros on grid g.

@@ -151,7 +151,7 @@ func prepare(v *volume.Volume, g volume.Geometry, a volume.Affine, e Edge, threa
 // Unit reads v with intensities in 0..1: the 0.5th and the 99.5th percentile are 0 and 1, and what lies beyond is
 // clamped to these.
 func Unit(v *volume.Volume) filter.Rows {
-	lo, hi := Range(v)
+	lo, hi := v.Range()
 	v = v.Finite(lo)
 	scale := 1 / (hi - lo)
 	return func(y, z int, rows [][]float32) {
@@ -251,9 +251,12 @@ func averaged(g volume.Geometry, block [3]int, threads int, read filter.Rows) *v
 
 // inside is 1 where g, under a, lies within v and its mask.
 func inside(v, mask *volume.Volume, g volume.Geometry, a volume.Affine, threads int) *volume.Volume {
+	if mask == nil {
+		return v.Holds(g, a, threads)
+	}
 	valid := volume.Zeros(v.Geometry)
-	for i := range valid.Data {
-		if mask == nil || mask.Data[i] != 0 {
+	for i, m := range mask.Data {
+		if m != 0 {
 			valid.Data[i] = 1
 		}
 	}
@@ -340,11 +343,3 @@ func (im Images) Margin() int { return (im.Moving.Size[0] - im.Fixed.Size[0]) / 
 
 // Across is the margin along z: 0 for slices.
 func (im Images) Across() int { return (im.Moving.Size[2] - im.Fixed.Size[2]) / 2 }
-
-// Range returns the intensities that become 0 and 1: the 0.5th and the 99.5th percentile, where they differ.
-func Range(v *volume.Volume) (lo, hi float32) {
-	if p := v.Percentiles(0.5, 99.5); p[1] > p[0] {
-		return float32(p[0]), float32(p[1])
-	}
-	return v.MinMax()
-}

@@ -67,7 +67,7 @@ const (
 
 // kinds returns the kinds of the voxels of v, whose content is known, that are nearest to those of g under a.
 func kinds(v, content *volume.Volume, g volume.Geometry, a volume.Affine, threads int) []int {
-	lo, hi := Range(v)
+	lo, hi := v.Range()
 	bright, apart := lo+float32(leastTissue*(hi-lo)), float32(fromEdge*(hi-lo))
 	var edge []float32
 	outermost(v.Geometry, func(i int) { edge = append(edge, v.Data[i]) })
@@ -93,7 +93,7 @@ func kinds(v, content *volume.Volume, g volume.Geometry, a volume.Affine, thread
 // content is 1 except in the dark border of one value, or nearly, that reaches the edges of v. bordered says whether v
 // has one.
 func content(v *volume.Volume) (out *volume.Volume, bordered bool) {
-	dark := Dark(Range(v))
+	dark := Dark(v.Range())
 	out = volume.Zeros(v.Geometry)
 	for i := range out.Data {
 		out.Data[i] = 1

@@ -25,7 +25,7 @@ func (r *Referee) Reflection(initial volume.Affine) (gain float64, axis int, at 
 	}
 	total := field.Total(initial, nil, wide, r.threads)
 	image := &volume.Volume{Geometry: wide, Data: repeated(total, r.moving, r.threads)}
-	known := total.Warp(r.movingKnown.Volume(), volume.Nearest, 0, r.threads)
+	known := total.WarpMask(r.movingKnown, r.threads)
 	ours := interleaved(coarse.descriptors)
 	least := func(data, known []float32, from [3]int) (float64, [3]int) {
 		s := shifting{coarse: coarse, ours: ours, size: wide.Size, known: known,

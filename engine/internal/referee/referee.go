@@ -87,7 +87,7 @@ func on(grid volume.Geometry, threads int, fixed, fixedKnown, moving, movingKnow
 // Look measures the candidate p -> initial(p + d(p)), d the displacement of deform; nil is none.
 func (r *Referee) Look(initial volume.Affine, deform *field.Field) State {
 	total := field.Total(initial, deform, r.grid, r.threads)
-	s := State{channels: r.lookAt(initial, deform), known: total.Warp(r.movingKnown.Volume(), volume.Nearest, 0, r.threads).Data}
+	s := State{channels: r.lookAt(initial, deform), known: total.WarpMask(r.movingKnown, r.threads).Data}
 	for i, k := range r.known {
 		s.known[i] *= k
 	}
@@ -262,7 +262,7 @@ func smoothed(v *volume.Volume, spacing [3]float64, threads int) *volume.Volume 
 // body, counts with it.
 func shown(v *volume.Volume, mask *volume.Volume) *volume.Volume {
 	out := volume.Zeros(v.Geometry)
-	lo := aligned.Dark(aligned.Range(v))
+	lo := aligned.Dark(v.Range())
 	nx, ny, nz := v.Size[0], v.Size[1], v.Size[2]
 	border := make([]bool, len(v.Data))
 	found := 0

@@ -76,6 +76,6 @@ func TestMatched(t *testing.T) {
 
 // scaled returns how the refinement scales a volume's intensities.
 func scaled(v *volume.Volume) func(x float64) float64 {
-	lo, hi := aligned.Range(v)
+	lo, hi := v.Range()
 	return func(x float64) float64 { return (x - float64(lo)) / float64(hi-lo) }
 }

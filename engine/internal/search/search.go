@@ -115,7 +115,8 @@ func Run(ctx context.Context, pair aligned.Pair, opt Options) (*field.Field, err
 		}
 		rigid.Make(directions[0].u, nil, pair.Initial)
 	}
-	u := directions[0].u.Smoothed(nil, 1, opt.Threads)
+	u := directions[0].u
+	u.Smoothed(u, 1, opt.Threads)
 	rigid.Make(u, nil, pair.Initial)
 	rigid.Unfold(u, minJacobian, opt.Threads)
 	return u, nil
@@ -174,10 +175,10 @@ func (d *direction) advance(l blocks.Level, margin int, opt Options) {
 	}
 	g := s.Solve(opt.Trees, temperature).Resample(s.Grid, threads)
 	g.Lock(opt.Locked)
-	g = g.Smoothed(nil, smoothing*float64(l.Spacing), threads)
+	g.Smoothed(g, smoothing*float64(l.Spacing), threads)
 	g.Unfold(minJacobian, threads)
 	if d.u != nil {
-		g = field.Compose(nil, d.u, g, threads) // the few folds that this makes are opened at the end
+		field.Compose(g, d.u, g, threads) // the few folds that this makes are opened at the end
 	}
 	d.u = g
 }
