@@ -5,6 +5,7 @@ package referee
 
 import (
 	"math"
+	"slices"
 
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
@@ -67,8 +68,8 @@ func (s State) Unknown() bool { return s.known == nil }
 func New(pair aligned.Pair, threads int) *Referee {
 	grid := thinned(pair.Fixed.Geometry, most[pair.Fixed.Axes()])
 	r := on(grid, threads,
-		smoothed(pair.Fixed, grid.Spacing, threads), shown(pair.Fixed, pair.FixedMask),
-		smoothed(pair.Moving, across(grid.Spacing, grid, pair.Moving.Geometry), threads), shown(pair.Moving, pair.MovingMask))
+		smoothed(pair.Fixed, grid.Spacing, threads), shown(pair.Fixed, pair.FixedMask, threads),
+		smoothed(pair.Moving, across(grid.Spacing, grid, pair.Moving.Geometry), threads), shown(pair.Moving, pair.MovingMask, threads))
 	r.channels = channelsOf(pair, threads)
 	return r
 }
@@ -260,55 +261,48 @@ func smoothed(v *volume.Volume, spacing [3]float64, threads int) *volume.Volume 
 // shown is 1 where v shows something: inside its mask, and not in a border of one dark value, or nearly, which a scanner
 // or a program put there. A border counts where it takes a fiftieth of the image or more, and its edge, which is in no
 // body, counts with it.
-func shown(v *volume.Volume, mask *volume.Volume) *volume.Volume {
+func shown(v *volume.Volume, mask *volume.Volume, threads int) *volume.Volume {
+	const grown, least = 2, 0.02
 	out := volume.Zeros(v.Geometry)
 	lo := aligned.Dark(v.Range())
-	nx, ny, nz := v.Size[0], v.Size[1], v.Size[2]
+	nx, ny, rows := v.Size[0], v.Size[1], v.Size[1]*v.Size[2]
 	border := make([]bool, len(v.Data))
-	found := 0
-	for i, x := range v.Data {
-		if x > lo { // NaN is border, too
-			continue
-		}
-		at := [2]int{i % nx, i / nx % ny}
-		same := true
-		for a, step := range [2]int{1, nx} {
-			if at[a] > 0 && v.Data[i-step] > lo || at[a] < v.Size[a]-1 && v.Data[i+step] > lo {
-				same = false
+	found := parallel.Reduce(rows, parallel.Rows(nx), threads, func(from, to int) (found int) {
+		for r := from; r < to; r++ {
+			y, o := r%ny, r*nx
+			for x, value := range v.Data[o : o+nx] {
+				i := o + x
+				border[i] = !(value > lo || // NaN is border, too
+					x > 0 && v.Data[i-1] > lo || x < nx-1 && v.Data[i+1] > lo ||
+					y > 0 && v.Data[i-nx] > lo || y < ny-1 && v.Data[i+nx] > lo)
+				if border[i] {
+					found++
+				}
 			}
 		}
-		if same {
-			border[i] = true
-			found++
-		}
-	}
-	const grown, least = 2, 0.02
+		return found
+	}, func(a, b int) int { return a + b })
 	if float64(found) < least*float64(len(border)) {
 		clear(border)
 	}
-	near := func(x, y, z int) bool {
-		for dx := max(x-grown, 0); dx <= min(x+grown, nx-1); dx++ {
-			if border[(z*ny+y)*nx+dx] {
-				return true
-			}
-		}
-		for dy := max(y-grown, 0); dy <= min(y+grown, ny-1); dy++ {
-			if border[(z*ny+dy)*nx+x] {
-				return true
-			}
-		}
-		return false
-	}
-	for z := range nz {
-		for y := range ny {
+	parallel.For(rows, parallel.Rows(nx), threads, func(from, to int) {
+		for r := from; r < to; r++ {
+			y, o := r%ny, r*nx
 			for x := range nx {
-				i := (z*ny+y)*nx + x
-				if (mask == nil || mask.Data[i] != 0) && !near(x, y, z) {
+				i := o + x
+				if mask != nil && mask.Data[i] == 0 || slices.Contains(border[o+max(x-grown, 0):o+min(x+grown, nx-1)+1], true) {
+					continue
+				}
+				near := false
+				for dy := max(y-grown, 0); dy <= min(y+grown, ny-1); dy++ {
+					near = near || border[i+(dy-y)*nx]
+				}
+				if !near {
 					out.Data[i] = 1
 				}
 			}
 		}
-	}
+	})
 	return out
 }
 
