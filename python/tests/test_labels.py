@@ -117,7 +117,7 @@ def test_a_failed_verdict_does_not_vote(people, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["x.", "volumes.csv", "Labels.json", "registrations", "COM1",
-                                  "jobs.jsonl", "a/b", "a:b", "x" * 256, " x"])  # fmt: skip
+                                  "a/b", "a:b", "x" * 256, " x"])  # fmt: skip
 def test_targets_whose_ids_make_no_names(name: str, tmp_path: Path):
     targets = [Item(name, tmp_path / "t.nii.gz")]
     with pytest.raises(errors.InputUnreadableError, match="no name for a folder"):

@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import _files, _manifest, errors, images
 from .._engine import core
-from .._engine.generated import Options, Unpack
+from .._engine.generated import Unpack
 from .._grid import Grid
 from .._json import Plain, without_nan
 from ..images.sidecars import check_apart
@@ -24,10 +24,9 @@ from ..scoring.labels import check_labels, dice_by_label, on_fixed_grid
 from ..verdict import tally
 from ._result import mean, mean_dice
 from .fusion import FUSIONS, Fused, Fusion, carry_labels, fuse_labels
-from .pair import Report
-from .pairs import files_of, register_pairs
+from .pairs import Running, files_of, register_pairs
 from .plan import is_file, pair_row
-from .runner import FINISHED, JOURNAL, PATIENCE, Job, Meter, Result
+from .runner import FINISHED, PATIENCE, Job, Meter, Result
 from .study import SEAL, PairRow, Rows, Study
 from .table import Item, read_items
 
@@ -159,12 +158,8 @@ def propagate_labels(
     *,
     fusion: Fusion = "majority",
     names: Mapping[int, str] | None = None,
-    workers: int = 1,
-    scheduler: str | None = None,
-    report: Report = "small",
     resume: bool = True,
-    progress: Callable[[Progress], Any] | bool | None = None,
-    **options: Unpack[Options],
+    **how: Unpack[Running],
 ) -> LabelStudy:
     """Label images by several labelled ones: each atlas is registered onto each target, its labels
     are carried over, and the maps are fused.
@@ -185,8 +180,9 @@ def propagate_labels(
     names : mapping, optional
         Label number to name, for the tables. By default those of the atlases that are given by
         name.
-    workers, scheduler, report, resume, progress, **options
-        Of :func:`register_pairs`. Targets are fused as pairs are registered: workers at a time.
+    resume, **how
+        Of :func:`register_pairs`: workers, scheduler, report, progress and options. Targets are
+        fused as pairs are registered: workers at a time.
 
     Returns
     -------
@@ -209,11 +205,11 @@ def propagate_labels(
     ['done']
     """
     errors._check_choice("fusion", fusion, FUSIONS)
-    to = read_items(targets, reserved=(REGISTRATIONS, JOURNAL, *TABLES))
+    to = read_items(targets, reserved=(REGISTRATIONS, *TABLES))
     known = read_items(atlases)
     _check(known)
     folder = Path(out).absolute()
-    check_apart(folder, (*TABLES, JOURNAL), {item.id: item.image for item in (*to, *known)})
+    check_apart(folder, TABLES, {item.id: item.image for item in (*to, *known)})
     listed = [
         (target, atlas, f"{target.id}_from_{atlas.id}")
         for target in to
@@ -227,10 +223,8 @@ def propagate_labels(
     if names is None:
         names = images.label_names(*(atlas.labels for atlas in known))
     registrations = register_pairs(
-        [pair_row(*pair) for pair in listed], folder / REGISTRATIONS, workers=workers,
-        scheduler=scheduler, report=report, resume=resume, progress=progress,
-        **options,
-    )  # fmt: skip
+        [pair_row(*pair) for pair in listed], folder / REGISTRATIONS, resume=resume, **how
+    )
     done = {row.id: row for row in registrations.rows}
     study = LabelStudy([], registrations)
     jobs = []
@@ -249,8 +243,8 @@ def propagate_labels(
             jobs.append(job)
     try:
         study._do(
-            jobs, folder, Meter(len(jobs), None), keep=["left_out"], workers=workers,
-            scheduler=scheduler, resume=resume,
+            jobs, Meter(len(jobs), None), keep=["left_out"], resume=resume,
+            workers=how.get("workers", 1), scheduler=how.get("scheduler"),
         )  # fmt: skip
     finally:
         study.save(folder)
@@ -374,8 +368,4 @@ class FusionJob(Job):
 
 def _small(labels: np.ndarray) -> np.ndarray:
     """Return labels in the smallest type that holds them."""
-    for kind in (np.uint8, np.uint16, np.int16, np.int32):
-        small = labels.astype(kind)
-        if np.array_equal(small, labels):
-            return small
-    return labels
+    return labels.astype(np.result_type(*map(np.min_scalar_type, (labels.min(), labels.max()))))

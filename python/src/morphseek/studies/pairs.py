@@ -34,6 +34,15 @@ Keep = Literal["all", "report"]
 """The files of a pair that are written: all, or report.json and the page alone."""
 
 
+class Running(Options, total=False):
+    """How many pairs are registered: parameters of :func:`register_pairs` and its options."""
+
+    workers: int
+    scheduler: str | None
+    report: Report
+    progress: Callable[[Progress], Any] | bool | None
+
+
 def register_pairs(
     pairs: str | os.PathLike[str] | Sequence[Any],
     out: str | os.PathLike[str] | None = None,
@@ -67,8 +76,8 @@ def register_pairs(
     out : path, optional
         Folder; pair ID writes to ``out/ID`` what ``morphseek register`` does, and pair.json.
         summary.csv, summary.json, labels.csv (where there are label maps) and index.html have all
-        pairs, and those of earlier calls that lie there finished. jobs.jsonl gets a line for each
-        pair that ends. Several calls may share a folder. Without it nothing is kept but the rows.
+        pairs, and those of earlier calls that lie there finished. Several calls may share a folder.
+        Without it nothing is kept but the rows.
     data : path, optional
         Folder with ``images`` and ``labels``: fixed and moving are names of files there, suffix
         optional. A name with a slash is a path below `data`, its label map the same path with
@@ -165,7 +174,7 @@ def register_pairs(
         jobs = (PairJob(pair.id, str(folder / pair.id), pair, how) for pair in listed)
         try:
             with Meter(len(listed), progress) as meter:
-                study._do(jobs, folder, meter, workers=workers, scheduler=scheduler, resume=resume)
+                study._do(jobs, meter, workers=workers, scheduler=scheduler, resume=resume)
         finally:
             study.save(out)
     return study
@@ -212,12 +221,12 @@ class PairJob(Job):
         scores = [self.how["score"], self.how["labels_back"]]
         return [self.how["made_of"], roles, by_name, scores]
 
-    def covers(self, seal: Mapping[str, Any]) -> bool:
+    def covers(self, facts: Mapping[str, Any]) -> bool:
         """Whether the pair has the page and the files that are asked for; more do, too."""
-        if self.how["keep"] == "all" != seal["keep"]:
+        if self.how["keep"] == "all" != facts["keep"]:
             return False
         wanted = self.how["report"]
-        return wanted == "none" or seal["report"] == "full" or wanted == seal["report"]
+        return wanted == "none" or facts["report"] in ("full", wanted)
 
     def run(self, folder: Path, progress: Callable[[Progress], Any] | None) -> Result:
         files = {role: self.pair.path(role) for role in self.pair.files}

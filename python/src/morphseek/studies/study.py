@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import json
 import math
@@ -21,7 +20,7 @@ from ..scoring.statistics import signed_rank
 from ..verdict import counts, tally
 from ._result import Tabled, mean
 from .outliers import outliers
-from .runner import FINISHED, PATIENCE, Ending, Job, Journal, Meter, finished_rows, run_jobs
+from .runner import FINISHED, PATIENCE, Ending, Job, Meter, finished_rows, run_jobs
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -31,7 +30,7 @@ else:  # typing.get_type_hints asks for the name; the pages' module loads when o
     IndexRow = Any
 
 SEAL = "pair.json"  # of a finished pair
-#: What a study leaves in its folder, beside the journal; the first one lists the others.
+#: What a study leaves in its folder; the first one lists the others.
 TABLES = ("summary.json", "summary.csv", "labels.csv", "index.html")
 
 Row = TypeVar("Row", bound="DataclassInstance")
@@ -147,9 +146,8 @@ class Rows(Tabled):
         return next((row.exit_code for row in self.rows if row.status == "failed"), 0)
 
     def _do(
-        self, jobs: Iterable[Job], folder: Path, meter: Meter, *, keep: Iterable[str] = (),
-        **how: Any,
-    ) -> None:  # fmt: skip
+        self, jobs: Iterable[Job], meter: Meter, *, keep: Iterable[str] = (), **how: Any
+    ) -> None:
         """Do jobs and put the end of each into the row of its id, all but the fields to ``keep``.
 
         ``how`` goes to :func:`morphseek.studies.runner.run_jobs`.
@@ -164,14 +162,12 @@ class Rows(Tabled):
                 meter.ended(ending.id, str(row))
             meter.check()
 
-        with contextlib.closing(Journal(folder)) as journal:
-            run_jobs(jobs, journal=journal, ended=end, meter=meter, **how)
+        run_jobs(jobs, ended=end, meter=meter, **how)
 
     def _others(self, folder: Path) -> list[Any]:
         """Return the rows of the finished jobs in a folder that are not of this call."""
         known = finished_rows(folder, self._seal, {row.id for row in self.rows})
-        rows = (row_of(self._empty, {"id": id, "status": "done", **row}) for id, row in known)
-        return [row for row in rows if row is not None]
+        return [row for each in known if (row := row_of(self._empty, each))]
 
 
 class Study(Rows):
@@ -240,23 +236,9 @@ class Study(Rows):
         for row, unlike in zip(self.rows, outliers(values, ratios=["scale"])):
             row.unlike = unlike
 
-    def merge(self, other: Study) -> Study:
-        """Return a study with the rows of both; of a pair in both, the other's row.
-
-        Examples
-        --------
-        >>> one = studies.Study([studies.PairRow("sub-01", "a", "b")])
-        >>> two = studies.Study([studies.PairRow("sub-02", "a", "c")])
-        >>> [row.id for row in one.merge(two).rows]
-        ['sub-01', 'sub-02']
-        """
-        rows = {row.id: row for row in (*self.rows, *other.rows)}
-        return Study(rows.values(), {**self.options, **other.options})
-
     def summary(self) -> dict[str, Any]:
         """Return how many pairs have which status, how many of the finished ones have which
-        verdict, how many are unlike the others, and the means over them; with labels, the mean
-        Dice of each, and the worst pair.
+        verdict, how many are unlike the others, and the means over them.
 
         Examples
         --------
@@ -276,17 +258,6 @@ class Study(Rows):
             is_time = name in ("seconds", "cpu_seconds")
             rows = (row for row in self.rows if not (row.cached and is_time))
             summary[name] = mean(getattr(row, name) for row in rows)
-        by_label: dict[int, list[float]] = {}
-        for row in self.rows:
-            for score in row.labels:
-                by_label.setdefault(score["label"], []).append(score["dice_after"])
-        scored = [row for row in self.rows if row.dice_after is not None]
-        if by_label and scored:
-            worst = min(scored, key=lambda row: row.dice_after or 0.0)
-            summary["worst"] = {"id": worst.id, "dice_after": worst.dice_after}
-            summary["dice_by_label"] = {
-                label: mean(dice) for label, dice in sorted(by_label.items())
-            }
         return summary
 
     def _head(self) -> dict[str, Any]:
@@ -451,21 +422,19 @@ def ended(row: Any, ending: Ending, **more: Any) -> Any:
 
 def row_of(plain: Row, row: Mapping[str, Any]) -> Row | None:
     """Return a row with what a file says of it; None where a cell is of another type."""
-    known = {f.name: row[f.name] for f in dataclasses.fields(plain) if f.name in row}
-    return dataclasses.replace(plain, **known) if fits(known, plain) else None
+    names = [field.name for field in dataclasses.fields(plain)]
+    known = {name: row[name] for name in names if name in row}
+    if not all(_fits(name, value, getattr(plain, name)) for name, value in known.items()):
+        return None
+    return dataclasses.replace(plain, **known)
 
 
-def fits(row: Mapping[str, Any], plain: Any) -> bool:
-    """Whether the cells of a file have the types of an object's attributes; None is a number."""
-    for name, value in row.items():
-        kind = type(getattr(plain, name))
-        if kind in (int, float, type(None)):
-            if isinstance(value, bool) or not isinstance(value, (int, float, type(None))):
-                return False
-        elif not isinstance(value, kind):
-            return False
-        elif kind is list:
-            item = dict if name == "labels" else str
-            if not all(isinstance(each, item) for each in value):
-                return False
-    return True
+def _fits(name: str, value: Any, plain: Any) -> bool:
+    """Whether the cell of a file has the type of an attribute; None is a number."""
+    if plain is None or type(plain) in (int, float):
+        is_number = value is None or isinstance(value, (int, float))
+        return is_number and not isinstance(value, bool)
+    if not isinstance(plain, list):
+        return isinstance(value, type(plain))
+    item = dict if name == "labels" else str
+    return isinstance(value, list) and all(isinstance(each, item) for each in value)

@@ -21,7 +21,6 @@ from .._tables import has_heading, is_frame, is_nothing, read_plain, read_record
 from ..images import named
 from ..images.formats import SEARCHED
 from .folders import find_file, has_labels
-from .runner import JOURNAL
 from .study import TABLES
 
 _SUFFIXES = (".csv", ".tsv", ".txt", ".json")
@@ -302,7 +301,7 @@ def read_pairs(
             raise errors.InputUnreadableError(
                 f"data: {folder} is no folder; give the one with images and labels"
             )
-    pairs, ids = [], _Ids(where, (*TABLES, JOURNAL))
+    pairs, ids = [], _Ids(where, TABLES)
     for number, (line, row) in enumerate(_pair_rows(source, subset, data is not None), 1):
         files = {role: row[role] for role in IMAGES if row.get(role)}
         if not {"fixed", "moving"} <= files.keys():
