@@ -7,6 +7,7 @@ So whatever ends the process, the same call goes on with the pair that it was at
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import dataclasses
 import functools
@@ -16,7 +17,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -161,8 +162,8 @@ def build_template(
     }
     with contextlib.ExitStack() as stack:
         folder = out or stack.enter_context(tempfile.TemporaryDirectory(prefix="morphseek-"))
-        rounds = _Rounds(sources, first, settings, model, Path(folder))
-        template = rounds.run(warped, resume, progress, workers=workers, scheduler=scheduler)
+        rounds = _Rounds(sources, first, settings, model, warped, Path(folder))
+        template = rounds.run(resume, progress, workers=workers, scheduler=scheduler)
         if out is None:
             template.stored = [*template.transforms]  # before their files go
     return template
@@ -206,11 +207,11 @@ class _Member:
         low, high = self.window
         return image.like((image.intensities()[0] - low) / np.float32(high - low))
 
-    def content(self, role: str, name: str) -> Any:
-        """Return a fingerprint of the image, its labels or its mask: the hashes of the files, or of
-        the voxels.
+    def content(self, role: str) -> Any:
+        """Return the hashes of the files of the image, its labels or its mask, or that of its
+        voxels.
         """
-        source = getattr(self.item, role)
+        source, name = getattr(self.item, role), f"{role} of {self.name}"
         if source is None:
             return None
         if isinstance(source, (str, os.PathLike)):
@@ -298,7 +299,7 @@ class _Rounds:
 
     def __init__(
         self, sources: list[_Member], first: _Member | None, settings: dict[str, Any],
-        model: Mapping[str, Any], out: Path,
+        model: Mapping[str, Any], warped: bool, out: Path,
     ):  # fmt: skip
         self._out, self._folder = out, out / ROUNDS
         self._sources, self._first, self._settings = sources, first, settings
@@ -310,38 +311,50 @@ class _Rounds:
                 f"iterations is 0 and initial is {self._options['initial']}: nothing is left to do;"
                 " ask for a rigid or affine start, or for iterations"
             )
-        self._check_apart()
-        self._plan = self._fingerprint(model)
+        self._fingerprint = self._digest(model, warped)
+        self._warped = warped
         self._iterations: list[Iteration] = []
+        self._check_apart()
 
-    def run(self, warped: bool, resume: bool, progress: Any, **how: Any) -> Template:
+    def run(self, resume: bool, progress: Any, **how: Any) -> Template:
         """Do the rounds that are left in the folder, and return its template."""
         out, sources = self._out, self._sources
-        labels = [source.content("labels", f"labels of {source.name}") for source in sources]
-        fingerprint = digest(self._plan, self._settings["iterations"], labels, warped)
-        if resume and object_in(out / SEAL).get("fingerprint") == fingerprint:
+        self._check(out / SEAL, [out / name for name in FILES], resume)
+        if resume and (out / SEAL).exists():
             with contextlib.suppress(errors.InputUnreadableError):  # it is damaged: made again
                 return Template.read(out)
-        else:
-            _check_others(out, resume)
         with _files.output_folder(out):
             pass  # an unwritable folder, or one where another call is, fails before the work
         meter = Meter(len(self._kinds) * len(sources), progress, "template")
         with _files.locked(out), meter:
-            self._open(resume)
+            self._begin(resume)
             for kind in self._kinds[: len(self._iterations) - 1]:
                 meter.ended(kind, jobs=len(sources))
             while len(self._iterations) <= len(self._kinds):
                 self._go_on(meter, **how)
             template = self._template()
             with _files.together(out, OUTPUTS, SEAL) as temporary:
-                for source, transform in zip(sources, template.transforms) if warped else ():
+                for source, transform in zip(sources, template.transforms if self._warped else ()):
                     image = transform.apply(volumes.read(source.item.image, source.name))
                     volumes.write(temporary / warped_name(source.item.id), image)
-                template._write(temporary, fingerprint)
+                template._write(temporary, self._fingerprint)
             template.stored = [out / transform_name(row.id) for row in template.rows]
             shutil.rmtree(self._folder, ignore_errors=True)
         return template
+
+    def _check(self, seal: Path, files: Iterable[Path], resume: bool) -> None:
+        """Refuse what is of another template, and files that no template's seal tells of."""
+        if not seal.exists():
+            for file in (file for file in files if file.exists()):
+                raise errors.OutputUnwritableError(
+                    f"{file} is there and no {seal.name} tells what of; move it away or choose"
+                    " another folder"
+                )
+        elif resume and object_in(seal).get("fingerprint") != self._fingerprint:
+            raise errors.OutputUnwritableError(
+                f"{seal} is of a template of other images or options; choose another folder, or"
+                " begin anew with --no-resume (resume=False)"
+            )
 
     def _check_apart(self) -> None:
         """See that no input lies where an output goes."""
@@ -351,44 +364,27 @@ class _Rounds:
             inputs |= {f"image {k}": item.image, f"labels {k}": item.labels}
         check_apart(self._out, names, inputs)
 
-    def _fingerprint(self, model: Mapping[str, Any]) -> str:
-        """Return a hash of all that a round depends on."""
-        settings = [self._settings[name] for name in ("average", "sharpen", "spacing")]
-        first = None if self._first is None else self._first.content("image", self._first.name)
-        sources = [
-            [s.item.id, s.content("image", s.name), s.content("mask", "mask")]
-            for s in self._sources
-        ]
+    def _digest(self, model: Mapping[str, Any], warped: bool) -> str:
+        """Return a hash of all that the template depends on."""
+        how = ("iterations", "average", "sharpen", "spacing")
+        settings = [warped, *(self._settings[name] for name in how)]
+        roles = ("image", "labels", "mask")
+        first = self._first and self._first.content("image")
+        sources = [[s.item.id, *map(s.content, roles)] for s in self._sources]
         return digest(core.version(), deciding(self._options, model), settings, first, sources)
 
-    def _open(self, resume: bool) -> None:
-        """Go on with the rounds in the folder, or begin."""
-        folder, seal = self._folder, self._folder / _ROUND
-        _files.settle(folder)
-        state = object_in(seal)
-        if not state and folder.exists() and any(folder.iterdir()):
-            raise errors.OutputUnwritableError(
-                f"{folder} is there and is not of a template that was begun; move it away or choose"
-                " another folder"
-            )
-        if resume and state and state.get("fingerprint") != self._plan:
-            raise errors.OutputUnwritableError(
-                f"{seal} is of a template that was begun with other images or options; choose"
-                " another folder, or begin anew with --no-resume (resume=False)"
-            )
-        if resume and 0 < len(state.get("iterations", ())) <= len(self._kinds) + 1:
-            with contextlib.suppress(errors.InputUnreadableError):  # a file of it is damaged
-                known = _files.read_seal(seal, "round")["iterations"]
-                self._iterations = [iteration_of(row) for row in known]
+    def _begin(self, resume: bool) -> None:
+        """Go on with the rounds in the folder, or write the first template."""
+        seal = self._folder / _ROUND
+        _files.settle(self._folder)
+        self._check(seal, self._folder.glob("*"), resume)
+        with contextlib.suppress(errors.InputUnreadableError):  # missing, or a file is damaged
+            known = _files.read_seal(seal, "round")["iterations"] if resume else ()
+            pictures = [base64.b64decode(row.pop("picture")) for row in known]
+            self._iterations = [iteration_of(row, seen) for row, seen in zip(known, pictures)]
         if self._iterations:
-            for iteration in self._iterations:
-                iteration.picture = (folder / _picture_name(iteration)).read_bytes()
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-            self._begin()
-
-    def _begin(self) -> None:
-        """Write the first template."""
+            return
+        shutil.rmtree(self._folder, ignore_errors=True)
         began = time.process_time()
         transforms: list[Field] = []
         if self._first is not None:
@@ -419,15 +415,15 @@ class _Rounds:
         self, folder: Path, iteration: Iteration, image: volumes.Image,
         rows: Sequence[Mapping[str, Any]] = (),
     ) -> None:  # fmt: skip
-        """Write a round's template, the pictures until then, and what says that all is whole."""
+        """Write a round's template, and what tells of all until then and says that it is whole."""
         iteration.picture = three_planes(image.array, image.grid)
         self._iterations.append(iteration)
-        for each in self._iterations:
-            write_picture = functools.partial(Path.write_bytes, data=each.picture)
-            _files.write_with(write_picture, folder / _picture_name(each))
         volumes.write(folder / _TEMPLATE, image)
-        iterations = [each.to_dict() for each in self._iterations]
-        state = {"fingerprint": self._plan, "iterations": iterations, "rows": rows}
+        iterations = [
+            {**each.to_dict(), "picture": base64.b64encode(each.picture).decode()}
+            for each in self._iterations
+        ]
+        state = {"fingerprint": self._fingerprint, "iterations": iterations, "rows": rows}
         _files.write_seal(folder / _ROUND, state)
 
     def _average(self, grid: Grid) -> Average:
@@ -602,10 +598,6 @@ class _Rounds:
         return average.like(voted.reshape(average.array.shape).astype(kind))
 
 
-def _picture_name(iteration: Iteration) -> str:
-    return f"{iteration.number:02}.png"
-
-
 def _shift(grid: Grid, source: _Member, by: Doubles) -> Field:
     """Return a shift from a grid to an image."""
     matrix = np.eye(4)
@@ -639,19 +631,3 @@ def _change(before: volumes.Image, now: volumes.Image, reach: np.ndarray) -> flo
     if not now.same_grid(before):
         old = bindings.resample(before.float32(), before.grid, now.grid, "linear", 0.0)
     return float(100 * np.sqrt(np.mean(np.square((now.array - old)[reach], dtype=np.float64))))
-
-
-def _check_others(out: Path, resume: bool) -> None:
-    """Refuse a folder with another template, or with files of the same names of something else."""
-    if (out / SEAL).exists():
-        if resume:
-            raise errors.OutputUnwritableError(
-                f"{out / SEAL} is of a template of other images or options; choose another folder,"
-                " or replace it with --no-resume (resume=False)"
-            )
-        return
-    if there := [name for name in FILES if (out / name).exists()]:
-        raise errors.OutputUnwritableError(
-            f"{out / there[0]} is there and no {SEAL} tells what of; move it away or choose another"
-            " folder"
-        )
