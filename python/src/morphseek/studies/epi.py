@@ -31,6 +31,7 @@ OUTPUTS = (
     "epi.json",
 )
 
+_LEAST_S = 1e-6
 _DIRECTIONS = ("i", "i-", "j", "j-", "k", "k-")
 
 
@@ -233,11 +234,7 @@ def _readout(readout_time: float | None, sidecars: list[dict[str, Any]]) -> floa
     if readout_time is not None:
         times.insert(0, readout_time)
     for time in times:
-        number = isinstance(time, (int, float)) and not isinstance(time, bool)
-        if not number or not 0 < time < 10:
-            raise errors.InvalidArgumentError(
-                f"the readout time is {time!r}; it must be a number of seconds between 0 and 10"
-            )
+        errors._check_number("the readout time in seconds", time, _LEAST_S, 10)
     if times and max(times) > 1.001 * min(times):
         raise errors.InvalidArgumentError(
             f"the readout times {min(times):g} and {max(times):g} s differ: the two distortions are"

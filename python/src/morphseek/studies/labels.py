@@ -23,7 +23,7 @@ from ..result import Registration
 from ..scoring.labels import check_labels, dice_by_label, on_fixed_grid
 from ..verdict import tally
 from ._result import mean, mean_dice
-from .fusion import FUSIONS, Fused, Fusion, carry_labels, fuse_labels
+from .fusion import FUSIONS, Fused, Fusion, carry_labels, fuse_labels, smallest
 from .pairs import Running, files_of, register_pairs
 from .plan import is_file, pair_row
 from .runner import FINISHED, PATIENCE, Job, Meter, Result
@@ -336,7 +336,7 @@ class FusionJob(Job):
             target=None if image is None else image.float32(),
         )  # fmt: skip
         measured = self._measured(fused, grid, maps)
-        images.write(folder / FUSED[0], images.Image.on_grid(_small(fused.labels), grid))
+        images.write(folder / FUSED[0], images.Image.on_grid(smallest(fused.labels), grid))
         images.write(folder / FUSED[1], images.Image.on_grid(fused.agreement, grid))
         row = {
             "image": self.row.image, "fusion": fusion, "voters": self.row.voters,
@@ -364,8 +364,3 @@ class FusionJob(Job):
             if (label := each["label"])
         ]  # fmt: skip
         return row
-
-
-def _small(labels: np.ndarray) -> np.ndarray:
-    """Return labels in the smallest type that holds them."""
-    return labels.astype(np.result_type(*map(np.min_scalar_type, (labels.min(), labels.max()))))

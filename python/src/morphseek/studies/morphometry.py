@@ -230,8 +230,7 @@ def morphometry(
     >>> study.ids, len(study.volumes)
     (['sub-01'], 10)
     """
-    if not (math.isfinite(fwhm) and fwhm >= 0):
-        raise errors.InvalidArgumentError(f"fwhm is {fwhm}; it must be 0 or more mm")
+    errors._check_number("fwhm", fwhm, 0)
     if out is not None:
         check_apart(out, STUDY, {"pairs": pairs, "fixed_labels": fixed_labels})
     listed, pair_labels = _subjects(subjects, pairs)

@@ -65,32 +65,26 @@ def register_pairs(
     Parameters
     ----------
     pairs : path or sequence
-        CSV in UTF-8 with the columns fixed and moving and, optionally, fixed_labels, moving_labels,
-        fixed_mask, moving_mask, rigid_regions, fixed_channel, moving_channel, fixed_label_channel,
-        moving_label_channel, fixed_landmarks, moving_landmarks, initial_transform and id, the
-        name of the pair's folder. Separated by commas, semicolons or tabs; empty rows and columns
-        do not count. Paths are relative to the file. Or JSON: a list of pairs or of objects with
-        those names, or an object of several lists. Or a data frame with those columns, a list of
-        (fixed, moving), or of dicts with those names: paths, relative to the working folder. A cell
-        that is empty, NaN or None gives nothing.
+        A table (CSV, TSV, JSON, data frame) with the columns fixed and moving and, optionally,
+        those of :data:`IMAGES` and id, the name of the pair's folder: paths are relative to the
+        file. Or a list of (fixed, moving) or of dicts with those names. A cell that is empty, NaN
+        or None gives nothing.
     out : path, optional
         Folder; pair ID writes to ``out/ID`` what ``morphseek register`` does, and pair.json.
         summary.csv, summary.json, labels.csv (where there are label maps) and index.html have all
         pairs, and those of earlier calls that lie there finished. Several calls may share a folder.
         Without it nothing is kept but the rows.
     data : path, optional
-        Folder with ``images`` and ``labels``: fixed and moving are names of files there, suffix
-        optional. A name with a slash is a path below `data`, its label map the same path with
-        "images" replaced by "labels". The list itself may lie there, too; a CSV without a heading
-        has fixed and moving first.
+        Folder with ``images`` and ``labels``, as Learn2Reg has them: fixed and moving are names of
+        files there, suffix optional, or paths below it, whose label map has "labels" for "images".
+        A CSV without a heading has fixed and moving first.
     subset : str, optional
         Which list of a JSON file.
     score : bool
         Every pair must have both label maps. Dice is also measured in the moving image's space by
-        the inverse transform (dice_inverse), where the fixed image reaches; and by SimpleITK alone,
-        from the transform as a file holds it (dice_check). Dice on the fixed grid is blind to what
-        the transform jumps over: where dice_inverse is much lower, the transform is good for
-        carrying labels over and for little else.
+        the inverse transform (dice_inverse), and by SimpleITK alone, from the transform as a file
+        holds it (dice_check). Where dice_inverse is much lower than Dice on the fixed grid, which
+        is blind to what the transform jumps over, the transform carries labels and little else.
     labels_csv : path, optional
         Table with the columns id, name and, to merge labels, structure. Labels that it does not
         list are left out.
@@ -101,8 +95,7 @@ def register_pairs(
         Pairs at a time; each gets its share of the cores unless `threads` is given.
     scheduler : str, optional
         threads, the default; processes; or the address of a Dask scheduler, whose workers see the
-        same files. In processes and on a cluster each pair gets one thread unless `threads` is
-        given.
+        same files and give each pair one thread unless `threads` is given.
     report : {"full", "small", "none"}
         What report.html is for each pair: interactive, up to 6 MB; one picture and the numbers,
         below 200 kB; or not written.
@@ -126,8 +119,7 @@ def register_pairs(
     InputUnreadableError
         The list cannot be read, lacks a column or has an id twice.
     CancelledError, KeyboardInterrupt
-        The study was stopped. Finished pairs are kept, others have no files; the same call goes on
-        from there. Pairs that a cluster is at are finished by it.
+        The study was stopped. Finished pairs are kept; the same call goes on from there.
 
     Examples
     --------
@@ -139,8 +131,7 @@ def register_pairs(
     """
     for name, value, known in (("report", report, Report), ("keep", keep, Keep)):
         errors._check_choice(name, value, get_args(known))
-    if workers < 1:
-        raise errors.InvalidArgumentError(f"workers is {workers}; it must be 1 or more")
+    errors._check_number("workers", workers, 1, whole=True)
     listed = read_pairs(pairs, data=data, subset=subset)
     if labels_csv is not None:
         read_labels_csv(labels_csv)  # a table that is none fails before the work

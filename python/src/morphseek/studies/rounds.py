@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import math
 import os
 import shutil
 import tempfile
@@ -35,12 +34,12 @@ from ..images.sidecars import check_apart
 from ..progress import Progress
 from ..report.picture import three_planes
 from ..result import Registration
-from ..scoring.labels import check_labels, dice_by_label
+from ..scoring.labels import check_labels, dice_by_label, on_fixed_grid
 from ..transforms import Affine, Field, Transform
 from ..transforms.linear import linear_part
 from ..transforms.parts import field_on
 from ..verdict import GRADES
-from .fusion import Votes, carry_labels
+from .fusion import Votes, carry_labels, smallest
 from .means import Average, MeanTransform, before_linear, common_grid, moved_grid, sharpness
 from .pairs import deciding, files_of, register_pairs
 from .runner import Meter, content_of, digest
@@ -64,6 +63,7 @@ _TEMPLATE = "template.nrrd"  # which keeps a grid to the last digit
 _AVERAGES = ("mean", "median")
 _LINEAR: dict[str, tuple[str, ...]] = {"rigid": ("rigid",), "affine": ("rigid", "affine")}
 _FEWEST = 2
+_FINEST_MM = 1e-3
 _MOST_PICTURES = 200  # of images on the page
 
 
@@ -85,24 +85,20 @@ def build_template(
 ) -> Template:
     """Make the template of a population: its mean image, in the middle of its shapes.
 
-    Each round registers all images to the template, takes the mean of the transforms out of them,
-    so that it becomes the identity, and averages the images in that space. First come a rigid and
-    an affine round, then deformable ones, each from the linear parts of the round before.
+    First come a rigid and an affine round, then deformable ones. Each registers all images to the
+    template, takes the mean out of the transforms, and averages the images in that space.
 
     Parameters
     ----------
     images : path or sequence
-        Two or more images: a folder, a table or a list, as :func:`morphseek.studies.read_items`
-        takes them; a list of (image, labels), of files, or of :class:`morphseek.studies.Item`. All
-        have a label map, on their grid, or none. In a mask's voxels that are 0, its image does not
-        count for a registration.
+        Two or more, as :func:`morphseek.studies.read_items` takes them. All have a label map, on
+        their grid, or none. Where a mask is 0, its image does not count for a registration.
     out : path, optional
         Folder for the files of :class:`Template`. The same call goes on there after an
         interruption; of a template that is finished it reads the result.
     start : "mean", int or ImageLike
-        What comes first: the mean of the images, their centres of mass on one another, on a grid
-        that holds all of them; an image, by its number from 0; or any other image, as a template
-        that there is. The latter two give the template their grid.
+        What comes first: the mean of the images, their centres of mass on one another; an image, by
+        its number from 0; or any other image. The latter two give the template their grid.
     iterations : int
         Deformable rounds; 0 gives the affine mean.
     average : {"mean", "median"}
@@ -113,29 +109,20 @@ def build_template(
         Of the template's voxels, mm: by default the median of the images'. For the start "mean".
     warped : bool
         Also write each image in the template's space.
-    workers : int
-        Registrations at a time; each gets its share of the cores unless `threads` is given.
-    scheduler : str, optional
+    workers, scheduler, progress
         Of :func:`morphseek.register_pairs`.
     resume : bool
         False begins anew, and replaces a template of other images in the folder.
-    progress : callable or bool, optional
-        As of :func:`morphseek.register_pairs`, over all rounds.
     **options
         Of :func:`morphseek.register`. ``smoothness`` is low unless given. ``initial`` says which
         linear rounds there are: affine, rigid alone, or none (com, none).
 
-    Returns
-    -------
-    Template
-
     Raises
     ------
-    morphseek.errors.MorphSeekError
-        An image or a label map that cannot be used, with its name; a folder with other work, that
-        cannot be written, or is full. What is finished is kept in ``out``.
+    MorphSeekError
+        An image or a label map that cannot be used, with its name; or a folder with other work.
     CancelledError, KeyboardInterrupt
-        The same.
+        What is finished is kept in ``out``.
 
     Examples
     --------
@@ -148,18 +135,19 @@ def build_template(
     ...  template.transforms]
     [-1, 0, 1]
     """
-    settings: dict[str, Any] = {
-        "iterations": iterations, "average": average, "sharpen": float(sharpen), "spacing": spacing,
-    }  # fmt: skip
-    _check({**settings, "workers": workers})
+    errors._check_choice("average", average, _AVERAGES)
+    errors._check_number("iterations", iterations, 0, whole=True)
+    errors._check_number("workers", workers, 1, whole=True)
+    errors._check_number("sharpen", sharpen, 0, 1)
+    if spacing is not None:
+        errors._check_number("spacing", spacing, _FINEST_MM)
     chosen, model = checked_options({"smoothness": "low", **options})
     sources = _sources(images)
     first = _first(start, sources)
-    settings |= {
-        "images": len(sources),
-        "start": "mean" if first is None else first.name,
-        "options": chosen,
-    }
+    settings = {
+        "iterations": iterations, "average": average, "sharpen": sharpen, "spacing": spacing,
+        "images": len(sources), "start": "mean" if first is None else first.name, "options": chosen,
+    }  # fmt: skip
     with contextlib.ExitStack() as stack:
         folder = out or stack.enter_context(tempfile.TemporaryDirectory(prefix="morphseek-"))
         rounds = _Rounds(sources, first, settings, model, warped, Path(folder))
@@ -167,23 +155,6 @@ def build_template(
         if out is None:
             template.stored = [*template.transforms]  # before their files go
     return template
-
-
-def _check(settings: Mapping[str, Any]) -> None:
-    errors._check_choice("average", settings["average"], _AVERAGES)
-    for name, least in (("iterations", 0), ("workers", 1)):
-        value = settings[name]
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise errors.InvalidArgumentError(
-                f"{name} is {value!r}; it must be a whole number from {least}"
-            )
-    sharpen, spacing = settings["sharpen"], settings["spacing"]
-    if not 0 <= sharpen <= 1:
-        raise errors.InvalidArgumentError(f"sharpen is {sharpen}; it must be from 0 to 1")
-    if spacing is not None and not (math.isfinite(spacing) and spacing > 0):
-        raise errors.InvalidArgumentError(
-            f"spacing is {spacing}; it must be a number of mm above 0"
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,12 +221,8 @@ def _first(start: Any, sources: Sequence[_Member]) -> _Member | None:
     """Return the image that comes first; None for the mean."""
     if isinstance(start, str) and start == "mean":
         return None
-    if isinstance(start, (int, np.integer)) and not isinstance(start, bool):
-        if not 0 <= start < len(sources):
-            raise errors.InvalidArgumentError(
-                f"start is {start}; it must be mean, the number of an image from 0 to"
-                f" {len(sources) - 1}, or an image"
-            )
+    if isinstance(start, (int, np.integer)):
+        errors._check_number("start", start, 0, len(sources) - 1, whole=True)
         return sources[int(start)]
     return _source(Item("start", start))
 
@@ -283,14 +250,8 @@ def _source(item: Item) -> _Member:
     center = (image.index_to_physical @ [*index, 1.0])[:3]
     if item.labels is not None:
         is_path = isinstance(item.labels, (str, os.PathLike))
-        of = f"labels {item.labels}" if is_path else f"labels of {name}"
-        labels = volumes.read_on(item.labels, image.grid, of)
-        check_labels(labels)
-        if not image.same_grid(labels):
-            raise errors.GridMismatchError(
-                f"template: {of} ({labels!r}) are not on the grid of their image, {name}"
-                f" ({image!r}); resample them onto it, with nearest neighbours"
-            )
+        of = f"labels {item.labels if is_path else 'of ' + name}"
+        check_labels(on_fixed_grid(item.labels, image.grid, of))
     return _Member(item, image.grid, center, (low, high))
 
 
@@ -542,34 +503,25 @@ class _Rounds:
         facts = object_in(self._folder / _ROUND)["rows"]
         stored = [self._start(source) for source in self._sources]
         rows = [
-            TemplateRow(
-                source.item.id, source.name, **fact, picture=self._thumbnail(source, path, average)
-            )
-            for source, path, fact in zip(self._sources, stored, facts)
+            TemplateRow(source.item.id, source.name, **fact)
+            for source, fact in zip(self._sources, facts)
         ]
+        if len(rows) <= _MOST_PICTURES:
+            for k, (source, path) in enumerate(zip(self._sources, stored)):
+                warped = Transform.read(path).apply(source.read(), average)
+                shown = three_planes(warped.array, average.grid, 200)
+                rows[k] = dataclasses.replace(rows[k], picture=shown)
         labels = self._vote(average, stored, rows) if self._sources[0].item.labels else None
         low, high = (float(np.mean([s.window[end] for s in self._sources])) for end in (0, 1))
         image = average.like((low + average.array * (high - low)).astype(np.float32))
         return Template(image, labels, rows, self._iterations, self._settings, [*stored])
 
-    def _thumbnail(self, source: _Member, path: Path, average: volumes.Image) -> bytes:
-        """Return an image in the template's space as a small picture."""
-        if len(self._sources) > _MOST_PICTURES:
-            return b""
-        transform = _dense(Transform.read(path), average.grid, source)
-        return three_planes(np.nan_to_num(source.warped(transform)), average.grid, 200)
-
     def _vote(
         self, average: volumes.Image, stored: Sequence[Path], rows: list[TemplateRow]
     ) -> volumes.Image:
         """Return the voted labels, and put each image's overlap with them into its row."""
-        kinds, known = set(), {0}
-        for source in self._sources:
-            array = source.labels().array
-            kinds.add(array.dtype)
-            known.update(map(int, distinct(array)))
-        kind, values = np.result_type(*kinds), np.array(sorted(known))
-        kind = kind if kind.kind in "iu" else np.dtype(np.int64 if kind.kind == "f" else np.uint8)
+        known = {int(v) for s in self._sources for v in distinct(s.labels().array)}
+        values = np.array(sorted({0, *known}))
         votes = Votes(len(values), average.array.size, np.int16)
 
         def own(k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -595,7 +547,7 @@ class _Rounds:
                 votes.add(numbers, reach)
             dice, of_others = (dice_by_label(values[numbers], of, "one") for of in (voted, others))
             rows[k] = dataclasses.replace(row, dice=dice, dice_without_own=of_others)
-        return average.like(voted.reshape(average.array.shape).astype(kind))
+        return average.like(smallest(voted.reshape(average.array.shape)))
 
 
 def _shift(grid: Grid, source: _Member, by: Doubles) -> Field:
