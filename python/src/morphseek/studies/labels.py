@@ -241,13 +241,10 @@ def propagate_labels(
             job = FusionJob(target.id, str(folder / target.id), _absolute(target), voters, row,
                             fusion, dict(names))  # fmt: skip
             jobs.append(job)
-    try:
-        study._do(
-            jobs, Meter(len(jobs), None), keep=["left_out"], resume=resume,
-            workers=how.get("workers", 1), scheduler=how.get("scheduler"),
-        )  # fmt: skip
-    finally:
-        study.save(folder)
+    study._do(
+        jobs, folder, Meter(len(jobs), None), keep=["left_out"], resume=resume,
+        workers=how.get("workers", 1), scheduler=how.get("scheduler"),
+    )  # fmt: skip
     return study
 
 

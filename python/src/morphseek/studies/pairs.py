@@ -163,11 +163,8 @@ def register_pairs(
                 )
         study = Study([PairRow(p.id, p.files["fixed"], p.files["moving"]) for p in listed], shown)
         jobs = (PairJob(pair.id, str(folder / pair.id), pair, how) for pair in listed)
-        try:
-            with Meter(len(listed), progress) as meter:
-                study._do(jobs, meter, workers=workers, scheduler=scheduler, resume=resume)
-        finally:
-            study.save(out)
+        meter = Meter(len(listed), progress)
+        study._do(jobs, folder, meter, workers=workers, scheduler=scheduler, resume=resume)
     return study
 
 

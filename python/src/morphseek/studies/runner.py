@@ -13,7 +13,6 @@ import abc
 import concurrent.futures
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import json
 import multiprocessing
@@ -31,7 +30,7 @@ from typing import Any, ClassVar
 
 from .. import _files, _manifest, errors
 from .._features import needed
-from .._json import object_in, read as read_json
+from .._json import read as read_json
 from .._log import log
 from ..progress import Bar, Progress, callback_of, says_no
 
@@ -401,41 +400,21 @@ def _hashes(files: Mapping[str, list[Path]]) -> dict[str, list[str]]:
     return {name: content_of(listed, name) for name, listed in files.items()}
 
 
-def finished_rows(folder: Path, seal: str, but: Collection[str]) -> list[dict[str, Any]]:
-    """Return the rows of the jobs that lie finished in a folder, ``but`` for some."""
-    rows = []
-    for id in sorted({path.name for path in os.scandir(folder) if path.is_dir()}.difference(but)):
-        row = object_in(folder / id / seal).get("row")
-        if isinstance(row, dict):
-            rows.append({"id": id, "status": FINISHED[0], **row})
-    return rows
-
-
 def content_of(files: Sequence[Path], name: str) -> list[str]:
-    """Return the hashes of files, each read once as long as it does not change."""
+    """Return the hashes of files."""
+    hashes = []
     try:
-        return [_hash(path) for path in files]
+        for path in files:
+            found = hashlib.sha256()
+            with open(path, "rb") as stream:
+                while chunk := stream.read(1 << 20):
+                    found.update(chunk)
+            hashes.append(found.hexdigest())
     except OSError as error:
         raise errors.InputUnreadableError(
             f"{name}: {error.filename} cannot be read: {error.strerror}; check the list"
         ) from None
-
-
-def _hash(path: Path) -> str:
-    stamp = next(iter(_files.stamp([path])), None)
-    if stamp is None or time.time_ns() - stamp[-1] <= _FRESH * 1e9:  # it may change at this stamp
-        return _hash_at.__wrapped__(path, stamp)
-    return _hash_at(path, stamp)
-
-
-@functools.lru_cache(maxsize=1000)
-def _hash_at(path: Path, stamp: Any) -> str:
-    """Return the hash of a file with a time stamp."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as stream:
-        while chunk := stream.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
+    return hashes
 
 
 def _keep_traceback(folder: Path) -> None:

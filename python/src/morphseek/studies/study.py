@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from .. import _files, _manifest, errors
 from .._engine import core
-from .._json import MOST_RESULT_BYTES, Plain, parse, read as read_json, without_nan
+from .._json import MOST_RESULT_BYTES, Plain, object_in, parse, read as read_json, without_nan
 from .._tables import csv_text
 from .._typed import COMMAND
 from ..scoring.statistics import signed_rank
 from ..verdict import counts, tally
 from ._result import Tabled, mean
 from .outliers import outliers
-from .runner import FINISHED, PATIENCE, Ending, Job, Meter, finished_rows, run_jobs
+from .runner import FINISHED, PATIENCE, Ending, Job, Meter, run_jobs
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -140,17 +140,21 @@ class Rows(Tabled):
     _seal: ClassVar[str]
     rows: list[Any]
 
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the tables."""
+        raise NotImplementedError
+
     @property
     def exit_code(self) -> int:
         """The first failure's, or 0."""
         return next((row.exit_code for row in self.rows if row.status == "failed"), 0)
 
     def _do(
-        self, jobs: Iterable[Job], meter: Meter, *, keep: Iterable[str] = (), **how: Any
-    ) -> None:
-        """Do jobs and put the end of each into the row of its id, all but the fields to ``keep``.
-
-        ``how`` goes to :func:`morphseek.studies.runner.run_jobs`.
+        self, jobs: Iterable[Job], folder: Path, meter: Meter, *, keep: Iterable[str] = (),
+        **how: Any,
+    ) -> None:  # fmt: skip
+        """Do jobs and put the end of each into the row of its id, all but the fields to ``keep``;
+        then, whatever happened, save the tables. ``how`` goes to :func:`run_jobs`.
         """
         rows, places = self.rows, {row.id: place for place, row in enumerate(self.rows)}
 
@@ -162,12 +166,21 @@ class Rows(Tabled):
                 meter.ended(ending.id, str(row))
             meter.check()
 
-        run_jobs(jobs, ended=end, meter=meter, **how)
+        try:
+            with meter:
+                run_jobs(jobs, ended=end, meter=meter, **how)
+        finally:
+            self.save(folder)
 
     def _others(self, folder: Path) -> list[Any]:
         """Return the rows of the finished jobs in a folder that are not of this call."""
-        known = finished_rows(folder, self._seal, {row.id for row in self.rows})
-        return [row for each in known if (row := row_of(self._empty, each))]
+        rows = []
+        for id in sorted(set(os.listdir(folder)).difference(row.id for row in self.rows)):
+            told = object_in(folder / id / self._seal).get("row")
+            known = {"id": id, "status": FINISHED[0], **told} if isinstance(told, dict) else {}
+            if known and (row := row_of(self._empty, known)):
+                rows.append(row)
+        return rows
 
 
 class Study(Rows):
