@@ -173,7 +173,7 @@ def propagate_labels(
         Folder; target ID writes to ``out/ID`` labels.nii.gz, agreement.nii.gz (the share of the
         votes, 0..1) and fusion.json. volumes.csv has a row a target and label, labels.json has
         everything, and ``out/registrations`` is a folder of :func:`register_pairs`. Targets of
-        earlier calls that lie there finished keep their rows. Several calls may share a folder.
+        earlier calls keep their rows. Several calls may share a folder.
     fusion : {"majority", "joint", "staple"}
         How the maps are fused: see :func:`fuse_labels`. Where an atlas is of another contrast than
         the target, "joint" compares nothing that means something: then the majority counts.
@@ -194,8 +194,6 @@ def propagate_labels(
     ------
     InputUnreadableError
         There is no atlas or target, or an atlas has no label map.
-    CancelledError, KeyboardInterrupt
-        The study was stopped; the same call goes on from there.
 
     Examples
     --------

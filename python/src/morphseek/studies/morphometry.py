@@ -213,8 +213,7 @@ def morphometry(
     affine : bool
         False leaves the linear part of each transform out: what is left is relative to the whole.
     progress : callable or bool, optional
-        Called with a :class:`morphseek.Progress` over the subjects; returning False stops. True
-        shows a bar.
+        As of :func:`register_pairs`, over the subjects.
 
     Raises
     ------

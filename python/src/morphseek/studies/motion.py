@@ -69,8 +69,7 @@ def correct_motion(
     frames : ImageLike or sequence of ImageLike
         An image with a time axis (a file, SimpleITK's, nibabel's, an array (time, z, y, x)), a
         sequence of 3D Slicer (.seq.nrrd), a folder with a DICOM series of several frames, or a list
-        of volumes, in the order of time.
-        All have one grid.
+        of volumes, in the order of time. All have one grid.
     out : path, optional
         Folder for the files of :class:`Series`, which no other call writes to meanwhile.
     reference : {"mean", "first"} or int
@@ -78,9 +77,9 @@ def correct_motion(
         rounds: onto the middle frame, then onto the mean of what that gave.
     motion : {"rigid", "affine", "deformable"}
         rigid, for a head; deformable, for a heart or a chest: on a rigid start, the whole
-        registration. A frame whose contrast differs from the reference's (inversion recovery,
-        perfusion) is then registered with similarity mind, smoothness high and no search, unless
-        the options say otherwise, and its verdict is check at best.
+        registration. A frame of another contrast than the reference's is then registered with
+        similarity mind, smoothness high and no search, unless the options say otherwise, and its
+        verdict is check at best.
     consistent : bool
         Also register each frame onto the one before, concatenate these transforms, and measure how
         far the direct ones lie from them. A frame whose verdict is not good is registered again
@@ -94,13 +93,9 @@ def correct_motion(
     **options
         Of :func:`morphseek.register`; those of the deformation for a deformable motion alone.
 
-    Returns
-    -------
-    Series
-
     Raises
     ------
-    morphseek.errors.MorphSeekError
+    MorphSeekError
         Frames that cannot be read, lie on several grids or are empty: the message has the name.
 
     Examples
@@ -176,13 +171,8 @@ class Scan(NamedTuple):
 
 
 def read_scan(sources: Sequence[Any]) -> Scan:
-    """Return the frames of one source with a fourth axis, of DICOM, or of several volumes.
-
-    Raises
-    ------
-    MorphSeekError
-        With the name of the frame: it cannot be read, has another number of axes or lies on another
-        grid than the first one, or there is one frame alone.
+    """Return the frames of one source with a fourth axis, of DICOM, or of several volumes; raise
+    where they are not two or more on one grid.
     """
     scan = _of_one(sources[0]) if len(sources) == 1 else Scan(_volumes(sources))
     if len(scan.volumes) < _FEWEST:

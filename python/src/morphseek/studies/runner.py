@@ -16,7 +16,6 @@ import dataclasses
 import hashlib
 import json
 import multiprocessing
-import os
 import queue
 import signal
 import threading

@@ -249,6 +249,19 @@ class Study(Rows):
         for row, unlike in zip(self.rows, outliers(values, ratios=["scale"])):
             row.unlike = unlike
 
+    def merge(self, other: Study) -> Study:
+        """Return a study with the rows of both; of a pair in both, the other's row.
+
+        Examples
+        --------
+        >>> one = studies.Study([studies.PairRow("sub-01", "a", "b")])
+        >>> two = studies.Study([studies.PairRow("sub-02", "a", "c")])
+        >>> [row.id for row in one.merge(two).rows]
+        ['sub-01', 'sub-02']
+        """
+        rows = {row.id: row for row in (*self.rows, *other.rows)}
+        return Study(rows.values(), {**self.options, **other.options})
+
     def summary(self) -> dict[str, Any]:
         """Return how many pairs have which status, how many of the finished ones have which
         verdict, how many are unlike the others, and the means over them.
@@ -304,10 +317,9 @@ class Study(Rows):
         return f"Study({len(self.rows)} pairs: {states}{'; ' if grades else ''}{grades})"
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write summary.csv (a row a pair), labels.csv (a row a pair and label, where there are
-        labels), summary.json (everything) and index.html (a table that opens the pairs' pages): all
-        of them or, on an error, none. Pairs of earlier calls, which lie there finished, keep their
-        rows.
+        """Write summary.csv, labels.csv (a row a pair and label, where there are labels),
+        summary.json (everything) and index.html: all of them or, on an error, none. Pairs of
+        earlier calls, which lie there finished, keep their rows.
 
         Examples
         --------
