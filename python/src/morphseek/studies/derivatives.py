@@ -20,7 +20,7 @@ from .._engine.options import checked_options
 from .._tables import bids_text
 from ..images.named import is_name
 from ..result import LABELS_BACK, Registration
-from ..verdict import GRADES
+from ..verdict import rank
 from .bids import BidsName
 from .pairs import Running, deciding, files_of, register_pairs
 from .plan import pairs_to
@@ -367,7 +367,9 @@ def write_group(out: str | os.PathLike[str]) -> tuple[Path, list[str]]:
             f"{out} has no transform onto a template; run the level participant first"
         )
     with ThreadPoolExecutor() as pool:  # checksums are made outside Python's lock
-        rows = sorted(pool.map(_row, sidecars), key=_worst_first)
+        rows = [*pool.map(_row, sidecars)]
+    rows.sort(key=lambda row: (rank(row["verdict"]), -(row["error_mm"] or 0.0)))
+    rows.sort(key=lambda row: row["verdict"] != _ERROR)
     path = out / "group_xfm.tsv"
     _files.write_text(path, bids_text(_COLUMNS, rows))
     return path, [row["reasons"] for row in rows if row["verdict"] == _ERROR]
@@ -398,9 +400,3 @@ def _row(path: Path) -> dict[str, Any]:
         return {**row, **dict.fromkeys(_FIGURES), "verdict": _ERROR, "reasons": why}
     cells = {column: getattr(told, column) for column in _FIGURES}
     return {**row, **cells, "reasons": " ".join(told.reasons)}
-
-
-def _worst_first(row: dict[str, Any]) -> tuple[int, float]:
-    grades = [_ERROR, *reversed(GRADES)]
-    grade = row["verdict"]
-    return grades.index(grade) if grade in grades else len(grades), -(row["error_mm"] or 0.0)

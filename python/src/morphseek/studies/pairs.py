@@ -77,7 +77,6 @@ def register_pairs(
     data : path, optional
         Folder with ``images`` and ``labels``, as Learn2Reg has them: fixed and moving are names of
         files there, suffix optional, or paths below it, whose label map has "labels" for "images".
-        A CSV without a heading has fixed and moving first.
     subset : str, optional
         Which list of a JSON file.
     score : bool

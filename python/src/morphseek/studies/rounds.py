@@ -357,7 +357,9 @@ class _Rounds:
             grid = common_grid(grids, centers, self._settings["spacing"])
             average = self._average(grid)
             for source in self._sources:
-                transforms.append(_shift(grid, source, source.center - np.mean(centers, axis=0)))
+                shift = np.eye(4)
+                shift[:3, 3] = source.center - np.mean(centers, axis=0)
+                transforms.append(_linear_field(shift, grid, source))
                 average.add(source.warped(transforms[-1]))
             image, reach = average.image(), average.reach
         kind = "mean" if self._first is None else "image"
@@ -390,17 +392,17 @@ class _Rounds:
     def _average(self, grid: Grid) -> Average:
         return Average(grid, self._settings["average"], self._settings["sharpen"])
 
-    def _start(self, source: _Member) -> Path:
+    def _stored(self, source: _Member) -> Path:
         """Return the file of an image's transform; there may be none in the first round."""
-        return self._folder / f"start_{source.item.id}.h5"
+        return self._folder / transform_name(source.item.id)
 
     def _linear(self, source: _Member) -> Path:
         """Return the file of its linear part, from which a registration begins."""
         return self._folder / f"linear_{source.item.id}.tfm"
 
     def _write(self, folder: Path, source: _Member, transform: Field) -> None:
-        """Write where an image starts from into the folder of a round."""
-        transform.save(folder / self._start(source).name)
+        """Write an image's transform into the folder of a round."""
+        transform.save(folder / self._stored(source).name)
         Affine(transform.initial).save(folder / self._linear(source).name)
 
     def _go_on(self, meter: Meter, **how: Any) -> None:
@@ -492,16 +494,15 @@ class _Rounds:
 
     def _started(self, source: _Member, grid: Grid) -> Field:
         """Return the transform from which an image's registration started."""
-        path = self._start(source)
-        if not path.exists():
-            return _shift(grid, source, np.zeros(3))
-        return _dense(Transform.read(path), grid, source)
+        path = self._linear(source)
+        matrix = linear_part(Transform.read(path).to_sitk()) if path.exists() else np.eye(4)
+        return _linear_field(matrix, grid, source)
 
     def _template(self) -> Template:
         """Return the template of the last round."""
         average = volumes.read(self._folder / _TEMPLATE, "template")
         facts = object_in(self._folder / _ROUND)["rows"]
-        stored = [self._start(source) for source in self._sources]
+        stored = [self._stored(source) for source in self._sources]
         rows = [
             TemplateRow(source.item.id, source.name, **fact)
             for source, fact in zip(self._sources, facts)
@@ -550,18 +551,10 @@ class _Rounds:
         return average.like(smallest(voted.reshape(average.array.shape)))
 
 
-def _shift(grid: Grid, source: _Member, by: Doubles) -> Field:
-    """Return a shift from a grid to an image."""
-    matrix = np.eye(4)
-    matrix[:3, 3] = by
-    return _dense(Affine(matrix), grid, source)
-
-
-def _dense(transform: Transform, grid: Grid, source: _Member) -> Field:
-    """Return a transform to an image as a field on a grid."""
-    initial = transform.stages.get("initial")
-    matrix = np.eye(4) if initial is None else linear_part(initial.to_sitk())
-    return Field.from_mm(field_on(transform.to_sitk(), grid), grid, source.grid, matrix)
+def _linear_field(matrix: Doubles, grid: Grid, source: _Member) -> Field:
+    """Return a linear transform to an image as a field on a grid."""
+    vectors = field_on(Affine(matrix).to_sitk(), grid)
+    return Field.from_mm(vectors, grid, source.grid, matrix)
 
 
 def _is_used(row: PairRow) -> bool:

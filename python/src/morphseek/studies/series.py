@@ -17,7 +17,7 @@ from .._tables import bids_text
 from .._typed import COMMAND
 from ..images.frames import Frames
 from ..transforms import Transform
-from ..verdict import GRADES, counts, tally
+from ..verdict import counts, rank, tally
 from ._result import Readable, Tabled
 
 SEAL = "series.json"
@@ -145,11 +145,9 @@ class Series(Readable, Tabled):
         """The frames, those to be looked at first: failed, then to be checked, then the ones whose
         two transforms disagree most, then those that moved most.
         """
-        grades = [*reversed(GRADES)]
 
         def key(row: FrameMotion) -> tuple[int, float, float]:
-            grade = grades.index(row.verdict) if row.verdict in grades else len(grades)
-            return grade, -(row.disagreement_mean or 0.0), -row.displacement_mean
+            return rank(row.verdict), -(row.disagreement_mean or 0.0), -row.displacement_mean
 
         return sorted(self.rows, key=key)
 

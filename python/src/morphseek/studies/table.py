@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from .. import errors, images
 from .._json import read as read_json
 from .._plain import why_no_name
-from .._tables import has_heading, is_frame, is_nothing, read_plain, read_records, records_of
+from .._tables import is_frame, is_nothing, read_records
 from ..images import named
 from ..images.formats import SEARCHED
 from .folders import find_file, has_labels
@@ -28,21 +28,10 @@ _SUFFIXES = (".csv", ".tsv", ".txt", ".json")
 ROLES = ("labels", "mask", "landmarks", "channel")
 _WORDS = ("subject", "session", "id")
 IMAGES = (
-    "fixed",
-    "moving",
-    "fixed_labels",
-    "moving_labels",
-    "fixed_mask",
-    "moving_mask",
-    "rigid_regions",
-    "fixed_channel",
-    "moving_channel",
-    "fixed_label_channel",
-    "moving_label_channel",
-    "fixed_landmarks",
-    "moving_landmarks",
-    "initial_transform",
-)
+    "fixed", "moving", "fixed_labels", "moving_labels", "fixed_mask", "moving_mask",
+    "rigid_regions", "fixed_channel", "moving_channel", "fixed_label_channel",
+    "moving_label_channel", "fixed_landmarks", "moving_landmarks", "initial_transform",
+)  # fmt: skip
 """The files that a pair may have."""
 
 
@@ -245,11 +234,8 @@ class _Ids(list[str]):
 
 
 def _images_in(folder: Path) -> list[Path]:
-    return sorted(
-        path
-        for path in folder.iterdir()
-        if path.is_file() and not path.name.startswith(".") and path.name.lower().endswith(SEARCHED)
-    )
+    paths = (path for path in folder.iterdir() if not path.name.startswith("."))
+    return sorted(path for path in paths if path.is_file() and path.name.lower().endswith(SEARCHED))
 
 
 def _of_folder(folder: Path) -> list[Item]:
@@ -302,7 +288,7 @@ def read_pairs(
                 f"data: {folder} is no folder; give the one with images and labels"
             )
     pairs, ids = [], _Ids(where, TABLES)
-    for number, (line, row) in enumerate(_pair_rows(source, subset, data is not None), 1):
+    for number, (line, row) in enumerate(_rows(source, _PAIRS, subset), 1):
         files = {role: row[role] for role in IMAGES if row.get(role)}
         if not {"fixed", "moving"} <= files.keys():
             raise errors.InputUnreadableError(
@@ -327,27 +313,6 @@ def find_list(pairs: Any, data: str | os.PathLike[str] | None) -> Any:
     return Path(data) / pairs if (Path(data) / pairs).is_file() else pairs
 
 
-def _pair_rows(
-    source: Any, subset: str | None, is_named: bool
-) -> Iterator[tuple[str, dict[str, str]]]:
-    """Give the rows of a list of pairs, and their places."""
-    if subset is not None and not _is_json(source):
-        raise errors.InvalidArgumentError(
-            f"subset {subset!r} names one of a JSON file's lists; leave it out"
-        )
-    if not (is_named and _is_path(source)) or _is_json(source):
-        yield from _rows(source, _PAIRS, subset)
-        return
-    table = read_plain(source, "pairs", [IMAGES[:2]], lambda r: all(r[:2]) and len(r) > 1)
-    # one of the two alone is a heading that lacks the other
-    if not has_heading(table, [("fixed",), ("moving",)]):
-        for place, cells in zip(table.places, table.rows):
-            yield place, dict(zip(IMAGES, cells[:2]))
-        return
-    for row in records_of(table, [IMAGES[:2]]).rows:
-        yield row.place, {k: v for k, v in row.cells.items() if k in ("fixed", "moving", "id")}
-
-
 def _is_json(source: Any) -> bool:
     return _is_path(source) and Path(source).suffix.lower() == ".json"
 
@@ -356,6 +321,10 @@ def _rows(
     source: Any, kind: _Kind, subset: str | None = None
 ) -> Iterator[tuple[str, dict[str, str]]]:
     """Give the rows of a file, a data frame or a list, and their places."""
+    if subset is not None and not _is_json(source):
+        raise errors.InvalidArgumentError(
+            f"subset {subset!r} names one of a JSON file's lists; leave it out"
+        )
     where: str = kind.name
     error: type[errors.MorphSeekError] = errors.InvalidArgumentError
     if _is_json(source):
