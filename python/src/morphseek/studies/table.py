@@ -52,6 +52,7 @@ _ITEMS = _Kind(
     [("image",), ("moving",)],
     (*ROLES, *(f"moving_{role}" for role in ROLES), *_WORDS),
 )
+_TRANSFORMS = _Kind("transforms", ("transform", "labels"), [("transform",)], ("labels", *_WORDS))
 _PAIRS = _Kind("pairs", IMAGES[:2], [IMAGES[:2]], (*IMAGES[2:], "id"))
 
 
@@ -67,7 +68,7 @@ class Item:
 
     id: str
     image: Any
-    """A path, an atlas's name, or an image in memory."""
+    """A path, an atlas's name, or an image in memory; for a study of shape its transform."""
     labels: Any = None
     mask: Any = None
     landmarks: Any = None
@@ -143,22 +144,31 @@ def read_items(source: Any, reserved: Collection[str] = ()) -> list[Item]:
     >>> [item.id for item in studies.read_items(["fixed.nii.gz", "moving.nii.gz"])]
     ['fixed', 'moving']
     """
-    where = "images"
+    return _items(source, _ITEMS, reserved)
+
+
+def read_transforms(source: Any) -> list[Item]:
+    """Return transforms as :func:`read_items` returns images; the first column is transform."""
+    return _items(source, _TRANSFORMS)
+
+
+def _items(source: Any, kind: _Kind, reserved: Collection[str] = ()) -> list[Item]:
+    where = kind.name
     if is_frame(source) or (_is_path(source) and Path(source).suffix.lower() in _SUFFIXES):
         folder = Path() if is_frame(source) else Path(source).parent
-        items = [_item(cells, folder) for _, cells in _rows(source, _ITEMS)]
+        items = [_item(cells, folder) for _, cells in _rows(source, kind)]
     elif _is_path(source):
         where = str(source)
         is_folder = Path(source).is_dir() and not any(Path(source).glob("*.dcm"))
         items = _of_folder(Path(source)) if is_folder else [Item("", Path(source))]
     elif images.convert.is_image(source) or not _is_list(source):
         raise errors.InvalidArgumentError(
-            f"images are given as {type(source).__name__}; give a folder, a table, or a list"
+            f"{where} are given as {type(source).__name__}; give a folder, a table, or a list"
         )
     else:
-        items = [_of_entry(entry, f"images, row {k}") for k, entry in enumerate(source, 1)]
+        items = [_of_entry(entry, kind, f"{where}, row {k}") for k, entry in enumerate(source, 1)]
     if not items:
-        raise errors.InputUnreadableError(f"{where}: there is no image")
+        raise errors.InputUnreadableError(f"{where}: there is no {kind.first[0]}")
     return _named(items, where, reserved)
 
 
@@ -170,17 +180,17 @@ def _is_list(source: Any) -> bool:
     return isinstance(source, Iterable) and not isinstance(source, bytes)
 
 
-def _of_entry(entry: Any, where: str) -> Item:
+def _of_entry(entry: Any, kind: _Kind, where: str) -> Item:
     if isinstance(entry, Item):
         return entry
     if images.convert.is_image(entry) and not _is_path(entry):
         return Item("", entry)
-    return _item(_cells(entry, _ITEMS, where, errors.InvalidArgumentError), Path())
+    return _item(_cells(entry, kind, where, errors.InvalidArgumentError), Path())
 
 
 def _item(cells: Mapping[str, str], folder: Path) -> Item:
     row = {name.removeprefix("moving_"): cell for name, cell in cells.items()}
-    image = named.beside(folder, row.get("image") or row["moving"])
+    image = named.beside(folder, row.get("image") or row.get("moving") or row["transform"])
     files: dict[str, Any] = {role: named.beside(folder, row[role]) for role in ROLES if role in row}
     words = {name: row.get(name, "") for name in _WORDS}
     return Item(image=image, **files, **words)
@@ -192,6 +202,8 @@ def _stem(image: Any, number: int) -> str:
     if name := named.stem(image):
         return name
     path = Path(image)
+    if path.name == "transform.h5":  # of a result, whose folder is called after it
+        return path.parent.name
     lower = path.name.lower()
     ending = next((s for s in SEARCHED if lower.endswith(s)), path.suffix)
     return path.name[: len(path.name) - len(ending)] or path.name
