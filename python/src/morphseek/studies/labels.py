@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .. import _files, _manifest, errors, images
+from .. import _manifest, errors, images
 from .._engine import core
 from .._engine.generated import Unpack
 from .._grid import Grid
@@ -26,7 +26,7 @@ from ._result import mean, mean_dice
 from .fusion import FUSIONS, Fused, Fusion, carry_labels, fuse_labels, smallest
 from .pairs import Running, files_of, register_pairs
 from .plan import is_file, pair_row
-from .runner import FINISHED, PATIENCE, Job, Meter, Result
+from .runner import FINISHED, Job, Meter, Result
 from .study import SEAL, PairRow, Rows, Study
 from .table import Item, read_items
 
@@ -86,7 +86,7 @@ class TargetLabels(Plain):
 
 class LabelStudy(Rows):
     """Targets with their labels, and the registrations behind them: a table with a row a target
-    and label, as in volumes.csv.
+    and label, as in volumes.csv. labels.json has everything.
 
     Attributes
     ----------
@@ -101,12 +101,13 @@ class LabelStudy(Rows):
 
     _empty = TargetLabels("", "")
     _seal = FUSED[-1]
+    _tables = TABLES
     rows: list[TargetLabels]
 
     def __init__(self, rows: Iterable[TargetLabels], registrations: Study) -> None:
         self.rows, self.registrations = list(rows), registrations
 
-    def _facts(self) -> dict[str, Any]:
+    def _head(self) -> dict[str, Any]:
         means = ("doubtful_percent", "dice", "dice_of_one")
         return {
             "summary": {
@@ -116,7 +117,6 @@ class LabelStudy(Rows):
                 **{name: mean(getattr(row, name) for row in self.rows) for name in means},
             },
             "version": core.version(),
-            "targets": [row.to_dict() for row in self.rows],
         }
 
     def _table(self) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
@@ -132,23 +132,8 @@ class LabelStudy(Rows):
 
         return labels(self.to_dict())
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write volumes.csv (a row a target and label) and labels.json (everything): both or, on an
-        error, none. Targets of earlier calls, which lie there finished, keep their rows.
-
-        Examples
-        --------
-        >>> row = studies.TargetLabels("a", "a.nii.gz")
-        >>> studies.LabelStudy([row], studies.Study([])).save("labels")
-        >>> sorted(os.listdir("labels"))
-        ['labels.json', 'volumes.csv']
-        """
-        folder = Path(folder)
-        with _files.output_folder(folder, TABLES, TABLES[0], patience=PATIENCE) as temporary:
-            rows = [*self.rows, *self._others(folder)]
-            whole = LabelStudy(rows, self.registrations)
-            whole.to_csv(temporary / TABLES[1])
-            _files.write_seal(temporary / TABLES[0], whole.to_dict())
+    def _write(self, temporary: Path, folder: Path) -> None:
+        self.to_csv(temporary / TABLES[1])
 
 
 def propagate_labels(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import copy
 import dataclasses
 import json
 import math
@@ -133,16 +134,17 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(PairRow))
 
 
 class Rows(Tabled):
-    """The rows of jobs, in one table, and what other calls finished in the same folder."""
+    """The rows of jobs: their tables, and what other calls finished in the same folder."""
 
     _empty: ClassVar[Any]
     """A row of which nothing is known."""
     _seal: ClassVar[str]
+    """Of a job."""
+    _tables: ClassVar[Sequence[str]]
+    """The files of the tables; the first one has everything and lists the others."""
     rows: list[Any]
-
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the tables."""
-        raise NotImplementedError
+    earlier: Sequence[Any] = ()
+    """Finished rows of earlier calls in the same folder, which its files list, too."""
 
     @property
     def exit_code(self) -> int:
@@ -172,6 +174,59 @@ class Rows(Tabled):
         finally:
             self.save(folder)
 
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the tables: all of them or, on an error, none. What earlier calls finished there
+        keeps its rows.
+
+        Examples
+        --------
+        >>> studies.Study([studies.PairRow("sub-01", "a.nii.gz", "b.nii.gz")]).save("study")
+        >>> sorted(os.listdir("study"))
+        ['index.html', 'summary.csv', 'summary.json']
+        """
+        folder = Path(folder)
+        with _files.output_folder(folder, ours=self._own(folder), patience=PATIENCE) as temporary:
+            self.earlier = self._others(folder)
+            whole = copy.copy(self)
+            whole.rows = [*self.rows, *self.earlier]
+            whole._write(temporary, folder)
+            listed = {path.name: _manifest.entry(path) for path in sorted(temporary.iterdir())}
+            _files.write_with(
+                lambda path: whole._write_json(path, listed), temporary / self._tables[0]
+            )
+
+    def _write(self, temporary: Path, folder: Path) -> None:
+        """Write all tables but the first, which will lie in a folder."""
+        raise NotImplementedError
+
+    def _write_json(self, path: Path, listed: Mapping[str, Any]) -> None:
+        """Write what :meth:`to_dict` returns, row by row: there may be very many."""
+        head = json.dumps(without_nan({**self._head(), _manifest.KEY: listed}))
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(head[:-1] + ', "rows": [')
+            for place, row in enumerate(self.rows):
+                file.write(f"{',' if place else ''}\n{json.dumps(row.to_dict())}")
+            file.write("\n]}\n")
+
+    def _own(self, folder: Path) -> list[str]:
+        """Return the tables in a folder that an earlier call wrote and nobody changed since: by the
+        first line of the first one, which has all but the rows.
+        """
+        first, *others = self._tables
+        try:
+            with open(folder / first, encoding="utf-8") as file:
+                listed = parse(file.readline() + "]}")[_manifest.KEY]
+            return [n for n in others if n in listed and _manifest.is_same(folder / n, listed[n])]
+        except (OSError, ValueError, KeyError, TypeError):
+            return []
+
+    def _head(self) -> dict[str, Any]:
+        """Return all facts but the rows."""
+        raise NotImplementedError
+
+    def _facts(self) -> dict[str, Any]:
+        return {**self._head(), "rows": [row.to_dict() for row in self.rows]}
+
     def _others(self, folder: Path) -> list[Any]:
         """Return the rows of the finished jobs in a folder that are not of this call."""
         rows = []
@@ -186,14 +241,16 @@ class Rows(Tabled):
 class Study(Rows):
     """Many registrations: a row a pair, in the list's order.
 
+    Its folder has summary.csv, labels.csv (a row a pair and label, where there are labels),
+    summary.json (everything) and index.html.
+
     Attributes
     ----------
     rows : list of PairRow
     options : dict
         Of the registrations.
     earlier : list of PairRow
-        Finished pairs of earlier calls in the same folder: its files list them, too, but neither
-        :meth:`to_dict` nor :meth:`to_dataframe`. :meth:`read` gives them among the rows.
+        Finished pairs of earlier calls in the same folder: its files list them, too.
 
     Examples
     --------
@@ -204,12 +261,12 @@ class Study(Rows):
 
     _empty = PairRow("", "", "")
     _seal = SEAL
+    _tables = TABLES
     rows: list[PairRow]
 
     def __init__(self, rows: Iterable[PairRow], options: Mapping[str, Any] | None = None) -> None:
         self.rows = list(rows)
         self.options = dict(options or {})
-        self.earlier: list[PairRow] = []
 
     @staticmethod
     def read(folder: str | os.PathLike[str]) -> Study:
@@ -289,9 +346,6 @@ class Study(Rows):
     def _head(self) -> dict[str, Any]:
         return {"summary": self.summary(), "version": core.version(), "options": self.options}
 
-    def _facts(self) -> dict[str, Any]:
-        return {**self._head(), "rows": [row.to_dict() for row in self.rows]}
-
     def label_rows(self) -> Iterator[dict[str, Any]]:
         """Give a row a pair and label, those of labels.csv.
 
@@ -316,45 +370,17 @@ class Study(Rows):
         grades = tally(collections.Counter(row.verdict for row in self.rows if row.verdict))
         return f"Study({len(self.rows)} pairs: {states}{'; ' if grades else ''}{grades})"
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write summary.csv, labels.csv (a row a pair and label, where there are labels),
-        summary.json (everything) and index.html: all of them or, on an error, none. Pairs of
-        earlier calls, which lie there finished, keep their rows.
-
-        Examples
-        --------
-        >>> studies.Study([studies.PairRow("sub-01", "a.nii.gz", "b.nii.gz")]).save("study")
-        >>> sorted(os.listdir("study"))
-        ['index.html', 'summary.csv', 'summary.json']
-        """
+    def _write(self, temporary: Path, folder: Path) -> None:
         from ..report import write_index
 
-        folder = Path(folder)
-        own = _own(folder)
-        with _files.output_folder(folder, ours=own, patience=PATIENCE) as temporary:
-            self.earlier = self._others(folder)
-            whole = Study([*self.rows, *self.earlier], self.options)
-            whole._mark_outliers()
-            whole.to_csv(temporary / "summary.csv")
-            if any(row.labels for row in whole.rows):
-                _files.write_text(
-                    temporary / "labels.csv", csv_text(_OF_LABELS, whole.label_rows())
-                )
-            write_index(
-                temporary / TABLES[-1], whole._index(has_pages=True), command=COMMAND.get(),
-                version=core.version(), pages=folder,
-            )  # fmt: skip
-            listed = {path.name: _manifest.entry(path) for path in sorted(temporary.iterdir())}
-            _files.write_with(lambda path: whole._write_json(path, listed), temporary / TABLES[0])
-
-    def _write_json(self, path: Path, listed: Mapping[str, Any]) -> None:
-        """Write what :meth:`to_dict` returns, row by row: there may be very many."""
-        head = json.dumps(without_nan({**self._head(), _manifest.KEY: listed}))
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(head[:-1] + ', "rows": [')
-            for place, row in enumerate(self.rows):
-                file.write(f"{',' if place else ''}\n{json.dumps(row.to_dict())}")
-            file.write("\n]}\n")
+        self._mark_outliers()
+        self.to_csv(temporary / "summary.csv")
+        if any(row.labels for row in self.rows):
+            _files.write_text(temporary / "labels.csv", csv_text(_OF_LABELS, self.label_rows()))
+        write_index(
+            temporary / TABLES[-1], self._index(has_pages=True), command=COMMAND.get(),
+            version=core.version(), pages=folder,
+        )  # fmt: skip
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the verdicts, and the pairs to look at first."""
@@ -376,18 +402,6 @@ class Study(Rows):
             )
             for row in self.rows
         ]  # fmt: skip
-
-
-def _own(folder: Path) -> list[str]:
-    """Return the tables in a folder that an earlier study wrote and nobody changed since: by the
-    first line of summary.json, which has all but the rows.
-    """
-    try:
-        with open(folder / TABLES[0], encoding="utf-8") as file:
-            listed = parse(file.readline() + "]}")[_manifest.KEY]
-        return [n for n in TABLES[1:] if n in listed and _manifest.is_same(folder / n, listed[n])]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
 
 
 def compare(
