@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from .. import errors
-from .table import Item
+from .table import Item, by_value
 
 _NAME = re.compile(
     r"(?P<entities>sub-[0-9A-Za-z+]+(?:_[a-z]+-[0-9A-Za-z+]+)*)_(?P<suffix>[0-9A-Za-z]+)"
@@ -62,8 +62,7 @@ class BidsName:
     def order(self) -> tuple[int, list[tuple[str, bool, int, str]]]:
         """Return a sort key: the plainest name first, and the first run before the second."""
         rest = {k: v for k, v in self.entities.items() if k not in ("sub", "ses")}
-        keys = [(k, not v.isdigit(), int(v) if v.isdigit() else 0, v) for k, v in rest.items()]
-        return len(rest) - ("run" in rest), sorted(keys)
+        return len(rest) - ("run" in rest), sorted((k, *by_value(v)) for k, v in rest.items())
 
 
 def find_bids(

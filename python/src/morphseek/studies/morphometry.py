@@ -137,26 +137,19 @@ def _summary(rows: Sequence[LabelVolume]) -> dict[str, Any]:
     both = [(row.change_percent, row.true_change_percent) for row in rows]
     both = [(change, true) for change, true in both if math.isfinite(true)]
     known = [true for _, true in both]
+    of_both = [change for change, _ in both]
+    varies = len(both) >= _LEAST_SUBJECTS and len({*of_both}) > 1 and len({*known}) > 1
     return {
         "label": rows[0].label,
         "name": rows[0].name,
         "subjects": len(rows),
         "change_percent": mean(changes),
-        "change_sd": _spread(changes),
+        "change_sd": statistics.stdev(changes) if len(changes) > 1 else None,
         "true_change_percent": mean(known),
-        "true_change_sd": _spread(known),
+        "true_change_sd": statistics.stdev(known) if len(known) > 1 else None,
         "error_percent": mean(change - true for change, true in both),
-        "correlation": _correlation([change for change, _ in both], known),
+        "correlation": statistics.correlation(of_both, known) if varies else None,
     }
-
-
-def _spread(values: Sequence[float]) -> float | None:
-    return statistics.stdev(values) if len(values) > 1 else None
-
-
-def _correlation(a: Sequence[float], b: Sequence[float]) -> float | None:
-    varies = len(a) >= _LEAST_SUBJECTS and len({*a}) > 1 and len({*b}) > 1
-    return statistics.correlation(a, b) if varies else None
 
 
 def morphometry(
@@ -245,7 +238,8 @@ def _measure(
             )
         determinant = transform.jacobian()
         if not affine:
-            determinant = determinant / _linear_determinant(transform, subject.id)
+            linear = linear_part(transform.stage("initial").to_sitk())
+            determinant = determinant / abs(float(np.linalg.det(linear[:3, :3])))
         whole = determinant > 0
         folded[subject.id] = float(100 * (1 - whole.mean()))
         if labels is not None:
@@ -313,16 +307,6 @@ def _volumes(
             )
         )  # fmt: skip
     return rows
-
-
-def _linear_determinant(transform: Transform, name: str) -> float:
-    if "initial" not in transform.stages:
-        raise errors.InvalidArgumentError(
-            f"{name}: no linear part stands apart in {transform.name}, so it cannot be left out;"
-            " give the transform.h5 of a registration"
-        )
-    linear = transform.stages["initial"].to_sitk()
-    return abs(float(np.linalg.det(linear_part(linear)[:3, :3])))
 
 
 def _transform(subject: Item) -> Transform:

@@ -245,6 +245,12 @@ class _Ids(list[str]):
         self.append(id)
 
 
+def by_value(label: str) -> tuple[bool, int, str]:
+    """Return what sorts labels of sessions and runs: numbers by value, before words."""
+    label = label.removeprefix("ses-")
+    return not label.isdigit(), int(label) if label.isdigit() else 0, label
+
+
 def _images_in(folder: Path) -> list[Path]:
     paths = (path for path in folder.iterdir() if not path.name.startswith("."))
     return sorted(path for path in paths if path.is_file() and path.name.lower().endswith(SEARCHED))
