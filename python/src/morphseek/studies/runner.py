@@ -329,12 +329,12 @@ def perform(
         _files.settle(folder)  # left by a process that was killed while it wrote its last files
         seal = _sealed(job, resume, token)
         if not seal:
-            hashes = _hashes(files)
             with _files.output_folder(
                 folder, job.outputs, job.listing, (job.seal, DEFECT), patience=0.0
             ) as temporary:
                 seal = _sealed(job, resume, token)  # another call did it meanwhile
                 if not seal:
+                    hashes = _hashes(files)
                     result = job.run(temporary, progress)
                     for name, stamp in stamps.items():  # or the inputs changed since
                         _files.check_unchanged(stamp, name)
@@ -367,11 +367,10 @@ def _sealed(
     folder = Path(job.folder)
     try:
         seal: dict[str, Any] = read_json(folder / job.seal, "seal")
+        fits = seal["settings"] == digest(job.settings()) and job.covers(seal["facts"])
         # of this very run: a worker was lost between its last file and its answer
-        fits = job.covers(seal["facts"]) and (resume or seal["run"] == token)
-        if not (
-            fits and isinstance(seal["row"], dict) and seal["settings"] == digest(job.settings())
-        ):
+        counts = resume or seal["run"] == token
+        if not (fits and counts and isinstance(seal["row"], dict)):
             return {}
         files, results = job.inputs(), dict(seal[_manifest.KEY])
         if seal["stamps"] and seal["stamps"] == _stamps(files, folder, results):
