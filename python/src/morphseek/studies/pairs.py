@@ -153,13 +153,7 @@ def register_pairs(
         folder = Path(out).absolute()
         check_apart(out, TABLES, {"pairs": pairs, "labels_csv": labels_csv})
         with _files.output_folder(out, patience=PATIENCE):
-            pass  # an unwritable folder fails before the work
-        for place in (Path(out) / name for name in TABLES):
-            if place.is_dir():
-                raise errors.OutputUnwritableError(
-                    f"{place} is a folder; the summary cannot take its place, choose another output"
-                    " folder"
-                )
+            _files.check_places(folder, TABLES)  # what cannot be written fails before the work
         study = Study([PairRow(p.id, p.files["fixed"], p.files["moving"]) for p in listed], shown)
         jobs = (PairJob(pair.id, str(folder / pair.id), pair, how) for pair in listed)
         meter = Meter(len(listed), progress)
