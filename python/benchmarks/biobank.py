@@ -1,8 +1,8 @@
 """Runs a hundred thousand jobs that do nothing, as a study does: python biobank.py --help.
 
-Measures what a study costs beside the registrations: the runner with its folders, seals and
-journal; the same call again, when all is finished; and the tables and the page of all rows. Each
-step is a process of its own, so that its peak of memory is its own.
+Measures what a study costs beside the registrations: the runner with its folders and seals; the
+same call again, when all is finished; and the tables and the page of all rows. Each step is a
+process of its own, so that its peak of memory is its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import click
 import numpy as np
 
 from morphseek import _manifest
-from morphseek.studies.runner import Ending, Job, Journal, Meter, Result, run_jobs
+from morphseek.studies.runner import Ending, Job, Meter, Result, run_jobs
 from morphseek.studies.study import SEAL, PairRow, Study, ended as ended_row
 
 ROW = "row.json"
@@ -64,7 +64,7 @@ def run(count: int, out: Path, workers: int, scheduler: str | None) -> dict[str,
     from biobank import Idle  # a cluster's workers know this module, and not __main__
 
     study = Study(PairRow(str(number), "", "") for number in range(count))
-    meter, journal = Meter(count, None), Journal(out)
+    meter = Meter(count, None)
     memory: dict[int, float] = {}
     states: dict[str, int] = {}
 
@@ -87,7 +87,7 @@ def run(count: int, out: Path, workers: int, scheduler: str | None) -> dict[str,
 
     jobs = (Idle(str(number), str(out / str(number))) for number in range(count))
     how: dict[str, Any] = {"workers": workers, "scheduler": scheduler}
-    took = timed(lambda: run_jobs(jobs, journal=journal, ended=ended, meter=meter, **how))
+    took = timed(lambda: run_jobs(jobs, ended=ended, meter=meter, **how))
     tables = timed(lambda: study.save(out))
     return {**states, "jobs": took, "tables": tables, "memory_mb": memory, "peak_mb": peak()}
 

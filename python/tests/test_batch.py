@@ -76,7 +76,7 @@ def test_outputs_are_those_of_register(study: Path, tmp_path: Path):
     assert [p.id for p in done.rows] == ["full", "plain", "003-fixed-to-moving", "broken"]
     assert states(done) == ["done", "done", "done", "failed"] and done.exit_code == 3
     assert done.rows[3].error == "InputUnreadableError" and "missing.nii.gz" in done.rows[3].message
-    files = "index.html jobs.jsonl labels.csv plain summary.csv summary.json"
+    files = "index.html labels.csv plain summary.csv summary.json"
     assert sorted(os.listdir(out)) == ["003-fixed-to-moving", "full", *files.split()]
     assert sorted(os.listdir(out / "plain")) == OUTPUTS
     assert sorted(os.listdir(out / "full")) == [*OUTPUTS, "warped_labels.nii.gz"]
@@ -536,23 +536,6 @@ def test_processes(study: Path, tmp_path: Path):
         assert {**one.to_dict(), **rest} == {**other.to_dict(), **rest}
 
 
-def test_the_journal_is_an_index_alone(study: Path, tmp_path: Path):
-    """What it lacks is read from the pairs' folders; what it has wrongly does not count."""
-    out = tmp_path / "out"
-    register_pairs(study, out, **QUICK)
-    journal = out / "jobs.jsonl"
-    whole = journal.read_bytes()
-    ids = [json.loads(line)["id"] for line in whole.splitlines()]
-    assert sorted(ids) == ["003-fixed-to-moving", "broken", "full", "plain"]
-    for content in (b"", b"{\n\n[]\n\xff\n", whole[:-20], whole.replace(b'"outputs"', b'"other"')):
-        journal.write_bytes(content)
-        done = register_pairs(study, out, **QUICK)
-        assert states(done) == ["skipped"] * 3 + ["failed"], content[:50]
-        assert done.rows[0].dice_after is not None
-    for line in journal.read_text(encoding="utf-8", errors="replace").splitlines()[-3:]:
-        assert json.loads(line)["status"] in ("skipped", "failed")
-
-
 def test_stopped_by_its_progress(study: Path, tmp_path: Path):
     out = tmp_path / "out"
     with pytest.raises(errors.CancelledError):
@@ -595,8 +578,8 @@ def test_ctrl_c(tmp_path: Path, command: Command):
     whole = stamps(out)
     assert 0 < len(whole) < 5
     # no half-done pair's folder
-    files = {"index.html", "jobs.jsonl", "summary.csv", "summary.json"}
-    assert {path.name for path in out.iterdir()} | {"jobs.jsonl"} == {*whole, *files}
+    files = {"index.html", "summary.csv", "summary.json"}
+    assert {path.name for path in out.iterdir()} == {*whole, *files}
     again = register_pairs(study, out, **SLOW)
     assert again.summary()["skipped"] == len(whole) and again.summary()["done"] == 5 - len(whole)
 

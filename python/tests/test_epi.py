@@ -134,9 +134,9 @@ def test_bad_input(given: dict, error: type[Exception], says: str):
             '{"PhaseEncodingDirection": ["j"]}',
             r"PhaseEncodingDirection in its BIDS file is \['j'\]",
         ),
-        ('{"PhaseEncodingDirection": "j", "TotalReadoutTime": true}', "the readout time is True"),
-        ('{"PhaseEncodingDirection": "j", "TotalReadoutTime": "x"}', "the readout time is 'x'"),
-        ('{"PhaseEncodingDirection": "j", "TotalReadoutTime": NaN}', "the readout time is nan"),
+        ('{"PhaseEncodingDirection": "j", "TotalReadoutTime": true}', "time in seconds is True"),
+        ('{"PhaseEncodingDirection": "j", "TotalReadoutTime": "x"}', "time in seconds is 'x'"),
+        ('{"PhaseEncodingDirection": "j", "TotalReadoutTime": NaN}', "time in seconds is nan"),
         ("\xff", "first.json is no text in UTF-8"),
     ],
 )

@@ -58,8 +58,8 @@ def test_labels_by_atlases(people: list[Item], tmp_path: Path):
     row = next(row for row in rows_of(out) if row["id"] == "a")
     assert row["name"] == "body" and float(row["mm3"]) == pytest.approx((found == 4).sum() * 12)
     content = json.loads((out / "labels.json").read_text(encoding="utf-8"))
-    assert content["summary"]["targets"] == 2 and content["targets"][0]["dice"] == first.dice
-    assert content["targets"] == study.to_dict()["targets"]
+    assert content["summary"]["targets"] == 2 and content["rows"][0]["dice"] == first.dice
+    assert content["rows"] == study.to_dict()["rows"]
 
     again = run(targets)
     assert [row.status for row in again.rows] == ["skipped"] * 2
@@ -74,7 +74,7 @@ def test_labels_by_atlases(people: list[Item], tmp_path: Path):
         run(targets[1:], fusion="joint")
         assert {row["id"] for row in rows_of(out)} == left
         content = json.loads((out / "labels.json").read_text(encoding="utf-8"))
-        assert {target["id"] for target in content["targets"]} == left
+        assert {target["id"] for target in content["rows"]} == left
         shutil.rmtree(out / "a", ignore_errors=True)
 
     alone = studies.propagate_labels(targets[:1], atlases[-1:], tmp_path / "none", **QUICK)
@@ -117,7 +117,7 @@ def test_a_failed_verdict_does_not_vote(people, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["x.", "volumes.csv", "Labels.json", "registrations", "COM1",
-                                  "jobs.jsonl", "a/b", "a:b", "x" * 256, " x"])  # fmt: skip
+                                  "a/b", "a:b", "x" * 256, " x"])  # fmt: skip
 def test_targets_whose_ids_make_no_names(name: str, tmp_path: Path):
     targets = [Item(name, tmp_path / "t.nii.gz")]
     with pytest.raises(errors.InputUnreadableError, match="no name for a folder"):

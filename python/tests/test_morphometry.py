@@ -36,7 +36,7 @@ def larger(factor: float) -> Image:
 
 def test_volumes_are_those_of_the_labels(tmp_path: Path):
     factors = {"a": 1.1, "b": 0.95, "c": 1.02, "d": 1.0}
-    subjects = [studies.Subject(n, scaled(f), larger(f)) for n, f in factors.items()]
+    subjects = [studies.Item(n, scaled(f), larger(f)) for n, f in factors.items()]
     how = {"fixed_labels": LABELS, "names": {2: "box"}, "fwhm": 0}
     study = studies.morphometry(subjects, tmp_path / "out", **how)
     assert len(study.volumes) == 8
@@ -158,8 +158,8 @@ def test_bad_studies(tmp_path: Path):
     both, says = {"a": scaled(1.1), "b": other}, "b was registered to another image than a"
     refused(errors.GridMismatchError, says, studies.morphometry, both)
     invalid("on which grid", studies.morphometry, {"a": Transform.of(np.eye(4))})
-    unreadable("twice", studies.morphometry, [studies.Subject("a", scaled(1))] * 2)
-    invalid("to name a file", studies.morphometry, {"../a": scaled(1)})
+    unreadable("twice", studies.morphometry, [studies.Item("a", scaled(1))] * 2)
+    unreadable("no name for a folder", studies.morphometry, {"../a": scaled(1)})
     invalid("fwhm", studies.morphometry, {"a": scaled(1)}, fwhm=float("nan"))
     how = {"fixed_labels": Image(LABELS, (2, 2, 2))}
     given = (errors.GridMismatchError, "fixed labels", studies.morphometry)

@@ -655,7 +655,7 @@ def test_results_of_studies_show_themselves(pair: PhantomPair):
     still = morphseek.Field(
         np.zeros((3, *pair.fixed.grid.shape), np.float32), pair.fixed.grid, pair.fixed.grid
     )
-    subject = studies.Subject("s", still, pair.fixed_labels)
+    subject = studies.Item("s", still, pair.fixed_labels)
     study = morphseek.morphometry([subject], fixed_labels=pair.fixed_labels)
     shown = card(study)
     assert shown.one("table").rows()[1] == ["1", "", "1", "+0.0 %", "\u2013", "+0.0 %"]

@@ -1,6 +1,5 @@
 """The runner of jobs: killed at random, in two processes on one folder, and when a worker dies."""
 
-import contextlib
 import csv
 import json
 import os
@@ -16,7 +15,8 @@ import pytest
 
 from helpers import FLAGS, QUICK, Command, blob
 from morphseek import _files, images
-from morphseek.studies.runner import Ending, Journal, Meter, run_jobs
+from morphseek.studies import runner
+from morphseek.studies.runner import Ending, Meter, run_jobs
 from morphseek.studies.study import SEAL
 from pace import limit
 
@@ -24,7 +24,7 @@ JOBS = """
 import dataclasses, os, sys, time
 from pathlib import Path
 from morphseek import _manifest
-from morphseek.studies.runner import Job, Journal, Meter, Result, run_jobs
+from morphseek.studies.runner import Job, Meter, Result, run_jobs
 from morphseek.studies.study import SEAL, PairRow, Study, ended as ended_row
 
 @dataclasses.dataclass(frozen=True)
@@ -49,12 +49,10 @@ def jobs(out, count):
 
 def main(out, count):
     rows = {str(k): PairRow(str(k), "f", str(k)) for k in range(count)}
-    journal = Journal(out)
     def ended(ending):
         rows[ending.id] = ended_row(rows[ending.id], ending)
     print("begun", flush=True)
-    meter = Meter(count, None)
-    run_jobs(jobs(out, count), workers=2, journal=journal, ended=ended, meter=meter)
+    run_jobs(jobs(out, count), workers=2, ended=ended, meter=Meter(count, None))
     Study(rows.values()).save(out)
 
 if __name__ == "__main__":
@@ -228,21 +226,13 @@ def test_registrations_killed_at_random(pairs: int, rounds: int, tmp_path: Path)
         assert process.returncode == 0
     finished = check(out, finished)
     assert len(finished) == pairs and table(out) == table(tmp_path / "whole")
-    lines = map(json.loads, (out / "jobs.jsonl").read_text().splitlines())
-    done = [line["id"] for line in lines if line["status"] == "done"]
-    assert len(done) == len({*done})  # a line may be lost where a process was killed, never twice
     assert not list(out.glob("*/.morphseek-*"))
 
 
-def run(jobs: list[Any], out: Path, **how: Any) -> dict[str, Ending]:
+def run(jobs: list[Any], **how: Any) -> dict[str, Ending]:
     endings: dict[str, Ending] = {}
-    journal = Journal(out)
     meter = Meter(len(jobs), None)
-    run_jobs(
-        iter(jobs), journal=journal, meter=meter,
-        ended=lambda ending: endings.update({ending.id: ending}), **how,
-    )  # fmt: skip
-    journal.close()
+    run_jobs(jobs, meter=meter, ended=lambda each: endings.update({each.id: each}), **how)
     return endings
 
 
@@ -251,25 +241,26 @@ def test_only_the_job_that_ends_its_process_fails(fatal: str, idle: Any, tmp_pat
     """Others that the process or its pool had at the time are done."""
     out = folder(tmp_path / "out")
     (out / "fatal.txt").write_text(fatal)
-    endings = run(idle.jobs(out, 12), out, workers=2, scheduler="processes")
+    endings = run(idle.jobs(out, 12), workers=2, scheduler="processes")
     assert {id for id, ending in endings.items() if ending.status == "failed"} == {fatal}
     assert len(endings) == 12 and "died" in endings[fatal].message
     (out / "fatal.txt").unlink()
-    states = {ending.status for id, ending in run(idle.jobs(out, 12), out).items() if id != fatal}
+    states = {ending.status for id, ending in run(idle.jobs(out, 12)).items() if id != fatal}
     assert states == {"skipped"}
 
 
-def test_a_damaged_journal_is_no_loss(idle: Any, tmp_path: Path):
+def test_what_is_finished_is_known_by_its_time_stamps(
+    idle: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Nothing is read as long as they stay; else contents count."""
     out = folder(tmp_path / "out")
-    run(idle.jobs(out, 4), out)
-    path = out / "jobs.jsonl"
-    first, second, *rest = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(first[:40] + b"\n" + b"\xff" + second[1:] + b"[]\n" + rest[0] + rest[1][:-9])
-    with contextlib.closing(Journal(out)) as journal:
-        whole = json.loads(rest[0])["id"]
-        assert [id for id in ("0", "1", "2", "3", "x") if journal.known(id)] == [whole]
+    run(idle.jobs(out, 4))
     before = seals(out)
-    assert {e.status for e in run(idle.jobs(out, 4), out).values()} == {"skipped"}
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "content_of", lambda *_: pytest.fail("was read"))
+        assert {e.status for e in run(idle.jobs(out, 4)).values()} == {"skipped"}
+    os.utime(out / "input.txt", (1, 1))
+    assert {e.status for e in run(idle.jobs(out, 4)).values()} == {"skipped"}
     assert seals(out) == before
-    with contextlib.closing(Journal(out)) as journal:
-        assert all(map(journal.known, "0123"))  # half a line does not spoil the next
+    (out / "input.txt").write_text("other")
+    assert {e.status for e in run(idle.jobs(out, 4)).values()} == {"done"}

@@ -90,7 +90,6 @@ def test_scores(data: Path, scored: Study):
     summary = scored.summary()
     assert summary["dice_after"] > summary["dice_before"] + 0.05
     assert summary["dice_check"] == pytest.approx(summary["dice_after"], abs=2e-3)
-    assert set(summary["dice_by_label"]) == {1, 5}
     row = scored.rows[0]
     fixed, moving = labels_of(data, "a", "b")
     before = {k: dice(fixed.array, moving.array, k) for k in (1, 5)}
@@ -271,12 +270,10 @@ def test_a_failing_pair_does_not_stop_the_others(data: Path, tmp_path: Path):
     "name, text, expected",
     [
         ("p.csv", "fixed,moving\na,b\nc, d\n", [("a", "b"), ("c", "d")]),
-        ("p.csv", "a,b\n", [("a", "b")]),
-        ("p.csv", "\ufeffa;b\r\nc;d\r\n", [("a", "b"), ("c", "d")]),
-        ("p.csv", "a\tb\tnote\n", [("a", "b")]),
+        ("p.csv", "\ufefffixed;moving\r\na;b\r\nc;d\r\n", [("a", "b"), ("c", "d")]),
         ("p.csv", ",fixed,moving\n0,a,b\n", [("a", "b")]),
         ("p.json", '\ufeff[["a", "b"]]', [("a", "b")]),
-        ("p.csv", "\ufeffid,Moving,Fixed,note\n1,b,a,\n\n2, d,c ,x\n", [("a", "b"), ("c", "d")]),
+        ("p.csv", "\ufeffid,Moving,Fixed\n1,b,a\n\n2, d,c \n", [("a", "b"), ("c", "d")]),
         ("p.json", '[["a", "b"]]', [("a", "b")]),
         (
             "p.json",
@@ -302,12 +299,12 @@ def test_pair_lists_refused(tmp_path: Path):
     says = "missing.csv cannot be read: No such"
     unreadable(says, read_pairs, tmp_path / "missing.csv", data=tmp_path)
     for text, says in (
-        ("", "no pair"),
-        ("a\n", "not a pair"),
+        ("", "needs a header"),
+        ("a,b\n", "needs a header"),
+        ("fixed,moving,note\na,b,c\n", "and no others"),
         ("fixed,moving\na\n", "line 2 has no moving"),
         ("fixed,moving\na,b,c\n", "line 2: the cell 'c' stands below no column"),
         ("fixed,source\na,b\n", "the columns fixed and moving"),
-        ("a,b;c,d\n", "may be separated by ',' or ';'"),
     ):
         (tmp_path / "p.csv").write_text(text)
         unreadable(says, read_pairs, tmp_path / "p.csv", data=tmp_path)
@@ -366,9 +363,8 @@ def test_pairs_without_a_common_label(data: Path, tmp_path: Path):
     other = images.read(labels)
     images.write(labels, other.like(np.where(other.array, 9, 0).astype(np.uint8)))
     study = scores(tmp_path / "data", [("a", "c"), ("a", "b"), ("a", "missing")], score=True)
-    summary, (_, good, _) = study.summary(), study.rows
+    summary = study.summary()
     assert (summary["pairs"], summary["failed"]) == (3, 1)
-    assert summary["worst"] == {"id": good.id, "dice_after": good.dice_after}
     study.to_csv(tmp_path / "summary.csv")
     text = (tmp_path / "summary.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines()))
@@ -408,7 +404,7 @@ def test_command(data: Path, folder: Path, tmp_path: Path, command: Command):
     assert f'href="{pair}/report.html"' in (out / "index.html").read_text(encoding="utf-8")
     text = command(*words, "--out", tmp_path / "other", expect=2)
     assert "test, val" in " ".join(text.split()) and not (tmp_path / "other").exists()
-    (tmp_path / "bad.csv").write_text("a,missing\n")
+    (tmp_path / "bad.csv").write_text("fixed,moving\na,missing\n")
     bad = ("pairs", tmp_path / "bad.csv", "--data", data, "--out", tmp_path / "failed")
     told = command.json(*bad, expect=3)
     assert told["summary"]["failed"] == 1
@@ -422,7 +418,7 @@ def test_lists_are_looked_for_in_the_data(data, tmp_path, monkeypatch):
     assert find_list("split.json", data) == data / "split.json"
     (tmp_path / "split.json").write_text(json.dumps([["a", "c"]]))
     assert find_list("split.json", data) == "split.json" and find_list(PAIRS, data) is PAIRS
-    (tmp_path / "summary.csv").write_text("a,b\n")
+    (tmp_path / "summary.csv").write_text("fixed,moving\na,b\n")
     for name in ("summary.csv", tmp_path / "summary.csv"):
         invalid("is where a result", register_pairs, name, tmp_path, data=data, **RUN)
 

@@ -206,7 +206,7 @@ def test_a_kill_loses_one_pair(people: dict[str, Any], tmp_path: Path, command: 
     stamp = os.stat(state).st_mtime_ns
     done = os.stat(first).st_mtime_ns
     text = command("build-template", *people["images"][:2], "--out", out, expect=6)  # other work
-    assert "round.json is of a template that was begun" in text
+    assert "round.json is of a template of other images" in text
     assert os.stat(first).st_mtime_ns == done
     assert os.stat(state).st_mtime_ns == stamp
     command(*words, "--out", out)
@@ -326,8 +326,8 @@ def test_bad_input(case: str, tmp_path: Path):
         (dict(iterations=-1), "whole number from 0"),
         (dict(workers=0), "whole number from 1"),
         (dict(sharpen=2), "from 0 to 1"),
-        (dict(spacing=0), "above 0"),
-        (dict(start=2), "number of an image from 0 to 1"),
+        (dict(spacing=0), "from 0.001"),
+        (dict(start=2), "start is 2; it must be a whole number from 0 to 1"),
         (dict(iterations=0, initial="com"), "nothing is left to do"),
         (dict(bogus=1), "bogus"),
     ],
@@ -345,7 +345,7 @@ def test_other_work_stays(tmp_path: Path):
     notes = tmp_path / "two" / "rounds" / "notes.txt"
     notes.parent.mkdir(parents=True)
     notes.write_text("somebody's")
-    with pytest.raises(errors.OutputUnwritableError, match="rounds is there"):
+    with pytest.raises(errors.OutputUnwritableError, match="notes.txt is there"):
         morphseek.build_template(people, tmp_path / "two", **FAST)
     assert (tmp_path / "template.nii.gz").read_text() == "somebody's"
     assert [*notes.parent.iterdir()] == [notes]

@@ -287,12 +287,7 @@ def together(
         try:
             names = (path.name for path in temporary.iterdir())
             new = [file for file in names if not file.startswith(_staging.PREFIX)]
-            for file in new:  # before the first of them takes its place
-                if (folder / file).is_dir():
-                    raise errors.OutputUnwritableError(
-                        f"{folder / file} is a folder, where a file is to be written; move it away"
-                        " or choose another place"
-                    )
+            check_places(folder, new)  # before the first of them takes its place
             if not new:
                 return  # and what was there before stays
             new.sort(key=lambda file: (file == seal, file))
@@ -305,6 +300,16 @@ def together(
         except OSError as error:
             path = error.filename if folder.exists() else temporary / name
             raise output_error(error, error.filename2 or path or folder) from None
+
+
+def check_places(folder: Path, names: Iterable[str]) -> None:
+    """Refuse files where folders lie."""
+    for path in (folder / name for name in names):
+        if path.is_dir():
+            raise errors.OutputUnwritableError(
+                f"{path} is a folder, where a file is to be written; move it away or choose another"
+                " place"
+            )
 
 
 def settle(folder: Path) -> None:

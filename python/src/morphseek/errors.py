@@ -17,7 +17,9 @@ True
 
 from __future__ import annotations
 
+import numbers
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -230,3 +232,14 @@ def _check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     if value not in choices:
         *others, last = choices
         raise InvalidArgumentError(f"{name} is {value!r}; it must be {', '.join(others)} or {last}")
+
+
+def _check_number(
+    name: str, value: Any, least: float, most: float = sys.float_info.max, whole: bool = False
+) -> None:
+    """Refuse what is no number of a range."""
+    kind = numbers.Integral if whole else numbers.Real
+    if isinstance(value, bool) or not isinstance(value, kind) or not least <= float(value) <= most:
+        words = f"a {'whole ' if whole else ''}number from {least}"
+        to = "" if most == sys.float_info.max else f" to {most}"
+        raise InvalidArgumentError(f"{name} is {value!r}; it must be {words}{to}")

@@ -118,6 +118,16 @@ def grade_of(metrics: Mapping[str, Any]) -> str:
     return verdict.grade if verdict else UNKNOWN
 
 
+def rank(grade: str) -> int:
+    """Return what sorts grades, the worst first; what is no grade comes last.
+
+    >>> sorted(["good", "failed", "check"], key=rank)
+    ['failed', 'check', 'good']
+    """
+    worst_first = [*reversed(GRADES)]
+    return worst_first.index(grade) if grade in worst_first else len(GRADES)
+
+
 def counts(grades: Iterable[str]) -> dict[str, int]:
     """Return how many results have which grade; what is no grade counts as :data:`UNKNOWN`, which
     is left out where there is none.

@@ -44,7 +44,7 @@ def test_an_id_is_the_folders_name_in_every_table(sign: str, tmp_path: Path):
     name = f"{sign}01"
     row = {"fixed": "f.nii", "moving": "m.nii", "id": name}
     item = studies.Item(name, Path("t.nii"))
-    subject = studies.Subject(name, np.eye(4))
+    subject = studies.Item(name, np.eye(4))
     (tmp_path / "images").mkdir()
     calls: list[Callable[[], Any]] = [
         lambda: morphseek.register_pairs([row], tmp_path / "out"),

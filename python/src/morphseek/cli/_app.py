@@ -83,17 +83,19 @@ def _ended_in_order() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def reported(as_json: bool, cancelled: str = "") -> Iterator[list[str]]:
-    """Turn a failure into its message and its exit code; ``cancelled`` says how to go on. Print
-    what files leave in doubt, and give the list of it.
+def reported(as_json: bool, goes_on: bool = False) -> Iterator[list[str]]:
+    """Turn a failure into its message and its exit code, and say whether the command goes on after
+    Ctrl-C. Print what files leave in doubt, and give the list of it.
     """
     try:
         with _ended_in_order(), _noted() as notes:
             yield notes
     except (errors.MorphSeekError, KeyboardInterrupt, MemoryError) as error:
         failure = errors._from_exception(error)
-        if cancelled and isinstance(failure, errors.CancelledError):
-            failure = errors.CancelledError(f"{failure}; {cancelled}")
+        if goes_on and isinstance(failure, errors.CancelledError):
+            failure = errors.CancelledError(
+                f"{failure}; what is finished is kept, and the same command goes on"
+            )
         if as_json:
             print_failure(failure)
         else:

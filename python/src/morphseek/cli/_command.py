@@ -43,19 +43,19 @@ class _Command(click.Command):
 
 
 def command(
-    name: str, *parameters: Decorator, group: click.Group = app, cancelled: str = ""
+    name: str, *parameters: Decorator, group: click.Group = app
 ) -> Callable[[Callable[..., Reply]], click.Command]:
     """Make a function a command that prints its reply.
 
     The function takes the parameters by name. In place of ``quiet`` it takes ``progress``, and in
     place of the engine's options ``options``, those that the user set; in place of those of a BIDS
-    folder ``where``. ``cancelled`` says how to go on after Ctrl-C.
+    folder ``where``.
     """
 
     def make(function: Callable[..., Reply]) -> click.Command:
         @functools.wraps(function)
         def run(as_json: bool = False, **values: Any) -> None:
-            with reported(as_json, cancelled) as notes:
+            with reported(as_json, goes_on="resume" in values) as notes:
                 quiet = values.get("quiet", False)
                 if "quiet" in values:
                     values["progress"] = not (values.pop("quiet") or as_json)

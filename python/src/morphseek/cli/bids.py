@@ -47,7 +47,6 @@ from .output import Reply, aligned, reply
         "--work", "-w", type=PATH, help="Folder for a folder a registration; else OUTPUT_DIR/work."
     ),
     study_options(),
-    cancelled="finished registrations are kept, and the same command goes on",
 )  # fmt: skip
 def bids(
     dataset: Path, out: Path, level: str, template: str | None, participants: tuple[str, ...],

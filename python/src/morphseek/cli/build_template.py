@@ -15,7 +15,7 @@ from .output import NOT_GOOD, Reply, aligned, reply
 @command(
     "build-template",
     click.argument("images", type=PATH, metavar="IMAGES...", nargs=-1, required=True),
-    out_folder(required=True, help="Folder for the results; made if need be."),
+    out_folder(),
     option(
         "--start", default="mean", metavar="mean|N|FILE",
         help="What comes first: the mean of the images, image N, counted from 0, or a template that"
@@ -41,7 +41,6 @@ from .output import NOT_GOOD, Reply, aligned, reply
     running_options,
     engine_options(),
     output_options("an image was left out"),
-    cancelled="finished registrations are kept, and the same command goes on",
 )  # fmt: skip
 def build_template(
     images: tuple[Path, ...], out: Path, start: str, strict: bool, options: dict[str, Any],

@@ -16,7 +16,7 @@ from .output import Reply, reply
     "correct-epi",
     click.argument("first", type=PATH, metavar="FIRST"),
     click.argument("second", type=PATH, metavar="SECOND"),
-    out_folder(required=True, help="Folder for the results; made if need be."),
+    out_folder(),
     option(
         "--phase-encoding", metavar="AXIS",
         help="Phase encoding of FIRST, as in BIDS: i, i-, j, j-, k or k-, an axis of the file;"

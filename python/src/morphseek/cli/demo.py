@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @command(
     "demo",
-    out_folder(default="morphseek-demo", help="Folder for the results."),
+    out_folder(default="morphseek-demo", required=False),
     option(
         "--size", type=click.IntRange(32, 256), default=96,
         help="Voxels of the fixed image along each axis.",

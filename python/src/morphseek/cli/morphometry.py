@@ -23,7 +23,7 @@ _COLUMNS = {
 @command(
     "morphometry",
     click.argument("results", type=PATH, metavar="RESULTS"),
-    out_folder(required=True, help="Folder for the maps, volumes.csv and morphometry.json."),
+    out_folder(help="Folder for the maps, volumes.csv and morphometry.json."),
     option(
         "--pairs", type=PATH, help="The list that was registered: its label maps are taken."
     ),

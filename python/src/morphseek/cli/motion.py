@@ -17,7 +17,7 @@ _MOST_LINES = 5  # frames that are not good, of which a line is printed
 @command(
     "motion",
     click.argument("frames", type=PATH, metavar="FRAMES...", nargs=-1, required=True),
-    out_folder(required=True, help="Folder for the results; made if need be."),
+    out_folder(),
     option(
         "--reference-frame", "reference", default="mean", metavar="mean|first|N",
         help="What the frames are registered onto: the first, or frame N, counted from 0; or their"

@@ -37,7 +37,10 @@ def together(*decorators: Decorator) -> Decorator:
     return give
 
 
-out_folder = functools.partial(option, "--out", type=PATH, metavar="FOLDER")
+out_folder = functools.partial(
+    option, "--out", type=PATH, required=True, metavar="FOLDER",
+    help="Folder for the results; made if need be.",
+)  # fmt: skip
 out_file = functools.partial(
     option, "--out-file", "-o", "out", type=PATH, required=True, metavar="FILE"
 )

@@ -40,7 +40,6 @@ _ROWS = (
     "pairs",
     click.argument("sources", type=PATH, metavar="[PAIRS.csv|IMAGES...]", nargs=-1),
     out_folder(
-        required=True,
         help="Folder for one folder a pair, summary.csv, summary.json, index.html and, with label"
         " maps, labels.csv.",
     ),
@@ -84,7 +83,6 @@ _ROWS = (
     bids_options,
     study_options(),
     strict_option(),
-    cancelled="finished pairs are kept, and the same command goes on",
 )  # fmt: skip
 def pairs(
     sources: tuple[Path, ...], out: Path, template: str | None, labels: Path | None,

@@ -34,7 +34,7 @@ from .output import Reply, aligned, failures, reply
         help="A CSV with the columns image and labels, or a folder with the folders images and"
         " labels.",
     ),
-    out_folder(required=True, help="Folder for one folder a target, volumes.csv and labels.json."),
+    out_folder(help="Folder for one folder a target, volumes.csv and labels.json."),
     option(
         "--fusion", type=click.Choice(["majority", "joint", "staple"]), default="majority",
         help="How the atlases' labels become one: one vote each; votes weighted by how well the"
@@ -44,7 +44,6 @@ from .output import Reply, aligned, failures, reply
     labels_csv_option,
     bids_options,
     study_options(),
-    cancelled="finished registrations are kept, and the same command goes on",
 )  # fmt: skip
 def propagate_labels(
     targets: tuple[Path, ...], atlas: tuple[tuple[Path, Path], ...], atlases: Path | None,

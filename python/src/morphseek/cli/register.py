@@ -25,7 +25,7 @@ _IMAGE_PAIR: dict[str, Any] = {
     "register",
     click.argument("fixed", type=PATH, metavar="FIXED"),
     click.argument("moving", type=PATH, metavar="MOVING"),
-    out_folder(required=True, help="Folder for the results; made if need be."),
+    out_folder(),
     option(
         "--fixed-labels", type=PATH,
         help="Label map of the fixed image: with that of the moving one, Dice is measured.",

@@ -71,7 +71,7 @@ def labels(facts: Mapping[str, Any]) -> str:
     def key(row: Mapping[str, Any]) -> tuple[bool, float]:
         return not row["error"], -(row["doubtful_percent"] or 0.0)
 
-    targets = sorted(facts["targets"], key=key)
+    targets = sorted(facts["rows"], key=key)
     return render("card_labels.html.j2", targets=targets, most=_MOST_ROWS)
 
 

@@ -6,14 +6,14 @@ import dataclasses
 import math
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import Any
 
 from .. import _files
 from .._plain import onto
 from .._regular import head
-from ..verdict import GRADES, UNKNOWN, counts
+from ..verdict import GRADES, UNKNOWN, counts, rank
 from .charts import histogram
 from .render import render
 
@@ -155,11 +155,10 @@ def _finite(value: float | None) -> float | None:
 
 def _badness(row: IndexRow) -> tuple[int, bool, float, float]:
     """Return what puts the pairs to be looked at first."""
-    grades: Sequence[str] = ["", *reversed(GRADES), UNKNOWN]
-    grade = grades.index(row.verdict) if row.verdict in grades else len(grades)
+    grade = -1 if row.failed or not row.verdict else rank(row.verdict)
     dice = _finite(row.dice_after)
     error = _finite(row.error_mm) or 0.0
-    return 0 if row.failed else grade, not row.unlike, -error, 2.0 if dice is None else dice
+    return grade, not row.unlike, -error, 2.0 if dice is None else dice
 
 
 def _thumbnail(where: Path, page: str) -> str:

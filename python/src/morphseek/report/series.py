@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .charts import Values, chart
 from .render import render
 
 
-def page(facts: Mapping[str, Any], command: str = "") -> str:
-    """Return the page of what :meth:`morphseek.studies.Series.to_dict` gives."""
+def page(facts: Mapping[str, Any], times: Sequence[float], command: str = "") -> str:
+    """Return the page of what :meth:`morphseek.studies.Series.to_dict` gives, and the frames'
+    times.
+    """
     frames = facts["rows"]
-    step = facts["seconds_between_frames"]
-    times = [
-        facts["seconds_at_first_frame"] + (1.0 if step is None else step) * k
-        for k in range(len(frames))
-    ]
 
     def column(name: str, scale: float = 1.0) -> Values:
         return [None if (v := row.get(name)) is None else scale * v for row in frames]
@@ -43,8 +40,8 @@ def page(facts: Mapping[str, Any], command: str = "") -> str:
                 [("mean", column("disagreement_mean")), ("most", column("disagreement_max"))],
             )
         )
-    unit = "frame" if step is None else "s"
-    charts = [chart(title, times, lines, unit) for title, lines in drawn]
+    unit = "frame" if facts["seconds_between_frames"] is None else "s"
+    charts = [chart(title, [*times], lines, unit) for title, lines in drawn]
     return render(
         "series.html.j2", **facts, charts=charts, disagreements=disagreements, command=command
     )

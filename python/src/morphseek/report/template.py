@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..verdict import GRADES
+from ..verdict import rank
 from .charts import chart
 from .render import render
 
@@ -32,12 +32,11 @@ def page(
         chart(title, numbers, [("", [row[name] for row in rounds])], "iteration")
         for name, title in _CHARTS.items()
     ]
-    grades = [*reversed(GRADES)]
     shown: dict[str, Any] = {
         "iterations": [{**row, "picture": p} for row, p in zip(rounds, iterations)],
         "rows": sorted(
             ({**row, "picture": p} for row, p in zip(rows, images)),
-            key=lambda row: grades.index(row["verdict"]) if row["verdict"] in grades else 0,
+            key=lambda row: rank(row["verdict"]),
         ),
         "charts": charts,
         "command": command,

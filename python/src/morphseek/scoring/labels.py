@@ -176,19 +176,19 @@ def _shared(
     )
 
 
-def on_fixed_grid(labels: images.ImageLike, grid: Grid) -> images.Image:
-    """Return the fixed labels if they lie on the fixed image's grid, else raise GridMismatchError.
+def on_fixed_grid(labels: images.ImageLike, grid: Grid, name: str = "fixed labels") -> images.Image:
+    """Return labels if they lie on the fixed image's grid, else raise GridMismatchError.
 
     Examples
     --------
     >>> on_fixed_grid("fixed_labels.nii.gz", pair.fixed.grid).array.dtype.name
     'uint8'
     """
-    labels = images.read_on(labels, grid, "fixed labels")
+    labels = images.read_on(labels, grid, name)
     if not bindings.same_grid(grid, labels.grid):
         raise errors.GridMismatchError(
-            f"the fixed labels ({labels!r}) are not on the fixed image's grid; resample them onto"
-            " it, with nearest neighbours"
+            f"the {name} ({labels!r}) are not on the fixed image's grid; resample them onto it,"
+            " with nearest neighbours"
         )
     return labels
 

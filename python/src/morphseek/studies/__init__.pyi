@@ -1,4 +1,4 @@
-from .bids import BidsName as BidsName, find_bids as find_bids
+from .bids import find_bids as find_bids
 from .derivatives import register_bids as register_bids, write_group as write_group
 from .epi import EPICorrection as EPICorrection, correct_epi as correct_epi
 from .fusion import Fused as Fused, fuse_labels as fuse_labels
@@ -10,7 +10,6 @@ from .labels import (
 from .morphometry import (
     LabelVolume as LabelVolume,
     Morphometry as Morphometry,
-    Subject as Subject,
     morphometry as morphometry,
 )
 from .motion import correct_motion as correct_motion

@@ -8,11 +8,14 @@ import os
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from .. import _files
+from .. import _files, errors
 from .._json import without_nan
 from .._tables import csv_text, data_frame
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Tabled:
@@ -87,6 +90,40 @@ class Saved:
         """
         with _files.output_folder(folder, self._outputs, self._outputs[-1]) as temporary:
             self._write(temporary)
+
+
+class Readable(Saved):
+    """A result that can be read from its folder again."""
+
+    @classmethod
+    def _read(cls, folder: Path, content: Mapping[str, Any]) -> Self:
+        """Return the result of a folder, of which its last file has this content."""
+        raise NotImplementedError
+
+    @classmethod
+    def read(cls, folder: str | os.PathLike[str]) -> Self:
+        """Read a result from its folder, without pictures.
+
+        Raises
+        ------
+        InputUnreadableError
+            There is none, or one of its files is not as it was written.
+
+        Examples
+        --------
+        >>> len(morphseek.Template.read("template").rows)
+        2
+        """
+        path = Path(folder) / cls._outputs[-1]
+        content = _files.read_seal(path, cls.__name__.lower())
+        try:
+            return cls._read(Path(folder), content)
+        except errors.MorphSeekError:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise errors.InputUnreadableError(
+                f"{path} is not a {cls.__name__.lower()}'s: {error!r}"
+            ) from None
 
 
 def folder_for(

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from .. import errors
-from .table import Item
+from .table import Item, by_value
 
 _NAME = re.compile(
     r"(?P<entities>sub-[0-9A-Za-z+]+(?:_[a-z]+-[0-9A-Za-z+]+)*)_(?P<suffix>[0-9A-Za-z]+)"
@@ -42,13 +42,7 @@ class BidsName:
 
     @classmethod
     def of(cls, path: str | os.PathLike[str]) -> BidsName | None:
-        """Return the parts of a file's name; None where it is no BIDS name of an image.
-
-        Examples
-        --------
-        >>> studies.BidsName.of("sub-01_T1w.nii.gz").subject
-        'sub-01'
-        """
+        """Return the parts of a file's name; None where it is no BIDS name of an image."""
         match = _NAME.fullmatch(Path(path).name)
         if match is None:
             return None
@@ -65,24 +59,10 @@ class BidsName:
         """``ses-`` and the session's label; empty where the name has none."""
         return f"ses-{self.entities['ses']}" if "ses" in self.entities else ""
 
-    @property
-    def identifier(self) -> str:
-        """Subject and session, which name the image among those of a studies."""
-        return "_".join(filter(None, (self.subject, self.session)))
-
     def order(self) -> tuple[int, list[tuple[str, bool, int, str]]]:
-        """Return a sort key: the plainest name first, and the first run before the second.
-
-        Examples
-        --------
-        >>> names = ["sub-01_ses-02_T1w.nii.gz", "sub-01_ses-01_T1w.nii.gz"]
-        >>> ordered = sorted(map(studies.BidsName.of, names), key=studies.BidsName.order)
-        >>> [name.session for name in ordered]
-        ['ses-02', 'ses-01']
-        """
+        """Return a sort key: the plainest name first, and the first run before the second."""
         rest = {k: v for k, v in self.entities.items() if k not in ("sub", "ses")}
-        keys = [(k, not v.isdigit(), int(v) if v.isdigit() else 0, v) for k, v in rest.items()]
-        return len(rest) - ("run" in rest), sorted(keys)
+        return len(rest) - ("run" in rest), sorted((k, *by_value(v)) for k, v in rest.items())
 
 
 def find_bids(
@@ -150,10 +130,9 @@ def find_bids(
         name, *others = sorted(sessions[key], key=BidsName.order)
         if others:
             several.append((name, others))
-        people = {"subject": name.subject, "session": name.session}
-        items.append(
-            Item(name.identifier, name.path, _label_map(name, maps.get(key, [])), **people)
-        )
+        id = "_".join(filter(None, key))
+        own = _label_map(name, maps.get(key, []))
+        items.append(Item(id, name.path, own, subject=name.subject, session=name.session))
     if several:
         name, others = several[0]
         warnings.warn(

@@ -8,8 +8,7 @@ import json
 import os
 import re
 import shutil
-import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,15 +19,13 @@ from .._engine.generated import Options, Unpack
 from .._engine.options import checked_options
 from .._tables import bids_text
 from ..images.named import is_name
-from ..progress import Progress
 from ..result import LABELS_BACK, Registration
-from ..verdict import GRADES
+from ..verdict import rank
 from .bids import BidsName
-from .pair import Report
-from .pairs import deciding, files_of, register_pairs
+from .pairs import Running, deciding, files_of, register_pairs
 from .plan import pairs_to
-from .runner import FINISHED, PATIENCE, content_of
-from .study import Study, fits
+from .runner import FINISHED, PATIENCE, content_of, digest
+from .study import SEAL, PairRow, Study, row_of
 from .table import Item
 
 _BIDS = "1.10.0"
@@ -40,14 +37,15 @@ _LABELS = {"warped_labels.nii.gz": "space-{space}_dseg", LABELS_BACK: "desc-{spa
 _TRANSFORM = "_mode-image_xfm"
 _SIDES = {"fixed": "template", "moving": "image"}
 _ERROR = "error"  # in the table, instead of a verdict
+#: Columns of a row, and what a description calls them.
 _FIGURES = {
+    "verdict": "Verdict",
+    "reasons": "Reasons",
     "error_mm": "EstimatedError",
     "njd_percent": "FoldedVoxelsPercent",
     "dice_before": "DiceBefore",
     "dice_after": "DiceAfter",
 }
-#: The types of a row's cells; None is a number.
-_CELLS = types.SimpleNamespace(verdict="", reasons="", **dict.fromkeys(_FIGURES))
 _README = (
     "Images registered onto a template by MorphSeek (morphseek bids). The transforms' JSON files"
     " hold the verdicts; group_xfm.tsv has a row for each.\n"
@@ -83,12 +81,8 @@ def register_bids(
     labels: str | os.PathLike[str] | None = None,
     mask: str | os.PathLike[str] | None = None,
     work: str | os.PathLike[str] | None = None,
-    workers: int = 1,
-    scheduler: str | None = None,
-    report: Report = "small",
     resume: bool = True,
-    progress: Callable[[Progress], Any] | bool | None = None,
-    **options: Unpack[Options],
+    **how: Unpack[Running],
 ) -> tuple[Study, list[Path]]:
     """Register images of a BIDS dataset onto a template, and write a BIDS derivative dataset.
 
@@ -110,8 +104,8 @@ def register_bids(
     resume : bool
         False does finished registrations again, and replaces results of other inputs, options or
         another version, which are refused else.
-    workers, scheduler, report, progress, **options
-        Of :func:`register_pairs`.
+    **how
+        workers, scheduler, report, progress and options, of :func:`register_pairs`.
 
     Returns
     -------
@@ -137,13 +131,11 @@ def register_bids(
     ['sub-01_from-T1w_to-Mine_mode-image_xfm.h5']
     """
     pairs = pairs_to(items, template, labels=labels, mask=mask)
+    options = {name: value for name, value in how.items() if name in Options.__annotations__}
     dataset = Dataset(Path(out), space or space_of(template), options, not resume)
     dataset.check(pairs)
     folder = Path(out) / "work" if work is None else Path(work)
-    study = register_pairs(
-        pairs, folder, workers=workers, scheduler=scheduler, report=report,
-        resume=resume, progress=progress, labels_back=labels is not None, **options,
-    )  # fmt: skip
+    study = register_pairs(pairs, folder, resume=resume, labels_back=labels is not None, **how)
     return study, dataset.write(pairs, study, folder)
 
 
@@ -216,31 +208,35 @@ class Dataset:
             )  # fmt: skip
 
     def _origin(self, image: _Image) -> dict[str, Any]:
-        """Return the version, options and inputs of a result, for its description."""
-        inputs = {}
+        """Return what a result is of, by what messages call it: version, options and inputs."""
+        origin = {"version": core.version()}
+        origin |= {f"option {name}": value for name, value in self._options.items()}
         for role, path in image.pair.items():
             if role != "id":
                 side, _, what = role.partition("_")
-                content = content_of(files_of(path, role), role)
-                inputs[f"{_SIDES[side]} {what}".strip()] = {
-                    "name": Path(path).name, "sha256": content
-                }  # fmt: skip
-        return {"Version": core.version(), "Options": self._options, "Inputs": inputs}
+                content = digest(content_of(files_of(path, role), role))
+                origin[f"{_SIDES[side]} {what}".strip()] = f"{Path(path).name} ({content[:16]})"
+        return origin
 
     def _known(self, image: _Image, origin: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the description of an image's result: nothing where it is damaged, or is to be
-        replaced. Refuse one of another origin.
+        """Return the list of the files of an image's result: nothing where its description is
+        damaged, or it is to be replaced. Refuse a result of another origin.
         """
         path = image.folder / image.sidecar
         _files.settle(image.folder)
         known = _json.object_in(path)
-        difference = _difference(known, origin)
-        if difference and not self._replaces:
+        was, files = known.get("Origin"), known.get("Files")
+        if not isinstance(was, dict) or not isinstance(files, dict):
+            return {}
+        other = sorted(key for key in {*was, *origin} if was.get(key) != origin.get(key))
+        if other and not self._replaces:
+            key = other[0]
             raise errors.InvalidArgumentError(
-                f"{path}: a result of this image is there, and {difference}; give another"
-                " OUTPUT_DIR or another --space, or --no-resume to replace it"
+                f"{path}: a result of this image is there, and its {key} was {was.get(key)!r}, and"
+                f" is {origin.get(key)!r}; give another OUTPUT_DIR or another --space, or"
+                " --no-resume to replace it"
             )
-        return {} if difference else known
+        return {} if other else files
 
     def _describe(self, pairs: Iterable[Mapping[str, Any]]) -> None:
         """Write the files of the dataset as a whole, where there are none."""
@@ -258,13 +254,9 @@ class Dataset:
             # of all files with such names: BIDS' inheritance
             template, space = Path(image.pair["fixed"]).name, self._space
             grid = {"SpatialReference": template, "Description": f"On the grid of {template}."}
-            files |= {
-                f"space-{space}_{image.name.suffix}.json": {**grid, "SkullStripped": False},
-                f"space-{space}_dseg.json": grid,
-                f"desc-{space}_dseg.json": {
-                    "SpatialReference": "orig", "Description": f"The labels of {template}.",
-                },
-            }  # fmt: skip
+            back = {"SpatialReference": "orig", "Description": f"The labels of {template}."}
+            files[f"space-{space}_{image.name.suffix}.json"] = {**grid, "SkullStripped": False}
+            files |= {f"space-{space}_dseg.json": grid, f"desc-{space}_dseg.json": back}
         for name, content in files.items():
             if not (self._out / name).exists():
                 text = content if isinstance(content, str) else json.dumps(content, indent=2) + "\n"
@@ -285,12 +277,9 @@ class Dataset:
                 )
             listed = report.get(_manifest.KEY, {})
             sources = {name: listed[file] for name, file in image.files.items() if file in listed}
-            written = self._known(image, origin).get("Files")
-            if not (
-                isinstance(written, dict)
-                and written == {**sources, image.inverse: written.get(image.inverse)}
-                and _manifest.changed(image.folder, written) is None
-            ):
+            written = self._known(image, origin)
+            is_whole = written == {**sources, image.inverse: written.get(image.inverse)}
+            if not (is_whole and _manifest.changed(image.folder, written) is None):
                 self._write_files(image, origin, sources, pair)
             if (pair / "report.html").exists():
                 _put(pair / "report.html", image.page)
@@ -299,7 +288,6 @@ class Dataset:
     def _write_files(
         self, image: _Image, origin: Mapping[str, Any], sources: Mapping[str, Any], pair: Path
     ) -> None:
-        result = Registration.read(pair)
         stripped = f"{image.stem}_space-{self._space}_{image.name.suffix}.json"
         ours = [*image.files, image.inverse, image.sidecar, stripped]
         with _files.output_folder(
@@ -308,10 +296,12 @@ class Dataset:
             self._known(image, origin)  # another call may have come first
             for target in sources:
                 _put(pair / image.files[target], temporary / target)
-            result.inverse().save(temporary / image.inverse)
+            Registration.read(pair).inverse().save(temporary / image.inverse)
             inverse = {image.inverse: _manifest.entry(temporary / image.inverse)}
+            row = _json.read_object(pair / SEAL, "seal")["row"]
             facts = {
-                **_facts(result), **origin, "Space": self._space, "Sources": _sources(image),
+                **{name: row.get(column) for column, name in _FIGURES.items()}, "Units": "mm",
+                "Space": self._space, "Sources": _sources(image), "Origin": origin,
                 "Files": {**sources, **inverse},
             }  # fmt: skip
             _files.write_text(temporary / image.sidecar, json.dumps(facts, indent=2) + "\n")
@@ -321,51 +311,11 @@ class Dataset:
             image.page.unlink(missing_ok=True)  # an old page never stands beside a new verdict
 
 
-def _difference(known: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
-    """Return in words by what a result is of another origin; empty where it is not, or where
-    nothing is known.
-    """
-    if not known:
-        return ""
-    if (version := known.get("Version")) != origin["Version"]:
-        return f"it is of version {version}, and this is {origin['Version']}"
-    for part, word in (("Options", "option "), ("Inputs", "")):
-        told = known.get(part)
-        was: dict[str, Any] = told if isinstance(told, dict) else {}
-        for key in sorted({*was, *origin[part]}):
-            (old, before), (new, now) = _told(was.get(key)), _told(origin[part].get(key))
-            if before != now and old == new:
-                return f"its {word}{key}, {old}, had another content"
-            if before != now:
-                return f"its {word}{key} was {old}, and is {new}"
-    return ""
-
-
-def _told(value: Any) -> tuple[str, Any]:
-    """Return the text of an option or an input for messages, and the value to compare."""
-    if isinstance(value, dict):
-        return str(value.get("name")), value.get("sha256")
-    return repr(value), value
-
-
 def _sources(image: _Image) -> list[str]:
     """Return an image's place in its dataset, as BIDS has it."""
     parts = image.name.path.parts
     first = parts.index(image.name.subject) if image.name.subject in parts else len(parts) - 1
     return ["/".join(parts[first:])]
-
-
-def _facts(result: Registration) -> dict[str, Any]:
-    metrics, verdict = result.metrics, result.verdict
-    return {
-        "Verdict": verdict.grade if verdict else "unknown",
-        "Reasons": list(verdict.reasons) if verdict else [],
-        "EstimatedError": verdict.error_mm if verdict else None,
-        "FoldedVoxelsPercent": metrics["njd_percent"],
-        "DiceBefore": metrics.get("dice_before"),
-        "DiceAfter": metrics.get("dice_after"),
-        "Units": "mm",
-    }
 
 
 def _put(source: Path, target: Path) -> None:
@@ -417,7 +367,9 @@ def write_group(out: str | os.PathLike[str]) -> tuple[Path, list[str]]:
             f"{out} has no transform onto a template; run the level participant first"
         )
     with ThreadPoolExecutor() as pool:  # checksums are made outside Python's lock
-        rows = sorted(pool.map(_row, sidecars), key=_worst_first)
+        rows = [*pool.map(_row, sidecars)]
+    rows.sort(key=lambda row: (rank(row["verdict"]), -(row["error_mm"] or 0.0)))
+    rows.sort(key=lambda row: row["verdict"] != _ERROR)
     path = out / "group_xfm.tsv"
     _files.write_text(path, bids_text(_COLUMNS, rows))
     return path, [row["reasons"] for row in rows if row["verdict"] == _ERROR]
@@ -433,9 +385,8 @@ def _row(path: Path) -> dict[str, Any]:
     }
     try:
         facts = _json.read_object(path, "description")
-        figures = {column: facts[name] for column, name in _FIGURES.items()}
-        figures |= {"verdict": facts["Verdict"], "reasons": " ".join(facts["Reasons"])}
-        if not fits(figures, _CELLS):
+        told = row_of(PairRow("", "", ""), {k: facts[name] for k, name in _FIGURES.items()})
+        if told is None:
             raise TypeError("a figure")
         if (damaged := _manifest.changed(path.parent, dict(facts["Files"]))) is not None:
             raise errors.InputUnreadableError(
@@ -445,12 +396,7 @@ def _row(path: Path) -> dict[str, Any]:
         reason = str(error)
         if not isinstance(error, errors.MorphSeekError):
             reason = f"{path} is no description of a transform ({error!r})"
-        figures = {"verdict": _ERROR, "reasons": f"{reason}; run the participant level again"}
-        figures |= dict.fromkeys(_FIGURES)
-    return row | figures
-
-
-def _worst_first(row: dict[str, Any]) -> tuple[int, float]:
-    grades = [_ERROR, *reversed(GRADES)]
-    grade = row["verdict"]
-    return grades.index(grade) if grade in grades else len(grades), -(row["error_mm"] or 0.0)
+        why = f"{reason}; run the participant level again"
+        return {**row, **dict.fromkeys(_FIGURES), "verdict": _ERROR, "reasons": why}
+    cells = {column: getattr(told, column) for column in _FIGURES}
+    return {**row, **cells, "reasons": " ".join(told.reasons)}

@@ -19,18 +19,14 @@ from ..progress import Progress, Reporter
 from ..transforms.field import Field
 from ._result import Saved, folder_for
 
+_IMAGES = ("shift", "fieldmap", "first", "second", "mean")
+_TRANSFORMS = ("first", "second")
 #: What a correction may leave in a folder; the last one lists the others.
 OUTPUTS = (
-    "shift.nii.gz",
-    "fieldmap.nii.gz",
-    "first.nii.gz",
-    "second.nii.gz",
-    "mean.nii.gz",
-    "first.h5",
-    "second.h5",
-    "epi.json",
-)
+    *(f"{name}.nii.gz" for name in _IMAGES), *(f"{name}.h5" for name in _TRANSFORMS), "epi.json"
+)  # fmt: skip
 
+_LEAST_S = 1e-6
 _DIRECTIONS = ("i", "i-", "j", "j-", "k", "k-")
 
 
@@ -87,7 +83,7 @@ class EPICorrection(Saved):
         >>> correction.transform("second").grid.size
         (48, 48, 48)
         """
-        errors._check_choice("which", which, ("first", "second"))
+        errors._check_choice("which", which, _TRANSFORMS)
         field = np.zeros((3, *self.shift.array.shape), np.float32)
         sign = 1 if which == "first" else -1
         field["kji".index(self.phase_encoding[0])] = sign * self.shift.array
@@ -110,10 +106,10 @@ class EPICorrection(Saved):
         }
 
     def _write(self, folder: Path) -> None:
-        for name in ("shift", "fieldmap", "first", "second", "mean"):
+        for name in _IMAGES:
             if (image := getattr(self, name)) is not None:
                 images.write(folder / f"{name}.nii.gz", image)
-        for name in ("first", "second"):
+        for name in _TRANSFORMS:
             self.transform(name).save(folder / f"{name}.h5")
         _files.write_seal(folder / OUTPUTS[-1], self.to_dict())
 
@@ -233,11 +229,7 @@ def _readout(readout_time: float | None, sidecars: list[dict[str, Any]]) -> floa
     if readout_time is not None:
         times.insert(0, readout_time)
     for time in times:
-        number = isinstance(time, (int, float)) and not isinstance(time, bool)
-        if not number or not 0 < time < 10:
-            raise errors.InvalidArgumentError(
-                f"the readout time is {time!r}; it must be a number of seconds between 0 and 10"
-            )
+        errors._check_number("the readout time in seconds", time, _LEAST_S, 10)
     if times and max(times) > 1.001 * min(times):
         raise errors.InvalidArgumentError(
             f"the readout times {min(times):g} and {max(times):g} s differ: the two distortions are"

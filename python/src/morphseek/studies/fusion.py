@@ -157,6 +157,11 @@ def carry_labels(labels: Image, apply: Callable[..., Any]) -> tuple[np.ndarray, 
     return np.where(carried != 0, carried + least - 1, 0), carried != 0
 
 
+def smallest(labels: np.ndarray) -> np.ndarray:
+    """Return labels in the smallest type of integers that holds them."""
+    return labels.astype(np.result_type(*map(np.min_scalar_type, (labels.min(), labels.max()))))
+
+
 class Votes:
     """The votes of label maps, voxel by voxel, each with its weight. Labels count as numbers from
     0; of several with as many votes, the smallest wins.

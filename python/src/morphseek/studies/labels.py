@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .. import _files, _manifest, errors, images
+from .. import _manifest, errors, images
 from .._engine import core
-from .._engine.generated import Options, Unpack
+from .._engine.generated import Unpack
 from .._grid import Grid
 from .._json import Plain, without_nan
 from ..images.sidecars import check_apart
@@ -23,11 +23,10 @@ from ..result import Registration
 from ..scoring.labels import check_labels, dice_by_label, on_fixed_grid
 from ..verdict import tally
 from ._result import mean, mean_dice
-from .fusion import FUSIONS, Fused, Fusion, carry_labels, fuse_labels
-from .pair import Report
-from .pairs import files_of, register_pairs
+from .fusion import FUSIONS, Fused, Fusion, carry_labels, fuse_labels, smallest
+from .pairs import Running, files_of, register_pairs
 from .plan import is_file, pair_row
-from .runner import FINISHED, JOURNAL, PATIENCE, Job, Meter, Result
+from .runner import FINISHED, Job, Meter, Result
 from .study import SEAL, PairRow, Rows, Study
 from .table import Item, read_items
 
@@ -87,7 +86,7 @@ class TargetLabels(Plain):
 
 class LabelStudy(Rows):
     """Targets with their labels, and the registrations behind them: a table with a row a target
-    and label, as in volumes.csv.
+    and label, as in volumes.csv. labels.json has everything.
 
     Attributes
     ----------
@@ -102,12 +101,13 @@ class LabelStudy(Rows):
 
     _empty = TargetLabels("", "")
     _seal = FUSED[-1]
+    _tables = TABLES
     rows: list[TargetLabels]
 
     def __init__(self, rows: Iterable[TargetLabels], registrations: Study) -> None:
         self.rows, self.registrations = list(rows), registrations
 
-    def _facts(self) -> dict[str, Any]:
+    def _head(self) -> dict[str, Any]:
         means = ("doubtful_percent", "dice", "dice_of_one")
         return {
             "summary": {
@@ -117,7 +117,6 @@ class LabelStudy(Rows):
                 **{name: mean(getattr(row, name) for row in self.rows) for name in means},
             },
             "version": core.version(),
-            "targets": [row.to_dict() for row in self.rows],
         }
 
     def _table(self) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
@@ -133,23 +132,8 @@ class LabelStudy(Rows):
 
         return labels(self.to_dict())
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write volumes.csv (a row a target and label) and labels.json (everything): both or, on an
-        error, none. Targets of earlier calls, which lie there finished, keep their rows.
-
-        Examples
-        --------
-        >>> row = studies.TargetLabels("a", "a.nii.gz")
-        >>> studies.LabelStudy([row], studies.Study([])).save("labels")
-        >>> sorted(os.listdir("labels"))
-        ['labels.json', 'volumes.csv']
-        """
-        folder = Path(folder)
-        with _files.output_folder(folder, TABLES, TABLES[0], patience=PATIENCE) as temporary:
-            rows = [*self.rows, *self._others(folder)]
-            whole = LabelStudy(rows, self.registrations)
-            whole.to_csv(temporary / TABLES[1])
-            _files.write_seal(temporary / TABLES[0], whole.to_dict())
+    def _write(self, temporary: Path, folder: Path) -> None:
+        self.to_csv(temporary / TABLES[1])
 
 
 def propagate_labels(
@@ -159,12 +143,8 @@ def propagate_labels(
     *,
     fusion: Fusion = "majority",
     names: Mapping[int, str] | None = None,
-    workers: int = 1,
-    scheduler: str | None = None,
-    report: Report = "small",
     resume: bool = True,
-    progress: Callable[[Progress], Any] | bool | None = None,
-    **options: Unpack[Options],
+    **how: Unpack[Running],
 ) -> LabelStudy:
     """Label images by several labelled ones: each atlas is registered onto each target, its labels
     are carried over, and the maps are fused.
@@ -178,15 +158,16 @@ def propagate_labels(
         Folder; target ID writes to ``out/ID`` labels.nii.gz, agreement.nii.gz (the share of the
         votes, 0..1) and fusion.json. volumes.csv has a row a target and label, labels.json has
         everything, and ``out/registrations`` is a folder of :func:`register_pairs`. Targets of
-        earlier calls that lie there finished keep their rows. Several calls may share a folder.
+        earlier calls keep their rows. Several calls may share a folder.
     fusion : {"majority", "joint", "staple"}
         How the maps are fused: see :func:`fuse_labels`. Where an atlas is of another contrast than
         the target, "joint" compares nothing that means something: then the majority counts.
     names : mapping, optional
         Label number to name, for the tables. By default those of the atlases that are given by
         name.
-    workers, scheduler, report, resume, progress, **options
-        Of :func:`register_pairs`. Targets are fused as pairs are registered: workers at a time.
+    resume, **how
+        Of :func:`register_pairs`: workers, scheduler, report, progress and options. Targets are
+        fused as pairs are registered: workers at a time.
 
     Returns
     -------
@@ -198,8 +179,6 @@ def propagate_labels(
     ------
     InputUnreadableError
         There is no atlas or target, or an atlas has no label map.
-    CancelledError, KeyboardInterrupt
-        The study was stopped; the same call goes on from there.
 
     Examples
     --------
@@ -209,11 +188,11 @@ def propagate_labels(
     ['done']
     """
     errors._check_choice("fusion", fusion, FUSIONS)
-    to = read_items(targets, reserved=(REGISTRATIONS, JOURNAL, *TABLES))
+    to = read_items(targets, reserved=(REGISTRATIONS, *TABLES))
     known = read_items(atlases)
     _check(known)
     folder = Path(out).absolute()
-    check_apart(folder, (*TABLES, JOURNAL), {item.id: item.image for item in (*to, *known)})
+    check_apart(folder, TABLES, {item.id: item.image for item in (*to, *known)})
     listed = [
         (target, atlas, f"{target.id}_from_{atlas.id}")
         for target in to
@@ -227,10 +206,8 @@ def propagate_labels(
     if names is None:
         names = images.label_names(*(atlas.labels for atlas in known))
     registrations = register_pairs(
-        [pair_row(*pair) for pair in listed], folder / REGISTRATIONS, workers=workers,
-        scheduler=scheduler, report=report, resume=resume, progress=progress,
-        **options,
-    )  # fmt: skip
+        [pair_row(*pair) for pair in listed], folder / REGISTRATIONS, resume=resume, **how
+    )
     done = {row.id: row for row in registrations.rows}
     study = LabelStudy([], registrations)
     jobs = []
@@ -247,13 +224,10 @@ def propagate_labels(
             job = FusionJob(target.id, str(folder / target.id), _absolute(target), voters, row,
                             fusion, dict(names))  # fmt: skip
             jobs.append(job)
-    try:
-        study._do(
-            jobs, folder, Meter(len(jobs), None), keep=["left_out"], workers=workers,
-            scheduler=scheduler, resume=resume,
-        )  # fmt: skip
-    finally:
-        study.save(folder)
+    study._do(
+        jobs, folder, Meter(len(jobs), None), keep=["left_out"], resume=resume,
+        workers=how.get("workers", 1), scheduler=how.get("scheduler"),
+    )  # fmt: skip
     return study
 
 
@@ -342,7 +316,7 @@ class FusionJob(Job):
             target=None if image is None else image.float32(),
         )  # fmt: skip
         measured = self._measured(fused, grid, maps)
-        images.write(folder / FUSED[0], images.Image.on_grid(_small(fused.labels), grid))
+        images.write(folder / FUSED[0], images.Image.on_grid(smallest(fused.labels), grid))
         images.write(folder / FUSED[1], images.Image.on_grid(fused.agreement, grid))
         row = {
             "image": self.row.image, "fusion": fusion, "voters": self.row.voters,
@@ -370,12 +344,3 @@ class FusionJob(Job):
             if (label := each["label"])
         ]  # fmt: skip
         return row
-
-
-def _small(labels: np.ndarray) -> np.ndarray:
-    """Return labels in the smallest type that holds them."""
-    for kind in (np.uint8, np.uint16, np.int16, np.int32):
-        small = labels.astype(kind)
-        if np.array_equal(small, labels):
-            return small
-    return labels

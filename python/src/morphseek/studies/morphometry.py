@@ -19,8 +19,6 @@ from .. import _files, errors, images
 from .._engine import bindings, core
 from .._grid import Grid
 from .._json import Plain
-from .._plain import why_no_name
-from .._tables import is_frame, read_records
 from ..images.sidecars import check_apart
 from ..progress import Progress
 from ..scoring.labels import check_labels, on_fixed_grid
@@ -30,7 +28,7 @@ from ._result import Tabled, folder_for, mean
 from .means import Mean
 from .runner import FINISHED, Meter
 from .study import Study
-from .table import Item, read_items, read_pairs
+from .table import Item, read_pairs, read_transforms
 
 #: What a study leaves in a folder; the last one lists the others.
 _MAP = "logj_{}.nii.gz"
@@ -38,24 +36,6 @@ STUDY = (_MAP.format("*"), "mean_logj.nii.gz", "sd_logj.nii.gz", "volumes.csv", 
 _SIGMA = 2 * math.sqrt(2 * math.log(2))  # a Gaussian's full width at half maximum
 _LEAST_VOXELS = 4  # along an axis, that SimpleITK's Gaussian takes
 _LEAST_SUBJECTS = 3  # that a correlation is of
-
-
-@dataclasses.dataclass(frozen=True)
-class Subject:
-    """One image that was registered to the fixed one.
-
-    ``transform`` is a result's folder, a transform's file, or either as an object; ``labels`` the
-    label map of the moving image, whose volumes are compared.
-
-    Examples
-    --------
-    >>> studies.Subject("sub-01", "result/transform.h5", "moving_labels.nii.gz").id
-    'sub-01'
-    """
-
-    id: str
-    transform: Any
-    labels: images.ImageLike | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +67,7 @@ class Morphometry(Tabled):
 
     Examples
     --------
-    >>> subject = studies.Subject("sub-01", "result/transform.h5", "moving_labels.nii.gz")
+    >>> subject = studies.Item("sub-01", "result/transform.h5", "moving_labels.nii.gz")
     >>> study = studies.morphometry([subject])
     >>> study.mean.shape, study.ids
     ((48, 48, 48), ['sub-01'])
@@ -129,7 +109,7 @@ class Morphometry(Tabled):
 
         Examples
         --------
-        >>> subject = studies.Subject("sub-01", "result/transform.h5")
+        >>> subject = studies.Item("sub-01", "result/transform.h5")
         >>> studies.morphometry([subject], fixed_labels="fixed_labels.nii.gz").labels()[0]["label"]
         1
         """
@@ -157,30 +137,23 @@ def _summary(rows: Sequence[LabelVolume]) -> dict[str, Any]:
     both = [(row.change_percent, row.true_change_percent) for row in rows]
     both = [(change, true) for change, true in both if math.isfinite(true)]
     known = [true for _, true in both]
+    of_both = [change for change, _ in both]
+    varies = len(both) >= _LEAST_SUBJECTS and len({*of_both}) > 1 and len({*known}) > 1
     return {
         "label": rows[0].label,
         "name": rows[0].name,
         "subjects": len(rows),
         "change_percent": mean(changes),
-        "change_sd": _spread(changes),
+        "change_sd": statistics.stdev(changes) if len(changes) > 1 else None,
         "true_change_percent": mean(known),
-        "true_change_sd": _spread(known),
+        "true_change_sd": statistics.stdev(known) if len(known) > 1 else None,
         "error_percent": mean(change - true for change, true in both),
-        "correlation": _correlation([change for change, _ in both], known),
+        "correlation": statistics.correlation(of_both, known) if varies else None,
     }
 
 
-def _spread(values: Sequence[float]) -> float | None:
-    return statistics.stdev(values) if len(values) > 1 else None
-
-
-def _correlation(a: Sequence[float], b: Sequence[float]) -> float | None:
-    varies = len(a) >= _LEAST_SUBJECTS and len({*a}) > 1 and len({*b}) > 1
-    return statistics.correlation(a, b) if varies else None
-
-
 def morphometry(
-    subjects: str | os.PathLike[str] | Sequence[Subject] | Mapping[str, Any],
+    subjects: str | os.PathLike[str] | Iterable[Any] | Mapping[str, Any],
     out: str | os.PathLike[str] | None = None,
     *,
     fixed_labels: images.ImageLike | None = None,
@@ -195,10 +168,11 @@ def morphometry(
 
     Parameters
     ----------
-    subjects : path, sequence of Subject or mapping
-        The folder of a study (:func:`register_pairs`); a CSV or a data frame with the columns
-        transform and, optionally, id and labels (of the moving image), relative to the file; or a
-        name to transform mapping. All transforms are of one fixed image.
+    subjects : path, iterable or mapping
+        The folder of a study (:func:`register_pairs`); a table with the columns transform and,
+        optionally, id and labels (of the moving image), relative to the file; a list of
+        (transform, labels) or of :class:`Item`, whose image is the transform; or a mapping of names
+        to transforms. A transform may be a result's folder. All are of one fixed image.
     out : path, optional
         Folder for logj_ID.nii.gz, mean_logj.nii.gz, sd_logj.nii.gz, volumes.csv and
         morphometry.json: all of them or, on an error, none.
@@ -213,8 +187,7 @@ def morphometry(
     affine : bool
         False leaves the linear part of each transform out: what is left is relative to the whole.
     progress : callable or bool, optional
-        Called with a :class:`morphseek.Progress` over the subjects; returning False stops. True
-        shows a bar.
+        As of :func:`register_pairs`, over the subjects.
 
     Raises
     ------
@@ -225,13 +198,12 @@ def morphometry(
 
     Examples
     --------
-    >>> subject = studies.Subject("sub-01", "result/transform.h5", "moving_labels.nii.gz")
+    >>> subject = studies.Item("sub-01", "result/transform.h5", "moving_labels.nii.gz")
     >>> study = studies.morphometry([subject], fixed_labels="fixed_labels.nii.gz")
     >>> study.ids, len(study.volumes)
     (['sub-01'], 10)
     """
-    if not (math.isfinite(fwhm) and fwhm >= 0):
-        raise errors.InvalidArgumentError(f"fwhm is {fwhm}; it must be 0 or more mm")
+    errors._check_number("fwhm", fwhm, 0)
     if out is not None:
         check_apart(out, STUDY, {"pairs": pairs, "fixed_labels": fixed_labels})
     listed, pair_labels = _subjects(subjects, pairs)
@@ -245,7 +217,7 @@ def morphometry(
 
 
 def _measure(
-    subjects: Sequence[Subject], folder: Path | None, fixed_labels: images.ImageLike | None,
+    subjects: Sequence[Item], folder: Path | None, fixed_labels: images.ImageLike | None,
     names: Mapping[int, str], fwhm: float, affine: bool, meter: Meter,
 ) -> Morphometry:  # fmt: skip
     grid, labels = Grid((0, 0, 0)), None
@@ -266,7 +238,8 @@ def _measure(
             )
         determinant = transform.jacobian()
         if not affine:
-            determinant = determinant / _linear_determinant(transform, subject.id)
+            linear = linear_part(transform.stage("initial").to_sitk())
+            determinant = determinant / abs(float(np.linalg.det(linear[:3, :3])))
         whole = determinant > 0
         folded[subject.id] = float(100 * (1 - whole.mean()))
         if labels is not None:
@@ -314,7 +287,7 @@ def _sizes(labels: images.Image) -> dict[int, float]:
 
 
 def _volumes(
-    subject: Subject, determinant: np.ndarray, labels: images.Image, names: Mapping[int, str],
+    subject: Item, determinant: np.ndarray, labels: images.Image, names: Mapping[int, str],
     affine: bool,
 ) -> list[LabelVolume]:  # fmt: skip
     true: dict[int, float] = {}
@@ -336,18 +309,8 @@ def _volumes(
     return rows
 
 
-def _linear_determinant(transform: Transform, name: str) -> float:
-    if "initial" not in transform.stages:
-        raise errors.InvalidArgumentError(
-            f"{name}: no linear part stands apart in {transform.name}, so it cannot be left out;"
-            " give the transform.h5 of a registration"
-        )
-    linear = transform.stages["initial"].to_sitk()
-    return abs(float(np.linalg.det(linear_part(linear)[:3, :3])))
-
-
-def _transform(subject: Subject) -> Transform:
-    transform = subject.transform
+def _transform(subject: Item) -> Transform:
+    transform = subject.image
     if isinstance(transform, (str, os.PathLike)):
         path = Path(transform)
         transform = path / "transform.h5" if path.is_dir() else path
@@ -362,32 +325,13 @@ def _transform(subject: Subject) -> Transform:
 
 def _subjects(
     source: Any, pairs: str | os.PathLike[str] | None
-) -> tuple[list[Subject], images.ImageLike | None]:
+) -> tuple[list[Item], images.ImageLike | None]:
     """Return the subjects, and the fixed labels that the list of pairs names."""
     if isinstance(source, (str, os.PathLike)) and Path(source).is_dir():
-        subjects = _finished_pairs(Path(source))
-    elif isinstance(source, (str, os.PathLike)) or is_frame(source):
-        subjects = _table_rows(source)
+        source = _finished_pairs(Path(source))
     elif isinstance(source, Mapping):
-        subjects = [Subject(str(name), transform) for name, transform in source.items()]
-    else:
-        subjects = [*source] if isinstance(source, Iterable) else [source]
-        if other := [s for s in subjects if not isinstance(s, Subject)]:
-            raise errors.InvalidArgumentError(
-                f"a subject is given as {type(other[0]).__name__}; give the folder of a study, a"
-                " table, or a list of Subject"
-            )
-    if not subjects:
-        raise errors.InvalidArgumentError(
-            f"{source}: there are no results in it to measure; give the folder of a study, or a"
-            " list"
-        )
-    for subject in subjects:
-        if reason := why_no_name(subject.id, len(_MAP.format(""))):
-            raise errors.InvalidArgumentError(
-                f"the subject {subject.id!r} is to name a file: {reason}; call it otherwise"
-            )
-    read_items([Item(s.id, s.transform, s.labels) for s in subjects])  # none is there twice
+        source = [Item(str(name), transform) for name, transform in source.items()]
+    subjects = read_transforms(source)
     files = read_pairs(pairs) if pairs is not None else []
     labels = {
         pair.id: pair.path("moving_labels") for pair in files if "moving_labels" in pair.files
@@ -398,7 +342,7 @@ def _subjects(
     ], next(fixed, None)
 
 
-def _finished_pairs(folder: Path) -> list[Subject]:
+def _finished_pairs(folder: Path) -> list[Item]:
     done = [row for row in Study.read(folder).rows if row.status in FINISHED]
     fixed = sorted({row.fixed for row in done})
     if len(fixed) > 1:
@@ -406,17 +350,7 @@ def _finished_pairs(folder: Path) -> list[Subject]:
             f"{folder} has results of {len(fixed)} fixed images ({fixed[0]}, {fixed[1]}, ...);"
             " register all to one, or list the transforms in a CSV"
         )
-    return [Subject(row.id, folder / row.id) for row in done]
-
-
-def _table_rows(source: Any) -> list[Subject]:
-    folder, subjects = Path() if is_frame(source) else Path(source).parent, []
-    for _, cells in read_records(source, "list", [("transform",)]).rows:
-        file = folder / cells["transform"]
-        name = cells.get("id") or (file if file.is_dir() else file.parent).name
-        own = images.named.beside(folder, cells["labels"]) if "labels" in cells else None
-        subjects.append(Subject(name, file, own))
-    return subjects
+    return [Item(row.id, folder / row.id) for row in done]
 
 
 def _write(study: Morphometry, folder: Path) -> None:

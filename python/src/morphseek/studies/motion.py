@@ -26,7 +26,7 @@ from ..registration import register
 from ..result import Registration
 from ..transforms import INTERPOLATIONS, Affine, Field, Transform
 from ..transforms.resample import resample
-from ..verdict import GRADES, UNKNOWN
+from ..verdict import GRADES, grade_of
 from ._result import folder_for
 from .means import Mean
 from .runner import Meter
@@ -69,8 +69,7 @@ def correct_motion(
     frames : ImageLike or sequence of ImageLike
         An image with a time axis (a file, SimpleITK's, nibabel's, an array (time, z, y, x)), a
         sequence of 3D Slicer (.seq.nrrd), a folder with a DICOM series of several frames, or a list
-        of volumes, in the order of time.
-        All have one grid.
+        of volumes, in the order of time. All have one grid.
     out : path, optional
         Folder for the files of :class:`Series`, which no other call writes to meanwhile.
     reference : {"mean", "first"} or int
@@ -78,9 +77,9 @@ def correct_motion(
         rounds: onto the middle frame, then onto the mean of what that gave.
     motion : {"rigid", "affine", "deformable"}
         rigid, for a head; deformable, for a heart or a chest: on a rigid start, the whole
-        registration. A frame whose contrast differs from the reference's (inversion recovery,
-        perfusion) is then registered with similarity mind, smoothness high and no search, unless
-        the options say otherwise, and its verdict is check at best.
+        registration. A frame of another contrast than the reference's is then registered with
+        similarity mind, smoothness high and no search, unless the options say otherwise, and its
+        verdict is check at best.
     consistent : bool
         Also register each frame onto the one before, concatenate these transforms, and measure how
         far the direct ones lie from them. A frame whose verdict is not good is registered again
@@ -94,13 +93,9 @@ def correct_motion(
     **options
         Of :func:`morphseek.register`; those of the deformation for a deformable motion alone.
 
-    Returns
-    -------
-    Series
-
     Raises
     ------
-    morphseek.errors.MorphSeekError
+    MorphSeekError
         Frames that cannot be read, lie on several grids or are empty: the message has the name.
 
     Examples
@@ -176,13 +171,8 @@ class Scan(NamedTuple):
 
 
 def read_scan(sources: Sequence[Any]) -> Scan:
-    """Return the frames of one source with a fourth axis, of DICOM, or of several volumes.
-
-    Raises
-    ------
-    MorphSeekError
-        With the name of the frame: it cannot be read, has another number of axes or lies on another
-        grid than the first one, or there is one frame alone.
+    """Return the frames of one source with a fourth axis, of DICOM, or of several volumes; raise
+    where they are not two or more on one grid.
     """
     scan = _of_one(sources[0]) if len(sources) == 1 else Scan(_volumes(sources))
     if len(scan.volumes) < _FEWEST:
@@ -266,7 +256,7 @@ class _Work:
         transforms = [self._transform(result) for result in results]
         chain = self._chain(transforms[self._anchor]) if consistent else []
         for k, (start, result) in enumerate(zip(chain, results)):
-            if result is not None and result.verdict and result.verdict.grade != GRADES[0]:
+            if result is not None and grade_of(result.metrics) != GRADES[0]:
                 again = self._register(target, k, start, again=True)
                 if _is_better(again, result):
                     results[k], starts[k] = again, "concatenated"
@@ -274,19 +264,19 @@ class _Work:
         rows: list[FrameMotion] = []
         corrected = [*self._volumes]
         for k, (volume, result, transform) in enumerate(zip(self._volumes, results, transforms)):
-            matrix, verdict, grade = np.eye(4), None, str(GRADES[0])  # of the reference itself
+            matrix, facts = np.eye(4), dict[str, Any](verdict=GRADES[0])  # of the reference itself
             if result is not None:
-                matrix, verdict = result.transform.initial, result.verdict
-                grade = verdict.grade if verdict else UNKNOWN
-                where = transform.to_sitk()
-                corrected[k] = resample(volume, self._grid, where, interpolation)
+                matrix = result.transform.initial
+                told = result.metrics["verdict"]
+                facts = {"verdict": told["grade"], "error_mm": told["error_mm"]}
+                facts["reasons"] = list(told["reasons"] or ())
+                corrected[k] = resample(volume, self._grid, transform.to_sitk(), interpolation)
             motion = parameters(matrix, self._grid.center)
             away = distances(transform, None, self._grid, tissue)
-            facts: dict[str, Any] = {
+            since = framewise_displacement(rows[-1].parameters, motion) if rows else None
+            facts |= {
                 **dict(zip(PARAMETERS, map(float, motion))),
-                "framewise_displacement": framewise_displacement(rows[-1].parameters, motion)
-                if rows
-                else None,
+                "framewise_displacement": since,
                 "displacement_mean": float(away.mean()),
                 "displacement_p95": float(np.percentile(away, 95)),
                 "displacement_max": float(away.max()),
@@ -295,11 +285,7 @@ class _Work:
                 apart = distances(transform, chain[k], self._grid, tissue)
                 facts["disagreement_mean"] = float(apart.mean())
                 facts["disagreement_max"] = float(apart.max())
-            if verdict:
-                facts |= {"error_mm": verdict.error_mm, "reasons": list(verdict.reasons)}
-            row = FrameMotion(k, volume.name, **facts, start=starts[k], verdict=grade,
-                              transform=transform)  # fmt: skip
-            rows.append(row)
+            rows.append(FrameMotion(k, volume.name, start=starts[k], transform=transform, **facts))
         return rows, corrected, target
 
     def _register(
@@ -329,7 +315,7 @@ class _Work:
         """
         mean = Mean(self._volumes[0].array.shape)
         for volume, result in zip(self._volumes, results):
-            if result is not None and result.verdict and result.verdict.grade == GRADES[-1]:
+            if result is not None and grade_of(result.metrics) == GRADES[-1]:
                 continue
             values = volume.float32()
             if result is not None:

@@ -19,19 +19,9 @@ _NOTHING = 1e-6  # least spread, as a share of the median, of values that are al
 def outliers(
     values: Mapping[str, Sequence[float | None]], *, ratios: Sequence[str] = ()
 ) -> list[list[str]]:
-    """Return for every pair in what it is unlike the others, in words.
-
-    Parameters
-    ----------
-    values : mapping
-        Name to a value for each pair; None where it is not known.
-    ratios : sequence of str
-        Names of values of which the logarithm counts, such as scales.
-
-    Returns
-    -------
-    list of list of str
-        Empty for a pair that is like the others, and for every pair of a study below 8.
+    """Return for every pair in what it is unlike the others, in words: none for a pair that is like
+    them, and for a study below 8. None is a value that is not known; of ``ratios`` the logarithm
+    counts.
 
     Examples
     --------

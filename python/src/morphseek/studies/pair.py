@@ -37,52 +37,35 @@ def register_into(
     moving: ImageLike,
     *,
     options: dict[str, Any],
+    label_names: dict[int, str] | None = None,
     title: str = "",
     report: Report = "full",
     keep_stages: bool = False,
     halfway: bool = False,
-    labels_back: bool = False,
-    label_names: dict[int, str] | None = None,
     extra: Callable[[Registration], dict[str, Any]] | None = None,
     **inputs: Any,
 ) -> dict[str, Any]:
     """Register a pair, score it, and write all that ``morphseek register`` writes: all files or, on
-    an error, none.
+    an error, none. Return what report.json holds, and ``cpu_seconds``: what the process took until
+    here ("start"), and for reading, the engine, scores, the page and writing.
 
     Parameters
     ----------
-    out : path
-        Folder for the files; made if need be.
-    fixed, moving : ImageLike
     options : dict
         Of the engine.
-    title : str
-        For report.html; see :func:`morphseek.report.write_report`.
     label_names : dict, optional
-        For report.json and report.html: label to name. By default those of an atlas that was given
-        by name, of the fixed labels before the moving ones.
-    report : {"full", "small", "none"}
-        What report.html is: interactive, one picture and the numbers, or not written.
+        Label to name: by default those of an atlas that was given by name.
+    title : str
+        Of the page.
     keep_stages : bool
         Also write the transform of each stage, under the names in the report's ``stages``.
-    halfway : bool, optional
+    halfway : bool
         Also write :data:`morphseek.halfway.HALFWAY`.
-    labels_back : bool, optional
-        Also write :data:`morphseek.result.LABELS_BACK`: the fixed labels on the moving image, by
-        the inverse transform and nearest neighbours.
     extra : callable, optional
         Returns what else report.json shall hold; under "truth", what
         :meth:`morphseek.phantom.PhantomPair.errors` says, for the page too.
     **inputs
-        ``fixed_labels`` and ``moving_labels``; ``fixed_landmarks`` and ``moving_landmarks``, at
-        which the error is measured, and which steer with the option ``landmark_error``; and masks,
-        rigid regions, channels, initial transform and progress, of :func:`morphseek.register`.
-
-    Returns
-    -------
-    dict
-        What report.json holds, and ``cpu_seconds``: what the process took until here ("start"), and
-        for reading, the engine, scores, the page and writing.
+        Label maps and landmarks of both sides, and what :func:`morphseek.register` takes besides.
 
     Examples
     --------
@@ -98,7 +81,7 @@ def register_into(
         pair = PairInputs(fixed, moving, options, names=label_names, **inputs)
         summary, _ = write_pair(
             folder, pair, clock, title=title, command=COMMAND.get(), report=report,
-            keep_stages=keep_stages, halfway=halfway, labels_back=labels_back, extra=extra,
+            keep_stages=keep_stages, halfway=halfway, extra=extra,
         )  # fmt: skip
     return summary | {"cpu_seconds": clock.phases}
 
@@ -118,9 +101,10 @@ def write_pair(
     cross_check: bool = False,
     extra: Callable[[Registration], dict[str, Any]] | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Do the work of :func:`register_into` in an empty folder. Return what report.json holds, and
-    the list of the files with their checksums. Without ``volumes``, write the report alone; with
-    ``cross_check``, measure Dice by the inverse transform and by SimpleITK alone, too.
+    """Do the work of :func:`register_into` in an empty folder; return what report.json holds, and
+    the list of the files. ``labels_back`` carries the fixed labels to the moving image, too;
+    without ``volumes`` there is the report alone; ``cross_check`` measures Dice by the inverse
+    transform and by SimpleITK alone, too.
     """
     clock.took("read")
     fixed, moving = pair.images

@@ -34,6 +34,15 @@ Keep = Literal["all", "report"]
 """The files of a pair that are written: all, or report.json and the page alone."""
 
 
+class Running(Options, total=False):
+    """How many pairs are registered: parameters of :func:`register_pairs` and its options."""
+
+    workers: int
+    scheduler: str | None
+    report: Report
+    progress: Callable[[Progress], Any] | bool | None
+
+
 def register_pairs(
     pairs: str | os.PathLike[str] | Sequence[Any],
     out: str | os.PathLike[str] | None = None,
@@ -56,32 +65,25 @@ def register_pairs(
     Parameters
     ----------
     pairs : path or sequence
-        CSV in UTF-8 with the columns fixed and moving and, optionally, fixed_labels, moving_labels,
-        fixed_mask, moving_mask, rigid_regions, fixed_channel, moving_channel, fixed_label_channel,
-        moving_label_channel, fixed_landmarks, moving_landmarks, initial_transform and id, the
-        name of the pair's folder. Separated by commas, semicolons or tabs; empty rows and columns
-        do not count. Paths are relative to the file. Or JSON: a list of pairs or of objects with
-        those names, or an object of several lists. Or a data frame with those columns, a list of
-        (fixed, moving), or of dicts with those names: paths, relative to the working folder. A cell
-        that is empty, NaN or None gives nothing.
+        A table (CSV, TSV, JSON, data frame) with the columns fixed and moving and, optionally,
+        those of :data:`IMAGES` and id, the name of the pair's folder: paths are relative to the
+        file. Or a list of (fixed, moving) or of dicts with those names. A cell that is empty, NaN
+        or None gives nothing.
     out : path, optional
         Folder; pair ID writes to ``out/ID`` what ``morphseek register`` does, and pair.json.
         summary.csv, summary.json, labels.csv (where there are label maps) and index.html have all
-        pairs, and those of earlier calls that lie there finished. jobs.jsonl gets a line for each
-        pair that ends. Several calls may share a folder. Without it nothing is kept but the rows.
+        pairs, and those of earlier calls that lie there finished. Several calls may share a folder.
+        Without it nothing is kept but the rows.
     data : path, optional
-        Folder with ``images`` and ``labels``: fixed and moving are names of files there, suffix
-        optional. A name with a slash is a path below `data`, its label map the same path with
-        "images" replaced by "labels". The list itself may lie there, too; a CSV without a heading
-        has fixed and moving first.
+        Folder with ``images`` and ``labels``, as Learn2Reg has them: fixed and moving are names of
+        files there, suffix optional, or paths below it, whose label map has "labels" for "images".
     subset : str, optional
         Which list of a JSON file.
     score : bool
         Every pair must have both label maps. Dice is also measured in the moving image's space by
-        the inverse transform (dice_inverse), where the fixed image reaches; and by SimpleITK alone,
-        from the transform as a file holds it (dice_check). Dice on the fixed grid is blind to what
-        the transform jumps over: where dice_inverse is much lower, the transform is good for
-        carrying labels over and for little else.
+        the inverse transform (dice_inverse), and by SimpleITK alone, from the transform as a file
+        holds it (dice_check). Where dice_inverse is much lower than Dice on the fixed grid, which
+        is blind to what the transform jumps over, the transform carries labels and little else.
     labels_csv : path, optional
         Table with the columns id, name and, to merge labels, structure. Labels that it does not
         list are left out.
@@ -92,8 +94,7 @@ def register_pairs(
         Pairs at a time; each gets its share of the cores unless `threads` is given.
     scheduler : str, optional
         threads, the default; processes; or the address of a Dask scheduler, whose workers see the
-        same files. In processes and on a cluster each pair gets one thread unless `threads` is
-        given.
+        same files and give each pair one thread unless `threads` is given.
     report : {"full", "small", "none"}
         What report.html is for each pair: interactive, up to 6 MB; one picture and the numbers,
         below 200 kB; or not written.
@@ -117,8 +118,7 @@ def register_pairs(
     InputUnreadableError
         The list cannot be read, lacks a column or has an id twice.
     CancelledError, KeyboardInterrupt
-        The study was stopped. Finished pairs are kept, others have no files; the same call goes on
-        from there. Pairs that a cluster is at are finished by it.
+        The study was stopped. Finished pairs are kept; the same call goes on from there.
 
     Examples
     --------
@@ -130,8 +130,7 @@ def register_pairs(
     """
     for name, value, known in (("report", report, Report), ("keep", keep, Keep)):
         errors._check_choice(name, value, get_args(known))
-    if workers < 1:
-        raise errors.InvalidArgumentError(f"workers is {workers}; it must be 1 or more")
+    errors._check_number("workers", workers, 1, whole=True)
     listed = read_pairs(pairs, data=data, subset=subset)
     if labels_csv is not None:
         read_labels_csv(labels_csv)  # a table that is none fails before the work
@@ -154,20 +153,11 @@ def register_pairs(
         folder = Path(out).absolute()
         check_apart(out, TABLES, {"pairs": pairs, "labels_csv": labels_csv})
         with _files.output_folder(out, patience=PATIENCE):
-            pass  # an unwritable folder fails before the work
-        for place in (Path(out) / name for name in TABLES):
-            if place.is_dir():
-                raise errors.OutputUnwritableError(
-                    f"{place} is a folder; the summary cannot take its place, choose another output"
-                    " folder"
-                )
+            _files.check_places(folder, TABLES)  # what cannot be written fails before the work
         study = Study([PairRow(p.id, p.files["fixed"], p.files["moving"]) for p in listed], shown)
         jobs = (PairJob(pair.id, str(folder / pair.id), pair, how) for pair in listed)
-        try:
-            with Meter(len(listed), progress) as meter:
-                study._do(jobs, folder, meter, workers=workers, scheduler=scheduler, resume=resume)
-        finally:
-            study.save(out)
+        meter = Meter(len(listed), progress)
+        study._do(jobs, folder, meter, workers=workers, scheduler=scheduler, resume=resume)
     return study
 
 
@@ -212,12 +202,12 @@ class PairJob(Job):
         scores = [self.how["score"], self.how["labels_back"]]
         return [self.how["made_of"], roles, by_name, scores]
 
-    def covers(self, seal: Mapping[str, Any]) -> bool:
+    def covers(self, facts: Mapping[str, Any]) -> bool:
         """Whether the pair has the page and the files that are asked for; more do, too."""
-        if self.how["keep"] == "all" != seal["keep"]:
+        if self.how["keep"] == "all" != facts["keep"]:
             return False
         wanted = self.how["report"]
-        return wanted == "none" or seal["report"] == "full" or wanted == seal["report"]
+        return wanted == "none" or facts["report"] in ("full", wanted)
 
     def run(self, folder: Path, progress: Callable[[Progress], Any] | None) -> Result:
         files = {role: self.pair.path(role) for role in self.pair.files}

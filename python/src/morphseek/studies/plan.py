@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import errors, images
-from .table import ROLES, Item
+from .table import ROLES, Item, by_value
 
 
 def pair_row(fixed: Item, moving: Item, name: str) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def within_subject(items: Iterable[Item]) -> list[dict[str, Any]]:
         subjects.setdefault(item.subject, []).append(item)
     rows = []
     for listed in subjects.values():
-        first, *later = sorted(listed, key=_when)
+        first, *later = sorted(listed, key=lambda item: by_value(item.session))
         rows += [
             pair_row(first, item, f"{item.id}_to_{first.session or first.id}") for item in later
         ]
@@ -101,8 +101,3 @@ def within_subject(items: Iterable[Item]) -> list[dict[str, Any]]:
             f"within subject: none of the {len(subjects)} subjects has a second session"
         )
     return rows
-
-
-def _when(item: Item) -> tuple[bool, int, str]:
-    name = item.session.removeprefix("ses-")
-    return not name.isdigit(), int(name) if name.isdigit() else 0, name

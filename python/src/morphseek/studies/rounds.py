@@ -7,16 +7,16 @@ So whatever ends the process, the same call goes on with the pair that it was at
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import dataclasses
 import functools
 import hashlib
-import math
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +34,12 @@ from ..images.sidecars import check_apart
 from ..progress import Progress
 from ..report.picture import three_planes
 from ..result import Registration
-from ..scoring.labels import check_labels, dice_by_label
+from ..scoring.labels import check_labels, dice_by_label, on_fixed_grid
 from ..transforms import Affine, Field, Transform
 from ..transforms.linear import linear_part
 from ..transforms.parts import field_on
 from ..verdict import GRADES
-from .fusion import Votes, carry_labels
+from .fusion import Votes, carry_labels, smallest
 from .means import Average, MeanTransform, before_linear, common_grid, moved_grid, sharpness
 from .pairs import deciding, files_of, register_pairs
 from .runner import Meter, content_of, digest
@@ -63,6 +63,7 @@ _TEMPLATE = "template.nrrd"  # which keeps a grid to the last digit
 _AVERAGES = ("mean", "median")
 _LINEAR: dict[str, tuple[str, ...]] = {"rigid": ("rigid",), "affine": ("rigid", "affine")}
 _FEWEST = 2
+_FINEST_MM = 1e-3
 _MOST_PICTURES = 200  # of images on the page
 
 
@@ -84,24 +85,20 @@ def build_template(
 ) -> Template:
     """Make the template of a population: its mean image, in the middle of its shapes.
 
-    Each round registers all images to the template, takes the mean of the transforms out of them,
-    so that it becomes the identity, and averages the images in that space. First come a rigid and
-    an affine round, then deformable ones, each from the linear parts of the round before.
+    First come a rigid and an affine round, then deformable ones. Each registers all images to the
+    template, takes the mean out of the transforms, and averages the images in that space.
 
     Parameters
     ----------
     images : path or sequence
-        Two or more images: a folder, a table or a list, as :func:`morphseek.studies.read_items`
-        takes them; a list of (image, labels), of files, or of :class:`morphseek.studies.Item`. All
-        have a label map, on their grid, or none. In a mask's voxels that are 0, its image does not
-        count for a registration.
+        Two or more, as :func:`morphseek.studies.read_items` takes them. All have a label map, on
+        their grid, or none. Where a mask is 0, its image does not count for a registration.
     out : path, optional
         Folder for the files of :class:`Template`. The same call goes on there after an
         interruption; of a template that is finished it reads the result.
     start : "mean", int or ImageLike
-        What comes first: the mean of the images, their centres of mass on one another, on a grid
-        that holds all of them; an image, by its number from 0; or any other image, as a template
-        that there is. The latter two give the template their grid.
+        What comes first: the mean of the images, their centres of mass on one another; an image, by
+        its number from 0; or any other image. The latter two give the template their grid.
     iterations : int
         Deformable rounds; 0 gives the affine mean.
     average : {"mean", "median"}
@@ -112,29 +109,20 @@ def build_template(
         Of the template's voxels, mm: by default the median of the images'. For the start "mean".
     warped : bool
         Also write each image in the template's space.
-    workers : int
-        Registrations at a time; each gets its share of the cores unless `threads` is given.
-    scheduler : str, optional
+    workers, scheduler, progress
         Of :func:`morphseek.register_pairs`.
     resume : bool
         False begins anew, and replaces a template of other images in the folder.
-    progress : callable or bool, optional
-        As of :func:`morphseek.register_pairs`, over all rounds.
     **options
         Of :func:`morphseek.register`. ``smoothness`` is low unless given. ``initial`` says which
         linear rounds there are: affine, rigid alone, or none (com, none).
 
-    Returns
-    -------
-    Template
-
     Raises
     ------
-    morphseek.errors.MorphSeekError
-        An image or a label map that cannot be used, with its name; a folder with other work, that
-        cannot be written, or is full. What is finished is kept in ``out``.
+    MorphSeekError
+        An image or a label map that cannot be used, with its name; or a folder with other work.
     CancelledError, KeyboardInterrupt
-        The same.
+        What is finished is kept in ``out``.
 
     Examples
     --------
@@ -147,42 +135,26 @@ def build_template(
     ...  template.transforms]
     [-1, 0, 1]
     """
-    settings: dict[str, Any] = {
-        "iterations": iterations, "average": average, "sharpen": float(sharpen), "spacing": spacing,
-    }  # fmt: skip
-    _check({**settings, "workers": workers})
+    errors._check_choice("average", average, _AVERAGES)
+    errors._check_number("iterations", iterations, 0, whole=True)
+    errors._check_number("workers", workers, 1, whole=True)
+    errors._check_number("sharpen", sharpen, 0, 1)
+    if spacing is not None:
+        errors._check_number("spacing", spacing, _FINEST_MM)
     chosen, model = checked_options({"smoothness": "low", **options})
     sources = _sources(images)
     first = _first(start, sources)
-    settings |= {
-        "images": len(sources),
-        "start": "mean" if first is None else first.name,
-        "options": chosen,
-    }
+    settings = {
+        "iterations": iterations, "average": average, "sharpen": sharpen, "spacing": spacing,
+        "images": len(sources), "start": "mean" if first is None else first.name, "options": chosen,
+    }  # fmt: skip
     with contextlib.ExitStack() as stack:
         folder = out or stack.enter_context(tempfile.TemporaryDirectory(prefix="morphseek-"))
-        rounds = _Rounds(sources, first, settings, model, Path(folder))
-        template = rounds.run(warped, resume, progress, workers=workers, scheduler=scheduler)
+        rounds = _Rounds(sources, first, settings, model, warped, Path(folder))
+        template = rounds.run(resume, progress, workers=workers, scheduler=scheduler)
         if out is None:
             template.stored = [*template.transforms]  # before their files go
     return template
-
-
-def _check(settings: Mapping[str, Any]) -> None:
-    errors._check_choice("average", settings["average"], _AVERAGES)
-    for name, least in (("iterations", 0), ("workers", 1)):
-        value = settings[name]
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise errors.InvalidArgumentError(
-                f"{name} is {value!r}; it must be a whole number from {least}"
-            )
-    sharpen, spacing = settings["sharpen"], settings["spacing"]
-    if not 0 <= sharpen <= 1:
-        raise errors.InvalidArgumentError(f"sharpen is {sharpen}; it must be from 0 to 1")
-    if spacing is not None and not (math.isfinite(spacing) and spacing > 0):
-        raise errors.InvalidArgumentError(
-            f"spacing is {spacing}; it must be a number of mm above 0"
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,11 +178,11 @@ class _Member:
         low, high = self.window
         return image.like((image.intensities()[0] - low) / np.float32(high - low))
 
-    def content(self, role: str, name: str) -> Any:
-        """Return a fingerprint of the image, its labels or its mask: the hashes of the files, or of
-        the voxels.
+    def content(self, role: str) -> Any:
+        """Return the hashes of the files of the image, its labels or its mask, or that of its
+        voxels.
         """
-        source = getattr(self.item, role)
+        source, name = getattr(self.item, role), f"{role} of {self.name}"
         if source is None:
             return None
         if isinstance(source, (str, os.PathLike)):
@@ -249,12 +221,8 @@ def _first(start: Any, sources: Sequence[_Member]) -> _Member | None:
     """Return the image that comes first; None for the mean."""
     if isinstance(start, str) and start == "mean":
         return None
-    if isinstance(start, (int, np.integer)) and not isinstance(start, bool):
-        if not 0 <= start < len(sources):
-            raise errors.InvalidArgumentError(
-                f"start is {start}; it must be mean, the number of an image from 0 to"
-                f" {len(sources) - 1}, or an image"
-            )
+    if isinstance(start, (int, np.integer)):
+        errors._check_number("start", start, 0, len(sources) - 1, whole=True)
         return sources[int(start)]
     return _source(Item("start", start))
 
@@ -282,14 +250,8 @@ def _source(item: Item) -> _Member:
     center = (image.index_to_physical @ [*index, 1.0])[:3]
     if item.labels is not None:
         is_path = isinstance(item.labels, (str, os.PathLike))
-        of = f"labels {item.labels}" if is_path else f"labels of {name}"
-        labels = volumes.read_on(item.labels, image.grid, of)
-        check_labels(labels)
-        if not image.same_grid(labels):
-            raise errors.GridMismatchError(
-                f"template: {of} ({labels!r}) are not on the grid of their image, {name}"
-                f" ({image!r}); resample them onto it, with nearest neighbours"
-            )
+        of = f"labels {item.labels if is_path else 'of ' + name}"
+        check_labels(on_fixed_grid(item.labels, image.grid, of))
     return _Member(item, image.grid, center, (low, high))
 
 
@@ -298,7 +260,7 @@ class _Rounds:
 
     def __init__(
         self, sources: list[_Member], first: _Member | None, settings: dict[str, Any],
-        model: Mapping[str, Any], out: Path,
+        model: Mapping[str, Any], warped: bool, out: Path,
     ):  # fmt: skip
         self._out, self._folder = out, out / ROUNDS
         self._sources, self._first, self._settings = sources, first, settings
@@ -310,38 +272,50 @@ class _Rounds:
                 f"iterations is 0 and initial is {self._options['initial']}: nothing is left to do;"
                 " ask for a rigid or affine start, or for iterations"
             )
-        self._check_apart()
-        self._plan = self._fingerprint(model)
+        self._fingerprint = self._digest(model, warped)
+        self._warped = warped
         self._iterations: list[Iteration] = []
+        self._check_apart()
 
-    def run(self, warped: bool, resume: bool, progress: Any, **how: Any) -> Template:
+    def run(self, resume: bool, progress: Any, **how: Any) -> Template:
         """Do the rounds that are left in the folder, and return its template."""
         out, sources = self._out, self._sources
-        labels = [source.content("labels", f"labels of {source.name}") for source in sources]
-        fingerprint = digest(self._plan, self._settings["iterations"], labels, warped)
-        if resume and object_in(out / SEAL).get("fingerprint") == fingerprint:
+        self._check(out / SEAL, [out / name for name in FILES], resume)
+        if resume and (out / SEAL).exists():
             with contextlib.suppress(errors.InputUnreadableError):  # it is damaged: made again
                 return Template.read(out)
-        else:
-            _check_others(out, resume)
         with _files.output_folder(out):
             pass  # an unwritable folder, or one where another call is, fails before the work
         meter = Meter(len(self._kinds) * len(sources), progress, "template")
         with _files.locked(out), meter:
-            self._open(resume)
+            self._begin(resume)
             for kind in self._kinds[: len(self._iterations) - 1]:
                 meter.ended(kind, jobs=len(sources))
             while len(self._iterations) <= len(self._kinds):
                 self._go_on(meter, **how)
             template = self._template()
             with _files.together(out, OUTPUTS, SEAL) as temporary:
-                for source, transform in zip(sources, template.transforms) if warped else ():
+                for source, transform in zip(sources, template.transforms if self._warped else ()):
                     image = transform.apply(volumes.read(source.item.image, source.name))
                     volumes.write(temporary / warped_name(source.item.id), image)
-                template._write(temporary, fingerprint)
+                template._write(temporary, self._fingerprint)
             template.stored = [out / transform_name(row.id) for row in template.rows]
             shutil.rmtree(self._folder, ignore_errors=True)
         return template
+
+    def _check(self, seal: Path, files: Iterable[Path], resume: bool) -> None:
+        """Refuse what is of another template, and files that no template's seal tells of."""
+        if not seal.exists():
+            for file in (file for file in files if file.exists()):
+                raise errors.OutputUnwritableError(
+                    f"{file} is there and no {seal.name} tells what of; move it away or choose"
+                    " another folder"
+                )
+        elif resume and object_in(seal).get("fingerprint") != self._fingerprint:
+            raise errors.OutputUnwritableError(
+                f"{seal} is of a template of other images or options; choose another folder, or"
+                " begin anew with --no-resume (resume=False)"
+            )
 
     def _check_apart(self) -> None:
         """See that no input lies where an output goes."""
@@ -351,44 +325,27 @@ class _Rounds:
             inputs |= {f"image {k}": item.image, f"labels {k}": item.labels}
         check_apart(self._out, names, inputs)
 
-    def _fingerprint(self, model: Mapping[str, Any]) -> str:
-        """Return a hash of all that a round depends on."""
-        settings = [self._settings[name] for name in ("average", "sharpen", "spacing")]
-        first = None if self._first is None else self._first.content("image", self._first.name)
-        sources = [
-            [s.item.id, s.content("image", s.name), s.content("mask", "mask")]
-            for s in self._sources
-        ]
+    def _digest(self, model: Mapping[str, Any], warped: bool) -> str:
+        """Return a hash of all that the template depends on."""
+        how = ("iterations", "average", "sharpen", "spacing")
+        settings = [warped, *(self._settings[name] for name in how)]
+        roles = ("image", "labels", "mask")
+        first = self._first and self._first.content("image")
+        sources = [[s.item.id, *map(s.content, roles)] for s in self._sources]
         return digest(core.version(), deciding(self._options, model), settings, first, sources)
 
-    def _open(self, resume: bool) -> None:
-        """Go on with the rounds in the folder, or begin."""
-        folder, seal = self._folder, self._folder / _ROUND
-        _files.settle(folder)
-        state = object_in(seal)
-        if not state and folder.exists() and any(folder.iterdir()):
-            raise errors.OutputUnwritableError(
-                f"{folder} is there and is not of a template that was begun; move it away or choose"
-                " another folder"
-            )
-        if resume and state and state.get("fingerprint") != self._plan:
-            raise errors.OutputUnwritableError(
-                f"{seal} is of a template that was begun with other images or options; choose"
-                " another folder, or begin anew with --no-resume (resume=False)"
-            )
-        if resume and 0 < len(state.get("iterations", ())) <= len(self._kinds) + 1:
-            with contextlib.suppress(errors.InputUnreadableError):  # a file of it is damaged
-                known = _files.read_seal(seal, "round")["iterations"]
-                self._iterations = [iteration_of(row) for row in known]
+    def _begin(self, resume: bool) -> None:
+        """Go on with the rounds in the folder, or write the first template."""
+        seal = self._folder / _ROUND
+        _files.settle(self._folder)
+        self._check(seal, self._folder.glob("*"), resume)
+        with contextlib.suppress(errors.InputUnreadableError):  # missing, or a file is damaged
+            known = _files.read_seal(seal, "round")["iterations"] if resume else ()
+            pictures = [base64.b64decode(row.pop("picture")) for row in known]
+            self._iterations = [iteration_of(row, seen) for row, seen in zip(known, pictures)]
         if self._iterations:
-            for iteration in self._iterations:
-                iteration.picture = (folder / _picture_name(iteration)).read_bytes()
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-            self._begin()
-
-    def _begin(self) -> None:
-        """Write the first template."""
+            return
+        shutil.rmtree(self._folder, ignore_errors=True)
         began = time.process_time()
         transforms: list[Field] = []
         if self._first is not None:
@@ -400,7 +357,9 @@ class _Rounds:
             grid = common_grid(grids, centers, self._settings["spacing"])
             average = self._average(grid)
             for source in self._sources:
-                transforms.append(_shift(grid, source, source.center - np.mean(centers, axis=0)))
+                shift = np.eye(4)
+                shift[:3, 3] = source.center - np.mean(centers, axis=0)
+                transforms.append(_linear_field(shift, grid, source))
                 average.add(source.warped(transforms[-1]))
             image, reach = average.image(), average.reach
         kind = "mean" if self._first is None else "image"
@@ -419,31 +378,31 @@ class _Rounds:
         self, folder: Path, iteration: Iteration, image: volumes.Image,
         rows: Sequence[Mapping[str, Any]] = (),
     ) -> None:  # fmt: skip
-        """Write a round's template, the pictures until then, and what says that all is whole."""
+        """Write a round's template, and what tells of all until then and says that it is whole."""
         iteration.picture = three_planes(image.array, image.grid)
         self._iterations.append(iteration)
-        for each in self._iterations:
-            write_picture = functools.partial(Path.write_bytes, data=each.picture)
-            _files.write_with(write_picture, folder / _picture_name(each))
         volumes.write(folder / _TEMPLATE, image)
-        iterations = [each.to_dict() for each in self._iterations]
-        state = {"fingerprint": self._plan, "iterations": iterations, "rows": rows}
+        iterations = [
+            {**each.to_dict(), "picture": base64.b64encode(each.picture).decode()}
+            for each in self._iterations
+        ]
+        state = {"fingerprint": self._fingerprint, "iterations": iterations, "rows": rows}
         _files.write_seal(folder / _ROUND, state)
 
     def _average(self, grid: Grid) -> Average:
         return Average(grid, self._settings["average"], self._settings["sharpen"])
 
-    def _start(self, source: _Member) -> Path:
+    def _stored(self, source: _Member) -> Path:
         """Return the file of an image's transform; there may be none in the first round."""
-        return self._folder / f"start_{source.item.id}.h5"
+        return self._folder / transform_name(source.item.id)
 
     def _linear(self, source: _Member) -> Path:
         """Return the file of its linear part, from which a registration begins."""
         return self._folder / f"linear_{source.item.id}.tfm"
 
     def _write(self, folder: Path, source: _Member, transform: Field) -> None:
-        """Write where an image starts from into the folder of a round."""
-        transform.save(folder / self._start(source).name)
+        """Write an image's transform into the folder of a round."""
+        transform.save(folder / self._stored(source).name)
         Affine(transform.initial).save(folder / self._linear(source).name)
 
     def _go_on(self, meter: Meter, **how: Any) -> None:
@@ -535,45 +494,35 @@ class _Rounds:
 
     def _started(self, source: _Member, grid: Grid) -> Field:
         """Return the transform from which an image's registration started."""
-        path = self._start(source)
-        if not path.exists():
-            return _shift(grid, source, np.zeros(3))
-        return _dense(Transform.read(path), grid, source)
+        path = self._linear(source)
+        matrix = linear_part(Transform.read(path).to_sitk()) if path.exists() else np.eye(4)
+        return _linear_field(matrix, grid, source)
 
     def _template(self) -> Template:
         """Return the template of the last round."""
         average = volumes.read(self._folder / _TEMPLATE, "template")
         facts = object_in(self._folder / _ROUND)["rows"]
-        stored = [self._start(source) for source in self._sources]
+        stored = [self._stored(source) for source in self._sources]
         rows = [
-            TemplateRow(
-                source.item.id, source.name, **fact, picture=self._thumbnail(source, path, average)
-            )
-            for source, path, fact in zip(self._sources, stored, facts)
+            TemplateRow(source.item.id, source.name, **fact)
+            for source, fact in zip(self._sources, facts)
         ]
+        if len(rows) <= _MOST_PICTURES:
+            for k, (source, path) in enumerate(zip(self._sources, stored)):
+                warped = Transform.read(path).apply(source.read(), average)
+                shown = three_planes(warped.array, average.grid, 200)
+                rows[k] = dataclasses.replace(rows[k], picture=shown)
         labels = self._vote(average, stored, rows) if self._sources[0].item.labels else None
         low, high = (float(np.mean([s.window[end] for s in self._sources])) for end in (0, 1))
         image = average.like((low + average.array * (high - low)).astype(np.float32))
         return Template(image, labels, rows, self._iterations, self._settings, [*stored])
 
-    def _thumbnail(self, source: _Member, path: Path, average: volumes.Image) -> bytes:
-        """Return an image in the template's space as a small picture."""
-        if len(self._sources) > _MOST_PICTURES:
-            return b""
-        transform = _dense(Transform.read(path), average.grid, source)
-        return three_planes(np.nan_to_num(source.warped(transform)), average.grid, 200)
-
     def _vote(
         self, average: volumes.Image, stored: Sequence[Path], rows: list[TemplateRow]
     ) -> volumes.Image:
         """Return the voted labels, and put each image's overlap with them into its row."""
-        kinds, known = set(), {0}
-        for source in self._sources:
-            array = source.labels().array
-            kinds.add(array.dtype)
-            known.update(map(int, distinct(array)))
-        kind, values = np.result_type(*kinds), np.array(sorted(known))
-        kind = kind if kind.kind in "iu" else np.dtype(np.int64 if kind.kind == "f" else np.uint8)
+        known = {int(v) for s in self._sources for v in distinct(s.labels().array)}
+        values = np.array(sorted({0, *known}))
         votes = Votes(len(values), average.array.size, np.int16)
 
         def own(k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -599,25 +548,13 @@ class _Rounds:
                 votes.add(numbers, reach)
             dice, of_others = (dice_by_label(values[numbers], of, "one") for of in (voted, others))
             rows[k] = dataclasses.replace(row, dice=dice, dice_without_own=of_others)
-        return average.like(voted.reshape(average.array.shape).astype(kind))
+        return average.like(smallest(voted.reshape(average.array.shape)))
 
 
-def _picture_name(iteration: Iteration) -> str:
-    return f"{iteration.number:02}.png"
-
-
-def _shift(grid: Grid, source: _Member, by: Doubles) -> Field:
-    """Return a shift from a grid to an image."""
-    matrix = np.eye(4)
-    matrix[:3, 3] = by
-    return _dense(Affine(matrix), grid, source)
-
-
-def _dense(transform: Transform, grid: Grid, source: _Member) -> Field:
-    """Return a transform to an image as a field on a grid."""
-    initial = transform.stages.get("initial")
-    matrix = np.eye(4) if initial is None else linear_part(initial.to_sitk())
-    return Field.from_mm(field_on(transform.to_sitk(), grid), grid, source.grid, matrix)
+def _linear_field(matrix: Doubles, grid: Grid, source: _Member) -> Field:
+    """Return a linear transform to an image as a field on a grid."""
+    vectors = field_on(Affine(matrix).to_sitk(), grid)
+    return Field.from_mm(vectors, grid, source.grid, matrix)
 
 
 def _is_used(row: PairRow) -> bool:
@@ -639,19 +576,3 @@ def _change(before: volumes.Image, now: volumes.Image, reach: np.ndarray) -> flo
     if not now.same_grid(before):
         old = bindings.resample(before.float32(), before.grid, now.grid, "linear", 0.0)
     return float(100 * np.sqrt(np.mean(np.square((now.array - old)[reach], dtype=np.float64))))
-
-
-def _check_others(out: Path, resume: bool) -> None:
-    """Refuse a folder with another template, or with files of the same names of something else."""
-    if (out / SEAL).exists():
-        if resume:
-            raise errors.OutputUnwritableError(
-                f"{out / SEAL} is of a template of other images or options; choose another folder,"
-                " or replace it with --no-resume (resume=False)"
-            )
-        return
-    if there := [name for name in FILES if (out / name).exists()]:
-        raise errors.OutputUnwritableError(
-            f"{out / there[0]} is there and no {SEAL} tells what of; move it away or choose another"
-            " folder"
-        )

@@ -1,9 +1,8 @@
 """Run many jobs, each once: in threads, in processes, or on a Dask cluster.
 
-A job's results lie in a folder of their own. With them comes a seal, a JSON file: it holds a
-fingerprint of all that they depend on, their checksums, and the job's row. A journal beside the
-folders gets a line for each job that ends, with which a further call knows in microseconds what is
-finished. The seals are the truth: what the journal lacks is read from them.
+A job's results lie in a folder of their own. With them comes a seal, a JSON file: it holds the
+hashes of all that they depend on, the checksums of the results, and the job's row. By the time
+stamps in it a further call knows in microseconds that nothing has changed.
 
 A job locks its own folder and no other. So several calls may share the folder of a study.
 """
@@ -14,11 +13,9 @@ import abc
 import concurrent.futures
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import json
 import multiprocessing
-import os
 import queue
 import signal
 import threading
@@ -26,18 +23,16 @@ import time
 import traceback
 import uuid
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, ClassVar
 
 from .. import _files, _manifest, errors
 from .._features import needed
-from .._json import read as read_json, read_object
+from .._json import read as read_json
 from .._log import log
-from .._plain import why_no_name
 from ..progress import Bar, Progress, callback_of, says_no
 
-JOURNAL = "jobs.jsonl"
 FINISHED = ("done", "skipped")
 DEFECT = "error.log"  # the traceback of an unexpected failure of a job
 THREADS, PROCESSES = "threads", "processes"
@@ -47,10 +42,6 @@ PATIENCE = 600.0  # seconds, with calls that write to a shared folder for a mome
 _WAIT = 0.2  # seconds between two looks at a job that another call does
 _WINDOW = 4  # jobs a worker that are handed out at once
 _CLUSTER_WINDOW = 2000
-_LEAD = b'{"id": "'  # of a line of the journal
-
-#: Size and time of files, by which a change is noticed without reading them.
-Stamps = list[tuple[str, int, int, int]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,8 +70,10 @@ class Job(abc.ABC):
     def run(self, folder: Path, progress: Callable[[Progress], Any] | None) -> Result:
         """Do the work and write its files into an empty folder."""
 
-    def covers(self, seal: Mapping[str, Any]) -> bool:
-        """Whether a finished job's files are all that this one is to write."""
+    def covers(self, facts: Mapping[str, Any]) -> bool:
+        """Whether a finished job's files, of which its result told, are all that this one is to
+        write.
+        """
         return True
 
 
@@ -91,8 +84,8 @@ class Result:
     row: dict[str, Any]
     files: dict[str, Any]
     """Name to size and checksum."""
-    seal: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Facts for :meth:`Job.covers`, which the seal holds, too."""
+    facts: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """For :meth:`Job.covers`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,86 +100,6 @@ class Ending:
     """The exception's class."""
     message: str = ""
     exit_code: int = 0
-    known: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """What the journal keeps, by which a further call knows the job."""
-
-
-class Journal:
-    """The lines of the jobs that ended in a folder; of several for one job, the last counts. They
-    stay on the disk until one is asked for.
-    """
-
-    def __init__(self, folder: Path):
-        self.path = folder / JOURNAL
-        self._places: dict[str, int] = {}
-        self._handle: int | None = None
-        self._file: BinaryIO | None = None
-        self._whole = True
-        with contextlib.suppress(OSError):
-            self._file = open(self.path, "rb")
-            place = 0
-            for line in self._file:
-                self._whole = line.endswith(b"\n")
-                with contextlib.suppress(ValueError):
-                    self._places[_id_of(line)] = place
-                place += len(line)
-
-    def known(self, id: str) -> dict[str, Any]:
-        """Return a job's last line; empty where there is none."""
-        place = self._places.get(id)
-        if place is None or self._file is None:
-            return {}
-        try:
-            self._file.seek(place)
-            content = json.loads(self._file.readline())
-        except (OSError, ValueError):
-            return {}
-        return content if isinstance(content, dict) else {}
-
-    def add(self, ending: Ending) -> None:
-        """Append a line. One write is one line, whoever else writes."""
-        content = dict(vars(ending))  # which begins with the id
-        content |= content.pop("known")
-        lead = "" if self._whole else "\n"  # a killed process left half a line
-        try:
-            if self._handle is None:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-                self._handle = os.open(self.path, flags, 0o666)
-            self._whole = True
-            os.write(self._handle, f"{lead}{json.dumps(content)}\n".encode())
-        except OSError as error:
-            raise _files.output_error(error, self.path) from None
-
-    def close(self) -> None:
-        if self._handle is not None:
-            os.close(self._handle)
-        if self._file is not None:
-            self._file.close()
-
-
-def finished_rows(
-    folder: Path, seal: str, but: Collection[str]
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give the ids and the rows of the jobs that lie finished in a folder, ``but`` for some: by the
-    journal or, where it lacks one, by the job's seal.
-    """
-    with contextlib.closing(Journal(folder)) as journal:
-        for id in sorted({path.name for path in os.scandir(folder)}.difference(but)):
-            if why_no_name(id) or not (folder / id / seal).is_file():
-                continue
-            line = journal.known(id)
-            if line.get("status") not in FINISHED:
-                with contextlib.suppress(errors.InputUnreadableError):
-                    line = read_object(folder / id / seal, "seal")
-            if isinstance(row := line.get("row"), dict):
-                yield id, row
-
-
-def _id_of(line: bytes) -> str:
-    """Return the id that a line of the journal begins with."""
-    if not (line.startswith(_LEAD) and line.endswith(b"}\n")):
-        raise ValueError(line)
-    return str(json.loads(line[len(_LEAD) - 1 : line.index(b'"', len(_LEAD)) + 1]))
 
 
 def run_jobs(
@@ -195,7 +108,6 @@ def run_jobs(
     workers: int = 1,
     scheduler: str | None = None,
     resume: bool = True,
-    journal: Journal,
     ended: Callable[[Ending], None],
     meter: Meter,
 ) -> None:
@@ -207,7 +119,7 @@ def run_jobs(
     coming = iter(jobs)
     running: dict[concurrent.futures.Future[Ending], Job] = {}
     finished: queue.SimpleQueue[concurrent.futures.Future[Ending]] = queue.SimpleQueue()
-    busy: list[Job] = []  # others are at them
+    busy: deque[Job] = deque()  # others are at them
     again: deque[Job] = deque()
     suspects: deque[Job] = deque()  # at work as a process died: each is tried alone
     alone = ""
@@ -215,42 +127,32 @@ def run_jobs(
     if scheduler in (None, THREADS, PROCESSES):
         at_once = workers * _WINDOW
 
-    def end(ending: Ending) -> None:
-        if ending.status != "pending" and ending.known:
-            journal.add(ending)
-        ended(ending)
+    def following() -> Job | None:
+        for job in coming:
+            if not (resume and (seal := _sealed(job, quickly=True))):
+                return job
+            ended(Ending(job.id, "skipped", seal["row"]))
+        return None
 
     pool = _Pool(scheduler, workers)
     try:
         while True:
             while len(running) < at_once and not alone and not (suspects and running):
-                if suspects:
-                    job = suspects.popleft()
-                    alone = job.id
-                elif again:
-                    job = again.popleft()
-                elif (following := next(coming, None)) is not None:
-                    job = following
-                    known = journal.known(job.id) if resume else {}
-                    if known and (ending := known_ending(job, known)):
-                        end(ending)
-                        continue
-                else:
+                is_suspect = bool(suspects)
+                job = (suspects or again).popleft() if suspects or again else following()
+                if job is None:
                     break
+                alone = job.id if is_suspect else ""
                 report = meter.job(job.id) if pool.is_near else None
                 future = pool.submit(job, resume, token, report)
                 running[future] = job
                 future.add_done_callback(finished.put)
-            if not running:
-                if not busy:
-                    break
-                time.sleep(_WAIT)
-                meter.check()
-                again, busy = deque(busy), []
-                continue
+            if not running and not busy:
+                break
             try:
                 future = finished.get(timeout=_WAIT if busy else None)
             except queue.Empty:
+                meter.check()
                 again.extend(busy)
                 busy.clear()
                 continue
@@ -269,7 +171,7 @@ def run_jobs(
             if ending.status == _BUSY:
                 busy.append(job)
             else:
-                end(ending)
+                ended(ending)
     except BaseException as error:
         meter.stop(error)
         pool.close(wait=False)
@@ -406,32 +308,6 @@ class Meter:
         self._stop = reason
 
 
-def known_ending(job: Job, known: Mapping[str, Any]) -> Ending | None:
-    """Return the ending of a job that a line of the journal tells of, where nothing has changed
-    since; None where that must be looked at.
-    """
-    try:
-        if known["spec"] != _spec(job) or not job.covers(known["seal"]):
-            return None
-        if not _unchanged(known["inputs"]) or not _unchanged(known["outputs"]):
-            return None
-        return Ending(job.id, "skipped", known["row"])
-    except (KeyError, TypeError, ValueError, OSError):
-        return None
-
-
-def _unchanged(stamps: Sequence[Sequence[Any]]) -> bool:
-    for path, inode, size, time_ns in stamps:
-        state = os.stat(path)
-        if (state.st_ino, state.st_size, state.st_mtime_ns) != (inode, size, time_ns):
-            return False
-    return bool(stamps)
-
-
-def _spec(job: Job) -> str:
-    return digest(job.id, job.settings())
-
-
 def digest(*facts: Any) -> str:
     """Return a hash of plain data."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
@@ -450,29 +326,27 @@ def perform(
     try:
         files = job.inputs()
         stamps = {name: _files.stamp(listed) for name, listed in files.items()}
-        fingerprint = _fingerprint(job, files)
         _files.settle(folder)  # left by a process that was killed while it wrote its last files
-        before = _files.stamp([folder / job.seal])
-        if seal := _finished(job, fingerprint, resume, token):
-            return _ending(job, seal, token, stamps)
-        try:
+        seal = _sealed(job, resume, token)
+        if not seal:
             with _files.output_folder(
                 folder, job.outputs, job.listing, (job.seal, DEFECT), patience=0.0
             ) as temporary:
-                if _files.stamp([folder / job.seal]) != before:  # another call did it meanwhile
-                    if seal := _finished(job, fingerprint, resume, token):
-                        return _ending(job, seal, token, stamps)
-                result = job.run(temporary, progress)
-                for name, stamp in stamps.items():  # or the inputs changed since
-                    _files.check_unchanged(stamp, name)
-                seal = {
-                    "fingerprint": fingerprint, "run": token, "seal": result.seal,
-                    _manifest.KEY: result.files, "row": result.row,
-                }  # fmt: skip
-                _files.write_text(temporary / job.seal, json.dumps(seal, indent=1) + "\n")
-        except _files.BusyError:
-            return Ending(job.id, _BUSY)
-        return _ending(job, seal, token, stamps)
+                seal = _sealed(job, resume, token)  # another call did it meanwhile
+                if not seal:
+                    hashes = _hashes(files)
+                    result = job.run(temporary, progress)
+                    for name, stamp in stamps.items():  # or the inputs changed since
+                        _files.check_unchanged(stamp, name)
+                    seal = {
+                        "settings": digest(job.settings()), "inputs": hashes, "run": token,
+                        "stamps": _stamps(files, temporary, result.files), "facts": result.facts,
+                        _manifest.KEY: result.files, "row": result.row,
+                    }  # fmt: skip
+                    _files.write_text(temporary / job.seal, json.dumps(seal, indent=1) + "\n")
+        return Ending(job.id, "done" if seal["run"] == token else "skipped", seal["row"])
+    except _files.BusyError:
+        return Ending(job.id, _BUSY)
     except errors.CancelledError:
         return Ending(job.id, "pending")
     except Exception as error:
@@ -481,67 +355,64 @@ def perform(
         if code == internal:
             log.exception("job %s failed", job.id)
             _keep_traceback(folder)
-        name = type(error).__name__
-        return Ending(job.id, "failed", {}, name, str(error), code, {"spec": ""})
+        return Ending(job.id, "failed", {}, type(error).__name__, str(error), code)
 
 
-def _ending(job: Job, seal: Mapping[str, Any], token: str, stamps: Mapping[str, Stamps]) -> Ending:
-    status = "done" if seal["run"] == token else "skipped"
-    folder = Path(job.folder)
-    outputs = _files.stamp([folder, folder / job.seal, *(folder / n for n in seal[_manifest.KEY])])
-    inputs = [stamp for listed in stamps.values() for stamp in listed]
-    now = time.time_ns()
-    if any(now - changed < _FRESH * 1e9 for *_, changed in inputs):
-        inputs = []  # it may change again at the same time stamp
-    known = {"spec": _spec(job), "seal": seal["seal"], "inputs": inputs, "outputs": outputs}
-    return Ending(job.id, status, seal["row"], known=known)
-
-
-def _fingerprint(job: Job, files: Mapping[str, list[Path]]) -> str:
-    return digest(job.settings(), {n: content_of(listed, n) for n, listed in files.items()})
-
-
-def _finished(job: Job, fingerprint: str, resume: bool, token: str) -> dict[str, Any]:
+def _sealed(
+    job: Job, resume: bool = True, token: str = "", quickly: bool = False
+) -> dict[str, Any]:
     """Return the seal of a job that is finished; empty where it is missing, unsound or of another
-    job.
+    job, and ``quickly`` where the time stamps alone do not say.
     """
     folder = Path(job.folder)
     try:
-        seal = read_json(folder / job.seal, "seal")
-        listed = seal[_manifest.KEY]
+        seal: dict[str, Any] = read_json(folder / job.seal, "seal")
+        fits = seal["settings"] == digest(job.settings()) and job.covers(seal["facts"])
         # of this very run: a worker was lost between its last file and its answer
-        fits = seal["fingerprint"] == fingerprint and (resume or seal["run"] == token)
-        fits = fits and job.covers(seal["seal"]) and isinstance(seal["row"], dict)
-        return dict(seal) if fits and _manifest.changed(folder, dict(listed)) is None else {}
+        counts = resume or seal["run"] == token
+        if not (fits and counts and isinstance(seal["row"], dict)):
+            return {}
+        files, results = job.inputs(), dict(seal[_manifest.KEY])
+        if seal["stamps"] and seal["stamps"] == _stamps(files, folder, results):
+            return seal
+        whole = not quickly and seal["inputs"] == _hashes(files)
+        return seal if whole and _manifest.changed(folder, results) is None else {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 
+def _stamps(
+    files: Mapping[str, list[Path]], folder: Path, results: Iterable[str]
+) -> list[list[Any]]:
+    """Return the time stamps of a job's inputs and results; none where an input may change again at
+    the same stamp.
+    """
+    inputs = _files.stamp(path for listed in files.values() for path in listed)
+    if any(time.time_ns() - changed < _FRESH * 1e9 for *_, changed in inputs):
+        return []
+    made = _files.stamp(folder / name for name in results)
+    return [[*each] for each in inputs] + [each[1:] for each in map(list, made)]
+
+
+def _hashes(files: Mapping[str, list[Path]]) -> dict[str, list[str]]:
+    return {name: content_of(listed, name) for name, listed in files.items()}
+
+
 def content_of(files: Sequence[Path], name: str) -> list[str]:
-    """Return the hashes of files, each read once as long as it does not change."""
+    """Return the hashes of files."""
+    hashes = []
     try:
-        return [_hash(path) for path in files]
+        for path in files:
+            found = hashlib.sha256()
+            with open(path, "rb") as stream:
+                while chunk := stream.read(1 << 20):
+                    found.update(chunk)
+            hashes.append(found.hexdigest())
     except OSError as error:
         raise errors.InputUnreadableError(
             f"{name}: {error.filename} cannot be read: {error.strerror}; check the list"
         ) from None
-
-
-def _hash(path: Path) -> str:
-    stamp = next(iter(_files.stamp([path])), None)
-    if stamp is None or time.time_ns() - stamp[-1] <= _FRESH * 1e9:  # it may change at this stamp
-        return _hash_at.__wrapped__(path, stamp)
-    return _hash_at(path, stamp)
-
-
-@functools.lru_cache(maxsize=1000)
-def _hash_at(path: Path, stamp: Any) -> str:
-    """Return the hash of a file with a time stamp."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as stream:
-        while chunk := stream.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
+    return hashes
 
 
 def _keep_traceback(folder: Path) -> None:

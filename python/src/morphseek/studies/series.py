@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import SimpleITK as sitk
 
-from .. import _files, errors, images
+from .. import _files, images
 from .._engine import core
 from .._json import Plain
 from .._tables import bids_text
 from .._typed import COMMAND
 from ..images.frames import Frames
 from ..transforms import Transform
-from ..verdict import GRADES, counts, tally
-from ._result import Saved, Tabled
+from ..verdict import counts, rank, tally
+from ._result import Readable, Tabled
 
 SEAL = "series.json"
 FILES = ("corrected.nii.gz", "corrected.seq.nrrd", "reference.nii.gz", "motion.tsv", "series.html")
@@ -85,7 +85,7 @@ class FrameMotion(Plain):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Series(Saved, Tabled):
+class Series(Readable, Tabled):
     """The result of :func:`morphseek.correct_motion`: a table with a row a frame.
 
     Its folder has corrected.nii.gz (4-D), corrected.seq.nrrd (for 3D Slicer), reference.nii.gz, a
@@ -114,35 +114,16 @@ class Series(Saved, Tabled):
     """When the first frame was taken and the time between two, s; None where nothing says."""
     step: float | None = None
 
-    @staticmethod
-    def read(folder: str | os.PathLike[str]) -> Series:
-        """Read a series from its folder.
-
-        Raises
-        ------
-        InputUnreadableError
-            There is none, or one of its files is not the one that series.json lists.
-
-        Examples
-        --------
-        >>> len(studies.Series.read("motion").corrected)
-        2
-        """
-        folder = Path(folder)
-        path = folder / SEAL
-        content = _files.read_seal(path, "series")
-        try:
-            rows = [
-                FrameMotion(**row, transform=Transform.read(folder / transform_name(k)))
-                for k, row in enumerate(content["rows"])
-            ]
-            start, step = content["seconds_at_first_frame"], content["seconds_between_frames"]
-            reference_frame, motion = content["reference"], content["motion"]
-        except (KeyError, TypeError, AttributeError) as error:
-            raise errors.InputUnreadableError(f"{path} is not a series': {error!r}") from None
+    @classmethod
+    def _read(cls, folder: Path, content: Mapping[str, Any]) -> Series:
+        rows = [
+            FrameMotion(**row, transform=Transform.read(folder / transform_name(k)))
+            for k, row in enumerate(content["rows"])
+        ]
         corrected = [*Frames(folder / FILES[0], "corrected")]
         reference = images.read(folder / FILES[2], "reference")
-        return Series(rows, corrected, reference, reference_frame, motion, start, step)
+        said = ("reference", "motion", "seconds_at_first_frame", "seconds_between_frames")
+        return cls(rows, corrected, reference, *(content[name] for name in said))
 
     def __repr__(self) -> str:
         return f"Series({len(self.rows)} frames: {tally(counts(r.verdict for r in self.rows))})"
@@ -164,11 +145,9 @@ class Series(Saved, Tabled):
         """The frames, those to be looked at first: failed, then to be checked, then the ones whose
         two transforms disagree most, then those that moved most.
         """
-        grades = [*reversed(GRADES)]
 
         def key(row: FrameMotion) -> tuple[int, float, float]:
-            grade = grades.index(row.verdict) if row.verdict in grades else len(grades)
-            return grade, -(row.disagreement_mean or 0.0), -row.displacement_mean
+            return rank(row.verdict), -(row.disagreement_mean or 0.0), -row.displacement_mean
 
         return sorted(self.rows, key=key)
 
@@ -225,7 +204,7 @@ class Series(Saved, Tabled):
         empty = [name for name in _OF_CHAINS if all(row[name] is None for row in facts["rows"])]
         columns = [name for name in facts["rows"][0] if name not in (*_BESIDE, *empty)]
         _files.write_text(table, bids_text(columns, facts["rows"]))
-        _files.write_text(shown, page(facts, COMMAND.get()))
+        _files.write_text(shown, page(facts, self.times, COMMAND.get()))
         _files.write_seal(folder / SEAL, facts)
 
 

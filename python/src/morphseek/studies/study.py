@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-import contextlib
+import copy
 import dataclasses
 import json
 import math
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from .. import _files, _manifest, errors
 from .._engine import core
-from .._json import MOST_RESULT_BYTES, Plain, parse, read as read_json, without_nan
+from .._json import MOST_RESULT_BYTES, Plain, object_in, parse, read as read_json, without_nan
 from .._tables import csv_text
 from .._typed import COMMAND
 from ..scoring.statistics import signed_rank
 from ..verdict import counts, tally
 from ._result import Tabled, mean
 from .outliers import outliers
-from .runner import FINISHED, PATIENCE, Ending, Job, Journal, Meter, finished_rows, run_jobs
+from .runner import FINISHED, PATIENCE, Ending, Job, Meter, run_jobs
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -31,7 +31,7 @@ else:  # typing.get_type_hints asks for the name; the pages' module loads when o
     IndexRow = Any
 
 SEAL = "pair.json"  # of a finished pair
-#: What a study leaves in its folder, beside the journal; the first one lists the others.
+#: What a study leaves in its folder; the first one lists the others.
 TABLES = ("summary.json", "summary.csv", "labels.csv", "index.html")
 
 Row = TypeVar("Row", bound="DataclassInstance")
@@ -134,12 +134,17 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(PairRow))
 
 
 class Rows(Tabled):
-    """The rows of jobs, in one table, and what other calls finished in the same folder."""
+    """The rows of jobs: their tables, and what other calls finished in the same folder."""
 
     _empty: ClassVar[Any]
     """A row of which nothing is known."""
     _seal: ClassVar[str]
+    """Of a job."""
+    _tables: ClassVar[Sequence[str]]
+    """The files of the tables; the first one has everything and lists the others."""
     rows: list[Any]
+    earlier: Sequence[Any] = ()
+    """Finished rows of earlier calls in the same folder, which its files list, too."""
 
     @property
     def exit_code(self) -> int:
@@ -150,9 +155,8 @@ class Rows(Tabled):
         self, jobs: Iterable[Job], folder: Path, meter: Meter, *, keep: Iterable[str] = (),
         **how: Any,
     ) -> None:  # fmt: skip
-        """Do jobs and put the end of each into the row of its id, all but the fields to ``keep``.
-
-        ``how`` goes to :func:`morphseek.studies.runner.run_jobs`.
+        """Do jobs and put the end of each into the row of its id, all but the fields to ``keep``;
+        then, whatever happened, save the tables. ``how`` goes to :func:`run_jobs`.
         """
         rows, places = self.rows, {row.id: place for place, row in enumerate(self.rows)}
 
@@ -164,18 +168,81 @@ class Rows(Tabled):
                 meter.ended(ending.id, str(row))
             meter.check()
 
-        with contextlib.closing(Journal(folder)) as journal:
-            run_jobs(jobs, journal=journal, ended=end, meter=meter, **how)
+        try:
+            with meter:
+                run_jobs(jobs, ended=end, meter=meter, **how)
+        finally:
+            self.save(folder)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the tables: all of them or, on an error, none. What earlier calls finished there
+        keeps its rows.
+
+        Examples
+        --------
+        >>> studies.Study([studies.PairRow("sub-01", "a.nii.gz", "b.nii.gz")]).save("study")
+        >>> sorted(os.listdir("study"))
+        ['index.html', 'summary.csv', 'summary.json']
+        """
+        folder = Path(folder)
+        with _files.output_folder(folder, ours=self._own(folder), patience=PATIENCE) as temporary:
+            self.earlier = self._others(folder)
+            whole = copy.copy(self)
+            whole.rows = [*self.rows, *self.earlier]
+            whole._write(temporary, folder)
+            listed = {path.name: _manifest.entry(path) for path in sorted(temporary.iterdir())}
+            _files.write_with(
+                lambda path: whole._write_json(path, listed), temporary / self._tables[0]
+            )
+
+    def _write(self, temporary: Path, folder: Path) -> None:
+        """Write all tables but the first, which will lie in a folder."""
+        raise NotImplementedError
+
+    def _write_json(self, path: Path, listed: Mapping[str, Any]) -> None:
+        """Write what :meth:`to_dict` returns, row by row: there may be very many."""
+        head = json.dumps(without_nan({**self._head(), _manifest.KEY: listed}))
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(head[:-1] + ', "rows": [')
+            for place, row in enumerate(self.rows):
+                file.write(f"{',' if place else ''}\n{json.dumps(row.to_dict())}")
+            file.write("\n]}\n")
+
+    def _own(self, folder: Path) -> list[str]:
+        """Return the tables in a folder that an earlier call wrote and nobody changed since: by the
+        first line of the first one, which has all but the rows.
+        """
+        first, *others = self._tables
+        try:
+            with open(folder / first, encoding="utf-8") as file:
+                listed = parse(file.readline() + "]}")[_manifest.KEY]
+            return [n for n in others if n in listed and _manifest.is_same(folder / n, listed[n])]
+        except (OSError, ValueError, KeyError, TypeError):
+            return []
+
+    def _head(self) -> dict[str, Any]:
+        """Return all facts but the rows."""
+        raise NotImplementedError
+
+    def _facts(self) -> dict[str, Any]:
+        return {**self._head(), "rows": [row.to_dict() for row in self.rows]}
 
     def _others(self, folder: Path) -> list[Any]:
         """Return the rows of the finished jobs in a folder that are not of this call."""
-        known = finished_rows(folder, self._seal, {row.id for row in self.rows})
-        rows = (row_of(self._empty, {"id": id, "status": "done", **row}) for id, row in known)
-        return [row for row in rows if row is not None]
+        rows = []
+        for id in sorted(set(os.listdir(folder)).difference(row.id for row in self.rows)):
+            told = object_in(folder / id / self._seal).get("row")
+            known = {"id": id, "status": FINISHED[0], **told} if isinstance(told, dict) else {}
+            if known and (row := row_of(self._empty, known)):
+                rows.append(row)
+        return rows
 
 
 class Study(Rows):
     """Many registrations: a row a pair, in the list's order.
+
+    Its folder has summary.csv, labels.csv (a row a pair and label, where there are labels),
+    summary.json (everything) and index.html.
 
     Attributes
     ----------
@@ -183,8 +250,7 @@ class Study(Rows):
     options : dict
         Of the registrations.
     earlier : list of PairRow
-        Finished pairs of earlier calls in the same folder: its files list them, too, but neither
-        :meth:`to_dict` nor :meth:`to_dataframe`. :meth:`read` gives them among the rows.
+        Finished pairs of earlier calls in the same folder: its files list them, too.
 
     Examples
     --------
@@ -195,12 +261,12 @@ class Study(Rows):
 
     _empty = PairRow("", "", "")
     _seal = SEAL
+    _tables = TABLES
     rows: list[PairRow]
 
     def __init__(self, rows: Iterable[PairRow], options: Mapping[str, Any] | None = None) -> None:
         self.rows = list(rows)
         self.options = dict(options or {})
-        self.earlier: list[PairRow] = []
 
     @staticmethod
     def read(folder: str | os.PathLike[str]) -> Study:
@@ -255,8 +321,7 @@ class Study(Rows):
 
     def summary(self) -> dict[str, Any]:
         """Return how many pairs have which status, how many of the finished ones have which
-        verdict, how many are unlike the others, and the means over them; with labels, the mean
-        Dice of each, and the worst pair.
+        verdict, how many are unlike the others, and the means over them.
 
         Examples
         --------
@@ -276,24 +341,10 @@ class Study(Rows):
             is_time = name in ("seconds", "cpu_seconds")
             rows = (row for row in self.rows if not (row.cached and is_time))
             summary[name] = mean(getattr(row, name) for row in rows)
-        by_label: dict[int, list[float]] = {}
-        for row in self.rows:
-            for score in row.labels:
-                by_label.setdefault(score["label"], []).append(score["dice_after"])
-        scored = [row for row in self.rows if row.dice_after is not None]
-        if by_label and scored:
-            worst = min(scored, key=lambda row: row.dice_after or 0.0)
-            summary["worst"] = {"id": worst.id, "dice_after": worst.dice_after}
-            summary["dice_by_label"] = {
-                label: mean(dice) for label, dice in sorted(by_label.items())
-            }
         return summary
 
     def _head(self) -> dict[str, Any]:
         return {"summary": self.summary(), "version": core.version(), "options": self.options}
-
-    def _facts(self) -> dict[str, Any]:
-        return {**self._head(), "rows": [row.to_dict() for row in self.rows]}
 
     def label_rows(self) -> Iterator[dict[str, Any]]:
         """Give a row a pair and label, those of labels.csv.
@@ -319,46 +370,17 @@ class Study(Rows):
         grades = tally(collections.Counter(row.verdict for row in self.rows if row.verdict))
         return f"Study({len(self.rows)} pairs: {states}{'; ' if grades else ''}{grades})"
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write summary.csv (a row a pair), labels.csv (a row a pair and label, where there are
-        labels), summary.json (everything) and index.html (a table that opens the pairs' pages): all
-        of them or, on an error, none. Pairs of earlier calls, which lie there finished, keep their
-        rows.
-
-        Examples
-        --------
-        >>> studies.Study([studies.PairRow("sub-01", "a.nii.gz", "b.nii.gz")]).save("study")
-        >>> sorted(os.listdir("study"))
-        ['index.html', 'summary.csv', 'summary.json']
-        """
+    def _write(self, temporary: Path, folder: Path) -> None:
         from ..report import write_index
 
-        folder = Path(folder)
-        own = _own(folder)
-        with _files.output_folder(folder, ours=own, patience=PATIENCE) as temporary:
-            self.earlier = self._others(folder)
-            whole = Study([*self.rows, *self.earlier], self.options)
-            whole._mark_outliers()
-            whole.to_csv(temporary / "summary.csv")
-            if any(row.labels for row in whole.rows):
-                _files.write_text(
-                    temporary / "labels.csv", csv_text(_OF_LABELS, whole.label_rows())
-                )
-            write_index(
-                temporary / TABLES[-1], whole._index(has_pages=True), command=COMMAND.get(),
-                version=core.version(), pages=folder,
-            )  # fmt: skip
-            listed = {path.name: _manifest.entry(path) for path in sorted(temporary.iterdir())}
-            _files.write_with(lambda path: whole._write_json(path, listed), temporary / TABLES[0])
-
-    def _write_json(self, path: Path, listed: Mapping[str, Any]) -> None:
-        """Write what :meth:`to_dict` returns, row by row: there may be very many."""
-        head = json.dumps(without_nan({**self._head(), _manifest.KEY: listed}))
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(head[:-1] + ', "rows": [')
-            for place, row in enumerate(self.rows):
-                file.write(f"{',' if place else ''}\n{json.dumps(row.to_dict())}")
-            file.write("\n]}\n")
+        self._mark_outliers()
+        self.to_csv(temporary / "summary.csv")
+        if any(row.labels for row in self.rows):
+            _files.write_text(temporary / "labels.csv", csv_text(_OF_LABELS, self.label_rows()))
+        write_index(
+            temporary / TABLES[-1], self._index(has_pages=True), command=COMMAND.get(),
+            version=core.version(), pages=folder,
+        )  # fmt: skip
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the verdicts, and the pairs to look at first."""
@@ -380,18 +402,6 @@ class Study(Rows):
             )
             for row in self.rows
         ]  # fmt: skip
-
-
-def _own(folder: Path) -> list[str]:
-    """Return the tables in a folder that an earlier study wrote and nobody changed since: by the
-    first line of summary.json, which has all but the rows.
-    """
-    try:
-        with open(folder / TABLES[0], encoding="utf-8") as file:
-            listed = parse(file.readline() + "]}")[_manifest.KEY]
-        return [n for n in TABLES[1:] if n in listed and _manifest.is_same(folder / n, listed[n])]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
 
 
 def compare(
@@ -451,21 +461,19 @@ def ended(row: Any, ending: Ending, **more: Any) -> Any:
 
 def row_of(plain: Row, row: Mapping[str, Any]) -> Row | None:
     """Return a row with what a file says of it; None where a cell is of another type."""
-    known = {f.name: row[f.name] for f in dataclasses.fields(plain) if f.name in row}
-    return dataclasses.replace(plain, **known) if fits(known, plain) else None
+    names = [field.name for field in dataclasses.fields(plain)]
+    known = {name: row[name] for name in names if name in row}
+    if not all(_fits(name, value, getattr(plain, name)) for name, value in known.items()):
+        return None
+    return dataclasses.replace(plain, **known)
 
 
-def fits(row: Mapping[str, Any], plain: Any) -> bool:
-    """Whether the cells of a file have the types of an object's attributes; None is a number."""
-    for name, value in row.items():
-        kind = type(getattr(plain, name))
-        if kind in (int, float, type(None)):
-            if isinstance(value, bool) or not isinstance(value, (int, float, type(None))):
-                return False
-        elif not isinstance(value, kind):
-            return False
-        elif kind is list:
-            item = dict if name == "labels" else str
-            if not all(isinstance(each, item) for each in value):
-                return False
-    return True
+def _fits(name: str, value: Any, plain: Any) -> bool:
+    """Whether the cell of a file has the type of an attribute; None is a number."""
+    if plain is None or type(plain) in (int, float):
+        is_number = value is None or isinstance(value, (int, float))
+        return is_number and not isinstance(value, bool)
+    if not isinstance(plain, list):
+        return isinstance(value, type(plain))
+    item = dict if name == "labels" else str
+    return isinstance(value, list) and all(isinstance(each, item) for each in value)

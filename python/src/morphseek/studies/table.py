@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 from .. import errors, images
 from .._json import read as read_json
 from .._plain import why_no_name
-from .._tables import has_heading, is_frame, is_nothing, read_plain, read_records, records_of
+from .._tables import is_frame, is_nothing, read_records
 from ..images import named
 from ..images.formats import SEARCHED
 from .folders import find_file, has_labels
-from .runner import JOURNAL
 from .study import TABLES
 
 _SUFFIXES = (".csv", ".tsv", ".txt", ".json")
@@ -29,21 +28,10 @@ _SUFFIXES = (".csv", ".tsv", ".txt", ".json")
 ROLES = ("labels", "mask", "landmarks", "channel")
 _WORDS = ("subject", "session", "id")
 IMAGES = (
-    "fixed",
-    "moving",
-    "fixed_labels",
-    "moving_labels",
-    "fixed_mask",
-    "moving_mask",
-    "rigid_regions",
-    "fixed_channel",
-    "moving_channel",
-    "fixed_label_channel",
-    "moving_label_channel",
-    "fixed_landmarks",
-    "moving_landmarks",
-    "initial_transform",
-)
+    "fixed", "moving", "fixed_labels", "moving_labels", "fixed_mask", "moving_mask",
+    "rigid_regions", "fixed_channel", "moving_channel", "fixed_label_channel",
+    "moving_label_channel", "fixed_landmarks", "moving_landmarks", "initial_transform",
+)  # fmt: skip
 """The files that a pair may have."""
 
 
@@ -64,6 +52,7 @@ _ITEMS = _Kind(
     [("image",), ("moving",)],
     (*ROLES, *(f"moving_{role}" for role in ROLES), *_WORDS),
 )
+_TRANSFORMS = _Kind("transforms", ("transform", "labels"), [("transform",)], ("labels", *_WORDS))
 _PAIRS = _Kind("pairs", IMAGES[:2], [IMAGES[:2]], (*IMAGES[2:], "id"))
 
 
@@ -79,7 +68,7 @@ class Item:
 
     id: str
     image: Any
-    """A path, an atlas's name, or an image in memory."""
+    """A path, an atlas's name, or an image in memory; for a study of shape its transform."""
     labels: Any = None
     mask: Any = None
     landmarks: Any = None
@@ -155,22 +144,31 @@ def read_items(source: Any, reserved: Collection[str] = ()) -> list[Item]:
     >>> [item.id for item in studies.read_items(["fixed.nii.gz", "moving.nii.gz"])]
     ['fixed', 'moving']
     """
-    where = "images"
+    return _items(source, _ITEMS, reserved)
+
+
+def read_transforms(source: Any) -> list[Item]:
+    """Return transforms as :func:`read_items` returns images; the first column is transform."""
+    return _items(source, _TRANSFORMS)
+
+
+def _items(source: Any, kind: _Kind, reserved: Collection[str] = ()) -> list[Item]:
+    where = kind.name
     if is_frame(source) or (_is_path(source) and Path(source).suffix.lower() in _SUFFIXES):
         folder = Path() if is_frame(source) else Path(source).parent
-        items = [_item(cells, folder) for _, cells in _rows(source, _ITEMS)]
+        items = [_item(cells, folder) for _, cells in _rows(source, kind)]
     elif _is_path(source):
         where = str(source)
         is_folder = Path(source).is_dir() and not any(Path(source).glob("*.dcm"))
         items = _of_folder(Path(source)) if is_folder else [Item("", Path(source))]
     elif images.convert.is_image(source) or not _is_list(source):
         raise errors.InvalidArgumentError(
-            f"images are given as {type(source).__name__}; give a folder, a table, or a list"
+            f"{where} are given as {type(source).__name__}; give a folder, a table, or a list"
         )
     else:
-        items = [_of_entry(entry, f"images, row {k}") for k, entry in enumerate(source, 1)]
+        items = [_of_entry(entry, kind, f"{where}, row {k}") for k, entry in enumerate(source, 1)]
     if not items:
-        raise errors.InputUnreadableError(f"{where}: there is no image")
+        raise errors.InputUnreadableError(f"{where}: there is no {kind.first[0]}")
     return _named(items, where, reserved)
 
 
@@ -182,17 +180,17 @@ def _is_list(source: Any) -> bool:
     return isinstance(source, Iterable) and not isinstance(source, bytes)
 
 
-def _of_entry(entry: Any, where: str) -> Item:
+def _of_entry(entry: Any, kind: _Kind, where: str) -> Item:
     if isinstance(entry, Item):
         return entry
     if images.convert.is_image(entry) and not _is_path(entry):
         return Item("", entry)
-    return _item(_cells(entry, _ITEMS, where, errors.InvalidArgumentError), Path())
+    return _item(_cells(entry, kind, where, errors.InvalidArgumentError), Path())
 
 
 def _item(cells: Mapping[str, str], folder: Path) -> Item:
     row = {name.removeprefix("moving_"): cell for name, cell in cells.items()}
-    image = named.beside(folder, row.get("image") or row["moving"])
+    image = named.beside(folder, row.get("image") or row.get("moving") or row["transform"])
     files: dict[str, Any] = {role: named.beside(folder, row[role]) for role in ROLES if role in row}
     words = {name: row.get(name, "") for name in _WORDS}
     return Item(image=image, **files, **words)
@@ -204,6 +202,8 @@ def _stem(image: Any, number: int) -> str:
     if name := named.stem(image):
         return name
     path = Path(image)
+    if path.name == "transform.h5":  # of a result, whose folder is called after it
+        return path.parent.name
     lower = path.name.lower()
     ending = next((s for s in SEARCHED if lower.endswith(s)), path.suffix)
     return path.name[: len(path.name) - len(ending)] or path.name
@@ -245,12 +245,15 @@ class _Ids(list[str]):
         self.append(id)
 
 
+def by_value(label: str) -> tuple[bool, int, str]:
+    """Return what sorts labels of sessions and runs: numbers by value, before words."""
+    label = label.removeprefix("ses-")
+    return not label.isdigit(), int(label) if label.isdigit() else 0, label
+
+
 def _images_in(folder: Path) -> list[Path]:
-    return sorted(
-        path
-        for path in folder.iterdir()
-        if path.is_file() and not path.name.startswith(".") and path.name.lower().endswith(SEARCHED)
-    )
+    paths = (path for path in folder.iterdir() if not path.name.startswith("."))
+    return sorted(path for path in paths if path.is_file() and path.name.lower().endswith(SEARCHED))
 
 
 def _of_folder(folder: Path) -> list[Item]:
@@ -302,8 +305,8 @@ def read_pairs(
             raise errors.InputUnreadableError(
                 f"data: {folder} is no folder; give the one with images and labels"
             )
-    pairs, ids = [], _Ids(where, (*TABLES, JOURNAL))
-    for number, (line, row) in enumerate(_pair_rows(source, subset, data is not None), 1):
+    pairs, ids = [], _Ids(where, TABLES)
+    for number, (line, row) in enumerate(_rows(source, _PAIRS, subset), 1):
         files = {role: row[role] for role in IMAGES if row.get(role)}
         if not {"fixed", "moving"} <= files.keys():
             raise errors.InputUnreadableError(
@@ -328,27 +331,6 @@ def find_list(pairs: Any, data: str | os.PathLike[str] | None) -> Any:
     return Path(data) / pairs if (Path(data) / pairs).is_file() else pairs
 
 
-def _pair_rows(
-    source: Any, subset: str | None, is_named: bool
-) -> Iterator[tuple[str, dict[str, str]]]:
-    """Give the rows of a list of pairs, and their places."""
-    if subset is not None and not _is_json(source):
-        raise errors.InvalidArgumentError(
-            f"subset {subset!r} names one of a JSON file's lists; leave it out"
-        )
-    if not (is_named and _is_path(source)) or _is_json(source):
-        yield from _rows(source, _PAIRS, subset)
-        return
-    table = read_plain(source, "pairs", [IMAGES[:2]], lambda r: all(r[:2]) and len(r) > 1)
-    # one of the two alone is a heading that lacks the other
-    if not has_heading(table, [("fixed",), ("moving",)]):
-        for place, cells in zip(table.places, table.rows):
-            yield place, dict(zip(IMAGES, cells[:2]))
-        return
-    for row in records_of(table, [IMAGES[:2]]).rows:
-        yield row.place, {k: v for k, v in row.cells.items() if k in ("fixed", "moving", "id")}
-
-
 def _is_json(source: Any) -> bool:
     return _is_path(source) and Path(source).suffix.lower() == ".json"
 
@@ -357,6 +339,10 @@ def _rows(
     source: Any, kind: _Kind, subset: str | None = None
 ) -> Iterator[tuple[str, dict[str, str]]]:
     """Give the rows of a file, a data frame or a list, and their places."""
+    if subset is not None and not _is_json(source):
+        raise errors.InvalidArgumentError(
+            f"subset {subset!r} names one of a JSON file's lists; leave it out"
+        )
     where: str = kind.name
     error: type[errors.MorphSeekError] = errors.InvalidArgumentError
     if _is_json(source):

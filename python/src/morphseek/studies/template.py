@@ -5,19 +5,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from .. import _files, _manifest, errors, images
+from .. import _files, _manifest, images
 from .._engine import core
 from .._json import Plain
 from .._typed import COMMAND
 from ..transforms import Transform
 from ..verdict import GRADES, counts
-from ._result import Saved, Tabled, mean, mean_dice
+from ._result import Readable, Tabled, mean, mean_dice
 
 SEAL = "template.json"
 FILES = ("template.nii.gz", "labels.nii.gz", "template.html")
@@ -99,7 +98,7 @@ class TemplateRow(Plain):
 
 
 @dataclasses.dataclass(repr=False)
-class Template(Saved, Tabled):
+class Template(Readable, Tabled):
     """The mean of a population, in the middle of its shapes, from
     :func:`morphseek.build_template`: a table with a row an image.
 
@@ -126,37 +125,16 @@ class Template(Saved, Tabled):
     stored: list[Transform | Path]
     """The transforms, or their files."""
 
-    @staticmethod
-    def read(folder: str | os.PathLike[str]) -> Template:
-        """Read a template from its folder, without the pictures.
-
-        Raises
-        ------
-        InputUnreadableError
-            There is none, or one of its files is not the one that template.json lists.
-
-        Examples
-        --------
-        >>> len(morphseek.Template.read("template").rows)
-        2
-        """
-        folder = Path(folder)
-        path = folder / SEAL
-        content = _files.read_seal(path, "template")
-        try:
-            rows = [_row_of(row) for row in content["rows"]]
-            iterations = [iteration_of(row) for row in content["iterations"]]
-            settings = content["settings"]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise errors.InputUnreadableError(f"{path} is not a template's: {error!r}") from None
+    @classmethod
+    def _read(cls, folder: Path, content: Mapping[str, Any]) -> Template:
+        rows = [_row_of(row) for row in content["rows"]]
         has_labels = FILES[1] in content[_manifest.KEY]
-        labels = images.read(folder / FILES[1], "labels") if has_labels else None
-        return Template(
+        return cls(
             images.read(folder / FILES[0], "template"),
-            labels,
+            images.read(folder / FILES[1], "labels") if has_labels else None,
             rows,
-            iterations,
-            settings,
+            [iteration_of(row) for row in content["iterations"]],
+            content["settings"],
             [folder / transform_name(row.id) for row in rows],
         )
 
@@ -243,10 +221,10 @@ def warped_name(id: str) -> str:
     return f"warped_{id}.nii.gz"
 
 
-def iteration_of(row: Mapping[str, Any]) -> Iteration:
+def iteration_of(row: Mapping[str, Any], picture: bytes = b"") -> Iteration:
     """Return the iteration that :meth:`to_dict` gave."""
     nan = {name: math.nan for name in ("gradient", "entropy") if row[name] is None}
-    return Iteration(**{**row, **nan})
+    return Iteration(**{**row, **nan}, picture=picture)
 
 
 def _row_of(row: Mapping[str, Any]) -> TemplateRow:
