@@ -10,17 +10,15 @@ import (
 )
 
 // wide is the standard deviation of a Gaussian, in voxels, from which on it acts on a grid of half the resolution: at the
-// finest one alone, after which nothing is decided, and if the grid has many voxels and long axes. What the Gaussian
-// leaves is as smooth there, and an eighth of the voxels take an eighth of the time. Narrower ones lose overlap by it,
-// and so do few slices, of which half are near a border (RATIONALE.md, Where a large pair's time goes).
-const (
-	wide = 2.25
-	many = 1 << 17
-	long = 72
-)
+// finest one alone, after which nothing is decided, and if that is large. What the Gaussian leaves is as smooth there, and
+// an eighth of the voxels take an eighth of the time. Narrower ones lose overlap by it.
+const wide = 2.25
 
-// isHalved is whether wide Gaussians act on half of a grid of that size.
-func isHalved(size [3]int) bool {
+// isLarge is whether a grid has many voxels, and long axes, so that few of them are near a border. There wide Gaussians act
+// on half of it, windows stand on every second slice, and displacements compose to the first order (RATIONALE.md, Where a
+// large pair's time goes).
+func isLarge(size [3]int) bool {
+	const many, long = 1 << 17, 72
 	voxels, shortest := 1, size[0]
 	for _, n := range size {
 		voxels *= n

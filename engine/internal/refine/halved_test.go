@@ -61,7 +61,7 @@ func TestHalvedAndDoubled(t *testing.T) {
 	}
 }
 
-func TestWhichGridsAreHalved(t *testing.T) {
+func TestLargeGrids(t *testing.T) {
 	for _, c := range []struct {
 		size [3]int
 		want bool
@@ -74,8 +74,8 @@ func TestWhichGridsAreHalved(t *testing.T) {
 		{[3]int{512, 512, 1}, true}, // a slice
 		{[3]int{2000, 70, 1}, false},
 	} {
-		if got := isHalved(c.size); got != c.want {
-			t.Errorf("isHalved(%v) is %t, want %t", c.size, got, c.want)
+		if got := isLarge(c.size); got != c.want {
+			t.Errorf("isLarge(%v) is %t, want %t", c.size, got, c.want)
 		}
 	}
 }

@@ -99,7 +99,7 @@ func (s *ncc) validate(u *field.Field) {
 }
 
 // alternates says whether windows stand on every second slice alone.
-func (s *ncc) alternates() bool { return !s.likely && isHalved(s.Fixed.Size) }
+func (s *ncc) alternates() bool { return !s.likely && isLarge(s.Fixed.Size) }
 
 func (s *ncc) part() int { return filter.Part(s.Fixed.Size) }
 

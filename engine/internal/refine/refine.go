@@ -480,7 +480,7 @@ func (c *ascent) run(ctx context.Context) ([]float64, error) {
 	grid := c.v.Geometry
 	part, done := grid, func(_, _ int) {}
 	var g, force *field.Field // the gradient, and what force writes: the same, or a part on the grid
-	if c.finest && c.by.Fluid >= wide && isHalved(grid.Size) {
+	if c.finest && c.by.Fluid >= wide && isLarge(grid.Size) {
 		g = field.New(halved(grid))
 		part.Size[2] = c.similarity.part()
 		force = field.New(part)
@@ -585,14 +585,18 @@ func longestSquare(rows [][]float32) float32 {
 func (c *ascent) flow(g *field.Field, step float32) {
 	size := c.v.Size
 	v := interp.Planes{Size: size, Data: [][]float32{c.v.X, c.v.Y, c.v.Z}}
-	compose := func(y, z int, rows [][]float32) { v.Advect(rows, y, z, step, g.Row(y, z)) }
+	move := func(rows [][]float32, y, z int, u [3][]float32) { v.Compose(rows, 0, y, z, step, u) }
+	if isLarge(size) {
+		move = func(rows [][]float32, y, z int, u [3][]float32) { v.Advect(rows, y, z, step, u) }
+	}
+	compose := func(y, z int, rows [][]float32) { move(rows, y, z, g.Row(y, z)) }
 	if g.Size != size {
 		lines := sync.Pool{New: func() any { return newDoubled(g, size) }}
 		compose = func(y, z int, rows [][]float32) {
 			d := lines.Get().(*doubled)
 			d.row(rows, y, z)
 			lines.Put(d)
-			v.Advect(rows, y, z, step, [3][]float32(rows))
+			move(rows, y, z, [3][]float32(rows))
 		}
 	}
 	elastic := [3]float64{c.by.Elastic, c.by.Elastic, c.by.Elastic}

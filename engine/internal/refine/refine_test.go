@@ -64,11 +64,12 @@ func slopes(s similarity, g volume.Geometry) (predicted, measured float64) {
 // predict the change that finite differences show.
 func TestForceIsTheDerivative(t *testing.T) {
 	t.Parallel()
+	const large = 72
 	for _, c := range []struct {
 		name      Similarity
 		voxels    int     // a side
 		tolerance float64 // descriptors are rough: central differences fall short of their slope
-	}{{NCC, 32, 0.05}, {NCC, long, 0.05}, {MSE, 32, 0.05}, {MIND, 32, 0.15}} {
+	}{{NCC, 32, 0.05}, {NCC, large, 0.05}, {MSE, 32, 0.05}, {MIND, 32, 0.15}} {
 		t.Run(fmt.Sprint(c.name, c.voxels), func(t *testing.T) {
 			fixed, moving, _ := testkit.Phantom(c.voxels, 2, false)
 			pair := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
@@ -84,7 +85,7 @@ func TestForceIsTheDerivative(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n, ok := s.(*ncc); ok && n.alternates() != (c.voxels == long) {
+			if n, ok := s.(*ncc); ok && n.alternates() != (c.voxels == large) {
 				t.Fatalf("%d voxels a side: windows on every second slice: %v", c.voxels, n.alternates())
 			}
 			predicted, measured := slopes(s, g)
