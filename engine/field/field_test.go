@@ -3,6 +3,8 @@ package field_test
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/field"
@@ -259,5 +261,25 @@ func TestBehindMM(t *testing.T) {
 	}
 	if _, err := f.BehindMM(volume.Affine{}, nil, 1); err == nil {
 		t.Error("a map that cannot be undone was taken")
+	}
+}
+
+// A mask is carried as an image of its zeros and ones is; a field is smoothed in place as into another.
+func TestMasksAndInPlace(t *testing.T) {
+	g := volume.Geometry{Size: [3]int{9, 8, 7}, Spacing: [3]float64{1, 1.5, 2}, Direction: volume.Identity}
+	r := rand.New(rand.NewPCG(3, 4))
+	f, v := field.New(g), volume.Zeros(volume.Geometry{Size: [3]int{6, 9, 7}, Spacing: [3]float64{1, 1, 2}, Direction: volume.Identity})
+	for i := range f.Data {
+		f.Data[i] = float32(r.NormFloat64())
+	}
+	for i := range v.Data {
+		v.Data[i] = float32(r.IntN(2))
+	}
+	if got, want := f.WarpMask(v.Mask(), 2), f.Warp(v, volume.Nearest, 0, 1); !slices.Equal(got.Data, want.Data) {
+		t.Errorf("the mask is carried to %v, want %v", got.Data, want.Data)
+	}
+	want := f.Smoothed(nil, 1.2, 1)
+	if f.Smoothed(f, 1.2, 2); !slices.Equal(f.Data, want.Data) {
+		t.Error("smoothed in place, the field differs")
 	}
 }

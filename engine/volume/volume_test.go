@@ -416,3 +416,42 @@ func BenchmarkPercentiles(b *testing.B) {
 		v.Percentiles(0.5, 99.5)
 	}
 }
+
+// A frozen volume answers as it would otherwise.
+func TestFrozen(t *testing.T) {
+	for _, data := range [][]float32{{3, 1, 2, 8}, {nan, 1, inf, -2}, {5, 5, 5, 5}, {nan, nan, nan, nan}} {
+		t.Run(fmt.Sprint(data), func(t *testing.T) {
+			v := &volume.Volume{Geometry: volume.Geometry{Size: [3]int{2, 2, 1}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}, Data: data}
+			frozen := v.Frozen()
+			ends := func(v *volume.Volume) [4]float32 {
+				least, most := v.MinMax()
+				lo, hi := v.Range()
+				return [4]float32{least, most, lo, hi}
+			}
+			if got, want := ends(frozen), ends(v); got != want {
+				t.Errorf("ends %v, want %v", got, want)
+			}
+			got, want := frozen.Finite(7), v.Finite(7)
+			if !slices.Equal(got.Data, want.Data) || (got == frozen) != (want == v) {
+				t.Errorf("without what is not finite %v, want %v", got.Data, want.Data)
+			}
+		})
+	}
+}
+
+// Where a map leads into a volume, a volume of ones read there is 1.
+func TestHolds(t *testing.T) {
+	v := volume.Zeros(volume.Geometry{Size: [3]int{5, 4, 3}, Spacing: [3]float64{1, 2, 1.5}, Direction: volume.Identity})
+	for i := range v.Data {
+		v.Data[i] = 1
+	}
+	g := volume.Geometry{Size: [3]int{9, 9, 9}, Origin: [3]float64{-2, -1.5, -1}, Spacing: [3]float64{0.75, 1, 0.5}, Direction: volume.Identity}
+	turn := volume.IdentityAffine()
+	turn.M[1], turn.M[3], turn.T[2] = 0.25, -0.5, 0.75
+	for _, a := range []volume.Affine{volume.IdentityAffine(), turn} {
+		got, want := v.Holds(g, a, 2), v.Resample(g, a, volume.Nearest, 0, 1)
+		if !slices.Equal(got.Data, want.Data) || !slices.Contains(got.Data, 1) || !slices.Contains(got.Data, 0) {
+			t.Errorf("under %v: %v, want %v", a, got.Data, want.Data)
+		}
+	}
+}
