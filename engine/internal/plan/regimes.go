@@ -48,7 +48,7 @@ var regimes = []regime{
 	{"one body nearly everywhere", below(alike), func(o Options, f Facts) refine.Regularisation {
 		return between(stiff, bySize(supple)(o, f), f.Agreement.Correlation, unlike, alike)
 	}, agree("as those of one body do nearly everywhere, so the deformation is kept smooth")},
-	{"one body", func(Options, Facts) bool { return true }, towards(bySize(close), bySize(supple), alike, 1),
+	{"one body", func(Options, Facts) bool { return true }, towards(bySize(unchanged), bySize(supple), alike, 1),
 		agree("as those of one body do, so the deformation is kept smooth")},
 }
 
@@ -147,8 +147,8 @@ var (
 		crop:  refine.Regularisation{Fluid: 3, Elastic: 0.5, Fading: 1, Sharpen: 0.5},
 		large: refine.Regularisation{Fluid: 2.5, Elastic: 0.44, Fading: 1, Sharpen: 0.5},
 	}
-	// close fits one body that hardly differs.
-	close = sized{
+	// unchanged fits one body that hardly differs.
+	unchanged = sized{
 		crop:  smooth,
 		large: refine.Regularisation{Fluid: 4, Elastic: 0.55, Fading: 1, Sharpen: 0.5},
 	}
