@@ -439,8 +439,9 @@ func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, sho
 		for ; at < end+rz; at++ {
 			step()
 		}
-		if end == z[1] {
+		if end == z[1] && memory != nil { // the first time
 			pool.Put(memory)
+			memory = nil
 		}
 	}
 }

@@ -266,3 +266,17 @@ func TestSweepOfRings(t *testing.T) {
 		})
 	}
 }
+
+// A sweep that is sent to its end twice lets go of its memory once: otherwise two later filters would get the same.
+func TestSweepEndsTwice(t *testing.T) {
+	size := [3]int{8, 8, 5}
+	data := make([]float32, 8*8*5)
+	for range 20 {
+		s := BoxSweep(size, 1, 1, 1, nil, nil, From(size, data), To(size, make([]float32, len(data))))
+		s.To(size[2])
+		s.To(size[2])
+		if a, b := buffer(8), buffer(8); a == b {
+			t.Fatal("two filters share memory")
+		}
+	}
+}
