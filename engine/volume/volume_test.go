@@ -439,7 +439,7 @@ func TestFrozen(t *testing.T) {
 	}
 }
 
-// Where a map leads into a volume, a volume of ones read there is 1.
+// Holds is what Resample reads, at the nearest voxel, of a volume of ones.
 func TestHolds(t *testing.T) {
 	v := volume.Zeros(volume.Geometry{Size: [3]int{5, 4, 3}, Spacing: [3]float64{1, 2, 1.5}, Direction: volume.Identity})
 	for i := range v.Data {

@@ -136,13 +136,13 @@ func (t *tree) marginals(sum, costs, up []float32, share float32, between tensio
 			filter.Add(dst, at(up, c))
 		}
 	}
-	level := func(d int, visit func(i int, r *room)) {
+	level := func(d int, do func(i int, r *room)) {
 		nodes := t.order[t.depth[d]:t.depth[d+1]]
 		parallel.For(len(nodes), 4, threads, func(lo, hi int) {
 			r := rooms.Get().(*room)
 			defer rooms.Put(r)
 			for _, i := range nodes[lo:hi] {
-				visit(i, r)
+				do(i, r)
 			}
 		})
 	}

@@ -28,14 +28,15 @@ func (p Planes) Advect(dst [][]float32, y, z int, scale float32, u [3][]float32)
 	at := func(y, z int) int { return (min(max(z, 0), nz-1)*ny + min(max(y, 0), ny-1)) * nx }
 	o, beside := at(y, z), [2][2]int{{at(y-1, z), at(y+1, z)}, {at(y, z-1), at(y, z+1)}}
 	from, to := p.advectVector(dst, o, beside, scale, u)
+	p.advect(dst, o, beside, scale, u, 0, from)
+	p.advect(dst, o, beside, scale, u, to, nx)
+}
+
+// advect does the points from, ..., to-1 of the row at voxel o, whose neighbours before and after along y and z begin at beside.
+func (p Planes) advect(dst [][]float32, o int, beside [2][2]int, scale float32, u [3][]float32, from, to int) {
 	half := scale * 0.5
-	for i := 0; i < nx; i++ {
-		if i == from && from < to {
-			if i = to; i == nx {
-				break
-			}
-		}
-		left, right := max(i-1, 0), min(i+1, nx-1)
+	for i := from; i < to; i++ {
+		left, right := max(i-1, 0), min(i+1, p.Size[0]-1)
 		d := [3]float32{u[0][i], u[1][i], u[2][i]}
 		for k, v := range p.Data {
 			slope := float32(d[0]*(v[o+right]-v[o+left])) + float32(d[1]*(v[beside[0][1]+i]-v[beside[0][0]+i])) +

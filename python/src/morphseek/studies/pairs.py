@@ -35,7 +35,7 @@ Keep = Literal["all", "report"]
 
 
 class Running(Options, total=False):
-    """How many pairs are registered: parameters of :func:`register_pairs` and its options."""
+    """Name the parameters of :func:`register_pairs`, with its options."""
 
     workers: int
     scheduler: str | None
