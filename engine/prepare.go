@@ -36,7 +36,7 @@ func newProblem(e *env, pair Pair, opt Options, model *network.Model) (*problem,
 		p.net = &net{Model: model}
 	}
 	p.facts = plan.Facts{
-		Voxels: room(p.fixed.Geometry), Slices: p.isFlat(), Network: model != nil, Channels: len(pair.Channels) > 0,
+		Slices: p.isFlat(), Network: model != nil, Channels: len(pair.Channels) > 0,
 	}
 	if err := p.checkShape(); err != nil {
 		return nil, err
@@ -96,12 +96,31 @@ func (p *problem) clean(e *env, flat Pair) error {
 		Fixed: fixed.Canonical().Frozen(), Moving: moving.Canonical().Frozen(),
 		FixedMask: p.fixedMask.Canonical(), MovingMask: movingMask.Canonical(), Rigid: p.rigid.Canonical(),
 	}
+	if !flat.tellsMore() {
+		p.pair.Fixed, p.pair.FixedMask = shown(p.pair.Fixed, p.pair.FixedMask)
+		p.pair.Moving, p.pair.MovingMask = shown(p.pair.Moving, p.pair.MovingMask)
+	}
+	p.facts.Voxels = room(p.pair.Fixed.Geometry)
 	if p.net != nil {
 		in := p.net.Intensity
 		p.net.windows = [2][]float64{fixed.Percentiles(in.Low, in.High), moving.Percentiles(in.Low, in.High)}
 	}
 	p.addChannels(e.notes, flat)
 	return nil
+}
+
+// tellsMore says whether something else than the two images tells where a body lies, which may be beyond what they show.
+func (p Pair) tellsMore() bool {
+	return len(p.Channels) > 0 || len(p.Landmarks) > 0 || p.Rigid != nil || p.InitialField != nil
+}
+
+// shown returns what an image shows, and its mask, without their padding.
+func shown(v, mask *volume.Volume) (image, within *volume.Volume) {
+	box := v.Shown()
+	if mask != nil {
+		mask = mask.Cropped(box)
+	}
+	return v.Cropped(box), mask
 }
 
 // bytes is about how much memory the registration takes at its peak.

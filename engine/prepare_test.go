@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/memory"
 	"github.com/morphseek/morphseek/engine/internal/network"
 	"github.com/morphseek/morphseek/engine/internal/testkit"
@@ -146,5 +147,43 @@ func TestLatentMemory(t *testing.T) {
 	pair, opt := Pair{Fixed: blob(size, 0), Moving: blob(size, 1)}, with(nil)
 	if _, err := newProblem(testEnv(open(t, Config{}), opt), pair, opt, &m); fault.CodeOf(err) != fault.OutOfMemory {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestPaddingChangesNothing(t *testing.T) {
+	e := open(t, Config{})
+	for _, c := range []struct {
+		name         string
+		outside      func(nearest float32) float32
+		fixed, moved [2]int // planes more before and behind
+	}{
+		{"zeros", func(float32) float32 { return 0 }, [2]int{1, 1}, [2]int{7, 2}},
+		{"the border again", func(x float32) float32 { return x }, [2]int{3, 0}, [2]int{1, 1}},
+		{"NaN", func(float32) float32 { return float32(math.NaN()) }, [2]int{2, 5}, [2]int{0, 1}},
+	} {
+		for shape, phantom := range map[string]func(int, float64, bool) (_, _ *volume.Volume, _ *field.Field){"volumes": testkit.Phantom, "slices": testkit.Slice} {
+			t.Run(c.name+", "+shape, func(t *testing.T) {
+				fixed, moving, _ := phantom(32, 2, false)
+				opt := with(func(o *Options) { o.Initial, o.Search, o.Refine = "affine", "auto", 10 })
+				want := register(t, e, Pair{Fixed: fixed, Moving: moving}, opt)
+				got := register(t, e, Pair{
+					Fixed: testkit.Padded(fixed, c.fixed[0], c.fixed[1], c.outside), Moving: testkit.Padded(moving, c.moved[0], c.moved[1], c.outside),
+				}, opt)
+				points := make([]float64, 0, 3*len(fixed.Data))
+				for i := range fixed.Data {
+					at := fixed.Index(i)
+					p := fixed.IndexToPhysical().Apply([3]float64{float64(at[0]), float64(at[1]), float64(at[2])})
+					points = append(points, p[:]...)
+				}
+				there := slices.Clone(points)
+				want.TransformPoints(points)
+				got.TransformPoints(there)
+				for i, x := range there {
+					if math.Abs(x-points[i]) > 1e-4 {
+						t.Fatalf("voxel %d goes to %g, without padding to %g", i/3, x, points[i])
+					}
+				}
+			})
+		}
 	}
 }

@@ -34,7 +34,7 @@ func (p *problem) uncertainty(e *env, st state) (*volume.Volume, error) {
 	if err != nil {
 		return nil, err
 	}
-	sd = sd.Resample(p.fixed.Geometry, volume.IdentityAffine(), volume.Linear, 0, p.opt.Threads) // its grid covers the fixed one
+	sd = sd.ResampleRepeated(p.fixed.Geometry, volume.IdentityAffine(), p.opt.Threads) // its grid covers what the fixed image shows
 	m.MeanMM, m.P95MM = p.overBody(sd)
 	e.notes.metrics.Uncertainty = m
 	return sd, nil

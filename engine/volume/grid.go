@@ -44,9 +44,7 @@ func (v *Volume) Canonical() *Volume {
 		return nil
 	}
 	g, perm, flip := v.Geometry.Canonical()
-	for a, spacing := range g.Spacing {
-		g.Origin[a] = math.RoundToEven(g.Origin[a]/spacing*originSteps) / originSteps * spacing
-	}
+	g = g.rounded()
 	if perm == [3]int{0, 1, 2} && flip == [3]bool{} {
 		return &Volume{Geometry: g, Data: v.Data}
 	}
@@ -74,6 +72,14 @@ func (v *Volume) Canonical() *Volume {
 // originSteps are the steps of a canonical volume's origin a voxel: the corner that another order of the axes begins at
 // comes out of rounded sums.
 const originSteps = 1 << 20
+
+// rounded returns g with its origin at such a step.
+func (g Geometry) rounded() Geometry {
+	for a, spacing := range g.Spacing {
+		g.Origin[a] = math.RoundToEven(g.Origin[a]/spacing*originSteps) / originSteps * spacing
+	}
+	return g
+}
 
 // NetworkGrid returns a grid for a network: along the canonical axes of g, with the same centre and the given spacing
 // in mm (0 keeps that of g's axis), large enough to hold g and at least minSize (x, y, z), every size a multiple of

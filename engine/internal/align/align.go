@@ -73,7 +73,8 @@ const (
 	chance, certain = 0.15, 0.25 // strength of evidence at confidence 0 and 1
 	poor            = 0.165      // strength below which rotations are searched, in volumes also below a likely score
 	poorSlice       = 0.5        // the same for slices
-	better          = 0.05       // gain in score for which another orientation is taken, ...
+	betterSlice     = 0.05       // gain in score for which another orientation is taken; ...
+	better          = 0.17       // ... the same in volumes, ...
 	leastLead       = 0.05       // ... if it leads all other poses by so much of its score
 	sameAbove       = 0.25       // correlation of intensities less the distance of their distributions: one modality
 	starts          = 8          // peaks of the search that are refined: in a small crop the right one may not be among the first
@@ -384,7 +385,7 @@ func (a *aligner) rotate(best outcome, v views, h float64) (outcome, views, erro
 	weak, least := best.evidence() < poor, better
 	switch {
 	case a.fixed.Flat(): // slices also match by chance, and to search their rotations costs little
-		if !weak {
+		if least = betterSlice; !weak {
 			weak, least = best.evidence() < poorSlice, farBetter
 		}
 	case !weak:

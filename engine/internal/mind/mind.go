@@ -11,6 +11,10 @@ import (
 // Channels is how many descriptors a voxel has.
 const Channels = 12
 
+// The variance of a voxel counts as at least and at most so many times the image's mean. The authors' code has .001 as the
+// least, by which noise of a thousandth of the range decides how a region without structure looks.
+const lowest, highest = 0.01, 1000
+
 // grain is the chunk length, in voxels, of the loops here.
 const grain = 1 << 16
 
@@ -42,9 +46,9 @@ var differences = []difference{
 // result holds the channels one behind the other, each a volume of that size (a tensor of shape (12, z, y, x)).
 //
 // Each channel is exp(-(d - dmin)/v): d the mean squared difference over cubes of 2*radius+1 voxels around two
-// neighbours at the distance dilation, dmin the least of the twelve, v their mean after that subtraction, kept within a
-// factor of 1000 of its own mean over the voxels where valid is not zero (nil: all): what lies beyond an image must not
-// decide how its descriptors look. Beyond its border the image repeats.
+// neighbours at the distance dilation, dmin the least of the twelve, v their mean after that subtraction, kept between
+// lowest and highest times its own mean over the voxels where valid is not zero (nil: all): what lies beyond an image must
+// not decide how its descriptors look. Beyond its border the image repeats.
 func Describe(data, valid []float32, size [3]int, radius, dilation, threads int) []float32 {
 	out := make([]float32, Channels*len(data))
 	DescribeTo(out, data, valid, size, radius, dilation, threads)
@@ -90,7 +94,7 @@ func DescribeTo(out, data, valid []float32, size [3]int, radius, dilation, threa
 		return t
 	}, func(a, b total) total { return total{a.sum + b.sum, a.voxels + b.voxels} })
 	mean := t.sum / float64(max(t.voxels, 1))
-	floor, ceiling := float32(mean*1e-3), float32(mean*1e3)
+	floor, ceiling := float32(mean*lowest), float32(mean*highest)
 	parallel.For(n, grain, threads, func(lo, hi int) {
 		describe(out[lo:], variance[lo:hi], n, floor, ceiling)
 	})

@@ -178,9 +178,10 @@ func (f Facts) Similarity(o Options) refine.Similarity {
 }
 
 // Of two scans whose intensities seemed to correspond, these tell that they do not: the share of local correlation that is
-// negative, and how far the contrast of one over the other's varies from place to place.
+// negative; or a smaller share where they align well and the contrast of one over the other's varies from place to place.
 const (
 	mostNegative = 0.10
+	someNegative = 0.005
 	mostGain     = 0.25
 	wellAligned  = 0.65
 )
@@ -207,7 +208,7 @@ func (f Facts) ContrastVaries(o Options) bool {
 		return false
 	}
 	a := f.Agreement
-	return a.Correlation < alike && (a.Negative > mostNegative || a.Gain > mostGain && f.Score > wellAligned)
+	return a.Correlation < alike && (a.Negative > mostNegative || a.Negative > someNegative && a.Gain > mostGain && f.Score > wellAligned)
 }
 
 // fine is so many pixels that what is fine may have no counterpart, and leastFine the agreement after a smooth fit below

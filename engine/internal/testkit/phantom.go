@@ -130,3 +130,32 @@ func Reordered(v *volume.Volume, perm [3]int, flip [3]bool) *volume.Volume {
 	}
 	return out
 }
+
+// Padded is v with lo planes before and hi planes behind it along every axis; each voxel there is what outside makes of
+// the nearest of v.
+func Padded(v *volume.Volume, lo, hi int, outside func(nearest float32) float32) *volume.Volume {
+	g := v.Geometry
+	for a := range v.Axes() {
+		g.Size[a] += lo + hi
+	}
+	first := [3]int{lo, lo, lo}
+	if v.Flat() {
+		first[2] = 0
+	}
+	g.Origin = v.IndexToPhysical().Apply([3]float64{float64(-first[0]), float64(-first[1]), float64(-first[2])})
+	out := volume.Zeros(g)
+	for i := range out.Data {
+		var p [3]int
+		within := true
+		for a, k := range g.Index(i) {
+			p[a] = min(max(k-first[a], 0), v.Size[a]-1)
+			within = within && p[a] == k-first[a]
+		}
+		x := v.Data[(p[2]*v.Size[1]+p[1])*v.Size[0]+p[0]]
+		if !within {
+			x = outside(x)
+		}
+		out.Data[i] = x
+	}
+	return out
+}

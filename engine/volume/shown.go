@@ -1,0 +1,135 @@
+package volume
+
+import "math"
+
+// Shown is the box around what v shows. Planes at an edge that repeat the next one, or have no finite voxel, are outside:
+// a file's padding tells nothing. Of blank ones some stay, as many as there may be: the box may reach beyond v, so that it
+// is the same however wide the padding is. Where all planes along an axis are alike, none is outside.
+func (v *Volume) Shown() Box {
+	const (
+		alike = 0.01    // of the range of v, which padding does not change as it does percentiles
+		kept  = 4       // blank planes, ...
+		share = 1. / 16 // ... or so many of the box's, if that is less
+	)
+	least, greatest := v.MinMax()
+	most := float64(alike) * (float64(greatest) - float64(least))
+	b := Box{Hi: v.Size}
+	for a := range v.Axes() {
+		lo, hi := 0, v.Size[a]
+		for hi-lo > 2 && v.tellsNothing(a, lo, lo+1, most) {
+			lo++
+		}
+		for hi-lo > 2 && v.tellsNothing(a, hi-1, hi-2, most) {
+			hi--
+		}
+		if hi-lo <= 2 {
+			continue
+		}
+		more := min(kept, max(int(share*float64(hi-lo)), 1)) - 1
+		if v.isBlank(a, lo, most) {
+			lo -= more
+		}
+		if v.isBlank(a, hi-1, most) {
+			hi += more
+		}
+		b.Lo[a], b.Hi[a] = lo, hi
+	}
+	return b
+}
+
+// tellsNothing says whether plane k across an axis has no finite voxel, or repeats another one: the mean of their
+// difference over a square is at most most everywhere.
+func (v *Volume) tellsNothing(axis, k, other int, most float64) bool {
+	p, q := v.plane(axis, k), v.plane(axis, other)
+	finite, alike := false, true
+	for i, x := range p.Data {
+		finite = finite || IsFinite(x)
+		switch {
+		case IsFinite(x) && IsFinite(q.Data[i]):
+			p.Data[i] -= q.Data[i]
+		case IsFinite(x) != IsFinite(q.Data[i]):
+			alike = false
+		default:
+			p.Data[i] = 0
+		}
+	}
+	return !finite || alike && p.isWithin(most)
+}
+
+// isBlank says whether the means over squares of plane k across an axis differ by at most most from its own.
+func (v *Volume) isBlank(axis, k int, most float64) bool {
+	p := v.plane(axis, k)
+	mean, n := 0.0, 0.0
+	for _, x := range p.Data {
+		if IsFinite(x) {
+			mean += float64(x)
+			n++
+		}
+	}
+	for i, x := range p.Data {
+		if p.Data[i] = 0; IsFinite(x) {
+			p.Data[i] = float32(float64(x) - mean/n)
+		}
+	}
+	return p.isWithin(most)
+}
+
+// plane returns a copy of plane k across an axis, as a slice.
+func (v *Volume) plane(axis, k int) *Volume {
+	b := Box{Hi: v.Size}
+	b.Lo[axis], b.Hi[axis] = k, k+1
+	n := b.Size()
+	across := [3][2]int{{n[1], n[2]}, {n[0], n[2]}, {n[0], n[1]}}[axis]
+	return &Volume{Geometry: Geometry{Size: [3]int{across[0], across[1], 1}}, Data: b.Crop(v.Data, v.Size)}
+}
+
+// isWithin says whether the mean over any square of a slice, which counts as zero beyond its edges, is at most most. Noise
+// hardly moves such means.
+func (v *Volume) isWithin(most float64) bool {
+	const side = 8
+	nx, ny := v.Size[0], v.Size[1]
+	wide := nx + 1
+	sums := make([]float64, wide*(ny+1)) // of all voxels before and above
+	for y := range ny {
+		row := 0.0
+		for x, value := range v.Data[y*nx:][:nx] {
+			row += float64(value)
+			sums[(y+1)*wide+x+1] = sums[y*wide+x+1] + row
+		}
+	}
+	for y := range ny + side - 1 { // the square's last row
+		above, below := max(y+1-side, 0)*wide, min(y+1, ny)*wide
+		for x := range nx + side - 1 {
+			before, behind := max(x+1-side, 0), min(x+1, nx)
+			if math.Abs(sums[below+behind]-sums[above+behind]-sums[below+before]+sums[above+before]) > side*side*most {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Cropped returns the part of v in a box, frozen where v is. Where the box reaches beyond v, its border is repeated.
+func (v *Volume) Cropped(b Box) *Volume {
+	if b == (Box{Hi: v.Size}) {
+		return v
+	}
+	g := v.Geometry
+	g.Size = b.Size()
+	part := Zeros(g.from(v.Geometry, b.Lo).rounded())
+	i := 0
+	within := func(k, a int) int { return min(max(b.Lo[a]+k, 0), v.Size[a]-1) }
+	for z := range g.Size[2] {
+		for y := range g.Size[1] {
+			row := v.Data[(within(z, 2)*v.Size[1]+within(y, 1))*v.Size[0]:][:v.Size[0]]
+			for x := range g.Size[0] {
+				part.Data[i] = row[within(x, 0)]
+				i++
+			}
+		}
+	}
+	if v.frozen != nil {
+		return part.Frozen()
+	}
+	return part
+}

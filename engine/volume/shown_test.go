@@ -1,0 +1,67 @@
+package volume_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/morphseek/morphseek/engine/internal/testkit"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+func TestShown(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	texture := func(size [3]int) *volume.Volume {
+		v := volume.Zeros(volume.Geometry{Size: size, Spacing: [3]float64{1, 2, 3}, Direction: volume.Identity})
+		for i := range v.Data {
+			v.Data[i] = 100 + 900*random.Float32()
+		}
+		return v
+	}
+	constant := func(value float32) func(float32) float32 { return func(float32) float32 { return value } }
+	box := func(lo, hi [3]int) volume.Box { return volume.Box{Lo: lo, Hi: hi} }
+	body, long, slice := texture([3]int{20, 17, 12}), texture([3]int{80, 17, 12}), texture([3]int{30, 20, 1})
+	extruded := texture([3]int{9, 9, 1})
+	extruded.Size[2] = 4
+	for range 3 {
+		extruded.Data = append(extruded.Data, extruded.Data[:81]...)
+	}
+	for _, c := range []struct {
+		name string
+		v    *volume.Volume
+		want volume.Box
+	}{
+		{"no padding", body, box([3]int{}, body.Size)},
+		{"planes that repeat", testkit.Padded(body, 1, 2, func(x float32) float32 { return x }), box([3]int{1, 1, 1}, [3]int{21, 18, 13})},
+		{"zeros, of which some stay", testkit.Padded(long, 6, 9, constant(0)), box([3]int{2, 5, 5}, [3]int{90, 24, 19})},
+		{"fewer zeros than stay", testkit.Padded(long, 1, 2, constant(0)), box([3]int{-3, 0, 0}, [3]int{85, 19, 14})},
+		{"noise of a hundredth of the range", testkit.Padded(body, 3, 4, func(float32) float32 { return 9 * float32(random.NormFloat64()) }), box([3]int{2, 2, 2}, [3]int{24, 21, 16})},
+		{"NaN", testkit.Padded(body, 2, 1, constant(nan)), box([3]int{2, 2, 2}, [3]int{22, 19, 14})},
+		{"a slice", testkit.Padded(slice, 2, 5, constant(0)), box([3]int{0, 1, 0}, [3]int{34, 23, 1})},
+		{"alike along an axis", extruded, box([3]int{}, extruded.Size)},
+		{"constant", volume.Zeros(volume.Geometry{Size: [3]int{7, 6, 5}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}), box([3]int{}, [3]int{7, 6, 5})},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := c.v.Shown(); got != c.want {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestCropped(t *testing.T) {
+	v := volume.Zeros(volume.Geometry{Size: [3]int{4, 3, 5}, Spacing: [3]float64{1, 2, 3}, Origin: [3]float64{7, 8, 9}, Direction: [9]float64{0, 1, 0, 1, 0, 0, 0, 0, -1}})
+	for i := range v.Data {
+		v.Data[i] = float32(i)
+	}
+	part := v.Cropped(volume.Box{Lo: [3]int{1, 0, 2}, Hi: [3]int{4, 2, 4}})
+	for i, x := range part.Data {
+		at := func(p [3]int) [3]float64 { return [3]float64{float64(p[0]), float64(p[1]), float64(p[2])} }
+		where := part.IndexToPhysical().Apply(at(part.Index(i)))
+		if want := v.IndexToPhysical().Apply(at(v.Index(int(x)))); where != want {
+			t.Errorf("voxel %d lies at %v, want %v", i, where, want)
+		}
+	}
+	if whole := v.Cropped(volume.Box{Hi: v.Size}); whole != v {
+		t.Error("the whole box copies")
+	}
+}
