@@ -164,6 +164,9 @@ func TestPaddingChangesNothing(t *testing.T) {
 		for shape, phantom := range map[string]func(int, float64, bool) (_, _ *volume.Volume, _ *field.Field){"volumes": testkit.Phantom, "slices": testkit.Slice} {
 			t.Run(c.name+", "+shape, func(t *testing.T) {
 				fixed, moving, _ := phantom(32, 2, false)
+				for _, v := range []**volume.Volume{&fixed, &moving} {
+					*v = testkit.Padded(*v, 3, 3, func(float32) float32 { return 0 })
+				}
 				opt := with(func(o *Options) { o.Initial, o.Search, o.Refine = "affine", "auto", 10 })
 				want := register(t, e, Pair{Fixed: fixed, Moving: moving}, opt)
 				got := register(t, e, Pair{

@@ -3,11 +3,10 @@ package volume
 import "math"
 
 // Shown is the box around what v shows. Planes at an edge that repeat the next one, or have no finite voxel, are outside:
-// a file's padding tells nothing. Of blank ones some stay, as many as there may be: the box may reach beyond v, so that it
-// is the same however wide the padding is. Where all planes along an axis are alike, none is outside.
+// a file's padding tells nothing. Of blank ones some stay. Where all planes along an axis are alike, none is outside.
 func (v *Volume) Shown() Box {
 	const (
-		alike = 0.01    // of the range of v, which padding does not change as it does percentiles
+		alike = 0.002   // of the range, which padding does not change as it does percentiles; a scanner's noise is larger
 		kept  = 4       // blank planes, ...
 		share = 1. / 16 // ... or so many of the box's, if that is less
 	)
@@ -27,10 +26,10 @@ func (v *Volume) Shown() Box {
 		}
 		more := min(kept, max(int(share*float64(hi-lo)), 1)) - 1
 		if v.isBlank(a, lo, most) {
-			lo -= more
+			lo = max(lo-more, 0)
 		}
 		if v.isBlank(a, hi-1, most) {
-			hi += more
+			hi = min(hi+more, v.Size[a])
 		}
 		b.Lo[a], b.Hi[a] = lo, hi
 	}
@@ -109,25 +108,14 @@ func (v *Volume) isWithin(most float64) bool {
 	return true
 }
 
-// Cropped returns the part of v in a box, frozen where v is. Where the box reaches beyond v, its border is repeated.
+// Cropped returns the part of v in a box, frozen where v is.
 func (v *Volume) Cropped(b Box) *Volume {
 	if b == (Box{Hi: v.Size}) {
 		return v
 	}
 	g := v.Geometry
 	g.Size = b.Size()
-	part := Zeros(g.from(v.Geometry, b.Lo).rounded())
-	i := 0
-	within := func(k, a int) int { return min(max(b.Lo[a]+k, 0), v.Size[a]-1) }
-	for z := range g.Size[2] {
-		for y := range g.Size[1] {
-			row := v.Data[(within(z, 2)*v.Size[1]+within(y, 1))*v.Size[0]:][:v.Size[0]]
-			for x := range g.Size[0] {
-				part.Data[i] = row[within(x, 0)]
-				i++
-			}
-		}
-	}
+	part := &Volume{Geometry: g.from(v.Geometry, b.Lo).rounded(), Data: b.Crop(v.Data, v.Size)}
 	if v.frozen != nil {
 		return part.Frozen()
 	}

@@ -16,13 +16,15 @@ import (
 // What is compared at each voxel: MIND-SSC, centred in the body and reduced to its principal components, and the body
 // itself.
 const (
-	mindRadius      = 1
-	mindDilation    = 2
 	components      = mind.Channels
 	bodyWeight      = 0.04 // of the body channel, where a voxel's MIND components have RMS norm 1
 	intensityWeight = 0.3  // of the standardised intensity, for one modality
 	depthSigma      = 0.2  // of the blur that tells depth, in cube roots of the body's volume
 )
+
+// kernel is that of MIND-SSC. By less than a hundredth of the mean variance, noise of a thousandth of the range would decide
+// how a region without structure looks.
+var kernel = mind.Kernel{Radius: 1, Dilation: 2, Least: 0.01}
 
 // features are planes over the resampled grid: the components of MIND-SSC, zero outside the body.
 type features struct {
@@ -34,7 +36,7 @@ type features struct {
 // describe returns the centred and scaled MIND-SSC of the body: zero mean a channel, unit mean squared norm a voxel.
 func describe(w *resampled, threads int) features {
 	n := len(w.intensity)
-	all := mind.Describe(w.intensity, nil, w.grid.Size, mindRadius, mindDilation, threads)
+	all := mind.Describe(w.intensity, nil, w.grid.Size, kernel, threads)
 	f := features{w, make([][]float32, mind.Channels), depthWeights(w, threads)}
 	energy := make([]float64, mind.Channels)
 	parallel.For(mind.Channels, 1, threads, func(lo, hi int) {

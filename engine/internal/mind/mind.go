@@ -11,9 +11,15 @@ import (
 // Channels is how many descriptors a voxel has.
 const Channels = 12
 
-// The variance of a voxel counts as at least and at most so many times the image's mean. The authors' code has .001 as the
-// least, by which noise of a thousandth of the range decides how a region without structure looks.
-const lowest, highest = 0.01, 1000
+// Kernel says what a voxel is compared by.
+type Kernel struct {
+	Radius   int     // of the patches: cubes of 2*Radius+1 voxels a side
+	Dilation int     // how far they lie from the voxel
+	Least    float64 // the variance that a voxel has at least, over the image's mean; the authors' code has .001
+}
+
+// highest is the variance that a voxel has at most, over the image's mean.
+const highest = 1000
 
 // grain is the chunk length, in voxels, of the loops here.
 const grain = 1 << 16
@@ -45,20 +51,20 @@ var differences = []difference{
 // voxel that compare across modalities as they are. data is a volume of the given size (x, y, z), all finite; the
 // result holds the channels one behind the other, each a volume of that size (a tensor of shape (12, z, y, x)).
 //
-// Each channel is exp(-(d - dmin)/v): d the mean squared difference over cubes of 2*radius+1 voxels around two
-// neighbours at the distance dilation, dmin the least of the twelve, v their mean after that subtraction, kept between
-// lowest and highest times its own mean over the voxels where valid is not zero (nil: all): what lies beyond an image must
-// not decide how its descriptors look. Beyond its border the image repeats.
-func Describe(data, valid []float32, size [3]int, radius, dilation, threads int) []float32 {
+// Each channel is exp(-(d - dmin)/v): d the mean squared difference between the kernel's patches around two neighbours,
+// dmin the least of the twelve, v their mean after that subtraction, kept between k.Least and 1000 times its own mean over
+// the voxels where valid is not zero (nil: all): what lies beyond an image must not decide how its descriptors look.
+// Beyond its border the image repeats.
+func Describe(data, valid []float32, size [3]int, k Kernel, threads int) []float32 {
 	out := make([]float32, Channels*len(data))
-	DescribeTo(out, data, valid, size, radius, dilation, threads)
+	DescribeTo(out, data, valid, size, k, threads)
 	return out
 }
 
 // DescribeTo is Describe into out.
-func DescribeTo(out, data, valid []float32, size [3]int, radius, dilation, threads int) {
+func DescribeTo(out, data, valid []float32, size [3]int, k Kernel, threads int) {
 	n := len(data)
-	grown, margin := size, [3]int{dilation, dilation, dilation} // so far the neighbours lie beyond the image
+	grown, margin := size, [3]int{k.Dilation, k.Dilation, k.Dilation} // so far the neighbours lie beyond the image
 	if size[2] == 1 {
 		margin[2] = 0
 	}
@@ -66,7 +72,7 @@ func DescribeTo(out, data, valid []float32, size [3]int, radius, dilation, threa
 		grown[a] += 2 * margin[a]
 	}
 	for _, d := range differences {
-		filter.Mean(grown, radius, 1, threads, func(y, z int, rows [][]float32) {
+		filter.Mean(grown, k.Radius, 1, threads, func(y, z int, rows [][]float32) {
 			squaredDifference(rows[0], data, size, margin, d.step, y-margin[1], z-margin[2])
 		}, func(y, z int, rows [][]float32) {
 			for _, c := range d.reads {
@@ -94,7 +100,7 @@ func DescribeTo(out, data, valid []float32, size [3]int, radius, dilation, threa
 		return t
 	}, func(a, b total) total { return total{a.sum + b.sum, a.voxels + b.voxels} })
 	mean := t.sum / float64(max(t.voxels, 1))
-	floor, ceiling := float32(mean*lowest), float32(mean*highest)
+	floor, ceiling := float32(mean*k.Least), float32(mean*highest)
 	parallel.For(n, grain, threads, func(lo, hi int) {
 		describe(out[lo:], variance[lo:hi], n, floor, ceiling)
 	})

@@ -13,6 +13,9 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/guard"
 )
 
+// golden is the kernel of the golden file.
+var golden = Kernel{Radius: 1, Dilation: 2, Least: 0.01}
+
 // The golden file is written by testdata/make_golden.py with the authors' torch formulation.
 func TestDescriptorsMatchTorch(t *testing.T) {
 	raw, err := os.ReadFile("testdata/golden.f32")
@@ -29,13 +32,13 @@ func TestDescriptorsMatchTorch(t *testing.T) {
 		t.Fatalf("golden file holds %d values, want %d", len(values), (1+Channels)*n)
 	}
 	image, want := values[:n], values[n:]
-	got := Describe(image, nil, size, 1, 2, 1)
+	got := Describe(image, nil, size, golden, 1)
 	for i := range want {
 		if math.Abs(float64(got[i]-want[i])) > 2e-5 {
 			t.Fatalf("channel %d voxel %d: %g, torch has %g", i/n, i%n, got[i], want[i])
 		}
 	}
-	if !slices.Equal(got, Describe(image, nil, size, 1, 2, 3)) {
+	if !slices.Equal(got, Describe(image, nil, size, golden, 3)) {
 		t.Error("another number of threads gives other bits")
 	}
 }
@@ -66,7 +69,7 @@ func TestDescriptorsDoNotDependOnTheMargin(t *testing.T) {
 			known[i] = 1
 		}
 	}
-	alone, within := Describe(image, nil, [3]int{n, n, n}, 1, 2, 1), Describe(grown, known, [3]int{big, big, big}, 1, 2, 1)
+	alone, within := Describe(image, nil, [3]int{n, n, n}, golden, 1), Describe(grown, known, [3]int{big, big, big}, golden, 1)
 	for i := range grown {
 		p, inside := at(i)
 		if !inside || min(p[0], p[1], p[2]) < 3 || max(p[0], p[1], p[2]) > n-4 { // farther out the neighbours of a patch lie beyond
@@ -82,7 +85,7 @@ func TestDescriptorsDoNotDependOnTheMargin(t *testing.T) {
 }
 
 func TestDescriptorsOfConstantVolume(t *testing.T) {
-	for _, v := range Describe(make([]float32, 60), nil, [3]int{3, 4, 5}, 1, 2, 2) {
+	for _, v := range Describe(make([]float32, 60), nil, [3]int{3, 4, 5}, golden, 2) {
 		if v != 1 {
 			t.Fatalf("constant volume: %g, want 1 everywhere", v)
 		}
@@ -141,6 +144,6 @@ func BenchmarkDescribe(b *testing.B) {
 		data[i] = float32(i*7919%1000) / 1000
 	}
 	for b.Loop() {
-		Describe(data, nil, size, 1, 2, 1)
+		Describe(data, nil, size, golden, 1)
 	}
 }

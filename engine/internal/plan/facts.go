@@ -178,12 +178,14 @@ func (f Facts) Similarity(o Options) refine.Similarity {
 }
 
 // Of two scans whose intensities seemed to correspond, these tell that they do not: the share of local correlation that is
-// negative; or a smaller share where they align well and the contrast of one over the other's varies from place to place.
+// negative; or a smaller share, where they align well and the contrast of one over the other's varies from place to place. The
+// more it varies, the less need they align.
 const (
 	mostNegative = 0.10
 	someNegative = 0.005
 	mostGain     = 0.25
-	wellAligned  = 0.65
+	wellAligned  = 0.63
+	lessAligned  = 0.3 // for each unit of gain above mostGain
 )
 
 // Agreement of two contrasts where the search was chosen, in more than a crop: up to the first they are of two people, from the
@@ -208,7 +210,8 @@ func (f Facts) ContrastVaries(o Options) bool {
 		return false
 	}
 	a := f.Agreement
-	return a.Correlation < alike && (a.Negative > mostNegative || a.Negative > someNegative && a.Gain > mostGain && f.Score > wellAligned)
+	aligned := f.Score > wellAligned-float64(lessAligned*(a.Gain-mostGain))
+	return a.Correlation < alike && (a.Negative > mostNegative || a.Negative > someNegative && a.Gain > mostGain && aligned)
 }
 
 // fine is so many pixels that what is fine may have no counterpart, and leastFine the agreement after a smooth fit below

@@ -217,6 +217,7 @@ func TestContrastVaries(t *testing.T) {
 		{"two people's CT, contrast medium in one", 0.53, refine.Agreement{Correlation: 0.6, Gain: 0.3}, false},
 		{"two people's heads", 0.77, refine.Agreement{Correlation: 0.7, Gain: 0.22}, false},
 		{"T1 and FLAIR of a head", 0.67, refine.Agreement{Correlation: 0.65, Negative: 0.013, Gain: 0.3}, true},
+		{"a CT whose contrast was changed", 0.62, refine.Agreement{Correlation: 0.67, Negative: 0.0166, Gain: 0.52}, true},
 		{"contrast inverted in places", 0.5, refine.Agreement{Correlation: 0.5, Negative: 0.3, Gain: 0.1}, true},
 		{"two people's heads, two scanners", 0.75, refine.Agreement{Correlation: 0.64, Negative: 0.0012, Gain: 0.26}, false},
 		{"one body", 0.9, refine.Agreement{Correlation: 0.95, Gain: 0.3}, false},

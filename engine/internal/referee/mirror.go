@@ -29,7 +29,7 @@ func (r *Referee) Reflection(initial volume.Affine) (gain float64, axis int, at 
 	ours := interleaved(coarse.descriptors)
 	least := func(data, known []float32, from [3]int) (float64, [3]int) {
 		s := shifting{coarse: coarse, ours: ours, size: wide.Size, known: known,
-			theirs: interleaved(mind.Describe(data, known, wide.Size, radius, dilation, r.threads))}
+			theirs: interleaved(mind.Describe(data, known, wide.Size, kernel, r.threads))}
 		return s.least(from)
 	}
 	plain, _ := least(image.Data, known.Data, [3]int{})

@@ -21,13 +21,10 @@ import (
 // looks like a misfit.
 var most = [4]int{2: aligned.SlicePixels, 3: 250_000}
 
-// radius is that of the descriptors' patches, and window that of the local correlation, in voxels of the referee's
-// grid.
-const (
-	radius   = 1
-	dilation = 1
-	window   = 2
-)
+// kernel is that of the descriptors, and window the radius of the local correlation's, in voxels of the referee's grid.
+var kernel = mind.Kernel{Radius: 1, Dilation: 1, Least: 0.001}
+
+const window = 2
 
 // blurred is the least standard deviation, voxels, of the Gaussian on both images.
 const blurred = 0.8
@@ -80,7 +77,7 @@ func on(grid volume.Geometry, threads int, fixed, fixedKnown, moving, movingKnow
 	r := &Referee{grid: grid, moving: moving, movingKnown: movingKnown.Mask(), threads: threads}
 	r.fixed = fixed.Resample(grid, identity, volume.Linear, 0, threads).Data
 	r.known = fixedKnown.Resample(grid, identity, volume.Nearest, 0, threads).Data
-	r.descriptors = mind.Describe(r.fixed, r.known, grid.Size, radius, dilation, threads)
+	r.descriptors = mind.Describe(r.fixed, r.known, grid.Size, kernel, threads)
 	r.structure = r.weigh()
 	return r
 }
@@ -94,7 +91,7 @@ func (r *Referee) Look(initial volume.Affine, deform *field.Field) State {
 	}
 	warped := repeated(total, r.moving, r.threads)
 	s.correlation = r.correlate(warped, s.known)
-	theirs := mind.Describe(warped, s.known, r.grid.Size, radius, dilation, r.threads)
+	theirs := mind.Describe(warped, s.known, r.grid.Size, kernel, r.threads)
 	n := len(warped)
 	s.distance = make([]float32, n)
 	parallel.For(n, 1<<14, r.threads, func(lo, hi int) {

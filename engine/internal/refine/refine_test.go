@@ -126,7 +126,7 @@ func TestMINDValue(t *testing.T) {
 	s, u := newMIND(im, 1), field.New(fixed.Geometry)
 	s.validate(u)
 	got := s.force(field.New(fixed.Geometry), u, unheard) / float64(s.voxels())
-	f, m := mind.Describe(im.Fixed.Data, im.FixedValid.Data, im.Fixed.Size, 1, dilation, 1), mind.Describe(im.Moving.Data, im.MovingValid.Data, im.Moving.Size, 1, dilation, 1)
+	f, m := mind.Describe(im.Fixed.Data, im.FixedValid.Data, im.Fixed.Size, kernel, 1), mind.Describe(im.Moving.Data, im.MovingValid.Data, im.Moving.Size, kernel, 1)
 	n, grown := im.Fixed.Size, im.Moving.Size
 	sum := 0.0
 	for i, x := range f {

@@ -26,13 +26,13 @@ func newMSE(im aligned.Images, threads int) *ssd {
 	return newSSD(im, 1, im.Fixed.Data, im.Moving.Data, threads)
 }
 
-// dilation is how far MIND-SSC's patches lie from the voxel. For two contrasts of one person near patches are best
+// kernel is that of MIND-SSC. For two contrasts of one person near patches are best
 // (RATIONALE.md, MIND at a dilation of one voxel).
-const dilation = 1
+var kernel = mind.Kernel{Radius: 1, Dilation: 1, Least: 0.001}
 
 func newMIND(im aligned.Images, threads int) *ssd {
 	describe := func(v, valid *volume.Volume, padding int) []float32 {
-		planes := mind.Describe(v.Data, valid.Data, v.Size, 1, dilation, threads)
+		planes := mind.Describe(v.Data, valid.Data, v.Size, kernel, threads)
 		n, out := len(v.Data), make([]float32, len(planes)+padding*mind.Channels)
 		parallel.For(n, 1<<13, threads, func(lo, hi int) {
 			for c := range mind.Channels {
