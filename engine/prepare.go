@@ -96,7 +96,7 @@ func (p *problem) clean(e *env, flat Pair) error {
 		Fixed: fixed.Canonical().Frozen(), Moving: moving.Canonical().Frozen(),
 		FixedMask: p.fixedMask.Canonical(), MovingMask: movingMask.Canonical(), Rigid: p.rigid.Canonical(),
 	}
-	if !flat.tellsMore() {
+	if !p.tellsMore(flat) {
 		p.pair.Fixed, p.pair.FixedMask = shown(p.pair.Fixed, p.pair.FixedMask)
 		p.pair.Moving, p.pair.MovingMask = shown(p.pair.Moving, p.pair.MovingMask)
 	}
@@ -110,8 +110,8 @@ func (p *problem) clean(e *env, flat Pair) error {
 }
 
 // tellsMore says whether something else than the two images tells where a body lies, which may be beyond what they show.
-func (p Pair) tellsMore() bool {
-	return len(p.Channels) > 0 || len(p.Landmarks) > 0 || p.Rigid != nil || p.InitialField != nil
+func (p *problem) tellsMore(flat Pair) bool {
+	return len(flat.Channels) > 0 || len(flat.Landmarks) > 0 || p.rigid != nil || p.deform != nil
 }
 
 // shown returns what an image shows, and its mask, without their padding.

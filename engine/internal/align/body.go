@@ -1,7 +1,5 @@
 package align
 
-import "math"
-
 // foreground returns 1 on the body and 0 in the background around it. Where an image has no background (a crop within
 // the body), all that is valid is body. Voxels within half a bin of the threshold count in part: interpolated whole
 // numbers may crowd there, and noise would decide about all of them.
@@ -115,12 +113,13 @@ func endOf(histogram []float64, peak int) float64 {
 	const level = 0.9
 	before := 0.0
 	for b := peak; b < len(histogram)/2; b++ {
-		left := around(histogram, b+8) / max(around(histogram, b), math.SmallestNonzeroFloat64)
+		here := around(histogram, b)
+		left := around(histogram, b+8) / here
 		switch {
+		case here == 0 || b == peak && left >= level:
+			return float64(b)
 		case left < level:
 			before = left
-		case b == peak:
-			return float64(b)
 		default:
 			return float64(b) - (left-level)/(left-before)
 		}

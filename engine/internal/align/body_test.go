@@ -110,3 +110,10 @@ func TestEndOf(t *testing.T) {
 		}
 	}
 }
+
+func TestEndOfFewVoxels(t *testing.T) {
+	t.Parallel()
+	if got := endOf(histogramOf(bump(5, 3, 0.1)), 0); got != 8 { // the first bin with nothing around it
+		t.Errorf("it ends at %g", got)
+	}
+}
