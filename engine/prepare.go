@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -96,10 +97,7 @@ func (p *problem) clean(e *env, flat Pair) error {
 		Fixed: fixed.Canonical().Frozen(), Moving: moving.Canonical().Frozen(),
 		FixedMask: p.fixedMask.Canonical(), MovingMask: movingMask.Canonical(), Rigid: p.rigid.Canonical(),
 	}
-	if !p.tellsMore(flat) {
-		p.pair.Fixed, p.pair.FixedMask = shown(p.pair.Fixed, p.pair.FixedMask)
-		p.pair.Moving, p.pair.MovingMask = shown(p.pair.Moving, p.pair.MovingMask)
-	}
+	p.shown(flat)
 	p.facts.Voxels = room(p.pair.Fixed.Geometry)
 	if p.net != nil {
 		in := p.net.Intensity
@@ -109,18 +107,33 @@ func (p *problem) clean(e *env, flat Pair) error {
 	return nil
 }
 
-// tellsMore says whether something else than the two images tells where a body lies, which may be beyond what they show.
-func (p *problem) tellsMore(flat Pair) bool {
-	return len(flat.Channels) > 0 || len(flat.Landmarks) > 0 || p.rigid != nil || p.deform != nil
+// shown leaves the padding of both images out, but for what landmarks lie in. Channels and rigid regions may lie anywhere
+// in it: then it stays.
+func (p *problem) shown(flat Pair) {
+	if len(flat.Channels) > 0 || p.rigid != nil {
+		return
+	}
+	fixed, moving := p.pair.Fixed.Shown(), p.pair.Moving.Shown()
+	for _, l := range flat.Landmarks {
+		fixed = fixed.Union(around(p.pair.Fixed, l.Fixed))
+	}
+	p.pair.Fixed, p.pair.Moving = p.pair.Fixed.Cropped(fixed), p.pair.Moving.Cropped(moving)
+	if p.pair.FixedMask != nil {
+		p.pair.FixedMask = p.pair.FixedMask.Cropped(fixed)
+	}
+	if p.pair.MovingMask != nil {
+		p.pair.MovingMask = p.pair.MovingMask.Cropped(moving)
+	}
 }
 
-// shown returns what an image shows, and its mask, without their padding.
-func shown(v, mask *volume.Volume) (image, within *volume.Volume) {
-	box := v.Shown()
-	if mask != nil {
-		mask = mask.Cropped(box)
+// around is the box of the voxels of v nearest to a point, LPS mm, on all its sides.
+func around(v *volume.Volume, point [3]float64) volume.Box {
+	b := volume.EmptyBox(v.Size)
+	for a, x := range v.PhysicalToIndex().Apply(point) {
+		last := float64(v.Size[a] - 1)
+		b.Lo[a], b.Hi[a] = int(min(max(math.Floor(x), 0), last)), int(min(max(math.Ceil(x), 0), last))+1
 	}
-	return v.Cropped(box), mask
+	return b
 }
 
 // bytes is about how much memory the registration takes at its peak.
