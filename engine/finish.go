@@ -84,20 +84,13 @@ func (p *problem) total(st state) *field.Field {
 // selected is the part of the mask's grid around all that it selects; it selects something. Measured there, a thin mask
 // of a large image does not fall between the voxels of the measuring grid.
 func selected(mask *volume.Volume) volume.Geometry {
-	g := mask.Geometry
-	lo, hi := g.Size, [3]int{}
+	b := volume.EmptyBox(mask.Size)
 	for i, v := range mask.Data {
 		if v != 0 {
-			for a, k := range mask.Index(i) {
-				lo[a], hi[a] = min(lo[a], k), max(hi[a], k+1)
-			}
+			b = b.With(mask.Index(i))
 		}
 	}
-	g.Origin = g.IndexToPhysical().Apply([3]float64{float64(lo[0]), float64(lo[1]), float64(lo[2])})
-	for a := range 3 {
-		g.Size[a] = hi[a] - lo[a]
-	}
-	return g
+	return mask.Part(b)
 }
 
 // measuringGrid returns every k-th voxel of g along each axis, k as small as leaves no more than about a million

@@ -37,7 +37,7 @@ func newProblem(e *env, pair Pair, opt Options, model *network.Model) (*problem,
 		p.net = &net{Model: model}
 	}
 	p.facts = plan.Facts{
-		Slices: p.isFlat(), Network: model != nil, Channels: len(pair.Channels) > 0,
+		Voxels: room(p.fixed.Geometry), Slices: p.isFlat(), Network: model != nil, Channels: len(pair.Channels) > 0,
 	}
 	if err := p.checkShape(); err != nil {
 		return nil, err
@@ -126,12 +126,11 @@ func (p *problem) shown(flat Pair) {
 	}
 }
 
-// around is the box of the voxels of v nearest to a point, LPS mm, on all its sides.
-func around(v *volume.Volume, point [3]float64) volume.Box {
-	b := volume.EmptyBox(v.Size)
+// around is the box of the voxels of v on all sides of a point, LPS mm, or those nearest to it.
+func around(v *volume.Volume, point [3]float64) (b volume.Box) {
 	for a, x := range v.PhysicalToIndex().Apply(point) {
-		last := float64(v.Size[a] - 1)
-		b.Lo[a], b.Hi[a] = int(min(max(math.Floor(x), 0), last)), int(min(max(math.Ceil(x), 0), last))+1
+		x = min(max(x, 0), float64(v.Size[a]-1))
+		b.Lo[a], b.Hi[a] = int(x), int(math.Ceil(x))+1
 	}
 	return b
 }

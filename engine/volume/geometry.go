@@ -187,17 +187,21 @@ func (g Geometry) Blocks(voxels [3]int) Geometry {
 
 // Middle returns the part of g in its middle that has one voxel of every n along each axis, and one at least.
 func (g Geometry) Middle(n int) Geometry {
-	middle := g
+	var b Box
 	for a := range 3 {
-		middle.Size[a] = max(g.Size[a]/n, 1)
+		size := max(g.Size[a]/n, 1)
+		b.Lo[a] = (g.Size[a] - size) / 2
+		b.Hi[a] = b.Lo[a] + size
 	}
-	return middle.from(g, [3]int{(g.Size[0] - middle.Size[0]) / 2, (g.Size[1] - middle.Size[1]) / 2, (g.Size[2] - middle.Size[2]) / 2})
+	return g.Part(b)
 }
 
-// from returns g with its first voxel at the given voxel of another grid with the same axes.
-func (g Geometry) from(of Geometry, first [3]int) Geometry {
-	g.Origin = of.IndexToPhysical().Apply([3]float64{float64(first[0]), float64(first[1]), float64(first[2])})
-	return g
+// Part returns the part of g in a box.
+func (g Geometry) Part(b Box) Geometry {
+	part := g
+	part.Origin = g.IndexToPhysical().Apply([3]float64{float64(b.Lo[0]), float64(b.Lo[1]), float64(b.Lo[2])})
+	part.Size = b.Size()
+	return part
 }
 
 // Center returns the centre of the grid in LPS mm.

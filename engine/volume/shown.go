@@ -39,59 +39,61 @@ func (v *Volume) Shown() Box {
 // tellsNothing says whether plane k across an axis has no finite voxel, or repeats another one: the mean of their
 // difference over a square is at most most everywhere.
 func (v *Volume) tellsNothing(axis, k, other int, most float64) bool {
-	p, q := v.plane(axis, k), v.plane(axis, other)
+	p, nx := v.plane(axis, k)
+	q, _ := v.plane(axis, other)
 	finite, alike := false, true
-	for i, x := range p.Data {
+	for i, x := range p {
 		finite = finite || IsFinite(x)
 		switch {
-		case IsFinite(x) && IsFinite(q.Data[i]):
-			p.Data[i] -= q.Data[i]
-		case IsFinite(x) != IsFinite(q.Data[i]):
+		case IsFinite(x) && IsFinite(q[i]):
+			p[i] -= q[i]
+		case IsFinite(x) != IsFinite(q[i]):
 			alike = false
 		default:
-			p.Data[i] = 0
+			p[i] = 0
 		}
 	}
-	return !finite || alike && p.isWithin(most)
+	return !finite || alike && isWithin(p, nx, most)
 }
 
 // isBlank says whether the means over squares of plane k across an axis differ by at most most from its own.
 func (v *Volume) isBlank(axis, k int, most float64) bool {
-	p := v.plane(axis, k)
+	p, nx := v.plane(axis, k)
 	mean, n := 0.0, 0.0
-	for _, x := range p.Data {
+	for _, x := range p {
 		if IsFinite(x) {
 			mean += float64(x)
 			n++
 		}
 	}
-	for i, x := range p.Data {
-		if p.Data[i] = 0; IsFinite(x) {
-			p.Data[i] = float32(float64(x) - mean/n)
+	for i, x := range p {
+		if p[i] = 0; IsFinite(x) {
+			p[i] = float32(float64(x) - mean/n)
 		}
 	}
-	return p.isWithin(most)
+	return isWithin(p, nx, most)
 }
 
-// plane returns a copy of plane k across an axis, as a slice.
-func (v *Volume) plane(axis, k int) *Volume {
+// plane returns a copy of plane k across an axis, and how long its rows are.
+func (v *Volume) plane(axis, k int) (values []float32, nx int) {
 	b := Box{Hi: v.Size}
 	b.Lo[axis], b.Hi[axis] = k, k+1
-	n := b.Size()
-	across := [3][2]int{{n[1], n[2]}, {n[0], n[2]}, {n[0], n[1]}}[axis]
-	return &Volume{Geometry: Geometry{Size: [3]int{across[0], across[1], 1}}, Data: b.Crop(v.Data, v.Size)}
+	nx = v.Size[0]
+	if axis == 0 {
+		nx = v.Size[1]
+	}
+	return b.Crop(v.Data, v.Size), nx
 }
 
-// isWithin says whether the mean over any square of a slice, which counts as zero beyond its edges, is at most most. Noise
-// hardly moves such means.
-func (v *Volume) isWithin(most float64) bool {
+// isWithin says whether the mean over any square of a plane with rows of nx voxels, which counts as zero beyond its edges,
+// is at most most. Noise hardly moves such means.
+func isWithin(plane []float32, nx int, most float64) bool {
 	const side = 8
-	nx, ny := v.Size[0], v.Size[1]
-	wide := nx + 1
+	ny, wide := len(plane)/nx, nx+1
 	sums := make([]float64, wide*(ny+1)) // of all voxels before and above
 	for y := range ny {
 		row := 0.0
-		for x, value := range v.Data[y*nx:][:nx] {
+		for x, value := range plane[y*nx:][:nx] {
 			row += float64(value)
 			sums[(y+1)*wide+x+1] = sums[y*wide+x+1] + row
 		}
@@ -113,9 +115,7 @@ func (v *Volume) Cropped(b Box) *Volume {
 	if b == (Box{Hi: v.Size}) {
 		return v
 	}
-	g := v.Geometry
-	g.Size = b.Size()
-	part := &Volume{Geometry: g.from(v.Geometry, b.Lo).rounded(), Data: b.Crop(v.Data, v.Size)}
+	part := &Volume{Geometry: v.Part(b).rounded(), Data: b.Crop(v.Data, v.Size)}
 	if v.frozen != nil {
 		return part.Frozen()
 	}

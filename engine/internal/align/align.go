@@ -384,10 +384,10 @@ func (a *aligner) refineStarts(start outcome, v views) (outcome, error) {
 func (a *aligner) rotate(best outcome, v views, h float64) (outcome, views, error) {
 	weak, least := best.evidence() < poor, better
 	switch {
+	case a.fixed.Flat() && weak:
+		least = betterSlice
 	case a.fixed.Flat(): // slices also match by chance, and to search their rotations costs little
-		if least = betterSlice; !weak {
-			weak, least = best.evidence() < poorSlice, farBetter
-		}
+		weak, least = best.evidence() < poorSlice, farBetter
 	case !weak:
 		weak = best.score < likely(min(v.fixed.bodyCount, v.moving.bodyCount))
 	}

@@ -22,9 +22,8 @@ const (
 	depthSigma      = 0.2  // of the blur that tells depth, in cube roots of the body's volume
 )
 
-// kernel is that of MIND-SSC. By less than a hundredth of the mean variance, noise of a thousandth of the range would decide
-// how a region without structure looks.
-var kernel = mind.Kernel{Radius: 1, Dilation: 2, Least: 0.01}
+// kernel is that of MIND-SSC.
+var kernel = mind.Kernel{Radius: 1, Dilation: 2, Least: mind.Steady}
 
 // features are planes over the resampled grid: the components of MIND-SSC, zero outside the body.
 type features struct {

@@ -15,8 +15,15 @@ const Channels = 12
 type Kernel struct {
 	Radius   int     // of the patches: cubes of 2*Radius+1 voxels a side
 	Dilation int     // how far they lie from the voxel
-	Least    float64 // the variance that a voxel has at least, over the image's mean; the authors' code has .001
+	Least    float64 // the variance that a voxel has at least, over the image's mean: Published or Steady
 }
+
+// Published is the least variance of the authors' code. By Steady noise of a thousandth of the range does not decide how a
+// region without structure looks (RATIONALE.md, Steadiness).
+const (
+	Published = 0.001
+	Steady    = 0.01
+)
 
 // highest is the variance that a voxel has at most, over the image's mean.
 const highest = 1000

@@ -28,7 +28,7 @@ func newMSE(im aligned.Images, threads int) *ssd {
 
 // kernel is that of MIND-SSC. For two contrasts of one person near patches are best
 // (RATIONALE.md, MIND at a dilation of one voxel).
-var kernel = mind.Kernel{Radius: 1, Dilation: 1, Least: 0.001}
+var kernel = mind.Kernel{Radius: 1, Dilation: 1, Least: mind.Published}
 
 func newMIND(im aligned.Images, threads int) *ssd {
 	describe := func(v, valid *volume.Volume, padding int) []float32 {
