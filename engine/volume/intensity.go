@@ -106,15 +106,15 @@ const (
 
 	// CT scanners fill what they did not reconstruct with a value below that of any tissue: -2000, -3024, -32768. Air is
 	// -1000 HU, and its noise is cut off at -1024.
-	noTissue, air = -1100, -1024
-	alike         = 16   // HU up to which such values are one: lossy compression leaves noise
-	padding       = 1e-3 // share of the voxels that have it
-	nearlyAll     = 0.9  // of what is below all tissue has it
+	noTissue, air, airTop = -1100, -1024, -900
+	alike                 = 16   // HU up to which such values are one: lossy compression leaves noise
+	padding               = 1e-3 // share of the voxels that have it
+	nearlyAll             = 0.9  // of what is below all tissue has it
 )
 
 // Plausible returns the volume without the voxels that tell nothing of what was imaged: v itself where there are none,
 // else a copy in which those far beyond the others have the value of the percentile on their side, and a CT scanner's
-// padding that of air. Voxels that are not finite stay. Measures that compare images by squares, or in bins from the
+// padding that of the air beside it. Voxels that are not finite stay. Measures that compare images by squares, or in bins from the
 // least value to the greatest, see little else where there are such voxels.
 func (v *Volume) Plausible() *Volume {
 	p := v.Percentiles(0.5, 99.5)
@@ -125,7 +125,7 @@ func (v *Volume) Plausible() *Volume {
 		lo, hi = max(lo, float32(p[0]-float64(far*span))), min(hi, float32(p[1]+float64(far*span)))
 	}
 	if lo <= noTissue && hi > air && v.padded(lo) {
-		lo, low = air, air
+		lo, low = air, v.air()
 	}
 	if lo == least && hi == most {
 		return v
@@ -148,7 +148,7 @@ func (v *Volume) Plausible() *Volume {
 func (v *Volume) Hounsfield() bool {
 	const (
 		sample                     = 1 << 17
-		airTop, softest, hardest   = -900, -150, 150
+		softest, hardest           = -150, 150
 		densest                    = 4096 // of twelve bits
 		leastAir, leastSoft, stray = 0.01, 0.05, 0.001
 	)
@@ -169,6 +169,20 @@ func (v *Volume) Hounsfield() bool {
 		}
 	}
 	return airy > leastAir*all && soft > leastSoft*all && beyond <= stray*all
+}
+
+// air returns the median of the voxels of a CT that show air; that of a scanner that cuts them off, where none does.
+func (v *Volume) air() float32 {
+	var values []float32
+	for _, x := range v.Data {
+		if x > noTissue && x <= airTop {
+			values = append(values, x)
+		}
+	}
+	if len(values) == 0 {
+		return air
+	}
+	return float32(Percentiles(values, 50)[0])
 }
 
 // padded says whether a scanner filled a part of v with about the value lo, below that of any tissue.

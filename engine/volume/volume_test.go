@@ -245,6 +245,14 @@ func TestPlausible(t *testing.T) {
 			for i := range n / 5 {
 				d[i*5] = -3024
 			}
+		}, -1000, 1000},
+		"padding of a CT without air": {func(d []float32) {
+			for i := range d {
+				d[i] = max(d[i], -800)
+			}
+			for i := range n / 5 {
+				d[i*5] = -3024
+			}
 		}, -1024, 1000},
 		"one very low": {func(d []float32) { d[7] = -3024 }, -3024, 1000},
 		"black background": {func(d []float32) {

@@ -46,14 +46,14 @@ func (w *resampled) above(threshold float32, near []int) []bool {
 }
 
 // background is what tells an image's background from its body. It is of the image as it is first read: in other frames
-// and on other grids another valley of the histogram may be the deepest.
+// and on other grids the histogram may fall elsewhere.
 type background struct {
 	known          bool
 	dark           bool    // there is one
 	threshold, bin float32 // the intensity that ends it, and the width of the histogram's bins there
 }
 
-// backgroundOf finds the background: up to the first valley of the histogram above a peak in its lowest quarter. There is
+// backgroundOf finds the background: up to where the histogram ceases to fall behind a peak in its lowest quarter. There is
 // none where there is no such peak or the border of the field of view is not part of it.
 func backgroundOf(w *resampled, near []int) background {
 	const bins = 256
@@ -62,35 +62,29 @@ func backgroundOf(w *resampled, near []int) background {
 		return background{known: true}
 	}
 	at := func(x float32) int { return min(max(int(float64(x-lo)/float64(hi-lo)*bins), 0), bins-1) }
-	var raw, h [bins]float64
+	var histogram [bins]float64
 	total := 0.0
 	for i, x := range w.intensity {
 		if w.valid[i] > 0 {
-			raw[at(x)]++
+			histogram[at(x)]++
 			total++
 		}
 	}
-	for b := range h {
-		h[b] = (raw[max(b-1, 0)] + 2*raw[b] + raw[min(b+1, bins-1)]) / 4
-	}
 	peak := 0
 	for b := range bins / 4 {
-		if h[b] > h[peak] {
+		if around(histogram[:], b) > around(histogram[:], peak) {
 			peak = b
 		}
 	}
-	if peak == bins/4-1 || !falls(raw[:]) {
+	if peak == bins/4-1 || !falls(histogram[:]) {
 		return background{known: true}
 	}
-	valley := peak
-	for valley+1 < bins/2 && h[valley+1] < h[valley] {
-		valley++
-	}
-	threshold := lo + float32((hi-lo)*float32(valley+1)/bins)
+	end := endOf(histogram[:], peak)
+	threshold := lo + float32(float64(hi-lo)*(end+0.5)/bins)
 
 	below := 0.0
-	for b := range valley + 1 {
-		below += raw[b]
+	for _, n := range histogram[:int(end)+1] {
+		below += n
 	}
 	var border, dark float64
 	for i := range w.intensity {
@@ -102,6 +96,35 @@ func backgroundOf(w *resampled, near []int) background {
 		}
 	}
 	return background{true, below >= 0.05*total && dark >= 0.2*border, threshold / w.unit, (hi - lo) / bins / w.unit}
+}
+
+// around is the mean of a histogram over the nine bins around b, or those of them that it has.
+func around(histogram []float64, b int) (mean float64) {
+	part := histogram[max(b-4, 0):min(b+5, len(histogram))]
+	for _, n := range part {
+		mean += n / float64(len(part))
+	}
+	return mean
+}
+
+// endOf returns where a histogram ceases to fall behind a peak, in bins: where what is around the ninth bin is .9 of what
+// is around the first. Means over many voxels, and a place between bins, follow noise continuously.
+func endOf(histogram []float64, peak int) float64 {
+	const level = 0.9
+	before := 0.0
+	for b := peak; b < len(histogram)/2; b++ {
+		here := around(histogram, b)
+		left := around(histogram, b+8) / here
+		switch {
+		case here == 0 || b == peak && left >= level:
+			return float64(b)
+		case left < level:
+			before = left
+		default:
+			return float64(b) - (left-level)/(left-before)
+		}
+	}
+	return float64(len(histogram) / 2)
 }
 
 // falls says whether a histogram falls behind its highest peak in the lowest quarter as behind that of a background: by

@@ -45,11 +45,23 @@ func TestForeground(t *testing.T) {
 }
 
 // A background is a peak that falls sharply or that tissue follows; dark tissue falls slowly into a tail.
+// bump is a part of a histogram.
+func bump(height, middle, width float64) func(float64) float64 {
+	return func(b float64) float64 { return height * math.Exp(-(b-middle)*(b-middle)/(2*width*width)) }
+}
+
+func histogramOf(terms ...func(float64) float64) []float64 {
+	histogram := make([]float64, 256)
+	for b := range histogram {
+		for _, term := range terms {
+			histogram[b] += math.Round(term(float64(b)))
+		}
+	}
+	return histogram
+}
+
 func TestFalls(t *testing.T) {
 	t.Parallel()
-	bump := func(height, middle, width float64) func(float64) float64 {
-		return func(b float64) float64 { return height * math.Exp(-(b-middle)*(b-middle)/(2*width*width)) }
-	}
 	for _, c := range []struct {
 		name  string
 		terms []func(float64) float64
@@ -62,14 +74,46 @@ func TestFalls(t *testing.T) {
 		{"dark tissue", []func(float64) float64{func(b float64) float64 { return 5000 * math.Exp(1-(b+1)/13) * (b + 1) / 13 }, bump(60, 160, 20)}, false},
 		{"a tail that rises", []func(float64) float64{bump(500, 130, 40)}, false},
 	} {
-		histogram := make([]float64, 256)
-		for b := range histogram {
-			for _, term := range c.terms {
-				histogram[b] += math.Round(term(float64(b)))
-			}
-		}
-		if got := falls(histogram); got != c.want {
+		if got := falls(histogramOf(c.terms...)); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
+	}
+}
+
+func TestEndOf(t *testing.T) {
+	t.Parallel()
+	flat := func(float64) float64 { return 100 }
+	for _, c := range []struct {
+		name      string
+		histogram []float64
+		peak      int
+		want      float64 // bins
+	}{
+		{"zeros before tissue as frequent everywhere", histogramOf(bump(9000, 0, 0.3), flat), 0, 4.99},
+		{"an exponential fall to a level", histogramOf(func(b float64) float64 { return 1e5 * math.Exp(-b/6) }, flat), 0, 53},
+		{"tissue behind a valley", histogramOf(bump(9000, 10, 4), bump(2000, 60, 12)), 10, 23},
+		{"a fall without end", histogramOf(func(b float64) float64 { return 1e9 * math.Exp(-b/9) }), 0, 128},
+	} {
+		got := endOf(c.histogram, c.peak)
+		if math.Abs(got-c.want) > 1 {
+			t.Errorf("%s: it ends at %.2f, want %.2f", c.name, got, c.want)
+		}
+		noisy := make([]float64, len(c.histogram))
+		for b, n := range c.histogram { // a hundredth of the voxels of each bin lie in the next
+			noisy[b] += n - n/100
+			if b+1 < len(noisy) {
+				noisy[b+1] += n / 100
+			}
+		}
+		if moved := endOf(noisy, c.peak); math.Abs(moved-got) > 0.3 {
+			t.Errorf("%s: it ends at %.2f, and with noise at %.2f", c.name, got, moved)
+		}
+	}
+}
+
+func TestEndOfFewVoxels(t *testing.T) {
+	t.Parallel()
+	if got := endOf(histogramOf(bump(5, 3, 0.1)), 0); got != 8 { // the first bin with nothing around it
+		t.Errorf("it ends at %g", got)
 	}
 }
