@@ -1053,7 +1053,7 @@ def test_a_mended_result_goes_on(study: Study, images: dict[str, sitk.Image]):
 def test_coarser_field(
     study: Study, finished: tuple[Study, Registration], images: dict[str, sitk.Image]
 ):
-    done = register(study.request(field_spacing=5.0, transformed_volume=None))
+    done = register(study.request(field_spacing=5.0, transformed_volume=None, search="on"))
     assert "transformed_volume" not in done.nodes  # a transform as the only output is enough
     coarse, full = (
         node.GetTransformFromParent().GetConcatenatedTransform(0).GetDisplacementGrid()

@@ -44,7 +44,6 @@ func TestForeground(t *testing.T) {
 	}
 }
 
-// A background is a peak that falls sharply or that tissue follows; dark tissue falls slowly into a tail.
 // bump is a part of a histogram.
 func bump(height, middle, width float64) func(float64) float64 {
 	return func(b float64) float64 { return height * math.Exp(-(b-middle)*(b-middle)/(2*width*width)) }
@@ -60,6 +59,7 @@ func histogramOf(terms ...func(float64) float64) []float64 {
 	return histogram
 }
 
+// A background is a peak that falls sharply or that tissue follows; dark tissue falls slowly into a tail.
 func TestFalls(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -80,6 +80,7 @@ func TestFalls(t *testing.T) {
 	}
 }
 
+// The end lies where the fall does, whatever hundredth of the voxels noise moves by a bin.
 func TestEndOf(t *testing.T) {
 	t.Parallel()
 	flat := func(float64) float64 { return 100 }
