@@ -46,13 +46,6 @@ func (p *problem) gainMirrored(e *env, st state, reflection volume.Affine) float
 	unmirrored := g.IndexToPhysical().After(flip).After(g.PhysicalToIndex()) // and back
 	from := unmirrored.After(st.initial).After(reflection)
 	other, err := p.alignBy(e, mirrored, align.Affine, &from, nil)
-	found := st.found
-	if err == nil && found == nil {
-		var a *align.Result
-		if a, err = p.alignBy(e, p.pair, align.Affine, &st.initial, nil); err == nil {
-			found = &a.Transform
-		}
-	}
 	if err != nil { // a mirrored image cannot be aligned there
 		return -1
 	}
@@ -65,7 +58,15 @@ func (p *problem) gainMirrored(e *env, st state, reflection volume.Affine) float
 		return mean
 	}
 	least := closer(st.initial)
-	if *found != st.initial {
+	found := st.found
+	if found == nil && least > asMirrored { // no alignment was made of the image as it is
+		own, err := p.alignBy(e, p.pair, align.Affine, &st.initial, nil)
+		if err != nil {
+			return -1
+		}
+		found = &own.Transform
+	}
+	if found != nil && *found != st.initial {
 		least = min(least, closer(*found))
 	}
 	if least <= asMirrored {
