@@ -98,6 +98,7 @@ func (p *problem) clean(e *env, flat Pair) error {
 		FixedMask: p.fixedMask.Canonical(), MovingMask: movingMask.Canonical(), Rigid: p.rigid.Canonical(),
 	}
 	p.shown(flat)
+	p.coarsened()
 	p.facts.Voxels = room(p.pair.Fixed.Geometry)
 	if p.net != nil {
 		in := p.net.Intensity
@@ -123,6 +124,35 @@ func (p *problem) shown(flat Pair) {
 	}
 	if p.pair.MovingMask != nil {
 		p.pair.MovingMask = p.pair.MovingMask.Cropped(moving)
+	}
+}
+
+// coarsened averages blocks of voxels in images of so many that the finest grid has less than one for two along an axis:
+// no stage looks closer. Channels and rigid regions lie on the images' own grids.
+func (p *problem) coarsened() {
+	if len(p.asked.Channels) > 0 || p.rigid != nil || p.isFlat() {
+		return
+	}
+	most := p.opt.plan().Voxels()
+	spacing := refine.FinestSpacing(p.pair, most)
+	for _, side := range []struct{ image, mask **volume.Volume }{
+		{&p.pair.Fixed, &p.pair.FixedMask}, {&p.pair.Moving, &p.pair.MovingMask},
+	} {
+		v := *side.image
+		// by its own number of voxels, too: its header may hold another unit
+		finest := min(spacing, aligned.Spacing(v.Geometry)*math.Cbrt(float64(v.Voxels())/float64(most)))
+		block := [3]int{1, 1, 1}
+		for a := range block {
+			block[a] = max(int(finest/v.Spacing[a]), 1)
+		}
+		if block == [3]int{1, 1, 1} {
+			continue
+		}
+		mean, _ := v.BlockMeans(block, nil, p.opt.Threads)
+		*side.image = mean.Frozen()
+		if *side.mask != nil {
+			*side.mask = (*side.mask).Resample(mean.Geometry, volume.IdentityAffine(), volume.Nearest, 0, p.opt.Threads)
+		}
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/morphseek/morphseek/engine/internal/aligned"
-	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -224,38 +223,7 @@ func downsample(v, mask *volume.Volume, h float64, threads int) downsampled {
 	for a := range 3 {
 		f[a] = min(max(int(h/v.Spacing[a]+1e-6), 1), v.Size[a])
 	}
-	g := v.Blocks(f)
-	mean, known := volume.Zeros(g), volume.Zeros(g)
-	nx, ny := g.Size[0], g.Size[1]
-	parallel.For(ny*g.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			sum, count := mean.Data[r*nx:(r+1)*nx], known.Data[r*nx:(r+1)*nx]
-			y0, z0 := r%ny*f[1], r/ny*f[2]
-			for z := z0; z < min(z0+f[2], v.Size[2]); z++ {
-				for y := y0; y < min(y0+f[1], v.Size[1]); y++ {
-					base := (z*v.Size[1] + y) * v.Size[0]
-					row := v.Data[base : base+v.Size[0]]
-					x := 0
-					for i := range sum {
-						for end := min(x+f[0], len(row)); x < end; x++ {
-							s := row[x]
-							if !volume.IsFinite(s) || (mask != nil && mask.Data[base+x] == 0) {
-								continue
-							}
-							sum[i] += s
-							count[i]++
-						}
-					}
-				}
-			}
-			for i, n := range count {
-				if n > 0 {
-					sum[i] /= n
-				}
-				count[i] = n / float32(f[0]*f[1]*f[2])
-			}
-		}
-	})
+	mean, known := v.BlockMeans(f, mask, threads)
 	lowest := float32(math.Inf(1))
 	for i, k := range known.Data {
 		if k > 0 {

@@ -66,7 +66,7 @@ func New(pair aligned.Pair, threads int) *Referee {
 	grid := thinned(pair.Fixed.Geometry, most[pair.Fixed.Axes()])
 	r := on(grid, threads,
 		smoothed(pair.Fixed, grid.Spacing, threads), shown(pair.Fixed, pair.FixedMask, threads),
-		smoothed(pair.Moving, across(grid.Spacing, grid, pair.Moving.Geometry), threads), shown(pair.Moving, pair.MovingMask, threads))
+		smoothed(pair.Moving, movingSpacing(grid, pair.Moving.Geometry), threads), shown(pair.Moving, pair.MovingMask, threads))
 	r.channels = channelsOf(pair, threads)
 	return r
 }
@@ -235,6 +235,20 @@ func across(spacing [3]float64, grid, g volume.Geometry) (out [3]float64) {
 			square += float64(dot * dot * spacing[b] * spacing[b])
 		}
 		out[a] = math.Sqrt(square)
+	}
+	return out
+}
+
+// movingSpacing returns the spacing along the axes of a moving image for which it is smoothed: that of grid, or where this
+// is far beyond what the image can have, as in another unit that the initial transform bridges, what its own grid has.
+func movingSpacing(grid, moving volume.Geometry) [3]float64 {
+	const far = 8
+	out := across(grid.Spacing, grid, moving)
+	own := thinned(moving, most[moving.Axes()]).Spacing
+	for a := range moving.Axes() {
+		if out[a] > far*own[a] {
+			return own
+		}
 	}
 	return out
 }

@@ -358,6 +358,12 @@ func Voxels(pair aligned.Pair, maxVoxels int) int {
 	return g.Voxels()
 }
 
+// FinestSpacing is the voxel size of a pair's finest level, mm, by the voxels that it may have.
+func FinestSpacing(pair aligned.Pair, maxVoxels int) float64 {
+	_, spacing := finest(pair, maxVoxels)
+	return spacing
+}
+
 // Bytes is about how much memory the refinement of a pair takes, by the voxels that its finest level may have.
 func Bytes(pair aligned.Pair, maxVoxels int) int64 {
 	const float, live = 4, 24 // a voxel holds so many values: images, window moments, fields

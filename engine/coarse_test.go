@@ -1,0 +1,62 @@
+package engine
+
+import (
+	"math"
+	"testing"
+
+	"github.com/morphseek/morphseek/engine/internal/testkit"
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+// Where the finest grid has less than one voxel for two of the images', these are read by blocks; a caller's unit of the
+// moving image does not matter.
+func TestLargeImages(t *testing.T) {
+	long(t)
+	t.Parallel()
+	const n = 120
+	coarse, coarseMoving, truth := testkit.Phantom(n, 4, false)
+	fine := coarse.Geometry // more than eight times the voxels of the preset's finest grid
+	for a := range 3 {
+		fine.Size[a], fine.Spacing[a], fine.Origin[a] = 2*n, 0.5, -0.25
+	}
+	fixed := coarse.ResampleRepeated(fine, volume.IdentityAffine(), 2)
+	moving := coarseMoving.ResampleRepeated(fine, volume.IdentityAffine(), 2)
+	small := &volume.Volume{Geometry: moving.Geometry, Data: moving.Data}
+	toSmall := volume.IdentityAffine()
+	for a := range 3 {
+		small.Spacing[a], small.Origin[a], toSmall.M[4*a] = fine.Spacing[a]*1e-3, fine.Origin[a]*1e-3, 1e-3
+	}
+	e := open(t, Config{})
+	for _, c := range []struct {
+		name string
+		pair Pair
+		to   volume.Affine
+	}{
+		{"both in mm", Pair{Fixed: fixed, Moving: moving}, volume.IdentityAffine()},
+		{"the moving one in metres", Pair{Fixed: fixed, Moving: small, Initial: &toSmall}, toSmall},
+	} {
+		r := register(t, e, c.pair, with(func(o *Options) { o.Preset, o.Initial, o.Refine, o.Search = "fast", "none", -1, "off" }))
+		apart := func(a, b [3]float64) float64 { return math.Hypot(math.Hypot(a[0]-b[0], a[1]-b[1]), a[2]-b[2]) }
+		var off, before float64
+		for z := 10; z < n; z += 10 {
+			for y := 10; y < n; y += 10 {
+				for x := 10; x < n; x += 10 {
+					at := [3]float64{float64(x), float64(y), float64(z)}
+					if coarse.Data[(z*n+y)*n+x] < 50 {
+						continue // air
+					}
+					want, got := at, at
+					truth.TransformPoints(want[:])
+					if err := r.TransformPoints(got[:]); err != nil {
+						t.Fatal(err)
+					}
+					off += apart(got, c.to.Apply(want)) / c.to.M[0]
+					before += apart(at, want)
+				}
+			}
+		}
+		if off > 0.3*before {
+			t.Errorf("%s: points are %.3g of what they were apart", c.name, off/before)
+		}
+	}
+}
