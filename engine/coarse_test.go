@@ -8,8 +8,8 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// Where the finest grid has less than one voxel for two of the images', these are read by blocks; a caller's unit of the
-// moving image does not matter.
+// A registration of large images, which are read by blocks of voxels, finds the motion, in whatever unit the moving image's
+// header is.
 func TestLargeImages(t *testing.T) {
 	long(t)
 	t.Parallel()

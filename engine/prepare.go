@@ -97,8 +97,10 @@ func (p *problem) clean(e *env, flat Pair) error {
 		Fixed: fixed.Canonical().Frozen(), Moving: moving.Canonical().Frozen(),
 		FixedMask: p.fixedMask.Canonical(), MovingMask: movingMask.Canonical(), Rigid: p.rigid.Canonical(),
 	}
-	p.shown(flat)
-	p.coarsened()
+	if len(flat.Channels) == 0 && p.rigid == nil { // these may lie anywhere on the images' own grids
+		p.crop(flat)
+		p.average()
+	}
 	p.facts.Voxels = room(p.pair.Fixed.Geometry)
 	if p.net != nil {
 		in := p.net.Intensity
@@ -108,12 +110,8 @@ func (p *problem) clean(e *env, flat Pair) error {
 	return nil
 }
 
-// shown leaves the padding of both images out, but for what landmarks lie in. Channels and rigid regions may lie anywhere
-// in it: then it stays.
-func (p *problem) shown(flat Pair) {
-	if len(flat.Channels) > 0 || p.rigid != nil {
-		return
-	}
+// crop leaves the padding of both images out, but for what landmarks lie in.
+func (p *problem) crop(flat Pair) {
 	fixed, moving := p.pair.Fixed.Shown(), p.pair.Moving.Shown()
 	for _, l := range flat.Landmarks {
 		fixed = fixed.Union(around(p.pair.Fixed, l.Fixed))
@@ -127,10 +125,10 @@ func (p *problem) shown(flat Pair) {
 	}
 }
 
-// coarsened averages blocks of voxels in images of so many that the finest grid has less than one for two along an axis:
-// no stage looks closer. Channels and rigid regions lie on the images' own grids.
-func (p *problem) coarsened() {
-	if len(p.asked.Channels) > 0 || p.rigid != nil || p.isFlat() {
+// average replaces volumes by the means over blocks of their voxels where the finest grid has less than one voxel for two
+// of theirs along an axis: no stage looks closer.
+func (p *problem) average() {
+	if p.isFlat() {
 		return
 	}
 	most := p.opt.plan().Voxels()

@@ -114,8 +114,8 @@ const (
 
 // Plausible returns the volume without the voxels that tell nothing of what was imaged: v itself where there are none,
 // else a copy in which those far beyond the others have the value of the percentile on their side, and a CT scanner's
-// padding that of the air beside it. Voxels that are not finite stay. Measures that compare images by squares, or in bins from the
-// least value to the greatest, see little else where there are such voxels.
+// padding that of the air beside it. Voxels that are not finite stay. Measures that compare images by squares, or in bins
+// from the least value to the greatest, see little else where there are such voxels.
 func (v *Volume) Plausible() *Volume {
 	p := v.Percentiles(0.5, 99.5)
 	low, high := float32(p[0]), float32(p[1])
