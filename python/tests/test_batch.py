@@ -494,9 +494,14 @@ def test_a_list_is_not_written_over(study: Path):
     assert (study.parent / "summary.csv").read_bytes() == study.read_bytes()
 
 
-def test_a_pair_that_another_call_is_at(study: Path, tmp_path: Path):
-    """The pair and its unfinished files are left alone; those of a killed process are removed."""
+@pytest.mark.parametrize("age", [-60, 60])
+def test_a_pair_that_another_call_is_at(age: float, study: Path, tmp_path: Path):
+    """The pair and its unfinished files are left alone; those of a killed process are removed,
+    whether the inputs' time stamps alone say that it is done or not.
+    """
     pytest.importorskip("fcntl")
+    for path in study.parent.iterdir():
+        os.utime(path, (time.time() - age,) * 2)
     folder = tmp_path / "out" / "plain"
     folder.mkdir(parents=True)
     with ThreadPoolExecutor(1) as pool:

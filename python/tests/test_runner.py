@@ -106,8 +106,8 @@ def check(out: Path, before: dict[str, tuple[str, int]]) -> dict[str, tuple[str,
 
 @pytest.mark.parametrize("kills", [6, pytest.param(50, marks=pytest.mark.nightly)])
 def test_killed_at_random_and_started_again(kills: int, idle: Any, tmp_path: Path):
-    """Two processes share a folder; one of them is killed at a time."""
-    count, rng = 40 + 4 * kills, random.Random(1)
+    """Two processes share a folder; one of them is killed at a time, after a job was finished."""
+    count, rng = 40 + 12 * kills, random.Random(1)
     whole, out = folder(tmp_path / "whole"), folder(tmp_path / "out")
 
     def start(place: Path) -> subprocess.Popen[str]:
@@ -125,6 +125,8 @@ def test_killed_at_random_and_started_again(kills: int, idle: Any, tmp_path: Pat
         victim = running[k % 2]
         assert victim.stdout is not None
         victim.stdout.readline()  # it has begun
+        while len(seals(out)) <= len(finished) and victim.poll() is None:
+            time.sleep(0.001)
         time.sleep(rng.uniform(0, 0.06))
         victim.send_signal(signal.SIGKILL)
         victim.communicate()

@@ -194,7 +194,7 @@ def settle(folder: Path) -> None:
     the folder is nobody's at the moment. Whoever reads a result calls this first.
     """
     with contextlib.suppress(OSError):
-        if any(folder.glob(f"{PREFIX}*")):
+        if any(name.startswith(PREFIX) for name in os.listdir(folder)):
             with alone(folder):
                 tidy(folder)
 

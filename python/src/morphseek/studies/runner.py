@@ -131,6 +131,7 @@ def run_jobs(
         for job in coming:
             if not (resume and (seal := _sealed(job, quickly=True))):
                 return job
+            _files.settle(Path(job.folder))
             ended(Ending(job.id, "skipped", seal["row"]))
         return None
 
