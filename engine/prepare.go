@@ -52,6 +52,9 @@ func newProblem(e *env, pair Pair, opt Options, model *network.Model) (*problem,
 	if err := memory.Check(need, "registering these volumes"); err != nil {
 		return nil, err
 	}
+	if e.tune {
+		memory.Reserve(need)
+	}
 	if err := p.clean(e, flat); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package memory
 
 import (
 	"math"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"sync"
@@ -61,10 +62,30 @@ func Tighten(live int64) (loosen func()) {
 	}
 }
 
+// Reserve lets the heap grow by about bytes, and asks the system to fill that room with large pages when it is used: of
+// small ones a registration needs a hundred thousand, and each costs microseconds (RATIONALE.md, Large pages).
+func Reserve(bytes int64) {
+	collector.Lock()
+	defer collector.Unlock()
+	more := bytes - collector.reserved
+	if more <= 0 || !mayGrow(more) {
+		return
+	}
+	collector.reserved = bytes
+	percent := debug.SetGCPercent(-1)
+	const part = 16 << 20 // Go clears, and so fills, the whole of what it gives where a page of it was used before
+	for ; more > 0; more -= part {
+		inLargePages(make([]byte, part))
+	}
+	debug.SetGCPercent(percent)
+	runtime.GC() // what is allocated from now on takes their room
+}
+
 // collector is the process's: its setting is restored when the last registration ends.
 var collector struct {
 	sync.Mutex
 	users, before int
+	reserved      int64 // bytes of the heap in large pages
 }
 
 // Trim gives memory that is no longer used back to the system at once, where it may be more than a quarter of a gigabyte:

@@ -5,7 +5,17 @@ import (
 	"math"
 	"os"
 	"strconv"
+	"syscall"
 )
+
+// mayGrow says whether the process may have so many bytes of addresses more: where it may not (ulimit -v), Go would end it.
+func mayGrow(bytes int64) bool {
+	b, err := syscall.Mmap(-1, 0, int(bytes), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	return err == nil && syscall.Munmap(b) == nil
+}
+
+// inLargePages asks for large pages where b lies. Where the system has none, all stays as it is.
+func inLargePages(b []byte) { _ = syscall.Madvise(b, syscall.MADV_HUGEPAGE) }
 
 // residentBytes returns the process's resident memory and its peak so far.
 func residentBytes() (now, peak int64) {

@@ -9,3 +9,8 @@ func residentBytes() (now, peak int64) { return Held(), 0 }
 
 // availableBytes is not known here.
 func availableBytes() int64 { return math.MaxInt64 }
+
+// mayGrow is no: there are no large pages to ask for.
+func mayGrow(int64) bool { return false }
+
+func inLargePages([]byte) {}

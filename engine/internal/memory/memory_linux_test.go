@@ -1,0 +1,65 @@
+package memory
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+)
+
+// TestReserve sees that what is allocated after Reserve lies in large pages, which the system says in smaps.
+func TestReserve(t *testing.T) {
+	if _, err := os.Stat("/sys/kernel/mm/transparent_hugepage"); err != nil {
+		t.Skip("this kernel has no large pages")
+	}
+	const size = 100 << 20
+	for _, enough := range []int64{size, 2 * size, size} { // again, more, less
+		Reserve(enough)
+		b := make([]byte, size/2)
+		if at := uintptr(unsafe.Pointer(&b[len(b)/2])); !inLarge(t, at) {
+			t.Errorf("after Reserve(%d) an array lies in small pages", enough)
+		}
+	}
+}
+
+// inLarge reads whether large pages were asked for at an address.
+func inLarge(t *testing.T, at uintptr) bool {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := false
+	for line := range bytes.Lines(maps) {
+		var lo, hi uintptr
+		if n, _ := fmt.Sscanf(string(line), "%x-%x ", &lo, &hi); n == 2 {
+			here = lo <= at && at < hi
+		}
+		if flags, ok := strings.CutPrefix(string(line), "VmFlags:"); ok && here {
+			return strings.Contains(flags, " hg")
+		}
+	}
+	t.Fatalf("no mapping holds %x", at)
+	return false
+}
+
+// TestReserveOfTooMuch sees that more addresses than a process may have are not asked for: Go would end it.
+func TestReserveOfTooMuch(t *testing.T) {
+	var limit, before syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_AS, &before); err != nil {
+		t.Fatal(err)
+	}
+	limit = before
+	limit.Cur = 8 << 30
+	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &limit); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Setrlimit(syscall.RLIMIT_AS, &before) }()
+	Reserve(1 << 40)
+	if reserved := collector.reserved; reserved >= 1<<40 {
+		t.Errorf("%d bytes were reserved", reserved)
+	}
+}
