@@ -62,16 +62,17 @@ func Tighten(live int64) (loosen func()) {
 	}
 }
 
-// Reserve lets the heap grow by about bytes, and asks the system to fill that room with large pages when it is used: of
-// small ones a registration needs a hundred thousand, and each costs microseconds (RATIONALE.md, Large pages).
+// Reserve lets the heap grow by about bytes for each registration that is under way, and asks the system to fill that room
+// with large pages when it is used: of small ones a registration needs a hundred thousand, and each costs microseconds
+// (RATIONALE.md, Large pages).
 func Reserve(bytes int64) {
 	collector.Lock()
 	defer collector.Unlock()
-	more := bytes - collector.reserved
-	if more <= 0 || !mayGrow(more) {
+	more := bytes*int64(max(collector.users, 1)) - collector.reserved
+	if more <= 0 || more > available() || !mayGrow(more) {
 		return
 	}
-	collector.reserved = bytes
+	collector.reserved += more
 	percent := debug.SetGCPercent(-1)
 	const part = 16 << 20 // Go clears, and so fills, the whole of what it gives where a page of it was used before
 	for ; more > 0; more -= part {
@@ -104,14 +105,19 @@ func Held() int64 {
 	return int64(s[0].Value.Uint64() - s[1].Value.Uint64())
 }
 
-// Check reports OutOfMemory where the system, or the limit GOMEMLIMIT, leaves less than need bytes. Go cannot recover
-// from a failed allocation, so large ones are asked for here first.
-func Check(need int64, what string) error {
+// available is what the system, and the limit GOMEMLIMIT, leave, in bytes.
+func available() int64 {
 	free := availableBytes()
 	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
 		free = min(free, limit-Held())
 	}
-	if need > free {
+	return free
+}
+
+// Check reports OutOfMemory where the system, or the limit GOMEMLIMIT, leaves less than need bytes. Go cannot recover
+// from a failed allocation, so large ones are asked for here first.
+func Check(need int64, what string) error {
+	if free := available(); need > free {
 		const giga = 1e9
 		return fault.New(fault.OutOfMemory, "%s needs about %.1f GB of memory and %.1f GB are free; "+
 			"crop or downsample the images, use fewer trajectories, or close other programs",

@@ -46,6 +46,18 @@ func inLarge(t *testing.T, at uintptr) bool {
 	return false
 }
 
+// TestReserveForEach sees that there is room for each registration that is under way.
+func TestReserveForEach(t *testing.T) {
+	const size = 40 << 20
+	for range 3 {
+		defer Tighten(size)()
+	}
+	collector.reserved = size
+	if Reserve(size); collector.reserved < 3*size {
+		t.Errorf("three registrations have room of %d bytes", collector.reserved)
+	}
+}
+
 // TestReserveOfTooMuch sees that more addresses than a process may have are not asked for: Go would end it.
 func TestReserveOfTooMuch(t *testing.T) {
 	var limit, before syscall.Rlimit
