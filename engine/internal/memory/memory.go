@@ -69,7 +69,7 @@ func Reserve(bytes int64) {
 	collector.Lock()
 	defer collector.Unlock()
 	more := bytes*int64(max(collector.users, 1)) - collector.reserved
-	if more <= 0 || more > available() || !mayGrow(more) {
+	if more <= 0 || more > available() || !mayGrow(2*more) { // what else the process needs comes beside it
 		return
 	}
 	collector.reserved += more
