@@ -16,6 +16,7 @@ import dataclasses
 import hashlib
 import json
 import multiprocessing
+import os
 import queue
 import signal
 import threading
@@ -131,7 +132,7 @@ def run_jobs(
         for job in coming:
             if not (resume and (seal := _sealed(job, quickly=True))):
                 return job
-            _files.settle(Path(job.folder))
+            _files.settle(job.folder)
             ended(Ending(job.id, "skipped", seal["row"]))
         return None
 
@@ -391,7 +392,7 @@ def _stamps(
     inputs = _files.stamp(path for listed in files.values() for path in listed)
     if any(time.time_ns() - changed < _FRESH * 1e9 for *_, changed in inputs):
         return []
-    made = _files.stamp(folder / name for name in results)
+    made = _files.stamp(os.path.join(folder, name) for name in results)
     return [[*each] for each in inputs] + [each[1:] for each in map(list, made)]
 
 
