@@ -312,6 +312,6 @@ def check_places(folder: Path, names: Iterable[str]) -> None:
             )
 
 
-def settle(folder: str | os.PathLike[str]) -> None:
+def settle(folder: Path) -> None:
     """Carry out the plans that a killed process left in a folder, before it is read."""
     _staging.settle(folder)

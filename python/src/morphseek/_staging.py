@@ -189,14 +189,14 @@ def tidy(folder: Path) -> None:
                 _tidy(folder, path)
 
 
-def settle(folder: str | os.PathLike[str]) -> None:
+def settle(folder: Path) -> None:
     """Carry out the plans of killed processes in a folder, and remove what they left, as far as
     the folder is nobody's at the moment. Whoever reads a result calls this first.
     """
     with contextlib.suppress(OSError):
-        if any(name.startswith(PREFIX) for name in os.listdir(folder)):
-            with alone(Path(folder)):
-                tidy(Path(folder))
+        if any(folder.glob(f"{PREFIX}*")):
+            with alone(folder):
+                tidy(folder)
 
 
 def _tidy(folder: Path, path: Path) -> None:

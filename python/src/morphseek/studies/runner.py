@@ -132,7 +132,6 @@ def run_jobs(
         for job in coming:
             if not (resume and (seal := _sealed(job, quickly=True))):
                 return job
-            _files.settle(job.folder)
             ended(Ending(job.id, "skipped", seal["row"]))
         return None
 
