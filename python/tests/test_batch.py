@@ -496,8 +496,8 @@ def test_a_list_is_not_written_over(study: Path):
 
 @pytest.mark.parametrize("age", [-60, 60])
 def test_a_pair_that_another_call_is_at(age: float, study: Path, tmp_path: Path):
-    """The pair and its unfinished files are left alone; those of a killed process are removed when
-    the result is read, whether the inputs' time stamps alone say that it is done or not.
+    """The pair and its unfinished files are left alone; those of a killed process are removed by
+    the next call, or where time stamps alone say that the pair is done, when its result is read.
     """
     pytest.importorskip("fcntl")
     for path in study.parent.iterdir():
@@ -515,7 +515,8 @@ def test_a_pair_that_another_call_is_at(age: float, study: Path, tmp_path: Path)
         assert states(run.result(timeout=limit(60))) == ["done", "done", "done", "failed"]
     (folder / f"{other.name}x").mkdir()
     assert states(register_pairs(study, tmp_path / "out", **QUICK))[1] == "skipped"
-    morphseek.Registration.read(folder)
+    if age > 0:
+        morphseek.Registration.read(folder)
     assert sorted(os.listdir(folder)) == sorted([*OUTPUTS, "notes.txt"])
 
 

@@ -3,7 +3,6 @@ package memory
 
 import (
 	"math"
-	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"sync"
@@ -62,31 +61,10 @@ func Tighten(live int64) (loosen func()) {
 	}
 }
 
-// Reserve lets the heap grow by about bytes for each registration that is under way, and asks the system to fill that room
-// with large pages when it is used: of small ones a registration needs a hundred thousand, and each costs microseconds
-// (RATIONALE.md, Large pages).
-func Reserve(bytes int64) {
-	collector.Lock()
-	defer collector.Unlock()
-	more := bytes*int64(max(collector.users, 1)) - collector.reserved
-	if more <= 0 || more > available() || !mayGrow(2*more) { // what else the process needs comes beside it
-		return
-	}
-	collector.reserved += more
-	percent := debug.SetGCPercent(-1)
-	const part = 16 << 20 // Go clears, and so fills, the whole of what it gives where a page of it was used before
-	for ; more > 0; more -= part {
-		inLargePages(make([]byte, part))
-	}
-	debug.SetGCPercent(percent)
-	runtime.GC() // what is allocated from now on takes their room
-}
-
 // collector is the process's: its setting is restored when the last registration ends.
 var collector struct {
 	sync.Mutex
 	users, before int
-	reserved      int64 // bytes of the heap in large pages
 }
 
 // Trim gives memory that is no longer used back to the system at once, where it may be more than a quarter of a gigabyte:

@@ -4,18 +4,40 @@ import (
 	"bytes"
 	"math"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"strconv"
 	"syscall"
 )
+
+// reserved is how many bytes of the heap are in large pages. The collector's lock guards it.
+var reserved int64
+
+// Reserve lets the heap grow by about bytes for each registration that is under way, and asks the system to fill that room
+// with large pages when it is used: of small ones a registration needs a hundred thousand, and each costs microseconds
+// (RATIONALE.md, Large pages).
+func Reserve(bytes int64) {
+	collector.Lock()
+	defer collector.Unlock()
+	more := bytes*int64(max(collector.users, 1)) - reserved
+	if more <= 0 || more > available() || !mayGrow(2*more) { // what else the process needs comes beside it
+		return
+	}
+	reserved += more
+	percent := debug.SetGCPercent(-1)
+	const part = 16 << 20 // Go clears, and so fills, the whole of what it gives where a page of it was used before
+	for ; more > 0; more -= part {
+		_ = syscall.Madvise(make([]byte, part), syscall.MADV_HUGEPAGE) // where the system has none, all stays as it is
+	}
+	debug.SetGCPercent(percent)
+	runtime.GC() // what is allocated from now on takes their room
+}
 
 // mayGrow says whether the process may have so many bytes of addresses more: where it may not (ulimit -v), Go would end it.
 func mayGrow(bytes int64) bool {
 	b, err := syscall.Mmap(-1, 0, int(bytes), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	return err == nil && syscall.Munmap(b) == nil
 }
-
-// inLargePages asks for large pages where b lies. Where the system has none, all stays as it is.
-func inLargePages(b []byte) { _ = syscall.Madvise(b, syscall.MADV_HUGEPAGE) }
 
 // residentBytes returns the process's resident memory and its peak so far.
 func residentBytes() (now, peak int64) {

@@ -52,9 +52,9 @@ func TestReserveForEach(t *testing.T) {
 	for range 3 {
 		defer Tighten(size)()
 	}
-	collector.reserved = size
-	if Reserve(size); collector.reserved < 3*size {
-		t.Errorf("three registrations have room of %d bytes", collector.reserved)
+	reserved = size
+	if Reserve(size); reserved < 3*size {
+		t.Errorf("three registrations have room of %d bytes", reserved)
 	}
 }
 

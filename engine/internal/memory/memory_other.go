@@ -10,7 +10,5 @@ func residentBytes() (now, peak int64) { return Held(), 0 }
 // availableBytes is not known here.
 func availableBytes() int64 { return math.MaxInt64 }
 
-// mayGrow is no: there are no large pages to ask for.
-func mayGrow(int64) bool { return false }
-
-func inLargePages([]byte) {}
+// Reserve does nothing: there are no large pages to ask for.
+func Reserve(int64) {}

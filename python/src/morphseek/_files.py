@@ -59,7 +59,7 @@ def readable(path: Path, name: str) -> Iterator[None]:
         raise errors.InputUnreadableError(f"{name}: {path} cannot be read: {reason}") from None
 
 
-def stamp(paths: Iterable[str | os.PathLike[str]]) -> list[tuple[str, int, int, int]]:
+def stamp(paths: Iterable[Path]) -> list[tuple[str, int, int, int]]:
     """Return path, inode, size and time of each file that is there: by them a change is noticed."""
     stamps = []
     for path in paths:

@@ -16,7 +16,6 @@ import dataclasses
 import hashlib
 import json
 import multiprocessing
-import os
 import queue
 import signal
 import threading
@@ -391,7 +390,7 @@ def _stamps(
     inputs = _files.stamp(path for listed in files.values() for path in listed)
     if any(time.time_ns() - changed < _FRESH * 1e9 for *_, changed in inputs):
         return []
-    made = _files.stamp(os.path.join(folder, name) for name in results)
+    made = _files.stamp(folder / name for name in results)
     return [[*each] for each in inputs] + [each[1:] for each in map(list, made)]
 
 
