@@ -1316,6 +1316,18 @@ def test_publication_is_all_or_nothing(study: Study, monkeypatch: pytest.MonkeyP
         register(study.request(jacobian=True))
 
 
+def test_a_failed_publication_leaves_the_user_s_node(study: Study, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(outputs, "show_like", lambda *nodes: 1 / 0)
+    mine = study.scene.AddNewNodeByClass("vtkMRMLScalarVolumeNode", "mine")
+    geometry.fill_volume(mine, np.arange(24.0).reshape(2, 3, 4), np.diag([1.0, 2.0, 3.0, 1.0]))
+    parent = study.linear(turned())
+    mine.SetAndObserveTransformNodeID(parent.GetID())
+    with pytest.raises(RegistrationError, match="zero"):
+        register(study.request(transformed_volume=mine))
+    assert geometry.array_of(mine).ravel().tolist() == [*range(24)]
+    assert mine.GetSpacing() == (1, 2, 3) and mine.GetParentTransformNode() is parent
+
+
 def test_package_that_does_not_run(study: Study, monkeypatch: pytest.MonkeyPatch, clean: None):
     monkeypatch.setattr(process, "python", lambda: "/usr/bin/env")  # runs, but is no Python
     with pytest.raises(RegistrationError, match="ended unexpectedly"):

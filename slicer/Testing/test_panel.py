@@ -20,7 +20,10 @@ LIBRARY = MODULE / "MorphSeekLib"
 SCRIPTS = [*LIBRARY.glob("*.py"), MODULE / "MorphSeek.py"]
 XML = {widget.get("name"): widget for widget in ElementTree.parse(UI).iter("widget")}
 # parameters that no widget shows
-KEPT = {"last_fixed", "last_moving", "last_transformed_volume", "last_transform", "last_places"}
+KEPT = {
+    "last_fixed", "last_moving", "last_transformed_volume", "last_transform", "last_result",
+    "last_places",
+}  # fmt: skip
 # the one parameter whose widgets are made while the panel runs
 MADE = {"further_options"}
 INPUTS = (

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import slicer
 import stand_ins
+from MorphSeekLib import outputs
 from MorphSeekLib.request import Event, RegistrationRequest
 from PySide6 import QtWidgets
 
@@ -596,7 +597,7 @@ def test_result_table(panel: Panel) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("grade, color", [("good", "#1b5e20"), ("check", "#6b4e00")])
+@pytest.mark.parametrize("grade, color", [("good", "#0b6e8a"), ("check", "#a35200")])
 def test_verdict(panel: Panel, monkeypatch: pytest.MonkeyPatch, grade: str, color: str) -> None:
     monkeypatch.setitem(VERDICT, "grade", grade)
     panel.select_volumes()
@@ -622,6 +623,28 @@ def test_every_verdict_of_the_worker_has_its_colours(panel: Panel) -> None:
     import morphseek.verdict
 
     assert tuple(COLORS) == morphseek.verdict.GRADES
+
+
+def test_a_verdict_stands_beside_its_own_volumes_alone(panel: Panel, tmp_path: Path) -> None:
+    def shown() -> tuple[bool, str]:
+        return not panel.ui.verdictLabel.wrapped.isHidden(), panel.ui.statusLabel.text
+
+    panel.select_volumes()
+    panel.register()
+    assert shown() == (True, "Done in 25 s. Verdict: check.")
+    first = panel.parameters.moving
+    panel.ui.movingSelector.setCurrentNode(volume("another patient"))
+    assert shown() == (False, "Ready") and panel.ui.resultCollapsibleButton.collapsed
+    panel.ui.movingSelector.setCurrentNode(first)
+    assert shown() == (True, "Done in 25 s. Verdict: check.")
+    slicer.mrmlScene.Commit(str(tmp_path / "scene.mrml"))
+    slicer.mrmlScene.Clear()
+    panel.select_volumes()
+    assert shown() == (False, "Ready")
+    slicer.mrmlScene.Clear()
+    slicer.mrmlScene.SetURL(str(tmp_path / "scene.mrml"))
+    slicer.mrmlScene.Import()  # a saved result opens with its verdict
+    assert shown()[0] and "Check: look" in panel.ui.verdictLabel.text
 
 
 def test_review(panel: Panel) -> None:
@@ -892,6 +915,13 @@ def test_transfer_afterwards(panel: Panel) -> None:
         and not panel.said.errors
     )
     assert "carried over: points (registered)" in ui.logTextEdit.plainText
+    outputs.refer(grid, panel.parameters.fixed, panel.parameters.moving)
+    panel.widget.panel.update()
+    assert ui.transferButton.enabled
+    ui.movingSelector.setCurrentNode(volume("another patient"))
+    assert not ui.transferButton.enabled and ui.transferButton.toolTip == (
+        "shift is a transform of moving: select that volume, or another transform under Outputs"
+    )
 
 
 # ---------------------------------------------------------------------------- the life of the scene

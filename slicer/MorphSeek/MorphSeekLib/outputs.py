@@ -60,6 +60,19 @@ def publish(scene: Any, draft: Any, target: Any) -> Any:
     return node
 
 
+def content_of(node: Any) -> tuple[Any, Any]:
+    """Return what :func:`restore` brings back: a node's content, and the transform it is under."""
+    copy = node.CreateNodeInstance()
+    copy.CopyContent(node, False)  # the voxels are the node's own, which nobody changes in place
+    return copy, node.GetTransformNodeID()
+
+
+def restore(node: Any, content: tuple[Any, Any]) -> None:
+    """Give a node back the content that it had."""
+    node.CopyContent(content[0], False)
+    node.SetAndObserveTransformNodeID(content[1])
+
+
 def nodes_of(scene: Any) -> list[Any]:
     """Return every node of a scene."""
     return [scene.GetNthNode(i) for i in range(scene.GetNumberOfNodes())]
@@ -69,6 +82,12 @@ def refer(node: Any, fixed: Any, moving: Any) -> None:
     """Note on a transform node which volumes it maps from and to."""
     node.SetNodeReferenceID(node.GetFixedNodeReferenceRole(), fixed.GetID())
     node.SetNodeReferenceID(node.GetMovingNodeReferenceRole(), moving.GetID())
+
+
+def volumes_of(node: Any) -> list[Any]:
+    """Return the fixed and the moving volume of a transform node; None where it does not say."""
+    roles = node.GetFixedNodeReferenceRole(), node.GetMovingNodeReferenceRole()
+    return [node.GetNodeReference(role) for role in roles]
 
 
 def show_like(node: Any, draft: Any) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 
 import slicer
 
+from . import outputs
 from .options import OUTPUTS, PRESETS
 from .options_section import OptionsSection
 from .package_section import POLL_MS, YIELD_S, PackageSection, timer
 from .parameters import request_of
 from .registration import Registration
 from .request import STAGES, Event
-from .result_section import ResultSection
+from .result_section import ResultSection, summary_of
 from .review_section import ReviewSection
 
 
@@ -28,7 +29,8 @@ class Panel:
         self.ui, self.logic = ui, logic
         self.parameters: Any = None
         self.registration: Registration | None = None
-        self._outcome = ""  # how the last registration ended, as text
+        self._volumes: Any = None  # fixed and moving of the last registration in this session
+        self._outcome = ""  # how it ended, as text
         self._entered = False
         self._unseen = False  # whether a result came while the user was in another module
         self.timer = timer(POLL_MS, self.poll)
@@ -83,6 +85,8 @@ class Panel:
         ui.presetDescriptionLabel.setText(PRESETS[p.preset].description)
         for name in OUTPUTS:
             output_selector(ui, name).setEnabled(getattr(p, f"make_{name}"))
+        is_last = (p.fixed, p.moving) == (p.last_fixed, p.last_moving)
+        self.result.update(p.last_result if is_last else "")
         self._update_register_button(self.package.problem() or request_of(p).validate())
         problem = self._transfer_problem()
         ui.transferButton.setEnabled(not problem)
@@ -109,7 +113,8 @@ class Panel:
         ):
             section.setEnabled(not running)
         if not running:
-            ui.statusLabel.setText(reason or self._outcome or "Ready")
+            is_last = self._volumes == (self.parameters.fixed, self.parameters.moving)
+            ui.statusLabel.setText(reason or (is_last and self._outcome) or "Ready")
 
     # --------------------------------------------------------------------------------- registration
 
@@ -119,11 +124,12 @@ class Panel:
             self.registration.cancel()
             self._end()
             return
+        p = self.parameters
+        self._volumes, self._outcome, p.last_result = (p.fixed, p.moving), "", ""
         self.result.clear()
-        self._outcome = ""
         self.review.end()
         try:
-            self.registration = self.logic.start(request_of(self.parameters))
+            self.registration = self.logic.start(request_of(p))
         except Exception as error:
             self._fail(error)
             return
@@ -179,7 +185,7 @@ class Panel:
         seconds = registration.result["seconds"]["total"]
         self._outcome = f"Done in {seconds:.0f} s. Verdict: {registration.verdict['grade']}."
         self.result.log("done")
-        self.result.show(registration)
+        p.last_result = summary_of(registration)
         p.last_fixed, p.last_moving = request.fixed, request.moving
         p.last_transformed_volume = nodes.get("transformed_volume")
         p.last_transform = nodes.get("transform")
@@ -197,9 +203,18 @@ class Panel:
         p = self.parameters
         if p.moving_labels is None and p.landmarks is None:
             return "Select moving labels or points"
-        if self._transform() is None:
+        transform = self._transform()
+        if transform is None:
             return "Register first, or select a transform under Outputs"
-        return "Select the fixed volume" if p.fixed is None else ""
+        if p.fixed is None:
+            return "Select the fixed volume"
+        for volume, selected in zip(outputs.volumes_of(transform), (p.fixed, p.moving)):
+            if volume is not None and selected is not None and volume != selected:
+                return (
+                    f"{transform.GetName()} is a transform of {volume.GetName()}: select that"
+                    " volume, or another transform under Outputs"
+                )
+        return ""
 
     def _transform(self) -> Any:
         return self.parameters.transform or self.parameters.last_transform

@@ -88,11 +88,12 @@ class MorphSeekParameterNode:
     field_spacing: Annotated[float, WithinRange(0.0, 20.0)] = 0.0
     further_options: str = "{}"  # JSON; its widgets are made from the engine's own table
 
-    # The last result, for Review and Transfer: no widget shows these.
+    # The last result, for Result, Review and Transfer: no widget shows these.
     last_fixed: vtkMRMLScalarVolumeNode
     last_moving: vtkMRMLScalarVolumeNode
     last_transformed_volume: vtkMRMLScalarVolumeNode
     last_transform: vtkMRMLGridTransformNode
+    last_result: str = ""  # of MorphSeekLib.result_section.summary_of
     last_places: str = "[]"  # JSON of MorphSeekLib.registration.Registration.places
 
 

@@ -189,12 +189,15 @@ class Registration:
 
     def _finish(self, result: dict[str, Any]) -> None:
         known = {node.GetID() for node in outputs.nodes_of(self.scene)}
+        before = []
         try:
             built, metrics = self._job.build(result), result["metrics"]
             words = result["verdict"], result["explanation"], result["places"]
             metrics["seconds"]["with_transfers"] = 0.0
             self.scene.SaveStateForUndo()
             for output, nodes in built.items():
+                targets = [target for _, target in nodes if target is not True]
+                before += [(target, outputs.content_of(target)) for target in targets]
                 published = [outputs.publish(self.scene, node, target) for node, target in nodes]
                 self.nodes[output] = published if output == "transferred" else published[0]
             self._job.dress(self.nodes)
@@ -202,6 +205,8 @@ class Registration:
             for node in outputs.nodes_of(self.scene):
                 if node.GetID() not in known:
                     self.scene.RemoveNode(node)
+            for target, content in before:
+                outputs.restore(target, content)
             self.nodes = {}
             self._fail(
                 "The registration is done, but its results could not be brought into the scene:"

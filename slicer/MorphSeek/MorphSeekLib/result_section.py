@@ -5,6 +5,7 @@ the log.
 from __future__ import annotations
 
 import html
+import json
 import time
 from typing import Any
 
@@ -12,52 +13,66 @@ import qt
 
 from .registration import Registration
 
-# a verdict's colours (background, text), as report.html has them
-COLORS = {
-    "good": ("#d9f0d3", "#1b5e20"),
-    "check": ("#fff3c4", "#6b4e00"),
-    "failed": ("#fbd5d1", "#8a1c12"),
-}
+# a verdict's colours, as report.html has them; every colour-blind reader can tell them apart
+COLORS = {"good": "#0b6e8a", "check": "#a35200", "failed": "#a1125e"}
+_FIGURES = (
+    "similarity", "similarity_before", "similarity_after", "njd_percent", "dice", "dice_before",
+    "dice_after", "model", "device",
+)  # fmt: skip
+
+
+def summary_of(registration: Registration) -> str:
+    """Return what the section shows of a finished registration, as JSON for the saved scene."""
+    metrics = {name: registration.result[name] for name in _FIGURES if name in registration.result}
+    made = {"verdict": registration.verdict, "explanation": registration.explanation}
+    return json.dumps({**made, "metrics": metrics})
 
 
 class ResultSection:
-    """Shows a finished registration, in the words of the worker."""
+    """Shows a result, in the words of the worker."""
 
     def __init__(self, ui: Any):
         self.ui = ui
         ui.resultTable.horizontalHeader().setSectionResizeMode(0, qt.QHeaderView.Stretch)
-        self.clear()
+        self._shown: str | None = None
+        self.update("")
 
     def clear(self) -> None:
-        ui = self.ui
-        ui.logTextEdit.clear()
-        ui.resultCollapsibleButton.setCollapsed(True)
-        for widget in (ui.verdictLabel, ui.warningsLabel, ui.resultTable, ui.explanationLabel):
-            widget.setVisible(False)
+        """Empty the log."""
+        self.ui.logTextEdit.clear()
 
     def log(self, text: str) -> None:
         self.ui.logTextEdit.appendPlainText(f"{time.strftime('%H:%M:%S')}  {text}")
 
-    def show(self, registration: Registration) -> None:
-        ui, verdict, metrics = self.ui, registration.verdict, registration.result
-        background, color = COLORS[verdict["grade"]]
+    def update(self, summary: str) -> None:
+        """Show a result as :func:`summary_of` has it; close the section where there is none."""
+        if summary == self._shown:
+            return
+        self._shown, ui = summary, self.ui
+        ui.resultCollapsibleButton.setCollapsed(not summary)
+        for widget in (ui.verdictLabel, ui.warningsLabel, ui.resultTable, ui.explanationLabel):
+            widget.setVisible(bool(summary))
+        if summary:
+            self._show(**json.loads(summary))
+
+    def _show(
+        self, verdict: dict[str, Any], explanation: list[list[str]], metrics: dict[str, Any]
+    ) -> None:
+        ui = self.ui
         head = f"{verdict['sign']} {verdict['grade'].capitalize()}: {verdict['meaning']}"
         reasons = [f"- {reason}" for reason in verdict["reasons"]]
         ui.verdictLabel.setText("\n".join([head, f"Estimated error: {verdict['error']}", *reasons]))
-        ui.verdictLabel.setStyleSheet(f"background: {background}; color: {color}; padding: 6px;")
+        color = COLORS[verdict["grade"]]
+        ui.verdictLabel.setStyleSheet(f"background: {color}; color: #ffffff; padding: 6px;")
         ui.warningsLabel.setText("\n".join(f"Note: {note}" for note in verdict["notes"]))
+        ui.warningsLabel.setVisible(bool(verdict["notes"]))
         self._fill(metrics)
-        lines = [*registration.explanation, ("Network", metrics["model"])]
+        lines = [*explanation, ("Network", metrics["model"]), ("Computed on", metrics["device"])]
         ui.explanationLabel.setText(
             "<br>".join(
-                f"<b>{html.escape(what)}:</b> {html.escape(words)}"
-                for what, words in (*lines, ("Computed on", metrics["device"]))
+                f"<b>{html.escape(what)}:</b> {html.escape(words)}" for what, words in lines
             )
         )
-        for widget in (ui.verdictLabel, ui.resultTable, ui.explanationLabel):
-            widget.setVisible(True)
-        ui.warningsLabel.setVisible(bool(verdict["notes"]))
-        ui.resultCollapsibleButton.setCollapsed(False)
 
     def _fill(self, metrics: dict[str, Any]) -> None:
         rows = [("Similarity", metrics["similarity_before"], metrics["similarity_after"])]
