@@ -78,6 +78,9 @@ const Temporary = ".snapshot-"
 // Save writes s to path: to a temporary file beside it first, which then takes its place, so that path never holds half
 // a snapshot. Errors: OutputUnwritable, DiskFull.
 func Save(path string, s *Snapshot) (err error) {
+	if isSpecial(path) { // whose place the new file would take
+		return fault.New(fault.OutputUnwritable, "snapshot %s is a pipe, a socket or a device; give the path of a file", path)
+	}
 	mode := fs.FileMode(0o666) // less the umask; os.CreateTemp would use 0o600
 	if s.Key != "" {
 		mode = 0o600 // in a cache: nobody asked for a copy of a patient's image there
@@ -152,9 +155,15 @@ func writeFloats(w io.Writer, values []float32) error {
 	return err
 }
 
+// isSpecial says whether a pipe, a socket or a device lies at path.
+func isSpecial(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.Mode().IsRegular() && !info.IsDir()
+}
+
 // Load reads a snapshot. Errors: InputUnreadable where there is no file to read, SnapshotCorrupt.
 func Load(path string) (*Snapshot, error) {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() { // opening a pipe waits for who writes to it
+	if isSpecial(path) { // opening a pipe waits for who writes to it
 		return nil, fault.New(fault.InputUnreadable,
 			"snapshot %s is a pipe, a socket or a device, and no regular file; save what it gives to a file first", path)
 	}

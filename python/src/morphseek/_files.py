@@ -19,7 +19,7 @@ import numpy as np
 from . import _json, _manifest, _staging, errors
 from ._interrupts import SignalDelay
 from ._itk import itk_reason
-from ._regular import check_regular as check_regular
+from ._regular import check_regular as check_regular, special
 
 
 def check_path(path: Path, name: str, error: type[errors.MorphSeekError]) -> None:
@@ -186,6 +186,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     path = Path(path)
     check_path(path, "output", errors.OutputUnwritableError)
+    check_places(path.parent, [path.name])
     settle(path.parent)
     with together(path.parent, seal=path.name) as temporary:
         yield temporary / path.name
@@ -303,11 +304,11 @@ def together(
 
 
 def check_places(folder: Path, names: Iterable[str]) -> None:
-    """Refuse files where folders lie."""
+    """Refuse files where folders, pipes or devices lie: a new file would take their place."""
     for path in (folder / name for name in names):
-        if path.is_dir():
+        if kind := "a folder" if path.is_dir() else special(path):
             raise errors.OutputUnwritableError(
-                f"{path} is a folder, where a file is to be written; move it away or choose another"
+                f"{path} is {kind}, where a file is to be written; move it away or choose another"
                 " place"
             )
 

@@ -15,15 +15,19 @@ _KINDS = {
 }
 
 
+def special(path: str | os.PathLike[str]) -> str:
+    """Return what lies there that is neither a file nor a folder; empty where nothing does."""
+    try:
+        return _KINDS.get(stat.S_IFMT(os.stat(path).st_mode), "")
+    except (OSError, ValueError):
+        return ""
+
+
 def check_regular(path: str | os.PathLike[str], name: str) -> None:
     """Refuse what is neither a file nor a folder before it is opened: a pipe that nobody writes to
     would be waited for without end. What is not there passes; opening it will tell.
     """
-    try:
-        kind = _KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
-    except (OSError, ValueError):
-        return
-    if kind:
+    if kind := special(path):
         raise errors.InputUnreadableError(
             f"{name}: {path} is {kind}, and no regular file; save what it gives to a file first"
         )

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import morphseek
 from helpers import QUICK, run, unreadable
-from morphseek import _staging, images, landmarks, transforms, worker
+from morphseek import _staging, images, landmarks, studies, transforms, worker
 from morphseek.cli import app
 from morphseek.images.sidecars import parts
 from morphseek.studies import read_pairs
@@ -82,6 +82,21 @@ def test_the_other_file_of_an_image(name: str, pipe: str, tmp_path: Path, make_p
 
 def test_a_device_is_refused():
     unreadable("/dev/zero is a device", images.read, "/dev/zero")
+
+
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "a.nii.gz": lambda path: images.write(path, images.read(np.ones((3, 4, 5)))),
+    "transform.h5": lambda path: morphseek.Transform.of(np.eye(4)).save(path),
+    "summary.csv": lambda path: studies.Study([]).save(path.parent),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_no_file_takes_the_place_of_a_pipe(name: str, tmp_path: Path):
+    os.mkfifo(path := tmp_path / name)
+    with pytest.raises(morphseek.errors.OutputUnwritableError, match=f"{name} is a pipe, where"):
+        WRITERS[name](path)
+    assert path.is_fifo() and os.listdir(tmp_path) == [name]
 
 
 ROLES = (
