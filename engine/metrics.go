@@ -49,7 +49,7 @@ type Verdict struct {
 type RefereeMetrics struct {
 	Gain        float64 `json:"gain"`        // how much closer the deformation brought the images than the initial transform; 0 where there is none
 	Correlation float64 `json:"correlation"` // mean squared local correlation of the images, 0..1
-	Start       float64 `json:"start"`       // by what share they differ more when the initial transform is moved a little: how sharply they fit
+	Start       float64 `json:"start"`       // by what share they differ more when the initial transform is nudged: how sharply they fit
 	End         float64 `json:"end"`         // the same of the result; 0 where start is large enough
 	ReachMM     float64 `json:"reach_mm"`    // how far it was moved
 	Common      float64 `json:"common"`      // share of what the smaller of both images shows that the other one shows, too

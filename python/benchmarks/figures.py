@@ -173,9 +173,11 @@ def grades_sentence(results: Results) -> str:
     apart = [r for r in strange if r["kind"] != "together"]
     text = []
     if total:
+        known = sum(r["good"] for r in rows if r is not total and r["wrong"] is not None)
         text.append(
-            f"Of {total['good']} results that it called `good`, {total['wrong']} were more than"
-            f" twice as far off as it estimated, and {total['harmed']} worse than their affine."
+            f"Of {known} results that it called `good` and whose error is known, {total['wrong']}"
+            f" were more than twice as far off as it estimated. Of all {total['good']} that it"
+            f" called `good`, {total['harmed']} ended worse than their affine."
         )
     if apart:
         n, refused, good = (sum(r[k] for r in apart) for k in ("pairs", "failed", "good"))

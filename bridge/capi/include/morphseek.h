@@ -46,7 +46,9 @@
  * # Process
  *
  * The library contains the Go runtime: it starts threads of its own, it cannot be unloaded (dlclose does nothing), and after
- * fork() the child must exec before it calls the library. Its signal handlers pass on what is not its own.
+ * fork() the child must exec before it calls the library, or the call may hang. Its signal handlers pass on what is not its
+ * own. Install your own handlers with SA_ONSTACK (sigaction, not signal): Go's threads have small stacks of their own, and a
+ * handler that runs on one of them without that flag damages the process.
  *
  * # Conventions
  *
@@ -412,7 +414,7 @@ ms_status ms_result_reason(ms_result result, size_t index, char *dst, size_t cap
  *   "referee": what the verdict goes by
  *     "gain": how much closer the deformation brought the images than the initial transform; 0 where there is none
  *     "correlation": mean squared local correlation of the images, 0..1
- *     "start": by what share they differ more when the initial transform is moved a little: how sharply they fit
+ *     "start": by what share they differ more when the initial transform is nudged: how sharply they fit
  *     "end": the same of the result; 0 where start is large enough
  *     "reach_mm": how far it was moved
  *     "common": share of what the smaller of both images shows that the other one shows, too

@@ -88,8 +88,7 @@ class RefereeMetrics(TypedDict):
     gain: float
     # mean squared local correlation of the images, 0..1
     correlation: float
-    # by what share they differ more when the initial transform is moved a little: how sharply they
-    # fit
+    # by what share they differ more when the initial transform is nudged: how sharply they fit
     start: float
     # the same of the result; 0 where start is large enough
     end: float
