@@ -168,8 +168,8 @@ func (p Pair) check(threads int) error {
 		return p.checkUnits()
 	}
 	for _, x := range append(p.Initial.M[:], p.Initial.T[:]...) {
-		if math.IsNaN(x) || math.IsInf(x, 0) {
-			return fault.New(fault.SingularTransform, "initial transform %v is not finite; correct it", *p.Initial)
+		if !(math.Abs(x) <= farthest) {
+			return fault.New(fault.SingularTransform, "initial transform %v has numbers that are not finite, or beyond %g; correct it", *p.Initial, farthest)
 		}
 	}
 	if _, err := p.Initial.Inverse(); err != nil {
@@ -202,6 +202,8 @@ func (p Pair) checkUnits() error {
 const (
 	// leastReached is the share of the fixed volume that the deformation's grid must cover.
 	leastReached = 0.5
+	// farthest is how far, mm, a given transform may move a point: products of what is farther are no numbers any more.
+	farthest = 1e9
 	// straight is the displacement, voxels, below which a field counts as no deformation.
 	straight = 1e-3
 	// explained is the share of a displacement, by its squares, that an affine map must explain to be taken for a part
@@ -226,14 +228,14 @@ func (p Pair) checkField(threads int) error {
 	}
 	bad := parallel.Reduce(len(f.Data), 1<<16, threads, func(lo, hi int) (n int) {
 		for _, x := range f.Data[lo:hi] {
-			if !volume.IsFinite(x) {
+			if !(math.Abs(float64(x)) <= farthest) {
 				n++
 			}
 		}
 		return n
 	}, func(a, b int) int { return a + b })
 	if bad > 0 {
-		return fault.New(fault.SingularTransform, "initial field has %d components that are NaN or infinite; make it anew", bad)
+		return fault.New(fault.SingularTransform, "initial field has %d components that are NaN, infinite or beyond %g mm; make it anew", bad, farthest)
 	}
 	if share := p.reached(); share < leastReached {
 		return fault.New(fault.GridMismatch, "initial field covers %.0f %% of the fixed volume, where it must cover %.0f %%: it belongs to another space, or is to be inverted; sample it on the fixed volume's grid", 100*share, 100*leastReached)

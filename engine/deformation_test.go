@@ -186,12 +186,14 @@ func TestBadInitialField(t *testing.T) {
 	}{
 		{"NaN", clone(func(f *field.Field) { f.Data[7] = float32(math.NaN()) }), nil, fault.SingularTransform, "NaN"},
 		{"infinite", clone(func(f *field.Field) { f.Data[7] = float32(math.Inf(-1)) }), nil, fault.SingularTransform, "infinite"},
+		{"beyond all", clone(func(f *field.Field) { f.Data[7] = 5e29 }), nil, fault.SingularTransform, "beyond 1e+09 mm"},
 		{"elsewhere", clone(func(f *field.Field) { f.Origin[1] = 20 }), nil, fault.GridMismatch, "17 %"},
 		{"far away", clone(func(f *field.Field) { f.Origin[1] = 1e4 }), nil, fault.GridMismatch, "another space"},
 		{"short", clone(func(f *field.Field) { f.Data = f.Data[:5] }), nil, fault.GridMismatch, "5 numbers"},
 		{"a slice", field.New(volume.Geometry{Size: [3]int{24, 24, 1}, Spacing: truth.Spacing, Direction: volume.Identity}), nil, fault.ThinVolume, "initial field"},
 		{"spacing", clone(func(f *field.Field) { f.Spacing[0] = 0 }), nil, fault.InvalidSpacing, "initial field"},
 		{"singular", truth, &singular, fault.SingularTransform, "singular"},
+		{"beyond all, moved", truth, &volume.Affine{M: volume.Identity, T: [3]float64{1e155}}, fault.SingularTransform, "beyond 1e+09"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving, Initial: c.initial, InitialField: c.field}, with(nil), nil)
