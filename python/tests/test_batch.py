@@ -17,7 +17,16 @@ import SimpleITK as sitk
 
 import morphseek
 from helpers import FLAGS, QUICK, Command, blob, invalid, refused, unreadable
-from morphseek import _files, _staging, errors, images, register_pairs, registration, studies
+from morphseek import (
+    Transform,
+    _files,
+    _staging,
+    errors,
+    images,
+    register_pairs,
+    registration,
+    studies,
+)
 from morphseek._engine.table import for_engine
 from morphseek.studies.label_table import read_labels_csv
 from morphseek.studies.pairs import files_of
@@ -198,6 +207,28 @@ def test_headers_and_their_data(header: str, data: str, tmp_path: Path):
     with open(tmp_path / data, "r+b") as file:
         file.write(b"other")
     assert content_of(tmp_path / header)[1] != before[1]
+
+
+def test_transforms_that_begin_with_others(study: Path, tmp_path: Path):
+    def write(name: str, shift: float, first: str) -> None:
+        (tmp_path / name).write_text(
+            f'(Transform "TranslationTransform")\n(TransformParameters {shift} 0 0)\n'
+            f'(InitialTransformParameterFileName "{first}")\n'
+        )
+
+    def shift(name: str) -> tuple[str, float]:
+        row = {"id": "a", "fixed": study.parent / "fixed.nii.gz"}
+        row |= {"moving": row["fixed"], "initial_transform": tmp_path / name}
+        (done,) = register_pairs([row], tmp_path / "out", **QUICK | {"initial": "none"}).rows
+        path = tmp_path / "out" / "a" / "transform.h5"
+        return done.status, float(Transform.read(path).transform_points([(0, 0, 0)])[0, 0])
+
+    write("T.0.txt", 5, "NoInitialTransform")
+    write("T.1.txt", 0, "T.0.txt")
+    assert shift("T.1.txt") == ("done", 5) and shift("T.1.txt")[0] == "skipped"
+    write("T.0.txt", -7, "NoInitialTransform")
+    assert shift("T.1.txt") == ("done", -7)
+    assert shift("T.1.txt@inverse") == ("done", 7) and shift("T.1.txt@inverse")[0] == "skipped"
 
 
 @pytest.mark.parametrize("header", ["slices.mhd", "list.mhd", "slices.nhdr", "list.nhdr"])

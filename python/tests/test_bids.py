@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from helpers import FLAGS, QUICK, Command, blob, invalid, unreadable
-from morphseek import _files, _manifest, images, register_pairs, studies
+from morphseek import Transform, _files, _manifest, images, register_pairs, studies
 from pace import limit
 
 PARTICIPANTS = tuple(f"{number:02}" for number in range(1, 9))
@@ -64,10 +64,44 @@ def test_participants_at_once_are_one_run(dataset: Path, tmp_path: Path, command
     one, other = content(whole), content(apart)
     assert one.keys() == other.keys() and len(one) == 8 * 6 + 7
     assert [name for name in one if one[name] != other[name]] == []
-    assert {p.name for p in apart.glob("*.html")} == {f"sub-{p}.html" for p in PARTICIPANTS}
-    rows = studies.Study.read(apart / "work").rows
+    assert {p.name for p in apart.glob("*.html")} == {
+        f"sub-{p}_from-T1w_to-Ours.html" for p in PARTICIPANTS
+    }
+    rows = studies.Study.read(apart / "work" / "from-T1w_to-Ours").rows
     assert {row.id for row in rows} == {f"sub-{p}" for p in PARTICIPANTS}
     assert not list(apart.rglob(".morphseek-*"))
+
+
+def test_spaces_and_contrasts_at_once_keep_apart(dataset: Path, tmp_path: Path, command: Command):
+    shutil.copytree(dataset.parent, tmp_path, dirs_exist_ok=True)
+    data, out = tmp_path / "bids", tmp_path / "out"
+    for kind in ("T1w", "dseg"):  # the same template, elsewhere
+        image = images.read(tmp_path / f"tpl-Ours_{kind}.nii.gz")
+        away = images.Image(image.array, image.grid.spacing, (50.0, 0.0, 0.0))
+        images.write(tmp_path / f"tpl-Away_{kind}.nii.gz", away)
+    for path in data.glob("sub-*/anat/*_T1w.nii.gz"):
+        shutil.copy(path, str(path).replace("T1w", "FLAIR"))
+    away = [
+        *("--template", tmp_path / "tpl-Away_T1w.nii.gz"),
+        *("--template-labels", tmp_path / "tpl-Away_dseg.nii.gz"),
+    ]
+    given = ("--participant-label", "01,02", "--initial", "com")
+    started = [
+        command.start(*words(data, out, *given, *more))
+        for more in ([], away, ["--suffix", "FLAIR"])
+    ]
+    for process in started:
+        text = process.communicate(timeout=limit(120))
+        assert process.returncode == 0, text
+    command("bids", data, out, "group")
+    for label in ("01", "02"):
+        stem = f"{out}/sub-{label}/anat/sub-{label}_from-T1w_to-"
+        here, there = (
+            Transform.read(f"{stem}{space}_mode-image_xfm.h5").transform_points([p])
+            for space, p in (("Ours", (0.0, 0.0, 0.0)), ("Away", (50.0, 0.0, 0.0)))
+        )
+        assert np.allclose(here, there, atol=0.5)
+    assert len([*out.glob("*.html")]) == 6
 
 
 @pytest.mark.thorough

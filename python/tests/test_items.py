@@ -133,6 +133,14 @@ def test_pairs(tmp_path: Path):
     later = studies.within_subject(sessions)
     assert [row["id"] for row in later] == ["sub-1_ses-9_to_ses-2", "sub-1_ses-10_to_ses-2"]
     assert {str(row["fixed"]) for row in later} == {str(tmp_path / "12")}
+    for labels in (["V2", "V10"], ["2.0", "10.0"], ["M6", "M12"], ["9", "baseline"]):
+        early, late = (Item(k, tmp_path / k, subject="s", session=k) for k in labels)
+        assert studies.within_subject([late, early])[0]["fixed"] == early.image
+    (tmp_path / "a").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    for other in (tmp_path / "x" / ".." / "a", tmp_path / "link"):
+        (tmp_path / "x").mkdir(exist_ok=True)
+        invalid("no image but", studies.pairs_to, [Item("same", other)], tmp_path / "a")
     for given, says in (
         (lambda: studies.all_pairs(scans[:1]), "two images or more"),
         (lambda: studies.within_subject(scans), "nothing says of whom"),
@@ -311,10 +319,12 @@ def test_bids_app(people: Path, tmp_path: Path, command: Command):
         for ending in (
             "from-T1w_to-Ours_mode-image_xfm.h5", "from-T1w_to-Ours_mode-image_xfm.json",
             "from-Ours_to-T1w_mode-image_xfm.h5", "space-Ours_T1w.nii.gz",
-            "space-Ours_dseg.nii.gz", "desc-Ours_dseg.nii.gz",
+            "space-Ours_desc-T1w_dseg.nii.gz", "space-T1w_desc-Ours_dseg.nii.gz",
         )
     }  # fmt: skip
-    assert (out / "sub-2_ses-1.html").exists() and not any("sub-1" in name for name in made)
+    assert (out / "sub-2_ses-1_from-T1w_to-Ours.html").exists() and not any(
+        "sub-1" in name for name in made
+    )
     described = json.loads((out / "dataset_description.json").read_text())
     assert described["DatasetType"] == "derivative" and described["GeneratedBy"]
 

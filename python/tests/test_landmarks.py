@@ -164,9 +164,22 @@ def test_a_file_that_is_missing(tmp_path: Path):
     ],
 )
 def test_pairing(names: list[str], others: list[str], order: list[int]):
-    here, there = pair_landmarks(Landmarks(POINTS, names), Landmarks(RAS, others))
-    assert here.points.tolist() == POINTS
-    assert there.points.tolist() == [RAS[i] for i in order]
+    matched = match_landmarks(Landmarks(POINTS, names), Landmarks(RAS, others))
+    assert matched.fixed.points.tolist() == POINTS
+    assert matched.moving.points.tolist() == [RAS[i] for i in order]
+    assert ("in the order" in matched.note()) == (names == ["F-1", "F-2"])
+
+
+def test_names_that_are_numbers(tmp_path: Path):
+    """pandas writes 3.0 for 3 where the column has an empty cell."""
+    pandas = pytest.importorskip("pandas")
+    (tmp_path / "a.csv").write_text("name,x,y,z\n1,0,0,0\n2,10,0,0\n3,20,0,0\n")
+    (tmp_path / "b.csv").write_text("name,x,y,z\n3.0,21,0,0\n,11,0,0\n1.0,1,0,0\n")
+    matched = match_landmarks(tmp_path / "a.csv", tmp_path / "b.csv")
+    assert matched.names == ["1", "3"]
+    assert (matched.moving.points - matched.fixed.points).tolist() == [[1, 0, 0]] * 2
+    frame = pandas.DataFrame({"name": [3, np.nan, 1], "x": [21, 11, 1], "y": 0, "z": 0})
+    assert match_landmarks(tmp_path / "a.csv", frame).names == ["1", "3"]
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from morphseek import compare
 from morphseek._percentiles import distinct, percentiles
 from morphseek.scoring.statistics import signed_rank, signed_rank_p
+from morphseek.studies import PairRow, Study
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 12, 13, 14, 40, 50, 51, 200])
@@ -32,6 +34,17 @@ def test_nothing_to_compare():
     assert signed_rank_p(np.zeros(4)) == signed_rank_p(np.array([])) == 1.0
     found = signed_rank([0.1, -0.2, 0.0])
     assert found is not None and (found["pairs"], found["better"], found["worse"]) == (3, 1, 1)
+
+
+def test_whole_numbers_and_pairs_that_are_there_twice_count():
+    def study(*values: float) -> Study:
+        rows = [PairRow(str(k), "f", str(k // 2), njd_percent=v) for k, v in enumerate(values)]
+        return Study(rows)
+
+    found = compare(study(0, 0, 0.5), study(2.0, 3.0, 0.4), "njd_percent")
+    assert (found["pairs"], found["better"], found["worse"]) == (3, 1, 2)
+    assert found["mean_difference"] == pytest.approx(-4.9 / 3)
+    assert compare(study(0, 0, 0), study(0, 0, 0), "njd_percent")["pairs"] == 3
 
 
 @pytest.mark.parametrize("shape", [(1,), (2,), (7,), (20, 30, 11)])

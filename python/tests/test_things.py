@@ -383,7 +383,7 @@ def test_surfaces(bent: sitk.Transform, inside: np.ndarray, ending: str, tmp_pat
     pytest.importorskip("vtkmodules", reason="needs morphseek[surfaces]")
     from vtkmodules import vtkIOGeometry, vtkIOLegacy, vtkIOPLY, vtkIOXML
     from vtkmodules.util.numpy_support import numpy_to_vtk, vtk_to_numpy
-    from vtkmodules.vtkCommonCore import vtkPoints
+    from vtkmodules.vtkCommonCore import vtkPoints, vtkStringArray
     from vtkmodules.vtkCommonDataModel import vtkCellArray, vtkPolyData
 
     names = {
@@ -404,7 +404,7 @@ def test_surfaces(bent: sitk.Transform, inside: np.ndarray, ending: str, tmp_pat
         return vtk_to_numpy(reader.GetOutput().GetPoints().GetData())
 
     for note, signs in (("", 1), ("SPACE=RAS", SIGNS)):
-        if note and ending not in (".vtk", ".stl"):
+        if note and ending == ".ply":
             continue
         mesh, points, cells = vtkPolyData(), vtkPoints(), vtkCellArray()
         points.SetData(numpy_to_vtk((inside * signs).astype(np.float32), deep=True))
@@ -413,7 +413,12 @@ def test_surfaces(bent: sitk.Transform, inside: np.ndarray, ending: str, tmp_pat
         mesh.SetPoints(points)
         mesh.SetPolys(cells)
         writer = tool(tmp_path / f"in{ending}", "Writer")
-        if note:
+        if note and ending == ".vtp":
+            space = vtkStringArray()
+            space.SetName("SPACE")
+            space.InsertNextValue("RAS")
+            mesh.GetFieldData().AddArray(space)
+        elif note:
             writer.SetHeader(f"3D Slicer output. {note}")
         writer.SetInputData(mesh)
         assert writer.Write()
@@ -667,6 +672,17 @@ def test_a_fold_is_told(fixed: Image, tmp_path: Path):
     assert said["displacement_max_mm"] == pytest.approx(3 * np.linalg.norm(m[:3, 0]), rel=1e-4)
 
 
+@pytest.mark.parametrize(
+    "kind, numbers", [("Euler3DTransform", "0 0 0 1 2 3"), ("TranslationTransform", "1 2 3")]
+)
+def test_files_of_older_itk(kind: str, numbers: str, tmp_path: Path):
+    path = tmp_path / "t.tfm"
+    head = f"{HEADER}0\nTransform: {kind}_double_3_3\n"
+    path.write_text(f"{head}Parameters: {numbers}\nFixedParameters: 0 0 0\n")
+    want = sitk.ReadTransform(str(path)).TransformPoint((1.0, 1.0, 1.0))
+    assert Transform.read(path).transform_points([(1, 1, 1)])[0] == pytest.approx(want)
+
+
 def test_the_stages_of_a_transform(fixed: Image, bent: sitk.Transform, tmp_path: Path):
     whole = Transform.of(bent, fixed.grid)
     assert list(whole.stages) == ["initial", "final"] and whole.stage("final") is whole
@@ -675,6 +691,9 @@ def test_the_stages_of_a_transform(fixed: Image, bent: sitk.Transform, tmp_path:
     np.testing.assert_allclose(initial.transform_points([point])[0], A.TransformPoint(point))
     invalid("stands apart", Transform.of(bend_of(fixed)).stage, "initial")
     invalid("no stage 'rigid'", whole.stage, "rigid")
+
+    Field(np.full((3, *fixed.array.shape), 0.1), fixed.grid, fixed.grid).save(tmp_path / "i.h5")
+    assert (Transform.read(tmp_path / "i.h5").stage("initial").matrix == np.eye(4)).all()
 
     path, out = tmp_path / "whole.h5", tmp_path / "affine.tfm"
     whole.save(path)

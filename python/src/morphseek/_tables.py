@@ -224,6 +224,16 @@ def is_number(cell: str) -> bool:
     return _NUMBER.fullmatch(cell.replace(",", ".")) is not None
 
 
+def whole_name(name: str) -> str:
+    """Return a name without the ".0" that pandas gives whole numbers in a column with an empty
+    cell.
+
+    >>> whole_name("3.0"), whole_name("L3.0"), whole_name("3.5")
+    ('3', 'L3.0', '3.5')
+    """
+    return name[:-2] if re.fullmatch(r"[0-9]+\.0", name) else name
+
+
 def is_frame(source: Any) -> bool:
     """Whether something is a data frame, of pandas or of another library."""
     return hasattr(source, "columns") and any(hasattr(source, n) for n in ("itertuples", "rows"))

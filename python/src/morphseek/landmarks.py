@@ -31,6 +31,7 @@ from ._tables import (
     numbers,
     read_plain,
     records_of,
+    whole_name,
 )
 
 # columns, signs to LPS
@@ -236,6 +237,8 @@ class Matched:
     only_fixed: Landmarks | None = None
     only_moving: Landmarks | None = None
     """Those that one image alone has."""
+    by_order: bool = False
+    """Both have names, and no name is of both."""
 
     @property
     def names(self) -> list[str]:
@@ -243,7 +246,14 @@ class Matched:
         return list(self.fixed.names or self.moving._labels())
 
     def note(self) -> str:
-        """Return a warning that names the points of one image alone; empty without."""
+        """Return a warning that names the points of one image alone, or says that the names did not
+        tell which belong together; empty without.
+        """
+        if self.by_order:
+            return (
+                "The landmarks of the two images have no name in common: they were paired in the"
+                " order of the files."
+            )
         alone = [
             f"{_listed(set(points.names))} ({image})"
             for points, image in ((self.only_fixed, "fixed"), (self.only_moving, "moving"))
@@ -278,7 +288,8 @@ def match_landmarks(fixed: LandmarksLike | None, moving: LandmarksLike | None) -
                 " names in common; give as many of each, or points that belong together the same"
                 " name"
             )
-        return Matched(here, there)
+        named = [set(points.names) - {""} for points in (here, there)]
+        return Matched(here, there, by_order=all(named))
     for points in (here, there):
         if twice := {name for name in points.names if points.names.count(name) > 1}:
             if here.names == there.names:  # such lists have no names to tell points by
@@ -390,7 +401,8 @@ def _csv(source: Any, name: str) -> tuple[list[list[float]], list[str]]:
         rows = [[row.cells.get(column, "") for column in records.columns] for row in records.rows]
         signs = _SPACES[records.columns]
         called = next((n for n in _NAMES if any(n in row.cells for row in records.rows)), None)
-        names = [unguarded(row.cells.get(called, "")) for row in records.rows] if called else []
+        cells = [row.cells.get(called, "") for row in records.rows] if called else []
+        names = [whole_name(unguarded(cell)) for cell in cells]
     else:
         rows, signs, names = table.rows, (1, 1, 1), []
         if is_frame(source) and all(map(str.isdecimal, table.rows[0])):  # columns without names

@@ -59,10 +59,10 @@ class BidsName:
         """``ses-`` and the session's label; empty where the name has none."""
         return f"ses-{self.entities['ses']}" if "ses" in self.entities else ""
 
-    def order(self) -> tuple[int, list[tuple[str, bool, int, str]]]:
+    def order(self) -> tuple[int, list[tuple[str, list[tuple[bool, int, str]]]]]:
         """Return a sort key: the plainest name first, and the first run before the second."""
         rest = {k: v for k, v in self.entities.items() if k not in ("sub", "ses")}
-        return len(rest) - ("run" in rest), sorted((k, *by_value(v)) for k, v in rest.items())
+        return len(rest) - ("run" in rest), sorted((k, by_value(v)) for k, v in rest.items())
 
 
 def find_bids(

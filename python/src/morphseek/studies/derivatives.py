@@ -33,7 +33,10 @@ _COLUMNS = (
     "participant_id", "session_id", "image", "verdict", "error_mm", "reasons", "njd_percent",
     "dice_before", "dice_after",
 )  # fmt: skip
-_LABELS = {"warped_labels.nii.gz": "space-{space}_dseg", LABELS_BACK: "desc-{space}_dseg"}
+_LABELS = {
+    "warped_labels.nii.gz": "space-{space}_desc-{suffix}_dseg",
+    LABELS_BACK: "space-{suffix}_desc-{space}_dseg",
+}
 _TRANSFORM = "_mode-image_xfm"
 _SIDES = {"fixed": "template", "moving": "image"}
 _ERROR = "error"  # in the table, instead of a verdict
@@ -95,12 +98,14 @@ def register_bids(
     out : path
         The dataset: ``sub-01/anat/sub-01_from-T1w_to-SPACE_mode-image_xfm.h5``, which brings the
         image onto the template; the one from SPACE to T1w, which goes back; the image and its
-        labels in ``space-SPACE``; the template's labels on the image as ``desc-SPACE_dseg``; the
-        pair's page as ``sub-01.html``. Files of an earlier run that are still right are kept.
+        labels in ``space-SPACE``; the template's labels on the image as
+        ``space-T1w_desc-SPACE_dseg``; the pair's page as ``sub-01_from-T1w_to-SPACE.html``. Files
+        of an earlier run that are still right are kept.
     space : str
         What names call the template: letters and digits. By default read off its file's name.
     work : path, optional
-        Folder of the registrations, of :func:`register_pairs`; ``out/work`` by default.
+        Folder of the registrations, by default ``out/work``: those onto a space are in its folder
+        ``from-T1w_to-SPACE``, of :func:`register_pairs`.
     resume : bool
         False does finished registrations again, and replaces results of other inputs, options or
         another version, which are refused else.
@@ -134,7 +139,9 @@ def register_bids(
     options = {name: value for name, value in how.items() if name in Options.__annotations__}
     dataset = Dataset(Path(out), space or space_of(template), options, not resume)
     dataset.check(pairs)
+    suffixes = {name.suffix for pair in pairs if (name := BidsName.of(pair["moving"]))}
     folder = Path(out) / "work" if work is None else Path(work)
+    folder /= f"from-{'+'.join(sorted(suffixes))}_to-{dataset.space}"
     study = register_pairs(pairs, folder, resume=resume, labels_back=labels is not None, **how)
     return study, dataset.write(pairs, study, folder)
 
@@ -165,7 +172,7 @@ class Dataset:
                 f"space {space!r}: names in BIDS have letters and digits alone, 99 at most; give"
                 " such as MNI152"
             )
-        self._out, self._space, self._replaces = out, space, replace
+        self._out, self.space, self._replaces = out, space, replace
         self._options = deciding(*checked_options(options))
 
     def check(self, pairs: Iterable[Mapping[str, Any]]) -> None:
@@ -173,7 +180,7 @@ class Dataset:
         for image in self._images(pairs):
             if (image.folder / image.sidecar).exists():
                 with contextlib.suppress(OSError, errors.InputUnreadableError):  # its pair's
-                    self._known(image, self._origin(image))
+                    self._known(image, self._origin(image, _hashes(image)))
 
     def write(
         self, pairs: Sequence[Mapping[str, Any]], study: Study, work: str | os.PathLike[str]
@@ -196,26 +203,26 @@ class Dataset:
             folder = self._out / name.subject / name.session / (kind if kind in _KINDS else "anat")
             kept = {k: v for k, v in name.entities.items() if k not in ("space", "desc")}
             stem = "_".join(f"{key}-{value}" for key, value in kept.items())
-            there = f"{stem}_from-{name.suffix}_to-{self._space}{_TRANSFORM}"
-            back = f"{stem}_from-{self._space}_to-{name.suffix}{_TRANSFORM}"
-            warped = f"{stem}_space-{self._space}_{name.suffix}.nii.gz"
+            there = f"{stem}_from-{name.suffix}_to-{self.space}{_TRANSFORM}"
+            back = f"{stem}_from-{self.space}_to-{name.suffix}{_TRANSFORM}"
+            warped = f"{stem}_space-{self.space}_{name.suffix}.nii.gz"
             files = {f"{there}.h5": "transform.h5", warped: "warped.nii.gz"}
             for file, ending in _LABELS.items():
-                files[f"{stem}_{ending.format(space=self._space)}.nii.gz"] = file
+                labels = ending.format(space=self.space, suffix=name.suffix)
+                files[f"{stem}_{labels}.nii.gz"] = file
             yield _Image(
                 pair, name, folder, stem, f"{there}.h5", f"{back}.h5", f"{there}.json", files,
-                self._out / f"{stem}.html",
+                self._out / f"{there.removesuffix(_TRANSFORM)}.html",
             )  # fmt: skip
 
-    def _origin(self, image: _Image) -> dict[str, Any]:
+    def _origin(self, image: _Image, hashes: Mapping[str, list[str]]) -> dict[str, Any]:
         """Return what a result is of, by what messages call it: version, options and inputs."""
         origin = {"version": core.version()}
         origin |= {f"option {name}": value for name, value in self._options.items()}
-        for role, path in image.pair.items():
-            if role != "id":
-                side, _, what = role.partition("_")
-                content = digest(content_of(files_of(path, role), role))
-                origin[f"{_SIDES[side]} {what}".strip()] = f"{Path(path).name} ({content[:16]})"
+        for role, hashed in hashes.items():
+            side, _, what = role.partition(" ")
+            name = Path(image.pair[role.replace(" ", "_")]).name
+            origin[f"{_SIDES[side]} {what}".strip()] = f"{name} ({digest(hashed)[:16]})"
         return origin
 
     def _known(self, image: _Image, origin: Mapping[str, Any]) -> dict[str, Any]:
@@ -252,7 +259,7 @@ class Dataset:
         }  # fmt: skip
         for image in self._images(pairs):
             # of all files with such names: BIDS' inheritance
-            template, space = Path(image.pair["fixed"]).name, self._space
+            template, space = Path(image.pair["fixed"]).name, self.space
             grid = {"SpatialReference": template, "Description": f"On the grid of {template}."}
             back = {"SpatialReference": "orig", "Description": f"The labels of {template}."}
             files[f"space-{space}_{image.name.suffix}.json"] = {**grid, "SkullStripped": False}
@@ -266,14 +273,16 @@ class Dataset:
         """Write one image's files: all of them or none, so that a verdict always stands beside the
         transform that it is of.
         """
-        origin = self._origin(image)
+        hashes = _hashes(image)
+        origin = self._origin(image, hashes)
         with _files.locked(pair, PATIENCE):  # the registration and what describes it are one run's
             report = _json.read_object(pair / _manifest.REPORT, "result")
             known = deciding(report.get("options", {}), {})
-            if known | {"model": ""} != self._options | {"model": ""}:
+            inputs = _json.read_object(pair / SEAL, "seal").get("inputs")
+            if known | {"model": ""} != self._options | {"model": ""} or inputs != hashes:
                 raise errors.OutputUnwritableError(
-                    f"{pair} was replaced by a registration with other options meanwhile; give each"
-                    " call a folder of its own by --work"
+                    f"{pair} was replaced by a registration of other images or options meanwhile;"
+                    " give each call a folder of its own by --work"
                 )
             listed = report.get(_manifest.KEY, {})
             sources = {name: listed[file] for name, file in image.files.items() if file in listed}
@@ -288,7 +297,7 @@ class Dataset:
     def _write_files(
         self, image: _Image, origin: Mapping[str, Any], sources: Mapping[str, Any], pair: Path
     ) -> None:
-        stripped = f"{image.stem}_space-{self._space}_{image.name.suffix}.json"
+        stripped = f"{image.stem}_space-{self.space}_{image.name.suffix}.json"
         ours = [*image.files, image.inverse, image.sidecar, stripped]
         with _files.output_folder(
             image.folder, seal=image.sidecar, ours=ours, patience=PATIENCE
@@ -301,7 +310,7 @@ class Dataset:
             row = _json.read_object(pair / SEAL, "seal")["row"]
             facts = {
                 **{name: row.get(column) for column, name in _FIGURES.items()}, "Units": "mm",
-                "Space": self._space, "Sources": _sources(image), "Origin": origin,
+                "Space": self.space, "Sources": _sources(image), "Origin": origin,
                 "Files": {**sources, **inverse},
             }  # fmt: skip
             _files.write_text(temporary / image.sidecar, json.dumps(facts, indent=2) + "\n")
@@ -309,6 +318,12 @@ class Dataset:
             if _json.object_in(own, _json.MOST_BYTES).get("SkullStripped") is True:
                 _files.write_text(temporary / stripped, json.dumps({"SkullStripped": True}) + "\n")
             image.page.unlink(missing_ok=True)  # an old page never stands beside a new verdict
+
+
+def _hashes(image: _Image) -> dict[str, list[str]]:
+    """Return the hashes of a pair's inputs, by role, as its seal has them."""
+    names = {role.replace("_", " "): path for role, path in image.pair.items() if role != "id"}
+    return {name: content_of(files_of(Path(path), name), name) for name, path in names.items()}
 
 
 def _sources(image: _Image) -> list[str]:

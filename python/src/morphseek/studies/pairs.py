@@ -23,6 +23,7 @@ from ..channels import Channel
 from ..images.sidecars import check_apart, parts
 from ..progress import Progress
 from ..result import OUTPUTS
+from ..transforms import formats
 from ..verdict import Verdict, grade_of
 from .label_table import read_labels_csv
 from .pair import Clock, PairInputs, Report, check_inputs, write_pair
@@ -198,6 +199,10 @@ class PairJob(Job):
             for role, file in self.pair.files.items()
             if not self.pair.is_named and images.named.is_name(self.pair.path(role))
         }
+        if "initial_transform" in self.pair.files:  # what stands behind its name: @inverse
+            transform = str(self.pair.path("initial_transform"))
+            head = str(formats.split(transform)[0])
+            by_name["initial_transform"] = transform[len(head) :]
         roles = sorted(self.pair.files)
         scores = [self.how["score"], self.how["labels_back"]]
         return [self.how["made_of"], roles, by_name, scores]
@@ -278,14 +283,17 @@ _AS_IN_REPORT = (
 
 
 def files_of(path: Path, name: str) -> list[Path]:
-    """Return an image's files: one, a DICOM folder and its files, or a header and its data."""
+    """Return an image's files: one, a DICOM folder and its files, or a header and its data; and a
+    transform's, which may begin with others.
+    """
     if atlas := images.named.files_of(path, name):
         return atlas
+    path = Path(formats.split(path)[0])
     _files.check_regular(path, name)
     try:
         if path.is_dir():
             return sorted(p for p in path.iterdir() if p.is_file())
-        return parts(path)
+        return [*parts(path), *formats.files_of(path)[1:]]
     except OSError as error:
         raise errors.InputUnreadableError(
             f"{name}: {error.filename} cannot be read: {error.strerror}; check the list"

@@ -50,8 +50,13 @@ def pairs_to(
 
 
 def is_file(one: Any, other: Path) -> bool:
-    """Whether an image, which may be in memory, is a file."""
-    return isinstance(one, (str, os.PathLike)) and Path(one).absolute() == other.absolute()
+    """Whether an image, which may be in memory, is a file, however its path is spelled."""
+    if not isinstance(one, (str, os.PathLike)):
+        return False
+    try:
+        return os.path.samefile(one, other)
+    except OSError:  # an atlas by its name
+        return Path(one).absolute() == other.absolute()
 
 
 def all_pairs(items: Iterable[Item], *, both_ways: bool = False) -> list[dict[str, Any]]:

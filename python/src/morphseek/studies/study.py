@@ -412,7 +412,8 @@ def compare(
     Parameters
     ----------
     study, other : Study, or path of one
-        Pairs are matched by their fixed and moving image.
+        Pairs are matched by their fixed and moving image; where a study has these two more than
+        once, by the id, too.
     measure : str
         A column of numbers.
 
@@ -439,9 +440,15 @@ def compare(
             f"measure is {measure!r}; it must be a column of numbers, such as {', '.join(_MEANS)}"
         )
 
-    def values(rows: Sequence[PairRow]) -> dict[tuple[str, str], float]:
-        known = {(row.fixed, row.moving): getattr(row, measure) for row in rows}
-        return {pair: v for pair, v in known.items() if isinstance(v, float) and math.isfinite(v)}
+    def values(rows: Sequence[PairRow]) -> dict[tuple[str, str, str], float]:
+        times = collections.Counter((row.fixed, row.moving) for row in rows)
+        known = {}
+        for row in rows:
+            id = row.id if times[row.fixed, row.moving] > 1 else ""  # with another mask, say
+            value = getattr(row, measure)
+            if type(value) in (int, float) and math.isfinite(value):
+                known[row.fixed, row.moving, id] = float(value)
+        return known
 
     ours, theirs = values(study.rows), values(others.rows)
     test = signed_rank([ours[pair] - theirs[pair] for pair in ours if pair in theirs])

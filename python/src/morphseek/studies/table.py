@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import unicodedata
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 from .. import errors, images
 from .._json import read as read_json
 from .._plain import why_no_name
-from .._tables import is_frame, is_nothing, read_records
+from .._tables import is_frame, is_nothing, read_records, whole_name
 from ..images import named
 from ..images.formats import SEARCHED
 from .folders import find_file, has_labels
@@ -192,7 +193,7 @@ def _item(cells: Mapping[str, str], folder: Path) -> Item:
     row = {name.removeprefix("moving_"): cell for name, cell in cells.items()}
     image = named.beside(folder, row.get("image") or row.get("moving") or row["transform"])
     files: dict[str, Any] = {role: named.beside(folder, row[role]) for role in ROLES if role in row}
-    words = {name: row.get(name, "") for name in _WORDS}
+    words = {name: whole_name(row.get(name, "")) for name in _WORDS}
     return Item(image=image, **files, **words)
 
 
@@ -245,10 +246,10 @@ class _Ids(list[str]):
         self.append(id)
 
 
-def by_value(label: str) -> tuple[bool, int, str]:
-    """Return what sorts labels of sessions and runs: numbers by value, before words."""
-    label = label.removeprefix("ses-")
-    return not label.isdigit(), int(label) if label.isdigit() else 0, label
+def by_value(label: str) -> list[tuple[bool, int, str]]:
+    """Return what sorts labels of sessions and runs: the numbers in them by value, before words."""
+    parts = re.split(r"([0-9]+)", label.removeprefix("ses-"))
+    return [(False, int(p), "") if k % 2 else (True, 0, p) for k, p in enumerate(parts) if p]
 
 
 def _images_in(folder: Path) -> list[Path]:
@@ -317,7 +318,7 @@ def read_pairs(
                 if f"{side}_labels" in files or has_labels(folder, files[side]):
                     files[f"{side}_labels"] = files[side]
         moving, fixed = (_stem(files[side], 0) for side in ("moving", "fixed"))
-        ids.add(row.get("id") or f"{number:03d}-{moving}-to-{fixed}", line)
+        ids.add(whole_name(row.get("id", "")) or f"{number:03d}-{moving}-to-{fixed}", line)
         pairs.append(Pair(ids[-1], str(folder.absolute()), files, data is not None))
     if not pairs:
         raise errors.InputUnreadableError(f"{where}: there is no pair")

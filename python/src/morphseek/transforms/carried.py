@@ -135,7 +135,7 @@ def _mesh(source: Path, out: Path, transform: Transform) -> int:
     with needing("surfaces", str(source)):
         from vtkmodules import vtkIOGeometry, vtkIOLegacy, vtkIOPLY, vtkIOXML
         from vtkmodules.util.numpy_support import numpy_to_vtk, vtk_to_numpy
-        from vtkmodules.vtkCommonCore import vtkPoints
+        from vtkmodules.vtkCommonCore import vtkPoints, vtkStringArray
     formats: dict[str, tuple[Any, str]] = {
         ".vtk": (vtkIOLegacy, "vtkPolyData"),
         ".vtp": (vtkIOXML, "vtkXMLPolyData"),
@@ -151,10 +151,14 @@ def _mesh(source: Path, out: Path, transform: Transform) -> int:
     count = mesh.GetNumberOfPoints()
     if not count:
         raise errors.InputUnreadableError(f"input: {source} has no points of a surface")
-    # Slicer says the space in a comment, and takes LPS where there is none
+    # Slicer says the space in a comment, in a .vtp in a field, and takes LPS where there is none
     with open(source, "rb") as file:
-        space = _SPACE.search(file.read(1024))
-    signs = RAS_SIGNS if space and space[1].upper() == b"RAS" else np.ones(3)
+        match = _SPACE.search(file.read(1024))
+    space = match[1].decode() if match else ""
+    if (told := mesh.GetFieldData().GetAbstractArray("SPACE")) is not None:
+        space = str(told.GetValue(0))
+        mesh.GetFieldData().RemoveArray("SPACE")
+    signs = RAS_SIGNS if space.upper() == "RAS" else np.ones(3)
     points = _checked(vtk_to_numpy(mesh.GetPoints().GetData()).astype(np.float64), source)
     targets = transform.transform_points(points * signs)  # and in LPS from here on
     vertices = vtkPoints()
@@ -166,6 +170,11 @@ def _mesh(source: Path, out: Path, transform: Transform) -> int:
     module, name = formats[_ending(out, SURFACES)]
     writer = getattr(module, f"{name}Writer")()
     note = "SPACE=LPS"
+    if name == "vtkXMLPolyData":
+        field = vtkStringArray()
+        field.SetName("SPACE")
+        field.InsertNextValue("LPS")
+        mesh.GetFieldData().AddArray(field)
     if hasattr(writer, "SetHeader"):
         writer.SetHeader(f"MorphSeek. {note}")
     elif hasattr(writer, "AddComment"):

@@ -199,9 +199,9 @@ class Field(Transform):
             return super().save(path, format, reference, moving)
         # as the format's writer does, without the 24 bytes a voxel of SimpleITK's field
         behind, grid = self._behind_initial()
-        parts = [] if is_still(behind, self.grid) else [vectors_part(behind, grid)]
-        if not parts or not np.array_equal(self._initial, np.eye(4)):
-            parts.insert(0, matrix_part(self._initial))
+        parts = [matrix_part(self._initial)]  # the identity, too: stage("initial") is in every file
+        if not is_still(behind, self.grid):
+            parts.append(vectors_part(behind, grid))
         write_parts(path, parts, self.grid, self.moving_grid)
         return [Path(path)]
 

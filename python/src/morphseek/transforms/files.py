@@ -284,6 +284,10 @@ def _parametric(part: h5.Part) -> sitk.Transform:
     if part.name not in _CLASSES:
         raise RuntimeError(_unread(part.name))
     transform = _CLASSES[part.name]()
+    if part.name.startswith("Euler3D") and part.fixed.size == 3:
+        part = part._replace(fixed=np.append(part.fixed, 0.0))  # ITK < 4.11 wrote no order of turns
+    elif part.name.startswith("Translation"):
+        part = part._replace(fixed=part.fixed[:0])  # the same wrote a center
     # ITK writes beyond its memory where there are more or fewer
     if part.name.startswith(_SPLINE):
         grid = part.fixed[:3]

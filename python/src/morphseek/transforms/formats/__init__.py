@@ -3,13 +3,14 @@
 from ..._formats import NAMES
 from .job import Content
 from .objects import read as read_object
-from .table import FORMATS, Format, load, outputs, save, split
+from .table import FORMATS, Format, files_of, load, outputs, save, split
 
 __all__ = [
     "FORMATS",
     "NAMES",
     "Format",
     "Content",
+    "files_of",
     "load",
     "outputs",
     "read_object",

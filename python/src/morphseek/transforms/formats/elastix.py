@@ -17,6 +17,7 @@ from ..._grid import Grid
 from ..parts import composed
 from .job import Content, Export, TransformFile
 
+ENDINGS = (".txt", ".toml")
 _DEPTH = 20  # files that begin with one another: as many, or a ring
 
 
@@ -28,23 +29,51 @@ def read(source: TransformFile) -> Content:
         parts.append(_transform(here, fields))
         if grid is None:
             grid = _grid(fields)
-        first = _word(fields, "InitialTransformParameterFileName") or _word(
-            fields, "InitialTransformParametersFileName"
-        )
-        if first in ("", "NoInitialTransform"):
+        first = _first(fields)
+        if not first:
             return Content(composed(parts), grid, source.moving_grid)
         if _word(fields, "HowToCombineTransforms") not in ("", "Compose"):
             raise here.unreadable("adds transforms up; only composed ones can be read")
-        # elastix looks in the working folder; results are moved together with what they name
-        *_, last = steps = re.split(r"[\\/]", first)
-        places = (Path(first), path.parent.joinpath(*steps), path.parent / last)
-        there = next((place for place in places if place.is_file()), None)
+        there = _place(first, path)
         if there is None:
+            last = re.split(r"[\\/]", first)[-1]
             raise here.unreadable(
                 f"begins with another file, and {first} does not exist; put {last} beside it"
             )
         path = there
     raise source.unreadable(f"begins with more than {_DEPTH} files, or with itself")
+
+
+def chain(path: Path) -> list[Path]:
+    """Return the files that a transform is of: itself, and those that it begins with."""
+    paths = [path]
+    while len(paths) <= _DEPTH:
+        try:
+            fields = _parse(TransformFile(paths[-1], None, None, "elastix"))
+        except errors.MorphSeekError:  # no file of elastix, or one that reading will refuse
+            break
+        first = _first(fields)
+        there = _place(first, paths[-1]) if first else None
+        if there is None:
+            break
+        paths.append(there)
+    return paths
+
+
+def _first(fields: dict[str, list[str]]) -> str:
+    """Return the name of the file that a transform begins with; empty where there is none."""
+    keys = "InitialTransformParameterFileName", "InitialTransformParametersFileName"
+    name = next(filter(None, (_word(fields, key) for key in keys)), "")
+    return "" if name == "NoInitialTransform" else name
+
+
+def _place(first: str, path: Path) -> Path | None:
+    """Return where a file lies that another one begins with: elastix looks in the working folder,
+    and results are moved together with what they name.
+    """
+    *_, last = steps = re.split(r"[\\/]", first)
+    places = (Path(first), path.parent.joinpath(*steps), path.parent / last)
+    return next((place for place in places if place.is_file()), None)
 
 
 def _parse(source: TransformFile) -> dict[str, list[str]]:

@@ -48,7 +48,7 @@ FORMATS = (
            (".mat", ".txt", ".nii.gz"), greedy.PAIR),
     Format("lta", lta.read, lta.write, False, (".lta",),
            asks=("reference", "moving")),
-    Format("elastix", elastix.read, elastix.write, False, (".txt",)),
+    Format("elastix", elastix.read, elastix.write, False, elastix.ENDINGS[:1]),
     Format("x5", x5.read, x5.write, True, (".x5",)),
     Format("dicom", dicom.read, dicom.write, True, dicom.ENDINGS),
 )  # fmt: skip
@@ -69,6 +69,11 @@ def split(
         inverse, format = (not inverse, format) if word == "inverse" else (inverse, word)
         path = type(path)(text) if isinstance(path, Path) else text
     return path, inverse, format
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return the files that a transform is of: itself, and those that elastix's begins with."""
+    return elastix.chain(path) if _ending(path, elastix.ENDINGS) else [path]
 
 
 def load(
