@@ -14,12 +14,15 @@ from .. import _apart, errors
 from .._files import check_unchanged, readable, stamp
 from .._grid import sheared
 from .._itk import hdf5_lock, itk_io, itk_reason, to_read
+from .._regular import head
 from .dicom import Reading, read_dicom, read_repeated
 from .dicom_headers import is_dicom
 from .formats import NIFTI
 from .headers import check_header, check_voxels, limit, sound
+from .headers.fields import Unsound
 from .image import sentences, tell
 from .nifti import header_of, read_nifti
+from .others import check, doubts_of, laid
 from .sidecars import parts
 
 
@@ -85,10 +88,10 @@ def _read_file(path: Path, name: str, pixels: int = sitk.sitkUnknown) -> Reading
         doubts = sentences(reading.doubts, f"{name}: {path}")
         image = reading.image
         return Reading(image if pixels == sitk.sitkUnknown else sitk.Cast(image, pixels), doubts)
-    with to_read(path, parts(path)[1:]) as openable:
-        image = _read_by_itk(openable, pixels, name)
+    with to_read(path, parts(path)[1:]) as openable, sound(path, name):
+        image, doubts = _read_by_itk(openable, pixels, name)
     if stored is None:
-        return Reading(image)
+        return Reading(image, sentences(doubts, f"{name}: {path}"))
     check_voxels(stored, sitk.GetArrayViewFromImage(image), path, name)
     return Reading(image, sentences(stored.doubts, f"{name}: {path}"))
 
@@ -96,16 +99,36 @@ def _read_file(path: Path, name: str, pixels: int = sitk.sitkUnknown) -> Reading
 _CHECKED = ("MetaImageIO", "NrrdImageIO", "GDCMImageIO")
 
 
-def _read_by_itk(path: Path, pixels: int, name: str) -> sitk.Image:
+def _read_by_itk(path: Path, pixels: int, name: str) -> tuple[sitk.Image, tuple[str, ...]]:
+    """Return what ITK reads of a file, and what that leaves in doubt."""
     with hdf5_lock:
         reader = sitk.ImageFileReader.GetImageIOFromFileName(str(path))
-    if not reader or reader in _CHECKED:
-        return sitk.ReadImage(str(path), pixels, reader)
+    if not reader:
+        raise Unsound(_unknown(path))
+    if reader in _CHECKED:
+        return sitk.ReadImage(str(path), pixels, reader), ()
+    check(path, reader)
     if _apart.is_possible():  # its content was not checked
         with _apart.plain("image", path, name, limit()) as copy:
-            return sitk.ReadImage(str(copy), pixels)
-    with hdf5_lock:
-        return sitk.ReadImage(str(path), pixels, reader)
+            image = sitk.ReadImage(str(copy), pixels)
+    else:
+        with hdf5_lock:
+            image = sitk.ReadImage(str(path), pixels, reader)
+    return laid(image, reader), doubts_of(path, reader, image)
+
+
+def _unknown(path: Path) -> str:
+    """Return what a file is that no reader takes, and what to do."""
+    start = head(path, 64)
+    if not start:
+        return "it is empty; copy it again"
+    if start.startswith(b"version https://git-lfs"):
+        return "it is the pointer of a file in Git LFS; fetch the file itself with git lfs pull"
+    if start.lstrip()[:1] == b"<":
+        return "it is a page of the web or XML, and no image; download the file itself"
+    if path.name.lower().endswith(NIFTI):
+        return "it has no whole header of a NIfTI or Analyze file; copy it again"
+    return "its format is none that ITK knows; convert it to .nii.gz"
 
 
 def rewrite(path: Path, plain: Path) -> None:

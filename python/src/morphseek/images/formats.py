@@ -39,8 +39,12 @@ SEARCHED = tuple(f.suffix for f in FORMATS if f.searched)
 
 
 def pair_of(path: Path) -> list[Path]:
-    """Return the files that may be a header and its voxels, of which one is given."""
-    if not path.name.lower().endswith(PAIRS):
+    """Return the files that may be a header and its voxels, of which one is given: first those that
+    are compressed as that one is.
+    """
+    match = re.search(r"(?i)\.(?:hdr|img)(\.gz)?$", path.name)
+    if match is None:
         return []
-    stem = re.sub(r"(?i)\.(hdr|img)(\.gz)?$", "", path.name)
-    return [path.with_name(stem + part) for part in PAIRS]
+    first, second = (PAIRS[2:], PAIRS[:2]) if match[1] else (PAIRS[:2], PAIRS[2:])
+    stem, is_upper = path.name[: match.start()], match[0].isupper()
+    return [path.with_name(stem + (p.upper() if is_upper else p)) for p in (*first, *second)]

@@ -20,29 +20,29 @@ from .. import errors
 from .._grid import RAS, Grid, is_sheared, sheared
 from .._itk import itk_io
 from .dicom import Reading
-from .formats import PAIRS, pair_of
+from .formats import pair_of
 from .headers.fields import MOST_NUMBER, Stored, Unsound
 from .headers.stream import first_bytes, unpack_into
 
 _FIELDS = (
     "datatype", "bitpix", "dim", "intent_p1", "intent_p2", "intent_p3", "pixdim", "vox_offset",
     "scl_slope", "scl_inter", "toffset", "descrip", "qform_code", "sform_code", "quatern",
-    "qoffset", "srow", "xyzt_units", "intent_code", "intent_name", "magic",
+    "qoffset", "srow", "xyzt_units", "intent_code", "intent_name", "magic", "origin",
 )  # fmt: skip
 LAYOUTS = {  # length of the header: types and offsets of the fields
     348: np.dtype({
         "names": _FIELDS, "itemsize": 348,
         "formats": ["i2", "i2", "8i2", "f4", "f4", "f4", "8f4", "f4", "f4", "f4", "f4", "S80", "i2",
-                    "i2", "3f4", "3f4", "(3,4)f4", "u1", "i2", "S16", "S4"],
+                    "i2", "3f4", "3f4", "(3,4)f4", "u1", "i2", "S16", "S4", "3i2"],
         "offsets": [70, 72, 40, 56, 60, 64, 76, 108, 112, 116, 136, 148, 252, 254, 256, 268, 280,
-                    123, 68, 328, 344],
+                    123, 68, 328, 344, 253],
     }),
     540: np.dtype({
         "names": _FIELDS, "itemsize": 540,
         "formats": ["i2", "i2", "8i8", "f8", "f8", "f8", "8f8", "i8", "f8", "f8", "f8", "S80", "i4",
-                    "i4", "3f8", "3f8", "(3,4)f8", "i4", "i4", "S16", "S8"],
+                    "i4", "3f8", "3f8", "(3,4)f8", "i4", "i4", "S16", "S8", "3i2"],
         "offsets": [12, 14, 16, 80, 88, 96, 104, 168, 176, 184, 216, 240, 344, 348, 352, 376, 400,
-                    500, 504, 508, 4],
+                    500, 504, 508, 4, 344],
     }),
 }  # fmt: skip
 _TYPES = {
@@ -53,6 +53,10 @@ _COLOURS = {128: 3, 2304: 4}  # RGB, RGBA: bytes a voxel
 _DISPLACEMENTS = 1006  # the intent of vectors in RAS, which become LPS as ITK's reader has them
 _MM = {1: 1e3, 3: 1e-3}  # metres, micrometres
 _SECONDS = {16: 1e-3, 24: 1e-6}  # milliseconds, microseconds
+_NO_SIDES = (
+    "it is an Analyze file, which does not tell left from right; x is taken to go to the left, as"
+    " by SPM"
+)
 _ROUNDING = 0.01  # voxels between two places of a corner that are one
 _ROUNDED = 2e-3  # cosines between axes whose numbers have three decimals
 _DOUBTED = 0.1  # voxels between two places of a corner from which on they are two places
@@ -255,7 +259,21 @@ def place_of(header: Header, name: str) -> Place:
     spacing = tuple(np.where(sizes > 0, sizes, 1.0))
     if qform is not None:
         return _straight(dataclasses.replace(qform, spacing=spacing), doubts)
+    if not forms:
+        return Place(_analyze(header, shape, np.array(spacing)), (*doubts, _NO_SIDES))
     return Place(Grid(shape, spacing), tuple(doubts))
+
+
+def _analyze(header: Header, shape: tuple[int, ...], spacing: np.ndarray) -> Grid:
+    """Return where SPM and nibabel lay an Analyze file: x to the left, y to the front, z up, about
+    the origin that SPM notes, else about the middle.
+    """
+    size, noted = np.array(shape), np.array(header.fields.get("origin", (0, 0, 0)))
+    is_noted = noted.any() and (noted > -size).all() and (noted < 2 * size).all()
+    axes = np.diag(spacing) * (-1, 1, 1)
+    matrix = np.eye(4)
+    matrix[:3, :3], matrix[:3, 3] = axes, -axes @ (noted - 1 if is_noted else (size - 1) / 2)
+    return Grid.from_matrix(shape, RAS @ matrix)
 
 
 def place_of_itk(by_itk: Grid, metadata: Mapping[str, str], name: str) -> Place:
@@ -384,15 +402,27 @@ def times_beyond_itk(image: sitk.Image) -> dict[str, Any]:
 
 
 def files_of(path: Path) -> tuple[Path, Path]:
-    """Return the files with the header and with the voxels."""
-    there = pair_of(path)
-    if not there:
+    """Return the files with the header and with the voxels.
+
+    Raises
+    ------
+    Unsound
+        One of them is missing.
+    """
+    listed = pair_of(path)
+    if not listed or first_bytes(path, 348)[0][344:348] == b"n+1\0":  # a file of both, so called
         return path, path
-    header, voxels = (
-        next((p for p, e in zip(there, PAIRS) if e.startswith(part) and p.is_file()), path)
-        for part in (".hdr", ".img")
-    )
-    return header, voxels
+    pair = []
+    for part in (".hdr", ".img"):
+        files = [file for file in listed if part in file.name[-7:].lower()]
+        there = next((file for file in (path, *files) if file in files and file.is_file()), None)
+        if there is None:
+            what = "header" if part == ".hdr" else "voxels"
+            raise Unsound(
+                f"its {what} are in {files[0].name}, which is not there; put it beside it"
+            )
+        pair.append(there)
+    return pair[0], pair[1]
 
 
 def header_of(path: Path) -> Header | None:
@@ -419,6 +449,9 @@ def read_nifti(header: Header, stored: Stored, name: str) -> Reading:
     voxel it is a vector image.
     """
     place = place_of(header, name)
+    if not header.is_nifti and stored.files[0].with_suffix(".mat").exists():
+        told = f"{stored.files[0].stem}.mat of SPM lies beside it and is not read"
+        place = place._replace(doubts=(*place.doubts, f"{told}; let SPM write NIfTI"))
     shape = header.shape
     frames, channels = math.prod(shape[3:4]), _COLOURS.get(header["datatype"], 1)
     planes = math.prod(shape[4:])

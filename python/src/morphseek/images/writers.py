@@ -123,7 +123,7 @@ def _write_nifti(
             name, _, place = field.rstrip("]").partition("[")
             record[name][(0, int(place)) if place else 0] = value
         if is_pair:
-            header, voxels = pair_of(temporary)[2 * is_packed :][:2]
+            header, voxels = pair_of(temporary)[:2]
             _store(header, bytes(head), (), is_packed)
             _store(voxels, b"", pieces, is_packed)
         else:

@@ -1,0 +1,150 @@
+"""Files of formats that ITK reads and does not check: TIFF, VTK, MINC, JPEG, BMP, GIPL, MRC."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import SimpleITK as sitk
+
+from .._grid import RAS
+from .headers.fields import NO_SPACING, CutShort, Unsound
+
+_TIFF_TYPES = {1: "B", 2: "s", 3: "H", 4: "I", 12: "d", 13: "I", 16: "Q", 18: "Q"}
+_BITS, _TEXT, _ORIENTATION, _KIND = 258, 270, 274, 339
+_PIECES = ((273, 279), (324, 325))  # of strips and of tiles: where they begin, their bytes
+_FLOATS = 3  # a kind of numbers
+_UPRIGHT = (1, 4)  # orientations whose rows lie as ITK takes them
+_MOST_PAGES = 1 << 20
+_NO_GAP = "its header does not say how far its slices are apart; 1 mm is taken"
+#: Formats whose voxels are not compressed, so that a file is as long as they are.
+_PLAIN = ("GiplImageIO", "MRCImageIO")
+
+
+def check(path: Path, reader: str) -> None:
+    """See that a file is whole and holds what its reader will make of it.
+
+    Raises
+    ------
+    Unsound
+    """
+    with open(path, "rb") as file:
+        head = file.read(1 << 12)
+    size = path.stat().st_size
+    if reader == "TIFFImageIO":
+        _check_tiff(path, size)
+    if reader == "VTKImageIO" and b"CELL_DATA" in _lines(head):
+        raise Unsound("its numbers are of cells, not of points; convert them to POINT_DATA")
+    if reader == "BMPImageIO" and (needed := int.from_bytes(head[2:6], "little")) > size:
+        raise CutShort(path, size, needed)
+    if reader == "JPEGImageIO":
+        data = path.read_bytes()
+        if data.rfind(b"\xff\xd9") < data.rfind(b"\xff\xda"):
+            raise Unsound("it is cut short; copy it again")
+
+
+def doubts_of(path: Path, reader: str, image: sitk.Image) -> tuple[str, ...]:
+    """See that a file whose voxels are not compressed has as many as were read; return what it
+    leaves in doubt.
+
+    Raises
+    ------
+    CutShort
+    """
+    array = sitk.GetArrayViewFromImage(image)
+    with open(path, "rb") as file:
+        head = file.read(1 << 12)
+    is_text = b"\nASCII" in head
+    is_plain = reader in _PLAIN or reader == "VTKImageIO" and not is_text
+    size = path.stat().st_size
+    if is_plain and not path.name.lower().endswith(".gz") and size < array.nbytes:
+        raise CutShort(path, size, array.nbytes)
+    has_none = reader == "TIFFImageIO" and set(image.GetSpacing()) == {1.0}
+    if reader == "VTKImageIO":
+        has_none = not re.search(rb"(?im)^(SPACING|ASPECT_RATIO)", _lines(head))
+    if has_none:
+        return (NO_SPACING,)
+    return (_NO_GAP,) if reader == "TIFFImageIO" and image.GetDimension() > 2 else ()
+
+
+def laid(image: sitk.Image, reader: str) -> sitk.Image:
+    """Give an image its place in LPS: that of a MINC file is in RAS, which ITK leaves so."""
+    if reader == "MINCImageIO":
+        axes = np.array(image.GetDirection()).reshape(3, 3)
+        image.SetDirection((RAS[:3, :3] @ axes).ravel().tolist())
+        image.SetOrigin((RAS[:3, :3] @ image.GetOrigin()).tolist())
+    return image
+
+
+def _lines(head: bytes) -> bytes:
+    """Return the lines of a VTK file that say what follows: those before the voxels."""
+    return re.split(rb"(?m)^LOOKUP_TABLE", head)[0]
+
+
+class _Page(NamedTuple):
+    """One image of a TIFF file: its numbers and texts by their tags."""
+
+    tags: dict[int, Any]
+
+
+def _check_tiff(path: Path, size: int) -> None:
+    text = ""
+    for page in _pages(path, size):
+        tags = page.tags
+        for begins, lengths in _PIECES:
+            for begin, length in zip(tags.get(begins, ()), tags.get(lengths, ())):
+                if begin + length > size:
+                    raise CutShort(path, size, begin + length)
+        if tags.get(_KIND, (1,))[0] == _FLOATS and tags.get(_BITS, (1,))[0] == 16:
+            raise Unsound("its voxels are floats of 16 bits, which no reader here knows")
+        if tags.get(_ORIENTATION, (1,))[0] not in _UPRIGHT:
+            raise Unsound("its rows are turned or mirrored (Orientation); save it upright")
+        text = text or tags.get(_TEXT, b"").decode("utf-8", "replace")
+    counts = re.findall(r"^(?:frames|channels)=(\d+)", text, re.M)  # ImageJ's
+    counts += re.findall(r"\bSize[TC]=\"(\d+)\"", text)  # OME's
+    counts += re.findall(r"\"axes\": \"[TC]", text) and ["2"]  # tifffile's
+    if any(int(count) > 1 for count in counts):
+        raise Unsound("it holds several times or channels; save one volume alone")
+
+
+def _pages(path: Path, size: int) -> Iterator[_Page]:
+    """Give the pages of a TIFF file, whose chain must be whole."""
+    with open(path, "rb") as file:
+
+        def at(place: int, form: str) -> tuple[Any, ...]:
+            length = struct.calcsize(order + form)
+            if not 0 <= place <= size - length:
+                raise CutShort(path, size, place + length)
+            file.seek(place)
+            return struct.unpack(order + form, file.read(length))
+
+        order = "<"
+        order = "<" if at(0, "2s")[0] == b"II" else ">"
+        is_big = at(2, "H")[0] == 43
+        count_form, entry, word = ("Q", 20, "Q") if is_big else ("H", 12, "I")
+        inline = 8 if is_big else 4
+        (place,) = at(8 if is_big else 4, word)
+        for _ in range(_MOST_PAGES):
+            if not place:
+                return
+            (count,) = at(place, count_form)
+            first = place + struct.calcsize(order + count_form)
+            tags = {}
+            for k in range(count):
+                tag, kind, number = at(first + k * entry, "HH" + word)
+                form = _TIFF_TYPES.get(kind)
+                if form is None:
+                    continue
+                form = f"{number}{form}"
+                value = first + k * entry + 4 + struct.calcsize(order + word)
+                if struct.calcsize(order + form) > inline:
+                    (value,) = at(value, word)
+                numbers = at(value, form)
+                tags[tag] = numbers[0] if kind == 2 else numbers
+            yield _Page(tags)
+            (place,) = at(first + count * entry, word)
+        raise Unsound("its pages follow one another without an end; it is damaged")
