@@ -25,6 +25,7 @@ from .dicom_headers import (
     PIXELS,
     PLACE,
     SEVERAL,
+    TYPE,
     Frame,
     clock,
     copy_pixels,
@@ -465,8 +466,8 @@ def _voxels(frames: Sequence[Frame], read: dict[Path, sitk.Image], name: str) ->
             reader = sitk.ImageSeriesReader()
             reader.SetImageIO(_IO)
             reader.SetFileNames([str(file) for file in files])
-            # PET: the type that the first slice's slope asks for does not hold the others
-            if len({frame.scale for frame in frames}) > 1:
+            # the type of the first slice, and of its slope in PET, does not hold the others
+            if len({(f.scale, f.is_plain, *map(f.text, TYPE)) for f in frames}) > 1:
                 reader.SetOutputPixelType(sitk.sitkFloat64)
             image = reader.Execute()
         if all(frame.is_plain for frame in frames):
@@ -521,16 +522,11 @@ def _openable(frames: Sequence[Frame], name: str) -> Iterator[list[Path]]:
         for k, frame in enumerate(frames):
             if not frame.is_plain:
                 files[k] = Path(folder, f"{k}.dcm")
-                copy_pixels(frame.file, files[k], name)
+                copy_pixels(frame, files[k], name)
         yield files
 
 
 def _scaled(array: np.ndarray, frames: Sequence[Frame]) -> sitk.Image:
     """Return an image of what GDCM reads from :func:`copy_pixels`, each frame by its own scale."""
-    if any(frame.number("BitsAllocated") == 1 for frame in frames):
-        array = (array != 0).astype(np.uint8)  # for which GDCM has 0 and 255
-    scales = np.array([(1.0, 0.0) if frame.is_plain else frame.scale for frame in frames])
-    if not np.array_equal(scales, [(1, 0)] * len(frames)):
-        slopes, intercepts = scales.reshape(-1, 2, *[1] * (array.ndim - 1)).swapaxes(0, 1)
-        array = array * slopes + intercepts
-    return sitk.GetImageFromArray(array, isVector=array.ndim > 3)
+    slices = [one if frame.is_plain else frame.values(one) for one, frame in zip(array, frames)]
+    return sitk.GetImageFromArray(np.stack(slices), isVector=array.ndim > 3)

@@ -37,7 +37,8 @@ _SCALED = tuple(
 )
 
 _CAPTURE = "1.2.840.10008.5.1.4.1.1.7.3"  # of many frames, which GDCM reads as they are stored
-_NO_PIXELS = (0x00280030, 0x00281052, 0x00281053)  # elements of their group: spacing and scale
+_NO_PIXELS = (0x00280030, 0x00281052, 0x00281053, 0x00283000)  # of their group: spacing and scale
+_FLOATS = ("FloatPixelData", "DoubleFloatPixelData")
 PLACE = ("ImagePositionPatient", "ImageOrientationPatient")
 _SHARED, _OWN = "SharedFunctionalGroupsSequence", "PerFrameFunctionalGroupsSequence"
 _DETECTOR = "DetectorInformationSequence"
@@ -83,10 +84,12 @@ SEVERAL = {
     "FrameAcquisitionDateTime": "times",
 }
 PIXELS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing")
+TYPE = ("BitsAllocated", "BitsStored", "PixelRepresentation")  # of pixels
 _ELEMENTS = {
-    *PLACE, *PIXELS, *ORDER, *SEVERAL, *_IN_VOLUME, *_BITS, "SOPClassUID", "SOPInstanceUID",
+    *PLACE, *PIXELS, *TYPE, *ORDER, *SEVERAL, *_IN_VOLUME, *_BITS, "SOPClassUID", "SOPInstanceUID",
     "SeriesInstanceUID", "Modality", "SpacingBetweenSlices", "RescaleSlope", "RescaleIntercept",
-    "GridFrameOffsetVector", "DoseGridScaling", "SliceVector",
+    "GridFrameOffsetVector", "DoseGridScaling", "SliceVector", "PhotometricInterpretation",
+    "HighBit",
 }  # fmt: skip
 
 
@@ -170,6 +173,10 @@ class Frame(NamedTuple):
     """Whether the pixels are compressed."""
     doubt: str = ""
     """Why its place is not sure."""
+    shifts: tuple[int, int] | None = None
+    """How far a word moves up and down again to leave its value; None where GDCM sees to it."""
+    table: tuple[int, np.ndarray] | None = None
+    """The values of the stored numbers from the first one on, in place of a scale."""
 
     def __str__(self) -> str:
         return self.file.name if self.total == 1 else f"frame {self.serial + 1} of {self.file.name}"
@@ -201,6 +208,21 @@ class Frame(NamedTuple):
         if self.text("SOPClassUID") == _DOSE:
             return self.number("DoseGridScaling") or 1.0, 0.0
         return self.number("RescaleSlope") or 1.0, self.number("RescaleIntercept") or 0.0
+
+    def values(self, read: np.ndarray) -> np.ndarray:
+        """Return the values of what GDCM reads from :func:`copy_pixels`."""
+        bits = int(self.number("BitsAllocated") or 0)
+        if bits == 1:
+            read = (read != 0).astype(np.uint8)  # for which GDCM has 0 and 255
+        if self.shifts:
+            up, down = self.shifts
+            read = read.astype(f"{'i' if self.number('PixelRepresentation') else 'u'}{bits // 8}")
+            read = read << up >> down
+        if self.table:
+            first, table = self.table
+            return table[np.clip(read.astype(np.int64) - first, 0, len(table) - 1)]
+        slope, intercept = self.scale
+        return read if (slope, intercept) == (1, 0) else read * slope + intercept
 
 
 def frames_of(path: Path, name: str) -> list[Frame]:
@@ -234,9 +256,10 @@ def _frames(path: Path, name: str, is_new: bool) -> list[Frame]:
     count = int(top.get("NumberOfFrames") or 1)
     if min(int(top["Rows"]), int(top["Columns"]), count) < 1 or count > path.stat().st_size:
         raise _refused(path, name)
-    if (colours := int(top.get("SamplesPerPixel") or 1)) > 1:
-        why = f"is a picture in colours, {colours} numbers a pixel; give a scalar image"
-        raise _refused(path, name, why)
+    colours = int(top.get("SamplesPerPixel") or 1)
+    if colours > 1 or str(top.get("PhotometricInterpretation")).startswith("PALETTE"):
+        what = f"{colours} numbers a pixel" if colours > 1 else "those of a palette"
+        raise _refused(path, name, f"is a picture in colours, {what}; give a scalar image")
     if count == 1 and _is_mosaic(head, top):
         why = "is a mosaic, the slices of a volume as the tiles of one picture; convert it to NIfTI"
         raise _refused(path, name, f"{why} first, for instance by dcm2niix")
@@ -257,9 +280,11 @@ def _frames(path: Path, name: str, is_new: bool) -> list[Frame]:
         top.pop(PLACE[0], None)  # of the first one alone
         own = [{**each, **place} for each, place in zip(own, places)]
     syntax = _syntax(head)
+    shifts = _shifts(head, top, path, name)
+    table = _table(head, ">" if syntax and syntax[0] == "big" else "<")
     frames = [
         Frame(path, k, count, ChainMap(each, shared, top), True, syntax is not None and syntax[2],
-              doubt)
+              doubt, shifts, table)
         for k, each in enumerate(own)
     ]  # fmt: skip
     is_plain = (
@@ -294,7 +319,45 @@ def _are_plain(frames: Sequence[Frame]) -> bool:
         (scales == {(1.0, 0.0)} or (len(scales) == 1 and is_scaled))
         and all(frame.number("SpacingBetweenSlices") != 0 for frame in frames)
         and first.number("BitsAllocated") != 1
+        and first.text("PhotometricInterpretation") == "MONOCHROME2"  # it inverts MONOCHROME1
+        and first.shifts is None
+        and first.table is None
     )
+
+
+def _shifts(head: Dataset, top: Mapping[str, Any], path: Path, name: str) -> tuple[int, int] | None:
+    """Return :attr:`Frame.shifts`: GDCM reads words of 16 bits with the value in the lowest ones,
+    words without a bit to spare, and what JPEG and its kin unpack.
+    """
+    from pydicom.uid import RLELossless
+
+    word = int(top.get("BitsAllocated") or 0)
+    stored = int(top.get("BitsStored") or word)
+    high = int(top.get("HighBit") or 0)
+    if word not in (8, 16, 32) or stored > word:
+        return None
+    if high == stored - 1 and (word == 16 or stored == word):
+        return None
+    high = high if stored <= high < word else stored - 1
+    if (syntax := _syntax(head)) and syntax[2] and head.file_meta.TransferSyntaxUID != RLELossless:
+        if high == stored - 1:
+            return None
+        why = f"is compressed, and its values are in bits {high + 1 - stored} to {high} of {word}"
+        raise _refused(path, name, f"{why}; save it uncompressed, for instance by gdcmconv --raw")
+    return word - 1 - high, word - stored
+
+
+def _table(head: Dataset, order: str) -> tuple[int, np.ndarray] | None:
+    """Return :attr:`Frame.table`: the modality LUT of a file (PS3.3 C.11.1.1)."""
+    for item in _items(head, "ModalityLUTSequence")[:1]:
+        count, first, _ = item.LUTDescriptor
+        data = item.LUTData
+        values = np.frombuffer(data, f"{order}u2") if isinstance(data, bytes) else np.ravel(data)
+        count = int(count) % 2**16 or 2**16
+        if values.size < count:
+            raise ValueError
+        return int(first), values[:count].astype(np.uint16)
+    return None
 
 
 def _is_orderly(data: Dataset) -> bool:
@@ -361,20 +424,27 @@ def _bytes(elements: Mapping[str, Any]) -> int:
     return -(-math.prod(int(elements.get(key) or 1) for key in _BITS) // 8)
 
 
-def copy_pixels(path: Path, to: Path, name: str) -> None:
-    """Write a copy of an image that has its pixels as they are stored, without scale and place."""
+def copy_pixels(frame: Frame, to: Path, name: str) -> None:
+    """Write a frame's file anew, its pixels as they are stored, without scale and place."""
     from pydicom import dcmread
     from pydicom.dataset import FileMetaDataset
     from pydicom.uid import UID
 
+    path = frame.file
     with _parsed(path, name):
         read = dcmread(path, force=True)
+        if floats := [key for key in _FLOATS if key in read]:
+            why = f"has floating-point pixels ({floats[0]}), which are not read; convert it to"
+            raise _refused(path, name, f"{why} NIfTI first, for instance by dcm2niix")
         pixels = read[0x7FE00010]
         if not pixels.is_undefined_length and len(pixels.value) < _bytes(_elements(read)):
             raise _refused(path, name)
         for tag in list(read.keys()):
             if tag.group not in (0x0028, 0x7FE0) or tag in _NO_PIXELS:
                 del read[tag]
+        read.PhotometricInterpretation = "MONOCHROME2"
+        if frame.shifts:
+            read.BitsStored, read.HighBit = read.BitsAllocated, read.BitsAllocated - 1
         meta = FileMetaDataset()
         if syntax := read.file_meta.get("TransferSyntaxUID"):
             meta.TransferSyntaxUID = syntax
