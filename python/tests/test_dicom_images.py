@@ -13,6 +13,8 @@ import pydicom.data
 import pytest
 import SimpleITK as sitk
 from pydicom.dataset import Dataset, FileDataset, FileMetaDataset
+from pydicom.encaps import encapsulate
+from pydicom.pixels import apply_modality_lut
 from pydicom.uid import UID, generate_uid
 
 from helpers import unreadable
@@ -223,8 +225,10 @@ def test_transfer_syntaxes(tmp_path: Path, syntax: str):
     slices = [one._replace(pixels=np.vstack([one.pixels, one.pixels])) for one in stack()]
     folder = write_folder(tmp_path / "files", slices)
     film = write_frames(tmp_path / "all.dcm", slices, scaled(ENHANCED_MR, True))
-    for path in (*folder.iterdir(), film):
+    inverse = write_folder(tmp_path / "inverse", slices, **INVERSE)
+    for path in (*folder.iterdir(), *inverse.iterdir(), film):
         rewritten(path, syntax)
+    assert np.array_equal(images.read(inverse).array, [one.pixels for one in slices])
     image = images.read(folder)
     assert np.array_equal(image.array, [one.pixels for one in slices])
     if syntax == "without DICM":
@@ -263,6 +267,88 @@ def test_each_frame_has_its_scale(tmp_path: Path, sop_class: str, order: str):
         path = write_frames(tmp_path / "all.dcm", slices, change, sop_class=sop_class)
         scales = SCALES if per_frame else [(2.5, -7)] * N
         check(images.read(path), scaled_by(slices, scales))
+
+
+class Kind(NamedTuple):
+    """How a file stores its pixels."""
+
+    dtype: str
+    stored: int = 0
+    """Bits of a value; all where it is 0."""
+    low: int = 0
+    """The lowest of these."""
+    more: dict[str, Any] = {}
+
+    def __call__(self, made: Any, k: int = 0) -> None:
+        """Give a file pixels; the bits to spare are filled, too."""
+        count, word = int(made.get("NumberOfFrames", 1)), np.dtype(self.dtype)
+        made.PixelData = np.random.default_rng(k).bytes(count * ROWS * COLUMNS * word.itemsize)
+        made.BitsAllocated = 8 * word.itemsize
+        made.BitsStored = self.stored or made.BitsAllocated
+        made.HighBit = made.BitsStored + self.low - 1
+        made.PixelRepresentation = int(word.kind == "i")
+        for key, value in self.more.items():
+            setattr(made, key, value)
+
+    def golden(self, path: Path) -> np.ndarray:
+        """Return the values of a file by pydicom, which takes the lowest bits."""
+        made = pydicom.dcmread(path)
+        words = np.frombuffer(made.PixelData, self.dtype.replace("i", "u"))
+        made.PixelData, made.HighBit = (words >> self.low).tobytes(), made.BitsStored - 1
+        return apply_modality_lut(made.pixel_array, made)
+
+
+def table(first: int, count: int, signed: bool) -> dict[str, Any]:
+    values = np.random.default_rng(count).integers(0, 2**16, count, dtype="<u2")
+    made = Dataset()
+    made.add_new(0x00283002, "SS" if signed else "US", [count % 2**16, first, 16])
+    made.add_new(0x00283006, "OW", values.tobytes())
+    return {"ModalityLUTSequence": [made]}
+
+
+INVERSE = {"PhotometricInterpretation": "MONOCHROME1"}
+SHIFT, SLOPE = ({"RescaleSlope": a, "RescaleIntercept": b} for a, b in ((1, -1000), (2.5, -7)))
+KINDS = {
+    "16 bits, signed": Kind("i2"),
+    "MONOCHROME1": Kind("u2", more=INVERSE),
+    "MONOCHROME1 of 12 bits": Kind("u2", 12, more=INVERSE | SHIFT),
+    "MONOCHROME1, signed": Kind("i2", 12, more=INVERSE | SLOPE),
+    "MONOCHROME1 of 8 bits": Kind("u1", more=INVERSE),
+    "16 bits": Kind("u2"),
+    "12 bits": Kind("u2", 12, more=SHIFT),
+    "12 bits, signed": Kind("i2", 12, more=SLOPE),
+    "8 bits": Kind("u1"),
+    "8 bits, signed": Kind("i1", more=SHIFT),
+    "5 of 8 bits": Kind("u1", 5),
+    "5 of 8 bits, signed": Kind("i1", 5, more=SLOPE),
+    "32 bits": Kind("u4", more=SLOPE),
+    "12 of 32 bits": Kind("u4", 12, more=SHIFT),
+    "20 of 32 bits, signed": Kind("i4", 20, 5),
+    "the highest 12 bits": Kind("u2", 12, 4, SHIFT),
+    "the highest 12 bits, signed": Kind("i2", 12, 4),
+    "bits 2 to 13, MONOCHROME1": Kind("i2", 12, 2, INVERSE),
+    "a table": Kind("u2", 12, more=table(100, 3000, False)),
+    "a table, signed": Kind("i2", 12, more=table(-700, 1500, True) | SLOPE),
+    "a table of all": Kind("u2", more=table(0, 2**16, False)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", KINDS)
+def test_pixels_have_the_values_that_are_stored(tmp_path: Path, what: str):
+    """A slice, a series of them, the frames of a file; and each kind first in a series of all."""
+    kind = KINDS[what]
+    film = write_frames(tmp_path / "all.dcm", stack(), kind)
+    check(images.read(film), stack(voxels=kind.golden(film)))
+    folder = write_folder(tmp_path / "files", stack(), kind)
+    values = np.array([kind.golden(path) for path in sorted(folder.iterdir())])
+    check(images.read(folder), stack(voxels=values))
+    check(images.read(folder / "000.dcm"), stack(voxels=values[:1]))
+    first = list(KINDS).index(what)
+    kinds = [*KINDS.values()][first:] + [*KINDS.values()][:first]
+    slices = stack(voxels=np.resize(VOXELS, (len(kinds), ROWS, COLUMNS)))
+    mixed = write_folder(tmp_path / "mixed", slices, lambda made, k: kinds[k](made, k))
+    found = [each.golden(path) for each, path in zip(kinds, sorted(mixed.iterdir()))]
+    check(images.read(mixed), [one._replace(pixels=v) for one, v in zip(slices, found)])
 
 
 TWICE = stack() + stack(voxels=VOXELS[:, ::-1])
@@ -331,6 +417,10 @@ FRAMES: dict[str, tuple[list[Slice], Callable[[Any], Any] | None, str]] = {
         stack(), lambda d: delattr(d, "SharedFunctionalGroupsSequence"), "no sound PixelSpacing",
     ),
     "no pixels": (stack(), lambda d: delattr(d, "PixelData"), "cut short or damaged"),
+    "floats": (
+        stack(), lambda d: floats("DoubleFloatPixelData", 8)(d),
+        r"all.dcm has floating-point pixels \(DoubleFloatPixelData\).*dcm2niix",
+    ),
 }  # fmt: skip
 
 
@@ -364,6 +454,22 @@ def small(made: Any, k: int) -> None:
 
 def tiled(made: Any, k: int) -> None:
     made.private_block(0x0019, "SIEMENS MR HEADER", create=True).add_new(0x0A, "US", 36)
+
+
+def floats(key: str, size: int) -> Callable[..., Any]:
+    def change(made: Any, k: int = 0) -> None:
+        setattr(made, key, bytes(size * len(made.PixelData) // 2))
+        made.BitsAllocated = 8 * size
+        for each in ("PixelData", "BitsStored", "HighBit", "PixelRepresentation"):
+            delattr(made, each)
+
+    return change
+
+
+def packed(made: Any, k: int) -> None:
+    made.file_meta.TransferSyntaxUID = pydicom.uid.JPEGLosslessSV1
+    made.PixelData, made.BitsStored = encapsulate([b"\xff\xd8\xff\xd9"]), 12
+    made["PixelData"].is_undefined_length = True
 
 
 LOST = "so that nobody knows where its slice lies; give"
@@ -403,6 +509,21 @@ FILES: dict[str, tuple[list[Slice], Callable[[Any, int], Any] | None, str]] = {
             setattr(d, "PixelData", d.PixelData * 3),
         ],
         "000.dcm is a picture in colours, 3 numbers a pixel",
+    ),
+    "a palette": (
+        stack(), with_(PhotometricInterpretation="PALETTE COLOR"),
+        "000.dcm is a picture in colours, those of a palette; give a scalar image",
+    ),
+    "floats": (
+        stack(), only(3, floats("FloatPixelData", 4)),
+        r"003.dcm has floating-point pixels \(FloatPixelData\).* convert .*dcm2niix",
+    ),
+    "the highest bits of JPEG": (
+        stack(), only(3, packed), "003.dcm is compressed, .* bits 4 to 15 of 16; save .*gdcmconv",
+    ),
+    "a table cut short": (
+        stack(), with_(ModalityLUTSequence=[item(LUTDescriptor=[9, 0, 16], LUTData=b"12")]),
+        "000.dcm cannot be read as DICOM: it is cut short or damaged",
     ),
     "a slice twice": (
         [*stack(), stack()[4]], None, "at one place more than once, as 004.dcm and 009.dcm do",
