@@ -298,10 +298,10 @@ class Kind(NamedTuple):
         return apply_modality_lut(made.pixel_array, made)
 
 
-def table(first: int, count: int, signed: bool) -> dict[str, Any]:
-    values = np.random.default_rng(count).integers(0, 2**16, count, dtype="<u2")
+def table(first: int, count: int, signed: bool, bits: int = 16) -> dict[str, Any]:
+    values = np.random.default_rng(count).integers(0, 2**bits, count, dtype="<u2")
     made = Dataset()
-    made.add_new(0x00283002, "SS" if signed else "US", [count % 2**16, first, 16])
+    made.add_new(0x00283002, "SS" if signed else "US", [count % 2**16, first, bits])
     made.add_new(0x00283006, "OW", values.tobytes())
     return {"ModalityLUTSequence": [made]}
 
@@ -330,6 +330,7 @@ KINDS = {
     "a table": Kind("u2", 12, more=table(100, 3000, False)),
     "a table, signed": Kind("i2", 12, more=table(-700, 1500, True) | SLOPE),
     "a table of all": Kind("u2", more=table(0, 2**16, False)),
+    "a table of bytes": Kind("u2", 12, more=table(0, 4000, False, 8)),
 }  # fmt: skip
 
 
@@ -349,6 +350,17 @@ def test_pixels_have_the_values_that_are_stored(tmp_path: Path, what: str):
     mixed = write_folder(tmp_path / "mixed", slices, lambda made, k: kinds[k](made, k))
     found = [each.golden(path) for each, path in zip(kinds, sorted(mixed.iterdir()))]
     check(images.read(mixed), [one._replace(pixels=v) for one, v in zip(slices, found)])
+
+
+def test_a_table_of_bytes_has_one_each(tmp_path: Path):
+    """As C.11.1.1 asks; pydicom reads those that have two."""
+    kind = KINDS["a table of bytes"]
+    folder = write_folder(tmp_path / "files", stack()[:1], kind)
+    expected = kind.golden(folder / "000.dcm")
+    made = pydicom.dcmread(folder / "000.dcm")
+    made.ModalityLUTSequence[0].LUTData = made.ModalityLUTSequence[0].LUTData[::2]
+    made.save_as(folder / "000.dcm")
+    check(images.read(folder), stack(voxels=expected[None]))
 
 
 TWICE = stack() + stack(voxels=VOXELS[:, ::-1])

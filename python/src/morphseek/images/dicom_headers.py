@@ -350,10 +350,11 @@ def _shifts(head: Dataset, top: Mapping[str, Any], path: Path, name: str) -> tup
 def _table(head: Dataset, order: str) -> tuple[int, np.ndarray] | None:
     """Return :attr:`Frame.table`: the modality LUT of a file (PS3.3 C.11.1.1)."""
     for item in _items(head, "ModalityLUTSequence")[:1]:
-        count, first, _ = item.LUTDescriptor
-        data = item.LUTData
-        values = np.frombuffer(data, f"{order}u2") if isinstance(data, bytes) else np.ravel(data)
-        count = int(count) % 2**16 or 2**16
+        count, first, bits = item.LUTDescriptor
+        count, data = int(count) % 2**16 or 2**16, item.LUTData
+        is_packed = bits == 8 and len(data) < 2 * count  # some give its bytes a word each
+        kind = "u1" if is_packed else f"{order}u2"
+        values = np.frombuffer(data, kind) if isinstance(data, bytes) else np.ravel(data)
         if values.size < count:
             raise ValueError
         return int(first), values[:count].astype(np.uint16)
