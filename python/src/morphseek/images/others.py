@@ -21,8 +21,8 @@ _FLOATS = 3  # a kind of numbers
 _UPRIGHT = (1, 4)  # orientations whose rows lie as ITK takes them
 _MOST_PAGES = 1 << 20
 _NO_GAP = "its header does not say how far its slices are apart; 1 mm is taken"
-#: Formats whose voxels are not compressed, so that a file is as long as they are.
-_PLAIN = ("GiplImageIO", "MRCImageIO")
+#: Formats whose voxels are not compressed, and the bytes of their headers.
+_PLAIN = {"GiplImageIO": 256, "MRCImageIO": 1024}
 
 
 def check(path: Path, reader: str) -> None:
@@ -58,11 +58,13 @@ def doubts_of(path: Path, reader: str, image: sitk.Image) -> tuple[str, ...]:
     array = sitk.GetArrayViewFromImage(image)
     with open(path, "rb") as file:
         head = file.read(1 << 12)
-    is_text = b"\nASCII" in head
-    is_plain = reader in _PLAIN or reader == "VTKImageIO" and not is_text
+    begins = _PLAIN.get(reader)
+    if reader == "VTKImageIO" and b"\nASCII" not in head:
+        begins = len(_lines(head)) if b"\nLOOKUP_TABLE" in head else 0
     size = path.stat().st_size
-    if is_plain and not path.name.lower().endswith(".gz") and size < array.nbytes:
-        raise CutShort(path, size, array.nbytes)
+    is_plain = begins is not None and not path.name.lower().endswith(".gz")
+    if is_plain and size < (needed := begins + array.nbytes):
+        raise CutShort(path, size, needed)
     has_none = reader == "TIFFImageIO" and set(image.GetSpacing()) == {1.0}
     if reader == "VTKImageIO":
         has_none = not re.search(rb"(?im)^(SPACING|ASPECT_RATIO)", _lines(head))
@@ -82,7 +84,8 @@ def laid(image: sitk.Image, reader: str) -> sitk.Image:
 
 def _lines(head: bytes) -> bytes:
     """Return the lines of a VTK file that say what follows: those before the voxels."""
-    return re.split(rb"(?m)^LOOKUP_TABLE", head)[0]
+    match = re.match(rb"(?s).*?\nLOOKUP_TABLE[^\n]*\n", head)
+    return match[0] if match else head
 
 
 class _Page(NamedTuple):

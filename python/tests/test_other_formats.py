@@ -1,0 +1,137 @@
+"""Files that ITK reads without a look: in the right place, whole and upright, or refused."""
+
+import gzip
+import shutil
+import struct
+from pathlib import Path
+
+import nibabel
+import numpy as np
+import pytest
+import SimpleITK as sitk
+
+from helpers import unreadable
+from morphseek import images
+
+STORED = np.random.default_rng(0).integers(1, 250, (12, 40, 40)).astype(np.int16)
+
+
+def write(path: Path) -> Path:
+    """Write a volume or, to a format of pictures, its first slice."""
+    image = sitk.GetImageFromArray(STORED)
+    if path.suffix in (".bmp", ".jpg", ".png"):
+        image = sitk.Cast(image[:, :, 0], sitk.sitkUInt8)
+    sitk.WriteImage(image, str(path))
+    return path
+
+
+@pytest.mark.parametrize("ending", ["tif", "vtk", "gipl", "mrc", "bmp", "jpg", "png"])
+def test_cut_short(ending: str, tmp_path: Path):
+    path = write(tmp_path / f"a.{ending}")
+    if ending != "jpg":
+        whole = np.squeeze(images.read(path).array)
+        np.testing.assert_allclose(whole, STORED[0] if whole.ndim == 2 else STORED, atol=1e-3)
+    for share in (0.3, 0.5, 0.98):
+        data = path.read_bytes()
+        cut = tmp_path / f"cut.{ending}"
+        cut.write_bytes(data[: int(share * len(data))])
+        unreadable("cut", images.read, cut)
+
+
+@pytest.mark.parametrize(
+    "tag, value, says",
+    [(339, 3, "floats of 16 bits"), (274, 3, "turned or mirrored"), (274, 6, "turned or mirrored")],
+)
+def test_tiff_that_no_reader_knows(tag: int, value: int, says: str, tmp_path: Path):
+    path = write(tmp_path / "a.tif")
+    data = bytearray(path.read_bytes())
+    entry = struct.pack("<HHI", tag, 3, 1)
+    assert entry in data
+    at = data.index(entry) + len(entry)
+    data[at : at + 2] = struct.pack("<H", value)
+    path.write_bytes(data)
+    unreadable(says, images.read, path)
+
+
+def test_vtk(tmp_path: Path):
+    head = "# vtk DataFile Version 3.0\na\nASCII\nDATASET STRUCTURED_POINTS\nDIMENSIONS 2 2 2\n"
+    head += "{}ORIGIN 0 0 0\n{} 8\nSCALARS a short\nLOOKUP_TABLE default\n0 1 2 3 4 5 6 7\n"
+    for spacing, doubts in (("SPACING 1 1 1\n", 0), ("", 1)):
+        (tmp_path / "a.vtk").write_text(head.format(spacing, "POINT_DATA"))
+        image = images.read(tmp_path / "a.vtk")
+        assert image.array.ravel().tolist() == [*range(8)] and len(image.doubts) == doubts
+    (tmp_path / "a.vtk").write_text(head.format("SPACING 1 1 1\n", "CELL_DATA"))
+    unreadable("of cells, not of points", images.read, tmp_path / "a.vtk")
+
+
+def test_minc_lies_where_nibabel_lays_it():
+    path = Path(nibabel.__file__).parent / "tests" / "data" / "small.mnc"
+    if not path.exists():
+        pytest.skip("NOT TESTED: this nibabel has no small.mnc")
+    ours, theirs = images.read(path), nibabel.load(path)
+    corner = theirs.affine @ (0, 0, 0, 1) * (-1, -1, 1, 1)
+    assert ours.grid.origin == pytest.approx(corner[:3])
+    z, y, x = 3, 20, 11
+    place = theirs.affine @ (z, y, x, 1) * (-1, -1, 1, 1)
+    assert ours.grid.to_physical(np.array([[x, y, z]]))[0] == pytest.approx(place[:3])
+    assert ours.array[z, y, x] == pytest.approx(theirs.get_fdata()[z, y, x])
+
+
+@pytest.mark.parametrize("origin", [(0, 0, 0), (2, 3, 4)])
+def test_analyze_lies_where_nibabel_lays_it(origin: tuple[int, ...], tmp_path: Path):
+    image = nibabel.Spm99AnalyzeImage(STORED[:6, :7, :8], None)
+    image.header.set_zooms((2, 3, 4))
+    image.header["origin"][:3] = origin
+    image.to_filename(tmp_path / "a.img")
+    (tmp_path / "a.mat").unlink(missing_ok=True)
+    ours, theirs = images.read(tmp_path / "a.img"), images.read(nibabel.load(tmp_path / "a.img"))
+    assert ours.grid == theirs.grid and (ours.array == theirs.array).all()
+    assert "left from right" in ours.doubts[0]
+    (tmp_path / "a.mat").touch()
+    assert "a.mat of SPM" in images.read(tmp_path / "a.img").doubts[1]
+
+
+def test_pairs_in_capitals(tmp_path: Path):
+    nibabel.Nifti1Pair(STORED.T, np.diag([2, 3, 4, 1])).to_filename(tmp_path / "a.img")
+    for ending in ("hdr", "img"):
+        shutil.move(tmp_path / f"a.{ending}", tmp_path / f"B.{ending.upper()}")
+    for name in ("B.HDR", "B.IMG"):
+        assert (images.read(tmp_path / name).array == STORED).all()
+    with open(tmp_path / "B.IMG", "r+b") as file:
+        file.truncate(100)
+    for name in ("B.HDR", "B.IMG"):
+        unreadable("B.IMG is cut short: 100 of 38400", images.read, tmp_path / name)
+    (tmp_path / "B.IMG").unlink()
+    unreadable("voxels are in B.IMG, which is not there", images.read, tmp_path / "B.HDR")
+
+
+def test_the_given_compression_is_read(tmp_path: Path):
+    for value, ending in ((1, ""), (2, ".gz")):
+        images.write(tmp_path / f"a.img{ending}", images.read(np.full((3, 4, 5), value, np.int16)))
+    for value, ending in ((1, ""), (2, ".gz")):
+        for part in ("hdr", "img"):
+            assert images.read(tmp_path / f"a.{part}{ending}").array.max() == value
+
+
+@pytest.mark.parametrize(
+    "content, says",
+    [
+        (b"", "it is empty"),
+        (b"version https://git-lfs.github.com/spec/v1\noid", "git lfs pull"),
+        (b"<html><body>Log in</body></html>", "a page of the web"),
+        (b"\0" * 200, "no whole header of a NIfTI"),
+        (gzip.compress(b"\0" * 200), "no whole header of a NIfTI"),
+    ],
+)
+def test_what_is_no_image(content: bytes, says: str, tmp_path: Path):
+    (tmp_path / "a.nii.gz").write_bytes(content)
+    unreadable(says, images.read, tmp_path / "a.nii.gz")
+
+
+def test_a_wrong_checksum_is_no_cut(tmp_path: Path):
+    path = tmp_path / "a.nii.gz"
+    nibabel.Nifti1Image(STORED, np.eye(4)).to_filename(path)
+    data = bytearray(path.read_bytes())
+    data[-6] ^= 255
+    path.write_bytes(data)
+    unreadable("do not match their checksum; copy it again", images.read, path)
