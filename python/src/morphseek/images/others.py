@@ -62,9 +62,9 @@ def doubts_of(path: Path, reader: str, image: sitk.Image) -> tuple[str, ...]:
     if reader == "VTKImageIO" and b"\nASCII" not in head:
         begins = len(_lines(head)) if b"\nLOOKUP_TABLE" in head else 0
     size = path.stat().st_size
-    is_plain = begins is not None and not path.name.lower().endswith(".gz")
-    if is_plain and size < (needed := begins + array.nbytes):
-        raise CutShort(path, size, needed)
+    if begins is not None and not path.name.lower().endswith(".gz"):
+        if size < (needed := begins + array.nbytes):
+            raise CutShort(path, size, needed)
     has_none = reader == "TIFFImageIO" and set(image.GetSpacing()) == {1.0}
     if reader == "VTKImageIO":
         has_none = not re.search(rb"(?im)^(SPACING|ASPECT_RATIO)", _lines(head))
