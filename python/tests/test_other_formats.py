@@ -53,6 +53,20 @@ def test_tiff_that_no_reader_knows(tag: int, value: int, says: str, tmp_path: Pa
     unreadable(says, images.read, path)
 
 
+@pytest.mark.parametrize("what", ["ring", "count", "text"])
+def test_tiff_that_is_damaged(what: str, tmp_path: Path):
+    data = bytearray(write(tmp_path / "a.tif").read_bytes())
+    (first,) = struct.unpack_from("<I", data, 4)
+    (count,) = struct.unpack_from("<H", data, first)
+    if what == "ring":
+        struct.pack_into("<I", data, first + 2 + 12 * count, first)
+    else:
+        at = data.index(struct.pack("<H", 279), first)  # the lengths of its strips
+        struct.pack_into("<HI", data, at + 2, *((16, 2**32 - 1) if what == "count" else (2, 1)))
+    (tmp_path / "a.tif").write_bytes(data)
+    unreadable("damaged|cut short", images.read, tmp_path / "a.tif")
+
+
 def test_vtk(tmp_path: Path):
     head = "# vtk DataFile Version 3.0\na\nASCII\nDATASET STRUCTURED_POINTS\nDIMENSIONS 2 2 2\n"
     head += "{}ORIGIN 0 0 0\n{} 8\nSCALARS a short\nLOOKUP_TABLE default\n0 1 2 3 4 5 6 7\n"

@@ -101,13 +101,13 @@ _CHECKED = ("MetaImageIO", "NrrdImageIO", "GDCMImageIO")
 
 def _read_by_itk(path: Path, pixels: int, name: str) -> tuple[sitk.Image, tuple[str, ...]]:
     """Return what ITK reads of a file, and what that leaves in doubt."""
+    check(path)
     with hdf5_lock:
         reader = sitk.ImageFileReader.GetImageIOFromFileName(str(path))
     if not reader:
         raise Unsound(_unknown(path))
     if reader in _CHECKED:
         return sitk.ReadImage(str(path), pixels, reader), ()
-    check(path, reader)
     if _apart.is_possible():  # its content was not checked
         with _apart.plain("image", path, name, limit()) as copy:
             image = sitk.ReadImage(str(copy), pixels)

@@ -6,7 +6,7 @@ import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import SimpleITK as sitk
@@ -15,18 +15,19 @@ from .._grid import RAS
 from .headers.fields import NO_SPACING, CutShort, Unsound
 
 _TIFF_TYPES = {1: "B", 2: "s", 3: "H", 4: "I", 12: "d", 13: "I", 16: "Q", 18: "Q"}
+_TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # the latter two: BigTIFF
 _BITS, _TEXT, _ORIENTATION, _KIND = 258, 270, 274, 339
 _PIECES = ((273, 279), (324, 325))  # of strips and of tiles: where they begin, their bytes
 _FLOATS = 3  # a kind of numbers
 _UPRIGHT = (1, 4)  # orientations whose rows lie as ITK takes them
-_MOST_PAGES = 1 << 20
 _NO_GAP = "its header does not say how far its slices are apart; 1 mm is taken"
 #: Formats whose voxels are not compressed, and the bytes of their headers.
 _PLAIN = {"GiplImageIO": 256, "MRCImageIO": 1024}
 
 
-def check(path: Path, reader: str) -> None:
-    """See that a file is whole and holds what its reader will make of it.
+def check(path: Path) -> None:
+    """See that a file is whole, and holds what its reader will make of it, before ITK sees it: over
+    pages in a ring it would never end.
 
     Raises
     ------
@@ -35,13 +36,16 @@ def check(path: Path, reader: str) -> None:
     with open(path, "rb") as file:
         head = file.read(1 << 12)
     size = path.stat().st_size
-    if reader == "TIFFImageIO":
-        _check_tiff(path, size)
-    if reader == "VTKImageIO" and b"CELL_DATA" in _lines(head):
+    if head[:4] in _TIFF:
+        try:
+            _check_tiff(path, size)
+        except (struct.error, TypeError, IndexError, AttributeError, OverflowError):
+            raise Unsound("its tags are damaged; copy it again") from None
+    elif head.startswith(b"# vtk") and b"CELL_DATA" in _lines(head):
         raise Unsound("its numbers are of cells, not of points; convert them to POINT_DATA")
-    if reader == "BMPImageIO" and (needed := int.from_bytes(head[2:6], "little")) > size:
+    elif head.startswith(b"BM") and (needed := int.from_bytes(head[2:6], "little")) > size:
         raise CutShort(path, size, needed)
-    if reader == "JPEGImageIO":
+    elif head.startswith(b"\xff\xd8"):
         data = path.read_bytes()
         if data.rfind(b"\xff\xd9") < data.rfind(b"\xff\xda"):
             raise Unsound("it is cut short; copy it again")
@@ -88,16 +92,9 @@ def _lines(head: bytes) -> bytes:
     return match[0] if match else head
 
 
-class _Page(NamedTuple):
-    """One image of a TIFF file: its numbers and texts by their tags."""
-
-    tags: dict[int, Any]
-
-
 def _check_tiff(path: Path, size: int) -> None:
     text = ""
-    for page in _pages(path, size):
-        tags = page.tags
+    for tags in _pages(path, size):
         for begins, lengths in _PIECES:
             for begin, length in zip(tags.get(begins, ()), tags.get(lengths, ())):
                 if begin + length > size:
@@ -114,12 +111,17 @@ def _check_tiff(path: Path, size: int) -> None:
         raise Unsound("it holds several times or channels; save one volume alone")
 
 
-def _pages(path: Path, size: int) -> Iterator[_Page]:
-    """Give the pages of a TIFF file, whose chain must be whole."""
+def _pages(path: Path, size: int) -> Iterator[dict[int, Any]]:
+    """Give the numbers and texts of each page of a TIFF file by tag; their chain must be whole."""
+    left = 4 * size  # bytes to read: pages that follow one another in a ring would take for ever
     with open(path, "rb") as file:
 
         def at(place: int, form: str) -> tuple[Any, ...]:
+            nonlocal left
             length = struct.calcsize(order + form)
+            left -= length
+            if left < 0:
+                raise Unsound("its pages lie over one another; it is damaged")
             if not 0 <= place <= size - length:
                 raise CutShort(path, size, place + length)
             file.seek(place)
@@ -131,9 +133,7 @@ def _pages(path: Path, size: int) -> Iterator[_Page]:
         count_form, entry, word = ("Q", 20, "Q") if is_big else ("H", 12, "I")
         inline = 8 if is_big else 4
         (place,) = at(8 if is_big else 4, word)
-        for _ in range(_MOST_PAGES):
-            if not place:
-                return
+        while place:
             (count,) = at(place, count_form)
             first = place + struct.calcsize(order + count_form)
             tags = {}
@@ -148,6 +148,5 @@ def _pages(path: Path, size: int) -> Iterator[_Page]:
                     (value,) = at(value, word)
                 numbers = at(value, form)
                 tags[tag] = numbers[0] if kind == 2 else numbers
-            yield _Page(tags)
+            yield tags
             (place,) = at(first + count * entry, word)
-        raise Unsound("its pages follow one another without an end; it is damaged")
