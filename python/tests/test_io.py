@@ -229,6 +229,80 @@ def test_parts_of_detached_headers(name: str, tmp_path: Path, reference: images.
     assert parts(tmp_path / name) == [tmp_path / name, tmp_path / "voxels.raw"]
 
 
+PLANES = np.arange(36, dtype="<i2").reshape(6, 2, 3)
+META = "NDims = {}\nDimSize = {}\nElementType = MET_SHORT\nElementDataFile = {}\n"
+NRRD = "NRRD0004\ntype: short\ndimension: 3\nsizes: 3 2 6\nendian: little\nencoding: raw\n"
+V, HALVES, ROWS = ([f"{k}{i}.raw" for i in range(n)] for k, n in (("v", 6), ("h", 2), ("l", 12)))
+
+
+def listed(first: str, names: list[str]) -> str:
+    return "\n".join([first, *names])
+
+
+@pytest.fixture
+def pieces(tmp_path: Path) -> Path:
+    """A folder with the voxels in one file, in halves, slices and rows."""
+    PLANES.tofile(tmp_path / "LISTEN.raw")
+    for names in (["whole.raw"], HALVES, V, ROWS):
+        for name, part in zip(names, np.split(PLANES.ravel(), len(names))):
+            part.tofile(tmp_path / name)
+    for k in range(6):
+        PLANES[k].tofile(tmp_path / f"e{2 * k:03d}.raw")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "sizes, files",
+    [
+        ("3 2 6", "whole.raw"), ("3 2 6", "v%d.raw 0 5 1"), ("3 2 6", "e%03d.raw 0 10 2"),
+        ("3 2 6 1", listed("LIST", ["whole.raw"])), ("3 2 6", listed("LIST", V)),
+        ("3 2 6", listed("LIST 2", V)), ("3 2 6", listed("LIST 1", ROWS)),
+    ],
+)  # fmt: skip
+def test_a_metaimage_in_several_files(sizes: str, files: str, pieces: Path):
+    (pieces / "a.mhd").write_text(META.format(len(sizes.split()), sizes, files))
+    np.testing.assert_array_equal(images.read(pieces / "a.mhd").array, PLANES)
+
+
+@pytest.mark.parametrize(
+    "sizes, files, says",
+    [
+        *(("3 2 6", f"v%d.raw {rest}", "a.mhd .*a step of 1 or more")
+          for rest in ("0 5", "0 5 0", "0 1", "0", "5 0 -1", "0 5 1 2", "0 5 1 0")),
+        *(("3 2 6", name, "a step of 1 or more") for name in ("v%d.raw", "50%.raw", "%s%d 0 5 1")),
+        ("3 2 6", "h%d.raw 0 1 1", "names 2 files.* needs 6"),
+        ("3 2 6", "v%d.raw 0 999999999 1", "needs 6"),
+        ("3 2 6", listed("LIST", HALVES), "names 2 files.* needs 6"),
+        ("3 2 6", listed("LIST 1", V), "names 6 files.* needs 12"),
+        ("3 2 6", listed("LIST", [*V, "v0.raw"]), "names 7 files.* needs 6"),
+        ("6 6", listed("LIST", ["whole.raw"]), "names 1 files.* needs 6"),
+        *(("3 2 6", first, "LIST and the axes of each file")
+          for first in (listed("LIST 3", HALVES), listed("LIST 4", ["whole.raw"]), "LISTEN.raw")),
+        ("3 2 6", listed("LIST", [*V[:2], "l0.raw", *V[3:]]), "l0.raw is cut short: 6 of 12"),
+    ],
+)  # fmt: skip
+def test_a_metaimage_whose_files_are_other_than_its_sizes(sizes, files, says, pieces: Path):
+    """ITK divides by the step, and leaves memory as it was where files are missing."""
+    (pieces / "a.mhd").write_text(META.format(len(sizes.split()), sizes, files))
+    unreadable(says, images.read, pieces / "a.mhd")
+
+
+@pytest.mark.parametrize(
+    "files, says",
+    [
+        ("v%d.raw 0 5 1", ""), ("h%d.raw 0 1 1 3", ""), (listed("LIST 3", HALVES), ""),
+        ("v%d.raw 0 5 0", "not there"), ("h%d.raw 0 1 1", "expected 6 filenames"),
+        (listed("LIST", [*V[:5], "l0.raw"]), "l0.raw is cut short"),
+    ],
+)  # fmt: skip
+def test_an_nrrd_in_several_files(files: str, says: str, pieces: Path):
+    (pieces / "a.nhdr").write_text(f"{NRRD}data file: {files}\n")
+    if says:
+        unreadable(says, images.read, pieces / "a.nhdr")
+    else:
+        np.testing.assert_array_equal(images.read(pieces / "a.nhdr").array, PLANES)
+
+
 def test_label_map_objects_are_refused():
     labels = sitk.LabelImageToLabelMap(sitk.Image([4, 5, 6], sitk.sitkUInt8))
     invalid("moving volume is a SimpleITK label map.*LabelMapTo", images.read, labels, "moving")

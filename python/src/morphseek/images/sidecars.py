@@ -15,6 +15,10 @@ from .. import errors
 from .._regular import check_regular
 from .formats import FORMATS, pair_of
 
+#: A pattern of names with the first and the last number and the step, and maybe a file's axes.
+SERIES = re.compile(r"([^\s%]*%0?\d{0,2}d[^\s%]*) +(-?\d{1,9}) +(-?\d{1,9}) +(-?\d{1,9})( +\d+)?")
+_MOST_FILES = 1 << 16
+
 
 def parts(path: Path) -> list[Path]:
     """Return the files that an image is in: its own and, where one has the geometry and another the
@@ -39,10 +43,10 @@ def parts(path: Path) -> list[Path]:
 
 
 def data_files(header: bytes) -> list[str]:
-    """Return the names of the files with the voxels: one; a pattern with the first and the last
-    number and maybe the step; or a list, a line each.
+    """Return the names of the files with the voxels: one; a pattern, :data:`SERIES`; or a list, a
+    line each.
     """
-    match = re.search(rb"^(?:ElementDataFile *=|data ?file:) *(.+?) *\r?$", header, re.M)
+    match = re.search(rb"^(?:ElementDataFile[ \t]*=|data ?file:)[ \t]*(.+?)[ \t\r]*$", header, re.M)
     if not match:
         return []
     text = os.fsdecode(match[1])
@@ -50,11 +54,12 @@ def data_files(header: bytes) -> list[str]:
         return [
             line.strip() for line in os.fsdecode(header[match.end() :]).splitlines() if line.strip()
         ]
-    series = re.fullmatch(r"(\S*%0?\d*d\S*) +(-?\d+) +(-?\d+)(?: +(-?\d+))?(?: +\d+)?", text)
-    if not series:
+    series = SERIES.fullmatch(text)
+    if not series or not int(series[4]):
         return [text]
-    first, last, step = int(series[2]), int(series[3]), int(series[4] or 1) or 1
-    return [series[1] % number for number in range(first, last + (1 if step > 0 else -1), step)]
+    first, last, step = map(int, series.group(2, 3, 4))
+    numbers = range(first, last + (1 if step > 0 else -1), step)
+    return [series[1] % number for number in numbers[:_MOST_FILES]]
 
 
 def check_apart(

@@ -74,15 +74,18 @@ def _check_claim(stored: Stored, name: str) -> None:
         check_regular(file, name)
         if file.is_dir():
             raise Unsound(f"its voxels are in {file.name}, which is a folder")
+    if not stored.files:
+        raise Unsound("its header names no file that has its voxels")
+    needed = -(-stored.size // len(stored.files)) + stored.offset
     there = sum(file.stat().st_size for file in stored.files) - stored.offset
     if stored.packed and stored.size > _RATIO * (there + 1):
         raise Unsound(
             f"its header claims {stored.size} bytes of voxels, more than the {there} compressed"
             " ones can hold; copy it again"
         )
-    if not stored.packed and there < stored.size:
-        where = stored.files[0] if len(stored.files) == 1 else "its voxels"
-        raise CutShort(where, max(there + stored.offset, 0), stored.size + stored.offset)
+    for file in () if stored.packed else stored.files:
+        if file.stat().st_size < needed:
+            raise CutShort(file, file.stat().st_size, needed)
     most = limit()
     if stored.size > most * 2**30:
         raise Unsound(

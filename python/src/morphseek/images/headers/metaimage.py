@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
+from ..sidecars import SERIES
 from .fields import (
     MOST_AXES,
     NO_SPACING,
@@ -73,10 +75,39 @@ def parse_metaimage(path: Path) -> Stored | None:
         bits = 1  # text: a digit and a space, at least
     msb = bool(yes & {"BinaryDataByteOrderMSB", "ElementByteOrderMSB"})
     return Stored(
-        [path] if local else [path.parent / file for file in files_of_voxels(path)],
+        [path] if local else _files(path, fields["ElementDataFile"], sizes),
         (offset if local else 0) + max(skip, 0) * (not local),
         voxels * bits,
         "zlib" if packed else "",
         bits if msb else 1,
         () if {"ElementSpacing", "ElementSize"} & fields.keys() else (NO_SPACING,),
     )
+
+
+def _files(path: Path, text: str, sizes: list[int]) -> list[Path]:
+    """Return the files of voxels: as many as the sizes say, which ITK does not count."""
+    names, axes = files_of_voxels(path), len(sizes)
+    if text.startswith("LIST"):
+        match = re.fullmatch(r"LIST(?: +(\d))?", text)
+        own = match and (int(match[1] or 0) or axes - 1)
+        if not own or own >= axes:
+            raise Unsound(
+                f"ElementDataFile is {short(text)}; write LIST and the axes of each file, fewer"
+                f" than {axes}, and rename a file of such a name"
+            )
+    elif "%" in text:
+        series, own = SERIES.fullmatch(text), axes - 1
+        if not series or series[5] or int(series[4]) < 1:
+            raise Unsound(
+                f"ElementDataFile is {short(text)}; write a pattern with %d, the first number, the"
+                " last one and a step of 1 or more, or list the files after LIST"
+            )
+    else:
+        own = axes
+    count = math.prod(sizes[own:])
+    if len(names) != count:
+        raise Unsound(
+            f"ElementDataFile is {short(text)} and names {len(names)} files, and a DimSize of"
+            f" {' '.join(map(str, sizes))} needs {count}; name one for each part of {own} axes"
+        )
+    return [path.parent / name for name in names]
