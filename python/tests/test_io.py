@@ -21,10 +21,11 @@ import pytest
 import SimpleITK as sitk
 
 from helpers import LINEAR, blob, invalid, oblique, refused, unreadable
-from morphseek import _files, errors, images
+from morphseek import Transform, _files, errors, images
 from morphseek.images.convert import as_kind_of
+from morphseek.images.frames import Frames
 from morphseek.images.sidecars import check_apart, parts
-from morphseek.transforms import files
+from morphseek.transforms import apply_by_blocks, files
 from morphseek.transforms.linear import linear, linear_part
 
 FIELD = sitk.DisplacementFieldTransform(sitk.Image([30] * 3, sitk.sitkVectorFloat64))
@@ -303,6 +304,97 @@ def test_an_nrrd_in_several_files(files: str, says: str, pieces: Path):
         np.testing.assert_array_equal(images.read(pieces / "a.nhdr").array, PLANES)
 
 
+MM = {"mm": 1, "um": 1e-3, "\u00b5m": 1e-3, "microns": 1e-3, "cm": 10, "m": 1e3, "?": 1}
+SPACE = (
+    "space: right-anterior-superior\nspace directions: (0,3,0) (-2,0,0) (0,0,4)\n"
+    "space origin: (1,-2,3)\nspace units: {0} {0} {0}\n\n"
+)
+HEADS = {
+    "a.mha": META.format(3, "3 2 6", "LOCAL").replace(
+        "Ele", "ElementSpacing = 2 3 4\nOffset = 1 -2 3\nDistanceUnits = {0}\nEle", 1
+    ),
+    "space.nrrd": NRRD + SPACE,
+    "axes.nrrd": f"{NRRD}spacings: 2 3 4\naxis mins: 1 -2 3\nunits: {{0}} {{0}} {{0}}\n\n",
+    "list.nrrd": NRRD.replace("dimension: 3\nsizes: 3", "dimension: 4\nsizes: 1 3")
+    + 'kinds: list domain domain domain\nspacings: nan 2 3 4\nunits: "s" {0} {0} {0}\n\n',
+}  # fmt: skip
+
+
+def in_unit(name: str, unit: str, folder: Path) -> Path:
+    word = unit if name.endswith("mha") else f'"{unit}"'
+    (folder / name).write_bytes(HEADS[name].format(word).encode() + PLANES.tobytes())
+    return folder / name
+
+
+@pytest.mark.parametrize("unit", MM)
+@pytest.mark.parametrize("name", HEADS)
+def test_units_of_length_become_mm(name: str, unit: str, tmp_path: Path):
+    """SimpleITK reads the numbers and passes over the unit."""
+    path = in_unit(name, unit, tmp_path)
+    truth = sitk.ReadImage(str(path))
+    read = images.read(path)
+    np.testing.assert_allclose(read.spacing, MM[unit] * np.array(truth.GetSpacing()))
+    np.testing.assert_allclose(read.origin, MM[unit] * np.array(truth.GetOrigin()))
+    np.testing.assert_allclose(read.direction, truth.GetDirection(), atol=1e-12)
+    assert not read.doubts
+    unmoved = Transform.of(sitk.Transform(3, sitk.sitkIdentity))
+    apply_by_blocks(unmoved, path, tmp_path / "b.nii", path)
+    back = images.read(tmp_path / "b.nii")
+    np.testing.assert_allclose(back.grid.numbers, read.grid.numbers, rtol=1e-6)
+    np.testing.assert_array_equal(back.array, PLANES)
+    (frames, _) = Frames(path, "series"), path.unlink()  # what it keeps of the header says no unit
+    images.write(tmp_path / "c.mha", frames.map(lambda image: image))
+    np.testing.assert_allclose(images.read(tmp_path / "c.mha").spacing, read.spacing)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_an_unknown_unit_of_length_is_a_doubt(name: str, tmp_path: Path):
+    read = images.read(in_unit(name, "inch", tmp_path))
+    assert len(read.doubts) == 1 and "'inch', which is not known; mm is taken" in read.doubts[0]
+    np.testing.assert_allclose(sorted(read.spacing), (2, 3, 4))
+
+
+def test_a_field_in_another_unit_is_refused(tmp_path: Path):
+    vectors = sitk.Image([4, 4, 4], sitk.sitkVectorFloat32, 3)
+    vectors.SetMetaData("ITK_VoxelUnits", "um")
+    sitk.WriteImage(vectors, str(tmp_path / "t.mha"))
+    unreadable("t.mha has another unit of length than mm", Transform.read, tmp_path / "t.mha")
+
+
+def test_a_unit_an_axis(tmp_path: Path):
+    head = f'{NRRD}spacings: 2 3 4\nunits: "um" "mm" "cm"\n\n'
+    (tmp_path / "a.nrrd").write_bytes(head.encode() + PLANES.tobytes())
+    np.testing.assert_allclose(images.read(tmp_path / "a.nrrd").spacing, (0.002, 3, 40))
+
+
+ENDS = "axis mins: 1 2 3\naxis maxs: 7 8 9"
+
+
+@pytest.mark.parametrize(
+    "fields, spacing, origin, doubt",
+    [
+        (ENDS, (2, 3, 1), (2, 3.5, 3.5), False),
+        (f"{ENDS}\ncenters: node node node", (3, 6, 1.2), (1, 2, 3), False),
+        (f"{ENDS}\ncenters: cell ??? node", (2, 3, 1.2), (2, 3.5, 3), False),
+        ("axis mins: 7 2 3\naxis maxs: 1 8 9", (2, 3, 1), (6, 3.5, 3.5), False),
+        (f"{ENDS}\nspacings: nan 5 nan", (2, 5, 1), (2, 4.5, 3.5), False),
+        ("axis mins: 1 2 3", (1, 1, 1), (0, 0, 0), True),
+        ("axis mins: 1 2 3\naxis maxs: nan nan nan", (1, 1, 1), (0, 0, 0), True),
+        ("axis mins: 1 2 3\naxis maxs: 7 8 3", (2, 3, 1), None, True),
+        ('spacings: 2 nan 4\nunits: "um" "um" "um"', (0.002, 1, 0.004), (0, 0, 0), True),
+        (f"space dimension: 3\n{ENDS}", (1, 1, 1), (0, 0, 0), True),
+    ],
+)  # fmt: skip
+def test_nrrd_with_the_ends_of_its_axes(fields, spacing, origin, doubt, tmp_path: Path):
+    """The spacing of 3 x 2 x 6 voxels is that of cells, or of nodes, between the ends."""
+    (tmp_path / "a.nrrd").write_bytes(f"{NRRD}{fields}\n\n".encode() + PLANES.tobytes())
+    read = images.read(tmp_path / "a.nrrd")
+    np.testing.assert_allclose(read.spacing, spacing)
+    assert origin is None or read.origin == origin
+    assert [("how large its voxels are" in text) for text in read.doubts] == [True] * doubt
+    assert read.direction[0] == (-1 if "mins: 7" in fields else 1)
+
+
 def test_label_map_objects_are_refused():
     labels = sitk.LabelImageToLabelMap(sitk.Image([4, 5, 6], sitk.sitkUInt8))
     invalid("moving volume is a SimpleITK label map.*LabelMapTo", images.read, labels, "moving")
@@ -428,7 +520,7 @@ def test_images_are_read_while_transforms_are_written(tmp_path: Path):
         from pathlib import Path
         import SimpleITK as sitk
         from morphseek import images
-        from morphseek.transforms import files
+        from morphseek.transforms import apply_by_blocks, files
         folder, transform = Path(sys.argv[1]), sitk.DisplacementFieldTransform(sitk.Image([8] * 3, sitk.sitkVectorFloat64))
         small = sitk.Image([8] * 3, sitk.sitkFloat32)
         sitk.WriteImage(small, str(folder / "a.nii.gz"))

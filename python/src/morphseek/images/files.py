@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,16 +13,16 @@ import SimpleITK as sitk
 
 from .. import _apart, errors
 from .._files import check_unchanged, readable, stamp
-from .._grid import sheared
+from .._grid import Grid, sheared
 from .._itk import hdf5_lock, itk_io, itk_reason, to_read
 from .._regular import head
 from .dicom import Reading, read_dicom, read_repeated
 from .dicom_headers import is_dicom
 from .formats import NIFTI
-from .headers import check_header, check_voxels, limit, sound
+from .headers import Stored, check_header, check_voxels, limit, sound
 from .headers.fields import Unsound
 from .image import sentences, tell
-from .nifti import header_of, read_nifti
+from .nifti import header_of, lay, read_nifti
 from .others import check, doubts_of, laid
 from .sidecars import parts
 
@@ -93,7 +94,22 @@ def _read_file(path: Path, name: str, pixels: int = sitk.sitkUnknown) -> Reading
     if stored is None:
         return Reading(image, sentences(doubts, f"{name}: {path}"))
     check_voxels(stored, sitk.GetArrayViewFromImage(image), path, name)
+    if stored.steps or stored.units:
+        _place(image, stored)
     return Reading(image, sentences(stored.doubts, f"{name}: {path}"))
+
+
+def _place(image: sitk.Image, stored: Stored) -> None:
+    """Lay an image where its header means, in mm, and forget the unit."""
+    axes = image.GetDimension()
+    own = min(axes, 3)
+    direction = np.eye(3)
+    direction[:own, :own] = np.reshape(image.GetDirection(), (axes, axes))[:own, :own]
+    spacing, origin = (*image.GetSpacing(), 1.0)[:3], (*image.GetOrigin(), 0.0)[:3]
+    lay(image, stored.placed(Grid((1, 1, 1), spacing, origin, tuple(direction.ravel()))))
+    for key in image.GetMetaDataKeys():
+        if re.fullmatch(r"ITK_VoxelUnits|NRRD_units\[\d\]", key):
+            image.EraseMetaData(key)
 
 
 _CHECKED = ("MetaImageIO", "NrrdImageIO", "GDCMImageIO")

@@ -61,16 +61,17 @@ def _stored(path: Path) -> Stored | None:
 
 def _grid(transform: Transform, reference: images.ImageLike | None) -> Grid:
     """Return what :func:`target_grid` does; of a file only the header is read."""
-    if not isinstance(reference, (str, os.PathLike)) or _stored(Path(reference)) is None:
+    stored = _stored(Path(reference)) if isinstance(reference, (str, os.PathLike)) else None
+    if not isinstance(reference, (str, os.PathLike)) or stored is None:
         return target_grid(transform, reference)
-    grid = _grid_of_file(Path(reference))
+    grid = _grid_of_file(Path(reference), stored)
     if grid is None:
         return target_grid(transform, reference)
     check_place(transform, grid, f"the reference {reference}")
     return grid
 
 
-def _grid_of_file(path: Path) -> Grid | None:
+def _grid_of_file(path: Path, stored: Stored) -> Grid | None:
     """Return the grid of a file of three axes, by its header."""
     if path.name.lower().endswith(NIFTI):
         header = header_of(path)
@@ -82,7 +83,10 @@ def _grid_of_file(path: Path) -> Grid | None:
             reader.ReadImageInformation()
     except RuntimeError:
         return None
-    return Grid.of(reader) if reader.GetDimension() == 3 else None
+    if reader.GetDimension() != 3:
+        return None
+    tell(sentences(stored.doubts, f"reference: {path}"))
+    return stored.placed(Grid.of(reader))
 
 
 def _told_place(header: Header, path: Path, name: str) -> Grid:
@@ -198,7 +202,9 @@ class _BoxReader:
         self._more = len(size) - 3
         direction = np.array(self._reader.GetDirection()).reshape(len(size), -1)[:3, :3]
         spacing, origin = self._reader.GetSpacing()[:3], self._reader.GetOrigin()[:3]
-        self._grid = Grid(size[:3], spacing, origin, tuple(direction.ravel()))
+        grid = Grid(size[:3], spacing, origin, tuple(direction.ravel()))
+        self._grid = stored.placed(grid)
+        tell(sentences(stored.doubts, self.name))
         file, kind = stored.files[0], _TYPES.get(self._reader.GetPixelID())
         if len(stored.files) > 1 or kind is None:
             return None
@@ -222,12 +228,13 @@ class _BoxReader:
             array = part.astype(part.dtype.newbyteorder("="), copy=False)
             if self._header:
                 array = self._header.values(array)
-            part_grid = self._grid.part(low, high - low)
-            return images.read(images.Image.on_grid(array, part_grid), self.name)
-        self._reader.SetExtractIndex([*low.tolist(), *[0] * self._more])
-        self._reader.SetExtractSize([*(high - low).tolist(), *[0] * self._more])
-        with whole(self._path, "input"):
-            return images.read(self._reader.Execute(), self.name)
+        else:
+            self._reader.SetExtractIndex([*low.tolist(), *[0] * self._more])
+            self._reader.SetExtractSize([*(high - low).tolist(), *[0] * self._more])
+            with whole(self._path, "input"):
+                array = images.read(self._reader.Execute(), self.name).array
+        part_grid = self._grid.part(low, high - low)
+        return images.read(images.Image.on_grid(array, part_grid), self.name)
 
 
 _TYPES = {

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from ..._grid import Grid
 from ..sidecars import data_files
 
 MOST_HEADER = 1 << 24
@@ -29,9 +30,31 @@ class Stored(NamedTuple):
     """Bytes of a number that is stored in the other order; 1 where nothing is swapped."""
     doubts: tuple[str, ...] = ()
     """Doubts about the place of the voxels."""
+    steps: tuple[float, ...] = ()
+    """Spacings along x, y and z that the header tells and ITK, which takes 1, does not read."""
+    units: tuple[float, ...] = ()
+    """Mm of the header's units of length along the axes of space."""
+
+    def placed(self, grid: Grid) -> Grid:
+        """Return the grid that the header means, of the one that ITK reads in it."""
+        if not self.steps and not self.units:
+            return grid
+        matrix = grid.index_to_physical.copy()
+        for k, step in enumerate(self.steps):
+            matrix[:, k] *= step
+        for k, unit in enumerate(self.units):
+            matrix[k] *= unit
+        return Grid.from_matrix(grid.size, matrix)
 
 
 NO_SPACING = "its header does not say how large its voxels are; 1 mm is taken"
+_MM = {
+    **dict.fromkeys(("", "?", "???", "mm", "millimeter", "millimetre"), 1.0),
+    **dict.fromkeys(("m", "meter", "metre"), 1e3),
+    **dict.fromkeys(("cm", "centimeter", "centimetre"), 10.0),
+    **dict.fromkeys(("um", "\u00b5m", "\u03bcm", "micron", "micrometer", "micrometre"), 1e-3),
+    **dict.fromkeys(("nm", "nanometer", "nanometre"), 1e-6),
+}
 
 
 class Unsound(Exception):
@@ -94,3 +117,15 @@ def files_of_voxels(path: Path) -> list[str]:
     with open(path, "rb") as stream:
         header = stream.read(MOST_HEADER)
     return data_files(header)
+
+
+def units_of(words: list[str]) -> tuple[tuple[float, ...], tuple[str, ...]]:
+    """Return the mm of units of length, none where all are mm, and doubts about unknown ones."""
+    names = [re.sub(r"(?<=[a-z]{4})s$", "", word.strip().lower()) for word in words]
+    doubts = [
+        f"its header's unit of length is {short(word)}, which is not known; mm is taken"
+        for word, name in zip(words, names)
+        if name not in _MM
+    ]
+    units = tuple(_MM.get(name, 1.0) for name in names)
+    return () if set(units) <= {1.0} else units, tuple(dict.fromkeys(doubts))

@@ -18,6 +18,7 @@ from .fields import (
     numbers,
     short,
     sizes_of,
+    units_of,
 )
 
 _BYTES = {
@@ -73,6 +74,8 @@ def parse_metaimage(path: Path) -> Stored | None:
     voxels = math.prod(sizes) * channels
     if "BinaryData" in fields and "BinaryData" not in yes:
         bits = 1  # text: a digit and a space, at least
+    has_spacing = {"ElementSpacing", "ElementSize"} & fields.keys()
+    units, doubts = units_of([fields.get("DistanceUnits", "")] * min(axes, 3))
     msb = bool(yes & {"BinaryDataByteOrderMSB", "ElementByteOrderMSB"})
     return Stored(
         [path] if local else _files(path, fields["ElementDataFile"], sizes),
@@ -80,7 +83,8 @@ def parse_metaimage(path: Path) -> Stored | None:
         voxels * bits,
         "zlib" if packed else "",
         bits if msb else 1,
-        () if {"ElementSpacing", "ElementSize"} & fields.keys() else (NO_SPACING,),
+        doubts if has_spacing else (NO_SPACING,),
+        units=units if has_spacing else (),
     )
 
 

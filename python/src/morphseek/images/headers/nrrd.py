@@ -17,6 +17,7 @@ from .fields import (
     numbers,
     short,
     sizes_of,
+    units_of,
 )
 
 _BYTES = {
@@ -47,6 +48,8 @@ _FIELDS = {
     *_AXES, *_WORDS, *_IN_SPACE, *_OTHERS, "type", "dimension", "sizes",
     "space", "space dimension", "endian", "encoding", "line skip", "byte skip", "data file",
 }  # fmt: skip
+#: Kinds of axes along which voxels lie; the others' are numbers of a voxel.
+DOMAINS = ("domain", "space", "time", "none", "???")
 _GZIP = ("gzip", "gz")
 _RAW = ("raw",)
 
@@ -107,14 +110,43 @@ def parse_nrrd(path: Path) -> Stored | None:
         math.prod(sizes) * bits,
         "gzip" if encoding in _GZIP else "",
         bits if fields.get("endian", "").lower() == "big" else 1,
-        () if _has_spacing(fields) else (NO_SPACING,),
+        *_place(fields, sizes),
     )
 
 
-def _has_spacing(fields: dict[str, str]) -> bool:
+def _place(
+    fields: dict[str, str], sizes: list[int]
+) -> tuple[tuple[str, ...], tuple[float, ...], tuple[float, ...]]:
+    """Return what the header leaves in doubt, and the spacings and units that ITK passes over."""
+    axes = len(sizes)
+    kinds = fields.get("kinds", "domain " * axes).lower().split()
+    own = [k for k in range(axes) if kinds[k] in DOMAINS][:3]
     if "space directions" in fields:
-        return True
-    return "nan" not in fields.get("spacings", "nan").lower() or "axis mins" in fields
+        units, doubts = units_of(_quoted(fields, "space units", 3)[:3])
+        return doubts, (), units
+    spacings, lows, highs = (
+        numbers(field, fields.get(field, "nan " * axes), axes, unknown=True)
+        for field in ("spacings", "axis mins", "axis maxs")
+    )
+    if {"space", "space dimension"} & fields.keys():  # ITK passes over the ends, and the origin
+        lows = [math.nan] * axes
+    steps = []
+    for k in own:
+        node = fields.get("centers", "cell " * axes).lower().split()[k] == "node"
+        step = (highs[k] - lows[k]) / max(sizes[k] - node, 1)  # as ITK takes the origin
+        steps.append(1.0 if math.isfinite(spacings[k]) else step or math.nan)
+    words = _quoted(fields, "units", axes)
+    known = [math.isfinite(step) for step in steps]
+    units, doubts = units_of([words[k] if there else "" for k, there in zip(own, known)])
+    if not all(known):
+        doubts = (*doubts, NO_SPACING)
+    steps = [step if there else 1.0 for step, there in zip(steps, known)]
+    return doubts, () if set(steps) == {1.0} else tuple(steps), units
+
+
+def _quoted(fields: dict[str, str], field: str, count: int) -> list[str]:
+    """Return the words of a field in quotation marks, at least so many."""
+    return [*re.findall(r'"((?:[^"\\]|\\.)*)"', fields.get(field, "")), *[""] * count]
 
 
 def _check_space(fields: dict[str, str], axes: int) -> None:

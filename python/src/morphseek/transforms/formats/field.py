@@ -10,6 +10,7 @@ import SimpleITK as sitk
 from ... import images
 from ..._grid import RAS_SIGNS, Grid
 from ...images.files import read_path
+from ...images.headers import check_header
 from ...images.image import tell
 from ...images.writers import write_nifti
 from . import vectors
@@ -22,6 +23,9 @@ _DISPLACEMENT, _VECTOR = 1006, 1007  # NIfTI's intent codes
 def read(source: TransformFile) -> Content:
     image, doubts = read_path(source.path, "transform")
     tell(doubts)
+    stored = check_header(source.path, "transform")
+    if stored and stored.units:  # which its vectors may have, or not
+        raise source.unreadable("has another unit of length than mm; write its field in mm")
     nrrd = source.path.name.lower().endswith((".nrrd", ".nhdr"))
     header = vectors.nrrd_header(source.path) if nrrd else {}
     name = f"transform: {source.path}"

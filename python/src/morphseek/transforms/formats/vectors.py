@@ -17,6 +17,7 @@ import SimpleITK as sitk
 from ... import errors
 from ..._grid import RAS, Grid
 from ...images.headers.fields import header_lines
+from ...images.headers.nrrd import DOMAINS
 from ..parts import composed, field_part, inverted
 from .job import Content
 
@@ -142,7 +143,7 @@ def nrrd_header(path: Path) -> dict[str, str]:
         field, colon, text = line.partition(":")
         if colon:
             fields[field.strip().lower()] = text.lstrip("=").strip()
-    kinds = [kind for kind in fields.get("kinds", "").split() if kind.lower() not in _DOMAINS]
+    kinds = [kind for kind in fields.get("kinds", "").split() if kind.lower() not in DOMAINS]
     return {
         "space": fields.get("space", ""),
         "measurement frame": fields.get("measurement frame", ""),
@@ -151,7 +152,6 @@ def nrrd_header(path: Path) -> dict[str, str]:
     }
 
 
-_DOMAINS = ("domain", "space", "time")
 _TYPE = "displacement field type"  # Slicer's
 
 
