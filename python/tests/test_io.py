@@ -511,6 +511,83 @@ def test_header_finds_its_data(suffix, compress, tmp_path, reference):
     np.testing.assert_array_equal(again, reference.array)
 
 
+@pytest.mark.parametrize(
+    "name", ["a%03d", "50%d", "LIST", "LIST 2", "LISTEN", " lead", "a\nb", "a\tb"]
+)
+@pytest.mark.parametrize("end", ["mhd", "nhdr"])
+def test_names_that_a_header_cannot_say(name: str, end: str, tmp_path: Path):
+    for compress in (True, False):
+        refused(
+            errors.OutputUnwritableError, "no reader would find .*choose a name without",
+            images.write, tmp_path / f"{name}.{end}", noise(4), compress=compress,
+        )  # fmt: skip
+    assert not list(tmp_path.iterdir())
+    for other in ("mha", "nrrd", "nii.gz", "hdr"):
+        path = tmp_path / f"{name}.{other}"
+        if "\n" in name:
+            refused(errors.OutputUnwritableError, "line break", images.write, path, noise(4))
+        else:
+            images.write(path, noise(4))
+            np.testing.assert_array_equal(images.read(path).array, noise(4).array)
+
+
+@pytest.mark.parametrize("name", ["a b", "a .", "LOCAL", "list", "a#b", "ü"])
+@pytest.mark.parametrize("end", ["mhd", "nhdr"])
+@pytest.mark.parametrize("compress", [True, False])
+def test_names_that_a_header_can_say(name: str, end: str, compress: bool, tmp_path: Path):
+    path = tmp_path / f"{name}.{end}"
+    images.write(path, noise(4), compress=compress)
+    np.testing.assert_array_equal(sitk.GetArrayFromImage(sitk.ReadImage(path)), noise(4).array)
+    np.testing.assert_array_equal(images.read(path).array, noise(4).array)
+
+
+@pytest.mark.parametrize(
+    "first, second, packed",
+    [
+        ("q.mhd", "q.nhdr", False), ("q.nhdr", "q.mhd", False), ("other.mhd", "q.nhdr", False),
+        ("q.hdr", "q.hdr.gz", True), ("q.img.gz", "q.img", False), ("q.mhd", "q.nhdr", True),
+    ],
+)  # fmt: skip
+def test_two_headers_share_no_voxels(first: str, second: str, packed: bool, tmp_path: Path):
+    one, other = noise(4), noise(5)
+    images.write(tmp_path / first, one, compress=packed)
+    if first == "other.mhd":
+        text = (tmp_path / first).read_text().replace("other.raw", "q.raw")
+        (tmp_path / first).write_text(text)
+        (tmp_path / "other.raw").rename(tmp_path / "q.raw")
+    if packed and "hdr.gz" not in second:  # .zraw and .raw.gz
+        images.write(tmp_path / second, other, compress=packed)
+        np.testing.assert_array_equal(images.read(tmp_path / second).array, other.array)
+    else:
+        says = f"{second} cannot be written: .*lies there.*choose another name"
+        refused(errors.OutputUnwritableError, says, images.write, tmp_path / second, other, packed)
+    np.testing.assert_array_equal(images.read(tmp_path / first).array, one.array)
+    images.write(tmp_path / first, one.like(-one.array), compress=packed)  # over itself
+    np.testing.assert_array_equal(images.read(tmp_path / first).array, -one.array)
+
+
+@pytest.mark.parametrize("end", ["nii.gz", "nrrd", "mha"])
+@pytest.mark.parametrize(
+    "place, error",
+    [
+        *(({"spacing": (s, 1, 1)}, errors.InvalidSpacingError) for s in (0, -1, np.nan, np.inf)),
+        ({"origin": (np.nan, 0, 0)}, errors.InvalidSpacingError),
+        ({"direction": np.zeros(9)}, errors.InvalidDirectionError),
+        ({"direction": np.full(9, np.nan)}, errors.InvalidDirectionError),
+    ],
+)
+def test_an_image_that_lies_nowhere_is_not_written(place, error, end: str, tmp_path: Path):
+    image = images.Image(noise(4).array, name="thing", **place)
+    refused(error, "thing: the .*; give", images.write, tmp_path / f"a.{end}", image)
+    if "spacing" in place and not np.isfinite(place["spacing"][0]):
+        by_itk = noise(4).to_sitk()
+        by_itk.SetSpacing(place["spacing"])
+        refused(
+            error, f"a.{end} cannot be written: .*give", images.write, tmp_path / f"a.{end}", by_itk
+        )
+    assert not list(tmp_path.iterdir())
+
+
 def test_images_are_read_while_transforms_are_written(tmp_path: Path):
     """In a batch one worker may read while another writes. ITK tries HDF5 on every file, and HDF5
     is not thread-safe.

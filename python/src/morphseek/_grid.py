@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -245,16 +246,40 @@ class Grid:
     def place(self, image: Placed) -> Placed:
         """Give a SimpleITK image this geometry, and return it.
 
+        Raises
+        ------
+        InvalidSpacingError, InvalidDirectionError
+            ITK has no such geometry.
+
         Examples
         --------
         >>> pair.moving.grid.place(pair.fixed.to_sitk()).GetSize()
         (48, 48, 48)
         """
+        check_numbers(self.spacing, self.origin, self.direction, "the grid")
         target: Any = image
         target.SetSpacing(self.spacing)
         target.SetOrigin(self.origin)
         target.SetDirection(self.direction)
         return image
+
+
+def check_numbers(
+    spacing: Sequence[float], origin: Sequence[float], direction: Sequence[float], name: str
+) -> None:
+    """Refuse numbers that lay no volume in space."""
+    if not all(math.isfinite(s) and s > 0 for s in spacing) or not np.isfinite(origin).all():
+        told = (" x ".join(f"{n:g}" for n in numbers) for numbers in (spacing, origin))
+        raise errors.InvalidSpacingError(
+            f"{name}: the spacing is {next(told)} mm and the origin {next(told)}; give finite"
+            " numbers, for the spacing above 0"
+        )
+    axes = np.reshape(direction, (len(spacing), -1))
+    if not np.isfinite(axes).all() or abs(np.linalg.det(axes)) < 1e-12:
+        raise errors.InvalidDirectionError(
+            f"{name}: the direction is {' '.join(f'{n:g}' for n in direction)}; give unit vectors"
+            " at right angles, a column each"
+        )
 
 
 def is_sheared(axes: ArrayLike, most: float = 1e-3) -> bool:

@@ -13,7 +13,7 @@ import SimpleITK as sitk
 
 from .. import errors
 from .._engine import bindings
-from .._grid import IDENTITY, Grid
+from .._grid import IDENTITY, Grid, check_numbers
 from .arrays import Tensor, as_array
 
 
@@ -191,6 +191,7 @@ class Image:
         (48, 48, 48)
         """
         array = np.ascontiguousarray(storable(self.array))
+        check_numbers(self.spacing, self.origin, self.direction, self.name)
         return self.grid.place(sitk.GetImageFromArray(array))
 
 

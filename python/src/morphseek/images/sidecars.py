@@ -18,6 +18,7 @@ from .formats import FORMATS, pair_of
 #: A pattern of names with the first and the last number and the step, and maybe a file's axes.
 SERIES = re.compile(r"([^\s%]*%0?\d{0,2}d[^\s%]*) +(-?\d{1,9}) +(-?\d{1,9}) +(-?\d{1,9})( +\d+)?")
 _MOST_FILES = 1 << 16
+_HEADERS = (".mhd", ".nhdr", ".mha", ".nrrd")  # the latter two may name another file, too
 
 
 def parts(path: Path) -> list[Path]:
@@ -31,7 +32,7 @@ def parts(path: Path) -> list[Path]:
     """
     check_regular(path, "image")
     suffix = path.suffix.lower()
-    if suffix in (".mhd", ".nhdr", ".mha", ".nrrd"):  # the latter two may name another file, too
+    if suffix in _HEADERS:
         with open(path, "rb") as file:
             header = file.read() if suffix in (".mhd", ".nhdr") else file.read(1 << 16)
         if suffix in (".nrrd", ".nhdr"):
@@ -60,6 +61,47 @@ def data_files(header: bytes) -> list[str]:
     first, last, step = map(int, series.group(2, 3, 4))
     numbers = range(first, last + (1 if step > 0 else -1), step)
     return [series[1] % number for number in numbers[:_MOST_FILES]]
+
+
+def check_name(path: Path, compress: bool) -> None:
+    """Refuse to write an image whose header names its voxels' file so that no reader finds it, or
+    whose voxels would take the place of another header's, or be mistaken for them.
+    """
+    others = next((f.others for f in FORMATS if path.name.lower().endswith(f.suffix)), ())
+    named = others and not pair_of(path)
+    if (
+        re.search(r"[\r\n]", path.name)
+        or named
+        and (re.search(r"^LIST|^\s|[%\x00-\x1f]", path.name))
+    ):
+        raise errors.OutputUnwritableError(
+            f"output: {os.fspath(path)!r} cannot be written: no reader would find the file that its"
+            " header names; choose a name without a line break or %, that begins neither with a"
+            " space nor with LIST"
+        )
+    if named:
+        place = path.with_name(path.name[: path.name.rindex(".")] + others[compress])
+        taken = [header for header in _headers_of(place) if header.name != path.name]
+    else:
+        is_packed = path.name.lower().endswith(".gz")
+        taken = [p for p in pair_of(path) if p.name.lower().endswith(".gz") != is_packed]
+        taken = [other for other in taken if other.is_file()]
+    if taken:
+        raise errors.OutputUnwritableError(
+            f"{path} cannot be written: {taken[0].name} lies there, whose voxels could not be told"
+            " from its own; choose another name, or remove the other image"
+        )
+
+
+def _headers_of(voxels: Path) -> list[Path]:
+    """Return the headers beside a file that name it for their voxels."""
+    headers = []
+    if voxels.is_file():
+        for path in voxels.parent.iterdir():
+            with contextlib.suppress(OSError, errors.MorphSeekError):
+                if path.suffix.lower() in _HEADERS and voxels in parts(path)[1:]:
+                    headers.append(path)
+    return headers
 
 
 def check_apart(

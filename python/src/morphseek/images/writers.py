@@ -20,13 +20,14 @@ import SimpleITK as sitk
 
 from .. import errors
 from .._files import reserve, write_with
-from .._grid import Grid, is_sheared
+from .._grid import Grid, check_numbers, is_sheared
 from .._itk import to_write
 from .formats import NIFTI, PAIRS, WRITTEN, pair_of
 from .headers import check_header, check_voxels
 from .headers.stream import fast
 from .image import Image, storable
 from .nifti import LAYOUTS, times_beyond_itk
+from .sidecars import check_name
 
 _MOST_NIFTI = 2**15 - 1  # voxels along an axis, that NIfTI-1 holds
 
@@ -48,6 +49,9 @@ def write(path: str | os.PathLike[str], image: Image | sitk.Image, compress: boo
             f"{path}: its ending is that of no image format that keeps a volume's grid; use"
             " .nii.gz, .nrrd or .mha"
         )
+    place = volume.GetSpacing(), volume.GetOrigin(), volume.GetDirection()
+    check_numbers(*place, f"{path} cannot be written")
+    check_name(Path(path), compress)
     if name.endswith(NIFTI):
         write_nifti(path, volume)
         return
