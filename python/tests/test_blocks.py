@@ -4,12 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nibabel
 import numpy as np
 import pytest
 import SimpleITK as sitk
 from test_things import A, bend_of
 
-from helpers import blob, oblique, refused, run
+from helpers import blob, oblique, refused, run, unreadable
 from morphseek import Image, Transform, errors, images
 from morphseek.transforms import apply_by_blocks, blocks
 
@@ -153,3 +154,20 @@ def test_the_memory_is_bounded(tmp_path: Path):
     assert parts < 60 << 20 < 100 << 20 < whole
     both = (images.read(tmp_path / f"{name}.nii").array for name in ("no", "yes"))
     np.testing.assert_array_equal(*both)
+
+
+@pytest.mark.parametrize("kind", [nibabel.Nifti1Pair, nibabel.Nifti2Pair])
+@pytest.mark.parametrize("offset", [0, 16, 352])
+def test_a_pair_whose_voxels_begin_later(kind, offset: int, moving: Image, tmp_path: Path):
+    pair = kind(moving.array.T, np.diag([-1, -1, 1, 1]) @ moving.index_to_physical)
+    pair.header.set_data_offset(offset)
+    nibabel.save(pair, tmp_path / "a.img")
+    truth = np.asarray(nibabel.load(tmp_path / "a.img").dataobj).T
+    unmoved = Transform.of(sitk.Transform(3, sitk.sitkIdentity))
+    for name in ("a.hdr", "a.img"):
+        np.testing.assert_array_equal(images.read(tmp_path / name).array, truth)
+        apply_by_blocks(unmoved, tmp_path / name, tmp_path / "b.nii", tmp_path / name)
+        np.testing.assert_array_equal(images.read(tmp_path / "b.nii").array, truth)
+    with open(tmp_path / "a.img", "r+b") as file:
+        file.truncate(offset + truth.nbytes - 1)
+    unreadable("cut short", images.read, tmp_path / "a.hdr")

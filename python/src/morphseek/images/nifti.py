@@ -438,9 +438,9 @@ def parse_nifti(path: Path) -> Stored | None:
     count = header["dim"][0]
     if not 1 <= count <= 7 or any(n < 1 for n in header.shape) or header["bitpix"] < 1:
         raise Unsound(f"its header's dim is {header['dim']}, which is no size of an image")
-    source, voxels = files_of(path)
+    _, voxels = files_of(path)
     _, packed = first_bytes(voxels, 2)
-    offset = header.offset if source == voxels and not packed else 0
+    offset = 0 if packed else header.offset
     return Stored([voxels], offset, header.bytes, "gzip" if packed else "", 1)
 
 
