@@ -34,7 +34,8 @@ def itk_reason(error: Exception) -> str:
     """Return what an ITK exception says, without the source lines before it."""
     if isinstance(error, UnicodeDecodeError):  # SimpleITK's message quotes the file
         return "it is cut short, or damaged"
-    text = re.split(r"(?:ITK|sitk::)\s?ERROR: ", str(error).strip())[-1]
+    text = re.split(r"(?:ITK |itk::|sitk::)\s?ERROR: ", str(error).strip())[-1]
+    text = re.sub(r"(?m)^.*\.[cht](?:xx|pp)?:\d+: *$", "", text)
     if text.startswith("Unable to determine ImageIO reader"):
         return "its format is none that ITK knows; convert it to .nii.gz, .nrrd or .mha"
     # ITK blames the suffix, or tells addresses
