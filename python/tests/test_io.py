@@ -21,7 +21,7 @@ import pytest
 import SimpleITK as sitk
 
 from helpers import LINEAR, blob, invalid, oblique, refused, unreadable
-from morphseek import Transform, _files, errors, images
+from morphseek import Transform, _apart, _files, errors, images
 from morphseek.images.convert import as_kind_of
 from morphseek.images.frames import Frames
 from morphseek.images.sidecars import check_apart, parts
@@ -393,6 +393,78 @@ def test_nrrd_with_the_ends_of_its_axes(fields, spacing, origin, doubt, tmp_path
     assert origin is None or read.origin == origin
     assert [("how large its voxels are" in text) for text in read.doubts] == [True] * doubt
     assert read.direction[0] == (-1 if "mins: 7" in fields else 1)
+
+
+@pytest.mark.parametrize("kind", ["u1", "i2", "u2", "i4", "i8", "f2", "f4", ">f8", "?"])
+def test_what_a_masked_array_hides_is_nan(kind: str, tmp_path: Path):
+    values = np.arange(24).reshape(2, 3, 4).astype(kind)
+    hidden = values > (0 if kind == "?" else 20)
+    masked = np.ma.MaskedArray(values, hidden, fill_value=1 if kind == "?" else 99)
+    expected = np.where(hidden, np.nan, values)
+    wide = (
+        np.dtype(kind).newbyteorder("=")
+        if "f" in kind
+        else np.dtype("f8" if kind in ("i4", "i8") else "f4")
+    )
+    for image in (
+        images.Image(masked),
+        images.read(masked),
+        images.read(images.Image(values)).like(masked),
+    ):
+        assert type(image.array) is np.ndarray and image.array.dtype.newbyteorder("=") == wide
+        np.testing.assert_array_equal(image.array, expected)
+    shown = np.ma.MaskedArray(values, np.zeros_like(hidden))
+    assert images.read(shown).array.dtype == values.dtype
+    assert np.shares_memory(images.read(shown).array, values)
+
+
+def test_why_itk_reads_no_file_without_its_build_path(tmp_path: Path):
+    head = f"{NRRD}spacings: 0 3 4\n\n"
+    (tmp_path / "a.nrrd").write_bytes(head.encode() + PLANES.tobytes())
+    with pytest.raises(errors.InputUnreadableError, match="axis 0 spacing") as caught:
+        images.read(tmp_path / "a.nrrd")
+    (tmp_path / "a.mha").write_bytes(
+        HEADS["a.mha"].replace("2 3 4", "0 3 4").encode() + PLANES.tobytes()
+    )
+    with pytest.raises(errors.InputUnreadableError, match="spacing") as again:
+        images.read(tmp_path / "a.mha")
+    for error in (caught, again):
+        assert "xx:" not in str(error.value) and "build" not in str(error.value)
+
+
+READER = """
+import shutil, time
+def rewrite(path, out):
+    end = time.time() + {0}
+    while {1}:
+        pass
+    time.sleep({0})
+    shutil.copy(path, out)
+"""
+
+
+@pytest.mark.parametrize(
+    "body, patience, says",
+    [((3, "False"), 20, ""), ((99, "False"), 4, "when the machine is less busy"),
+     ((99, "True"), 20, "2 s of computing")],
+)  # fmt: skip
+def test_a_reader_that_is_only_slow(body, patience: int, says: str, tmp_path: Path, monkeypatch):
+    pytest.importorskip("resource", reason="no limit on computing")
+    (tmp_path / "slow_reader.py").write_text(READER.format(*body))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(_apart._READERS, "image", "slow_reader")
+    monkeypatch.setattr(_apart, "_START", 2.0)
+    monkeypatch.setattr(_apart, "_PATIENCE", patience)
+    path = tmp_path / "a.mha"
+    path.write_bytes(b"content")
+    if not says:
+        with _apart.plain("image", path, "fixed", 1) as copy:
+            assert copy.read_bytes() == b"content"
+        return
+    with pytest.raises(errors.InputUnreadableError, match=says) as caught:
+        with _apart.plain("image", path, "fixed", 1):
+            pass
+    assert "damaged" not in str(caught.value)
 
 
 def test_label_map_objects_are_refused():

@@ -245,6 +245,19 @@ def test_points_of_data_frames():
         invalid(says, call)
 
 
+@pytest.mark.parametrize(
+    "points",
+    [np.ma.masked_greater(POINTS, 4), [np.ma.masked_greater(point, 4) for point in POINTS]],
+    ids=["array", "rows"],
+)
+def test_masked_points_are_refused(points):
+    """What is masked would count by its numbers."""
+    for call in (Landmarks, Landmarks.of):
+        invalid("masked array; give those that are not masked", call, points)
+    shown = np.ma.masked_greater(POINTS, 99)
+    np.testing.assert_array_equal(Landmarks.of(shown).points, POINTS)
+
+
 def test_names_are_as_many_as_points():
     invalid("1 names for 2 points", Landmarks, POINTS, ["a"])
 

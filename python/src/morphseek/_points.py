@@ -23,6 +23,11 @@ def checked_points(points: Any) -> Doubles:
     """
     if is_frame(points):
         points = _columns(points)
+    rows = points if isinstance(points, (list, tuple)) else ()
+    if any(map(np.ma.is_masked, (points, *rows))):
+        raise errors.InvalidArgumentError(
+            "points are a masked array; give those that are not masked, (n, 3), LPS mm"
+        )
     try:
         array = as_array(points, "points") if is_array(points) else points
         copied: Doubles = np.array(array, dtype=np.float64, order="C")

@@ -36,13 +36,16 @@ def is_array(source: Any) -> TypeGuard[np.ndarray | Tensor]:
 
 
 def as_array(source: Any, name: str) -> np.ndarray:
-    """Return an array or a tensor as numpy's; voxels are shared where they can be.
+    """Return an array or a tensor as numpy's; voxels are shared where they can be, and are NaN
+    where a masked array hides them.
 
     Raises
     ------
     InvalidArgumentError
         It is neither, or its memory is not the CPU's.
     """
+    if isinstance(source, np.ma.MaskedArray):
+        return _unmasked(source)
     if isinstance(source, np.ndarray):
         return source
     if hasattr(source, "detach"):  # of PyTorch, which hands over nothing that has a gradient
@@ -59,3 +62,11 @@ def as_array(source: Any, name: str) -> np.ndarray:
             f"{name}: the {type(source).__name__} cannot be read as an array ({error}); give a"
             " numpy array"
         ) from None
+
+
+def _unmasked(source: Any) -> np.ndarray:
+    if np.ma.is_masked(source) and source.dtype.kind in "biu":
+        source = source.astype(np.float32 if source.dtype.itemsize < 4 else np.float64)
+    if np.ma.is_masked(source) and source.dtype.kind in "fc":
+        return np.asarray(source.filled(np.nan))
+    return np.asarray(source.data)

@@ -57,12 +57,13 @@ def read(source: ImageLike, name: str = "image") -> Image:
     ----------
     source : ImageLike
         numpy array with axes (z, y, x), or (y, x) for a slice: spacing 1 mm, origin 0, axes along
-        LPS. SimpleITK or itk image. nibabel image: its (i, j, k) become (x, y, z) and its RAS
-        affine LPS; a NIfTI lies where its file does. Path of a file that SimpleITK reads (NIfTI,
-        NRRD, MetaImage, ...) or of a folder with one DICOM series, or the name of an atlas that was
-        fetched ("templateflow:MNI152NLin2009cAsym", "brainglobe:allen_mouse_25um"). A tensor of
-        PyTorch or another library with DLPack or ``__array__``, in the CPU's memory, is as a numpy
-        array. MONAI's MetaTensor, (1, X, Y, Z), lies where its affine says.
+        LPS; what a masked one hides is NaN. SimpleITK or itk image. nibabel image: its (i, j, k)
+        become (x, y, z) and its RAS affine LPS; a NIfTI lies where its file does. Path of a file
+        that SimpleITK reads (NIfTI, NRRD, MetaImage, ...) or of a folder with one DICOM series, or
+        the name of an atlas that was fetched ("templateflow:MNI152NLin2009cAsym",
+        "brainglobe:allen_mouse_25um"). A tensor of PyTorch or another library with DLPack or
+        ``__array__``, in the CPU's memory, is as a numpy array. MONAI's MetaTensor, (1, X, Y, Z),
+        lies where its affine says.
     name : str
         What error messages call it ("fixed", "moving mask").
 
