@@ -121,7 +121,11 @@ def test_pairs_in_capitals(tmp_path: Path):
 
 def test_the_given_compression_is_read(tmp_path: Path):
     for value, ending in ((1, ""), (2, ".gz")):
-        images.write(tmp_path / f"a.img{ending}", images.read(np.full((3, 4, 5), value, np.int16)))
+        folder = tmp_path / str(value)
+        folder.mkdir()
+        images.write(folder / f"a.img{ending}", images.read(np.full((3, 4, 5), value, np.int16)))
+        for path in folder.iterdir():
+            path.rename(tmp_path / path.name)
     for value, ending in ((1, ""), (2, ".gz")):
         for part in ("hdr", "img"):
             assert images.read(tmp_path / f"a.{part}{ending}").array.max() == value
