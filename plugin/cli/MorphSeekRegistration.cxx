@@ -526,6 +526,24 @@ public:
     {
       return "is a picture in colours, " + this->Text("0028|0002") + " numbers a pixel; give a scalar image";
     }
+    const std::string photometric = this->Text("0028|0004");
+    if (photometric.compare(0, 7, "PALETTE") == 0)
+    {
+      return "is a picture in colours, those of a palette; give a scalar image";
+    }
+    if (photometric == "MONOCHROME1")
+    {
+      return "is of MONOCHROME1, which this program would invert" + nifti;
+    }
+    if (m_Elements.HasKey("0028|3000"))
+    {
+      return "has a modality LUT, which this program does not apply" + nifti;
+    }
+    if (const int stored = std::atoi(this->Text("0028|0101").c_str());
+        stored > 0 && std::atoi(this->Text("0028|0102").c_str()) != stored - 1)
+    {
+      return "has its values in other bits than the lowest" + nifti;
+    }
     if (this->Text("0028|0100") == "1" || kind == storage + "481.2")
     {
       return "has values that this program does not read, of one bit or a dose" + nifti;
@@ -718,6 +736,7 @@ ReadSeries(const std::string & path, const std::string & name, Volume<TImage> & 
   }
   auto io = itk::GDCMImageIO::New();
   io->LoadPrivateTagsOn();
+  io->LoadSequencesOn();
   auto reader = itk::ImageSeriesReader<TImage>::New();
   reader->SetImageIO(io);
   reader->SetFileNames(names->GetFileNames(series.front()));
@@ -767,6 +786,7 @@ ReadHere(const std::string & path, const std::string & name, const std::function
     if (gdcm)
     {
       gdcm->LoadPrivateTagsOn();
+      gdcm->LoadSequencesOn();
     }
     io->SetFileName(path);
     io->ReadImageInformation();

@@ -1112,7 +1112,18 @@ def try_dicom(path, report):
     return run(*images, "--output-volume", report.with_name("warped.nrrd"))
 
 
-UNLIKE = ("localizer", "size", "far", "gap", "two", "a slice")
+UNLIKE = (
+    "localizer",
+    "size",
+    "far",
+    "gap",
+    "two",
+    "a slice",
+    "a palette",
+    "floats",
+    "JPEG",
+    "a table",
+)
 """What is refused in fewer words than by Python."""
 
 
@@ -1124,6 +1135,21 @@ def test_dicom_folders_are_refused_as_by_python(tmp_path, what):
     assert done.returncode == 3 and "moving: " in done.stderr and str(folder) in done.stderr
     assert any(each in what for each in UNLIKE) or re.search(words, done.stderr), done.stderr
     assert "; " in done.stderr and "QUXMANN" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "what, words",
+    [
+        ("MONOCHROME1", "is of MONOCHROME1, which"),
+        ("the highest 12 bits", "in other bits than the lowest"),
+        ("a table", "has a modality LUT"),
+    ],
+)
+def test_what_gdcm_reads_otherwise_is_refused(tmp_path, what, words):
+    folder = dicom.write_folder(tmp_path / "files", dicom.stack(), dicom.KINDS[what])
+    for path in (folder, folder / "000.dcm"):
+        done = try_dicom(path, tmp_path / "report.json")
+        assert done.returncode == 3 and words in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("what", dicom.FRAMES)
