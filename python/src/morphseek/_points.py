@@ -9,7 +9,7 @@ import numpy as np
 from . import errors
 from ._engine.bindings import Doubles
 from ._tables import is_frame
-from .images.arrays import as_array, is_array
+from .images.arrays import as_array, is_array, is_masked
 
 
 def checked_points(points: Any) -> Doubles:
@@ -24,7 +24,7 @@ def checked_points(points: Any) -> Doubles:
     if is_frame(points):
         points = _columns(points)
     rows = points if isinstance(points, (list, tuple)) else ()
-    if any(map(np.ma.is_masked, (points, *rows))):
+    if any(map(is_masked, (points, *rows))):
         raise errors.InvalidArgumentError(
             "points are a masked array; give those that are not masked, (n, 3), LPS mm"
         )

@@ -44,10 +44,8 @@ def as_array(source: Any, name: str) -> np.ndarray:
     InvalidArgumentError
         It is neither, or its memory is not the CPU's.
     """
-    if isinstance(source, np.ma.MaskedArray):
-        return _unmasked(source)
     if isinstance(source, np.ndarray):
-        return source
+        return _unmasked(source) if hasattr(source, "filled") else source
     if hasattr(source, "detach"):  # of PyTorch, which hands over nothing that has a gradient
         source = source.detach()
     if hasattr(source, "__dlpack_device__") and source.__dlpack_device__()[0] not in _CPU:
@@ -64,9 +62,14 @@ def as_array(source: Any, name: str) -> np.ndarray:
         ) from None
 
 
+def is_masked(source: Any) -> bool:
+    """Whether it is a masked array that hides something; ``numpy.ma`` is slow to load."""
+    return isinstance(source, np.ndarray) and bool(np.any(getattr(source, "mask", False)))
+
+
 def _unmasked(source: Any) -> np.ndarray:
-    if np.ma.is_masked(source) and source.dtype.kind in "biu":
+    if not is_masked(source):
+        return np.asarray(source.data)
+    if source.dtype.kind in "biu":
         source = source.astype(np.float32 if source.dtype.itemsize < 4 else np.float64)
-    if np.ma.is_masked(source) and source.dtype.kind in "fc":
-        return np.asarray(source.filled(np.nan))
-    return np.asarray(source.data)
+    return np.asarray(source.filled(np.nan) if source.dtype.kind in "fc" else source.data)
