@@ -535,7 +535,7 @@ public:
     {
       return "is of MONOCHROME1, which this program would invert" + nifti;
     }
-    if (m_Elements.HasKey("0028|3000"))
+    if (imagefile::HasModalityTable(file))
     {
       return "has a modality LUT, which this program does not apply" + nifti;
     }
@@ -736,7 +736,6 @@ ReadSeries(const std::string & path, const std::string & name, Volume<TImage> & 
   }
   auto io = itk::GDCMImageIO::New();
   io->LoadPrivateTagsOn();
-  io->LoadSequencesOn();
   auto reader = itk::ImageSeriesReader<TImage>::New();
   reader->SetImageIO(io);
   reader->SetFileNames(names->GetFileNames(series.front()));
@@ -786,7 +785,6 @@ ReadHere(const std::string & path, const std::string & name, const std::function
     if (gdcm)
     {
       gdcm->LoadPrivateTagsOn();
-      gdcm->LoadSequencesOn();
     }
     io->SetFileName(path);
     io->ReadImageInformation();
