@@ -323,11 +323,12 @@ Content(const fs::path & path)
   return all.str();
 }
 
-// Whether a DICOM file has a modality LUT, which ITK does not tell of: the tag of that sequence and of its first item.
+// Whether the content of a DICOM file has a modality LUT, which ITK does not tell of: the tag of that sequence and of its
+// first item.
 inline bool
-HasModalityTable(const fs::path & path)
+HasModalityTable(const std::string & data)
 {
-  const std::string data = Content(path), tag("\x28\x00\x00\x30", 4), item("\xFE\xFF\x00\xE0", 4);
+  const std::string tag("\x28\x00\x00\x30", 4), item("\xFE\xFF\x00\xE0", 4);
   for (size_t at = data.find(tag); at != std::string::npos; at = data.find(tag, at + 1))
   {
     const size_t length = data.compare(at + 4, 2, "SQ") == 0 ? 8 : 4; // with or without the kind of value
@@ -339,11 +340,11 @@ HasModalityTable(const fs::path & path)
   return false;
 }
 
-// Whether a DICOM file has all bytes of its pixels, if they are not compressed: GDCM makes up the others.
+// Whether the content of a DICOM file has all bytes of its pixels, if they are not compressed: GDCM makes up the others.
 inline bool
-HasPixels(const fs::path & path, double bytes)
+HasPixels(const std::string & data, double bytes)
 {
-  const std::string data = Content(path), tag("\xE0\x7F\x10\x00", 4);
+  const std::string tag("\xE0\x7F\x10\x00", 4);
   bool              isThere = false;
   for (size_t at = data.find(tag); at != std::string::npos && at + 12 <= data.size(); at = data.find(tag, at + 1))
   {

@@ -535,7 +535,8 @@ public:
     {
       return "is of MONOCHROME1, which this program would invert" + nifti;
     }
-    if (imagefile::HasModalityTable(file))
+    const std::string content = imagefile::Content(file);
+    if (imagefile::HasModalityTable(content))
     {
       return "has a modality LUT, which this program does not apply" + nifti;
     }
@@ -549,7 +550,7 @@ public:
       return "has values that this program does not read, of one bit or a dose" + nifti;
     }
     const auto size = [this](const char * tag) { return std::max(1.0, std::atof(this->Text(tag).c_str())); };
-    if (!imagefile::HasPixels(file, size("0028|0010") * size("0028|0011") * size("0028|0100") / 8))
+    if (!imagefile::HasPixels(content, size("0028|0010") * size("0028|0011") * size("0028|0100") / 8))
     {
       return "cannot be read as DICOM: it is cut short or damaged; copy it again";
     }

@@ -270,7 +270,7 @@ def test_each_frame_has_its_scale(tmp_path: Path, sop_class: str, order: str):
 
 
 class Kind(NamedTuple):
-    """How a file stores its pixels."""
+    """The layout of the pixels in a file of the tests."""
 
     dtype: str
     stored: int = 0

@@ -251,7 +251,7 @@ def test_points_of_data_frames():
     ids=["array", "rows"],
 )
 def test_masked_points_are_refused(points):
-    """What is masked would count by its numbers."""
+    """A masked point is refused, because its hidden numbers would count."""
     for call in (Landmarks, Landmarks.of):
         invalid("masked array; give those that are not masked", call, points)
     shown = np.ma.masked_greater(POINTS, 99)

@@ -237,8 +237,6 @@ class Matched:
     only_fixed: Landmarks | None = None
     only_moving: Landmarks | None = None
     """Those that one image alone has."""
-    by_order: bool = False
-    """Both have names, and no name is of both."""
 
     @property
     def names(self) -> list[str]:
@@ -249,7 +247,8 @@ class Matched:
         """Return a warning that names the points of one image alone, or says that the names did not
         tell which belong together; empty without.
         """
-        if self.by_order:
+        named = [set(points.names) - {""} for points in (self.fixed, self.moving)]
+        if all(named) and not set.intersection(*named):
             return (
                 "The landmarks of the two images have no name in common: they were paired in the"
                 " order of the files."
@@ -288,8 +287,7 @@ def match_landmarks(fixed: LandmarksLike | None, moving: LandmarksLike | None) -
                 " names in common; give as many of each, or points that belong together the same"
                 " name"
             )
-        named = [set(points.names) - {""} for points in (here, there)]
-        return Matched(here, there, by_order=all(named))
+        return Matched(here, there)
     for points in (here, there):
         if twice := {name for name in points.names if points.names.count(name) > 1}:
             if here.names == there.names:  # such lists have no names to tell points by

@@ -174,7 +174,7 @@ class Frame(NamedTuple):
     doubt: str = ""
     """Why its place is not sure."""
     shifts: tuple[int, int] | None = None
-    """How far a word moves up and down again to leave its value; None where GDCM sees to it."""
+    """Bits by which a word moves up, then down, to leave its value; None where GDCM does that."""
     table: tuple[int, np.ndarray] | None = None
     """The values of the stored numbers from the first one on, in place of a scale."""
 

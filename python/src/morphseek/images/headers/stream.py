@@ -57,7 +57,7 @@ def unpack_into(voxels: np.ndarray, stored: Stored, offset: int) -> None:
                 content[max(at, 0) : max(at, 0) + len(room)] = room
             at += len(part)
     except Unsound as error:
-        if at >= len(content) or "checksum" in str(error):
+        if at >= len(content) or not isinstance(error, _Ended):
             raise Unsound(f"{error}; copy it again") from None
     if at < len(content):
         raise CutShort(file, at + offset, len(content) + offset)
@@ -95,6 +95,10 @@ def _unpack(stored: Stored) -> int:
     return checksum
 
 
+class _Ended(Unsound):
+    """A stream that ends before its checksum."""
+
+
 def _unpacked(file: Path, offset: int) -> Iterator[bytes]:
     """Unpack a file in blocks, with its checksums; gzip may come in several members."""
     with open(file, "rb") as stream:
@@ -115,7 +119,7 @@ def _unpacked(file: Path, offset: int) -> Iterator[bytes]:
         except (zlib.error, fast.error):
             raise Unsound("its compressed voxels do not match their checksum") from None
         if unpacker is None or not unpacker.eof:
-            raise Unsound("its compressed voxels are cut short")
+            raise _Ended("its compressed voxels are cut short")
 
 
 def first_bytes(file: Path, count: int) -> tuple[bytes, bool]:
