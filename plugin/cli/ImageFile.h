@@ -323,6 +323,24 @@ Content(const fs::path & path)
   return all.str();
 }
 
+// Whether the header of a file, or of its pair, is one of Analyze: ITK lays such an image otherwise than SPM.
+inline bool
+IsAnalyze(const fs::path & path)
+{
+  for (const fs::path & file : Parts(path))
+  {
+    const gzFile in = Ends(file, { ".hdr", ".hdr.gz" }) ? gzopen(file.string().c_str(), "rb") : nullptr;
+    char         header[348] = {};
+    const bool   isWhole = in != nullptr && gzread(in, header, sizeof header) == sizeof header;
+    gzclose(in);
+    if (isWhole && std::memcmp(header + 344, "ni1", 4) != 0 && std::memcmp(header + 344, "n+1", 4) != 0)
+    {
+      return true;
+    }
+  }
+  return false;
+}
+
 // Whether the content of a DICOM file has a modality LUT, which ITK does not tell of: the tag of that sequence and of its
 // first item.
 inline bool

@@ -782,6 +782,12 @@ ReadHere(const std::string & path, const std::string & name, const std::function
     {
       refuse(" is in no image format that ITK reads");
     }
+    const bool isAnalyze = imagefile::IsAnalyze(path);
+    if (isAnalyze || std::string(io->GetNameOfClass()) == "MINCImageIO")
+    {
+      refuse(std::string(" is a file of ") + (isAnalyze ? "Analyze" : "MINC") +
+             ", which this program would lay elsewhere than other programs; convert it to NIfTI first");
+    }
     auto * gdcm = dynamic_cast<itk::GDCMImageIO *>(io.GetPointer());
     if (gdcm)
     {

@@ -16,6 +16,7 @@ import sys
 import time
 from pathlib import Path
 
+import nibabel
 import numpy as np
 import psutil
 import pytest
@@ -703,6 +704,15 @@ def test_whole_files_with_a_slope_are_no_short_ones(pair, tmp_path):
         os.truncate(path if name == "moving.nii" else path.with_suffix(".img"), 60000)
         done = run(pair / "fixed.nii.gz", path, *QUICK, "--report", tmp_path / "report.json")
         assert done.returncode == 3 and "is cut short: 60000 of " in done.stderr, (name, done)
+
+
+@pytest.mark.parametrize("name", ["a.hdr", "a.img"])
+def test_analyze_which_itk_lays_otherwise_is_refused(pair, tmp_path, name):
+    voxels = np.arange(8 * 9 * 10, dtype=np.int16).reshape(8, 9, 10)
+    nibabel.Spm99AnalyzeImage(voxels, np.diag([2, 2, 2, 1])).to_filename(tmp_path / "a.img")
+    out = tmp_path / "out.nii.gz"
+    done = run("--output-volume", out, *QUICK, pair / "fixed.nii.gz", tmp_path / name)
+    assert done.returncode == 3 and "is a file of Analyze" in done.stderr, done.stderr
 
 
 def write_doubtful(path, image, sform_code):
