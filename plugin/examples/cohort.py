@@ -40,9 +40,7 @@ def main() -> None:
     images = Node(IdentityInterface(fields=["moving"]), name="images")
     images.iterables = ("moving", sorted(str(path.resolve()) for path in args.moving.iterdir()))
     register = Node(
-        MorphSeekRegistration(fixed=str(args.fixed.resolve()), threads=1),
-        name="register",
-        n_procs=1,
+        MorphSeekRegistration(fixed=str(args.fixed.resolve())), name="register", n_procs=1
     )
     for option in args.options:
         name, value = option.split("=", 1)

@@ -76,7 +76,8 @@ def test_a_channel_has_a_grid_of_its_own(pair: phantom.PhantomPair, same: morphs
         (["f", None], [None, "m"], None, "no image is there on both sides"),
         ("f", "m", ["x"], "a channel is 'x'"),
         ("f", "m", [("f", "m", 0)], "the weight of a channel is 0"),
-        ("f", "m", [("f", "m", 1, True)], "labels are whole numbers"),
+        ("f", "m", [("f", "m", 1, True)], "labels must be whole numbers"),
+        ("f", "m", [("f", "m", True)], "the weight of a channel is True"),
         ("f", "m", [("f", np.zeros((2, 3, 4)))], "channel 2, moving"),
     ],
 )
@@ -97,9 +98,13 @@ def test_large_labels_are_refused(pair: phantom.PhantomPair):
     large = pair.fixed_labels.array.astype(np.int64) + (1 << 24)
     given, says = (
         [Channel(large, pair.moving_labels, labels=True)],
-        "channel 2, fixed: the label 167",
+        "labels of channel 2, fixed have the value 167",
     )
     invalid(says, morphseek.register, pair.fixed, pair.moving, channels=given, **QUICK)
+
+
+def test_weights_of_numpy():
+    assert [Channel("f", "m", kind(2)).weight for kind in (np.float32, np.int64)] == [2, 2]
 
 
 def test_names():

@@ -239,6 +239,10 @@ def test_points_of_data_frames():
         assert still.transform_points(given).tolist() == POINTS
     for call, says in (
         (lambda: still.transform_points(ras), "columns r, a, s; give x, y and z"),
+        (
+            lambda: still.transform_points(pd.DataFrame(POINTS, columns=["axis-0", "axis-1", "z_mm"])),
+            "columns axis-0, axis-1, z_mm",
+        ),
         (lambda: Landmarks.of(frame[["x", "y"]]), "landmarks needs the columns x, y and z"),
         (lambda: Landmarks.of(frame.mask(frame > 20)), "the point 1 lies at"),
     ):
@@ -287,6 +291,24 @@ def test_errors_by_hand():
     after = found.to_dict()["landmarks"]["after"]
     expected = {"mean_mm": 8 / 3, "median_mm": 3, "p95_mm": 4.8, "max_mm": 5}
     assert after == pytest.approx(expected, abs=1e-6)
+
+
+def test_points_are_carried_where_the_map_turns_or_stretches():
+    """The truth is the points that were mapped."""
+    grid = images.Grid((40, 40, 8), (2, 2, 2), (-39, -39, -7))
+    turn = np.deg2rad(80)
+    turned = np.array(
+        [[np.cos(turn), -np.sin(turn), 0], [np.sin(turn), np.cos(turn), 0], [0, 0, 1]]
+    )
+    places = grid.points()
+    rotated = places @ turned.T
+    stretched = places * 2 + 6 * np.sin(places / 8)
+    points = np.array([[5.0, 3, 0], [-8, 4, 2]])
+    for there in (rotated, stretched):
+        field = morphseek.Field.from_mm(there - places, grid, grid)
+        mapped = field.transform_points(points)
+        scores = score_landmarks(field, points, mapped)
+        np.testing.assert_allclose(scores.carried, points, atol=1e-3)
 
 
 @pytest.fixture

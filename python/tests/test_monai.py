@@ -86,6 +86,19 @@ def test_a_meta_tensor_lies_where_its_file_does(paths: dict[str, str]):
     np.testing.assert_allclose(images.read(lps).grid.numbers, truth.grid.numbers, atol=1e-4)
 
 
+@MONAIS_OWN
+def test_a_meta_tensor_stays_one(paths: dict[str, str]):
+    import morphseek
+
+    data = loaded(paths)(paths)
+    result = morphseek.register(data["fixed"], data["moving"], **QUICK)
+    carried = result.apply(data["moving"])
+    assert type(carried) is MetaTensor and carried.shape == data["fixed"].shape
+    expected = Register(**QUICK)(data["fixed"], data["moving"])["warped"]
+    np.testing.assert_allclose(carried.affine, expected.affine)
+    np.testing.assert_allclose(carried, expected, atol=1e-3)
+
+
 def test_channels_are_refused():
     invalid("one channel", images.read, MetaTensor(torch.zeros(2, 4, 5, 6)))
 

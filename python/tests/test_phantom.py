@@ -1,5 +1,7 @@
 """The made-up pair's truth maps anatomy to the same anatomy and never folds."""
 
+import pickle
+
 import numpy as np
 import pytest
 import SimpleITK as sitk
@@ -30,6 +32,12 @@ def test_truth_is_a_diffeomorphism(pair: PhantomPair):
     slopes = np.array(steps) / (2 * h)
     determinant = np.linalg.det(np.stack(slopes, axis=-1))
     assert determinant.min() > 0.3 and determinant.max() < 3 and determinant.std() > 0.05
+
+
+def test_a_pair_travels_to_processes(pair: PhantomPair):
+    copy = pickle.loads(pickle.dumps(pair))
+    points = np.array([[10.0, -20, 5]])
+    np.testing.assert_array_equal(copy.truth(points), pair.truth(points))
 
 
 def test_seed(pair: PhantomPair):

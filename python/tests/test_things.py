@@ -306,6 +306,10 @@ def test_what_turns_is_refused(bent: sitk.Transform, fixed: Image, tmp_path: Pat
     nibabel.save(fod, tmp_path / "fod.nii")
     for name in ("tensor.nii.gz", "vectors.nrrd", "fod.nii"):
         invalid(rf"{name}.*turn with the tissue", Transform.of(bent).apply, tmp_path / name, fixed)
+    quaternions = nibabel.Nifti1Image(np.zeros((5, 6, 7, 4), np.float32), np.eye(4))
+    quaternions.header.set_intent("quaternion")
+    for image in (nifti, fod, quaternions):
+        invalid("turn with the tissue", Transform.of(bent).apply, image, fixed)
 
 
 @pytest.mark.parametrize("ending", [".csv", ".fcsv", ".mrk.json"])
@@ -401,6 +405,9 @@ def test_surfaces(bent: sitk.Transform, inside: np.ndarray, ending: str, tmp_pat
         reader = tool(path, "Reader")
         reader.Update()
         assert reader.GetOutput().GetNumberOfPolys() == 20
+        data = reader.GetOutput().GetPointData()
+        assert not data.HasArray("v") and not data.HasArray("tensor")  # they would have to turn
+        assert data.HasArray("height") == ({ending, path.suffix} <= {".vtk", ".vtp"})
         return vtk_to_numpy(reader.GetOutput().GetPoints().GetData())
 
     for note, signs in (("", 1), ("SPACE=RAS", SIGNS)):
@@ -412,6 +419,10 @@ def test_surfaces(bent: sitk.Transform, inside: np.ndarray, ending: str, tmp_pat
             cells.InsertNextCell(3, [k, k + 1, k + 2])
         mesh.SetPoints(points)
         mesh.SetPolys(cells)
+        for name, count in (("height", 1), ("v", 3), ("tensor", 9)):
+            array = numpy_to_vtk(np.ones((60, count), np.float32), deep=True)
+            array.SetName(name)
+            mesh.GetPointData().AddArray(array)
         writer = tool(tmp_path / f"in{ending}", "Writer")
         if note and ending == ".vtp":
             space = vtkStringArray()

@@ -319,6 +319,50 @@ def test_large_labels_of_other_types_survive(dtype: Any, transform: Field, movin
     np.testing.assert_array_equal(warped, expected)
 
 
+@pytest.mark.parametrize("how", transforms.labels.LABELS)
+def test_labels_fit_the_type_asked_for(how: str, transform: Field, moving: images.Image):
+    mask = moving.array > 0.4
+    for value, dtype, says in ((2035, "uint8", "2035"), (2**24 + 1, "float32", "16777217")):
+        labels = moving.like(mask * np.int32(value))
+        invalid(f"the label .* fit the type {dtype}", transform.apply, labels, interpolation=how,
+                dtype=dtype)  # fmt: skip
+    halves = moving.like(mask * np.float32(1.5))
+    invalid("the label 1.5", transform.apply, halves, interpolation=how, dtype="uint8")
+    kept = transform.apply(moving.like(mask * np.int16(255)), interpolation=how, dtype="uint8")
+    assert kept.array.dtype == np.uint8 and set(np.unique(kept.array)) == {0, 255}
+
+
+def test_integers_beyond_float32_stay(transform: Field, moving: images.Image):
+    still = Field(np.zeros((3, *moving.array.shape)), moving.grid, moving.grid)
+    counts = np.full(moving.array.shape, 2_000_000_001, np.int32)
+    np.testing.assert_array_equal(still.apply(counts), counts)
+
+
+def test_a_field_is_its_own(fixed: images.Image):
+    """A network uses its buffers again."""
+    buffer = np.zeros((3, *fixed.array.shape), np.float32)
+    field = Field(buffer, fixed.grid, fixed.grid)
+    buffer[2] = 1
+    assert not field.displacement().any()
+
+
+def test_no_number_in_a_field_is_refused(fixed: images.Image):
+    vectors = np.ones((*fixed.array.shape, 3), np.float32)
+    vectors[:, :, 0, 1] = np.nan
+    voxels = fixed.array.shape[0] * fixed.array.shape[1]
+    invalid(f"no number.* at {voxels} voxels", Field.from_mm, vectors, fixed.grid, fixed.grid)
+
+
+def test_an_array_as_reference_lies_on_the_fixed_image(transform: Field, moving: images.Image):
+    array = np.zeros(transform.grid.shape)
+    expected = transform.apply(moving).array
+    np.testing.assert_array_equal(transform.apply(moving, array).array, expected)
+    np.testing.assert_allclose(transform.displacement(array), transform.displacement(), atol=1e-6)
+    refused(errors.GridMismatchError, "reference: the array", transform.apply, moving, array[1:])
+    alone = morphseek.Affine(np.eye(4))
+    invalid("an array does not say where it lies", alone.apply, moving, array)
+
+
 @pytest.mark.parametrize("name", transforms.INTERPOLATIONS)
 def test_an_interpolation_is_a_keyword(name: str, transform: Field, moving: images.Image):
     with pytest.raises(errors.InvalidArgumentError, match=f'keyword: interpolation="{name}"'):

@@ -378,6 +378,14 @@ def test_to_spm_and_back(truth: Truth, tmp_path: Path):
     truth.agree(Transform.read(path))
 
 
+def test_spm_gets_the_fixed_image_s_grid(tmp_path: Path):
+    """Its Deformations writes images on the field's grid."""
+    grid = images.Grid((24, 20, 16))
+    field = morphseek.Field.from_mm(np.full((*grid.shape, 3), 3, np.float32), grid, grid)
+    [path] = field.save(tmp_path / "y_t.nii", "spm")
+    assert nibabel.load(path).shape[:3] == grid.size
+
+
 def test_the_command(truth: Truth, tmp_path: Path):
     """One kind through every command that takes a transform, and a refusal through one."""
     nibabel.save(truth.nifti(*NIFTI["reg_transform -disp"]), tmp_path / "d.nii.gz")

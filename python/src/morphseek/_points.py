@@ -46,7 +46,7 @@ def _columns(frame: Any) -> Any:
     for wanted in ("xyz", "lps"):
         if set(wanted) <= names.keys():
             return np.column_stack([frame[names[letter]] for letter in wanted])
-    if any(map(str.isalpha, names)):
+    if not all(map(str.isdecimal, names)):
         raise errors.InvalidArgumentError(
             f"points have the columns {', '.join(names)}; give x, y and z, LPS mm"
         )

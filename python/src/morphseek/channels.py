@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from . import errors, images
+from ._percentiles import distinct
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,11 +47,9 @@ class Channel:
     name: str = ""
 
     def __post_init__(self) -> None:
-        weight = self.weight
-        if not isinstance(weight, (int, float)) or not math.isfinite(weight) or weight <= 0:
-            raise errors.InvalidArgumentError(
-                f"the weight of a channel is {weight!r}; it must be a number above 0"
-            )
+        errors._check_number("the weight of a channel", self.weight, 0)
+        if self.weight <= 0:
+            raise errors.InvalidArgumentError("the weight of a channel is 0; give one above it")
 
 
 ChannelLike = Channel | Sequence[Any]
@@ -125,15 +121,8 @@ def read(
         )
         if channel.labels:
             for side, image in zip(("fixed", "moving"), both):
-                _check_labels(image.array, f"{name}, {side}")
+                labels = f"labels of {name}, {side}"
+                images.arrays.check_labels(distinct(image.array), labels, bits=24)  # float32's
         facts = {"name": name, "weight": float(channel.weight), "labels": channel.labels}
         out.append((facts, both))
     return out
-
-
-def _check_labels(array: np.ndarray, name: str) -> None:
-    """See that the engine, which reads float32, reads the labels that were drawn."""
-    if array.dtype.kind in "iu" and array.size and array.max() >= 1 << 24:
-        raise errors.InvalidArgumentError(
-            f"{name}: the label {array.max()} is beyond {(1 << 24) - 1}; number the labels anew"
-        )

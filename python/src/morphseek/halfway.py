@@ -11,7 +11,7 @@ import numpy as np
 
 from . import images
 from ._engine import bindings
-from .transforms.field import Field
+from .transforms.field import Field, read_only
 from .transforms.labels import minimum
 
 #: What ``morphseek register --halfway`` writes.
@@ -59,8 +59,8 @@ class Halfway:
 def halfway(whole: Field, fixed: images.Image, moving: images.Image) -> Halfway:
     """Return the space half-way between two images that a transform relates."""
     grid, ours, theirs = bindings.halfway(whole.displacement(), whole.grid, whole.initial)
-    to_fixed = Field(ours[0], grid, whole.grid, ours[1])
-    to_moving = Field(theirs[0], grid, whole.moving_grid, theirs[1])
+    to_fixed = Field(read_only(ours[0]), grid, whole.grid, ours[1])
+    to_moving = Field(read_only(theirs[0]), grid, whole.moving_grid, theirs[1])
     one, other = (
         bindings.warp(t.displacement(), grid, image.float32(), image.grid, "linear", np.nan)
         for t, image in ((to_fixed, fixed), (to_moving, moving))

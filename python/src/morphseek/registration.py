@@ -18,7 +18,7 @@ from .channels import ChannelLike, first_and_others, read as read_channels
 from .landmarks import LandmarksLike, match_landmarks, steering
 from .progress import Progress, Reporter
 from .result import Registration
-from .transforms.field import Field
+from .transforms.field import Field, read_only
 from .transforms.start import start_of
 
 
@@ -137,7 +137,7 @@ def register(
         )
     outcome.metrics["warnings"] += [*notes, *lacking]
     result = Registration(
-        Field(outcome.displacement, target.grid, source.grid, outcome.initial),
+        Field(read_only(outcome.displacement), target.grid, source.grid, outcome.initial),
         outcome.warped,
         cast(Metrics, outcome.metrics),
         chosen,

@@ -418,5 +418,5 @@ def _read(folder: Path) -> Registration:
             raise errors.GridMismatchError(
                 f"{folder / name} has shape {image.shape}, another grid than {path} says"
             )
-    transform = Field(displacement, grid, moving_grid, initial)
+    transform = Field(read_only(displacement), grid, moving_grid, initial)
     return Registration(transform, warped, report, options, uncertainty)

@@ -88,6 +88,8 @@ class _Inputs(CommandLineInputSpec):  # type: ignore[misc]
     )
 
 
+#: The option that a node's n_procs sets, as nipype calls it.
+_NAMES = {"threads": "num_threads"}
 InputSpec = type(
     "InputSpec",
     (_Inputs,),
@@ -95,7 +97,10 @@ InputSpec = type(
         "__doc__": "The module's inputs: files, and the engine's options.",
         # otherwise pickle does not find the class, and workers get their nodes by it
         "__module__": __name__,
-        **{name: _trait(name, each) for name, each in schema.options()["properties"].items()},
+        **{
+            _NAMES.get(name, name): _trait(name, each)
+            for name, each in schema.options()["properties"].items()
+        },
     },
 )
 
@@ -124,7 +129,7 @@ class MorphSeekRegistration(CommandLine):  # type: ignore[misc]
     Examples
     --------
     >>> from morphseek.hosts.nipype import MorphSeekRegistration
-    >>> node = MorphSeekRegistration(preset="fast", threads=2)
+    >>> node = MorphSeekRegistration(preset="fast", num_threads=2)
     >>> node.inputs.trait("refine").desc.split(". ")[-1]
     '0 switches them off.'
     """
@@ -143,6 +148,3 @@ class MorphSeekRegistration(CommandLine):  # type: ignore[misc]
                 outputs["reasons"] = list(verdict.reasons)
                 outputs["estimated_error"] = verdict.error_mm
         return outputs
-
-    def _num_threads_update(self) -> None:
-        self.inputs.threads = self.num_threads

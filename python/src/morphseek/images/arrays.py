@@ -73,3 +73,20 @@ def _unmasked(source: Any) -> np.ndarray:
     if source.dtype.kind in "biu":
         source = source.astype(np.float32 if source.dtype.itemsize < 4 else np.float64)
     return np.asarray(source.filled(np.nan) if source.dtype.kind in "fc" else source.data)
+
+
+def check_labels(values: np.ndarray, name: str, bits: int = 53) -> None:
+    """Raise InvalidArgumentError for the first value of a map that is no label: no whole number, or
+    beyond 2^bits, where a float of so many bits does not tell neighbours apart.
+    """
+    whole = np.isfinite(values) & (values == np.rint(values))
+    if not whole.all():
+        raise errors.InvalidArgumentError(
+            f"the {name} have the value {values[~whole][0]:g}; labels must be whole numbers"
+        )
+    for value in map(int, values):
+        if abs(value) > 1 << bits:
+            raise errors.InvalidArgumentError(
+                f"the {name} have the value {value}; labels must lie within +-2^{bits}, renumber"
+                " them"
+            )

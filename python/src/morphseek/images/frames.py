@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from . import named
 from .convert import as_kind_of, of_atlas, read
 from .files import read_path
 from .image import Image, ImageLike, storable, tell
-from .nifti import keep_times
+from .nifti import keep_times, notes_of
 from .sequence import SEQUENCES, series_of
 
 # NIfTI's intents of what turns with the tissue: matrices, tensors, vectors, quaternions
@@ -51,19 +51,22 @@ class Frames:
         elif hasattr(source, "slicer") and hasattr(source, "dataobj"):
             shape = source.dataobj.shape
             self._series = source if len(shape) == 4 and shape[3] > 1 else None
+            self._check_scalar(notes_of(source.header), int(np.prod(shape[3:])))
         if isinstance(self._series, sitk.Image):
-            self._check_scalar(self._series)
+            size = self._series.GetSize()
+            header = {k: self._series.GetMetaData(k) for k in self._series.GetMetaDataKeys()}
+            components = self._series.GetNumberOfComponentsPerPixel()
+            self._check_scalar(header, int(np.prod(size[3:])), components)
             if self._series.GetDimension() != 4 or self._series.GetSize()[3] == 1:
                 self._source, self._series = self._series, None
 
-    def _check_scalar(self, image: sitk.Image) -> None:
-        count, keys = image.GetNumberOfComponentsPerPixel(), image.GetMetaDataKeys()
-        intent = image.GetMetaData("intent_code") if "intent_code" in keys else "0"
-        by_mrtrix = "descrip" in keys and image.GetMetaData("descrip").startswith("MRtrix")
-        frames = image.GetSize()[3] if image.GetDimension() == 4 else 1
-        if count > 1 or intent in _TURNING or (by_mrtrix and frames in _HARMONICS):
+    def _check_scalar(
+        self, header: Mapping[str, str], frames: int = 1, components: int = 1
+    ) -> None:
+        by_mrtrix = header.get("descrip", "").startswith("MRtrix") and frames in _HARMONICS
+        if components > 1 or header.get("intent_code") in _TURNING or by_mrtrix:
             raise errors.InvalidArgumentError(
-                f"{self.name} holds {max(count, frames)} numbers a voxel that turn with the tissue"
+                f"{self.name} holds {components * frames} numbers a voxel that turn with the tissue"
                 " (vectors, a tensor, an FOD); only scalar images and label maps are resampled"
                 " here: use the program that made it, with the transform converted by morphseek"
                 " transform convert"

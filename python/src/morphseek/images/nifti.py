@@ -388,6 +388,16 @@ def keep_times(image: sitk.Image, series: sitk.Image) -> sitk.Image:
     return image
 
 
+def notes_of(header: Any) -> dict[str, str]:
+    """Return what a header of nibabel says of its numbers, as SimpleITK's metadata would."""
+    notes = {}
+    known = header.keys() if hasattr(header, "keys") else ()
+    for key in {"intent_code", "intent_name", "intent_p1", "descrip"}.intersection(known):
+        field = header[key].item()
+        notes[key] = field.decode("latin-1") if isinstance(field, bytes) else f"{field:g}"
+    return notes
+
+
 def times_beyond_itk(image: sitk.Image) -> dict[str, Any]:
     """Return the fields of a NIfTI-1 header for times that ITK's writer has no word for: a step of
     0, or a unit that is none of time.

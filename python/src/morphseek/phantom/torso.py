@@ -188,10 +188,6 @@ def make_pair(
     def to_canonical(p: np.ndarray) -> np.ndarray:
         return bend((p - shift) @ linear.T)
 
-    def truth(points: np.ndarray) -> np.ndarray:
-        q = bend.inverse(np.asarray(points, dtype=np.float64))
-        return q @ np.linalg.inv(linear).T + shift
-
     images = []
     for grid, contrast in zip((fixed, moving), contrasts):
         index = np.indices(grid.shape).reshape(3, -1).T[:, ::-1]
@@ -205,7 +201,20 @@ def make_pair(
             values = np.clip(values + rng.normal(0, 14, values.shape), -1024, 2000)
         arrays = values.astype(np.float32), labels.reshape(grid.shape)
         images += [Image.on_grid(array, grid) for array in arrays]
-    return PhantomPair(images[0], images[2], images[1], images[3], truth)
+    return PhantomPair(images[0], images[2], images[1], images[3], _Truth(bend, linear, shift))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Truth:
+    """The map of points, LPS mm, from the fixed to the moving patient."""
+
+    bend: _Bend
+    linear: np.ndarray
+    shift: np.ndarray
+
+    def __call__(self, points: np.ndarray) -> np.ndarray:
+        q = self.bend.inverse(np.asarray(points, dtype=np.float64))
+        return q @ np.linalg.inv(self.linear).T + self.shift
 
 
 def _grid(

@@ -94,6 +94,7 @@ def score_labels(
     carried = None
     if warped_labels is not None and labels is None:
         warped = images.read_on(warped_labels, fixed.grid, "warped labels")
+        check_labels(warped)
         if not bindings.same_grid(fixed.grid, warped.grid):
             raise errors.GridMismatchError(
                 f"the warped labels ({warped!r}) are not on the fixed image's grid; take what"
@@ -195,7 +196,7 @@ def on_fixed_grid(labels: images.ImageLike, grid: Grid, name: str = "fixed label
 
 def _values(labels: images.Image) -> set[int]:
     values = distinct(labels.array)
-    _check_labels(values, labels.name)
+    images.arrays.check_labels(values, labels.name)
     return {int(value) for value in values} - {0}
 
 
@@ -210,23 +211,6 @@ def check_labels(labels: images.Image) -> None:
     # every value of the others is one
     if labels.array.dtype.kind == "f" or labels.array.dtype.itemsize > 4:
         _values(labels)
-
-
-_MAX_LABEL = 2**53  # beyond it float64 does not tell neighbours apart
-
-
-def _check_labels(values: np.ndarray, name: str) -> None:
-    """Raise InvalidArgumentError for the first value of a map that is no label."""
-    whole = np.isfinite(values) & (values == np.rint(values))
-    if not whole.all():
-        raise errors.InvalidArgumentError(
-            f"the {name} have the value {values[~whole][0]:g}; labels must be whole numbers"
-        )
-    for value in map(int, values):
-        if abs(value) > _MAX_LABEL:
-            raise errors.InvalidArgumentError(
-                f"the {name} have the value {value}; labels must lie within +-2^53, renumber them"
-            )
 
 
 def _numbered(array: np.ndarray, labels: list[int]) -> np.ndarray:
@@ -343,6 +327,6 @@ def merge_labels(labels: images.Image, merge: dict[int, int] | None) -> images.I
     if merge is None:
         return labels
     values, inverse = np.unique(labels.array, return_inverse=True)
-    _check_labels(values, labels.name)
+    images.arrays.check_labels(values, labels.name)
     merged = np.array([merge.get(int(v), 0) for v in values], dtype=np.int32)
     return labels.like(merged[inverse].reshape(labels.array.shape))

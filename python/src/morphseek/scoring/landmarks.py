@@ -16,7 +16,8 @@ from ..landmarks import Landmarks, LandmarksLike, Matched, pair_landmarks
 from ..transforms.field import linear_of
 from ..transforms.transform import Transform
 
-_ITERATIONS = 20
+_ITERATIONS, _HALVINGS = 20, 5
+_NEAR_MM, _SLOPE_MM = 1e-4, 1e-2
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -167,11 +168,21 @@ def _alone(
 
 
 def _carried(transform: Transform, points: Doubles) -> Doubles:
-    """Return where the transform maps to the points: a step back by the initial transform, again
-    and again; where the map folds, the last place stands.
+    """Return where the transform maps to the points, by Newton's method in steps that are halved
+    until they lead nearer; where the map folds, the nearest place that was met stands.
     """
-    back = np.linalg.inv(linear_of(transform))
-    origins = mapped(back, points)
+    places = mapped(np.linalg.inv(linear_of(transform)), points)
+    missed = transform.transform_points(places) - points
     for _ in range(_ITERATIONS):
-        origins = origins - (transform.transform_points(origins) - points) @ back[:3, :3].T
-    return origins
+        if np.linalg.norm(missed, axis=1).max(initial=0) < _NEAR_MM:
+            break
+        beside = [transform.transform_points(places + _SLOPE_MM * axis) for axis in np.eye(3)]
+        slopes = np.stack([there - points - missed for there in beside], axis=-1) / _SLOPE_MM
+        step = (np.linalg.pinv(slopes) @ missed[..., None])[..., 0]
+        for _ in range(_HALVINGS):
+            left = transform.transform_points(places - step) - points
+            is_nearer = (np.linalg.norm(left, axis=1) < np.linalg.norm(missed, axis=1))[:, None]
+            places = np.where(is_nearer, places - step, places)
+            missed = np.where(is_nearer, left, missed)
+            step = np.where(is_nearer, 0, step / 2)
+    return places

@@ -24,6 +24,8 @@ from .transform import Transform
 POINTS = (".mrk.json", ".fcsv", ".csv")
 SURFACES = (".vtk", ".vtp", ".stl", ".ply", ".gii")
 TRACTS = (".tck", ".trk")
+#: How many numbers a vector or a tensor has, which would have to be rotated.
+_TURNING = (3, 6, 9)
 _SPACE = re.compile(rb"SPACE\s*=\s*(LPS|RAS)", re.I)
 
 
@@ -127,6 +129,7 @@ def _gifti(source: Path, out: Path, transform: Transform) -> int:
     points = _checked(np.asarray(pointset.data, dtype=np.float64), source)
     targets = transform.transform_points(points * RAS_SIGNS) * RAS_SIGNS
     pointset.data = targets.astype(pointset.data.dtype)
+    surface.remove_gifti_data_array_by_intent("NIFTI_INTENT_VECTOR")
     write_with(lambda temporary: nibabel.save(surface, temporary), out)
     return len(points)
 
@@ -165,8 +168,11 @@ def _mesh(source: Path, out: Path, transform: Transform) -> int:
     vertices.SetData(numpy_to_vtk(targets, deep=True))
     mesh.SetPoints(vertices)
     for data in (mesh.GetPointData(), mesh.GetCellData()):
-        if data.GetNormals() is not None:  # vectors would have to be rotated
-            data.RemoveArray(data.GetNormals().GetName())
+        for k in reversed(range(data.GetNumberOfArrays())):
+            array = data.GetArray(k)  # None: of texts
+            is_float = array is not None and array.GetDataTypeAsString() in ("float", "double")
+            if is_float and array.GetNumberOfComponents() in _TURNING and array != data.GetTCoords():
+                data.RemoveArray(k)
     module, name = formats[_ending(out, SURFACES)]
     writer = getattr(module, f"{name}Writer")()
     note = "SPACE=LPS"

@@ -41,6 +41,8 @@ class Field(Transform):
     ------
     GridMismatchError
         The displacement has another shape than the grid.
+    InvalidArgumentError
+        It has NaN or Inf.
 
     Examples
     --------
@@ -68,10 +70,19 @@ class Field(Transform):
         super().__init__(grid, moving_grid)
         self._initial = np.eye(4) if initial is None else checked_matrix(initial, "initial")
         voxels = images.arrays.as_array(displacement, "displacement")
+        # what its owner can change is copied: a network uses its buffers again
+        if voxels.flags.writeable:
+            voxels = np.array(voxels, dtype=np.float32, order="C")
         self._displacement: Floats = np.ascontiguousarray(voxels, dtype=np.float32)
         if self._displacement.shape != (3, *grid.shape):
             raise errors.GridMismatchError(
                 f"displacement has shape {voxels.shape}; the grid needs {(3, *grid.shape)}"
+            )
+        if not np.isfinite(self._displacement.sum(dtype=np.float64)):
+            unknown = int((~np.isfinite(self._displacement).all(axis=0)).sum())
+            raise errors.InvalidArgumentError(
+                f"displacement has no number (NaN or Inf) at {unknown} voxels; give 0 where nothing"
+                " is known"
             )
         self._determinants: Floats | None = None
 
@@ -91,7 +102,7 @@ class Field(Transform):
         """
         voxels = images.arrays.as_array(displacement, "displacement")
         vectors = np.ascontiguousarray(voxels, dtype=np.float32)
-        return cls(bindings.from_mm(vectors, grid), grid, moving_grid, initial)
+        return cls(read_only(bindings.from_mm(vectors, grid)), grid, moving_grid, initial)
 
     def __repr__(self) -> str:
         fixed, moving = (" x ".join(map(str, g.size)) for g in (self.grid, self.moving_grid))
@@ -185,7 +196,8 @@ class Field(Transform):
         True
         """
         inverse = bindings.inverse(*self._voxels(), self._initial, self.moving_grid)
-        return Field(inverse, self.moving_grid, self.grid, np.linalg.inv(self._initial))
+        back = np.linalg.inv(self._initial)
+        return Field(read_only(inverse), self.moving_grid, self.grid, back)
 
     def save(
         self,
@@ -207,7 +219,8 @@ class Field(Transform):
 
     def _moved(self, frame: images.Image, grid: Grid, how: Resampling) -> images.Image:
         name = how["interpolation"]
-        if grid != self.grid or name not in ("linear", "nearest") or how["modulate"]:
+        is_wide = name == "linear" and frame.array.dtype.kind in "iu" and beyond_float32(frame.array)
+        if grid != self.grid or name not in ("linear", "nearest") or how["modulate"] or is_wide:
             return super()._moved(frame, grid, how)  # what the engine does not do
         what = carrier(frame.array, name, how["background"], beyond_float32, how["dtype"])
         moving = np.ascontiguousarray(what.array, dtype=np.float32)

@@ -36,8 +36,8 @@ def carrier(
 ) -> Carrier:
     """Prepare an array for a resampler: the background by default is its minimum, or the label 0
     where labels are asked for. What comes back has the array's type, or the one asked for:
-    integers rounded, and clamped to what it holds. Labels travel as ranks where they are too large
-    for the resampler.
+    integers rounded, and clamped to what it holds; labels must fit it. Labels travel as ranks where
+    they are too large for the resampler.
     """
     errors._check_choice("interpolation", interpolation, INTERPOLATIONS)
     kind = array.dtype if dtype is None else dtype
@@ -48,6 +48,12 @@ def carrier(
         return Carrier(array, outside, lambda found: as_type(found, kind, outside))
     background = 0.0 if background is None else background
     check_fits(background, array.dtype)
+    if dtype not in (None, array.dtype) and dtype != bool:  # a mask of 255 is True
+        lost = (as_type(array, dtype) != array) & (array == array)
+        if lost.any():
+            raise errors.InvalidArgumentError(
+                f"the label {array[lost][0]:g} does not fit the type {dtype}; give another dtype"
+            )
     if too_large(array):
         values, ranks, place = ranked(array, background)
         if len(values) <= MAX_EXACT:  # an image with more values is no label map

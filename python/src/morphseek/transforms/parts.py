@@ -99,7 +99,7 @@ def is_still(displacement: Floats, grid: Grid) -> bool:
     """Whether displacements, LPS mm, are nowhere a thousandth of the grid's least spacing."""
     least = 1e-3 * min(grid.spacing)
     for part in (displacement.reshape(-1)[::997], displacement):  # a sample mostly decides
-        if part.max() > least or part.min() < -least:
+        if not (part.max() <= least and part.min() >= -least):  # nor is it where it has a NaN
             return False
     return True
 

@@ -9,7 +9,7 @@ import numpy as np
 import SimpleITK as sitk
 
 from .. import errors, images
-from .._engine.bindings import Doubles, Floats
+from .._engine.bindings import Doubles, Floats, to_mm
 from .._grid import Grid
 from .field import Field
 from .parts import field_on, field_part, grid_of_field, is_field, matrix_of, split_linear
@@ -90,7 +90,9 @@ def _read(source: Any, fixed: images.Image, moving: images.Image) -> Transform:
 def _of_array(array: np.ndarray, fixed: images.Image) -> sitk.Transform:
     shape = fixed.array.shape
     if array.shape == (3, *shape):
-        return field_part(Field(array, fixed.grid, fixed.grid).displacement_mm(), fixed.grid)
+        return field_part(
+            to_mm(np.ascontiguousarray(array, dtype=np.float32), fixed.grid), fixed.grid
+        )
     if array.shape == (*shape, 3):
         return field_part(array, fixed.grid)
     raise errors.InvalidArgumentError(

@@ -58,7 +58,7 @@ def summary(transform: sitk.Transform, grid: Grid | None) -> dict[str, Any]:
     facts.update(bindings.regularity(field, grid))
     if parts and is_field(parts[-1]):
         lengths = np.linalg.norm(vectors_of(parts[-1])[0], axis=-1)
-        lengths[1:-1, 1:-1, 1:-1] = 0
+        lengths[tuple(slice(1, -1) if n > 1 else slice(None) for n in lengths.shape)] = 0
         facts["border_mm"] = float(lengths.max())  # the longest one where the field ends
     return facts
 

@@ -92,17 +92,18 @@ class Applicable(ABC):
             frame by frame.
         reference : ImageLike, optional
             Image whose grid the result gets: by default the fixed one's, where the transform holds
-            it.
+            it. An array lies on the latter.
         interpolation : {"linear", "cubic", "sinc", "nearest", "label"}
             "cubic" is a B-spline of third order, "sinc" windowed (Lanczos); "nearest" and "label"
             are for label maps: the latter, the label that weighs most, makes no staircase.
         background : float, optional
             Value outside the image: by default its minimum; 0 for labels and with `modulate`.
         dtype : numpy dtype, optional
-            Of the result: by default the image's. Integers are rounded and clamped.
+            Of the result: by default the image's. Integers are rounded and clamped; labels must
+            fit.
         modulate : bool
-            Multiply by the Jacobian determinant: sums over a region, as of tissue per voxel, stay.
-            Integers become float32.
+            Multiply by the Jacobian determinant: the sum over a region, times the volume of a
+            voxel, stays, as of tissue. Integers become float32.
 
         Returns
         -------
@@ -663,6 +664,13 @@ def target_grid(transform: Transform, reference: images.ImageLike | None) -> Gri
             )
         return transform.grid
     check_frame(transform, reference, 0)
+    if images.arrays.is_array(reference):
+        if transform.grid is None:
+            raise errors.InvalidArgumentError(
+                f"reference: an array does not say where it lies, nor does {transform.name}; give"
+                " morphseek.Image(array, spacing, origin, direction)"
+            )
+        return images.read_on(reference, transform.grid, "reference").grid
     image = images.read(reference, "reference")
     tell(image.doubts)
     name = str(reference) if isinstance(reference, (str, os.PathLike)) else "image"

@@ -13,6 +13,7 @@ from ...images.files import read_path
 from ...images.headers import check_header
 from ...images.image import tell
 from ...images.writers import write_nifti
+from ..parts import field_on
 from . import vectors
 from .job import Content, Export, TransformFile
 
@@ -44,7 +45,8 @@ def write_ras(job: Export) -> None:
 
 
 def write_spm(job: Export) -> None:
-    displacements, grid = job.field()
+    grid = job.grid  # without a margin: SPM writes images on the field's grid
+    displacements = field_on(job.transform, grid)
     image = vector_image((grid.points() + displacements) * RAS_SIGNS, grid)
     write_nifti(job.path, image, {"intent_code": _VECTOR, "intent_name": b"Mapping"})
 

@@ -11,6 +11,7 @@ import SimpleITK as sitk
 
 from ... import errors, images
 from ..._grid import Grid
+from ...images.nifti import notes_of
 from .. import files, h5
 from ..linear import linear, matrix_of_map
 from . import vectors
@@ -41,11 +42,6 @@ def read(source: Any, name: str) -> Content:
 
 
 def _of_nibabel(image: Any, blank: vectors.Vectors) -> vectors.Vectors:
-    header = {}
-    for key in ("intent_code", "intent_name", "intent_p1", "descrip"):
-        if key in image.header:
-            field = image.header[key].item()
-            header[key] = field.decode("latin-1") if isinstance(field, bytes) else f"{field:g}"
     shape = tuple(image.shape)
     if shape[3:] != (1, 3):
         raise blank.refused(
@@ -53,7 +49,7 @@ def _of_nibabel(image: Any, blank: vectors.Vectors) -> vectors.Vectors:
         )
     place = images.read(image.slicer[..., 0, 0], blank.name)
     values = np.asanyarray(image.dataobj)[:, :, :, 0].transpose(2, 1, 0, 3)
-    content = blank._replace(values=values, grid=place.grid, header=header)
+    content = blank._replace(values=values, grid=place.grid, header=notes_of(image.header))
     vectors.check_intent(content)
     return content
 
