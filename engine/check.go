@@ -64,21 +64,22 @@ func (p Pair) checkChannels() error {
 	return nil
 }
 
-// meet says whether a box around one grid meets the other grid.
+// meet says whether a box around one grid meets the other grid; how far two slices lie apart across their plane does not
+// count.
 func meet(a, b volume.Geometry) bool {
 	toIndex := b.PhysicalToIndex().After(a.IndexToPhysical())
 	lo, hi := [3]float64{math.Inf(1), math.Inf(1), math.Inf(1)}, [3]float64{math.Inf(-1), math.Inf(-1), math.Inf(-1)}
 	for corner := range 8 {
 		var at [3]float64
 		for k := range 3 {
-			at[k] = float64((corner >> k & 1) * (a.Size[k] - 1))
+			at[k] = float64((corner>>k&1)*a.Size[k]) - 0.5
 		}
 		for k, x := range toIndex.Apply(at) {
 			lo[k], hi[k] = min(lo[k], x), max(hi[k], x)
 		}
 	}
 	for k, n := range b.Size {
-		if hi[k] < 0 || lo[k] > float64(n-1) {
+		if n > 1 && (hi[k] < -0.5 || lo[k] > float64(n)-0.5) {
 			return false
 		}
 	}

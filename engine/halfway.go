@@ -41,7 +41,7 @@ func (t *Transform) Halfway() (toFixed, toMoving *Transform, err error) {
 	middle := g
 	middle.Direction = volume.Affine{M: volume.NearestRotation(half.M)}.After(volume.Affine{M: g.Direction}).M
 	middle = middle.CenteredAt(half.Apply(g.Center()))
-	back, _ := between.Inverse(middle, field.InverseOptions{Threads: t.Threads})
+	back, _ := between.Inverse(middle, t.Threads)
 	toFixed = &Transform{Field: back, Initial: undo, Moving: g, Threads: t.Threads}
 	toMoving = &Transform{Field: whole.After(back, t.Threads), Initial: t.Initial.After(undo), Moving: t.Moving, Threads: t.Threads}
 	return toFixed, toMoving, nil

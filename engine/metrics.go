@@ -34,7 +34,7 @@ type Metrics struct {
 	Seed             uint64              `json:"seed"`                 // of the random draws
 	Threads          int                 `json:"threads"`              // that were used
 	Seconds          map[string]float64  `json:"seconds"`              // "total" and by stage
-	PeakBytes        int64               `json:"peak_bytes"`           // most memory that the process held
+	PeakBytes        int64               `json:"peak_bytes"`           // by how much the process's memory grew at most
 	Cached           bool                `json:"cached"`               // taken from the folder of the option cache
 }
 

@@ -75,6 +75,10 @@ func (p Pair) flattened() (Pair, *planes, error) {
 			if (*v.image).Thin() < 0 {
 				return p, nil, fault.New(fault.ThinVolume, "%s, %s, is a volume and the first image one slice: all channels of a slice are slices; cut it out of the volume", p.ChannelName(k), v.side)
 			}
+			tilt := turnOnto(normalOf(v.plane.M), normalOf(frameOf((*v.image).Geometry)))
+			if degrees := (volume.Affine{M: tilt}).Turn(); degrees > mostTilted {
+				return p, nil, fault.New(fault.GridMismatch, "%s, %s, lies in a plane that is %.0f degrees from the first image's; give slices of one orientation", p.ChannelName(k), v.side, degrees)
+			}
 			*v.image = &volume.Volume{Geometry: flattenedGrid((*v.image).Geometry, v.plane), Data: (*v.image).Data}
 		}
 	}

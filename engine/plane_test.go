@@ -155,6 +155,8 @@ func TestSliceTakesWhatVolumesTake(t *testing.T) {
 		p := [3]float64{float64(i % n), float64(i / n), 0}
 		marks = append(marks, Landmark{Fixed: p, Moving: [3]float64{p[0] + float64(truth.X[i]), p[1] + float64(truth.Y[i]), 0}})
 	}
+	beside := &volume.Volume{Geometry: fixed.Geometry, Data: fixed.Data}
+	beside.Origin[2] += 0.1
 	lo, hi := halfOf(n)
 	before := testkit.MeanError(nil, truth, lo, hi)
 	for _, c := range []struct {
@@ -167,6 +169,7 @@ func TestSliceTakesWhatVolumesTake(t *testing.T) {
 		{"landmarks", Pair{Landmarks: marks}, func(o *Options) { o.LandmarkError = 1 }},
 		{"a start", Pair{InitialField: truth}, nil},
 		{"a channel", Pair{Channels: []Channel{{Fixed: fixed, Moving: moving}}}, nil},
+		{"a channel beside the plane", Pair{Channels: []Channel{{Fixed: beside, Moving: moving}}}, nil},
 		{"symmetric", Pair{}, func(o *Options) { o.Symmetric = "on" }},
 		{"uncertainty", Pair{}, func(o *Options) { o.Uncertainty = "on" }},
 		{"search", Pair{}, func(o *Options) { o.Search = "on" }},
@@ -192,6 +195,7 @@ func TestSlicesThatAreRefused(t *testing.T) {
 	fixed, moving, _ := testkit.Slice(32, 1, false)
 	whole, _, _ := testkit.Phantom(16, 0, false)
 	turned := stood(moving, [3]int{0, 1, 2}, [3]bool{}, [9]float64{1, 0, 0, 0, 0, -1, 0, 1, 0})
+	across := &volume.Volume{Geometry: turned.CenteredAt(fixed.Center()), Data: turned.Data}
 	out := volume.Affine{M: [9]float64{1, 0, 0, 0, 0, -1, 0, 1, 0}}
 	onVolume := field.New(whole.Geometry)
 	for _, c := range []struct {
@@ -206,6 +210,7 @@ func TestSlicesThatAreRefused(t *testing.T) {
 		{"across", Pair{Fixed: fixed, Moving: turned}, with(nil), fault.GridMismatch, "90 degrees apart"},
 		{"turned out", Pair{Fixed: fixed, Moving: moving, Initial: &out}, with(nil), fault.SingularTransform, "out of the plane"},
 		{"a volume beside it", Pair{Fixed: fixed, Moving: moving, Channels: []Channel{{Name: "T2", Fixed: whole, Moving: moving}}}, with(nil), fault.ThinVolume, "T2"},
+		{"a channel across", Pair{Fixed: fixed, Moving: moving, Channels: []Channel{{Name: "T2", Fixed: across, Moving: moving}}}, with(nil), fault.GridMismatch, "T2, fixed, lies in a plane that is 90 degrees"},
 		{"a network", Pair{Fixed: fixed, Moving: moving}, with(withTiny), fault.InvalidArgument, "for volumes"},
 		{"a volume's field", Pair{Fixed: fixed, Moving: moving, InitialField: onVolume}, with(nil), fault.GridMismatch, "field"},
 		{"along the thickness", Pair{Fixed: fixed, Moving: moving}, with(func(o *Options) { o.Along = "k" }), fault.InvalidArgument, "thickness"},

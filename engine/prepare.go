@@ -115,7 +115,7 @@ func (p *problem) clean(e *env, flat Pair) error {
 
 // crop leaves the padding of both images out, but for what landmarks lie in.
 func (p *problem) crop(flat Pair) {
-	fixed, moving := p.pair.Fixed.Shown(), p.pair.Moving.Shown()
+	fixed, moving := shown(p.pair.Fixed, p.pair.FixedMask), shown(p.pair.Moving, p.pair.MovingMask)
 	for _, l := range flat.Landmarks {
 		fixed = fixed.Union(around(p.pair.Fixed, l.Fixed))
 	}
@@ -126,6 +126,15 @@ func (p *problem) crop(flat Pair) {
 	if p.pair.MovingMask != nil {
 		p.pair.MovingMask = p.pair.MovingMask.Cropped(moving)
 	}
+}
+
+// shown is the box of v without its padding; the whole where a mask lies in padding alone.
+func shown(v, mask *volume.Volume) volume.Box {
+	box := v.Shown()
+	if mask != nil && !slices.ContainsFunc(mask.Cropped(box).Data, func(x float32) bool { return x != 0 }) {
+		return volume.Box{Hi: v.Size}
+	}
+	return box
 }
 
 // average replaces volumes by the means over blocks of their voxels where the finest grid has less than one voxel for two
@@ -144,7 +153,7 @@ func (p *problem) average() {
 		finest := min(spacing, aligned.Spacing(v.Geometry)*math.Cbrt(float64(v.Voxels())/float64(most)))
 		block := [3]int{1, 1, 1}
 		for a := range block {
-			block[a] = max(int(finest/v.Spacing[a]), 1)
+			block[a] = max(min(int(finest/v.Spacing[a]), v.Size[a]/2), 1) // a volume stays one
 		}
 		if block == [3]int{1, 1, 1} {
 			continue
@@ -152,7 +161,11 @@ func (p *problem) average() {
 		mean, _ := v.BlockMeans(block, nil, p.opt.Threads)
 		*side.image = mean.Frozen()
 		if *side.mask != nil {
-			*side.mask = (*side.mask).Resample(mean.Geometry, volume.IdentityAffine(), volume.Nearest, 0, p.opt.Threads)
+			_, part := v.BlockMeans(block, *side.mask, p.opt.Threads)
+			for i, share := range part.Data { // a block counts that has any of it: thin masks stay whole
+				part.Data[i] = float32(math.Ceil(float64(share)))
+			}
+			*side.mask = part
 		}
 	}
 }
@@ -228,7 +241,7 @@ func (p *problem) openNetwork(e *env) error {
 	return nil
 }
 
-// finite is allFinite with a warning where voxels were replaced.
+// finite is Volume.Filled with a warning where voxels were replaced.
 func finite(n *notes, name string, v *volume.Volume) *volume.Volume {
 	clean := v.Filled()
 	if clean != v {

@@ -150,6 +150,49 @@ func TestLatentMemory(t *testing.T) {
 	}
 }
 
+// Of a large image, whose blocks the stages see, a thin mask stays whole, and two planes stay two.
+func TestBlocksOfLargeImages(t *testing.T) {
+	e, opt := open(t, Config{}), with(func(o *Options) { o.Preset = "fast" })
+	for _, size := range [][3]int{{224, 224, 224}, {2100, 2100, 2}} {
+		v := volume.Zeros(volume.Geometry{Size: size, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+		mask := volume.Zeros(v.Geometry)
+		for i := range v.Data {
+			at := v.Index(i)
+			v.Data[i] = float32(10 + at[0]%7 + at[1]%5 + at[2]%3)
+			if at[0] == size[0]/2 {
+				mask.Data[i] = 0.4
+			}
+		}
+		p, err := newProblem(testEnv(e, opt), Pair{Fixed: v, Moving: v, FixedMask: mask}, opt, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		selected := 0
+		for _, x := range p.pair.FixedMask.Data {
+			if x == 1 {
+				selected++
+			}
+		}
+		n := p.pair.Fixed.Size
+		if n == size || n[2] < 2 || selected != n[1]*n[2] || p.pair.Moving.Size != n {
+			t.Errorf("%v became %v, of whose mask %d voxels are left", size, n, selected)
+		}
+	}
+}
+
+// A mask may lie in padding, which the stages do not see otherwise.
+func TestMaskInPadding(t *testing.T) {
+	fixed, moving, _ := testkit.Phantom(24, 1, false)
+	fixed = testkit.Padded(fixed, 12, 12, func(float32) float32 { return 0 })
+	mask := volume.Zeros(fixed.Geometry)
+	mask.Data[0] = 1
+	opt := with(nil)
+	p, err := newProblem(testEnv(open(t, Config{}), opt), Pair{Fixed: fixed, Moving: moving, FixedMask: mask}, opt, nil)
+	if err != nil || p.pair.FixedMask.Data[0] != 1 {
+		t.Error(err)
+	}
+}
+
 func TestPaddingChangesNothing(t *testing.T) {
 	e := open(t, Config{})
 	for _, c := range []struct {

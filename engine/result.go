@@ -84,7 +84,7 @@ func (t *Transform) Inverse() (inverse *Transform, residualMM float64, err error
 	if err != nil {
 		return nil, 0, err
 	}
-	f, residualMM := endless.Inverse(t.Moving, field.InverseOptions{Threads: t.Threads})
+	f, residualMM := endless.Inverse(t.Moving, t.Threads)
 	return &Transform{Field: f, Initial: initial, Moving: t.Field.Geometry, Threads: t.Threads}, residualMM, nil
 }
 

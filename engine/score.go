@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"math"
 	"slices"
 
 	"github.com/morphseek/morphseek/engine/fault"
@@ -18,7 +17,7 @@ type LabelMap struct {
 
 // LabelScore is the agreement of one label between the fixed map and the moving one, before and after a registration. A
 // distance is +Inf where one map has lost the label. VolumeError is by how many percent the transform mistakes the
-// label's volume in the moving image.
+// label's volume in the moving image, or on slices its area.
 type LabelScore struct {
 	Label                 int32
 	DiceBefore, DiceAfter float64
@@ -57,7 +56,7 @@ func ScoreLabels(f *field.Field, det []float32, fixed, moving LabelMap, carried 
 	if len(shared) == 0 {
 		return nil, nil
 	}
-	a, b := math.Abs(fixed.IndexToPhysical().Det()), math.Abs(moving.IndexToPhysical().Det())
+	a, b := fixed.Cell(), moving.Cell()
 	scores = make([]LabelScore, len(shared))
 	for i, l := range shared {
 		predicted, whole := 0.0, 0.0

@@ -66,6 +66,37 @@ func TestScoresDoNotDependOnTheNumbersOfLabels(t *testing.T) {
 	}
 }
 
+// On slices areas count, whatever the thickness: the same disc in pixels of half the size has no error.
+func TestSlicesAreScoredByArea(t *testing.T) {
+	disc := func(n int, mm, thick float64, thin int) LabelMap {
+		g := volume.Geometry{Size: [3]int{n, n, n}, Spacing: [3]float64{mm, mm, mm}, Direction: volume.Identity}
+		g.Size[thin], g.Spacing[thin] = 1, thick
+		for a := range 3 {
+			if a != thin {
+				g.Origin[a] = (mm - 1) / 2
+			}
+		}
+		m := LabelMap{g, make([]int32, n*n)}
+		for i := range m.Data {
+			if math.Hypot((float64(i%n)+0.5)*mm-32, (float64(i/n)+0.5)*mm-32) < 20 {
+				m.Data[i] = 1
+			}
+		}
+		return m
+	}
+	for thin := range 3 {
+		fixed, moving := disc(64, 1, 3, thin), disc(128, 0.5, 5, thin)
+		det := make([]float32, fixed.Voxels())
+		for i := range det {
+			det[i] = 1
+		}
+		got, err := ScoreLabels(field.New(fixed.Geometry), det, fixed, moving, nil, 2)
+		if err != nil || len(got) != 1 || math.Abs(got[0].VolumeError) > 1 || got[0].DiceAfter < 0.97 {
+			t.Errorf("thin along %d: %+v, %v", thin, got, err)
+		}
+	}
+}
+
 // What does not have as many values as its grid has voxels is refused by its name, and nothing reaches the caller as a
 // panic.
 func TestScoresOfWrongLengths(t *testing.T) {

@@ -85,7 +85,7 @@ func (p *problem) middled(e *env, st state) (state, error) {
 	if err != nil {
 		return st, err
 	}
-	inverted, _ := whole.Inverse(p.fixed.Geometry, field.InverseOptions{Threads: p.opt.Threads})
+	inverted, _ := whole.Inverse(p.fixed.Geometry, p.opt.Threads)
 	return p.replaced(e.notes, st, inverted, inverse)
 }
 
@@ -103,7 +103,7 @@ func middle(forth, home *field.Endless, round *field.Field, threads int) (*Trans
 	if err != nil {
 		return nil, err
 	}
-	half, _ := round.Root(threads).Inverse(round.Geometry, field.InverseOptions{Threads: threads})
+	half, _ := round.Root(threads).Inverse(round.Geometry, threads)
 	deform, err := behind(forth.After(half, threads), initial, threads)
 	if err != nil {
 		return nil, err

@@ -119,7 +119,7 @@ func Inverse(u, uGrid, last, outGrid uint64, threads int, out uint64) (residual 
 	if err != nil {
 		return 0, err
 	}
-	inverse, residual := f.Inverse(g, field.InverseOptions{Threads: threads})
+	inverse, residual := f.Inverse(g, threads)
 	copy(floats(out, len(inverse.Data)), inverse.Data)
 	return residual, nil
 }

@@ -27,9 +27,13 @@ const (
 func shiftOf(
 	ctx context.Context, one, other *volume.Volume, axis, threads int, progress func(fraction float64),
 ) (*volume.Volume, error) {
-	p := one.Percentiles(99)
-	q := other.Percentiles(99)
-	scale := float32(1 / max(p[0], q[0], 1e-30))
+	top := max(one.Percentiles(99)[0], other.Percentiles(99)[0])
+	if !(top > 0) { // what is shown takes less than a hundredth of the image
+		_, a := one.MinMax()
+		_, b := other.MinMax()
+		top = float64(max(a, b))
+	}
+	scale := float32(1 / max(top, 1e-30))
 	factors := []int{1}
 	for f := 2; f <= 8; f *= 2 {
 		if one.Size[axis]/f < smallest {

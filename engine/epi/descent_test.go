@@ -70,6 +70,27 @@ func TestFieldIsFound(t *testing.T) {
 	}
 }
 
+// What takes less than a hundredth of the image is corrected as what fills it.
+func TestSmallObjectIsCorrected(t *testing.T) {
+	const n = 48
+	body := volume.Zeros(volume.Geometry{Size: [3]int{n, n, n}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+	for i := range body.Data {
+		x, y, z := i%n-n/2, i/n%n-n/2, i/(n*n)-n/2
+		if x*x+y*y+z*z < 36 {
+			body.Data[i] = float32(100 + 10*(x+y))
+		}
+	}
+	shift := func([3]float64) float64 { return 1.5 }
+	one, other := distorted(body, shift, 1, 1), distorted(body, shift, 1, -1)
+	found, err := Correct(context.Background(), Pair{one, other, 1}, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := found.Shift.Data[(n*n*n+n*n+n)/2]; math.Abs(float64(got)-1.5) > 0.2 {
+		t.Errorf("in the object's middle the shift is %.2f voxels, want 1.5", got)
+	}
+}
+
 // The transpose is one: <A x, y> = <x, A' y>; and the step of a linear problem is its solution's direction.
 func TestBackIsTheTranspose(t *testing.T) {
 	g := volume.Geometry{Size: [3]int{7, 9, 5}, Spacing: [3]float64{1, 2, 3}, Direction: volume.Identity}

@@ -98,7 +98,7 @@ func TestInverseBeyondTheGrid(t *testing.T) {
 		to.Size[a] *= 3
 	}
 	to = to.CenteredAt(last.Apply(f.Center()))
-	inverse, residual := e.Inverse(to, field.InverseOptions{Threads: 2})
+	inverse, residual := e.Inverse(to, 2)
 	if !(residual <= 1e-3) {
 		t.Errorf("residual %g mm", residual)
 	}

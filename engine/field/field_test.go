@@ -57,7 +57,7 @@ func TestInverseOfAffines(t *testing.T) {
 				t.Fatal(err)
 			}
 			to := g.CenteredAt(a.Apply(g.Center()))
-			got, residual := field.FromAffine(g, a).Inverse(to, field.InverseOptions{})
+			got, residual := field.FromAffine(g, a).Inverse(to, 0)
 			testkit.Close(t, "affine", got.Data, field.FromAffine(to, inv).Data, 3e-3)
 			if !(residual <= 1e-3) {
 				t.Errorf("residual %g mm", residual)
@@ -82,7 +82,7 @@ func waves(g volume.Geometry, amplitude float64) *field.Field {
 func TestInverseThenFieldIsTheIdentity(t *testing.T) {
 	g := cube(40)
 	f := waves(g, 6)
-	inverse, residual := f.Inverse(g, field.InverseOptions{Threads: 3})
+	inverse, residual := f.Inverse(g, 3)
 	if !(residual <= 1e-3) {
 		t.Errorf("residual %g mm", residual)
 	}
@@ -107,7 +107,7 @@ func TestInverseOfFineVoxels(t *testing.T) {
 			g := cube(24)
 			g.Spacing = [3]float64{mm, mm, mm}
 			f := waves(g, 3)
-			inverse, residual := f.Inverse(g, field.InverseOptions{})
+			inverse, residual := f.Inverse(g, 0)
 			if !(residual <= mm/1000) {
 				t.Errorf("voxels of %g mm: residual %g mm", mm, residual)
 			}
@@ -134,7 +134,7 @@ func TestInverseOfAFoldReportsItsResidual(t *testing.T) {
 			f.X[i] = -4 // columns 5..8 are covered twice, 12..15 by nothing
 		}
 	}
-	inverse, residual := f.Inverse(g, field.InverseOptions{})
+	inverse, residual := f.Inverse(g, 0)
 	if math.IsNaN(residual) {
 		t.Error("residual is NaN")
 	}
@@ -179,8 +179,8 @@ func TestThreadsAgree(t *testing.T) {
 		t.Run(fmt.Sprintf("%d threads", threads), func(t *testing.T) {
 			testkit.Close(t, "warp", f.Warp(moving, volume.Linear, 0, threads).Data, f.Warp(moving, volume.Linear, 0, 1).Data, 0)
 			testkit.Close(t, "compose", field.Compose(nil, f, f, threads).Data, field.Compose(nil, f, f, 1).Data, 0)
-			many, _ := f.Inverse(g, field.InverseOptions{Threads: threads})
-			one, _ := f.Inverse(g, field.InverseOptions{Threads: 1})
+			many, _ := f.Inverse(g, threads)
+			one, _ := f.Inverse(g, 1)
 			testkit.Close(t, "inverse", many.Data, one.Data, 0)
 		})
 	}
@@ -232,7 +232,7 @@ func BenchmarkStats(b *testing.B) {
 func BenchmarkInverse(b *testing.B) {
 	f := waves(brain, 5)
 	for b.Loop() {
-		f.Inverse(brain, field.InverseOptions{Threads: 2})
+		f.Inverse(brain, 2)
 	}
 }
 

@@ -133,7 +133,7 @@ func TestTransformPointsEqualsSimpleITK(t *testing.T) {
 
 func TestInverseEqualsScipyOnITKTransform(t *testing.T) {
 	d := readGolden(t).Inverse
-	inverse, residual := d.Field.field().Inverse(d.Grid, field.InverseOptions{Threads: 2})
+	inverse, residual := d.Field.field().Inverse(d.Grid, 2)
 	if !(residual <= 1e-3*slices.Min(d.Grid.Spacing[:])) {
 		t.Errorf("residual %g mm", residual)
 	}

@@ -9,12 +9,8 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// InverseOptions bounds the work of Inverse. The zero value takes the defaults.
-type InverseOptions struct {
-	ToleranceMM float64 // a voxel is done when |Phi(x) - y| is below this; 0 means a thousandth of a voxel
-	Iterations  int     // Newton steps a voxel; 0 means 30
-	Threads     int     // 0 means all
-}
+// newtonSteps are the most for a voxel.
+const newtonSteps = 30
 
 // Inverse returns the inverse map on grid g, typically the moving image's, and the largest |Phi(Inverse(y)) - y| in mm
 // over the voxels y whose preimage lies inside f's grid. Where the field folds there is no inverse: the nearest
@@ -23,24 +19,19 @@ type InverseOptions struct {
 // Every voxel is solved by damped Newton steps on the trilinear field, from its neighbour's solution and, where that
 // fails, from the best affine fit. Beyond its grid the map continues with the linear part of that fit, so that
 // rotations and scales need not be small.
-func (f *Field) Inverse(g volume.Geometry, opt InverseOptions) (inverse *Field, maxResidualMM float64) {
-	return f.inverse(g, opt, nil)
+func (f *Field) Inverse(g volume.Geometry, threads int) (inverse *Field, maxResidualMM float64) {
+	return f.inverse(g, threads, nil)
 }
 
 // Inverse is the field's, but for the way in which the map goes on beyond its grid.
-func (e *Endless) Inverse(g volume.Geometry, opt InverseOptions) (inverse *Field, maxResidualMM float64) {
-	return e.inverse(g, opt, e)
+func (e *Endless) Inverse(g volume.Geometry, threads int) (inverse *Field, maxResidualMM float64) {
+	return e.inverse(g, threads, e)
 }
 
 func (f *Field) inverse(
-	g volume.Geometry, opt InverseOptions, endless *Endless,
+	g volume.Geometry, threads int, endless *Endless,
 ) (inverse *Field, maxResidualMM float64) {
-	if opt.ToleranceMM <= 0 {
-		opt.ToleranceMM = tolerance(f.Geometry, g)
-	}
-	if opt.Iterations <= 0 {
-		opt.Iterations = 30
-	}
+	near := tolerance(f.Geometry, g)
 	fit := f.affineFit()
 	unfit, err := fit.Inverse()
 	if err != nil { // a field that collapses space: its inverse means little, but the search may still start somewhere
@@ -60,7 +51,7 @@ func (f *Field) inverse(
 	part := func(lo, hi int) (worst float64) {
 		s := solver{
 			f: f, linear: volume.Affine{M: fit.M}, unfit: volume.Affine{M: unfit.M}, det: fit.Det(),
-			toMM: volume.Affine{M: f.IndexToPhysical().M}, opt: opt, endless: endless,
+			toMM: volume.Affine{M: f.IndexToPhysical().M}, near: near, endless: endless,
 		}
 		for r := lo; r < hi; r++ {
 			var x [3]float64
@@ -74,12 +65,12 @@ func (f *Field) inverse(
 					}
 				}
 				var residual float64
-				if x, residual = s.solve(start, y); residual > opt.ToleranceMM && i > 0 {
+				if x, residual = s.solve(start, y); residual > near && i > 0 {
 					if other, better := s.solve(affine, y); better < residual {
 						x, residual = other, better
 					}
 				}
-				if residual > opt.ToleranceMM && endless != nil {
+				if residual > near && endless != nil {
 					if other, better := s.solve(far.Apply(w), y); better < residual {
 						x, residual = other, better
 					}
@@ -96,7 +87,7 @@ func (f *Field) inverse(
 		return worst
 	}
 	worse := func(a, b float64) float64 { return max(a, b) }
-	maxResidualMM = parallel.Reduce(ny*g.Size[2], parallel.Rows(nx), opt.Threads, part, worse)
+	maxResidualMM = parallel.Reduce(ny*g.Size[2], parallel.Rows(nx), threads, part, worse)
 	return inverse, maxResidualMM
 }
 
@@ -168,7 +159,7 @@ type solver struct {
 	unfit  volume.Affine // its inverse
 	det    float64       // its determinant
 	toMM   volume.Affine // voxel to mm, linear part
-	opt    InverseOptions
+	near   float64       // |Phi(x) - y|, mm, at which a voxel is done
 
 	endless *Endless // nil: beyond the grid linear holds
 }
@@ -178,8 +169,8 @@ func (s *solver) solve(start, y [3]float64) (x [3]float64, residual float64) {
 	x = start
 	e, jacobian := s.mismatch(x, y)
 	residual = s.norm(e)
-	for range s.opt.Iterations {
-		if residual <= s.opt.ToleranceMM {
+	for range newtonSteps {
+		if residual <= s.near {
 			break
 		}
 		newton := s.unfit

@@ -33,7 +33,7 @@ func TestReconcile(t *testing.T) {
 	t.Parallel()
 	const n = 33 // an odd size: the grid of half the resolution reaches beyond the border
 	u := bump(n, 6)
-	inverse, _ := u.Inverse(u.Geometry, field.InverseOptions{})
+	inverse, _ := u.Inverse(u.Geometry, 0)
 	for _, c := range []struct {
 		name     string
 		forward  *field.Field

@@ -37,7 +37,7 @@ func TestLabelScoresEqualNumpyAndMONAI(t *testing.T) {
 	d := readGolden(t).Overlap
 	a, b := d.A.Volume(), d.B.Volume()
 	const lost = 7 // in b alone
-	got, n := Compare(a, b, 2), len(d.Labels)
+	got, n := compare(a, b, 2), len(d.Labels)
 	if len(got) != n+1 || got[n] != (Agreement{lost, 0, math.Inf(1)}) {
 		t.Fatalf("%v, want labels %v and the lost label %d", got, d.Labels, lost)
 	}
@@ -50,7 +50,7 @@ func TestLabelScoresEqualNumpyAndMONAI(t *testing.T) {
 	testkit.Close(t, "Dice", dice, d.Dice, 1e-5)
 	testkit.Close(t, "HD95", hd95, d.HD95, 1e-5)
 	for _, v := range []*volume.Volume{a, b} {
-		for _, s := range Compare(v, v, 1) {
+		for _, s := range compare(v, v, 1) {
 			if s.Dice != 1 || s.HD95 != 0 {
 				t.Errorf("with itself: %v", s)
 			}

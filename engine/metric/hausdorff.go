@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/morphseek/morphseek/engine/internal/parallel"
-	"github.com/morphseek/morphseek/engine/volume"
 )
 
 // Agreement is how well a label of two maps agrees. Dice is 2|A&B| / (|A|+|B|). HD95 is the 95 % Hausdorff distance in
@@ -18,13 +17,8 @@ type Agreement struct {
 	Dice, HD95 float64
 }
 
-// Compare returns the agreement of every label but 0 that occurs in a or b, in ascending order. The maps must lie on
-// one grid.
-func Compare(a, b *volume.Volume, threads int) []Agreement {
-	return numbers(a, threads).Compare(numbers(b, threads), a.Spacing, threads)
-}
-
-// Compare is the function Compare of two maps taken apart, of voxels of this spacing.
+// Compare returns the agreement of every label but 0 that occurs in either map, in ascending order. The maps must lie
+// on one grid, of this spacing.
 func (r *Runs) Compare(o *Runs, spacing [3]float64, threads int) []Agreement {
 	labels := append(r.Labels(), o.Labels()...)
 	slices.Sort(labels)

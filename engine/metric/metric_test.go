@@ -36,7 +36,7 @@ func TestLabelsRoundAndSkipNaN(t *testing.T) {
 	a := image(2, func(i int) float32 { return []float32{0, 0.4, 0.9, 1.2, -1, nan, inf, 2}[i] })
 	b := image(2, func(i int) float32 { return []float32{0, 0, 1, 1, -1, 0, 0, 2}[i] })
 	want := []Agreement{{-1, 1, 0}, {1, 1, 0}, {2, 1, 0}}
-	if got := Compare(a, b, 2); !slices.Equal(got, want) {
+	if got := compare(a, b, 2); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
@@ -75,6 +75,13 @@ func BenchmarkCompare(b *testing.B) {
 	}
 	x, y := ball(0), ball(3)
 	for b.Loop() {
-		Compare(x, y, 2)
+		compare(x, y, 2)
 	}
+}
+
+// numbers takes apart a map whose voxels hold labels as float32.
+func numbers(v *volume.Volume, threads int) *Runs { return RunsOf(v.Data, v.Size, threads) }
+
+func compare(a, b *volume.Volume, threads int) []Agreement {
+	return numbers(a, threads).Compare(numbers(b, threads), a.Spacing, threads)
 }

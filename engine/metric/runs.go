@@ -110,6 +110,7 @@ type mask struct {
 	words []uint64
 	used  []int32 // words that are not 0, ascending
 	count int
+	thin  int // the axis along which the map has one voxel, and so no surface; -1: there is none
 }
 
 const margin = around // rows and slices, of which there may be none beyond the grid
@@ -129,7 +130,7 @@ func (r *Runs) mask(label int) *mask {
 		lo = [3]int32{min(lo[0], run.From>>6), min(lo[1], y), min(lo[2], z)}
 		hi = [3]int32{max(hi[0], (run.To-1)>>6), max(hi[1], y), max(hi[2], z)}
 	}
-	m := new(mask)
+	m := &mask{thin: volume.Geometry{Size: r.size}.Thin()}
 	for a, n := range [3]int32{1, margin, margin} {
 		m.lo[a], m.size[a] = lo[a]-n, hi[a]-lo[a]+1+2*n
 	}
@@ -156,14 +157,22 @@ func (r *Runs) mask(label int) *mask {
 	return m
 }
 
-// surface returns the voxels of a mask that have a face neighbour outside it.
+// surface returns the voxels of a mask that have a face neighbour outside it; on a slice, one within the plane.
 func (m *mask) surface() *mask {
 	s := &mask{lo: m.lo, size: m.size, words: make([]uint64, len(m.words))}
 	row, plane := m.size[0], m.size[0]*m.size[1]
 	for _, i := range m.used {
 		v := m.words[i]
-		inner := (v<<1 | m.words[i-1]>>63) & (v>>1 | m.words[i+1]<<63) &
-			m.words[i-row] & m.words[i+row] & m.words[i-plane] & m.words[i+plane]
+		inner := ^uint64(0)
+		if m.thin != 0 {
+			inner &= (v<<1 | m.words[i-1]>>63) & (v>>1 | m.words[i+1]<<63)
+		}
+		if m.thin != 1 {
+			inner &= m.words[i-row] & m.words[i+row]
+		}
+		if m.thin != 2 {
+			inner &= m.words[i-plane] & m.words[i+plane]
+		}
 		if v &= ^inner; v != 0 {
 			s.words[i] = v
 			s.used = append(s.used, i)
@@ -235,6 +244,3 @@ func (m *mask) points() (points []point, boxes []node) {
 	}
 	return points, boxes
 }
-
-// numbers is for maps whose voxels hold labels as float32.
-func numbers(v *volume.Volume, threads int) *Runs { return RunsOf(v.Data, v.Size, threads) }

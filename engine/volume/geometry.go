@@ -43,6 +43,15 @@ func (g Geometry) Axes() int {
 // Thin returns the axis along which g has one voxel, -1 where it has more along each.
 func (g Geometry) Thin() int { return slices.Index(g.Size[:], 1) }
 
+// Cell returns the volume of a voxel, mm^3; of a slice its area, mm^2: how thick it is may be made up.
+func (g Geometry) Cell() float64 {
+	cell := math.Abs(g.IndexToPhysical().Det())
+	if thin := g.Thin(); thin >= 0 {
+		cell /= g.Spacing[thin]
+	}
+	return cell
+}
+
 // Side returns how many voxels g has along an axis in the geometric mean; of a slice, along the two of its plane.
 func (g Geometry) Side() float64 { return g.Root(float64(g.Voxels())) }
 

@@ -497,7 +497,7 @@ ms_status ms_result_reason(ms_result result, size_t index, char *dst, size_t cap
  *   "seed": of the random draws
  *   "threads": that were used
  *   "seconds": "total" and by stage
- *   "peak_bytes": most memory that the process held
+ *   "peak_bytes": by how much the process's memory grew at most
  *   "cached": taken from the folder of the option cache
  * end of metrics
  */

@@ -249,6 +249,10 @@ func (f features) withIntensity() features {
 	values, weights := f.bodyIntensities(1)
 	mean, deviation := stat.MeanStdDev(values, weights)
 	plane := make([]float32, len(f.body))
+	if !(deviation > 0) { // of one value everywhere: the intensity tells nothing
+		f.planes = append(slices.Clip(f.planes), plane)
+		return f
+	}
 	for i, b := range f.body {
 		z := min(max((float64(f.intensity[i])-mean)/deviation, -3), 3)
 		plane[i] = b * float32(math.Sqrt(intensityWeight)*z)

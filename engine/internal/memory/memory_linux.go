@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"math"
 	"os"
+	"path"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -45,19 +48,39 @@ func residentBytes() (now, peak int64) {
 	return kibibytes(status, "VmRSS:"), kibibytes(status, "VmHWM:")
 }
 
-// availableBytes returns what the system can still give, the control group's limit included.
+// availableBytes returns what the system can still give, the limits of the process's control groups included.
 func availableBytes() int64 {
 	free := int64(math.MaxInt64)
-	if info, err := os.ReadFile("/proc/meminfo"); err == nil {
+	if info, err := os.ReadFile("/proc/meminfo"); err == nil && bytes.Contains(info, []byte("MemAvailable:")) {
 		free = kibibytes(info, "MemAvailable:")
 	}
-	limit, err1 := number("/sys/fs/cgroup/memory.max")
-	used, err2 := number("/sys/fs/cgroup/memory.current")
-	if err1 == nil && err2 == nil {
-		stat, _ := os.ReadFile("/sys/fs/cgroup/memory.stat")
-		free = min(free, limit-used+after(stat, "inactive_file "))
+	groups, _ := os.ReadFile("/proc/self/cgroup")
+	return min(free, leftIn("/sys/fs/cgroup", string(groups)))
+}
+
+// leftIn returns the least that the memory limits of control groups leave, of those named in lines as /proc/self/cgroup
+// has them and of those around them, in a tree mounted at root.
+func leftIn(root, lines string) int64 {
+	left := int64(math.MaxInt64)
+	for line := range strings.Lines(lines) {
+		_, named, _ := strings.Cut(strings.TrimSpace(line), ":")
+		controllers, group, ok := strings.Cut(named, ":")
+		tree, files := root, [3]string{"memory.max", "memory.current", "inactive_file "}
+		if slices.Contains(strings.Split(controllers, ","), "memory") { // version 1
+			tree, files = root+"/memory", [3]string{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "}
+		}
+		for ; ok; group = path.Dir(group) {
+			folder := path.Join(tree, group)
+			limit, err1 := number(path.Join(folder, files[0]))
+			used, err2 := number(path.Join(folder, files[1]))
+			if err1 == nil && err2 == nil {
+				stat, _ := os.ReadFile(path.Join(folder, "memory.stat"))
+				left = min(left, limit-used+after(stat, files[2]))
+			}
+			ok = len(group) > 1
+		}
 	}
-	return free
+	return left
 }
 
 // kibibytes reads a line "NAME  123 kB", in bytes.

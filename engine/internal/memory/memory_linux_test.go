@@ -3,7 +3,9 @@ package memory
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -74,6 +76,33 @@ func TestMayGrow(t *testing.T) {
 	for bytes, want := range map[int64]bool{1 << 20: true, bound: false} {
 		if got := mayGrow(bytes); got != want {
 			t.Errorf("%d bytes more of %d: %v", bytes, int64(bound), got)
+		}
+	}
+}
+
+// The least limit of the process's groups and those around them counts, in both versions of control groups.
+func TestLimitsOfControlGroups(t *testing.T) {
+	root := t.TempDir()
+	for path, text := range map[string]string{
+		"memory.max": "max\n", "memory.current": "900\n",
+		"job/memory.max": "1000\n", "job/memory.current": "700\n", "job/memory.stat": "anon 600\ninactive_file 50\n",
+		"job/step/memory.max": "max\n", "job/step/memory.current": "600\n",
+		"memory/one/memory.limit_in_bytes": "500\n", "memory/one/memory.usage_in_bytes": "100\n", "memory/one/memory.stat": "total_inactive_file 7\n",
+	} {
+		path = filepath.Join(root, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for lines, want := range map[string]int64{
+		"": math.MaxInt64, "0::/\n": math.MaxInt64, "0::/job/step\n": 350, "0::/job\n": 350,
+		"0::/elsewhere/of/a/host\n": math.MaxInt64, "5:cpu,memory:/one\n": 407, "5:cpu:/one\n": math.MaxInt64, "nonsense": math.MaxInt64,
+	} {
+		if got := leftIn(root, lines); got != want {
+			t.Errorf("%q leaves %d, want %d", lines, got, want)
 		}
 	}
 }

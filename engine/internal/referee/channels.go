@@ -71,9 +71,10 @@ func apart(a, b []float32, n int) float64 {
 	return sum / float64(n)
 }
 
-// withChannels makes a margin of the pair's images the mean of theirs and the channels', by their weights.
-func (r *Referee) withChannels(m Margin, a, b State) Margin {
-	whole := 1.0
+// withChannels makes a margin of the pair's images, which count own, the mean of theirs and the channels', by their
+// weights.
+func (r *Referee) withChannels(m Margin, own float64, a, b State) Margin {
+	whole := own
 	for k, c := range r.channels {
 		var other Margin
 		if c.images != nil {

@@ -58,9 +58,6 @@ type State struct {
 	channels    []seen
 }
 
-// Unknown is whether the state is empty: no candidate was measured.
-func (s State) Unknown() bool { return s.known == nil }
-
 // New returns the referee of a pair. It does not read the pair's initial transform: every candidate has its own.
 func New(pair aligned.Pair, threads int) *Referee {
 	grid := thinned(pair.Fixed.Geometry, most[pair.Fixed.Axes()])
@@ -117,12 +114,12 @@ func (r *Referee) Covered(by volume.Affine) float64 {
 	return moving / fixed
 }
 
-// shows is the volume that a mask on g selects, mm^3.
-func shows[T float32 | uint8](mask []T, g volume.Geometry) (mm3 float64) {
+// shows is the volume that a mask on g selects, mm^3; of a slice the area, mm^2.
+func shows[T float32 | uint8](mask []T, g volume.Geometry) (measure float64) {
 	for _, k := range mask {
-		mm3 += float64(k)
+		measure += float64(k)
 	}
-	return mm3 * math.Abs(g.IndexToPhysical().Det())
+	return measure * g.Cell()
 }
 
 // Margin is by how much one candidate is better than another, over the voxels that both of them show, weighted by the
@@ -176,30 +173,29 @@ func (r *Referee) Compare(a, b State) Margin {
 		t.common += c.common
 		t.known += c.known
 	}
-	if t.known == 0 {
-		return Margin{}
+	var m Margin
+	own := 0.0 // what the pair's images count beside its channels
+	if t.known > 0 {
+		m.Common = t.common / t.known
 	}
-	if t.weight == 0 {
-		return Margin{Common: t.common / t.known}
-	}
-	mean, square, n := (t.a-t.b)/t.weight, 0.0, 0.0
-	for _, c := range cells {
-		if c.weight > 0 {
-			d := c.a - c.b - float64(mean*c.weight)
-			square += float64(d * d)
-			n++
+	if t.weight > 0 {
+		mean, square, n := (t.a-t.b)/t.weight, 0.0, 0.0
+		for _, c := range cells {
+			if c.weight > 0 {
+				d := c.a - c.b - float64(mean*c.weight)
+				square += float64(d * d)
+				n++
+			}
+		}
+		floor := same * t.weight
+		m.Distance, m.Correlation = math.Log(max(t.a, floor)/max(t.b, floor)), (t.cb-t.ca)/t.weight
+		m.From, m.To, own = t.ca/t.weight, t.cb/t.weight, 1
+		if square > 0 {
+			m.T = mean * t.weight / math.Sqrt(square*n/(n-1))
 		}
 	}
-	floor := same * t.weight
-	m := Margin{
-		Distance: math.Log(max(t.a, floor) / max(t.b, floor)), Correlation: (t.cb - t.ca) / t.weight,
-		Common: t.common / t.known, From: t.ca / t.weight, To: t.cb / t.weight,
-	}
-	if square > 0 {
-		m.T = mean * t.weight / math.Sqrt(square*n/(n-1))
-	}
 	if n := len(a.channels); n > 0 && n == len(b.channels) { // a mirrored pair has no channels
-		m = r.withChannels(m, a, b)
+		m = r.withChannels(m, own, a, b)
 	}
 	return m
 }
@@ -213,9 +209,9 @@ func thinned(g volume.Geometry, most int) volume.Geometry {
 		if grid.Voxels() <= most {
 			return grid
 		}
-		finest := 0
+		finest := -1
 		for a := range g.Axes() {
-			if grid.Spacing[a] < grid.Spacing[finest] {
+			if k[a] < g.Size[a] && (finest < 0 || grid.Spacing[a] < grid.Spacing[finest]) {
 				finest = a
 			}
 		}

@@ -124,9 +124,6 @@ func TestNothingInCommon(t *testing.T) {
 	if m := r.Compare(r.Look(volume.IdentityAffine(), nil), r.Look(shifted(500), nil)); m.Common != 0 || m.Distance != 0 {
 		t.Errorf("%+v", m)
 	}
-	if !(State{}).Unknown() || r.Look(volume.IdentityAffine(), nil).Unknown() {
-		t.Error("a state that nobody looked at, or one that somebody did, passes for the other")
-	}
 }
 
 // The grid is thinned to voxels as nearly cubes as they can be, about the fixed image's centre.
@@ -139,6 +136,35 @@ func TestThinned(t *testing.T) {
 	small := volume.Geometry{Size: [3]int{30, 30, 30}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
 	if thinned(small, most[3]) != small {
 		t.Errorf("a small grid became %+v", thinned(small, most[3]))
+	}
+}
+
+// A stack of few planes that are close together keeps voxels of its own: images show themselves.
+func TestFewPlanesStay(t *testing.T) {
+	for _, c := range []struct {
+		size    [3]int
+		spacing [3]float64
+	}{{[3]int{2048, 2048, 2}, [3]float64{1, 1, 1}}, {[3]int{640, 640, 2}, [3]float64{1, 1, 0.25}}, {[3]int{3100, 3100, 3}, [3]float64{1, 1, 1}}} {
+		g := volume.Geometry{Size: c.size, Spacing: c.spacing, Direction: volume.Identity}
+		got := thinned(g, most[3])
+		if at := g.PhysicalToIndex().Apply(got.Origin); got.Voxels() > most[3] || at[2] > float64(c.size[2]-1) {
+			t.Errorf("%v: %v voxels from %v", c.size, got.Size, at)
+		}
+	}
+}
+
+// Channels vote where the first image tells nothing.
+func TestChannelsVoteAlone(t *testing.T) {
+	fixed, moving, truth := testkit.Phantom(32, 4, false)
+	flat := volume.Zeros(fixed.Geometry)
+	r := New(aligned.Pair{Fixed: flat, Moving: flat, Channels: []aligned.Channel{{Pair: aligned.Pair{Fixed: fixed, Moving: moving}, Weight: 2}}}, 1)
+	alone := New(aligned.Pair{Fixed: fixed, Moving: moving}, 1)
+	look := func(r *Referee) Margin {
+		return r.Compare(r.Look(volume.IdentityAffine(), nil), r.Look(volume.IdentityAffine(), truth))
+	}
+	got, want := look(r), look(alone)
+	if !(got.Distance > 0) || math.Abs(got.Distance-want.Distance) > 1e-9 || math.Abs(got.Correlation-want.Correlation) > 1e-9 {
+		t.Errorf("%+v, want the channel's %+v", got, want)
 	}
 }
 

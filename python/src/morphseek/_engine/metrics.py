@@ -62,7 +62,7 @@ class Metrics(TypedDict):
     threads: int
     # "total" and by stage
     seconds: dict[str, float]
-    # most memory that the process held
+    # by how much the process's memory grew at most
     peak_bytes: int
     # taken from the folder of the option cache
     cached: bool
