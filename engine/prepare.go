@@ -227,6 +227,9 @@ func (p *problem) openNetwork(e *env) error {
 	if err := checkModel(e.notes, p.net.Manifest, p.fixed, p.moving); err != nil {
 		return err
 	}
+	if behind := p.net.Initial; p.initial == nil && p.opt.Initial != behind && (behind == "none" || behind == "com") {
+		e.notes.warn(fmt.Sprintf("Model %s was trained behind initial %s, and initial is %s; give initial %s.", p.net.Name, behind, p.opt.Initial, behind))
+	}
 	began := time.Now()
 	runner, note, err := e.sessions.Get(p.net.Model, p.opt.Device, p.opt.Threads)
 	if err != nil {

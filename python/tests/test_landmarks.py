@@ -240,7 +240,9 @@ def test_points_of_data_frames():
     for call, says in (
         (lambda: still.transform_points(ras), "columns r, a, s; give x, y and z"),
         (
-            lambda: still.transform_points(pd.DataFrame(POINTS, columns=["axis-0", "axis-1", "z_mm"])),
+            lambda: still.transform_points(
+                pd.DataFrame(POINTS, columns=["axis-0", "axis-1", "z_mm"])
+            ),
             "columns axis-0, axis-1, z_mm",
         ),
         (lambda: Landmarks.of(frame[["x", "y"]]), "landmarks needs the columns x, y and z"),

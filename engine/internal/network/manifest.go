@@ -30,7 +30,7 @@ type Manifest struct {
 	SpacingMM       [3]*float64    `json:"spacing_mm"`    // of the network grid along z, y, x; null keeps the fixed image's
 	Intensity       Intensity      `json:"intensity"`
 	Modality        string         `json:"modality"`
-	Initial         string         `json:"initial"` // the initial transform that is to come before it: "affine" or "com"
+	Initial         string         `json:"initial"` // the initial transform that it was trained behind: "affine", "rigid", "com" or "none"
 	Steps           int            `json:"steps"`   // T that it was trained with
 	Parametrisation string         `json:"parametrisation"`
 	TrainingData    []Source       `json:"training_data"`
@@ -138,7 +138,7 @@ func (m Manifest) check() error {
 		if m.Size != nil && (m.Size[a] < 1 || m.Size[a] > 1<<12 || m.Size[a]%m.SizeMultiple != 0) {
 			return fmt.Errorf("size %v is out of range or no multiple of %d", *m.Size, m.SizeMultiple)
 		}
-		if s := m.SpacingMM[a]; s != nil && !(*s > 1e-3 && *s < 1e3) {
+		if s := m.SpacingMM[a]; s != nil && !(*s >= 1e-3 && *s <= 1e3) {
 			return fmt.Errorf("spacing_mm[%d] %g is out of range", a, *s)
 		}
 	}

@@ -14,7 +14,6 @@ what they make. OUT has then the network (``tutorial.onnx``), a registered test 
 
 # %% Arguments
 import argparse
-import json
 from pathlib import Path
 
 import matplotlib
@@ -26,6 +25,7 @@ import SimpleITK as sitk
 
 import morphseek
 from morphseek.training import config
+from morphseek.training.cli import changes_of
 from morphseek.training.evaluate import evaluate_pairs
 from morphseek.training.export import export_bundle
 from morphseek.training.pairs import PairSource, read_pairs
@@ -55,8 +55,15 @@ parser.add_argument(
 args = parser.parse_args()
 
 
-changes = {k: json.loads(v) for k, v in (item.split("=", 1) for item in args.set)}
+changes = changes_of(args.set)
 args.out.mkdir(parents=True, exist_ok=True)
+
+
+def train(trainer):
+    trainer.run()
+    if not trainer.is_done:
+        raise SystemExit("stopped; repeat the command to go on")
+
 
 # %% 1. Warm up without labels The network learns to make images alike. z = mu: nothing is sampled
 # yet, and the latent space takes its shape.
@@ -66,7 +73,7 @@ warm = config.load("warmup").replace(
         | changes
     )
 )
-Trainer(warm, args.out / "warmup").run()
+train(Trainer(warm, args.out / "warmup"))
 
 # %% 2. Fine-tune with labels Multi-step (T = 3), soft Dice beside the warm-up loss, a velocity
 # field and a penalty on folds. `pairs = "grpo"` is the labelled list of split.json; `limit` takes
@@ -90,7 +97,7 @@ tune = config.load("best").replace(
         | changes
     )
 )
-Trainer(tune, args.out / "finetune", init=args.out / "warmup" / "best.pt").run()
+train(Trainer(tune, args.out / "finetune", init=args.out / "warmup" / "best.pt"))
 
 # %% 3. Measure on people that training never saw
 model, used, state = load_backbone(args.out / "finetune" / "best.pt")
@@ -123,14 +130,9 @@ axes[2].set(title=f"{len(rows)} test pairs", ylabel="Dice, %")
 fig.savefig(args.out / "curves.png", dpi=110)
 
 # %% 5. Export
-# One file, weights and manifest inside.
-used.bundle = config.Bundle(
-    name="tutorial",
-    modality="mr",
-    initial="affine",
-    licence="CC BY-SA 4.0",
-    credit="Medical Segmentation Decathlon, task 4 (hippocampus)",
-)
+# One file, weights and manifest inside. Say what it is for, and whom to credit: --set
+# bundle.modality=mr, bundle.licence=..., bundle.credit=...
+used.bundle.name = used.bundle.name or "tutorial"
 bundle = args.out / "tutorial.onnx"
 manifest = export_bundle(
     model, used, bundle, {"test_dice": round(float(dice[:, 3].mean()) / 100, 4)}

@@ -57,8 +57,8 @@ def phantoms(tmp_path_factory) -> Path:
     for i, name in enumerate(names):
         files = (root / folder / f"{name}.nii.gz" for folder in ("images", "labels"))
         write_phantom(*files, rng.uniform(-2, 2, 3), seed=i)
-    warmup = [[a, b] for a in names[:6] for b in names[:6] if a != b]
-    pairs = {"warmup": warmup, "grpo": warmup[:10], "val": [["p6", "p7"]]}
+    pairs = {"grpo": [[a, b] for a in names[:2] for b in names[:6] if a != b]}
+    pairs["val"] = [["p6", "p7"]]
     pairs["test"] = [["p6", "p7"], ["p7", "p6"]]
     (root / "split.json").write_text(json.dumps({"train": names[:6], "pairs": pairs}))
     return root

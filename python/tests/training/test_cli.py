@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 
 import ablate
 import diagnostics
@@ -66,6 +67,9 @@ def test_three_commands_make_a_bundle(call, tmp_path, recwarn):
     assert not [w for w in recwarn if "axis name" in str(w.message)]
     # the steps were given views
     assert "first" in {i.name for i in onnx.load(tmp_path / "b.onnx").graph.initializer}
+    own = "--set data.spacing=[2,2,2] --set bundle.name=x"
+    text = call("export best --checkpoint {t}/f/best.pt --out {t}/c.onnx " + own, code=2)
+    assert "--set data.spacing: the network and its run come from the checkpoint" in text
     m, sha256 = read_manifest(tmp_path / "b.onnx"), graph_sha256(tmp_path / "b.onnx")
     assert (m["name"], m["licence"], m["sha256"]) == ("phantom", "CC0-1.0", sha256)
     assert m["metrics"]["test_pairs"] == 1 and 0 < m["metrics"]["test_dice"] <= 1
@@ -171,14 +175,14 @@ def test_a_run_that_is_stopped_while_it_pretrains_ends_well(call, monkeypatch):
     validate = Trainer.validate
 
     def stop(trainer):
-        trainer._on_signal(None, None)
+        trainer._on_signal(signal.SIGTERM, None)
         return validate(trainer)
 
     monkeypatch.setattr(Trainer, "validate", stop)
     options = {"widths": [8, 8, 8], "reader": [8, 8], "latent_channels": 8, "decoder": [8, 8]}
     changes = {"model__backbone": "siamese", "model__options": options}
     changes |= {"run__pretrain": 8, "run__iterations": 9}
-    text = call("finetune best --out {t} -q {d}", *sets(**changes))
+    text = call("finetune best --out {t} -q {d}", *sets(**changes), code=130)
     assert "stopped; repeat the command" in text and "validation segmentation Dice" in text
 
 

@@ -182,8 +182,11 @@ def test_elastic_augmentation_moves_images_with_their_labels(phantoms):
 def test_pair_lists(phantoms, tmp_path):
     assert d.read_pairs(phantoms, "val") == [("p6", "p7")]
     assert d.read_subjects(phantoms, "train") == [f"p{i}" for i in range(6)]
-    says = "no pair list 'nope'; there are grpo, test, val, warmup"
+    says = "no pair list 'nope'; there are grpo, test, val"
     refused(ValueError, says, d.read_pairs, phantoms, "nope")
+    (tmp_path / "split.json").write_text('{"train": [1, 2], "pairs": {"val": []}}')
+    refused(d.DataError, "'train' must be of names", d.read_subjects, tmp_path, "train")
+    (tmp_path / "split.json").unlink()
     (tmp_path / "list.csv").write_text("fixed,moving\na,b\nb,c\n")
     assert d.read_pairs(tmp_path, "list.csv") == [("a", "b"), ("b", "c")]
     refused(FileNotFoundError, "neither split.json nor", d.read_pairs, tmp_path, "val")

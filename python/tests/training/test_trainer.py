@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 
@@ -155,13 +156,60 @@ def test_killed_at_any_moment(start, tiny, tmp_path):
 
 
 def test_a_run_killed_before_its_first_checkpoint_begins_anew(start, tiny, tmp_path):
-    config = tiny("best", run__iterations=2, run__steps=1, run__val_every=1, run__val_steps=1)
+    config = tiny("best", run__iterations=2, run__steps=1, data__val="")
     start(config).run()
     (tmp_path / "last.pt").unlink()
-    again = start(config.replace(**{"data.val": ""}))
+    again = start(config)
     again.run()
     assert [r["iteration"] for r in rows_of(tmp_path)] == [1, 2]
-    assert not (tmp_path / "best.pt").exists()
+
+
+@pytest.mark.parametrize("name", ["best.pt", "iteration-2.pt"])
+def test_checkpoints_of_another_run_stay(start, tiny, tmp_path, name):
+    changes = dict(run__iterations=2, run__steps=1, run__val_steps=1, run__keep_every=2)
+    start(tiny("best", **changes)).run()
+    for other in {"best.pt", "iteration-2.pt", "last.pt"} - {name}:
+        (tmp_path / other).unlink()
+    refused(ValueError, f"holds {name} of another run", start, tiny("best", **changes))
+    assert (tmp_path / name).exists()
+
+
+def test_resuming_from_other_weights_is_refused(start, tmp_path):
+    for name, seed in (("a", 1), ("b", 2)):
+        start("warmup", name, run__iterations=1, run__seed=seed)._save()
+    init = tmp_path / "a" / "last.pt"
+    start("best", "c", run__iterations=1, init=init).run()
+    assert start("best", "c", run__iterations=1, init=init).is_done
+    says = "started from other weights"
+    refused(
+        ValueError, says, start, "best", "c", run__iterations=1, init=init.parents[1] / "b/last.pt"
+    )
+    (tmp_path / "c" / "last.pt").write_bytes(b"nothing")
+    refused(ValueError, "is no checkpoint", start, "best", "c", run__iterations=1)
+
+
+def test_nobody_is_trained_on_and_validated(start):
+    both = dict(data__val="grpo", data__pairs="grpo")
+    refused(ValueError, "p0, p1, p2, p3, p4 stand in data.pairs", start, "best", **both)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_logs_of_known_and_other_motions_are_joined(start, seed):
+    """Known motions have an error of points, which others have not."""
+    changes = dict(known__share=0.5, loss__truth=1.0, loss__segmentation=0.0, run__steps=1)
+    trainer = start("best", **changes, optim__accumulate=4)
+    trainer.rng = lambda iteration: np.random.default_rng(seed)
+    assert np.isfinite(trainer.run_iteration()["truth"])
+
+
+def test_a_checkpoint_has_its_own_score(start, tmp_path):
+    changes = dict(run__iterations=3, run__steps=1, run__val_steps=1, run__val_every=2)
+    trainer = start("best", run__keep_every=1, **changes)
+    last = trainer.run()
+    scores = [
+        torch.load(tmp_path / f"iteration-{i}.pt", weights_only=True)["val_dice"] for i in (1, 2, 3)
+    ]
+    assert scores[0] is None and scores[1] is not None and scores[2] == last["val_dice"]
 
 
 def test_resuming_with_other_processes_is_refused(start, tmp_path):

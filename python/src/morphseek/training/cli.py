@@ -126,7 +126,6 @@ def _train(
     changes: tuple[str, ...],
     quiet: bool,
 ) -> None:
-    from .pairs import DataError
     from .run import Trainer
 
     config = _load(source, data, changes, stage)
@@ -138,14 +137,10 @@ def _train(
         _fail(error)
     try:
         last = trainer.run()
-    except (DataError, FileNotFoundError, FloatingPointError) as error:
-        _fail(error)  # volumes are read only when they are needed
+    except (errors.MorphSeekError, OSError, FloatingPointError) as error:
+        _fail(error)  # volumes are read only when they are needed; a disk may be full
     if trainer.rank == 0:
-        state = (
-            "done"
-            if trainer.iteration >= config.run.iterations
-            else "stopped; repeat the command to continue"
-        )
+        state = "done" if trainer.is_done else "stopped; repeat the command to continue"
         click.echo(
             f"{state}: {trainer.iteration} iterations, {trainer.updates} optimiser steps,"
             f" {trainer.seconds:.0f} s,"
@@ -165,6 +160,8 @@ def _train(
             click.echo(f"validation {', '.join(texts)}")
         if "val_njd_percent" in last and "val_dice" not in last:
             click.echo("without labels no best.pt is chosen: go on from last.pt")
+    if not trainer.is_done:
+        raise click.exceptions.Exit(errors.CancelledError.exit_code)
 
 
 @app.command()
@@ -255,6 +252,8 @@ def evaluate(
         config = config.replace(**{"data.initial": initial or config.data.initial})
         source = PairSource.configured(config.data, data)
         pair_list = read_pairs(data, pairs)
+        if not pair_list:
+            raise ValueError(f"{data}: the list {pairs!r} has no pairs")
         grid = config.data.spacing, config.data.min_size, steps
         rows = evaluate_pairs(backbone, source, pair_list, *grid, surface=True)
         points = evaluate_points(backbone, source, first(pair_list, known), *grid, config.known)
@@ -286,7 +285,10 @@ def evaluate(
     if to:
         from .._shared import without_nan, write_text
 
-        write_text(to, json.dumps(without_nan(rows), indent=1, allow_nan=False))
+        try:
+            write_text(to, json.dumps(without_nan(rows), indent=1, allow_nan=False))
+        except (errors.MorphSeekError, OSError) as error:
+            _fail(error)
 
 
 @app.command(name="average")
@@ -309,6 +311,10 @@ def average_(checkpoints: tuple[Path, ...], out: Path, share: tuple[float, ...])
     except (OSError, ValueError) as error:
         _fail(error)
     click.echo(f"{out}: the average of {len(checkpoints)} checkpoints")
+
+
+#: The keys that an export takes from its configuration, and not from the run.
+_EXPORTED = ("bundle.", "model.offsets", "model.mirrored", "data.test", "run.val_steps")
 
 
 @app.command()
@@ -341,8 +347,9 @@ def export(
     names and credits the bundle. The network comes from the checkpoint.
 
     How the steps see the images (model.offsets, model.mirrored) comes from CONFIG if it sets them,
-    else from the checkpoint. With --data, CONFIG's test pairs (data.test) are registered from the
-    run's initial alignment, and their scores go into the manifest.
+    else from the checkpoint. --set run.val_steps=T sets how many steps a user's run takes. With
+    --data, CONFIG's test pairs (data.test) are registered from the run's initial alignment, and
+    their scores go into the manifest.
     """
     import numpy as np
 
@@ -352,6 +359,14 @@ def export(
     from .run import load_backbone
 
     wanted = _load(config, data, changes)
+    own = {key for key in changes_of(changes) if not key.startswith(_EXPORTED)}
+    if checkpoint is not None and own:
+        _fail(
+            ValueError(
+                f"--set {', '.join(sorted(own))}: the network and its run come from the checkpoint;"
+                f" an export sets {', '.join(_EXPORTED)} alone"
+            )
+        )
     shape: tuple[int, int, int] | None = None
     if size:
         d, h, w = counts("--size", size, 3)
@@ -372,8 +387,10 @@ def export(
             trained.model.mirrored = wanted.model.mirrored or trained.model.mirrored
             backbone.set_views(trained.model.offsets, trained.model.mirrored)
             metrics["training_iterations"] = state["iteration"]
-            if state["best"] > -1:
-                metrics["validation_dice"] = round(state["best"], 4)
+            if "run.val_steps" in changes_of(changes):
+                trained.run.val_steps = wanted.run.val_steps
+            if state.get("val_dice") is not None:
+                metrics["validation_dice"] = round(state["val_dice"], 4)
     except (OSError, ValueError) as error:
         _fail(error)
     if data is not None:
@@ -403,7 +420,7 @@ def export(
                 metrics[name] = round(float(np.mean(values)), digits)
     try:
         manifest = export_bundle(backbone, trained, out, metrics, shape, half)
-    except ValueError as error:
+    except (errors.MorphSeekError, OSError, ValueError) as error:
         _fail(error)
     click.echo(
         f"{out}: {out.stat().st_size / 1e6:.2f} MB, {manifest['parameters']} parameters, sha256"

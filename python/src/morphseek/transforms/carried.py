@@ -171,7 +171,11 @@ def _mesh(source: Path, out: Path, transform: Transform) -> int:
         for k in reversed(range(data.GetNumberOfArrays())):
             array = data.GetArray(k)  # None: of texts
             is_float = array is not None and array.GetDataTypeAsString() in ("float", "double")
-            if is_float and array.GetNumberOfComponents() in _TURNING and array != data.GetTCoords():
+            if (
+                is_float
+                and array.GetNumberOfComponents() in _TURNING
+                and array != data.GetTCoords()
+            ):
                 data.RemoveArray(k)
     module, name = formats[_ending(out, SURFACES)]
     writer = getattr(module, f"{name}Writer")()

@@ -219,7 +219,9 @@ class Field(Transform):
 
     def _moved(self, frame: images.Image, grid: Grid, how: Resampling) -> images.Image:
         name = how["interpolation"]
-        is_wide = name == "linear" and frame.array.dtype.kind in "iu" and beyond_float32(frame.array)
+        is_wide = (
+            name == "linear" and frame.array.dtype.kind in "iu" and beyond_float32(frame.array)
+        )
         if grid != self.grid or name not in ("linear", "nearest") or how["modulate"] or is_wide:
             return super()._moved(frame, grid, how)  # what the engine does not do
         what = carrier(frame.array, name, how["background"], beyond_float32, how["dtype"])

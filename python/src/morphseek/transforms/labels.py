@@ -48,11 +48,11 @@ def carrier(
         return Carrier(array, outside, lambda found: as_type(found, kind, outside))
     background = 0.0 if background is None else background
     check_fits(background, array.dtype)
-    if dtype not in (None, array.dtype) and dtype != bool:  # a mask of 255 is True
+    if dtype is not None and dtype.kind != "b" and dtype != array.dtype:  # a mask of 255 is True
         lost = (as_type(array, dtype) != array) & (array == array)
         if lost.any():
             raise errors.InvalidArgumentError(
-                f"the label {array[lost][0]:g} does not fit the type {dtype}; give another dtype"
+                f"the label {array[lost][0]} does not fit the type {dtype}; give another dtype"
             )
     if too_large(array):
         values, ranks, place = ranked(array, background)

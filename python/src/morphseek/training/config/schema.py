@@ -52,7 +52,7 @@ class Data:
     test: str = "test"
     labels: int = ranged(2, 0, 255)
     spacing: list[float] = ranged([1.0, 1.0, 1.0], 1e-3, 1e3)
-    min_size: list[int] = ranged([48, 64, 48], 1)
+    min_size: list[int] = ranged([48, 64, 48], 1, 4096)
     percentiles: list[float] = ranged([0.5, 99.5], 0, 100)
     initial: Literal["centres", "none", "com", "rigid", "affine"] = "centres"
 
@@ -411,7 +411,7 @@ class Run:
     steps_schedule: list[list[int]] = field(default_factory=list)
     seed: int = ranged(0, 0, 2**63 - 1)
     val_every: int = ranged(200, 1)
-    val_steps: int = ranged(3, 1, 99)
+    val_steps: int = ranged(3, 1, 16)
     val_pairs: int = ranged(0, 0)
     checkpoint_minutes: float = ranged(5.0, 0)
     keep_every: int = ranged(0, 0)

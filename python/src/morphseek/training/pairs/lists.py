@@ -96,4 +96,6 @@ def read_subjects(data: str | Path, split: str) -> list[str]:
             subjects: list[Any] = [p.get("image") if isinstance(p, dict) else p for p in entries]
             if subjects and all(isinstance(p, str) for p in subjects):
                 return subjects
+            if name.name == "split.json":
+                raise DataError(f"{name}: the list {split!r} must be of names, in quotes")
     return sorted({name for pair in read_pairs(data, split) for name in pair})

@@ -106,9 +106,10 @@ def reward_of(objective: Step, pair: Sample, u: Tensor, base: float) -> tuple[fl
         dice = float(hard_dice(warped_map, pair.fixed_map, labels))
         njd = float(njd_fraction(u))
         if p.reward == "hd95":
-            distance = hd95(warped_map, pair.fixed_map, labels, objective.spacing)
-            return -distance + p.w_njd * njd, dice, njd
-        reward = p.w_dice * (dice - base) + p.w_njd * njd
+            reward = -hd95(warped_map, pair.fixed_map, labels, objective.spacing)
+        else:
+            reward = p.w_dice * (dice - base)
+        reward += p.w_njd * njd
         if p.w_truth and pair.truth is not None:
             reward += p.w_truth * float(endpoint_error(u, pair.truth, pair.truth_mask))
     return reward, dice, njd

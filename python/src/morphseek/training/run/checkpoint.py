@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 import os
 import pickle
@@ -46,9 +47,18 @@ def load_backbone(
     config : Config
     checkpoint : dict
     """
+    checkpoint = _read(path, torch.device("cpu"))
+    config = Config.from_dict(checkpoint["config"])
+    backbone = build_backbone(config.model)
+    key = "ema" if weights == "ema" or (weights == "auto" and checkpoint.get("ema")) else "model"
+    backbone.load_state_dict(checkpoint[key])
+    return backbone.eval(), config, checkpoint
+
+
+def _read(path: str | Path, device: torch.device) -> dict[str, Any]:
     check_regular(path, "checkpoint")
     try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        checkpoint: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
         kind = checkpoint.get("format")
     except (pickle.UnpicklingError, EOFError, RuntimeError, AttributeError) as error:
         raise ValueError(
@@ -56,11 +66,24 @@ def load_backbone(
         ) from error
     if kind != FORMAT:
         raise ValueError(f"{path}: checkpoint format {kind!r}, this version reads {FORMAT}")
-    config = Config.from_dict(checkpoint["config"])
-    backbone = build_backbone(config.model)
-    key = "ema" if weights == "ema" or (weights == "auto" and checkpoint.get("ema")) else "model"
-    backbone.load_state_dict(checkpoint[key])
-    return backbone.eval(), config, checkpoint
+    return checkpoint
+
+
+def sha256(path: str | Path) -> str:
+    """Return the checksum of a file."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def check_unused(out: Path) -> None:
+    """Refuse a folder with checkpoints of a run that cannot be continued: a new one would write
+    over them.
+    """
+    others = sorted(path.name for path in (*out.glob("best.pt"), *out.glob("iteration-*.pt")))
+    if others and not (out / "last.pt").exists():
+        raise ValueError(
+            f"{out} holds {others[0]} of another run and no last.pt to go on from; move it away, or"
+            " choose another --out"
+        )
 
 
 def average(paths: Sequence[str | Path], shares: Sequence[float] | None = None) -> dict[str, Any]:
@@ -131,15 +154,19 @@ _FREE = {
 _SECTIONS = ("data", "model", "loss", "policy", "optim", "augment", "known", "synthetic", "run")
 
 
-def read_last(out: Path, config: Config, world: int, device: torch.device) -> dict[str, Any]:
-    """Return the checkpoint ``last.pt`` of a run, if this run can continue it.
+def read_last(
+    out: Path, config: Config, world: int, device: torch.device, start: str | None = None
+) -> dict[str, Any]:
+    """Return the checkpoint ``last.pt`` of a run, if this run can continue it. ``start`` is the
+    checksum of the weights that it is to have started from.
 
     Raises
     ------
     ValueError
-        It was made with another configuration, or by another number of processes.
+        It was made with another configuration, from other weights, or by another number of
+        processes.
     """
-    state = torch.load(out / "last.pt", map_location=device, weights_only=True)
+    state = _read(out / "last.pt", device)
     # Through Config, so that keys newer than the checkpoint have their defaults.
     saved = Config.from_dict(state["config"]).to_dict()
     now = config.to_dict()
@@ -153,6 +180,11 @@ def read_last(out: Path, config: Config, world: int, device: torch.device) -> di
         raise ValueError(
             f"{out}/last.pt was made with another configuration ({', '.join(differs)});"
             " restore these keys, or choose another --out"
+        )
+    if start is not None and state.get("start", start) != start:
+        raise ValueError(
+            f"{out}/last.pt started from other weights than those of --init; choose another --out,"
+            " or leave --init out to go on"
         )
     # The processes share the pairs: another number of them would repeat some and skip others. Older
     # checkpoints lack the number.

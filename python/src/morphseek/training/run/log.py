@@ -17,9 +17,8 @@ class RunLog:
 
     def __init__(self, out: Path, iteration: int):
         if iteration == 0:
-            # Left by a run that was killed before its first checkpoint and now starts again.
-            for name in (NAME, "best.pt"):
-                (out / name).unlink(missing_ok=True)
+            # left by a run that was killed before its first checkpoint and now starts again
+            (out / NAME).unlink(missing_ok=True)
         from torch.utils.tensorboard import SummaryWriter
 
         self._writer = SummaryWriter(str(out / "tensorboard"), purge_step=iteration + 1)

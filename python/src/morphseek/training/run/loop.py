@@ -29,7 +29,7 @@ from ..policy.sampling import channel_basis
 from ..spatial import njd_fraction
 from ..step import StepObjective
 from .bar import Bar
-from .checkpoint import FORMAT, read_last, save_atomic
+from .checkpoint import FORMAT, check_unused, read_last, save_atomic, sha256
 from .log import RunLog, forget_after
 from .precision import Precision
 from .schedules import learning_rate, steps
@@ -48,8 +48,8 @@ class Trainer:
         Run folder with ``last.pt`` (to resume), ``best.pt`` (best validation Dice; only with
         labels), ``log.jsonl``, ``config.json`` and ``tensorboard/``.
     init : path, optional
-        Checkpoint or bundle (``.onnx``) whose weights start the run. Ignored when ``out`` can be
-        resumed.
+        Checkpoint or bundle (``.onnx``) whose weights start the run; of one that is resumed, those
+        that it started from.
     progress : bool
         Show a progress bar.
     source : FolderSupply or SyntheticSupply, optional
@@ -101,7 +101,9 @@ class Trainer:
         self.cpu_seconds = 0.0
         self.best = -math.inf
         self.ema: dict[str, torch.Tensor] | None = None
+        self.val_dice: float | None = None  # of the weights as they are
         self._stop = False
+        self.start = None if init is None else sha256(init)
         if (self.out / "last.pt").exists():
             self._resume()
         elif init is not None:
@@ -113,6 +115,7 @@ class Trainer:
             self.step_module = DistributedDataParallel(self.objective, find_unused_parameters=True)
         self.out.mkdir(parents=True, exist_ok=True)
         if self.rank == 0:
+            check_unused(self.out)
             write_text(self.out / "config.json", json.dumps(config.to_dict(), indent=1))
 
     # -- state -------------------------------------------------------------------------------------
@@ -130,13 +133,16 @@ class Trainer:
             "seconds": self.seconds,
             "cpu_seconds": self.cpu_seconds,
             "best": self.best,
+            "val_dice": self.val_dice,
+            "start": self.start,
             "kl_weight": self.objective.kl_weight,
             "policy": self.objective.policy_state(),
             "world": self.world,
         }
 
     def _resume(self) -> None:
-        state = read_last(self.out, self.config, self.world, self.device)
+        state = read_last(self.out, self.config, self.world, self.device, self.start)
+        self.start = state.get("start")
         self.backbone.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.iteration, self.updates = state["iteration"], state["updates"]
@@ -176,6 +182,11 @@ class Trainer:
         = n, iteration i has the pairs n i to n i + n - 1.
         """
         return self.supply.pair(iteration, rng).to(self.device)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the run has all its iterations; a stopped one has not."""
+        return self.iteration >= self.config.run.iterations
 
     # -- the iteration -----------------------------------------------------------------------------
 
@@ -230,7 +241,12 @@ class Trainer:
         logs = (
             rows[0]
             if len(rows) == 1
-            else {k: sum(float(row[k]) for row in rows) / len(rows) for k in rows[0]}
+            else {
+                k: float(np.mean([float(row[k]) for row in rows if k in row]))
+                for k in dict.fromkeys(
+                    k for row in rows for k in row
+                )  # one of known motion has more
+            }
         )
         self._update(logs)
         return logs
@@ -341,13 +357,14 @@ class Trainer:
         self.backbone.train()
         try:
             with bar:
-                while self.iteration < run.iterations and not self._stop:
+                while not self.is_done and not self._stopped():
                     start, cpu = time.perf_counter(), time.process_time()
-                    logs = self.run_iteration()
+                    logs, before = self.run_iteration(), self.best
+                    self.val_dice = None
                     self.seconds += time.perf_counter() - start
                     self.cpu_seconds += time.process_time() - cpu
-                    done = self.iteration >= run.iterations
-                    if self.supply.val_pairs and (self.iteration % run.val_every == 0 or done):
+                    due = self.iteration % run.val_every == 0 or self.is_done
+                    if self.supply.val_pairs and due:
                         if log is not None:
                             last_val = self._validate_and_keep(log, validations)
                             validations += 1
@@ -358,9 +375,12 @@ class Trainer:
                         rate = self.learning_rate(self.iteration - 1)
                         log.write(self.iteration, self.updates, self.seconds, logs, rate)
                     bar.update(self.iteration, logs, last_val)
-                    if run.keep_every and self.iteration % run.keep_every == 0:
+                    kept = bool(run.keep_every) and self.iteration % run.keep_every == 0
+                    if kept:
                         self._save(f"iteration-{self.iteration}.pt")
-                    if done or time.monotonic() - last_save > 60 * run.checkpoint_minutes:
+                    late = time.monotonic() - last_save > 60 * run.checkpoint_minutes
+                    # beside a checkpoint that is kept lies one to go on from
+                    if self.is_done or late or kept or self.best > before:
                         self._save()
                         last_save = time.monotonic()
                 self._save()
@@ -374,6 +394,7 @@ class Trainer:
     def _validate_and_keep(self, log: RunLog, before: int) -> dict[str, float]:
         """Validate; keep the best checkpoint, and a picture now and then."""
         last = self.validate()
+        self.val_dice = last.get("val_dice")
         if last.get("val_dice", -math.inf) > self.best:
             self.best = last["val_dice"]
             self._save("best.pt")
@@ -386,3 +407,12 @@ class Trainer:
 
     def _on_signal(self, number: int, frame: object) -> None:
         self._stop = True
+        signal.signal(number, signal.SIG_DFL)  # a second one ends a long validation, too
+
+    def _stopped(self) -> bool:
+        """Whether any process was told to stop: the others would wait for it."""
+        if self.world == 1:
+            return self._stop
+        told = torch.tensor(float(self._stop), device=self.device)
+        dist.all_reduce(told)
+        return bool(told > 0)

@@ -192,6 +192,12 @@ def start_from(init: str | Path, backbone: PolicyBackbone, config: Config, tell:
             " and model.options"
         )
     backbone.load_state_dict(weights, strict=False)
+    if tell and any(k.startswith(extra) and k not in weights for k in own):
+        logging.getLogger("morphseek.training").warning(
+            "%s has no segmentation head for %s labels: it begins with random weights",
+            init,
+            config.data.labels,
+        )
     if tell:
         _compare(init, config, learnt)
 

@@ -52,6 +52,12 @@ class FolderSupply:
             self.val_pairs = self.val_pairs[: config.run.val_pairs]
         if len(self.subjects) < 2 and not self.pairs:
             raise DataError(f"{d.path}: data.pairs = {d.pairs!r} names no pair to train on")
+        trained = {*self.subjects, *(name for pair in self.pairs for name in pair)}
+        if both := sorted(trained.intersection(name for pair in self.val_pairs for name in pair)):
+            raise DataError(
+                f"{d.path}: {', '.join(both[:5])} stand in data.pairs = {d.pairs!r} and in data.val"
+                f" = {d.val!r}; a validation is of people that the training does not see"
+            )
         if config.run.stage == "finetune":
             self._require_labels()
 
