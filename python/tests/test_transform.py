@@ -346,6 +346,15 @@ def test_a_field_is_its_own(fixed: images.Image):
     assert not field.displacement().any()
 
 
+def test_a_matrix_composes_from_either_side(transform: Field):
+    shift, points = np.eye(4), np.array([[3.0, 2, 1]])
+    shift[:3, 3] = 4, 0, 1
+    there = (shift @ transform).transform_points(points)
+    np.testing.assert_allclose(there, transform.transform_points(points) + [4, 0, 1], atol=1e-4)
+    there = (transform @ shift).transform_points(points)
+    np.testing.assert_allclose(there, transform.transform_points(points + [4, 0, 1]), atol=1e-4)
+
+
 def test_no_number_in_a_field_is_refused(fixed: images.Image):
     vectors = np.ones((*fixed.array.shape, 3), np.float32)
     vectors[:, :, 0, 1] = np.nan

@@ -439,6 +439,11 @@ class Transform(Applicable):
         frames, name = (first._frames[0], self._frames[1]), f"{self._name} with {first._name}"
         return _of_loaded(name, whole, first._grid, self._moving_grid, frames)
 
+    __array_ufunc__ = None  # numpy leaves ``matrix @ transform`` to what follows
+
+    def __rmatmul__(self, other: Any) -> Transform:
+        return Transform.of(other) @ self
+
     def inverse(self) -> Transform:
         """Return the inverse map, from moving to fixed space: of each part its own, a field's on a
         grid over what it reaches. Where a field folds, the nearest preimage stands.
