@@ -146,7 +146,7 @@ class Trainer:
         self.backbone.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.iteration, self.updates = state["iteration"], state["updates"]
-        self.best = state["best"]
+        self.best, self.val_dice = state["best"], state.get("val_dice")
         self.seconds, self.cpu_seconds = state["seconds"], state.get("cpu_seconds", 0.0)
         self.objective.kl_weight = state["kl_weight"]
         self.ema = state["ema"]
@@ -238,16 +238,10 @@ class Trainer:
             (result.loss / len(pairs)).backward()
             states[i] = result.u
             rows.append(result.logs)
-        logs = (
-            rows[0]
-            if len(rows) == 1
-            else {
-                k: float(np.mean([float(row[k]) for row in rows if k in row]))
-                for k in dict.fromkeys(
-                    k for row in rows for k in row
-                )  # one of known motion has more
-            }
-        )
+        logs = rows[0]
+        if len(rows) > 1:  # a known motion has a column more
+            keys = dict.fromkeys(key for row in rows for key in row)
+            logs = {k: float(np.mean([float(row[k]) for row in rows if k in row])) for k in keys}
         self._update(logs)
         return logs
 
