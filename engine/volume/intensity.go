@@ -44,13 +44,10 @@ func (v *Volume) MinMax() (lo, hi float32) {
 	}
 	lo, hi = float32(math.Inf(1)), float32(math.Inf(-1))
 	for _, x := range v.Data {
-		if !IsFinite(x) {
-			continue
-		}
-		if x < lo {
+		if x < lo && x >= -largest {
 			lo = x
 		}
-		if x > hi {
+		if x > hi && x <= largest {
 			hi = x
 		}
 	}
