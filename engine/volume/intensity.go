@@ -51,6 +51,9 @@ func (v *Volume) MinMax() (lo, hi float32) {
 			hi = x
 		}
 	}
+	if !IsFinite(lo) || !IsFinite(hi) { // what lies beyond on one side alone
+		return float32(math.Inf(1)), float32(math.Inf(-1))
+	}
 	return lo, hi
 }
 

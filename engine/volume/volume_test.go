@@ -92,6 +92,14 @@ func TestFiniteAndMinMax(t *testing.T) {
 	if lo, hi := dirty.MinMax(); lo != -2 || hi != 3 {
 		t.Errorf("MinMax %v %v, want -2 3", lo, hi)
 	}
+	for _, beyond := range [][]float32{{2e37, -2e37}, {2e37}, {-2e37}, {nan}, {}} {
+		if lo, hi := (&volume.Volume{Data: beyond}).MinMax(); lo != inf || hi != -inf {
+			t.Errorf("MinMax of %v is %v %v, want Inf -Inf", beyond, lo, hi)
+		}
+		if lo, hi := (&volume.Volume{Data: append(beyond, 4, 3)}).MinMax(); lo != 3 || hi != 4 {
+			t.Errorf("MinMax of %v, 4 and 3 is %v %v", beyond, lo, hi)
+		}
+	}
 	testkit.Close(t, "Finite", dirty.Finite(9).Data, []float32{9, 3, 9, -2, 9}, 0)
 	if dirty.Data[4] != -inf {
 		t.Error("Finite wrote to its input")
