@@ -336,7 +336,7 @@ def _warmup(
     """
     own = load(arm.preset).replace(**arm.changes).model.parametrisation
     folder = out / "warmup" / (f"{arm.start}-velocity" if own == "velocity" else arm.start)
-    values = COMMON | {"data.pairs": "warmup"} | scale.changes | (changes or {})
+    values = COMMON | {"data.pairs": "subjects:train"} | scale.changes | (changes or {})
     values |= {
         "data.path": str(data),
         "run.stage": "warmup",
