@@ -1,6 +1,7 @@
 package metric
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -138,8 +139,8 @@ func (t *target) farthestOf(s *target, left *rest, most int) *greatest {
 		s = newTarget(left.mask(), s.spacing)
 	}
 	t, s = t.grown(), s.grown()
-	top := &greatest{most: most}
-	var parts farthest
+	top := &greatest{heap[float64]{before: cmp.Less[float64]}, most}
+	parts := heap[part]{before: func(a, b part) bool { return a.most > b.most }}
 	q := search{nearest: t.points[0]}
 	for next := t.part(s, 0, t.points[0]); next.most > top.least(); next = parts.pop() {
 		n := &s.nodes[next.node]
@@ -155,7 +156,7 @@ func (t *target) farthestOf(s *target, left *rest, most int) *greatest {
 				}
 			}
 		}
-		if len(parts) == 0 {
+		if len(parts.values) == 0 {
 			break
 		}
 	}
@@ -183,85 +184,74 @@ func (t *target) part(s *target, i int32, near point) part {
 	return part{float64(float64(most*most) * (1 + 1e-9)), q.nearest, i}
 }
 
-// farthest is a heap of parts, the one that may be farthest first.
-type farthest []part
-
-func (f *farthest) push(p part) {
-	h := append(*f, p)
-	*f = h
-	i := len(h) - 1
-	for ; i > 0 && h[(i-1)/2].most < p.most; i = (i - 1) / 2 {
-		h[i] = h[(i-1)/2]
-	}
-	h[i] = p
+// heap keeps values, the one that comes before all others first.
+type heap[T any] struct {
+	values []T
+	before func(a, b T) bool
 }
 
-func (f *farthest) pop() part {
-	h := *f
-	first, last := h[0], h[len(h)-1]
-	h = h[:len(h)-1]
-	*f = h
-	i := 0
+func (h *heap[T]) push(x T) {
+	h.values = append(h.values, x)
+	v, i := h.values, len(h.values)-1
+	for ; i > 0 && h.before(x, v[(i-1)/2]); i = (i - 1) / 2 {
+		v[i] = v[(i-1)/2]
+	}
+	v[i] = x
+}
+
+// replace puts a value in the place of the first.
+func (h *heap[T]) replace(x T) {
+	v, i := h.values, 0
 	for {
 		k := 2*i + 1
-		if k+1 < len(h) && h[k+1].most > h[k].most {
+		if k+1 < len(v) && h.before(v[k+1], v[k]) {
 			k++
 		}
-		if k >= len(h) || h[k].most <= last.most {
+		if k >= len(v) || !h.before(v[k], x) {
 			break
 		}
-		h[i], i = h[k], k
+		v[i], i = v[k], k
 	}
-	if len(h) > 0 {
-		h[i] = last
+	v[i] = x
+}
+
+// pop takes the first away.
+func (h *heap[T]) pop() T {
+	first, last := h.values[0], len(h.values)-1
+	x := h.values[last]
+	if h.values = h.values[:last]; last > 0 {
+		h.replace(x)
 	}
 	return first
 }
 
-// greatest keeps the greatest of the values that it is given: a heap, the least of them first.
+// greatest keeps the greatest of the values that it is given, the least of them first.
 type greatest struct {
+	heap[float64]
 	most int
-	heap []float64
 }
 
 // least is what a value must exceed to be kept.
 func (g *greatest) least() float64 {
-	if len(g.heap) < g.most {
+	if len(g.values) < g.most {
 		return -1
 	}
-	return g.heap[0]
+	return g.values[0]
 }
 
 // second is the least but one, or the least where it is alone.
 func (g *greatest) second() float64 {
-	if len(g.heap) == 1 {
-		return g.heap[0]
+	if len(g.values) == 1 {
+		return g.values[0]
 	}
-	return slices.Min(g.heap[1:min(3, len(g.heap))])
+	return slices.Min(g.values[1:min(3, len(g.values))])
 }
 
 // add takes a value that exceeds the least.
 func (g *greatest) add(x float64) {
-	if len(g.heap) < g.most {
-		g.heap = append(g.heap, x)
-		h := g.heap
-		i := len(h) - 1
-		for ; i > 0 && h[(i-1)/2] > x; i = (i - 1) / 2 {
-			h[i] = h[(i-1)/2]
-		}
-		h[i] = x
-		return
+	if len(g.values) < g.most {
+		g.push(x)
+	} else {
+		g.replace(x)
 	}
-	h, i := g.heap, 0
-	for {
-		k := 2*i + 1
-		if k+1 < len(h) && h[k+1] < h[k] {
-			k++
-		}
-		if k >= len(h) || h[k] >= x {
-			break
-		}
-		h[i], i = h[k], k
-	}
-	h[i] = x
 }
