@@ -41,7 +41,7 @@ func (f *Field) Stats(threads int) Stats {
 		distance, maxDist float64
 	}
 	nx := f.Size[0]
-	toMM := volume.Affine{M: f.IndexToPhysical().M}
+	m := f.IndexToPhysical().M
 	part := func(lo, hi int) sums {
 		s := sums{minJ: float32(math.Inf(1)), maxJ: float32(math.Inf(-1))}
 		row := make([]float32, nx)
@@ -57,7 +57,11 @@ func (f *Field) Stats(threads int) Stats {
 				s.logJ2 += float64(l * l)
 
 				o := r*nx + i
-				d := volume.Norm(toMM.Apply([3]float64{float64(f.X[o]), float64(f.Y[o]), float64(f.Z[o])}))
+				x, y, z := float64(f.X[o]), float64(f.Y[o]), float64(f.Z[o])
+				dx := float64(m[0]*x) + float64(m[1]*y) + float64(m[2]*z)
+				dy := float64(m[3]*x) + float64(m[4]*y) + float64(m[5]*z)
+				dz := float64(m[6]*x) + float64(m[7]*y) + float64(m[8]*z)
+				d := math.Sqrt(float64(dx*dx) + float64(dy*dy) + float64(dz*dz))
 				s.distance += d
 				s.maxDist = max(s.maxDist, d)
 			}

@@ -1,7 +1,6 @@
 package metric
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -139,14 +138,16 @@ func (t *target) farthestOf(s *target, left *rest, most int) *greatest {
 		s = newTarget(left.mask(), s.spacing)
 	}
 	t, s = t.grown(), s.grown()
-	top := &greatest{heap[float64]{before: cmp.Less[float64]}, most}
-	parts := heap[part]{before: func(a, b part) bool { return a.most > b.most }}
+	top := &greatest{most: most}
+	var parts heap[part] // the one that may be farthest first
 	q := search{nearest: t.points[0]}
 	for next := t.part(s, 0, t.points[0]); next.most > top.least(); next = parts.pop() {
 		n := &s.nodes[next.node]
 		if n.other != 0 {
-			parts.push(t.part(s, next.node+1, next.nearest))
-			parts.push(t.part(s, n.other, next.nearest))
+			for _, half := range [2]int32{next.node + 1, n.other} {
+				p := t.part(s, half, next.nearest)
+				parts.push(-p.most, p)
+			}
 		} else {
 			q.nearest = next.nearest
 			for _, p := range s.points[n.from:n.to] {
@@ -184,74 +185,74 @@ func (t *target) part(s *target, i int32, near point) part {
 	return part{float64(float64(most*most) * (1 + 1e-9)), q.nearest, i}
 }
 
-// heap keeps values, the one that comes before all others first.
+// heap keeps values, that of the least key first.
 type heap[T any] struct {
+	keys   []float64
 	values []T
-	before func(a, b T) bool
 }
 
-func (h *heap[T]) push(x T) {
-	h.values = append(h.values, x)
-	v, i := h.values, len(h.values)-1
-	for ; i > 0 && h.before(x, v[(i-1)/2]); i = (i - 1) / 2 {
-		v[i] = v[(i-1)/2]
+func (h *heap[T]) push(key float64, x T) {
+	h.keys, h.values = append(h.keys, key), append(h.values, x)
+	k, v, i := h.keys, h.values, len(h.keys)-1
+	for ; i > 0 && k[(i-1)/2] > key; i = (i - 1) / 2 {
+		k[i], v[i] = k[(i-1)/2], v[(i-1)/2]
 	}
-	v[i] = x
+	k[i], v[i] = key, x
 }
 
 // replace puts a value in the place of the first.
-func (h *heap[T]) replace(x T) {
-	v, i := h.values, 0
+func (h *heap[T]) replace(key float64, x T) {
+	k, v, i := h.keys, h.values, 0
 	for {
-		k := 2*i + 1
-		if k+1 < len(v) && h.before(v[k+1], v[k]) {
-			k++
+		next := 2*i + 1
+		if next+1 < len(k) && k[next+1] < k[next] {
+			next++
 		}
-		if k >= len(v) || !h.before(v[k], x) {
+		if next >= len(k) || k[next] >= key {
 			break
 		}
-		v[i], i = v[k], k
+		k[i], v[i], i = k[next], v[next], next
 	}
-	v[i] = x
+	k[i], v[i] = key, x
 }
 
 // pop takes the first away.
 func (h *heap[T]) pop() T {
-	first, last := h.values[0], len(h.values)-1
-	x := h.values[last]
-	if h.values = h.values[:last]; last > 0 {
-		h.replace(x)
+	first, last := h.values[0], len(h.keys)-1
+	key, x := h.keys[last], h.values[last]
+	if h.keys, h.values = h.keys[:last], h.values[:last]; last > 0 {
+		h.replace(key, x)
 	}
 	return first
 }
 
 // greatest keeps the greatest of the values that it is given, the least of them first.
 type greatest struct {
-	heap[float64]
+	heap[struct{}]
 	most int
 }
 
 // least is what a value must exceed to be kept.
 func (g *greatest) least() float64 {
-	if len(g.values) < g.most {
+	if len(g.keys) < g.most {
 		return -1
 	}
-	return g.values[0]
+	return g.keys[0]
 }
 
 // second is the least but one, or the least where it is alone.
 func (g *greatest) second() float64 {
-	if len(g.values) == 1 {
-		return g.values[0]
+	if len(g.keys) == 1 {
+		return g.keys[0]
 	}
-	return slices.Min(g.values[1:min(3, len(g.values))])
+	return slices.Min(g.keys[1:min(3, len(g.keys))])
 }
 
 // add takes a value that exceeds the least.
 func (g *greatest) add(x float64) {
-	if len(g.values) < g.most {
-		g.push(x)
+	if len(g.keys) < g.most {
+		g.push(x, struct{}{})
 	} else {
-		g.replace(x)
+		g.replace(x, struct{}{})
 	}
 }
