@@ -6,7 +6,6 @@ import (
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/internal/align"
-	"github.com/morphseek/morphseek/engine/internal/bodies"
 	"github.com/morphseek/morphseek/engine/internal/landmark"
 	"github.com/morphseek/morphseek/engine/internal/plan"
 	"github.com/morphseek/morphseek/engine/internal/refine"
@@ -34,7 +33,7 @@ func (p *problem) align(e *env, st state) (proposal, error) {
 			return proposal{}, err
 		}
 	}
-	if refines(method) {
+	if method.Refines() {
 		if a, st, err = p.judgeStart(e, a, st); err != nil {
 			return proposal{}, err
 		}
@@ -68,7 +67,7 @@ func (p *problem) alignCutOut(e *env, a *align.Result, st state, method align.Me
 	}
 	e.notes.because("one image was cut out of its surroundings, which the other shows: only what both show is compared")
 	back, err := a.Transform.Inverse()
-	if !refines(method) || err != nil {
+	if !method.Refines() || err != nil {
 		return a, st, nil
 	}
 	if pair.FixedMask, pair.MovingMask = st.fixedMask, st.movingMask; pair.FixedMask == nil {
@@ -133,7 +132,7 @@ func (p *problem) judgeStart(e *env, a *align.Result, st state) (*align.Result, 
 func (p *problem) alignByChannels(e *env, a *align.Result, method align.Method) (*align.Result, []bool, error) {
 	compare := make([]bool, len(p.pair.Channels))
 	by, from := method, p.initial
-	if !refines(method) { // to see whether intensities compare, where nothing is to be aligned
+	if !method.Refines() { // to see whether intensities compare, where nothing is to be aligned
 		by, from = align.Affine, &a.Transform
 	}
 	best := p.look(a.Transform, nil)
@@ -154,7 +153,7 @@ func (p *problem) alignByChannels(e *env, a *align.Result, method align.Method) 
 		default:
 			compare[k] = !refine.Similarity(p.opt.Similarity).Descriptors()
 		}
-		if !refines(method) {
+		if !method.Refines() {
 			continue
 		}
 		seen := p.look(other.Transform, nil)
@@ -186,7 +185,7 @@ func (p *problem) leadsAstray(start volume.Affine) bool {
 		far = farApartFew
 	}
 	apart := landmark.RMS(p.landmarks, start)
-	return apart > float64(far*p.longestSide())+p.opt.LandmarkError && apart > float64(worseThanFit*landmark.RMS(p.landmarks, *p.landmarkFit))
+	return apart > float64(far*p.pair.Fixed.Longest())+p.opt.LandmarkError && apart > float64(worseThanFit*landmark.RMS(p.landmarks, *p.landmarkFit))
 }
 
 // bringBack aligns again from what fits the landmarks where the images led the alignment away from them, and takes that
@@ -197,7 +196,7 @@ func (p *problem) bringBack(e *env, a *align.Result, st state, method align.Meth
 	}
 	why := "the images led the initial alignment away from the landmarks: it starts from what fits these"
 	st.facts.From = 0
-	if refines(method) {
+	if method.Refines() {
 		again, err := p.alignBy(e, p.pair, method, p.landmarkFit, nil)
 		if err != nil {
 			return nil, st, err
@@ -227,7 +226,7 @@ func (p *problem) saysShape(n *notes) {
 		n.because("the deformation keeps to the fixed image's axes: " + axes)
 	}
 	if p.rigid != nil {
-		if k := len(bodies.Labels(p.rigid)); k == 1 {
+		if k := len(p.rigid.Labels()); k == 1 {
 			n.because("a region moves as one body")
 		} else {
 			n.because(fmt.Sprintf("%d regions move each as one body", k))

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"hash"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/morphseek/morphseek/engine/internal/network"
+	"github.com/morphseek/morphseek/engine/internal/option"
 	"github.com/morphseek/morphseek/engine/internal/snapshot"
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -50,8 +50,8 @@ func cached(e *env, version string, pair Pair, opt Options, model *network.Model
 func cachePath(version string, pair Pair, opt Options, model *network.Model) string {
 	dir := opt.Cache
 	opt = opt.ofResult()
-	if word, mm := opt.smoothness(); word == "" {
-		opt.Smoothness = plainNumber(mm) // 2.50 is 2.5
+	if mm := opt.plan().Width(); mm > 0 {
+		opt.Smoothness = option.Number(mm) // 2.50 is 2.5
 	}
 	var manifest *network.Manifest // the whole of it: SHA256 is the graph's, and windows, spacings and steps shape the result, too
 	if model != nil {
@@ -87,15 +87,10 @@ func cachePath(version string, pair Pair, opt Options, model *network.Model) str
 }
 
 func hashFloats(h hash.Hash, values []float32) {
-	buffer := make([]byte, 0, 1<<16)
-	for len(values) > 0 {
-		n := min(len(values), cap(buffer)/4)
-		buffer = buffer[:0]
-		for _, x := range values[:n] {
-			buffer = binary.LittleEndian.AppendUint32(buffer, math.Float32bits(x))
-		}
+	var buffer []byte
+	for part := range slices.Chunk(values, 1<<14) {
+		buffer, _ = binary.Append(buffer[:0], binary.LittleEndian, part) // of numbers it cannot fail
 		h.Write(buffer)
-		values = values[n:]
 	}
 }
 

@@ -33,9 +33,9 @@ func (p *problem) addChannels(n *notes, flat Pair) {
 		made.Fixed, made.Moving = made.Fixed.Canonical(), made.Moving.Canonical()
 		made.FixedMask, made.MovingMask = onto(p.pair.FixedMask, made.Fixed), onto(p.pair.MovingMask, made.Moving)
 		if c.Labels {
-			common := commonLabels(c)
-			made.Labels = len(common)
-			n.number(&made, flat.ChannelName(k), common)
+			shared := common(c.Fixed.Labels(), c.Moving.Labels())
+			made.Labels = len(shared)
+			n.number(&made, flat.ChannelName(k), shared)
 		}
 		p.pair.Channels = append(p.pair.Channels, made)
 	}

@@ -3,10 +3,8 @@ package engine
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/morphseek/morphseek/engine/fault"
-	"github.com/morphseek/morphseek/engine/internal/bodies"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -54,7 +52,7 @@ func (p Pair) checkChannels() error {
 		if !c.Labels {
 			continue
 		}
-		switch n := len(commonLabels(c)); {
+		switch n := len(common(c.Fixed.Labels(), c.Moving.Labels())); {
 		case n == 0:
 			return fault.New(fault.InvalidArgument, "the fixed and the moving labels of %s have no label in common; give maps with the same numbers for the same structures", name)
 		case n > mostLabels:
@@ -69,12 +67,8 @@ func (p Pair) checkChannels() error {
 func meet(a, b volume.Geometry) bool {
 	toIndex := b.PhysicalToIndex().After(a.IndexToPhysical())
 	lo, hi := [3]float64{math.Inf(1), math.Inf(1), math.Inf(1)}, [3]float64{math.Inf(-1), math.Inf(-1), math.Inf(-1)}
-	for corner := range 8 {
-		var at [3]float64
-		for k := range 3 {
-			at[k] = float64((corner>>k&1)*a.Size[k]) - 0.5
-		}
-		for k, x := range toIndex.Apply(at) {
+	for _, corner := range a.Corners(0.5) {
+		for k, x := range toIndex.Apply(corner) {
 			lo[k], hi[k] = min(lo[k], x), max(hi[k], x)
 		}
 	}
@@ -84,29 +78,6 @@ func meet(a, b volume.Geometry) bool {
 		}
 	}
 	return true
-}
-
-// commonLabels are those that both maps of a channel have, rising.
-func commonLabels(c Channel) (common []float32) {
-	of := func(v *volume.Volume) map[float32]bool {
-		found := map[float32]bool{}
-		last := float32(0)
-		for _, x := range v.Data {
-			if x != last && x != 0 {
-				found[x] = true
-			}
-			last = x
-		}
-		return found
-	}
-	fixed, moving := of(c.Fixed), of(c.Moving)
-	for l := range fixed {
-		if moving[l] {
-			common = append(common, l)
-		}
-	}
-	slices.Sort(common)
-	return common
 }
 
 // checkLandmarks reports the first fault of the landmarks, err being the option landmark_error.
@@ -183,13 +154,7 @@ func (p Pair) check(threads int) error {
 // Their working grids would have more voxels than any memory, or none.
 func (p Pair) checkUnits() error {
 	const most = 100
-	longest := func(g volume.Geometry) (mm float64) {
-		for a, n := range g.Size {
-			mm = max(mm, float64(n)*g.Spacing[a])
-		}
-		return mm
-	}
-	fixed, moving, scale, given := longest(p.Fixed.Geometry), longest(p.Moving.Geometry), 1.0, ""
+	fixed, moving, scale, given := p.Fixed.Longest(), p.Moving.Longest(), 1.0, ""
 	if p.Initial != nil {
 		scale = math.Cbrt(math.Abs(p.Initial.Det()))
 		given = fmt.Sprintf(", with an initial transform that scales by %.3g", scale)
@@ -289,7 +254,7 @@ func (p Pair) checkRigid() error {
 			return fault.New(fault.InvalidArgument, "rigid regions have a voxel of %g; give a label map: whole numbers, 0 where tissue may bend", label)
 		}
 	}
-	switch n := len(bodies.Labels(p.Rigid)); {
+	switch n := len(p.Rigid.Labels()); {
 	case n == 0:
 		return fault.New(fault.EmptyMask, "rigid regions are empty: every voxel is 0; correct the label map or leave it out")
 	case n > mostBodies:

@@ -47,7 +47,7 @@ func (p *problem) search(e *env, st state) (proposal, error) {
 		}
 	}
 	if search.Fits(pair) {
-		e.notes.searched(by.Share)
+		e.notes.metrics.Plan.Search = by.Share
 	} else {
 		e.notes.because("the images are too small for the search: it looked for nothing")
 	}
@@ -103,7 +103,7 @@ func (p *problem) fit(e *env, st state, last bool) (state, error) {
 // measured returns the facts with the finest grid of the refinement, where a smoothness in mm asks for it or it is coarser than the pair asks for.
 func (p *problem) measured(st state) plan.Facts {
 	f, o := st.facts, p.opt.plan()
-	if word, _ := p.opt.smoothness(); word == "" || f.Large {
+	if o.Width() > 0 || f.Large {
 		finest := refine.New(p.under(st), nil, refine.Options{Similarity: f.Similarity(o), Voxels: f.Finest(o)})
 		f.Spacing, f.Shortest = finest.Spacing(), finest.Shortest()
 	}

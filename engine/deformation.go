@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
@@ -20,12 +21,12 @@ func startOf(n *notes, pair Pair, threads int) (*volume.Affine, *field.Field) {
 	if f == nil {
 		return initial, nil
 	}
-	f = field.Over(f.Geometry, append([]float32(nil), f.Data...))
+	f = field.Over(f.Geometry, slices.Clone(f.Data))
 	if initial == nil {
 		a := splitOff(f)
 		initial = &a
 	}
-	if isStraight(f) {
+	if !slices.ContainsFunc(f.Data, func(x float32) bool { return math.Abs(float64(x)) > straight }) {
 		return initial, nil
 	}
 	if folded := f.Unfold(minJacobian, threads); folded > 0 {
@@ -37,15 +38,6 @@ func startOf(n *notes, pair Pair, threads int) (*volume.Affine, *field.Field) {
 		n.warn(text)
 	}
 	return initial, f
-}
-
-func isStraight(f *field.Field) bool {
-	for _, x := range f.Data {
-		if math.Abs(float64(x)) > straight {
-			return false
-		}
-	}
-	return true
 }
 
 // splitOff returns the affine map, LPS mm, that explains most of the displacement in the least squares, and leaves in f

@@ -21,7 +21,7 @@ func apart(a, b *field.Field) float64 {
 // from returns the pair with the whole map of a result as where it starts, as a front end hands it over.
 func from(p Pair, r *Result) Pair {
 	initial := r.Initial
-	mm, err := r.Field.BehindMM(initial, nil, 1)
+	mm, err := r.Field.BehindMM(initial, 1)
 	if err != nil {
 		panic(err)
 	}

@@ -63,7 +63,8 @@ const (
 // is as smooth as they let it be. Where that is long the refinement goes on from there, for what lies between them.
 // What their error explains changes nothing.
 func (p *problem) keepToLandmarks(e *env, st state) (proposal, error) {
-	e.notes.landmarksBefore(landmark.RMS(p.landmarks, st.initial), p.landmarksApart(st, st.deform))
+	e.notes.metrics.LandmarkFit.InitialMM = landmark.RMS(p.landmarks, st.initial)
+	e.notes.metrics.LandmarkFit.ImagesMM = p.landmarksApart(st, st.deform)
 	pull, likelihood := p.missing(st, st.deform)
 	base := st
 	if st.deform != nil && st.deform != p.deform && !st.facts.Network {
@@ -78,7 +79,8 @@ func (p *problem) keepToLandmarks(e *env, st state) (proposal, error) {
 		return proposal{state: base}, nil
 	}
 	pulled := p.pulled(base.deform, pull)
-	e.notes.pulled(pull.Reach(), pull.Cross())
+	e.notes.metrics.LandmarkFit.ReachMM = pull.Reach()
+	e.notes.metrics.LandmarkFit.CrossMM = pull.Cross()
 	e.notes.because(fmt.Sprintf("the landmarks lay up to %.1f mm from where the images put them: each pulls over %.0f mm", pull.Longest(), pull.Reach()))
 	voxel := aligned.Spacing(p.pair.Fixed.Geometry)
 	if st.refined && p.iterations(st) > 0 && pull.Longest() > tooLong*max(voxel, p.opt.LandmarkError) {
@@ -113,12 +115,11 @@ func (p *problem) landmarksApart(st state, deform *field.Field) float64 {
 
 // landmarksMiss is the root mean square distance of the moving landmarks from where a transform carries points, mm.
 func (p *problem) landmarksMiss(points []float64, by volume.Affine) float64 {
-	sum := 0.0
-	for i, l := range p.landmarks {
-		d := landmark.Pair{Fixed: [3]float64(points[3*i:]), Moving: l.Moving}.Distance(by)
-		sum += float64(d * d)
+	carried := slices.Clone(p.landmarks)
+	for i := range carried {
+		carried[i].Fixed = [3]float64(points[3*i:])
 	}
-	return math.Sqrt(sum / float64(len(p.landmarks)))
+	return landmark.RMS(carried, by)
 }
 
 // fixedLandmarks are the fixed points, x, y, z interleaved.
@@ -149,13 +150,13 @@ func (p *problem) missing(st state, deform *field.Field) (*landmark.Pull, float6
 			missing[i][a] = to[a] - points[3*i+a]
 		}
 	}
-	return landmark.NewPull(at, missing, p.opt.LandmarkError, p.longestSide(), aligned.Spacing(p.pair.Fixed.Geometry))
+	return landmark.NewPull(at, missing, p.opt.LandmarkError, p.pair.Fixed.Longest(), aligned.Spacing(p.pair.Fixed.Geometry))
 }
 
 // pulled returns a deformation with a pull added.
 func (p *problem) pulled(deform *field.Field, pull *landmark.Pull) *field.Field {
 	const nodes, perReach = 64, 16 // along the longest side
-	coarse := p.pair.Grid(max(p.longestSide()/nodes, pull.Reach()/perReach))
+	coarse := p.pair.Grid(max(p.pair.Fixed.Longest()/nodes, pull.Reach()/perReach))
 	whole := field.FromMM(coarse, pull.Sample(coarse, p.opt.Threads), p.opt.Threads)
 	if deform != nil {
 		more := whole.Resample(deform.Geometry, p.opt.Threads)

@@ -45,7 +45,7 @@ func checkModel(n *notes, m network.Manifest, fixed, moving *volume.Volume) erro
 	if grid := m.Grid(canonical); grid.Voxels() > max(plainGrid, mostBeyond*made) {
 		return fault.New(fault.InvalidArgument,
 			"model %s is made for images of about %s, the fixed volume is of %s, and the network would run on %d million voxels; crop the volumes to what it is made for, or choose another model",
-			m.Name, inMM(m.Lengths()), inMM(extent(canonical)), grid.Voxels()/1e6)
+			m.Name, inMM(m.Lengths()), inMM(canonical.Lengths()), grid.Voxels()/1e6)
 	}
 	for _, image := range []struct {
 		name string
@@ -53,7 +53,7 @@ func checkModel(n *notes, m network.Manifest, fixed, moving *volume.Volume) erro
 	}{{"fixed", fixed}, {"moving", moving}} {
 		g, _, _ := image.v.Geometry.Canonical()
 		longer := 0.0
-		made, found := m.Lengths(), extent(g)
+		made, found := m.Lengths(), g.Lengths()
 		coarser := 0.0
 		for a := range 3 {
 			if made[a] > 0 {
@@ -90,14 +90,6 @@ func checkContrasts(n *notes, m network.Manifest, f plan.Facts) {
 	}
 	n.warn(fmt.Sprintf("Model %s is made for two images of one contrast (%s), and these two seem to have different ones: points may end further off than without a network; leave it out, or choose another model.",
 		m.Name, m.Modality))
-}
-
-// extent returns the lengths of a grid along its axes, mm.
-func extent(g volume.Geometry) (mm [3]float64) {
-	for a, n := range g.Size {
-		mm[a] = float64(n) * g.Spacing[a]
-	}
-	return mm
 }
 
 func inMM(lengths [3]float64) string {

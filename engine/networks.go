@@ -95,7 +95,7 @@ func (p *problem) network(e *env, st state) (proposal, error) {
 		for k := range rows {
 			rows[k].Seconds = time.Since(began).Seconds() / float64(run)
 		}
-		e.notes.stepped(rows)
+		e.notes.metrics.Steps = append(e.notes.metrics.Steps, rows...)
 	}
 	return proposal{state: p.deformed(st, u)}, nil
 }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/morphseek/morphseek/engine/internal/plan"
-	"github.com/morphseek/morphseek/engine/volume"
 )
 
 // notes are what a registration will say of itself. Stages write them. What decides reads a state's facts, never the
@@ -31,20 +30,8 @@ func (n *notes) because(why string) {
 	}
 }
 
-// doubt adds a warning that the verdict reads.
-func (n *notes) doubt(text string) { n.doubts = append(n.doubts, text) }
-
 // start notes where the deformable stages start.
 func (n *notes) start(word string) { n.metrics.Plan.Start = word }
-
-// placed notes another initial transform than the alignment's.
-func (n *notes) placed(initial volume.Affine, turn, overlap float64) {
-	m := &n.metrics.Align
-	m.Matrix, m.Translation, m.Turn, m.Overlap = initial.M, initial.T, turn, overlap
-}
-
-// searched notes how much of the search's displacement counts.
-func (n *notes) searched(share float64) { n.metrics.Plan.Search = share }
 
 // undeformed notes that nothing of the search and the refinement is left.
 func (n *notes) undeformed() { n.metrics.Plan.Search, n.metrics.Plan.SmoothnessMM = 0, 0 }
@@ -64,16 +51,3 @@ func (n *notes) took(stage string, since time.Time) {
 
 // network notes which network ran, and where.
 func (n *notes) network(name, device string) { n.metrics.Model, n.metrics.Device = name, device }
-
-// stepped adds network steps.
-func (n *notes) stepped(rows []StepMetrics) { n.metrics.Steps = append(n.metrics.Steps, rows...) }
-
-// landmarksBefore notes how far the landmarks lie apart after the initial transform and after what the images ask for, mm.
-func (n *notes) landmarksBefore(initial, images float64) {
-	n.metrics.LandmarkFit.InitialMM, n.metrics.LandmarkFit.ImagesMM = initial, images
-}
-
-// pulled notes over which distance each landmark pulls, and how well the others foretell it, mm.
-func (n *notes) pulled(reach, cross float64) {
-	n.metrics.LandmarkFit.ReachMM, n.metrics.LandmarkFit.CrossMM = reach, cross
-}

@@ -3,13 +3,12 @@ package engine
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/internal/option"
@@ -19,42 +18,13 @@ import (
 //go:generate go run ./internal/option/generate ..
 
 // OptionSpec describes one option to other programs, as JSON.
-type OptionSpec struct {
-	Name    string   `json:"name"`
-	Label   string   `json:"label"`
-	Type    string   `json:"type"` // "string", "int", "float"
-	Default any      `json:"default"`
-	Choices []string `json:"choices,omitempty"`
-	Prefix  string   `json:"prefix,omitempty"` // with choices: what begins with it is taken, too
-	Number  string   `json:"number,omitempty"` // with choices: a number of this unit, from Min to Max, is taken, too, as text or as JSON's
-	Min     *float64 `json:"min,omitempty"`
-	Max     *float64 `json:"max,omitempty"`
-	Stage   string   `json:"stage,omitempty"` // that reads it; empty: several do
-	Unset   bool     `json:"unset,omitempty"` // the default stands for no value
-	Help    string   `json:"help"`
-}
+type OptionSpec = option.Spec
 
 // OptionSpecs lists the options in their order.
-func OptionSpecs() []OptionSpec { return slices.Clone(specs()) }
+func OptionSpecs() []OptionSpec { return option.Specs(option.Table) }
 
 // specs are OptionSpecs, shared: read only.
-var specs = sync.OnceValue(func() []OptionSpec {
-	specs := make([]OptionSpec, len(option.Table))
-	for i, o := range option.Table {
-		s := OptionSpec{
-			Name: o.Name, Label: o.Label, Type: o.Type(), Default: o.Default, Choices: o.Choices, Prefix: o.Prefix, Number: o.Number,
-			Stage: o.Stage, Unset: o.Unset, Help: o.Help,
-		}
-		if o.Numeric() {
-			s.Min = &o.Min
-			if o.Max != 0 {
-				s.Max = &o.Max
-			}
-		}
-		specs[i] = s
-	}
-	return specs
-})
+var specs = OptionSpecs()
 
 // DefaultOptions returns every option at its default.
 func DefaultOptions() (o Options) {
@@ -65,32 +35,10 @@ func DefaultOptions() (o Options) {
 }
 
 // set writes a value of the table's to the option that field points to.
-func set(field, value any) {
-	switch f := field.(type) {
-	case *string:
-		*f = value.(string)
-	case *int:
-		*f = value.(int)
-	case *uint64:
-		*f = value.(uint64)
-	case *float64:
-		*f = value.(float64)
-	}
-}
+func set(field, value any) { reflect.ValueOf(field).Elem().Set(reflect.ValueOf(value)) }
 
 // get reads the option that field points to.
-func get(field any) any {
-	switch f := field.(type) {
-	case *string:
-		return *f
-	case *int:
-		return *f
-	case *uint64:
-		return *f
-	default:
-		return *field.(*float64)
-	}
-}
+func get(field any) any { return reflect.ValueOf(field).Elem().Interface() }
 
 // ParseOptions reads a JSON object of options over the defaults; true and false stand for "on" and "off" where an
 // option has these choices, and a number stands for its text where an option takes both. Unknown names are errors: a
@@ -100,7 +48,6 @@ func ParseOptions(text string) (Options, error) {
 	if strings.TrimSpace(text) == "" {
 		return o, nil
 	}
-	specs := specs()
 	names := make([]string, len(specs))
 	for i, s := range specs {
 		names[i] = s.Name
@@ -121,7 +68,7 @@ func ParseOptions(text string) (Options, error) {
 		}
 		if text := strings.TrimSpace(string(given[name])); specs[i].Number != "" && text != "null" {
 			if value, err := strconv.ParseFloat(strings.Trim(text, `"`), 64); err == nil && !math.IsInf(value, 0) && !math.IsNaN(value) {
-				given[name] = json.RawMessage(strconv.Quote(plainNumber(value))) // 2.50 is 2.5, as text too
+				given[name] = json.RawMessage(strconv.Quote(option.Number(value))) // 2.50 is 2.5, as text too
 			}
 		}
 	}
@@ -132,7 +79,7 @@ func ParseOptions(text string) (Options, error) {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
 		if i := slices.Index(names, wrong.Field); i >= 0 {
-			return o, fault.New(fault.InvalidArgument, "%s is given as %s; it must be %s", wrong.Field, wrong.Value, specs[i].kind())
+			return o, fault.New(fault.InvalidArgument, "%s is given as %s; it must be %s", wrong.Field, wrong.Value, specs[i].Kind())
 		}
 	}
 	if err != nil {
@@ -141,91 +88,28 @@ func ParseOptions(text string) (Options, error) {
 	return o, o.Check()
 }
 
-// kind says in words what values the option takes.
-func (s OptionSpec) kind() string {
-	switch {
-	case s.Choices != nil:
-		choices := strings.Join(s.Choices, ", ")
-		if s.Prefix != "" {
-			choices += ", " + s.Prefix + "..."
-		}
-		if s.Number != "" {
-			choices += " or a number of " + s.Number + " in " + s.span()
-		}
-		return "one of " + choices
-	case s.Type == "int":
-		lowest := int64(*s.Min) // every whole number has a minimum
-		if s.Max == nil {
-			return fmt.Sprintf("a whole number from %d", lowest)
-		}
-		return fmt.Sprintf("a whole number from %d to %d", lowest, int64(*s.Max))
-	case s.Type == "float":
-		return "a number"
-	}
-	return "text"
-}
-
 // Check reports the first option outside its range.
 func (o Options) Check() error {
 	for i, field := range o.fields() {
-		s := specs()[i]
-		var x float64
-		switch v := get(field).(type) {
-		case string:
-			if !s.takes(v) {
-				return fault.New(fault.InvalidArgument, "%s is %q; it must be %s", s.Name, v, s.kind())
+		s := specs[i]
+		v := get(field)
+		if text, ok := v.(string); ok {
+			if !s.Takes(text) {
+				return fault.New(fault.InvalidArgument, "%s is %q; it must be %s", s.Name, text, s.Kind())
 			}
 			continue
-		case int:
-			x = float64(v)
-		case uint64:
-			x = float64(v)
-		case float64:
-			x = v
 		}
+		x := reflect.ValueOf(v).Convert(reflect.TypeFor[float64]()).Float()
 		if x != x || (s.Min != nil && x < *s.Min) || (s.Max != nil && x > *s.Max) {
-			return fault.New(fault.InvalidArgument, "%s is %v; it must lie in %s", s.Name, get(field), s.span())
+			return fault.New(fault.InvalidArgument, "%s is %v; it must lie in %s", s.Name, v, s.Span())
 		}
 	}
 	return nil
 }
 
-// takes says whether a text is a value of the option.
-func (s OptionSpec) takes(text string) bool {
-	if s.Choices == nil || slices.Contains(s.Choices, text) || s.Prefix != "" && strings.HasPrefix(text, s.Prefix) {
-		return true
-	}
-	x, err := strconv.ParseFloat(text, 64)
-	return s.Number != "" && err == nil && x >= *s.Min && x <= *s.Max // NaN does not
-}
-
-func (s OptionSpec) span() string {
-	lo, hi := "-inf", "inf"
-	if s.Min != nil {
-		lo = plainNumber(*s.Min)
-	}
-	if s.Max != nil {
-		hi = plainNumber(*s.Max)
-	}
-	return "[" + lo + ", " + hi + "]"
-}
-
-// plainNumber is the shortest text of a number.
-func plainNumber(x float64) string {
-	return strconv.FormatFloat(x, 'g', -1, 64)
-}
-
 // plan returns what the plan reads.
 func (o Options) plan() plan.Options {
 	return plan.Options{Preset: o.Preset, Similarity: o.Similarity, Smoothness: o.Smoothness, Refine: o.Refine}
-}
-
-// smoothness returns the word of the option smoothness or, with an empty word, its number of mm.
-func (o Options) smoothness() (word string, mm float64) {
-	if mm, err := strconv.ParseFloat(o.Smoothness, 64); err == nil {
-		return "", mm
-	}
-	return o.Smoothness, 0
 }
 
 // optionsOf returns the names of the options that one stage alone reads.

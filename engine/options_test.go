@@ -28,23 +28,21 @@ func TestSmoothnessOption(t *testing.T) {
 	const kinds = "it must be one of auto, low, high or a number of mm in [0.1, 100]"
 	for _, c := range []struct {
 		json, read string
-		word       string
 		mm         float64
 	}{
-		{`{}`, "auto", "auto", 0},
-		{`{"smoothness": null}`, "auto", "auto", 0},
-		{`{"smoothness": "low"}`, "low", "low", 0},
-		{`{"smoothness": "high"}`, "high", "high", 0},
-		{`{"smoothness": "2.50"}`, "2.5", "", 2.5},
-		{`{"smoothness": 2.50 }`, "2.5", "", 2.5},
-		{`{"smoothness": 1e2}`, "100", "", 100},
-		{`{"smoothness": "0.1"}`, "0.1", "", 0.1},
+		{`{}`, "auto", 0},
+		{`{"smoothness": null}`, "auto", 0},
+		{`{"smoothness": "low"}`, "low", 0},
+		{`{"smoothness": "high"}`, "high", 0},
+		{`{"smoothness": "2.50"}`, "2.5", 2.5},
+		{`{"smoothness": 2.50 }`, "2.5", 2.5},
+		{`{"smoothness": 1e2}`, "100", 100},
+		{`{"smoothness": "0.1"}`, "0.1", 0.1},
 	} {
 		t.Run(c.json, func(t *testing.T) {
 			o, err := ParseOptions(c.json)
-			word, mm := o.smoothness()
-			if err != nil || o.Smoothness != c.read || word != c.word || mm != c.mm {
-				t.Errorf("read as %q, word %q, %g mm, %v", o.Smoothness, word, mm, err)
+			if mm := o.plan().Width(); err != nil || o.Smoothness != c.read || mm != c.mm {
+				t.Errorf("read as %q, %g mm, %v", o.Smoothness, mm, err)
 			}
 		})
 	}

@@ -53,31 +53,10 @@ type Landmark struct {
 	Fixed, Moving [3]float64
 }
 
-// LandmarksOf returns landmarks from their numbers, fixed x, y, z, then moving, and from what they are called, where
-// that is known.
-func LandmarksOf(numbers [][6]float64, names []string) []Landmark {
-	landmarks := make([]Landmark, len(numbers))
-	for i, x := range numbers {
-		landmarks[i] = Landmark{Fixed: [3]float64(x[:3]), Moving: [3]float64(x[3:])}
-		if i < len(names) {
-			landmarks[i].Name = names[i]
-		}
-	}
-	return landmarks
-}
-
 // name is what messages call the i-th landmark.
 func (p Pair) name(i int) string {
 	if name := p.Landmarks[i].Name; name != "" {
 		return name
 	}
 	return strconv.Itoa(i + 1)
-}
-
-// image returns one of the two images by its name.
-func (p Pair) image(name string) *volume.Volume {
-	if name == "fixed" {
-		return p.Fixed
-	}
-	return p.Moving
 }

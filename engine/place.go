@@ -15,9 +15,6 @@ func (p *problem) alignBy(e *env, pair aligned.Pair, method align.Method, from *
 	})
 }
 
-// refines says whether a method looks for a better place than where it starts.
-func refines(method align.Method) bool { return method == align.Rigid || method == align.Affine }
-
 // turned is the angle, degrees, between an initial transform and where it started.
 func (p *problem) turned(initial volume.Affine) float64 {
 	if p.initial != nil {

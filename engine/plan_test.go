@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -62,7 +63,7 @@ func TestSmoothnessInMMOfThickSlices(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, mm := range []float64{2, 6, 10, 40} {
-				r := register(t, e, c.pair, with(func(o *Options) { o.Refine, o.Similarity, o.Smoothness = 1, "ncc", plainNumber(mm) }))
+				r := register(t, e, c.pair, with(func(o *Options) { o.Refine, o.Similarity, o.Smoothness = 1, "ncc", fmt.Sprint(mm) }))
 				got, want := r.Metrics.Plan.SmoothnessMM, min(mm, 10.6)
 				if math.Abs(got-want) > 0.1*want {
 					t.Errorf("%g mm became %.2f mm", mm, got)

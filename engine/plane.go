@@ -17,7 +17,6 @@ import (
 type planes struct {
 	fixed, moving     volume.Affine // from a plane's coordinates, mm, whose third is 0, to LPS mm
 	onFixed, onMoving volume.Geometry
-	inPlane           [2]int // axes of the fixed grid that are no thickness
 }
 
 // mostTilted is how many degrees the planes of two slices may be apart. They are registered as if they lay in one.
@@ -31,11 +30,11 @@ func (p Pair) flattened() (Pair, *planes, error) {
 		return p, nil, nil
 	}
 	if !thin[0] || !thin[1] {
-		slice, whole := "fixed", "moving"
+		slice, whole, size := "fixed", "moving", p.Moving.Size
 		if thin[1] {
-			slice, whole = whole, slice
+			slice, whole, size = whole, slice, p.Fixed.Size
 		}
-		return p, nil, fault.New(fault.ThinVolume, "%s image is one slice and the %s image a volume of size %v: a slice is registered to a slice; cut the one that shows the same out of the volume", slice, whole, p.image(whole).Size)
+		return p, nil, fault.New(fault.ThinVolume, "%s image is one slice and the %s image a volume of size %v: a slice is registered to a slice; cut the one that shows the same out of the volume", slice, whole, size)
 	}
 	frame := frameOf(p.Fixed.Geometry)
 	tilt := turnOnto(normalOf(frame), normalOf(frameOf(p.Moving.Geometry)))
@@ -48,13 +47,6 @@ func (p Pair) flattened() (Pair, *planes, error) {
 	at.moving = planeThrough(volume.Affine{M: tilt}.After(volume.Affine{M: frame}).M, p.Moving.Center())
 	if tilt != volume.Identity { // the middle stays where it is beside the fixed plane
 		at.moving = laidAt(at.moving, frame, p.Moving.Center())
-	}
-	k := 0
-	for a, n := range p.Fixed.Size {
-		if n > 1 && k < 2 {
-			at.inPlane[k] = a
-			k++
-		}
 	}
 	for _, v := range []struct {
 		image **volume.Volume
@@ -106,23 +98,21 @@ func (p Pair) flattened() (Pair, *planes, error) {
 	return flat, at, nil
 }
 
+// broad returns the axes of a slice's grid but that of its thickness.
+func broad(g volume.Geometry) [2]int { return [3][2]int{{1, 2}, {0, 2}, {0, 1}}[g.Thin()] }
+
 // frameOf returns the axes of a slice's plane, as columns: two along it, in the order of L, P and S that they run along
 // the nearest, and one across.
 func frameOf(g volume.Geometry) (frame [9]float64) {
 	c, _, _ := g.Canonical()
-	k := 0
-	for a, n := range c.Size {
-		if n == 1 {
-			continue
-		}
+	for k, a := range broad(c) {
 		for r := range 3 {
 			frame[3*r+k] = c.Direction[3*r+a]
 		}
-		k++
 	}
 	column := func(k int) [3]float64 { return [3]float64{frame[k], frame[3+k], frame[6+k]} }
 	across := volume.Cross(column(0), column(1))
-	length := math.Sqrt(volume.Dot(across, across))
+	length := volume.Norm(across)
 	for r := range 3 {
 		frame[3*r+2] = across[r] / length
 	}
@@ -185,16 +175,11 @@ func inverted(a volume.Affine) volume.Affine {
 func flattenedGrid(g volume.Geometry, plane volume.Affine) volume.Geometry {
 	m := inverted(plane).After(g.IndexToPhysical())
 	flat := volume.Geometry{Size: [3]int{1, 1, 1}, Origin: [3]float64{m.T[0], m.T[1], 0}, Direction: volume.Identity}
-	k := 0
-	for a, n := range g.Size {
-		if n == 1 || k == 2 {
-			continue
-		}
-		flat.Size[k], flat.Spacing[k] = n, g.Spacing[a]
+	for k, a := range broad(g) {
+		flat.Size[k], flat.Spacing[k] = g.Size[a], g.Spacing[a]
 		x, y := m.M[a], m.M[3+a]
 		length := math.Hypot(x, y)
 		flat.Direction[k], flat.Direction[3+k] = x/length, y/length
-		k++
 	}
 	flat.Spacing[2] = math.Sqrt(flat.Spacing[0] * flat.Spacing[1]) // so that a mean over all three is that of the plane
 	return flat
@@ -233,7 +218,8 @@ func (at *planes) flattenedField(f *field.Field, whole bool) *field.Field {
 
 // locked returns the axes of the flat grid along which nothing moves, by those of the fixed image's.
 func (at *planes) locked(own [3]bool) [3]bool {
-	return [3]bool{own[at.inPlane[0]], own[at.inPlane[1]], true}
+	along := broad(at.onFixed)
+	return [3]bool{own[along[0]], own[along[1]], true}
 }
 
 // initial returns a transform of the planes as one of space.

@@ -120,12 +120,7 @@ func (p *problem) crop(flat Pair) {
 		fixed = fixed.Union(around(p.pair.Fixed, l.Fixed))
 	}
 	p.pair.Fixed, p.pair.Moving = p.pair.Fixed.Cropped(fixed), p.pair.Moving.Cropped(moving)
-	if p.pair.FixedMask != nil {
-		p.pair.FixedMask = p.pair.FixedMask.Cropped(fixed)
-	}
-	if p.pair.MovingMask != nil {
-		p.pair.MovingMask = p.pair.MovingMask.Cropped(moving)
-	}
+	p.pair.FixedMask, p.pair.MovingMask = p.pair.FixedMask.Cropped(fixed), p.pair.MovingMask.Cropped(moving)
 }
 
 // shown is the box of v without its padding; the whole where a mask lies in padding alone.

@@ -66,12 +66,3 @@ type net struct {
 	runner  network.Runner
 	windows [2][]float64 // percentiles of the fixed and the moving image, which become the ends of the model's range
 }
-
-// longestSide is that of the fixed image, mm.
-func (p *problem) longestSide() (longest float64) {
-	g := p.pair.Fixed.Geometry
-	for a, n := range g.Size {
-		longest = max(longest, float64(n)*g.Spacing[a])
-	}
-	return longest
-}

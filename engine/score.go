@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/morphseek/morphseek/engine/fault"
@@ -97,7 +98,7 @@ func ScoreLabels(f *field.Field, det []float32, fixed, moving LabelMap, carried 
 }
 
 // common returns the values that two ascending lists share.
-func common(a, b []int) (both []int) {
+func common[T cmp.Ordered](a, b []T) (both []T) {
 	for _, l := range a {
 		if _, found := slices.BinarySearch(b, l); found {
 			both = append(both, l)

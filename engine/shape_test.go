@@ -115,7 +115,7 @@ func TestAlongBehindAnInitialTransform(t *testing.T) {
 	shift.T = [3]float64{3, 0, -2}
 	moving.Origin = shift.T
 	r := register(t, open(t, Config{}), Pair{Fixed: fixed, Moving: moving, Initial: &shift}, with(func(o *Options) { o.Refine, o.Along = 30, "j" }))
-	behind, err := r.Field.BehindMM(r.Initial, nil, 1)
+	behind, err := r.Field.BehindMM(r.Initial, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

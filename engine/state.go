@@ -100,7 +100,7 @@ func (p *problem) searches(st state) bool {
 // looks says whether the pair decides on the network: where the caller leaves all else to the library, the alignment,
 // too. Images that lie apart do not tell their contrasts.
 func (p *problem) looks(st state) bool {
-	return st.facts.Network && p.opt.Search == "auto" && p.opt.Refine < 0 && p.deform == nil && refines(align.Method(p.opt.Initial))
+	return st.facts.Network && p.opt.Search == "auto" && p.opt.Refine < 0 && p.deform == nil && align.Method(p.opt.Initial).Refines()
 }
 
 // iterations resolves the option refine.

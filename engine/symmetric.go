@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
-	"math"
 
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/align"
@@ -61,7 +60,7 @@ func (p *problem) middled(e *env, st state) (state, error) {
 	m.MeanMM, m.P95MM = p.overBody(lengths(round))
 	e.notes.metrics.Symmetric = m
 	if p.areApart(st.initial, initial, m.MeanMM) {
-		e.notes.doubt(noMiddle)
+		e.notes.doubts = append(e.notes.doubts, noMiddle)
 		return p.replaced(e.notes, st, there, st.initial)
 	}
 	e.report.at(0.92, "the middle of both ways")
@@ -139,7 +138,7 @@ func comesFirst(a, b *volume.Volume) bool {
 
 // behind returns the displacement of a whole map before the affine one that it ends with.
 func behind(total *field.Field, initial volume.Affine, threads int) (*field.Field, error) {
-	mm, err := total.BehindMM(initial, nil, threads)
+	mm, err := total.BehindMM(initial, threads)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +151,10 @@ func (p *problem) replaced(n *notes, st state, total *field.Field, initial volum
 	if err != nil {
 		return st, err
 	}
-	n.placed(initial, p.turned(initial), align.Overlap(p.pair.Fixed.Geometry, p.pair.Moving.Geometry, initial))
+	n.metrics.Align.Matrix = initial.M
+	n.metrics.Align.Translation = initial.T
+	n.metrics.Align.Turn = p.turned(initial)
+	n.metrics.Align.Overlap = align.Overlap(p.pair.Fixed.Geometry, p.pair.Moving.Geometry, initial)
 	return p.deformed(p.at(st, initial), deform), nil
 }
 
@@ -206,12 +208,8 @@ func (p *problem) backward(e *env) (*field.Field, volume.Affine, error) {
 // cornersMove is how far a map moves the corners of a grid, mm, in the mean.
 func cornersMove(g volume.Geometry, by volume.Affine) (mean float64) {
 	toMM := g.IndexToPhysical()
-	for corner := range 8 {
-		var at [3]float64
-		for k := range 3 {
-			at[k] = float64((corner >> k & 1) * (g.Size[k] - 1))
-		}
-		p := toMM.Apply(at)
+	for _, corner := range g.Corners(0) {
+		p := toMM.Apply(corner)
 		mean += float64(landmark.Pair{Fixed: p, Moving: p}.Distance(by) / 8)
 	}
 	return mean
@@ -219,10 +217,9 @@ func cornersMove(g volume.Geometry, by volume.Affine) (mean float64) {
 
 // lengths returns how far a field moves every voxel, mm.
 func lengths(f *field.Field) *volume.Volume {
-	v, m := volume.Zeros(f.Geometry), f.IndexToPhysical().M
+	v, m := volume.Zeros(f.Geometry), volume.Affine{M: f.IndexToPhysical().M}
 	for i := range v.Data {
-		d := volume.Affine{M: m}.Apply([3]float64{float64(f.X[i]), float64(f.Y[i]), float64(f.Z[i])})
-		v.Data[i] = float32(math.Sqrt(float64(d[0]*d[0]) + float64(d[1]*d[1]) + float64(d[2]*d[2])))
+		v.Data[i] = float32(volume.Norm(m.Apply([3]float64{float64(f.X[i]), float64(f.Y[i]), float64(f.Z[i])})))
 	}
 	return v
 }

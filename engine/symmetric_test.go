@@ -249,7 +249,7 @@ func TestSymmetricUncertainty(t *testing.T) {
 	r := register(t, e, Pair{Fixed: fixed, Moving: moving}, with(func(o *Options) {
 		o.Initial, o.Symmetric, o.Uncertainty = "affine", "on", "on"
 	}))
-	bent, err := r.Field.BehindMM(r.Initial, nil, 1)
+	bent, err := r.Field.BehindMM(r.Initial, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func (p *problem) policySpread(e *env, st state, samples int) (*volume.Volume, e
 	s := network.NewStep(p.net.Manifest, [3]int{grid.Size[2], grid.Size[1], grid.Size[0]}, 1)
 	u, mean, sd := field.New(grid), field.New(grid), volume.Zeros(grid)
 	s.Fixed, s.Moving, s.Previous, s.Tau = in.fixed, in.moving, u.Data, float32(p.opt.Tau)
-	mm := st.initial.After(grid.IndexToPhysical()).M
+	toMM := volume.Affine{M: st.initial.After(grid.IndexToPhysical()).M}
 	for j := range samples {
 		copy(u.Data, in.start.Data)
 		for t := range in.steps {
@@ -68,7 +68,8 @@ func (p *problem) policySpread(e *env, st state, samples int) (*volume.Volume, e
 				mean.X[i] += dx / count
 				mean.Y[i] += dy / count
 				mean.Z[i] += dz / count
-				sd.Data[i] += squaredLength(&mm, dx, dy, dz) * (count - 1) / count
+				mm := toMM.Apply([3]float64{float64(dx), float64(dy), float64(dz)})
+				sd.Data[i] += float32(volume.Dot(mm, mm)) * (count - 1) / count
 			}
 		})
 	}
@@ -79,11 +80,4 @@ func (p *problem) policySpread(e *env, st state, samples int) (*volume.Volume, e
 		}
 	}
 	return sd, nil
-}
-
-// squaredLength returns |m (x, y, z)|^2.
-func squaredLength(m *[9]float64, x, y, z float32) float32 {
-	dx, dy, dz := float64(x), float64(y), float64(z)
-	px, py, pz := float64(m[0]*dx)+float64(m[1]*dy)+float64(m[2]*dz), float64(m[3]*dx)+float64(m[4]*dy)+float64(m[5]*dz), float64(m[6]*dx)+float64(m[7]*dy)+float64(m[8]*dz)
-	return float32(float64(px*px) + float64(py*py) + float64(pz*pz))
 }

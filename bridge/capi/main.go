@@ -134,44 +134,35 @@ func ms_engine_destroy(handle C.ms_engine) C.ms_status {
 	return call(func() error { return engines.remove(uint64(handle)) })
 }
 
-//export ms_model_list
-func ms_model_list(handle C.ms_engine, dst *C.char, capacity C.size_t, needed *C.size_t) C.ms_status {
+// tell writes what an engine says of itself, as JSON.
+func tell(handle C.ms_engine, dst *C.char, capacity C.size_t, needed *C.size_t, say func(*engine.Engine) (any, error)) C.ms_status {
 	return call(func() error {
 		return engines.use(uint64(handle), func(e *engine.Engine) error {
-			models, err := e.ListModels()
+			said, err := say(e)
 			if err != nil {
 				return err
 			}
-			return writeJSON(models, dst, capacity, needed)
+			return writeJSON(said, dst, capacity, needed)
 		})
 	})
 }
 
+//export ms_model_list
+func ms_model_list(handle C.ms_engine, dst *C.char, capacity C.size_t, needed *C.size_t) C.ms_status {
+	return tell(handle, dst, capacity, needed, func(e *engine.Engine) (any, error) { return e.ListModels() })
+}
+
 //export ms_model_verify
 func ms_model_verify(handle C.ms_engine, model *C.char, dst *C.char, capacity C.size_t, needed *C.size_t) C.ms_status {
-	return call(func() error {
-		return engines.use(uint64(handle), func(e *engine.Engine) error {
-			if model == nil {
-				return invalid("model is NULL")
-			}
-			info, err := e.VerifyModel(C.GoString(model))
-			if err != nil {
-				return err
-			}
-			return writeJSON(info, dst, capacity, needed)
-		})
+	return tell(handle, dst, capacity, needed, func(e *engine.Engine) (any, error) {
+		if model == nil {
+			return nil, invalid("model is NULL")
+		}
+		return e.VerifyModel(C.GoString(model))
 	})
 }
 
 //export ms_devices
 func ms_devices(handle C.ms_engine, dst *C.char, capacity C.size_t, needed *C.size_t) C.ms_status {
-	return call(func() error {
-		return engines.use(uint64(handle), func(e *engine.Engine) error {
-			found, err := e.Devices()
-			if err != nil {
-				return err
-			}
-			return writeJSON(found, dst, capacity, needed)
-		})
-	})
+	return tell(handle, dst, capacity, needed, func(e *engine.Engine) (any, error) { return e.Devices() })
 }

@@ -217,8 +217,7 @@ func BehindMM(u, uGrid, last uint64, threads int, out uint64) (err error) {
 	if err != nil {
 		return err
 	}
-	_, err = e.BehindMM(floats(out, 3*e.Grid().Voxels()), threads)
-	return err
+	return e.BehindMM(floats(out, 3*e.Grid().Voxels()), threads)
 }
 
 // FromMM writes to out the field whose displacements in LPS mm are at mm: float32, x, y, z interleaved.

@@ -96,8 +96,8 @@ func modulated(dst []float32, image, d *volume.Volume, axis int, sign float32, t
 	})
 }
 
-// lineOf is a row of voxels along the axis.
-type lineOf struct{ first, stride, n int }
+// lineOf is a row of voxels along the axis, the index-th of its grid.
+type lineOf struct{ index, first, stride, n int }
 
 func (l lineOf) at(k int) int { return l.first + k*l.stride }
 
@@ -133,7 +133,7 @@ func each(v *volume.Volume, axis, threads int, do func(lineOf)) {
 	b, c := (axis+1)%3, (axis+2)%3
 	parallel.For(v.Size[b]*v.Size[c], 16, threads, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			do(lineOf{i%v.Size[b]*stride[b] + i/v.Size[b]*stride[c], stride[axis], v.Size[axis]})
+			do(lineOf{i, i%v.Size[b]*stride[b] + i/v.Size[b]*stride[c], stride[axis], v.Size[axis]})
 		}
 	})
 }
@@ -146,14 +146,13 @@ type level struct {
 	scale      float32
 	threads    int
 	across     [3]float32 // what a difference between neighbours along each axis costs
-	value      float64    // of d; NaN before the first step
 
 	// Of the linear difference at d, r + p delta + q delta': what a step is made of.
 	r, p, q []float32
 }
 
 func newLevel(one, other, d *volume.Volume, axis int, scale float32, threads int) *level {
-	l := &level{one: one, other: other, d: d, axis: axis, scale: scale, threads: threads, value: math.NaN()}
+	l := &level{one: one, other: other, d: d, axis: axis, scale: scale, threads: threads}
 	for a := range 3 {
 		ratio := d.Spacing[axis] / d.Spacing[a]
 		l.across[a] = float32(stiffness * ratio * ratio)
@@ -167,7 +166,6 @@ func newLevel(one, other, d *volume.Volume, axis int, scale float32, threads int
 func (l *level) cost(d []float32, linear bool) float64 {
 	sums := make([]float64, l.d.Size[(l.axis+1)%3]*l.d.Size[(l.axis+2)%3])
 	size, stride := l.d.Size, [3]int{1, l.d.Size[0], l.d.Size[0] * l.d.Size[1]}
-	b := (l.axis + 1) % 3
 	each(l.d, l.axis, l.threads, func(line lineOf) {
 		sum := 0.0
 		for k := range line.n {
@@ -191,8 +189,7 @@ func (l *level) cost(d []float32, linear bool) float64 {
 				}
 			}
 		}
-		at := line.first / stride[b] % size[b]
-		sums[at+size[b]*(line.first/stride[(l.axis+2)%3]%size[(l.axis+2)%3])] = sum
+		sums[line.index] = sum
 	})
 	total := 0.0
 	for _, s := range sums {
@@ -253,7 +250,7 @@ func (l *level) dot(a, b []float32) float64 {
 // step takes a Gauss-Newton step and says whether another one may gain.
 func (l *level) step() bool {
 	n := len(l.d.Data)
-	l.value = l.cost(l.d.Data, true)
+	now := l.cost(l.d.Data, true)
 	gradient, delta := make([]float32, n), make([]float32, n)
 	l.back(gradient, l.r, l.d.Data)
 	residual, direction, image, product := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
@@ -294,9 +291,8 @@ func (l *level) step() bool {
 		for i := range trial {
 			trial[i] = l.d.Data[i] + float32(t*delta[i])
 		}
-		if value := l.cost(trial, false); value < l.value {
+		if l.cost(trial, false) < now {
 			copy(l.d.Data, trial)
-			l.value = value
 			return float64(t)*math.Sqrt(l.dot(delta, delta)/float64(n)) > enough
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 )
 
 // Code identifies a kind of failure. Values are part of the C ABI: they are never renumbered or reused.
@@ -180,10 +181,8 @@ func (c Code) Exit() int {
 
 // info returns the row of the table: nil for OK, and for a code without one.
 func (c Code) info() *Info {
-	for i := range Table {
-		if Table[i].Code == c {
-			return &Table[i]
-		}
+	if i := slices.IndexFunc(Table, func(info Info) bool { return info.Code == c }); i >= 0 {
+		return &Table[i]
 	}
 	return nil
 }

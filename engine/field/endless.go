@@ -66,7 +66,7 @@ func (e *Endless) measure() {
 					to := e.undo.Apply([3]float64{at[0] + float64(f.X[o]), at[1] + float64(f.Y[o]), at[2] + float64(f.Z[o])})
 					var square float64
 					for k := range 3 {
-						mm := (to[k] - at[k]) * f.Spacing[k] // the direction is a rotation
+						mm := (to[k] - at[k]) * f.Spacing[k] // the length where the axes are at right angles
 						square += float64(mm * mm)
 					}
 					longest = max(longest, math.Sqrt(square))
@@ -144,18 +144,15 @@ func (e *Endless) TransformPoints(points []float64) {
 	}
 }
 
-// BehindMM writes to dst, as MM does and on Grid, the displacements before the affine map. A nil dst is allocated.
-func (e *Endless) BehindMM(dst []float32, threads int) ([]float32, error) {
+// BehindMM writes to dst, as MM does and on Grid, the displacements before the affine map.
+func (e *Endless) BehindMM(dst []float32, threads int) error {
 	g := e.Grid()
-	if dst == nil {
-		dst = make([]float32, 3*g.Voxels())
-	}
 	if len(dst) != 3*g.Voxels() {
 		panic("field: BehindMM needs three floats a voxel")
 	}
 	row, err := e.behind(e.lastMM)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	nx, ny := g.Size[0], g.Size[1]
 	low, high := e.margin[0][0], e.margin[0][0]+e.Size[0] // where the field's row lies in the larger one
@@ -189,5 +186,5 @@ func (e *Endless) BehindMM(dst []float32, threads int) ([]float32, error) {
 			}
 		}
 	})
-	return dst, nil
+	return nil
 }

@@ -243,7 +243,7 @@ func TestBehindMM(t *testing.T) {
 	for i := range f.Data {
 		f.Data[i] = float32(math.Sin(float64(i)))
 	}
-	d, err := f.BehindMM(last, nil, 2)
+	d, err := f.BehindMM(last, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func TestBehindMM(t *testing.T) {
 			}
 		}
 	}
-	if _, err := f.BehindMM(volume.Affine{}, nil, 1); err == nil {
+	if _, err := f.BehindMM(volume.Affine{}, 1); err == nil {
 		t.Error("a map that cannot be undone was taken")
 	}
 }

@@ -1,11 +1,11 @@
 package field
 
 import (
-	"github.com/morphseek/morphseek/engine/volume"
 	"math"
 
 	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
+	"github.com/morphseek/morphseek/engine/volume"
 )
 
 // Smoothed writes f convolved with a Gaussian of sigma voxels to dst, which may be f, and returns it. A nil dst is

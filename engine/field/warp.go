@@ -72,19 +72,14 @@ func (f *Field) MM(dst []float32, threads int) []float32 {
 	return dst
 }
 
-// BehindMM writes to dst, as MM does, the displacements d behind an affine map that f ends with: Phi(p) = last(p +
-// d(p)) for a voxel at p, in LPS mm. A nil dst is allocated.
-func (f *Field) BehindMM(last volume.Affine, dst []float32, threads int) ([]float32, error) {
+// BehindMM returns, as MM does, the displacements d behind an affine map that f ends with: Phi(p) = last(p + d(p)) for a
+// voxel at p, in LPS mm.
+func (f *Field) BehindMM(last volume.Affine, threads int) ([]float32, error) {
 	row, err := f.behind(last)
 	if err != nil {
 		return nil, err
 	}
-	if dst == nil {
-		dst = make([]float32, len(f.Data))
-	}
-	if len(dst) != len(f.Data) {
-		panic("field: BehindMM needs three floats a voxel")
-	}
+	dst := make([]float32, len(f.Data))
 	nx, ny := f.Size[0], f.Size[1]
 	parallel.For(ny*f.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
 		for r := lo; r < hi; r++ {

@@ -1,6 +1,7 @@
 package metric
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
 	"slices"
@@ -61,15 +62,7 @@ func shellsOf(spacing [3]float64) (shells []shell) {
 				if d >= float64(beyond*beyond) {
 					continue
 				}
-				k, known := slices.BinarySearchFunc(shells, d, func(s shell, d float64) int {
-					switch {
-					case s.squared < d:
-						return -1
-					case s.squared > d:
-						return 1
-					}
-					return 0
-				})
+				k, known := slices.BinarySearchFunc(shells, d, func(s shell, d float64) int { return cmp.Compare(s.squared, d) })
 				if !known {
 					shells = slices.Insert(shells, k, shell{squared: d})
 				}
@@ -138,8 +131,7 @@ func restOf(of, to *mask) *rest {
 
 // near says whether words within a margin of that one lie in o.
 func (m *mask) near(o *mask, i int32) bool {
-	row := i / m.size[0]
-	x, y, z := i-row*m.size[0]+m.lo[0]-o.lo[0], row%m.size[1]+m.lo[1]-o.lo[1], row/m.size[1]+m.lo[2]-o.lo[2]
+	x, y, z := m.from(o.lo, i)
 	return x >= 0 && x < o.size[0] && y >= 0 && y < o.size[1] && z >= 0 && z < o.size[2]
 }
 

@@ -139,13 +139,15 @@ func (t *target) farthestOf(s *target, left *rest, most int) *greatest {
 	}
 	t, s = t.grown(), s.grown()
 	top := &greatest{most: most}
-	var parts farthest
+	var parts heap[part] // the one that may be farthest first
 	q := search{nearest: t.points[0]}
 	for next := t.part(s, 0, t.points[0]); next.most > top.least(); next = parts.pop() {
 		n := &s.nodes[next.node]
 		if n.other != 0 {
-			parts.push(t.part(s, next.node+1, next.nearest))
-			parts.push(t.part(s, n.other, next.nearest))
+			for _, half := range [2]int32{next.node + 1, n.other} {
+				p := t.part(s, half, next.nearest)
+				parts.push(-p.most, p)
+			}
 		} else {
 			q.nearest = next.nearest
 			for _, p := range s.points[n.from:n.to] {
@@ -155,7 +157,7 @@ func (t *target) farthestOf(s *target, left *rest, most int) *greatest {
 				}
 			}
 		}
-		if len(parts) == 0 {
+		if len(parts.values) == 0 {
 			break
 		}
 	}
@@ -183,85 +185,74 @@ func (t *target) part(s *target, i int32, near point) part {
 	return part{float64(float64(most*most) * (1 + 1e-9)), q.nearest, i}
 }
 
-// farthest is a heap of parts, the one that may be farthest first.
-type farthest []part
-
-func (f *farthest) push(p part) {
-	h := append(*f, p)
-	*f = h
-	i := len(h) - 1
-	for ; i > 0 && h[(i-1)/2].most < p.most; i = (i - 1) / 2 {
-		h[i] = h[(i-1)/2]
-	}
-	h[i] = p
+// heap keeps values, that of the least key first.
+type heap[T any] struct {
+	keys   []float64
+	values []T
 }
 
-func (f *farthest) pop() part {
-	h := *f
-	first, last := h[0], h[len(h)-1]
-	h = h[:len(h)-1]
-	*f = h
-	i := 0
+func (h *heap[T]) push(key float64, x T) {
+	h.keys, h.values = append(h.keys, key), append(h.values, x)
+	k, v, i := h.keys, h.values, len(h.keys)-1
+	for ; i > 0 && k[(i-1)/2] > key; i = (i - 1) / 2 {
+		k[i], v[i] = k[(i-1)/2], v[(i-1)/2]
+	}
+	k[i], v[i] = key, x
+}
+
+// replace puts a value in the place of the first.
+func (h *heap[T]) replace(key float64, x T) {
+	k, v, i := h.keys, h.values, 0
 	for {
-		k := 2*i + 1
-		if k+1 < len(h) && h[k+1].most > h[k].most {
-			k++
+		next := 2*i + 1
+		if next+1 < len(k) && k[next+1] < k[next] {
+			next++
 		}
-		if k >= len(h) || h[k].most <= last.most {
+		if next >= len(k) || k[next] >= key {
 			break
 		}
-		h[i], i = h[k], k
+		k[i], v[i], i = k[next], v[next], next
 	}
-	if len(h) > 0 {
-		h[i] = last
+	k[i], v[i] = key, x
+}
+
+// pop takes the first away.
+func (h *heap[T]) pop() T {
+	first, last := h.values[0], len(h.keys)-1
+	key, x := h.keys[last], h.values[last]
+	if h.keys, h.values = h.keys[:last], h.values[:last]; last > 0 {
+		h.replace(key, x)
 	}
 	return first
 }
 
-// greatest keeps the greatest of the values that it is given: a heap, the least of them first.
+// greatest keeps the greatest of the values that it is given, the least of them first.
 type greatest struct {
+	heap[struct{}]
 	most int
-	heap []float64
 }
 
 // least is what a value must exceed to be kept.
 func (g *greatest) least() float64 {
-	if len(g.heap) < g.most {
+	if len(g.keys) < g.most {
 		return -1
 	}
-	return g.heap[0]
+	return g.keys[0]
 }
 
 // second is the least but one, or the least where it is alone.
 func (g *greatest) second() float64 {
-	if len(g.heap) == 1 {
-		return g.heap[0]
+	if len(g.keys) == 1 {
+		return g.keys[0]
 	}
-	return slices.Min(g.heap[1:min(3, len(g.heap))])
+	return slices.Min(g.keys[1:min(3, len(g.keys))])
 }
 
 // add takes a value that exceeds the least.
 func (g *greatest) add(x float64) {
-	if len(g.heap) < g.most {
-		g.heap = append(g.heap, x)
-		h := g.heap
-		i := len(h) - 1
-		for ; i > 0 && h[(i-1)/2] > x; i = (i - 1) / 2 {
-			h[i] = h[(i-1)/2]
-		}
-		h[i] = x
-		return
+	if len(g.keys) < g.most {
+		g.push(x, struct{}{})
+	} else {
+		g.replace(x, struct{}{})
 	}
-	h, i := g.heap, 0
-	for {
-		k := 2*i + 1
-		if k+1 < len(h) && h[k+1] < h[k] {
-			k++
-		}
-		if k >= len(h) || h[k] >= x {
-			break
-		}
-		h[i], i = h[k], k
-	}
-	h[i] = x
 }

@@ -1,6 +1,8 @@
 package metric
 
 import (
+	"maps"
+	"math"
 	"math/bits"
 	"slices"
 
@@ -69,14 +71,17 @@ func RunsOf[T int32 | float32](data []T, size [3]int, threads int) *Runs {
 	return all
 }
 
+// label rounds a voxel of a label map to the nearest integer; what is not finite counts as background.
+func label(x float64) int {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return 0
+	}
+	return int(math.Floor(x + 0.5))
+}
+
 // Labels returns the labels of the map but 0, ascending.
 func (r *Runs) Labels() []int {
-	labels := make([]int, 0, len(r.byLabel))
-	for l := range r.byLabel {
-		labels = append(labels, l)
-	}
-	slices.Sort(labels)
-	return labels
+	return slices.Sorted(maps.Keys(r.byLabel))
 }
 
 // Rename gives label i, from 1, the name labels[i-1]; others are forgotten.
@@ -182,10 +187,15 @@ func (m *mask) surface() *mask {
 	return s
 }
 
+// from returns where word i lies, counted from lo.
+func (m *mask) from(lo [3]int32, i int32) (x, y, z int32) {
+	row := i / m.size[0]
+	return i - row*m.size[0] + m.lo[0] - lo[0], row%m.size[1] + m.lo[1] - lo[1], row/m.size[1] + m.lo[2] - lo[2]
+}
+
 // in returns the word of o that holds what word i of m does, and whether o has all words within its margin of that.
 func (m *mask) in(o *mask, i int32) (place int32, inside bool) {
-	row := i / m.size[0]
-	x, y, z := i-row*m.size[0]+m.lo[0]-o.lo[0], row%m.size[1]+m.lo[1]-o.lo[1], row/m.size[1]+m.lo[2]-o.lo[2]
+	x, y, z := m.from(o.lo, i)
 	inside = x >= 1 && x < o.size[0]-1 && y >= margin && y < o.size[1]-margin && z >= margin && z < o.size[2]-margin
 	return (z*o.size[1]+y)*o.size[0] + x, inside
 }
@@ -208,9 +218,8 @@ func (m *mask) points() (points []point, boxes []node) {
 	places := make([]place, len(m.used))
 	first, last := make([]int32, m.size[0]*ny*nz), make([]int32, m.size[0]*ny*nz)
 	for k, i := range m.used {
-		row := i / m.size[0]
-		p := place{x: i - row*m.size[0] + m.lo[0], y: row%m.size[1] + m.lo[1], z: row/m.size[1] + m.lo[2]}
-		places[k] = p
+		p := &places[k]
+		p.x, p.y, p.z = m.from([3]int32{}, i)
 		b := ((p.z/brick-z0)*ny+p.y/brick-y0)*m.size[0] + p.x - m.lo[0]
 		if first[b] == 0 {
 			first[b] = int32(k + 1)

@@ -52,6 +52,20 @@ func (g Geometry) Cell() float64 {
 	return cell
 }
 
+// Lengths returns how long g is along its axes, mm.
+func (g Geometry) Lengths() (mm [3]float64) {
+	for a, n := range g.Size {
+		mm[a] = float64(n) * g.Spacing[a]
+	}
+	return mm
+}
+
+// Longest returns the longest side of g, mm.
+func (g Geometry) Longest() float64 {
+	mm := g.Lengths()
+	return slices.Max(mm[:])
+}
+
 // Side returns how many voxels g has along an axis in the geometric mean; of a slice, along the two of its plane.
 func (g Geometry) Side() float64 { return g.Root(float64(g.Voxels())) }
 
@@ -222,6 +236,19 @@ func (g Geometry) Center() [3]float64 {
 	return g.IndexToPhysical().Apply(c)
 }
 
+// Corners returns the continuous indices of the corners of a box that reaches margin voxels beyond the centres of g's
+// outermost voxels; the first and the last lie opposite each other.
+func (g Geometry) Corners(margin float64) (corners [8][3]float64) {
+	for c := range corners {
+		for a, n := range g.Size {
+			if corners[c][a] = -margin; c>>a&1 == 1 {
+				corners[c][a] = float64(n-1) + margin
+			}
+		}
+	}
+	return corners
+}
+
 // sameGrid is how far apart, voxels, the corners of two grids may lie that count as one: headers round to six digits,
 // and quaternions to fewer.
 const sameGrid = 0.01
@@ -235,16 +262,9 @@ func (g Geometry) SameGrid(o Geometry) bool {
 // size.
 func (g Geometry) cornerDistance(o Geometry) (most float64) {
 	toIndex, toPhys := g.PhysicalToIndex(), o.IndexToPhysical()
-	for corner := range 8 {
-		var idx [3]float64
-		for a := range 3 {
-			if corner>>a&1 == 1 {
-				idx[a] = float64(g.Size[a] - 1)
-			}
-		}
-		got := toIndex.Apply(toPhys.Apply(idx))
-		for a := range 3 {
-			most = max(most, math.Abs(got[a]-idx[a]))
+	for _, corner := range g.Corners(0) {
+		for a, x := range toIndex.Apply(toPhys.Apply(corner)) {
+			most = max(most, math.Abs(x-corner[a]))
 		}
 	}
 	return most

@@ -27,14 +27,6 @@ func ParseInterpolation(name string) (Interpolation, error) {
 	return 0, fault.New(fault.InvalidArgument, "interpolation is %q; it must be linear or nearest", name)
 }
 
-// String returns the name that ParseInterpolation reads.
-func (i Interpolation) String() string {
-	if i == Nearest {
-		return "nearest"
-	}
-	return "linear"
-}
-
 // Resample reads v at a.Apply(p) for the centre p of every voxel of g, in LPS mm, and returns the values on g. Points
 // outside v get background. The result equals that of itk::ResampleImageFilter.
 func (v *Volume) Resample(g Geometry, a Affine, interp Interpolation, background float32, threads int) *Volume {

@@ -110,9 +110,9 @@ func isWithin(plane []float32, nx int, most float64) bool {
 	return true
 }
 
-// Cropped returns the part of v in a box, frozen where v is.
+// Cropped returns the part of v in a box, frozen where v is; nil (no mask) stays nil.
 func (v *Volume) Cropped(b Box) *Volume {
-	if b == (Box{Hi: v.Size}) {
+	if v == nil || b == (Box{Hi: v.Size}) {
 		return v
 	}
 	part := &Volume{Geometry: v.Part(b).rounded(), Data: b.Crop(v.Data, v.Size)}

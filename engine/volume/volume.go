@@ -2,6 +2,8 @@ package volume
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/morphseek/morphseek/engine/fault"
 )
@@ -40,6 +42,19 @@ func (m *Mask) Volume() *Volume {
 		v.Data[i] = float32(x)
 	}
 	return v
+}
+
+// Labels returns those of a label map but 0, ascending.
+func (v *Volume) Labels() []float32 {
+	known := map[float32]bool{}
+	last := float32(0)
+	for _, label := range v.Data {
+		if label != last && label != 0 {
+			known[label] = true
+		}
+		last = label
+	}
+	return slices.Sorted(maps.Keys(known))
 }
 
 // Check reports the first fault of the volume as an image to register: geometry, then voxel count, then content (all
@@ -93,10 +108,8 @@ func (v *Volume) CheckMask(name string, mask *Volume) error {
 	if err := v.CheckGrid(name, name+" mask", mask); err != nil {
 		return err
 	}
-	for _, m := range mask.Data {
-		if m != 0 && IsFinite(m) {
-			return nil
-		}
+	if slices.ContainsFunc(mask.Data, func(m float32) bool { return m != 0 && IsFinite(m) }) {
+		return nil
 	}
 	return fault.New(fault.EmptyMask,
 		"%s mask selects nothing: every voxel is 0 or no number; correct it or leave it out", name)

@@ -112,9 +112,9 @@ func TestFiniteAndMinMax(t *testing.T) {
 }
 
 func TestParseInterpolation(t *testing.T) {
-	for _, want := range []volume.Interpolation{volume.Linear, volume.Nearest} {
-		if got, err := volume.ParseInterpolation(want.String()); got != want || err != nil {
-			t.Errorf("%v: %v, %v", want, got, err)
+	for name, want := range map[string]volume.Interpolation{"linear": volume.Linear, "nearest": volume.Nearest} {
+		if got, err := volume.ParseInterpolation(name); got != want || err != nil {
+			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
 	if _, err := volume.ParseInterpolation("cubic"); fault.CodeOf(err) != fault.InvalidArgument {

@@ -178,7 +178,14 @@ func (l Landmarks) engine() ([]engine.Landmark, error) {
 	case len(l.Names) > 0 && len(l.Names) != l.Count:
 		return nil, invalid("%d names are given for %d landmarks; give one a pair, or none", len(l.Names), l.Count)
 	}
-	return engine.LandmarksOf(unsafe.Slice(l.At.To, l.Count), l.Names), nil
+	landmarks := make([]engine.Landmark, l.Count)
+	for i, x := range unsafe.Slice(l.At.To, l.Count) {
+		landmarks[i] = engine.Landmark{Fixed: [3]float64(x[:3]), Moving: [3]float64(x[3:])}
+		if len(l.Names) > 0 {
+			landmarks[i].Name = l.Names[i]
+		}
+	}
+	return landmarks, nil
 }
 
 // Parse reads a call to register: the JSON object of a Pair with one more member, the object of the options.

@@ -29,8 +29,8 @@ const (
 	Affine Method = "affine" // 12 degrees of freedom
 )
 
-// refines reports whether m maximises the score, from what a search has found or the caller gave.
-func (m Method) refines() bool { return m == Rigid || m == Affine }
+// Refines reports whether m maximises the score, from what a search has found or the caller gave.
+func (m Method) Refines() bool { return m == Rigid || m == Affine }
 
 // Options of one alignment.
 type Options struct {
@@ -121,7 +121,7 @@ func Align(ctx context.Context, fixed, moving *volume.Volume, opt Options) (*Res
 		}
 	}
 	a := &aligner{ctx: ctx, opt: opt, fixed: fixed, moving: moving}
-	if opt.Initial == nil && opt.Method.refines() && (opt.FixedMask == nil) != (opt.MovingMask == nil) {
+	if opt.Initial == nil && opt.Method.Refines() && (opt.FixedMask == nil) != (opt.MovingMask == nil) {
 		return a.alignWithOneMask()
 	}
 	if s, _ := strain(start.M); s <= roundedStrain {
@@ -315,7 +315,7 @@ func (a *aligner) run(start volume.Affine) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !a.opt.Method.refines() {
+	if !a.opt.Method.Refines() {
 		return a.result(best, v.sameModality(best.transform, a.opt.Threads)), a.checkpoint(1)
 	}
 	if best, err = a.refineStarts(best, v); err != nil {

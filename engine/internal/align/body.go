@@ -1,5 +1,7 @@
 package align
 
+import "slices"
+
 // foreground returns 1 on the body and 0 in the background around it. Where an image has no background (a crop within
 // the body), all that is valid is body. Voxels within half a bin of the threshold count in part: interpolated whole
 // numbers may crowd there, and noise would decide about all of them.
@@ -12,7 +14,7 @@ func foreground(w *resampled, b *background) []float32 {
 		*b = backgroundOf(w, near)
 	}
 	if !b.dark {
-		return append([]float32(nil), w.valid...)
+		return slices.Clone(w.valid)
 	}
 	bin := float32(b.bin * w.unit)
 	from := float32(b.threshold*w.unit) - float32(bin/2)
@@ -30,7 +32,7 @@ func foreground(w *resampled, b *background) []float32 {
 		count += float64(body[i])
 	}
 	if count < float64(1+len(body)/500) {
-		return append([]float32(nil), w.valid...)
+		return slices.Clone(w.valid)
 	}
 	return body
 }
@@ -214,12 +216,7 @@ func robustRange(w *resampled) (lo, hi float32) {
 
 // onBorder reports whether a face neighbour of voxel i is not valid. The outermost voxels never are.
 func onBorder(valid []float32, i int, near []int) bool {
-	for _, d := range near {
-		if valid[i+d] == 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(near, func(d int) bool { return valid[i+d] == 0 })
 }
 
 // faces are the offsets of the face neighbours of a voxel that is not one of the outermost. Those are never part of a
@@ -232,23 +229,14 @@ func faces(n [3]int) []int {
 func erode(in []bool, near []int) []bool {
 	out := make([]bool, len(in))
 	for i, v := range in {
-		if !v {
-			continue
-		}
-		out[i] = true
-		for _, d := range near {
-			if !in[i+d] {
-				out[i] = false
-				break
-			}
-		}
+		out[i] = v && !slices.ContainsFunc(near, func(d int) bool { return !in[i+d] })
 	}
 	return out
 }
 
 // dilateWithin adds the face neighbours that lie in limit.
 func dilateWithin(in, limit []bool, near []int) []bool {
-	out := append([]bool(nil), in...)
+	out := slices.Clone(in)
 	for i, v := range in {
 		if v {
 			for _, d := range near {

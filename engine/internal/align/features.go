@@ -23,7 +23,7 @@ const (
 )
 
 // kernel is that of MIND-SSC.
-var kernel = mind.Kernel{Radius: 1, Dilation: 2, Least: mind.Steady}
+var kernel = mind.Kernel{Dilation: 2, Least: mind.Steady}
 
 // features are planes over the resampled grid: the components of MIND-SSC, zero outside the body.
 type features struct {
@@ -73,9 +73,9 @@ func describe(w *resampled, threads int) features {
 func depthWeights(w *resampled, threads int) []float32 {
 	sigma := depthSigma * w.image.Root(w.bodyCount) / 2
 	s := [3]float64{sigma, sigma, sigma}
-	depth, known := volume.Zeros(halved(w.grid)), volume.Zeros(halved(w.grid))
-	body, valid := halve(w.body, w.grid.Size, depth.Size), halve(w.valid, w.grid.Size, depth.Size)
-	filter.Gaussian(depth.Size, s, 2, threads, filter.From(depth.Size, body, valid), filter.To(depth.Size, depth.Data, known.Data))
+	body, valid := w.halved(w.body), w.halved(w.valid)
+	depth, known := volume.Zeros(body.Geometry), volume.Zeros(body.Geometry)
+	filter.Gaussian(depth.Size, s, 2, threads, filter.From(depth.Size, body.Data, valid.Data), filter.To(depth.Size, depth.Data, known.Data))
 	for i, k := range known.Data {
 		depth.Data[i] = 2*depth.Data[i]/max(k, 1e-6) - 1
 	}
@@ -156,41 +156,28 @@ func (f features) leading(count int) features {
 	return f
 }
 
-// halved averages the leading count components over blocks of two voxels a side; blocks over the edge count what is
-// beyond as zero.
+// halved averages the leading count components over blocks of two voxels a side.
 func (f features) halved(count, threads int) features {
 	f = f.leading(count)
-	w := &resampled{grid: halved(f.grid), image: f.image}
-	half := func(in []float32) []float32 { return halve(in, f.grid.Size, w.grid.Size) }
-	w.valid, w.body = half(f.valid), half(f.body)
-	w.bodyCount = f.bodyCount / 8
+	body := f.resampled.halved(f.body)
+	w := &resampled{grid: body.Geometry, image: f.image, valid: f.resampled.halved(f.valid).Data, body: body.Data, bodyCount: f.bodyCount / 8}
 	out := features{resampled: w, planes: make([][]float32, len(f.planes))}
 	parallel.For(len(f.planes), 1, threads, func(lo, hi int) {
 		for c := lo; c < hi; c++ {
-			out.planes[c] = half(f.planes[c])
+			out.planes[c] = f.resampled.halved(f.planes[c]).Data
 		}
 	})
 	return out
 }
 
-// halved is g with voxels twice as large, the last of which may reach beyond its edge.
-func halved(g volume.Geometry) volume.Geometry {
-	return g.Blocks([3]int{2, 2, 2})
-}
-
-func halve(in []float32, from, to [3]int) []float32 {
-	out := make([]float32, to[0]*to[1]*to[2])
-	i := 0
-	for z := range from[2] {
-		for y := range from[1] {
-			row := out[(z/2*to[1]+y/2)*to[0]:]
-			for x := range from[0] {
-				row[x/2] += float32(0.125 * in[i])
-				i++
-			}
-		}
+// halved returns the means of a plane on w's grid over blocks of two voxels a side; blocks over the edge count what is
+// beyond as zero.
+func (w *resampled) halved(plane []float32) *volume.Volume {
+	mean, known := (&volume.Volume{Geometry: w.grid, Data: plane}).BlockMeans([3]int{2, 2, 2}, nil, 1)
+	for i, share := range known.Data {
+		mean.Data[i] *= share
 	}
-	return out
+	return mean
 }
 
 // A voxel as the refinement samples it: up to bodyLane components, its body and, last, its validity.

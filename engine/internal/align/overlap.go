@@ -9,19 +9,11 @@ import (
 
 // boxCorners returns the corners of a grid, LPS mm, margin voxels beyond the centres of its outermost voxels.
 func boxCorners(g volume.Geometry, margin float64) [][3]float64 {
-	toPhysical := g.IndexToPhysical()
-	corners := make([][3]float64, 8)
-	for c := range corners {
-		var index [3]float64
-		for a := range 3 {
-			index[a] = -margin
-			if c>>a&1 == 1 {
-				index[a] = float64(g.Size[a]-1) + margin
-			}
-		}
+	toPhysical, corners := g.IndexToPhysical(), g.Corners(margin)
+	for c, index := range corners {
 		corners[c] = toPhysical.Apply(index)
 	}
-	return corners
+	return corners[:]
 }
 
 // separation returns the distance in mm, in moving space, between the fixed field of view mapped by t and the moving

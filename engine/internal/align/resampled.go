@@ -77,11 +77,8 @@ func (a *aligner) within(h float64) float64 {
 
 // thinnest returns the shortest side of a field of view, mm.
 func thinnest(g volume.Geometry) float64 {
-	mm := math.Inf(1)
-	for a, n := range g.Size[:g.Axes()] {
-		mm = min(mm, float64(n)*g.Spacing[a])
-	}
-	return mm
+	mm := g.Lengths()
+	return slices.Min(mm[:g.Axes()])
 }
 
 // affordable returns h, enlarged until each grid has at most mostVoxels: those around the two images, the moving one's

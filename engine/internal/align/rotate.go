@@ -54,12 +54,7 @@ func (a *aligner) newRotationSearch(h float64) (rotationSearch, bool) {
 // rotationGrid returns the voxel of the search over rotations, mm, and the most that the moving image has of them along
 // any axis in any frame.
 func (a *aligner) rotationGrid(h float64) (spacing float64, longest int) {
-	diagonal := 0.0
-	for i := range 3 {
-		n := float64(a.moving.Size[i]) * a.moving.Spacing[i]
-		diagonal += float64(n * n)
-	}
-	diagonal = math.Sqrt(diagonal)
+	diagonal := volume.Norm(a.moving.Lengths())
 	const fine = 64 // voxels of the diagonal: no thin image needs the search to be finer
 	for spacing = max(a.within(turnSpacing*h), min(turnSpacing*h, diagonal/fine)); ; spacing *= 1.1 {
 		longest = int(diagonal/spacing) + 4

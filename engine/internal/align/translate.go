@@ -1,6 +1,7 @@
 package align
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -169,27 +170,14 @@ func (s *searcher) peaks(score []float32, m, moving features, scale [3]float64) 
 			}
 		}
 	}
-	slices.SortStableFunc(found, func(a, b maximum) int {
-		switch {
-		case a.score > b.score:
-			return -1
-		case a.score < b.score:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(found, func(a, b maximum) int { return cmp.Compare(b.score, a.score) })
 	var out []peak
 	var kept []maximum
 	for _, f := range found {
-		near := false
-		for _, k := range kept {
-			d := 0
-			for a := range 3 {
-				d += (k.offset[a] - f.offset[a]) * (k.offset[a] - f.offset[a])
-			}
-			near = near || d < 4
-		}
-		if near {
+		if slices.ContainsFunc(kept, func(k maximum) bool {
+			x, y, z := k.offset[0]-f.offset[0], k.offset[1]-f.offset[1], k.offset[2]-f.offset[2]
+			return x*x+y*y+z*z < 4
+		}) {
 			continue
 		}
 		kept = append(kept, f)

@@ -121,15 +121,11 @@ func (p Pair) movingOn(g volume.Geometry, e Edge, threads int) (image, valid *vo
 
 // inner returns v without a margin of so many voxels, on g.
 func inner(v *volume.Volume, g volume.Geometry, margin int) *volume.Volume {
-	out := volume.Zeros(g)
-	across := (v.Size[2] - g.Size[2]) / 2
-	for z := range g.Size[2] {
-		for y := range g.Size[1] {
-			from := ((z+across)*v.Size[1]+y+margin)*v.Size[0] + margin
-			copy(out.Data[(z*g.Size[1]+y)*g.Size[0]:], v.Data[from:from+g.Size[0]])
-		}
+	b := volume.Box{Lo: [3]int{margin, margin, (v.Size[2] - g.Size[2]) / 2}}
+	for a, n := range g.Size {
+		b.Hi[a] = b.Lo[a] + n
 	}
-	return out
+	return &volume.Volume{Geometry: g, Data: b.Crop(v.Data, v.Size)}
 }
 
 // Grow returns g with margin voxels more on every side; a slice stays one voxel thick.

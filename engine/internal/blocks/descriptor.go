@@ -101,7 +101,7 @@ func above(sorted []float32, rank int) float32 {
 func Describe(v, valid *volume.Volume, t Thresholds, dilation int, room *Room, threads int) []Descriptor {
 	n := len(v.Data)
 	channels := room.values(mind.Channels * n)
-	mind.DescribeTo(channels, v.Data, valid.Data, v.Size, mind.Kernel{Radius: 1, Dilation: dilation, Least: mind.Steady}, threads)
+	mind.DescribeTo(channels, v.Data, valid.Data, v.Size, mind.Kernel{Dilation: dilation, Least: mind.Steady}, threads)
 	codes := make([]Descriptor, n)
 	parallel.For(n, 1<<14, threads, func(lo, hi int) {
 		for i := lo; i < hi; i++ {

@@ -62,7 +62,7 @@ func TestTonesTellStructuresApart(t *testing.T) {
 	gap := func(f, m Thresholds) float64 {
 		l := Level{5, 5, 1, 36}
 		fixed, moving := Describe(im.Fixed, im.FixedValid, f, Wide, &Room{}, 1), Describe(im.Moving, im.MovingValid, m, Wide, &Room{}, 1)
-		s := NewStep(l, im, fixed, moving, nil, margin, &Room{}, 1)
+		s := NewStep(l, im, fixed, moving, nil, &Room{}, 1)
 		size := s.Control(s.Grid).Size
 		width := 2*l.Radius + 1
 		costs := make([]float32, width*width*width)

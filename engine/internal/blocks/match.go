@@ -22,12 +22,12 @@ func Match(pair aligned.Pair, round, threads int) *field.Field {
 	if !l.Fits(grid) {
 		return nil
 	}
-	return Between(l, pair.At(grid, l.Reach(), aligned.ZeroEdge, threads), l.Reach(), threads).Solve(1, Blunt)
+	return Between(l, pair.At(grid, l.Reach(), aligned.ZeroEdge, threads), threads).Solve(1, Blunt)
 }
 
 // Between returns the search at level l by structure alone.
-func Between(l Level, im aligned.Images, margin, threads int) *Step {
+func Between(l Level, im aligned.Images, threads int) *Step {
 	room := &Room{}
 	fixed := Describe(im.Fixed, im.FixedValid, nil, Wide, room, threads)
-	return NewStep(l, im, fixed, Describe(im.Moving, im.MovingValid, nil, Wide, room, threads), nil, margin, room, threads)
+	return NewStep(l, im, fixed, Describe(im.Moving, im.MovingValid, nil, Wide, room, threads), nil, room, threads)
 }

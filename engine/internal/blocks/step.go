@@ -27,9 +27,9 @@ type Step struct {
 
 // NewStep returns the search at level l between descriptors of im, whose moving image has a margin in voxels and is
 // resampled through total already.
-func NewStep(l Level, im aligned.Images, fixed, moving []Descriptor, total *field.Field, margin int, room *Room, threads int) *Step {
+func NewStep(l Level, im aligned.Images, fixed, moving []Descriptor, total *field.Field, room *Room, threads int) *Step {
 	return &Step{
-		Level: l, Grid: im.Fixed.Geometry, Margin: margin, Threads: threads,
+		Level: l, Grid: im.Fixed.Geometry, Margin: im.Margin(), Threads: threads,
 		Fixed: fixed, Moving: moving, Image: im.Fixed.Data, Total: total, Room: room,
 	}
 }
@@ -82,7 +82,9 @@ func (s *Step) MinMarginals(trees int) (control volume.Geometry, marginals []flo
 		}
 	})
 	strain := float64(s.Quantum) / float64(s.Spacing)
-	between := newTension(width, deep, float32(s.Stiffness*strain*strain), s.found(control), s.blockMeans(control.Size), control.Size)
+	image := &volume.Volume{Geometry: s.Grid, Data: s.Image}
+	means, _ := image.BlockMeans([3]int{s.Spacing, s.Spacing, s.Spacing}, nil, s.Threads)
+	between := newTension(width, deep, float32(s.Stiffness*strain*strain), s.found(control), means.Data, control.Size)
 	for index := range max(trees, 1) {
 		spanningTree(control.Size, index).marginals(sum, costs, up, 1/float32(max(trees, 1)), between, s.Threads)
 	}
@@ -122,27 +124,6 @@ func (s *Step) Solve(trees int, temperature float64) *field.Field {
 		}
 	})
 	return u
-}
-
-// blockMeans returns the mean fixed intensity of every control point's block.
-func (s *Step) blockMeans(size [3]int) []float32 {
-	means := make([]float32, size[0]*size[1]*size[2])
-	n := s.Grid.Size
-	for node := range means {
-		lo := [3]int{node % size[0] * s.Spacing, node / size[0] % size[1] * s.Spacing, node / (size[0] * size[1]) * s.Spacing}
-		sum, count := float32(0), float32(0)
-		for z := lo[2]; z < min(lo[2]+s.Spacing, n[2]); z++ {
-			for y := lo[1]; y < min(lo[1]+s.Spacing, n[1]); y++ {
-				row := (z*n[1] + y) * n[0]
-				for _, v := range s.Image[row+lo[0] : row+min(lo[0]+s.Spacing, n[0])] {
-					sum += v
-					count++
-				}
-			}
-		}
-		means[node] = sum / count
-	}
-	return means
 }
 
 // byPhase returns the moving descriptors with each row's sorted by x modulo quantum, so that those under neighbouring

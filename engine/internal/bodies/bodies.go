@@ -35,24 +35,6 @@ type share struct {
 	weight float32
 }
 
-// Labels returns those of a label map but 0, in order.
-func Labels(v *volume.Volume) []float32 {
-	known := map[float32]bool{}
-	last := float32(0)
-	for _, label := range v.Data {
-		if label != last && label != 0 {
-			known[label] = true
-		}
-		last = label
-	}
-	labels := make([]float32, 0, len(known))
-	for label := range known {
-		labels = append(labels, label)
-	}
-	slices.Sort(labels)
-	return labels
-}
-
 // On returns the bodies of a label map, in which 0 is none, on a grid; nil for nil. A body too small for any voxel of a
 // coarse grid is left out.
 func On(g volume.Geometry, labels *volume.Volume, threads int) *Bodies {
@@ -64,7 +46,7 @@ func On(g volume.Geometry, labels *volume.Volume, threads int) *Bodies {
 		labels = labels.Resample(g, volume.IdentityAffine(), volume.Nearest, 0, threads)
 	}
 	b := &Bodies{grid: g, voxel: voxel, inside: make([]float32, g.Voxels())}
-	names := Labels(labels)
+	names := labels.Labels()
 	boxes := make([]volume.Box, len(names))
 	for i := range names {
 		boxes[i] = volume.EmptyBox(g.Size)

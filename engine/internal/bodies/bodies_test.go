@@ -142,7 +142,7 @@ func TestSmallBodies(t *testing.T) {
 	}
 	var none *Bodies
 	none.Make(u, nil, volume.IdentityAffine())
-	if got := Labels(labels); len(got) != 3 || got[0] != 1 || got[2] != 3 {
+	if got := labels.Labels(); len(got) != 3 || got[0] != 1 || got[2] != 3 {
 		t.Errorf("the labels are %v", got)
 	}
 }

@@ -13,8 +13,7 @@ const Channels = 12
 
 // Kernel says what a voxel is compared by.
 type Kernel struct {
-	Radius   int     // of the patches: cubes of 2*Radius+1 voxels a side
-	Dilation int     // how far they lie from the voxel
+	Dilation int     // how far the patches lie from the voxel
 	Least    float64 // the variance that a voxel has at least, over the image's mean: Published or Steady
 }
 
@@ -27,6 +26,9 @@ const (
 
 // highest is the variance that a voxel has at most, over the image's mean.
 const highest = 1000
+
+// patch is the radius of the patches: cubes of three voxels a side.
+const patch = 1
 
 // grain is the chunk length, in voxels, of the loops here.
 const grain = 1 << 16
@@ -79,7 +81,7 @@ func DescribeTo(out, data, valid []float32, size [3]int, k Kernel, threads int) 
 		grown[a] += 2 * margin[a]
 	}
 	for _, d := range differences {
-		filter.Mean(grown, k.Radius, 1, threads, func(y, z int, rows [][]float32) {
+		filter.Mean(grown, patch, 1, threads, func(y, z int, rows [][]float32) {
 			squaredDifference(rows[0], data, size, margin, d.step, y-margin[1], z-margin[2])
 		}, func(y, z int, rows [][]float32) {
 			for _, c := range d.reads {

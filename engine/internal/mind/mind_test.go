@@ -14,7 +14,7 @@ import (
 )
 
 // golden is the kernel of the golden file.
-var golden = Kernel{Radius: 1, Dilation: 2, Least: Steady}
+var golden = Kernel{Dilation: 2, Least: Steady}
 
 // The golden file is written by testdata/make_golden.py with the authors' torch formulation.
 func TestDescriptorsMatchTorch(t *testing.T) {

@@ -66,21 +66,6 @@ func (f Facts) Numbers() map[string]float64 {
 	return all
 }
 
-// FactsOf returns the facts of such numbers.
-func FactsOf(numbers map[string]float64) (f Facts) {
-	each("", reflect.ValueOf(&f).Elem(), func(name string, v reflect.Value) {
-		switch x := numbers[name]; v.Kind() {
-		case reflect.Bool:
-			v.SetBool(x != 0)
-		case reflect.Int:
-			v.SetInt(int64(x))
-		default:
-			v.SetFloat(x)
-		}
-	})
-	return f
-}
-
 // each visits the numbers of a struct by their names in JSON; those of a struct that it holds have the name of that before theirs.
 func each(before string, s reflect.Value, visit func(name string, v reflect.Value)) {
 	for i := range s.NumField() {
@@ -103,13 +88,10 @@ func (f Facts) isCrop() bool { return f.Voxels < Crop }
 // gaps between the three kinds one regime goes over into the next.
 const (
 	twoPeople = 0.82  // up to here, two people
-	oneBody   = 0.835 // from here on one body, ...
+	OneBody   = 0.835 // from here on one body, ...
 	unlike    = 0.87  // ... up to here with tissue that is new, gone or speckled
 	alike     = 0.90  // from here on, one body up to noise
 )
-
-// OneBody is the agreement from which on two scans of one modality are of one body.
-const OneBody = oneBody
 
 // noisy is the share of the agreement left at the finest resolution below which noise, not two people's anatomy, keeps the
 // images from agreeing.
@@ -279,8 +261,8 @@ func (f Facts) IsMapped(m refine.Match) bool {
 	return gain < mostUnmapped && m.Correlation >= leastMapped && m.Before.Gain <= leftUnmapped*gain && m.Apart <= mostElsewhere
 }
 
-// width returns the option smoothness as mm; 0 where it is a word.
-func (o Options) width() (mm float64) {
+// Width returns the option smoothness as mm; 0 where it is a word.
+func (o Options) Width() (mm float64) {
 	if mm, err := strconv.ParseFloat(o.Smoothness, 64); err == nil {
 		return mm
 	}

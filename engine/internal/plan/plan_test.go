@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"reflect"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/internal/aligned"
@@ -308,6 +309,21 @@ func TestSmoothnessAsked(t *testing.T) {
 	}
 }
 
+// factsOf returns the facts of such numbers.
+func factsOf(numbers map[string]float64) (f Facts) {
+	each("", reflect.ValueOf(&f).Elem(), func(name string, v reflect.Value) {
+		switch x := numbers[name]; v.Kind() {
+		case reflect.Bool:
+			v.SetBool(x != 0)
+		case reflect.Int:
+			v.SetInt(int64(x))
+		default:
+			v.SetFloat(x)
+		}
+	})
+	return f
+}
+
 // Facts that are written and read again are the same.
 func TestNumbers(t *testing.T) {
 	want := Facts{
@@ -315,7 +331,7 @@ func TestNumbers(t *testing.T) {
 		Agreement: refine.Agreement{Correlation: 0.7, Negative: 0.1, Detail: 0.2, Gain: 0.3},
 	}
 	numbers := want.Numbers()
-	if got := FactsOf(numbers); got != want {
+	if got := factsOf(numbers); got != want {
 		t.Errorf("%+v became %+v", want, got)
 	}
 	if numbers["agreement_correlation"] != 0.7 || numbers["slices"] != 1 || len(numbers) != 14 {
@@ -344,7 +360,7 @@ func TestReplay(t *testing.T) {
 	}
 	for _, row := range rows {
 		t.Run(row.Kind+"/"+row.Pair, func(t *testing.T) {
-			facts := FactsOf(row.Facts)
+			facts := factsOf(row.Facts)
 			if got := For(auto, facts).Name; got != row.Regime {
 				t.Errorf("as %q, and it was registered as %q; errors by smoothness, mm: %v", got, row.Regime, row.Errors)
 			}

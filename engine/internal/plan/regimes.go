@@ -41,7 +41,7 @@ var regimes = []regime{
 		agree("noise covers fine detail, so the deformation is kept smooth over a wide distance")},
 	{"two people", upTo(twoPeople), rough,
 		agree("as those of two people do, so fine detail is followed")},
-	{"two people or one body", below(oneBody), towards(always(stiff), rough, twoPeople, oneBody),
+	{"two people or one body", below(OneBody), towards(always(stiff), rough, twoPeople, OneBody),
 		agree("better than those of two people do and less than those of one body do, so detail is followed in part")},
 	{"one body, tissue new or gone", upTo(unlike), always(stiff),
 		agree("as those of one body do with tissue that is new, gone or noisy, so the deformation is kept smooth")},
@@ -188,7 +188,7 @@ func (f Facts) IsGiven(o Options) bool { return o.Smoothness != "auto" || f.Netw
 
 // given is the regularisation that the option smoothness asks for.
 func given(o Options, f Facts) refine.Regularisation {
-	switch mm := o.width(); {
+	switch mm := o.Width(); {
 	case mm > 0:
 		return byLength(mm, f.Spacing, f.Shortest)
 	case o.Smoothness != "high": // a network has deformed fine detail already
@@ -209,7 +209,7 @@ func byLength(mm, spacing float64, shortest int) refine.Regularisation {
 // SmoothnessBound says where a smoothness in mm could not be had; "" where it could.
 func (o Options) SmoothnessBound(hadMM float64) string {
 	const rounding = 0.01
-	if mm := o.width(); mm > 0 && math.Abs(hadMM-mm) > rounding*mm {
+	if mm := o.Width(); mm > 0 && math.Abs(hadMM-mm) > rounding*mm {
 		return fmt.Sprintf("smoothness %g became %.3g mm: the least is half a voxel of the finest grid, the most a quarter of its shortest side", mm, hadMM)
 	}
 	return ""

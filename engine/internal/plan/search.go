@@ -36,7 +36,6 @@ func (f Facts) FitIterations(o Options) int {
 
 // Search is how a discrete search looks for large displacements.
 type Search struct {
-	Name          string
 	Share         float64 // of the displacement that counts, 0..1; 0: no search
 	Passes, Trees int     // over the levels, and over how many trees
 	Stiffness     float64
@@ -45,7 +44,6 @@ type Search struct {
 
 // need is a row of the table.
 type need struct {
-	name  string
 	holds func(Options, Facts) bool
 	share func(Facts) float64
 	why   string
@@ -54,26 +52,27 @@ type need struct {
 // needs say how much of the displacement that the search finds counts, none where a smooth fit has found the match. The first
 // that holds is taken.
 var needs = []need{
-	{"slices in the large", func(_ Options, f Facts) bool { return f.Large }, none,
+	{func(_ Options, f Facts) bool { return f.Large }, none,
 		"fine detail of the slices has no counterpart: no search for large displacements"},
-	{"frames of one scan", func(_ Options, f Facts) bool { return f.Frames() }, whole,
+	{func(_ Options, f Facts) bool { return f.Frames() }, whole,
 		"the images lie and match as frames of one scan: the search looks for what moved by itself"},
-	{"two contrasts of one body", func(o Options, f Facts) bool { return describes(o, f) && f.Agreement.Correlation >= sharesContrast }, none,
+	{func(o Options, f Facts) bool { return describes(o, f) && f.Agreement.Correlation >= sharesContrast }, none,
 		"a first, smooth fit brought the images together: no search for large displacements"},
-	{"two contrasts", describes, whole,
+	{describes, whole,
 		"the images, of different contrasts, match little after a first, smooth fit: a search looks farther"},
-	{"two modalities", func(_ Options, f Facts) bool { return !f.SameModality }, whole,
+	{func(_ Options, f Facts) bool { return !f.SameModality }, whole,
 		"the images seem to be of two modalities: a search looks farther"},
-	{"one body", func(_ Options, f Facts) bool { return f.Agreement.Correlation >= oneBody || isNoisy(f.Agreement) }, none,
+	{func(_ Options, f Facts) bool { return f.Agreement.Correlation >= OneBody || isNoisy(f.Agreement) }, none,
 		"the images match after a first, smooth fit: no search for large displacements"},
-	{"well aligned", func(_ Options, f Facts) bool { return unaligned(f) == 0 }, none,
+	{func(_ Options, f Facts) bool { return unaligned(f) == 0 }, none,
 		"the images match well already: no search for large displacements"},
-	{"slices that agree", func(_ Options, f Facts) bool { return f.Slices && disagreeing(f) == 0 }, none,
+	{func(_ Options, f Facts) bool { return f.Slices && disagreeing(f) == 0 }, none,
 		"the slices match after a first, smooth fit: no search for large displacements"},
-	{"slices", func(_ Options, f Facts) bool { return f.Slices }, func(f Facts) float64 { return unaligned(f) * disagreeing(f) }, farther},
-	{"two people", func(_ Options, f Facts) bool { return f.Agreement.Correlation <= twoPeople }, unaligned, farther},
-	{"two people or one body", func(Options, Facts) bool { return true }, func(f Facts) float64 {
-		return unaligned(f) * ((oneBody - f.Agreement.Correlation) / (oneBody - twoPeople))
+	{func(_ Options, f Facts) bool { return f.Slices }, func(f Facts) float64 { return unaligned(f) * disagreeing(f) }, farther},
+	{func(_ Options, f Facts) bool { return f.Agreement.Correlation <= twoPeople }, unaligned, farther},
+	// two people or one body
+	{func(Options, Facts) bool { return true }, func(f Facts) float64 {
+		return unaligned(f) * ((OneBody - f.Agreement.Correlation) / (OneBody - twoPeople))
 	}, farther},
 }
 
@@ -107,7 +106,7 @@ func SearchFor(o Options, f Facts) Search {
 	for _, n := range needs {
 		if n.holds(o, f) {
 			s := SearchAsked(o, f)
-			s.Name, s.Share, s.Why = n.name, n.share(f), n.why
+			s.Share, s.Why = n.share(f), n.why
 			return s
 		}
 	}
@@ -117,7 +116,7 @@ func SearchFor(o Options, f Facts) Search {
 // SearchAsked is the search that the caller asks for, whatever the pair. In a crop few levels run, between frames little moved,
 // and one time over one tree is as good.
 func SearchAsked(o Options, f Facts) Search {
-	s := Search{Name: "asked", Share: 1, Passes: 1, Trees: 1, Stiffness: stiffness(o, f)}
+	s := Search{Share: 1, Passes: 1, Trees: 1, Stiffness: stiffness(o, f)}
 	if !f.isCrop() && !f.Frames() {
 		s.Passes, s.Trees = effort[o.Preset].passes, effort[o.Preset].trees
 	}

@@ -22,7 +22,7 @@ import (
 var most = [4]int{2: aligned.SlicePixels, 3: 250_000}
 
 // kernel is that of the descriptors, and window the radius of the local correlation's, in voxels of the referee's grid.
-var kernel = mind.Kernel{Radius: 1, Dilation: 1, Least: mind.Published}
+var kernel = mind.Kernel{Dilation: 1, Least: mind.Published}
 
 const window = 2
 

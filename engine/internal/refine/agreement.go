@@ -32,13 +32,12 @@ func agree(im aligned.Images, u *field.Field, threads int) Agreement {
 	im.Warp(warped, u, nil, threads)
 	im.Valid(valid, u, threads)
 	variance, covariance, gain, whole := make([]float32, n), make([]float32, n), make([]float32, n), make([]bool, n)
-	radius := windowOf(im.Fixed.Geometry)
 	windowed := float32(1) // voxels
 	for range im.Fixed.Axes() {
-		windowed *= float32(2*radius + 1)
+		windowed *= float32(2*window + 1)
 	}
 	over := 1 / windowed
-	moments.Windows(im.Fixed.Size, radius, im.Fixed.Data, warped, valid, threads, func(i int, s moments.Sums) {
+	moments.Windows(im.Fixed.Size, window, im.Fixed.Data, warped, valid, threads, func(i int, s moments.Sums) {
 		if s.N < windowed-0.5 {
 			return
 		}

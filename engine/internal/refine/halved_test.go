@@ -93,7 +93,7 @@ func TestHalvedInParts(t *testing.T) {
 		moving.Data[i] = r.Float32()
 	}
 	im := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}.At(g, margin, aligned.RepeatedEdge, 2)
-	s, u := newNCC(im, window, 2), wave(g, 0.7)
+	s, u := newNCC(im, 2), wave(g, 0.7)
 	s.validate(u)
 	whole, want, got := field.New(g), field.New(halved(g)), field.New(halved(g))
 	value := s.force(whole, u, unheard)

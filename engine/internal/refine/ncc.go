@@ -17,7 +17,6 @@ const varianceFloor = 1e-4
 // those out).
 type ncc struct {
 	aligned.Images
-	radius  int
 	threads int
 	// likely makes the value of a voxel minus the logarithm of 1 less its correlation. So a window that matches counts
 	// more than a noisy one, which matters where several channels act on one voxel.
@@ -38,13 +37,13 @@ type ncc struct {
 	counts       []int        // of valid voxels, by row
 }
 
-func newNCC(im aligned.Images, radius, threads int) *ncc {
+func newNCC(im aligned.Images, threads int) *ncc {
 	n := im.Fixed.Voxels()
 	rows := n / im.Fixed.Size[0]
 	s := &ncc{
-		Images: im.Packed(), radius: radius, threads: threads, open: make([]uint8, n), sums: make([]float64, rows), counts: make([]int, rows),
+		Images: im.Packed(), threads: threads, open: make([]uint8, n), sums: make([]float64, rows), counts: make([]int, rows),
 	}
-	slices := min(s.part()+radius, im.Fixed.Size[2])
+	slices := min(s.part()+window, im.Fixed.Size[2])
 	for k := range s.terms {
 		s.terms[k] = make([]float32, slices*im.Fixed.Size[0]*im.Fixed.Size[1])
 	}
@@ -64,7 +63,7 @@ func (s *ncc) validate(u *field.Field) {
 	size, w := s.Fixed.Size, s.warped // which the next force writes anew
 	s.Valid(w, u, s.threads)
 	shown := make([]bool, len(s.counts)) // by row
-	filter.Box(size, s.radius, 3, s.threads, nil, func(y, z int, rows [][]float32) {
+	filter.Box(size, window, 3, s.threads, nil, func(y, z int, rows [][]float32) {
 		from, to := s.row(y, z)
 		count, sum, square := rows[0], rows[1][:to-from], rows[2][:to-from]
 		copy(count, w[from:to])
@@ -103,7 +102,7 @@ func (s *ncc) alternates() bool { return !s.likely && isLarge(s.Fixed.Size) }
 
 func (s *ncc) part() int { return filter.Part(s.Fixed.Size) }
 
-func (s *ncc) reach() filter.Band { return s.band.Grown(s.Fixed.Size, s.radius) }
+func (s *ncc) reach() filter.Band { return s.band.Grown(s.Fixed.Size, window) }
 
 func (s *ncc) voxels() (n int) {
 	for row, c := range s.counts {
@@ -119,8 +118,8 @@ func (s *ncc) voxels() (n int) {
 func (s *ncc) force(g, u *field.Field, done func(from, to int)) float64 {
 	size, reach, part := s.Fixed.Size, s.reach(), s.part()
 	s.Warp(s.warped, u, reach.Grown(size, 1), s.threads)
-	first := filter.BoxSweep(size, s.radius, 3, s.threads, nil, s.windows, s.moments, s.correlate)
-	second := filter.BoxSweep(size, s.radius, 3, s.threads, s.windows, reach, filter.From(size, s.terms[:]...), func(y, z int, rows [][]float32) {
+	first := filter.BoxSweep(size, window, 3, s.threads, nil, s.windows, s.moments, s.correlate)
+	second := filter.BoxSweep(size, window, 3, s.threads, s.windows, reach, filter.From(size, s.terms[:]...), func(y, z int, rows [][]float32) {
 		s.gradient(g, y, z, rows)
 	})
 	for from, known := 0, 0; from < size[2]; from += part {

@@ -69,7 +69,6 @@ const (
 	shortest = longest / 8 // the same of the last step
 	halving  = 5           // iterations without a rise, after which a step is half as long
 	window   = 2           // radius of the correlation's window
-	window2  = 2           // the same for slices
 
 	detail = 0.7 // standard deviation of the blur that sharpening takes away
 
@@ -77,14 +76,6 @@ const (
 	revalidate  = 10   // iterations after which the voxels that are valid in both volumes are determined again
 	minJacobian = 0.01 // least Jacobian determinant of the result
 )
-
-// windowOf returns the radius of the correlation's window on a grid.
-func windowOf(g volume.Geometry) int {
-	if g.Flat() {
-		return window2
-	}
-	return window
-}
 
 // similarity is a measure on one pair of images. Its value rises as they come to match.
 type similarity interface {
@@ -351,13 +342,6 @@ func voxel(pair aligned.Pair) float64 {
 	return max(moving, minSpacing*fixed)
 }
 
-// Voxels is the number of voxels of a pair's finest level: more than the fixed image has where its slices are thick or
-// the moving image is finer, and about maxVoxels at most.
-func Voxels(pair aligned.Pair, maxVoxels int) int {
-	g, _ := finest(pair, maxVoxels)
-	return g.Voxels()
-}
-
 // FinestSpacing is the voxel size of a pair's finest level, mm, by the voxels that it may have.
 func FinestSpacing(pair aligned.Pair, maxVoxels int) float64 {
 	_, spacing := finest(pair, maxVoxels)
@@ -367,10 +351,12 @@ func FinestSpacing(pair aligned.Pair, maxVoxels int) float64 {
 // Bytes is about how much memory the refinement of a pair takes, by the voxels that its finest level may have.
 func Bytes(pair aligned.Pair, maxVoxels int) int64 {
 	const float, live = 4, 24 // a voxel holds so many values: images, window moments, fields
-	return float * live * int64(Voxels(pair, maxVoxels))
+	g, _ := finest(pair, maxVoxels)
+	return float * live * int64(g.Voxels())
 }
 
-// finest returns the grid of the finest level, of about maxVoxels at most, and its voxel size, mm.
+// finest returns the grid of the finest level and its voxel size, mm. It has more voxels than the fixed image where the slices
+// are thick or the moving image is finer, and about maxVoxels at most.
 func finest(pair aligned.Pair, maxVoxels int) (g volume.Geometry, spacing float64) {
 	spacing = voxel(pair)
 	n := pair.Grid(spacing).Voxels()
@@ -432,10 +418,10 @@ type kind struct {
 }
 
 var similarities = []kind{
-	{NCC, 1, func(im aligned.Images, threads int) similarity {
-		return newNCC(im, windowOf(im.Fixed.Geometry), threads)
+	{NCC, 1, func(im aligned.Images, threads int) similarity { return newNCC(im, threads) }},
+	{MSE, 1, func(im aligned.Images, threads int) similarity {
+		return newSSD(im, 1, im.Fixed.Data, im.Moving.Data, threads)
 	}},
-	{MSE, 1, func(im aligned.Images, threads int) similarity { return newMSE(im, threads) }},
 	{MIND, mind.Channels, func(im aligned.Images, threads int) similarity { return newMIND(im, threads) }},
 }
 

@@ -109,7 +109,7 @@ func TestNCCValue(t *testing.T) {
 		moving.Data[i] = 3*fixed.Data[i] + r.Float32()
 	}
 	im := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}.At(g, margin, aligned.ZeroEdge, 1)
-	s := newNCC(im, window, 1)
+	s := newNCC(im, 1)
 	u := field.New(g)
 	s.validate(u)
 	got := s.force(field.New(g), u, unheard) / float64(s.voxels())
@@ -206,8 +206,8 @@ func TestVoxelOfTheFinestLevel(t *testing.T) {
 			if got := grids[len(grids)-1].Spacing[0]; math.Abs(got-c.finest) > 1e-9 {
 				t.Errorf("fixed %v, moving %v: finest level of %g mm", c.fixed, c.moving, got)
 			}
-			if n := Voxels(pair, 1<<20); n != grids[len(grids)-1].Voxels() {
-				t.Errorf("fixed %v, moving %v: %d voxels expected", c.fixed, c.moving, n)
+			if n := Bytes(pair, 1<<20); n != 4*24*int64(grids[len(grids)-1].Voxels()) {
+				t.Errorf("fixed %v, moving %v: %d bytes expected", c.fixed, c.moving, n)
 			}
 		})
 	}
@@ -398,9 +398,9 @@ func TestEmptyRowsAreLeftOut(t *testing.T) {
 		}
 		return c.v, values
 	}
-	part := newNCC(im, window, 2)
+	part := newNCC(im, 2)
 	got, values := run(part)
-	want, all := run(allRows{newNCC(im, window, 2)})
+	want, all := run(allRows{newNCC(im, 2)})
 	if !slices.Equal(values, all) {
 		t.Errorf("similarities %v, by all rows %v", values, all)
 	}

@@ -22,13 +22,9 @@ type ssd struct {
 	threads       int
 }
 
-func newMSE(im aligned.Images, threads int) *ssd {
-	return newSSD(im, 1, im.Fixed.Data, im.Moving.Data, threads)
-}
-
 // kernel is that of MIND-SSC. For two contrasts of one person near patches are best
 // (RATIONALE.md, MIND at a dilation of one voxel).
-var kernel = mind.Kernel{Radius: 1, Dilation: 1, Least: mind.Published}
+var kernel = mind.Kernel{Dilation: 1, Least: mind.Published}
 
 func newMIND(im aligned.Images, threads int) *ssd {
 	describe := func(v, valid *volume.Volume, padding int) []float32 {

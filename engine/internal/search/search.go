@@ -107,7 +107,7 @@ func Run(ctx context.Context, pair aligned.Pair, opt Options) (*field.Field, err
 			}
 			l := plan[i/passes]
 			l.Stiffness *= cmp.Or(opt.Stiffness, 1)
-			d.advance(l, margin, opt)
+			d.advance(l, opt)
 		}
 		field.Reconcile(directions[0].u, directions[1].u, opt.Threads)
 		for _, d := range directions {
@@ -161,12 +161,12 @@ func labelDirections(pair aligned.Pair, grid volume.Geometry, margin int, room *
 }
 
 // advance searches at a level, from the displacement of the levels before.
-func (d *direction) advance(l blocks.Level, margin int, opt Options) {
+func (d *direction) advance(l blocks.Level, opt Options) {
 	threads := opt.Threads
-	s := d.step(l, d.u, margin, threads)
+	s := d.step(l, d.u, threads)
 	s.Locked = opt.Locked
 	for _, c := range d.channels {
-		s.Channels = append(s.Channels, c.step(l, d.u, margin, threads))
+		s.Channels = append(s.Channels, c.step(l, d.u, threads))
 		s.Channels[len(s.Channels)-1].Weight = c.weight
 	}
 	temperature := float64(blocks.Blunt)
@@ -184,7 +184,7 @@ func (d *direction) advance(l blocks.Level, margin int, opt Options) {
 }
 
 // step returns the search at a level, from the displacement u of the levels before.
-func (d *direction) step(l blocks.Level, u *field.Field, margin, threads int) *blocks.Step {
+func (d *direction) step(l blocks.Level, u *field.Field, threads int) *blocks.Step {
 	im, moving := d.images, []blocks.Descriptor(nil)
 	if d.labels {
 		if u != nil {
@@ -197,5 +197,5 @@ func (d *direction) step(l blocks.Level, u *field.Field, margin, threads int) *b
 		im = im.Through(u, threads)
 		moving = blocks.Describe(im.Moving, im.MovingValid, d.moving, d.dilation, d.room, threads)
 	}
-	return blocks.NewStep(l, im, d.fixed, moving, u, margin, d.room, threads)
+	return blocks.NewStep(l, im, d.fixed, moving, u, d.room, threads)
 }

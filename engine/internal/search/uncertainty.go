@@ -40,7 +40,7 @@ func Uncertainty(ctx context.Context, pair aligned.Pair, u *field.Field, opt Opt
 	_, margin := levelsFor(grid)
 	margin = max(margin, around.Reach())
 	im := pair.At(grid, margin, aligned.ZeroEdge, opt.Threads).Through(u, opt.Threads)
-	s := blocks.Between(around, im, margin, opt.Threads)
+	s := blocks.Between(around, im, opt.Threads)
 	s.Locked = opt.Locked
 	if opt.Progress != nil {
 		opt.Progress(0.5)
@@ -67,13 +67,8 @@ func squaredLengths(l blocks.Level, m [9]float64, deep int) []float64 {
 	for z := -(deep / 2); z <= deep/2; z++ {
 		for y := -l.Radius; y <= l.Radius; y++ {
 			for x := -l.Radius; x <= l.Radius; x++ {
-				sum := 0.0
-				for row := range 3 {
-					c := float64(m[3*row]*float64(x)) + float64(m[3*row+1]*float64(y)) + float64(m[3*row+2]*float64(z))
-					c *= float64(l.Quantum)
-					sum += float64(c * c)
-				}
-				lengths = append(lengths, sum)
+				d := volume.Affine{M: m}.Apply([3]float64{float64(l.Quantum * x), float64(l.Quantum * y), float64(l.Quantum * z)})
+				lengths = append(lengths, volume.Dot(d, d))
 			}
 		}
 	}

@@ -18,10 +18,10 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/kelindar/binary"
@@ -137,19 +137,14 @@ func write(w io.Writer, s *Snapshot) error {
 const chunk = 1 << 14
 
 func writeFloats(w io.Writer, values []float32) error {
-	buffer := make([]byte, 0, 4*chunk)
+	var buffer []byte
 	crc := uint32(0)
-	for len(values) > 0 {
-		n := min(len(values), chunk)
-		buffer = buffer[:0]
-		for _, x := range values[:n] {
-			buffer = stdbinary.LittleEndian.AppendUint32(buffer, math.Float32bits(x))
-		}
+	for part := range slices.Chunk(values, chunk) {
+		buffer, _ = stdbinary.Append(buffer[:0], stdbinary.LittleEndian, part) // of numbers it cannot fail
 		crc = crc32.Update(crc, castagnoli, buffer)
 		if _, err := w.Write(buffer); err != nil {
 			return err
 		}
-		values = values[n:]
 	}
 	_, err := w.Write(stdbinary.LittleEndian.AppendUint32(nil, crc))
 	return err
@@ -268,16 +263,15 @@ func decode(body []byte) (h header, err error) {
 func readFloats(r io.Reader, values []float32) error {
 	buffer := make([]byte, 4*chunk)
 	crc := uint32(0)
-	for len(values) > 0 {
-		n := min(len(values), chunk)
-		if _, err := io.ReadFull(r, buffer[:4*n]); err != nil {
+	for part := range slices.Chunk(values, chunk) {
+		bytes := buffer[:4*len(part)]
+		if _, err := io.ReadFull(r, bytes); err != nil {
 			return err
 		}
-		crc = crc32.Update(crc, castagnoli, buffer[:4*n])
-		for i := range n {
-			values[i] = math.Float32frombits(stdbinary.LittleEndian.Uint32(buffer[4*i:]))
+		crc = crc32.Update(crc, castagnoli, bytes)
+		if _, err := stdbinary.Decode(bytes, stdbinary.LittleEndian, part); err != nil {
+			return err
 		}
-		values = values[n:]
 	}
 	if _, err := io.ReadFull(r, buffer[:crcSize]); err != nil {
 		return err

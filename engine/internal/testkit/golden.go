@@ -29,10 +29,8 @@ func (f *Floats) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	*f = make(Floats, len(raw)/4)
-	for i := range *f {
-		(*f)[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
-	}
-	return nil
+	_, err = binary.Decode(raw, binary.LittleEndian, []float32(*f))
+	return err
 }
 
 // Image is a volume.

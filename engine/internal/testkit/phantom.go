@@ -11,55 +11,44 @@ import (
 // that nothing is interpolated: fixed(x) = moving(x + u(x)) exactly, with u a sum of sines of the given amplitude in mm
 // that vanishes at the border. otherContrast turns the fixed intensities by a map that is not monotonic.
 func Phantom(n int, amplitude float64, otherContrast bool) (fixed, moving *volume.Volume, truth *field.Field) {
-	g := volume.Geometry{Size: [3]int{n, n, n}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
-	fixed, moving, truth = volume.Zeros(g), volume.Zeros(g), field.New(g)
 	unit := math.Pi / float64(n-1)
-	for i := range fixed.Data {
-		x, y, z := float64(i%n), float64(i/n%n), float64(i/(n*n))
-		sx, sy, sz := math.Sin(unit*x), math.Sin(unit*y), math.Sin(unit*z)
-		bump := amplitude * sx * sy * sz
-		ux, uy, uz := bump, -bump*math.Cos(unit*x), bump*math.Sin(2*unit*y)
-		truth.X[i], truth.Y[i], truth.Z[i] = float32(ux), float32(uy), float32(uz)
-		moving.Data[i] = float32(value(x, y, z, n))
-		v := value(x+ux, y+uy, z+uz, n)
-		if otherContrast {
-			v = 80 + 60*math.Cos(v/25)
-		}
-		fixed.Data[i] = float32(v)
-	}
-	return fixed, moving, truth
+	return moved([3]int{n, n, n}, otherContrast, func(x, y, z float64) [3]float64 {
+		bump := amplitude * math.Sin(unit*x) * math.Sin(unit*y) * math.Sin(unit*z)
+		return [3]float64{bump, -bump * math.Cos(unit*x), bump * math.Sin(2*unit*y)}
+	})
 }
 
 // Slice is Phantom in the plane through its middle: images of one voxel's thickness, and a displacement within them.
 func Slice(n int, amplitude float64, otherContrast bool) (fixed, moving *volume.Volume, truth *field.Field) {
-	g := volume.Geometry{Size: [3]int{n, n, 1}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
-	fixed, moving, truth = volume.Zeros(g), volume.Zeros(g), field.New(g)
-	unit, z := math.Pi/float64(n-1), float64(n)/2
-	for i := range fixed.Data {
-		x, y := float64(i%n), float64(i/n)
+	unit := math.Pi / float64(n-1)
+	return moved([3]int{n, n, 1}, otherContrast, func(x, y, _ float64) [3]float64 {
 		bump := amplitude * math.Sin(unit*x) * math.Sin(unit*y)
-		ux, uy := bump, -bump*math.Cos(unit*x)
-		truth.X[i], truth.Y[i] = float32(ux), float32(uy)
-		moving.Data[i] = float32(value(x, y, z, n))
-		v := value(x+ux, y+uy, z, n)
-		if otherContrast {
-			v = 80 + 60*math.Cos(v/25)
-		}
-		fixed.Data[i] = float32(v)
-	}
-	return fixed, moving, truth
+		return [3]float64{bump, -bump * math.Cos(unit*x), 0}
+	})
 }
 
 // Moved is Phantom with one contrast and a displacement of its own, in voxels of 1 mm.
 func Moved(n int, u func(x, y, z float64) [3]float64) (fixed, moving *volume.Volume, truth *field.Field) {
-	g := volume.Geometry{Size: [3]int{n, n, n}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	return moved([3]int{n, n, n}, false, u)
+}
+
+func moved(size [3]int, otherContrast bool, u func(x, y, z float64) [3]float64) (fixed, moving *volume.Volume, truth *field.Field) {
+	n := size[0]
+	g := volume.Geometry{Size: size, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
 	fixed, moving, truth = volume.Zeros(g), volume.Zeros(g), field.New(g)
 	for i := range fixed.Data {
-		x, y, z := float64(i%n), float64(i/n%n), float64(i/(n*n))
-		d := u(x, y, z)
+		p := g.Point(i)
+		if g.Flat() {
+			p[2] = float64(n) / 2
+		}
+		d := u(p[0], p[1], p[2])
 		truth.X[i], truth.Y[i], truth.Z[i] = float32(d[0]), float32(d[1]), float32(d[2])
-		moving.Data[i] = float32(value(x, y, z, n))
-		fixed.Data[i] = float32(value(x+d[0], y+d[1], z+d[2], n))
+		moving.Data[i] = float32(value(p[0], p[1], p[2], n))
+		v := value(p[0]+d[0], p[1]+d[1], p[2]+d[2], n)
+		if otherContrast {
+			v = 80 + 60*math.Cos(v/25)
+		}
+		fixed.Data[i] = float32(v)
 	}
 	return fixed, moving, truth
 }

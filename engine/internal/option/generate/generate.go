@@ -227,9 +227,9 @@ func xmlParameters(t tables, indent string) string {
 		}
 		if o.Type() != "string" {
 			line(1, "<constraints>")
-			line(2, "<minimum>%s</minimum>", number(o.Min))
+			line(2, "<minimum>%s</minimum>", option.Number(o.Min))
 			if o.Max != 0 {
-				line(2, "<maximum>%s</maximum>", number(o.Max))
+				line(2, "<maximum>%s</maximum>", option.Number(o.Max))
 			}
 			line(2, "<step>1</step>")
 			line(1, "</constraints>")
@@ -323,38 +323,11 @@ func pythonType(o option.Option) string {
 
 // optionsJSON is the table as engine.OptionSpecs tells it, for a command line that prints its help before the engine is loaded.
 func optionsJSON(t tables, _ string) (string, error) {
-	type spec struct {
-		Name    string   `json:"name"`
-		Label   string   `json:"label"`
-		Type    string   `json:"type"`
-		Default any      `json:"default"`
-		Choices []string `json:"choices,omitempty"`
-		Prefix  string   `json:"prefix,omitempty"`
-		Number  string   `json:"number,omitempty"`
-		Min     *float64 `json:"min,omitempty"`
-		Max     *float64 `json:"max,omitempty"`
-		Stage   string   `json:"stage,omitempty"`
-		Unset   bool     `json:"unset,omitempty"`
-		Help    string   `json:"help"`
-	}
-	specs := make([]spec, len(t.options))
-	for i, o := range t.options {
-		specs[i] = spec{
-			Name: o.Name, Label: o.Label, Type: o.Type(), Default: o.Default, Choices: o.Choices, Prefix: o.Prefix, Number: o.Number,
-			Stage: o.Stage, Unset: o.Unset, Help: o.Help,
-		}
-		if o.Numeric() {
-			specs[i].Min = &t.options[i].Min
-			if o.Max != 0 {
-				specs[i].Max = &t.options[i].Max
-			}
-		}
-	}
 	var b strings.Builder
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", " ")
-	err := encoder.Encode(specs)
+	err := encoder.Encode(option.Specs(t.options))
 	return b.String(), err
 }
 
@@ -416,9 +389,9 @@ func defaultOf(o option.Option) string {
 func values(o option.Option) string {
 	span := func() string {
 		if o.Max == 0 {
-			return "from " + number(o.Min)
+			return "from " + option.Number(o.Min)
 		}
-		return "from " + number(o.Min) + " to " + number(o.Max)
+		return "from " + option.Number(o.Min) + " to " + option.Number(o.Max)
 	}
 	switch {
 	case o.Choices != nil:
@@ -442,8 +415,6 @@ func values(o option.Option) string {
 	}
 	return "a whole number " + span()
 }
-
-func number(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 
 // wrap breaks a text into lines of at most width characters.
 func wrap(text string, width int) (lines []string) {

@@ -90,14 +90,9 @@ func cMetrics(objects []object, indent string) string {
 	list = func(o object, depth string) {
 		for _, m := range o.members {
 			head := fmt.Sprintf("%s* %s%q: ", indent, depth, m.name)
-			lines := wrap(m.help, width-len(head))
-			rest := fmt.Sprintf("%s* %s%s", indent, depth, strings.Repeat(" ", len(m.name)+4))
-			for i, line := range lines {
-				if i == 0 {
-					b.WriteString(head + line + "\n")
-					continue
-				}
-				b.WriteString(rest + line + "\n")
+			for _, line := range wrap(m.help, width-len(head)) {
+				b.WriteString(head + line + "\n")
+				head = fmt.Sprintf("%s* %s%s", indent, depth, strings.Repeat(" ", len(m.name)+4))
 			}
 			if in := inner(objects, m.kind); in != nil {
 				list(*in, depth+"  ")
