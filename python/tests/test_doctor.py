@@ -109,7 +109,7 @@ def test_packages_of_the_main_job(healthy, monkeypatch, changed, lacks):
         ("plot", {"matplotlib": "3.0"}, ["matplotlib>=3.7"]),
         ("dask", {"distributed": None}, ["distributed>=2024.1"]),
         ("nipype", {"nipype": "1.0"}, ["nipype>=1.8"]),
-        ("training", {"torch": None, "monai": "1.0"}, ["torch>=2.4", "monai>=1.4"]),
+        ("training", {"torch": None, "monai": "1.0"}, ["torch>=2.6", "monai>=1.4"]),
     ],
 )
 def test_packages_of_an_extra(healthy, monkeypatch, name, changed, missing):

@@ -13,8 +13,6 @@ import numpy as np
 
 from .. import Registration, errors, images, register
 from .._features import missing
-from ..images import Image
-from ..images.convert import to_monai
 
 try:
     import torch
@@ -27,6 +25,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .. import Options
+
+_RAS = np.diag([-1.0, -1.0, 1.0, 1.0])  # from LPS, and back
 
 
 class Register(Transform):
@@ -78,16 +78,14 @@ class Register(Transform):
             An image or an option cannot be used; the registration fails.
         """
         result = register(fixed, moving, **self.options)
-        out = {
-            "warped": to_monai(MetaTensor, Image.on_grid(result.warped, result.grid)), "ddf": None,
-        }  # fmt: skip
+        out = {"warped": _meta(result.warped, result.grid), "ddf": None}
         if result.grid.size == result.moving_grid.size:
             out["ddf"] = displacement(result)
         if labels is not None:
             # an array lies on the moving image
             image = images.read_on(labels, result.moving_grid, "moving labels")
             carried = result.apply(image, interpolation="nearest")
-            out["labels"] = to_monai(MetaTensor, carried)
+            out["labels"] = _meta(carried.array, result.grid)
         return out
 
 
@@ -144,3 +142,9 @@ def displacement(result: Registration) -> Any:
     index = np.moveaxis(np.indices(result.grid.shape)[::-1], 0, -1).astype(np.float64)
     shift = result.moving_grid.to_index(result.grid.points() + result.displacement_mm()) - index
     return torch.from_numpy(np.ascontiguousarray(shift.transpose(3, 2, 1, 0), dtype=np.float32))
+
+
+def _meta(array: np.ndarray, grid: images.Grid) -> Any:
+    voxels = torch.from_numpy(np.array(array.T, order="C"))[None]
+    affine = torch.from_numpy(_RAS @ grid.index_to_physical)
+    return MetaTensor(voxels, affine=affine, meta={"space": "RAS"})

@@ -323,17 +323,12 @@ def as_kind_of(source: ImageLike, image: Image) -> Any:
         out.SetOrigin([float(o) for o in image.origin])
         out.SetDirection(itk.matrix_from_array(np.array(image.direction).reshape(3, 3)))
         return out
-    if hasattr(source, "affine"):
-        return to_monai(type(source), image)
+    if hasattr(source, "affine"):  # MONAI's, (1, X, Y, Z) in RAS
+        torch = sys.modules["torch"]  # imported by whoever made it
+        voxels = torch.from_numpy(np.array(image.array.T, order="C"))[None]
+        affine = torch.from_numpy(RAS @ image.index_to_physical)
+        return type(source)(voxels, affine=affine, meta={"space": "RAS"})
     return image.to_sitk()
-
-
-def to_monai(kind: type, image: Image) -> Any:
-    """Return ``image`` as a MetaTensor (1, X, Y, Z), which is ``kind``, with its affine in RAS."""
-    torch = sys.modules["torch"]  # imported by whoever has the kind
-    voxels = torch.from_numpy(np.array(image.array.T, order="C"))[None]
-    affine = torch.from_numpy(RAS @ image.index_to_physical)
-    return kind(voxels, affine=affine, meta={"space": "RAS"})
 
 
 _TEMPLATES = 2  # NIfTI's codes above it name an atlas, which a resampled image need not lie in

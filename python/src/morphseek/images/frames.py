@@ -49,9 +49,9 @@ class Frames:
         elif isinstance(source, sitk.Image):
             self._series = source
         elif hasattr(source, "slicer") and hasattr(source, "dataobj"):
-            shape = source.dataobj.shape
+            shape, header = source.dataobj.shape, getattr(source, "header", {})
             self._series = source if len(shape) == 4 and shape[3] > 1 else None
-            self._check_scalar(notes_of(source.header), int(np.prod(shape[3:])))
+            self._check_scalar(notes_of(header), int(np.prod(shape[3:])))
         if isinstance(self._series, sitk.Image):
             size = self._series.GetSize()
             header = {k: self._series.GetMetaData(k) for k in self._series.GetMetaDataKeys()}
