@@ -327,7 +327,8 @@ def as_kind_of(source: ImageLike, image: Image) -> Any:
         torch = sys.modules["torch"]  # imported by whoever made it
         voxels = torch.from_numpy(np.array(image.array.T, order="C"))[None]
         affine = torch.from_numpy(RAS @ image.index_to_physical)
-        return type(source)(voxels, affine=affine, meta={"space": "RAS"})
+        kind: Any = type(source)
+        return kind(voxels, affine=affine, meta={"space": "RAS"})
     return image.to_sitk()
 
 
