@@ -91,8 +91,3 @@ def check(folder: Path, entries: Mapping[str, Any], names: Collection[str], what
             " damaged or of another run; register again, or, if you changed it on purpose, move it"
             " to another folder"
         )
-
-
-def check_beside(path: Path, what: str) -> None:
-    """See that a file of a result is the one that the report beside it tells of."""
-    check(path.parent, of(path.parent / REPORT), [path.name], what)

@@ -132,7 +132,8 @@ def read_plain(
 
 def has_heading(table: Table, needed: Sequence[Collection[str]]) -> bool:
     """Whether a table's first row has one of the sets of columns."""
-    return bool(table.rows) and any(set(columns) <= _heading(table) for columns in needed)
+    heading = {cell.lower() for row in table.rows[:1] for cell in row}
+    return any(set(columns) <= heading for columns in needed)
 
 
 def records_of(
@@ -334,10 +335,6 @@ def data_frame(rows: Iterable[Mapping[str, Any]]) -> Any:
 def _listed(names: Iterable[str]) -> str:
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last
-
-
-def _heading(table: Table) -> set[str]:
-    return {cell.lower() for cell in table.rows[0]} if table.rows else set()
 
 
 def _by_heading(tables: list[Table], needed: Sequence[Collection[str]]) -> Table:

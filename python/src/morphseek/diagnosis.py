@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import _features
+from . import _apart, _features
 
 UNWELL = 5
 """The command's exit code where something is wrong: that of the runtime's failures."""
@@ -84,7 +84,7 @@ def doctor() -> dict[str, Any]:
 
 def _trial() -> dict[str, Any]:
     """Run :func:`_try` in a process of its own, which may end in ways that Python cannot catch."""
-    if not Path(sys.executable or "").stem.lower().startswith("python"):  # within another program
+    if not _apart.is_possible():
         return _try()
     call = "from morphseek.diagnosis import _try; import json; print(json.dumps(_try()))"
     environment = {

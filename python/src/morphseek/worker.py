@@ -220,8 +220,9 @@ def _output(result: Registration, name: str) -> tuple[np.ndarray, Grid]:
 
 
 def _write(folder: Path, name: str, array: np.ndarray, grid: Grid) -> dict[str, Any]:
-    _files.write_array(folder / f"{name}.npy", array)
-    return {"file": f"{name}.npy", "matrix": grid.index_to_physical.tolist()}
+    path = folder / f"{name}.npy"
+    _files.write_with(lambda temporary: np.save(temporary, array), path)
+    return {"file": path.name, "matrix": grid.index_to_physical.tolist()}
 
 
 def vectors(transform: Field, spacing: float = 0.0) -> tuple[np.ndarray, Grid]:

@@ -185,11 +185,11 @@ def lay(image: sitk.Image, grid: Grid) -> sitk.Image:
 
 
 def _apart(one: Grid, other: Grid) -> float:
-    """Return the largest distance between the corners of two grids, in voxels of the first."""
-    last = np.maximum(np.array(one.size) - 1, 0)
-    index = np.array(np.meshgrid(*zip((0, 0, 0), last))).reshape(3, -1).T
+    """Return the largest distance between the corners of two grids of one size, in voxels of the
+    first.
+    """
     least = np.linalg.norm(one.index_to_physical[:3, :3], axis=0).min()
-    off = np.linalg.norm(one.to_physical(index) - other.to_physical(index), axis=1).max()
+    off = np.linalg.norm(one.corners() - other.corners(), axis=1).max()
     return float(off / least) if least > 0 else math.inf
 
 

@@ -134,7 +134,7 @@ def measure_landmarks(
     ([True, False], 'tip', array([1., 2.]))
     """
     a, b = points.fixed.points, points.moving.points
-    names = list(points.fixed.names or points.moving.names or (str(i + 1) for i in range(len(a))))
+    names = points.names
 
     def apart(mapped: Doubles) -> Doubles:
         return np.asarray(np.linalg.norm(mapped - b, axis=1))

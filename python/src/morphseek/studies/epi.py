@@ -98,11 +98,13 @@ class EPICorrection(Saved):
         >>> sorted(correction.to_dict())
         ['difference_after', 'largest_shift_voxels', 'phase_encoding', 'readout_time']
         """
+        one, other = self.first.array, self.second.array
+        size = max(float(np.abs(one + other).mean()) / 2, 1e-30)
         return {
             "phase_encoding": self.phase_encoding,
             "readout_time": self.readout_time,
             "largest_shift_voxels": float(np.abs(self.shift.array).max()),
-            "difference_after": _difference(self.first.array, self.second.array),
+            "difference_after": float(np.abs(one - other).mean() / size),
         }
 
     def _write(self, folder: Path) -> None:
@@ -178,10 +180,6 @@ def correct_epi(
         if folder is not None:
             correction._write(folder)
     return correction
-
-
-def _difference(one: Floats, other: Floats) -> float:
-    return float(np.abs(one - other).mean() / max(float(np.abs(one + other).mean()) / 2, 1e-30))
 
 
 def _bids(image: images.ImageLike, name: str) -> dict[str, Any]:

@@ -37,13 +37,14 @@ def outlines(parts: np.ndarray) -> list[np.ndarray]:
     """Return the lines around what is more than half inside, (n, 2): row and column. A hole is
     joined to the line around it by a channel without width, as PS3.3 C.8.8.6.3 asks.
     """
-    from skimage.measure import approximate_polygon, find_contours
+    from skimage.measure import approximate_polygon, find_contours, points_in_poly
 
     curves = find_contours(np.pad(parts, 1), 0.5)
     rings = [ring[:-1] - 1.0 for ring in curves if len(ring) > 3 and np.array_equal(*ring[[0, -1]])]
     outer = [ring for ring in rings if _area(ring) * _SIGN > _LEAST]
-    for hole in sorted((r for r in rings if _area(r) * _SIGN < -_LEAST), key=_corner):
-        around = [k for k, ring in enumerate(outer) if _within(hole[0], ring)]
+    holes = [ring for ring in rings if _area(ring) * _SIGN < -_LEAST]
+    for hole in sorted(holes, key=lambda ring: tuple(ring.min(axis=0))):
+        around = [k for k, ring in enumerate(outer) if points_in_poly(hole[:1], ring)[0]]
         if around:
             k = min(around, key=lambda k: abs(_area(outer[k])))
             outer[k] = _joined(outer[k], hole)
@@ -54,17 +55,6 @@ def _area(ring: np.ndarray) -> float:
     """Return the signed area within a closed line."""
     row, column = ring.T
     return float(row @ np.roll(column, -1) - column @ np.roll(row, -1)) / 2
-
-
-def _corner(ring: np.ndarray) -> tuple[float, float]:
-    row, column = ring.min(axis=0)
-    return float(row), float(column)
-
-
-def _within(point: np.ndarray, ring: np.ndarray) -> bool:
-    from skimage.measure import points_in_poly
-
-    return bool(points_in_poly(point[None], ring)[0])
 
 
 def _joined(ring: np.ndarray, hole: np.ndarray) -> np.ndarray:

@@ -106,7 +106,7 @@ def carry(
     series = dicom.series_of(reference, "reference")
     dicom.check_patient(
         source_set,
-        series,
+        series.header,
         f"input: the structure set {source} and the reference",
         "give the one drawn on the moving image",
     )
