@@ -327,11 +327,7 @@ def rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("a registration", trial["error"] or f"works ({trial['seconds']} s, a small made-up pair)")
     )
     if runtime := report["runtime"]:
-        library = f"{runtime['version']}  {runtime['library']}" if runtime["library"] else "none"
-        lines.append(("ONNX Runtime", library))
-        lines.append(("its providers", ", ".join(runtime["providers"]) or "none"))
-        cards = [f"{gpu['name']} ({gpu['bytes'] / 2**30:.0f} GiB)" for gpu in runtime["gpus"]]
-        lines.append(("GPUs", ", ".join(cards) or "none that an NVIDIA driver shows"))
+        lines += runtime_rows(runtime, "none")
     packages = [f"{name} {version}" for name, version in report["packages"].items() if version]
     lines.append(("packages", ", ".join(packages)))
     for folder in report["folders"]:
@@ -349,6 +345,17 @@ def rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         lines.append(("PROBLEM", f"{problem['what']}. To mend it: {problem['remedy']}"))
     lines.append(("all is well" if report["well"] else "not well", ""))
     return lines
+
+
+def runtime_rows(runtime: Mapping[str, Any], without: str) -> list[tuple[str, str]]:
+    """Return what :func:`morphseek.devices` says of ONNX Runtime and of GPUs as lines."""
+    library = f"{runtime['version']}  {runtime['library']}" if runtime["library"] else without
+    cards = [f"{gpu['name']} ({gpu['bytes'] / 2**30:.0f} GiB)" for gpu in runtime["gpus"]]
+    return [
+        ("ONNX Runtime", library),
+        ("its providers", ", ".join(runtime["providers"]) or "none"),
+        ("GPUs", ", ".join(cards) or "none that an NVIDIA driver shows"),
+    ]
 
 
 def main(arguments: list[str]) -> int:
