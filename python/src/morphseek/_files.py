@@ -40,10 +40,6 @@ def check_path(path: Path, name: str, error: type[errors.MorphSeekError]) -> Non
 def readable(path: Path, name: str) -> Iterator[None]:
     """See that there is a file or a folder that may be opened, and name it in what the system says
     when it is read.
-
-    Raises
-    ------
-    InputUnreadableError
     """
     check_path(path, name, errors.InputUnreadableError)
     try:
@@ -90,11 +86,8 @@ def write_seal(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_seal(path: Path, what: str) -> dict[str, Any]:
-    """Return the content of a JSON file of :func:`write_seal`, whose files are as it lists them.
-
-    Raises
-    ------
-    InputUnreadableError
+    """Return the content of a JSON file of :func:`write_seal`; refuse it where its files are not as
+    it lists them.
     """
     settle(path.parent)
     content = _json.read(path, what, _json.MOST_RESULT_BYTES)

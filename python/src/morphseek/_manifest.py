@@ -78,12 +78,7 @@ def owned(
 
 
 def check(folder: Path, entries: Mapping[str, Any], names: Collection[str], what: str) -> None:
-    """Raise if a listed file is missing or changed; files that are not listed pass.
-
-    Raises
-    ------
-    InputUnreadableError
-    """
+    """Refuse a listed file that is missing or changed; files that are not listed pass."""
     listed = {name: entries[name] for name in names if name in entries}
     if (name := changed(folder, listed)) is not None:
         raise errors.InputUnreadableError(

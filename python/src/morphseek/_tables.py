@@ -110,12 +110,7 @@ def read_plain(
     is_row: Callable[[list[str]], bool],
 ) -> Table:
     """Return a table that may have no heading: by one of the headings, else by the separator with
-    which each row is one.
-
-    Raises
-    ------
-    InputUnreadableError
-        Two separators make rows of it.
+    which each row is one. Refuse a table of which two separators make rows.
     """
     tables = _tables(path, what)
     if has_heading(best := _by_heading(tables, needed), needed):
@@ -199,12 +194,7 @@ def records_of(
 
 def numbers(cells: Iterable[str], table: Table) -> list[float]:
     """Return cells of a table as numbers, with a decimal point or a decimal comma in all of them;
-    NaN for what is none.
-
-    Raises
-    ------
-    InputUnreadableError
-        Some have a comma and some a point, or commas may separate thousands.
+    NaN for what is none. Refuse a table that has both, or whose commas may separate thousands.
     """
     texts = list(cells)
     with_comma = [cell for cell in texts if "," in cell]
@@ -253,12 +243,8 @@ def _is_missing(value: Any) -> bool:
 
 
 def frame_table(frame: Any, what: str, known: Collection[str]) -> Table:
-    """Return a data frame as a table of texts. An index with a name is a column.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A cell of a known column is neither a text, nor a path, nor a number.
+    """Return a data frame as a table of texts. An index with a name is a column. Refuse a cell of a
+    known column that is neither a text, nor a path, nor a number.
     """
     if any(name is not None for name in getattr(getattr(frame, "index", None), "names", ())):
         try:

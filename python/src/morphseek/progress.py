@@ -52,12 +52,8 @@ def says_no(answer: Any) -> bool:
 
 
 def callback_of(progress: Callable[[Any], Any] | bool | None) -> Callable[[Any], Any] | None:
-    """Return the callback of progress: a new :class:`Bar` for True, None for none.
-
-    Raises
-    ------
-    InvalidArgumentError
-        It cannot be called.
+    """Return the callback of progress: a new :class:`Bar` for True, None for none. Refuse what
+    cannot be called.
     """
     if progress is None or isinstance(progress, (bool, np.bool_)):
         return Bar() if progress else None

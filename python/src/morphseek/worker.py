@@ -227,20 +227,8 @@ def _write(folder: Path, name: str, array: np.ndarray, grid: Grid) -> dict[str, 
 
 def vectors(transform: Field, spacing: float = 0.0) -> tuple[np.ndarray, Grid]:
     """Return the displacements of a transform before its initial one acts, with the margin beyond
-    the fixed grid in which they fade, and at least ``spacing`` mm between them.
-
-    Returns
-    -------
-    array, grid
-        float32 (z, y, x, 3), LPS mm, components x, y, z; and where they lie.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> grid = images.Image(np.zeros((5, 6, 8)), spacing=(1, 1, 3)).grid
-    >>> array, coarse = vectors(Field(np.zeros((3, 5, 6, 8)), grid, grid), spacing=2)
-    >>> array.shape, coarse.size
-    ((5, 3, 4, 3), (4, 3, 5))
+    the fixed grid in which they fade, and at least ``spacing`` mm between them: float32 (z, y, x,
+    3), LPS mm, components x, y, z; and where they lie.
     """
     own = np.array(transform.grid.spacing)
     if spacing <= own.min():

@@ -302,11 +302,6 @@ def is_image(source: Any) -> bool:
 def as_kind_of(source: ImageLike, image: Image) -> Any:
     """Return ``image`` as what ``source`` is: a numpy array for an array or a tensor without a
     place, a SimpleITK image for a path.
-
-    Examples
-    --------
-    >>> as_kind_of(np.zeros(1), pair.fixed).shape
-    (48, 48, 48)
     """
     if isinstance(source, Image):
         return image

@@ -61,14 +61,8 @@ class DicomSeries(NamedTuple):
 
 
 def series_of(image: Any, name: str) -> DicomSeries:
-    """Return the series of a DICOM folder or file, by the headers alone.
-
-    Raises
-    ------
-    InvalidArgumentError
-        It is no path of DICOM.
-    InputUnreadableError
-        The headers lack what others refer to.
+    """Return the series of a DICOM folder or file, by the headers alone. Refuse what is no path of
+    DICOM, and headers that lack what others refer to.
     """
     if not isinstance(image, (str, os.PathLike)):
         raise errors.InvalidArgumentError(

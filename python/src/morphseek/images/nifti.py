@@ -195,13 +195,8 @@ def _apart(one: Grid, other: Grid) -> float:
 
 def place_of(header: Header, name: str) -> Place:
     """Return where a header lays its voxels: by the sform, or else the qform, or else by pixdim.
-
-    Raises
-    ------
-    InputUnreadableError
-        Its numbers are no numbers, or none of its forms is a grid.
-    InvalidDirectionError
-        The axes are not at right angles.
+    Raise Unsound where its numbers are none, or none of its forms is a grid; refuse axes that are
+    not at right angles.
     """
     unit = _MM.get(int(header["xyzt_units"]) & 7, 1.0) if header.is_nifti else 1.0
     stored = np.array(header["pixdim"][1:4], np.float64) * unit
@@ -412,13 +407,7 @@ def times_beyond_itk(image: sitk.Image) -> dict[str, Any]:
 
 
 def files_of(path: Path) -> tuple[Path, Path]:
-    """Return the files with the header and with the voxels.
-
-    Raises
-    ------
-    Unsound
-        One of them is missing.
-    """
+    """Return the files with the header and with the voxels; raise Unsound where one is missing."""
     listed = pair_of(path)
     if not listed or first_bytes(path, 348)[0][344:348] == b"n+1\0":  # a file of both, so called
         return path, path

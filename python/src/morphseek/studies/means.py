@@ -32,13 +32,9 @@ def exponential(matrix: Doubles) -> Doubles:
 
 
 def logarithm(matrix: Doubles) -> Doubles:
-    """Return the principal logarithm of a small square matrix: roots are taken until it is near
-    the identity, where a series converges.
-
-    Raises
-    ------
-    ValueError
-        There is none, as of a turn by 180 degrees.
+    """Return the principal logarithm of a small square matrix: roots are taken until it is near the
+    identity, where a series converges. Raise ValueError where there is none, as of a turn by 180
+    degrees.
     """
     eye, roots = np.eye(len(matrix)), 0
     while np.abs(matrix - eye).sum(axis=1).max() > 0.1:

@@ -13,12 +13,7 @@ _SIGN = -1.0  # of the area of what find_contours draws around a peak
 
 def rasterised(lines: Sequence[np.ndarray], shape: tuple[int, int]) -> np.ndarray:
     """Return which part of each pixel lies within closed lines, float32; where two overlap, the
-    inner one is a hole.
-
-    Parameters
-    ----------
-    lines : sequence of numpy.ndarray
-        (n, 2): row and column, 0 the middle of the first pixel.
+    inner one is a hole. Lines are (n, 2), row and column: 0 is the middle of the first pixel.
     """
     from skimage.draw import polygon
 

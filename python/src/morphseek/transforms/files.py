@@ -76,12 +76,8 @@ _INVERSE = "Inverse"  # begins Slicer's names of transforms that it inverts befo
 
 
 def text_of(path: Path, most: int = -1) -> str:
-    """Return what a text file says in its first bytes, in UTF-8, UTF-16 or an older encoding.
-
-    Raises
-    ------
-    ValueError
-        It is no text.
+    """Return what a text file says in its first bytes, in UTF-8, UTF-16 or an older encoding. Raise
+    ValueError where it is no text.
     """
     with open(path, "rb") as file:
         data = file.read(most)

@@ -28,12 +28,8 @@ _DEFAULT_LIMIT_GB = 64.0
 
 
 def check_header(path: Path, name: str) -> Stored | None:
-    """See that a header is sound and that the file can hold what it claims; of other formats, and
-    of what is only a format's by its name, the reader decides.
-
-    Raises
-    ------
-    InputUnreadableError
+    """Refuse a header that is not sound, or claims more than the file can hold; of other formats,
+    and of what is only a format's by its name, the reader decides.
     """
     for file in (path, *pair_of(path)):
         check_regular(file, name)
