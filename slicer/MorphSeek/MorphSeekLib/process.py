@@ -132,11 +132,6 @@ class Worker:
                 taken.append(self._lines.get_nowait())
         return taken
 
-    @property
-    def pid(self) -> int:
-        """The process's id."""
-        return self._process.pid
-
     def why(self) -> str:
         """Return how a process ended that reported nothing, and its last line on standard error."""
         code = self._process.returncode

@@ -103,7 +103,7 @@ def check_apart(
     folder: str | os.PathLike[str], names: Collection[str], inputs: Mapping[str, Any]
 ) -> None:
     """Refuse a call that would write one of the files ``names`` in ``folder`` over one of its own
-    ``inputs``, by what messages call them; those that are no paths pass.
+    inputs, a mapping by what messages call them; those that are no paths pass.
     """
     written = {
         os.path.join(os.path.realpath(folder), file) for name in names for file in _written(name)
