@@ -220,13 +220,12 @@ class Grid:
         """
         x, y, z = (np.arange(n, dtype=np.float64) for n in self.size)
         m = self.index_to_physical
-        places: Doubles = (
+        return (
             x[None, None, :, None] * m[:3, 0]
             + y[None, :, None, None] * m[:3, 1]
             + z[:, None, None, None] * m[:3, 2]
             + m[:3, 3]
         )
-        return places
 
     @property
     def voxel(self) -> float:
@@ -299,5 +298,4 @@ def sheared(name: str) -> errors.MorphSeekError:
 def mapped(matrix: ArrayLike, points: ArrayLike) -> Doubles:
     """Return points, shape (..., 3), under a 4x4 matrix."""
     m = np.asarray(matrix, np.float64)
-    places: Doubles = np.asarray(points, np.float64) @ m[:3, :3].T + m[:3, 3]
-    return places
+    return np.asarray(points, np.float64) @ m[:3, :3].T + m[:3, 3]

@@ -110,10 +110,9 @@ class Plain:
         'mean'
         """
         names = (field.name for field in dataclasses.fields(self))  # type: ignore[arg-type]
-        plain: dict[str, Any] = without_nan(
+        return without_nan(
             {name: getattr(self, name) for name in names if name not in ("picture", "transform")}
         )
-        return plain
 
     def __repr__(self) -> str:
         """Return the class and the line that tells of the object."""

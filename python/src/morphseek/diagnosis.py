@@ -104,8 +104,7 @@ def _trial() -> dict[str, Any]:
     except (OSError, subprocess.SubprocessError) as error:
         return {"error": f"its process does not run: {type(error).__name__}"}
     with contextlib.suppress(ValueError, IndexError):
-        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return answer
+        return json.loads(done.stdout.splitlines()[-1])
     last = (done.stderr.strip() or "no word").splitlines()[-1]
     return {"error": f"its process ended with {done.returncode}: {last}"}
 

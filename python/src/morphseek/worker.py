@@ -278,7 +278,7 @@ def answer(question: str, *values: str) -> dict[str, Any]:
         return {"pairs": pairs(*values)}
     if question == "--load-preset":
         read = load_preset(*values)
-        return {"options": {name: for_engine(name, value) for name, value in read.items()}}
+        return {"options": {name: for_engine(value) for name, value in read.items()}}
     path, options = values
     words = json.loads(options)
     save_preset(path, **{name: in_python(name, value) for name, value in words.items()})

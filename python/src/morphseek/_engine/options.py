@@ -142,7 +142,7 @@ def save_preset(path: str | os.PathLike[str], **options: Unpack[Options]) -> Non
     """
     chosen = plain_options(options)
     _check_harmless(chosen, path)
-    words = {name: for_engine(name, value) for name, value in chosen.items()}
+    words = {name: for_engine(value) for name, value in chosen.items()}
     write_text(path, json.dumps(words, indent=2) + "\n")
 
 

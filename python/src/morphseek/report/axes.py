@@ -43,8 +43,7 @@ class Axes:
     def turn(self, volume: np.ndarray) -> np.ndarray:
         """Return a view of the volume with axes z, y, x running to the head, back and left."""
         flips = (slice(None, None, -1 if self.signs[r] < 0 else 1) for r in (2, 1, 0))
-        turned: np.ndarray = volume.transpose(self._order)[tuple(flips)]
-        return turned
+        return volume.transpose(self._order)[tuple(flips)]
 
     def letters(self) -> list[tuple[str, str]]:
         """Return what lies at the low and the high end of x, y and z: one letter, or the two or

@@ -61,10 +61,10 @@ def _stored(path: Path) -> Stored | None:
 
 def _grid(transform: Transform, reference: images.ImageLike | None) -> Grid:
     """Return what :func:`target_grid` does; of a file only the header is read."""
-    if isinstance(reference, (str, os.PathLike)) and (stored := _stored(Path(reference))):
-        if grid := _grid_of_file(Path(reference), stored):
-            check_place(transform, grid, f"the reference {reference}")
-            return grid
+    path = Path(reference) if isinstance(reference, (str, os.PathLike)) else None
+    if path and (stored := _stored(path)) and (grid := _grid_of_file(path, stored)):
+        check_place(transform, grid, f"the reference {reference}")
+        return grid
     return target_grid(transform, reference)
 
 

@@ -22,10 +22,7 @@ def rasterised(lines: Sequence[np.ndarray], shape: tuple[int, int]) -> np.ndarra
         at = (line + 0.5) * _FINE - 0.5
         rows, columns = polygon(at[:, 0], at[:, 1], fine.shape)
         fine[rows, columns] ^= True
-    parts: np.ndarray = fine.reshape(shape[0], _FINE, shape[1], _FINE).mean(
-        axis=(1, 3), dtype=np.float32
-    )
-    return parts
+    return fine.reshape(shape[0], _FINE, shape[1], _FINE).mean(axis=(1, 3), dtype=np.float32)
 
 
 def outlines(parts: np.ndarray) -> list[np.ndarray]:
