@@ -53,13 +53,7 @@ class Grid:
     direction: tuple[float, ...] = IDENTITY
 
     def __post_init__(self) -> None:
-        for field, length in (("size", 3), ("spacing", 3), ("origin", 3), ("direction", 9)):
-            values = np.asarray(getattr(self, field), dtype=np.float64).ravel()
-            if values.size != length:
-                raise errors.InvalidArgumentError(
-                    f"the grid's {field} has {values.size} numbers; it needs {length}"
-                )
-            object.__setattr__(self, field, tuple(values.tolist()))
+        set_numbers(self, {"size": 3, "spacing": 3, "origin": 3, "direction": 9}, "the grid's")
         if not all(math.isfinite(n) and n >= 0 for n in self.size):
             size = " x ".join(f"{n:g}" for n in self.size)
             raise errors.InvalidArgumentError(f"the grid has the size {size}")
@@ -261,6 +255,17 @@ class Grid:
         target.SetOrigin(self.origin)
         target.SetDirection(self.direction)
         return image
+
+
+def set_numbers(owner: Any, lengths: dict[str, int], whose: str) -> None:
+    """Make fields of a frozen object tuples of so many numbers; refuse fewer or more."""
+    for field, length in lengths.items():
+        values = np.asarray(getattr(owner, field), dtype=np.float64).ravel()
+        if values.size != length:
+            raise errors.InvalidArgumentError(
+                f"{whose} {field} has {values.size} numbers; it needs {length}"
+            )
+        object.__setattr__(owner, field, tuple(values.tolist()))
 
 
 def check_numbers(

@@ -105,10 +105,8 @@ class Bar:
 
     def __init__(self) -> None:
         self._bar: Any = None
-        if _is_shown():
-            self._start()
-
-    def _start(self) -> None:
+        if not _is_shown():
+            return
         # importing rich takes longer than registering something small
         from rich import progress as rich
         from rich.console import Console

@@ -156,7 +156,7 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
                 "linear": one.is_linear,
             }
         else:
-            files[name] = _write(folder, name, *_output(result, name))
+            files[name] = _write(folder, name, _output(result, name), result.grid)
     warped = []
     for i, image in enumerate(labels):
         progress(Progress("outputs", 1.0, image.name))
@@ -208,15 +208,15 @@ def _array(folder: Path, entry: dict[str, Any], name: str) -> np.ndarray:
     return array
 
 
-def _output(result: Registration, name: str) -> tuple[np.ndarray, Grid]:
+def _output(result: Registration, name: str) -> np.ndarray:
     if name == "transformed_volume":
-        return result.warped, result.grid
+        return result.warped
     if name == "jacobian":
-        return result.jacobian(), result.grid
+        return result.jacobian()
     if name == "uncertainty":
         assert result.uncertainty is not None  # run asked for it
-        return result.uncertainty, result.grid
-    return np.linalg.norm(result.displacement_mm(), axis=-1), result.grid
+        return result.uncertainty
+    return np.linalg.norm(result.displacement_mm(), axis=-1)
 
 
 def _write(folder: Path, name: str, array: np.ndarray, grid: Grid) -> dict[str, Any]:
