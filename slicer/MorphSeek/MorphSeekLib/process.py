@@ -138,12 +138,8 @@ class Worker:
         name = f"signal {-code}" if code < 0 else f"exit code {code}"
         with contextlib.suppress(ValueError):
             name = signal.Signals(-code).name if code < 0 else name
-        last = (
-            (self.folder / "stderr.txt")
-            .read_text(encoding="utf-8", errors="replace")
-            .strip()
-            .rpartition("\n")[2]
-        )
+        said = (self.folder / "stderr.txt").read_text(encoding="utf-8", errors="replace")
+        last = said.strip().rpartition("\n")[2]
         return f"{name}: {last}" if last else name
 
     def close(self) -> None:

@@ -229,8 +229,7 @@ def _from_nibabel(image: Any, name: str) -> Image:
     array = np.asanyarray(image.dataobj).T
     if isinstance(image, nibabel.nifti1.Nifti1Pair):
         return _nifti_on(array, image, name)
-    affine = RAS @ image.affine
-    return _by_affine(array, affine, name)
+    return _by_affine(array, RAS @ image.affine, name)
 
 
 def _nifti_on(array: np.ndarray, image: Any, name: str) -> Image:

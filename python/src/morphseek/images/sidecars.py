@@ -116,14 +116,9 @@ def check_apart(
                 files = parts(path) if path.is_file() else files
             # The file itself, and the name, which may be a link to it: a result takes the place of
             # either.
-            if not written.isdisjoint(
-                place
-                for file in files
-                for place in (
-                    os.path.realpath(file),
-                    os.path.join(os.path.realpath(file.parent), file.name),
-                )
-            ):
+            own = [os.path.realpath(file) for file in files]
+            own += [os.path.join(os.path.realpath(file.parent), file.name) for file in files]
+            if not written.isdisjoint(own):
                 raise errors.InvalidArgumentError(
                     f"{what.replace('_', ' ')}: {path} is where a result would be written; choose"
                     " another place for the output"

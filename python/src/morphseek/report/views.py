@@ -37,16 +37,9 @@ class Volume:
 
 class Scene:
     """All volumes of a page on one grid, in bytes, turned, and cut to where there is something.
-
-    Parameters
-    ----------
-    result : Registration
-    fixed, moving : Image, optional
-        What was registered; without, only the warped image is shown.
-    fixed_labels, moving_labels : Image, optional
-        Label maps; the fixed one on the fixed grid.
-    warped_labels : Image, optional
-        The moving labels on the fixed grid, where they are known already.
+    Without ``fixed`` and ``moving``, what was registered, it shows the warped image alone. The
+    fixed labels lie on the fixed grid, and so do the warped ones, which are made where they are not
+    given.
     """
 
     def __init__(

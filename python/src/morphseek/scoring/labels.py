@@ -295,11 +295,8 @@ def independent_dice(transform: Transform, fixed: images.Image, moving: images.I
     warped = sitk.Resample(b, a, by_itk, sitk.sitkNearestNeighbor, 0)
     overlap = sitk.LabelOverlapMeasuresImageFilter()
     overlap.Execute(a, warped)
-    return (
-        float(np.mean([overlap.GetDiceCoefficient(i) for i, _ in enumerate(shared, 1)]))
-        if shared
-        else math.nan
-    )
+    dice = [overlap.GetDiceCoefficient(i) for i, _ in enumerate(shared, 1)]
+    return float(np.mean(dice)) if dice else math.nan
 
 
 def merge_labels(labels: images.Image, merge: dict[int, int] | None) -> images.Image:

@@ -197,10 +197,9 @@ def _bids(image: images.ImageLike, name: str) -> dict[str, Any]:
 def _encoding(phase_encoding: str | None, sidecars: list[dict[str, Any]]) -> str:
     """Return the first image's encoding, which all that is known must agree with."""
     known = {"phase_encoding": phase_encoding}
+    key = "PhaseEncodingDirection"
     for name, one in zip(("first", "second"), sidecars):
-        known[f"{name}: PhaseEncodingDirection in its BIDS file"] = one.get(
-            "PhaseEncodingDirection"
-        )
+        known[f"{name}: {key} in its BIDS file"] = one.get(key)
     for name, direction in known.items():
         if direction is not None:
             errors._check_choice(name, direction, _DIRECTIONS)

@@ -38,6 +38,5 @@ def read_labels_csv(path: str | os.PathLike[str]) -> tuple[dict[int, int], dict[
         return {i: i for i in ids}, {i: name for i, name, _ in rows}
     structures = [structure or name for _, name, structure in rows]
     names = list(dict.fromkeys(structures))
-    return {i: 1 + names.index(structure) for i, structure in zip(ids, structures)}, dict(
-        enumerate(names, 1)
-    )
+    merged = {i: 1 + names.index(structure) for i, structure in zip(ids, structures)}
+    return merged, dict(enumerate(names, 1))

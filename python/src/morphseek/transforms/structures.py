@@ -128,9 +128,8 @@ def carry(
 
 
 def _check_frame(dataset: Dataset, transform: Transform, source: Path) -> None:
-    frames = {str(each.get("ReferencedFrameOfReferenceUID") or "") for each in _rois(dataset)} - {
-        ""
-    }
+    told = (str(each.get("ReferencedFrameOfReferenceUID") or "") for each in _rois(dataset))
+    frames = set(filter(None, told))
     if len(frames) > 1:
         raise errors.InputUnreadableError(
             f"input: {source} has structures of {len(frames)} frames of reference; save those of"
