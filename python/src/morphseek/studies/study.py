@@ -47,7 +47,6 @@ _MEANS = (
     "volume_error_percent", "volume_bias_percent", "tre_before_mm", "tre_after_mm", "njd_percent",
     "sdlogj", "seconds", "cpu_seconds",
 )  # fmt: skip
-_OF_ENDINGS = ("status", "error", "message", "exit_code")
 _OF_LABELS = (
     "id", "fixed", "moving", "label", "name", "dice_before", "dice_after", "hd95_before",
     "hd95_after", "volume_error_percent", "is_cut", "verdict", "error_mm",
@@ -163,9 +162,7 @@ class Rows(Tabled):
 
         def end(ending: Ending) -> None:
             row = rows[places[ending.id]]
-            ours = {name: getattr(row, name) for name in keep}
-            outcome = {name: getattr(ending, name) for name in _OF_ENDINGS}
-            row = dataclasses.replace(row, **outcome, **{**ending.row, **ours})
+            row = ended(row, ending, **{name: getattr(row, name) for name in keep})
             rows[places[ending.id]] = row
             if ending.status != "pending":
                 meter.ended(ending.id, str(row))
@@ -461,6 +458,12 @@ def compare(
             f" {measure} in both; pairs are matched by the paths of fixed and moving"
         )
     return test
+
+
+def ended(row: Any, ending: Ending, **more: Any) -> Any:
+    """Return a row whose job ended."""
+    outcome = {name: getattr(ending, name) for name in ("status", "error", "message", "exit_code")}
+    return dataclasses.replace(row, **outcome, **{**ending.row, **more})
 
 
 def row_of(plain: Row, row: Mapping[str, Any]) -> Row | None:
