@@ -27,7 +27,7 @@ from pace import limit
 BUNDLES = Path(__file__).parents[2] / "engine" / "internal" / "network" / "testdata"
 # options of the cheapest registration
 QUICK = {"model": "none", "refine": 0, "search": False, "initial": "com"}
-FLAGS = [f"--{name}={for_engine(name, value)}" for name, value in QUICK.items()]  # of the command
+FLAGS = [f"--{name}={for_engine(value)}" for name, value in QUICK.items()]  # of the command
 
 
 class _Tensor:

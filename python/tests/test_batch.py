@@ -606,7 +606,7 @@ def wait_for(condition: Any, seconds: float = 300) -> None:
 
 def test_ctrl_c(tmp_path: Path, command: Command):
     study, out = many(tmp_path, 5), tmp_path / "out"
-    flags = (f"--{name}={for_engine(name, value)}" for name, value in SLOW.items())
+    flags = (f"--{name}={for_engine(value)}" for name, value in SLOW.items())
     process = command.start("pairs", study, "--out", out, "--workers", 2, *flags)
     busy = lambda: stamps(out) and any(out.glob("*/.morphseek-*"))
     wait_for(lambda: process.poll() is not None or busy())

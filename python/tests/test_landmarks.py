@@ -442,7 +442,7 @@ def test_landmarks_steer(tmp_path, images_of, command):
     assert fit["count"] == 30 and fit["reach_mm"] > 0 and fit["left_out"] == []
     assert fit["after_mm"] < 0.5 < 1.5 < fit["images_mm"] and plain.metrics["landmark_fit"] is None
     points = words_of(tmp_path / "here.csv", tmp_path / "there.mrk.json")
-    flags = [f"--{name}={for_engine(name, value)}" for name, value in STILL.items()]
+    flags = [f"--{name}={for_engine(value)}" for name, value in STILL.items()]
     words = ("register", *images_of, "--out", tmp_path / "out", *points, *flags)
     assert "at 30 points that steered" in command(*words, "--landmark-error", "0.2")
     report = report_of(tmp_path / "out")

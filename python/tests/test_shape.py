@@ -79,7 +79,7 @@ def test_a_rigid_region_keeps_its_shape(tmp_path: Path, command: Command):
     fixed, moving, labels, u = body_pair()
     for name, array in (("f", fixed), ("m", moving), ("l", labels)):
         sitk.WriteImage(sitk.GetImageFromArray(array), tmp_path / f"{name}.nii.gz")
-    options = [f"--{k}={for_engine(k, v)}" for k, v in QUICK.items()]
+    options = [f"--{k}={for_engine(v)}" for k, v in QUICK.items()]
     paths = [str(tmp_path / f"{name}.nii.gz") for name in "fml"]
     for out, more in (("free", []), ("rigid", ["--rigid-regions", paths[2]])):
         command("register", *paths[:2], "--out", tmp_path / out, *options, *more)

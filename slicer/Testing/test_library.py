@@ -1268,7 +1268,7 @@ def test_cancel_in_the_middle(study: Study, clean: None):
     registration = Registration(study.request(**LONG))
     registration.start()
     events = until(registration, lambda event: event.stage == "refine" and event.fraction > 0.1)
-    pid = registration.pid
+    pid = registration._worker._process.pid
     assert alive(pid) and [*dict.fromkeys(event.stage for event in events)] == [
         "prepare",
         "align",
@@ -1290,7 +1290,7 @@ def test_killed_from_outside_then_again(study: Study, paths: dict[str, Path]):
     registration = Registration(study.request(**LONG))
     registration.start()
     until(registration, lambda event: event.stage == "refine")
-    os.kill(registration.pid, signal.SIGKILL)
+    os.kill(registration._worker._process.pid, signal.SIGKILL)
     until(registration, lambda event: False)
     assert registration.state == "failed" and study.nodes() == nodes and leftovers() <= folders
     assert "ended unexpectedly (SIGKILL" in str(registration.error) and registration.poll() == []
@@ -1386,7 +1386,7 @@ def test_a_worker_that_hangs(
         said += [event.message for event in hanging.poll()]
         time.sleep(0.05)
     assert sum("not reported for" in text for text in said) == 1 and hanging.running
-    pid = hanging.pid
+    pid = hanging._worker._process.pid
     hanging.cancel()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)

@@ -17,7 +17,7 @@ from pathlib import Path
 from . import errors
 
 _THREADS = "ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS"
-_RATIO = 1032  # deflate packs no denser
+RATIO = 1032  # deflate packs no denser
 _START = 30.0  # seconds of computing, and more for each MB
 _SECONDS_PER_MB = 0.2
 _PATIENCE = 20  # times as long on the clock: a busy machine computes other things, too
@@ -30,15 +30,11 @@ _READERS = {"transform": "morphseek.transforms.files", "image": "morphseek.image
 def plain(kind: str, path: Path, what: str, limit: float) -> Iterator[Path]:
     """Copy a file's content into a plain file, and give that one: for the kind "transform" an
     ``.h5`` as :mod:`morphseek.transforms.h5` writes it, for the kind "image" a ``.mha``. It may
-    hold `limit` GiB.
-
-    Raises
-    ------
-    InputUnreadableError
+    hold `limit` GiB. Refuse a file that cannot be read.
     """
     size = path.stat().st_size
     # a field is kept several times while it is read and written
-    memory = _ALLOWANCE + int(min(limit * 2**30, 8 * _RATIO * size))
+    memory = _ALLOWANCE + int(min(limit * 2**30, 8 * RATIO * size))
     seconds = _START + _SECONDS_PER_MB * size / 2**20
     with tempfile.TemporaryDirectory(prefix="morphseek-") as name:
         out = Path(name, "out.h5" if kind == "transform" else "out.mha")

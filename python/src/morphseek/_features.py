@@ -90,14 +90,8 @@ def missing(name: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
 
 
 def requirements(feature: Feature) -> list[Requirement]:
-    """Return the packages that a feature asks for on this Python.
-
-    Raises
-    ------
-    importlib.metadata.PackageNotFoundError
-        This is no installed distribution.
-    ImportError
-        The package ``packaging`` is missing.
+    """Return the packages that a feature asks for on this Python. Raise PackageNotFoundError where
+    this is no installed distribution, ImportError where the package ``packaging`` is missing.
     """
     from packaging.requirements import Requirement as Parsed
 

@@ -14,12 +14,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from . import _json, _manifest, _staging, errors
 from ._interrupts import SignalDelay
 from ._itk import itk_reason
 from ._regular import check_regular as check_regular, special
+from ._staging import settle as settle
 
 
 def check_path(path: Path, name: str, error: type[errors.MorphSeekError]) -> None:
@@ -41,10 +40,6 @@ def check_path(path: Path, name: str, error: type[errors.MorphSeekError]) -> Non
 def readable(path: Path, name: str) -> Iterator[None]:
     """See that there is a file or a folder that may be opened, and name it in what the system says
     when it is read.
-
-    Raises
-    ------
-    InputUnreadableError
     """
     check_path(path, name, errors.InputUnreadableError)
     try:
@@ -91,11 +86,8 @@ def write_seal(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_seal(path: Path, what: str) -> dict[str, Any]:
-    """Return the content of a JSON file of :func:`write_seal`, whose files are as it lists them.
-
-    Raises
-    ------
-    InputUnreadableError
+    """Return the content of a JSON file of :func:`write_seal`; refuse it where its files are not as
+    it lists them.
     """
     settle(path.parent)
     content = _json.read(path, what, _json.MOST_RESULT_BYTES)
@@ -105,11 +97,6 @@ def read_seal(path: Path, what: str) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError) as error:
         raise errors.InputUnreadableError(f"{path} is not a {what}'s: {error!r}") from None
     return dict(content)
-
-
-def write_array(path: str | os.PathLike[str], array: np.ndarray) -> None:
-    """Write an array as ``.npy``."""
-    write_with(lambda temporary: np.save(temporary, array), path)
 
 
 def at_once(*writers: Callable[[], Any], threads: int | None = None) -> None:
@@ -311,8 +298,3 @@ def check_places(folder: Path, names: Iterable[str]) -> None:
                 f"{path} is {kind}, where a file is to be written; move it away or choose another"
                 " place"
             )
-
-
-def settle(folder: Path) -> None:
-    """Carry out the plans that a killed process left in a folder, before it is read."""
-    _staging.settle(folder)

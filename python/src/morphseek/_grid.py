@@ -53,13 +53,7 @@ class Grid:
     direction: tuple[float, ...] = IDENTITY
 
     def __post_init__(self) -> None:
-        for field, length in (("size", 3), ("spacing", 3), ("origin", 3), ("direction", 9)):
-            values = np.asarray(getattr(self, field), dtype=np.float64).ravel()
-            if values.size != length:
-                raise errors.InvalidArgumentError(
-                    f"the grid's {field} has {values.size} numbers; it needs {length}"
-                )
-            object.__setattr__(self, field, tuple(values.tolist()))
+        set_numbers(self, {"size": 3, "spacing": 3, "origin": 3, "direction": 9}, "the grid's")
         if not all(math.isfinite(n) and n >= 0 for n in self.size):
             size = " x ".join(f"{n:g}" for n in self.size)
             raise errors.InvalidArgumentError(f"the grid has the size {size}")
@@ -220,13 +214,12 @@ class Grid:
         """
         x, y, z = (np.arange(n, dtype=np.float64) for n in self.size)
         m = self.index_to_physical
-        places: Doubles = (
+        return (
             x[None, None, :, None] * m[:3, 0]
             + y[None, :, None, None] * m[:3, 1]
             + z[:, None, None, None] * m[:3, 2]
             + m[:3, 3]
         )
-        return places
 
     @property
     def voxel(self) -> float:
@@ -264,6 +257,17 @@ class Grid:
         return image
 
 
+def set_numbers(owner: Any, lengths: dict[str, int], whose: str) -> None:
+    """Make fields of a frozen object tuples of so many numbers; refuse fewer or more."""
+    for field, length in lengths.items():
+        values = np.asarray(getattr(owner, field), dtype=np.float64).ravel()
+        if values.size != length:
+            raise errors.InvalidArgumentError(
+                f"{whose} {field} has {values.size} numbers; it needs {length}"
+            )
+        object.__setattr__(owner, field, tuple(values.tolist()))
+
+
 def check_numbers(
     spacing: Sequence[float], origin: Sequence[float], direction: Sequence[float], name: str
 ) -> None:
@@ -299,5 +303,4 @@ def sheared(name: str) -> errors.MorphSeekError:
 def mapped(matrix: ArrayLike, points: ArrayLike) -> Doubles:
     """Return points, shape (..., 3), under a 4x4 matrix."""
     m = np.asarray(matrix, np.float64)
-    places: Doubles = np.asarray(points, np.float64) @ m[:3, :3].T + m[:3, 3]
-    return places
+    return np.asarray(points, np.float64) @ m[:3, :3].T + m[:3, 3]

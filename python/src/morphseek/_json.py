@@ -23,12 +23,8 @@ _DEEPEST = 64
 
 
 def read_text(path: str | os.PathLike[str], what: str, most: int = MOST_BYTES) -> str:
-    """Return the text in a file of `most` bytes at most.
-
-    Raises
-    ------
-    InputUnreadableError
-        It is no regular file, cannot be read, is larger, or is no text in UTF-8.
+    """Return the text in a file of `most` bytes at most. Refuse what is no regular file, cannot be
+    read, is larger, or is no text in UTF-8.
     """
     check_regular(path, what)
     try:
@@ -57,13 +53,7 @@ def read(path: str | os.PathLike[str], what: str, most: int = MOST_BYTES) -> Any
 
 
 def read_object(path: str | os.PathLike[str], what: str) -> dict[str, Any]:
-    """Return the object in a small file.
-
-    Raises
-    ------
-    InputUnreadableError
-        It cannot be read, or holds something else.
-    """
+    """Return the object in a small file; refuse what cannot be read, or holds something else."""
     content = read(path, what)
     if not isinstance(content, dict):
         raise errors.InputUnreadableError(
@@ -82,12 +72,8 @@ def object_in(path: str | os.PathLike[str], most: int = MOST_RESULT_BYTES) -> di
 
 
 def parse(text: str) -> Any:
-    """Return the content of a JSON text.
-
-    Raises
-    ------
-    ValueError
-        It is no JSON, or its brackets are nested too deeply.
+    """Return the content of a JSON text. Raise ValueError where it is none, or its brackets are
+    nested too deeply.
     """
     try:
         content = json.loads(text)
@@ -124,10 +110,9 @@ class Plain:
         'mean'
         """
         names = (field.name for field in dataclasses.fields(self))  # type: ignore[arg-type]
-        plain: dict[str, Any] = without_nan(
+        return without_nan(
             {name: getattr(self, name) for name in names if name not in ("picture", "transform")}
         )
-        return plain
 
     def __repr__(self) -> str:
         """Return the class and the line that tells of the object."""

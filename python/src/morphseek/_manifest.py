@@ -78,12 +78,7 @@ def owned(
 
 
 def check(folder: Path, entries: Mapping[str, Any], names: Collection[str], what: str) -> None:
-    """Raise if a listed file is missing or changed; files that are not listed pass.
-
-    Raises
-    ------
-    InputUnreadableError
-    """
+    """Refuse a listed file that is missing or changed; files that are not listed pass."""
     listed = {name: entries[name] for name in names if name in entries}
     if (name := changed(folder, listed)) is not None:
         raise errors.InputUnreadableError(
@@ -91,8 +86,3 @@ def check(folder: Path, entries: Mapping[str, Any], names: Collection[str], what
             " damaged or of another run; register again, or, if you changed it on purpose, move it"
             " to another folder"
         )
-
-
-def check_beside(path: Path, what: str) -> None:
-    """See that a file of a result is the one that the report beside it tells of."""
-    check(path.parent, of(path.parent / REPORT), [path.name], what)

@@ -26,6 +26,12 @@ def percentiles(values: np.ndarray, percents: Sequence[float]) -> list[float]:
     ]
 
 
+def spread(lengths: np.ndarray) -> dict[str, float]:
+    """Return the mean, the median and the 95th percentile of lengths, mm."""
+    median, most = percentiles(lengths, [50, 95])
+    return {"mean_mm": float(lengths.mean()), "median_mm": median, "p95_mm": most}
+
+
 def distinct(values: np.ndarray) -> np.ndarray:
     """Return the values that there are, ascending; of several NaN all.
 

@@ -54,14 +54,13 @@ _DEVICES = re.compile(
 _LONGEST = 255  # bytes, of a file's name
 
 
-def why_no_name(name: str, more: int = 0) -> str:
-    """Return why no file or folder of a result may have a name, on any system; empty if it may. The
-    file's own name has ``more`` bytes beside it.
+def why_no_name(name: str) -> str:
+    """Return why no file or folder of a result may have a name, on any system; empty if it may.
 
     >>> why_no_name("sub-01"), why_no_name("-01"), why_no_name("COM1")
     ('', "it begins with '-', as a formula of a spreadsheet", 'Windows has a device of that name')
     """
-    lower, length = name.lower(), len(os.fsencode(name)) + more
+    lower, length = name.lower(), len(os.fsencode(name))
     if is_formula(name):
         return f"it begins with {name[0]!r}, as a formula of a spreadsheet"
     if not name or lower.startswith((".", " ")) or lower.endswith((".", " ")):

@@ -110,12 +110,7 @@ def read_plain(
     is_row: Callable[[list[str]], bool],
 ) -> Table:
     """Return a table that may have no heading: by one of the headings, else by the separator with
-    which each row is one.
-
-    Raises
-    ------
-    InputUnreadableError
-        Two separators make rows of it.
+    which each row is one. Refuse a table of which two separators make rows.
     """
     tables = _tables(path, what)
     if has_heading(best := _by_heading(tables, needed), needed):
@@ -132,7 +127,8 @@ def read_plain(
 
 def has_heading(table: Table, needed: Sequence[Collection[str]]) -> bool:
     """Whether a table's first row has one of the sets of columns."""
-    return bool(table.rows) and any(set(columns) <= _heading(table) for columns in needed)
+    heading = {cell.lower() for row in table.rows[:1] for cell in row}
+    return any(set(columns) <= heading for columns in needed)
 
 
 def records_of(
@@ -198,12 +194,7 @@ def records_of(
 
 def numbers(cells: Iterable[str], table: Table) -> list[float]:
     """Return cells of a table as numbers, with a decimal point or a decimal comma in all of them;
-    NaN for what is none.
-
-    Raises
-    ------
-    InputUnreadableError
-        Some have a comma and some a point, or commas may separate thousands.
+    NaN for what is none. Refuse a table that has both, or whose commas may separate thousands.
     """
     texts = list(cells)
     with_comma = [cell for cell in texts if "," in cell]
@@ -252,12 +243,8 @@ def _is_missing(value: Any) -> bool:
 
 
 def frame_table(frame: Any, what: str, known: Collection[str]) -> Table:
-    """Return a data frame as a table of texts. An index with a name is a column.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A cell of a known column is neither a text, nor a path, nor a number.
+    """Return a data frame as a table of texts. An index with a name is a column. Refuse a cell of a
+    known column that is neither a text, nor a path, nor a number.
     """
     if any(name is not None for name in getattr(getattr(frame, "index", None), "names", ())):
         try:
@@ -334,10 +321,6 @@ def data_frame(rows: Iterable[Mapping[str, Any]]) -> Any:
 def _listed(names: Iterable[str]) -> str:
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last
-
-
-def _heading(table: Table) -> set[str]:
-    return {cell.lower() for cell in table.rows[0]} if table.rows else set()
 
 
 def _by_heading(tables: list[Table], needed: Sequence[Collection[str]]) -> Table:

@@ -59,13 +59,8 @@ def first_and_others(
     fixed: Any, moving: Any, channels: Iterable[ChannelLike] | None
 ) -> tuple[Any, Any, list[Channel], list[str]]:
     """Return the first pair of images, the channels beside it, and what is to be said of images
-    that one side alone has. ``fixed`` and ``moving`` may be lists of as many images.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The lists are of different lengths, empty, or without a first image; a channel is no
-        channel.
+    that one side alone has. ``fixed`` and ``moving`` may be lists of as many images; refuse lists
+    of different lengths, empty ones, and what is no channel.
     """
     others: list[Channel] = []
     warnings = []

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import _features
+from . import _apart, _features
 
 UNWELL = 5
 """The command's exit code where something is wrong: that of the runtime's failures."""
@@ -84,7 +84,7 @@ def doctor() -> dict[str, Any]:
 
 def _trial() -> dict[str, Any]:
     """Run :func:`_try` in a process of its own, which may end in ways that Python cannot catch."""
-    if not Path(sys.executable or "").stem.lower().startswith("python"):  # within another program
+    if not _apart.is_possible():
         return _try()
     call = "from morphseek.diagnosis import _try; import json; print(json.dumps(_try()))"
     environment = {
@@ -104,8 +104,7 @@ def _trial() -> dict[str, Any]:
     except (OSError, subprocess.SubprocessError) as error:
         return {"error": f"its process does not run: {type(error).__name__}"}
     with contextlib.suppress(ValueError, IndexError):
-        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return answer
+        return json.loads(done.stdout.splitlines()[-1])
     last = (done.stderr.strip() or "no word").splitlines()[-1]
     return {"error": f"its process ended with {done.returncode}: {last}"}
 
@@ -327,11 +326,7 @@ def rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("a registration", trial["error"] or f"works ({trial['seconds']} s, a small made-up pair)")
     )
     if runtime := report["runtime"]:
-        library = f"{runtime['version']}  {runtime['library']}" if runtime["library"] else "none"
-        lines.append(("ONNX Runtime", library))
-        lines.append(("its providers", ", ".join(runtime["providers"]) or "none"))
-        cards = [f"{gpu['name']} ({gpu['bytes'] / 2**30:.0f} GiB)" for gpu in runtime["gpus"]]
-        lines.append(("GPUs", ", ".join(cards) or "none that an NVIDIA driver shows"))
+        lines += runtime_rows(runtime, "none")
     packages = [f"{name} {version}" for name, version in report["packages"].items() if version]
     lines.append(("packages", ", ".join(packages)))
     for folder in report["folders"]:
@@ -349,6 +344,17 @@ def rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         lines.append(("PROBLEM", f"{problem['what']}. To mend it: {problem['remedy']}"))
     lines.append(("all is well" if report["well"] else "not well", ""))
     return lines
+
+
+def runtime_rows(runtime: Mapping[str, Any], without: str) -> list[tuple[str, str]]:
+    """Return what :func:`morphseek.devices` says of ONNX Runtime and of GPUs as lines."""
+    library = f"{runtime['version']}  {runtime['library']}" if runtime["library"] else without
+    cards = [f"{gpu['name']} ({gpu['bytes'] / 2**30:.0f} GiB)" for gpu in runtime["gpus"]]
+    return [
+        ("ONNX Runtime", library),
+        ("its providers", ", ".join(runtime["providers"]) or "none"),
+        ("GPUs", ", ".join(cards) or "none that an NVIDIA driver shows"),
+    ]
 
 
 def main(arguments: list[str]) -> int:

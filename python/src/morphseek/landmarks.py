@@ -265,13 +265,8 @@ class Matched:
 
 def match_landmarks(fixed: LandmarksLike | None, moving: LandmarksLike | None) -> Matched:
     """Return the landmarks of two images, paired by the names that both have, else in the order
-    given.
-
-    Raises
-    ------
-    InvalidArgumentError
-        There are none of one image, or more of one than of the other and no names to tell which
-        belong together, or a name is there twice.
+    given. Refuse them where one image has none, where the numbers differ and no names tell which
+    belong together, and where a name is there twice.
     """
     if fixed is None or moving is None:
         own, missing = ("moving", "fixed") if fixed is None else ("fixed", "moving")
@@ -306,12 +301,7 @@ def match_landmarks(fixed: LandmarksLike | None, moving: LandmarksLike | None) -
 
 def pair_landmarks(fixed: LandmarksLike, moving: LandmarksLike) -> tuple[Landmarks, Landmarks]:
     """Return the landmarks of two images that belong together at one place: see
-    :func:`match_landmarks`.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Only some of the names agree.
+    :func:`match_landmarks`. Refuse them where only some of the names agree.
     """
     matched = match_landmarks(fixed, moving)
     for points, other in ((matched.only_fixed, "moving"), (matched.only_moving, "fixed")):
@@ -327,12 +317,8 @@ def steering(
     matched: Matched, fixed_grid: Grid, moving_grid: Grid, options: dict[str, Any]
 ) -> tuple[tuple[Doubles, list[str]], list[str]]:
     """Return landmarks that steer a registration, as the engine takes them: their numbers, shape
-    (n, 6), fixed, then moving, LPS mm, with their names; and warnings.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The options do not say how exactly they were marked, or all lie outside their image.
+    (n, 6), fixed, then moving, LPS mm, with their names; and warnings. Refuse them where the
+    options do not say how exactly they were marked, or all lie outside their image.
     """
     here, there = matched.fixed, matched.moving
     if not options.get("landmark_error"):
@@ -359,11 +345,7 @@ def _listed(names: set[str], most: int = 5) -> str:
 
 def check_inside(landmarks: Landmarks, grid: Grid, image: str) -> str:
     """Return a warning that names the points outside an image's grid; empty where there are none.
-
-    Raises
-    ------
-    InvalidArgumentError
-        All are outside: they are of another space.
+    Refuse points that are all outside: they are of another space.
     """
     index = grid.to_index(landmarks.points)
     outside = np.any((index < -0.5) | (index > np.array(grid.size) - 0.5), axis=1)

@@ -52,12 +52,8 @@ def says_no(answer: Any) -> bool:
 
 
 def callback_of(progress: Callable[[Any], Any] | bool | None) -> Callable[[Any], Any] | None:
-    """Return the callback of progress: a new :class:`Bar` for True, None for none.
-
-    Raises
-    ------
-    InvalidArgumentError
-        It cannot be called.
+    """Return the callback of progress: a new :class:`Bar` for True, None for none. Refuse what
+    cannot be called.
     """
     if progress is None or isinstance(progress, (bool, np.bool_)):
         return Bar() if progress else None
@@ -109,10 +105,8 @@ class Bar:
 
     def __init__(self) -> None:
         self._bar: Any = None
-        if _is_shown():
-            self._start()
-
-    def _start(self) -> None:
+        if not _is_shown():
+            return
         # importing rich takes longer than registering something small
         from rich import progress as rich
         from rich.console import Console

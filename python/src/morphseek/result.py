@@ -324,7 +324,51 @@ class Registration(Applicable):
         >>> morphseek.Registration.read("result").warped.shape
         (48, 48, 48)
         """
-        return _read(Path(folder))
+        folder = Path(folder)
+        path = folder / _manifest.REPORT
+        _files.settle(folder)
+        report = read_json(path, "result")
+        try:
+            entries = dict(report.pop(_manifest.KEY))
+            grids = [Grid.from_numbers(report.pop(f"{side}_grid")) for side in ("fixed", "moving")]
+            if not all(np.isfinite(each.numbers).all() for each in grids):
+                raise ValueError("its grids are none")
+            initial, options = report.pop("initial_transform"), report.pop("options")
+            initial = checked_matrix(initial, "its initial transform", "run the registration again")
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise errors.InputUnreadableError(
+                f"{path} is not a registration's report: {error!r}"
+            ) from None
+        read = ["displacement.nrrd", "warped.nii.gz", "uncertainty.nrrd"]
+        _manifest.check(folder, entries, read, "result")
+        vectors = folder / "displacement.nrrd"
+        mm = np.ascontiguousarray(images.read_vectors(vectors), dtype=np.float32)
+        grid, moving_grid = grids
+        if mm.shape != (*grid.shape, 3):
+            raise errors.GridMismatchError(
+                f"{vectors} has shape {mm.shape}, another grid than {path} says"
+            )
+        if not np.isfinite(mm).all():
+            raise errors.InputUnreadableError(f"{vectors} has displacements that are no numbers")
+        try:
+            displacement = bindings.from_mm(mm, grid)
+        except errors.MorphSeekError as error:
+            raise errors.InputUnreadableError(
+                f"{path} is not a registration's report: {error}"
+            ) from None
+        warped = images.read(folder / "warped.nii.gz", "warped").float32()
+        uncertainty = (
+            images.read(folder / "uncertainty.nrrd", "uncertainty").float32()
+            if report.get("uncertainty")
+            else None
+        )
+        for name, image in (("warped.nii.gz", warped), ("uncertainty.nrrd", uncertainty)):
+            if image is not None and image.shape != mm.shape[:3]:
+                raise errors.GridMismatchError(
+                    f"{folder / name} has shape {image.shape}, another grid than {path} says"
+                )
+        transform = Field(read_only(displacement), grid, moving_grid, initial)
+        return Registration(transform, warped, report, options, uncertainty)
 
 
 _LARGE = 1 << 28  # bytes of a field whose files are written one after another
@@ -372,51 +416,3 @@ def write_result(
     report_path = folder / _manifest.REPORT
     _files.write_text(report_path, json.dumps(content, indent=2) + "\n")
     return {**entries, _manifest.REPORT: _manifest.entry(report_path)}
-
-
-def _read(folder: Path) -> Registration:
-    path = folder / _manifest.REPORT
-    _files.settle(folder)
-    report = read_json(path, "result")
-    try:
-        entries = dict(report.pop(_manifest.KEY))
-        grids = [Grid.from_numbers(report.pop(f"{side}_grid")) for side in ("fixed", "moving")]
-        if not all(np.isfinite(each.numbers).all() for each in grids):
-            raise ValueError("its grids are none")
-        initial, options = report.pop("initial_transform"), report.pop("options")
-        initial = checked_matrix(initial, "its initial transform", "run the registration again")
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise errors.InputUnreadableError(
-            f"{path} is not a registration's report: {error!r}"
-        ) from None
-    read = ["displacement.nrrd", "warped.nii.gz", "uncertainty.nrrd"]
-    _manifest.check(folder, entries, read, "result")
-    mm = np.ascontiguousarray(images.read_vectors(folder / "displacement.nrrd"), dtype=np.float32)
-    grid, moving_grid = grids
-    if mm.shape != (*grid.shape, 3):
-        raise errors.GridMismatchError(
-            f"{folder / 'displacement.nrrd'} has shape {mm.shape}, another grid than {path} says"
-        )
-    if not np.isfinite(mm).all():
-        raise errors.InputUnreadableError(
-            f"{folder / 'displacement.nrrd'} has displacements that are no numbers"
-        )
-    try:
-        displacement = bindings.from_mm(mm, grid)
-    except errors.MorphSeekError as error:
-        raise errors.InputUnreadableError(
-            f"{path} is not a registration's report: {error}"
-        ) from None
-    warped = images.read(folder / "warped.nii.gz", "warped").float32()
-    uncertainty = (
-        images.read(folder / "uncertainty.nrrd", "uncertainty").float32()
-        if report.get("uncertainty")
-        else None
-    )
-    for name, image in (("warped.nii.gz", warped), ("uncertainty.nrrd", uncertainty)):
-        if image is not None and image.shape != mm.shape[:3]:
-            raise errors.GridMismatchError(
-                f"{folder / name} has shape {image.shape}, another grid than {path} says"
-            )
-    transform = Field(read_only(displacement), grid, moving_grid, initial)
-    return Registration(transform, warped, report, options, uncertainty)

@@ -198,14 +198,8 @@ def explanation(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
         lines.append((f"Channel {channel['name']}", _channel(channel)))
     if plan.get("similarity") or plan.get("search"):
         share = 100 * plan.get("search", 0)
-        lines.append(
-            (
-                "Search",
-                f"{share:.0f} % of the displacement that it found counts"
-                if share
-                else "nothing in the result is from a search",
-            )
-        )
+        counts = f"{share:.0f} % of the displacement that it found counts"
+        lines.append(("Search", counts if share else "nothing in the result is from a search"))
     if smoothness := plan.get("smoothness_mm"):
         lines.append(("Smoothness", f"tissue moves together over {smoothness:.1f} mm"))
     if (referee := metrics.get("referee")) and Verdict.of(metrics):

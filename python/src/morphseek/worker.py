@@ -156,7 +156,7 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
                 "linear": one.is_linear,
             }
         else:
-            files[name] = _write(folder, name, *_output(result, name))
+            files[name] = _write(folder, name, _output(result, name), result.grid)
     warped = []
     for i, image in enumerate(labels):
         progress(Progress("outputs", 1.0, image.name))
@@ -208,38 +208,27 @@ def _array(folder: Path, entry: dict[str, Any], name: str) -> np.ndarray:
     return array
 
 
-def _output(result: Registration, name: str) -> tuple[np.ndarray, Grid]:
+def _output(result: Registration, name: str) -> np.ndarray:
     if name == "transformed_volume":
-        return result.warped, result.grid
+        return result.warped
     if name == "jacobian":
-        return result.jacobian(), result.grid
+        return result.jacobian()
     if name == "uncertainty":
         assert result.uncertainty is not None  # run asked for it
-        return result.uncertainty, result.grid
-    return np.linalg.norm(result.displacement_mm(), axis=-1), result.grid
+        return result.uncertainty
+    return np.linalg.norm(result.displacement_mm(), axis=-1)
 
 
 def _write(folder: Path, name: str, array: np.ndarray, grid: Grid) -> dict[str, Any]:
-    _files.write_array(folder / f"{name}.npy", array)
-    return {"file": f"{name}.npy", "matrix": grid.index_to_physical.tolist()}
+    path = folder / f"{name}.npy"
+    _files.write_with(lambda temporary: np.save(temporary, array), path)
+    return {"file": path.name, "matrix": grid.index_to_physical.tolist()}
 
 
 def vectors(transform: Field, spacing: float = 0.0) -> tuple[np.ndarray, Grid]:
     """Return the displacements of a transform before its initial one acts, with the margin beyond
-    the fixed grid in which they fade, and at least ``spacing`` mm between them.
-
-    Returns
-    -------
-    array, grid
-        float32 (z, y, x, 3), LPS mm, components x, y, z; and where they lie.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> grid = images.Image(np.zeros((5, 6, 8)), spacing=(1, 1, 3)).grid
-    >>> array, coarse = vectors(Field(np.zeros((3, 5, 6, 8)), grid, grid), spacing=2)
-    >>> array.shape, coarse.size
-    ((5, 3, 4, 3), (4, 3, 5))
+    the fixed grid in which they fade, and at least ``spacing`` mm between them: float32 (z, y, x,
+    3), LPS mm, components x, y, z; and where they lie.
     """
     own = np.array(transform.grid.spacing)
     if spacing <= own.min():
@@ -289,7 +278,7 @@ def answer(question: str, *values: str) -> dict[str, Any]:
         return {"pairs": pairs(*values)}
     if question == "--load-preset":
         read = load_preset(*values)
-        return {"options": {name: for_engine(name, value) for name, value in read.items()}}
+        return {"options": {name: for_engine(value) for name, value in read.items()}}
     path, options = values
     words = json.loads(options)
     save_preset(path, **{name: in_python(name, value) for name, value in words.items()})

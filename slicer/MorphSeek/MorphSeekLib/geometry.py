@@ -208,14 +208,9 @@ def field_on(node: Any, volume: Any) -> np.ndarray:
 
 
 def grid_transform(vectors: np.ndarray, matrix: np.ndarray) -> Any:
-    """Return displacements as a vtkOrientedGridTransform, for MRML's transform from parent.
-
-    Parameters
-    ----------
-    vectors : numpy.ndarray
-        float32 (z, y, x, 3), LPS mm, components x, y, z.
-    matrix : numpy.ndarray
-        4x4, from their index (x, y, z) to LPS mm.
+    """Return displacements, float32 (z, y, x, 3), LPS mm, components x, y, z, as a
+    vtkOrientedGridTransform, for MRML's transform from parent. The 4x4 `matrix` takes their index
+    (x, y, z) to LPS mm.
     """
     import slicer
     import vtk

@@ -234,31 +234,31 @@ def ensure(
 
     explain = explain or why
 
-    def step(done: int, total: int, *arguments: str) -> None:
-        progress(done, total, arguments[-1])
+    @contextlib.contextmanager
+    def explained(*arguments: str) -> Iterator[None]:
         try:
-            install(list(arguments))
+            yield
         except Exception as error:
             if sentence := explain(list(arguments)):
                 raise RuntimeError(sentence) from error
             raise
 
+    def step(done: int, total: int, *arguments: str) -> None:
+        progress(done, total, arguments[-1])
+        with explained(*arguments):
+            install(list(arguments))
+
     slicers = _slicers()
     if slicers is not None and source == PACKAGE and not installed():
         wanted = f"{PACKAGE}[{EXTRA}]"
-        with _constraints() as constraints:
-            try:
-                slicers(
-                    [wanted],
-                    constraints=constraints,
-                    skip_packages=list(KEEP),
-                    prompt_install=False,  # we have asked
-                    requester="MorphSeek",
-                )
-            except Exception as error:
-                if sentence := explain(["--no-deps", PACKAGE]):
-                    raise RuntimeError(sentence) from error
-                raise
+        with _constraints() as constraints, explained("--no-deps", PACKAGE):
+            slicers(
+                [wanted],
+                constraints=constraints,
+                skip_packages=list(KEEP),
+                prompt_install=False,  # we have asked
+                requester="MorphSeek",
+            )
     elif not installed():
         step(0, 1, "--no-deps", source)
     elif anew:  # pip skips a version that is installed, even if it is broken

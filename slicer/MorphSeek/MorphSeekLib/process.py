@@ -132,23 +132,14 @@ class Worker:
                 taken.append(self._lines.get_nowait())
         return taken
 
-    @property
-    def pid(self) -> int:
-        """The process's id."""
-        return self._process.pid
-
     def why(self) -> str:
         """Return how a process ended that reported nothing, and its last line on standard error."""
         code = self._process.returncode
         name = f"signal {-code}" if code < 0 else f"exit code {code}"
         with contextlib.suppress(ValueError):
             name = signal.Signals(-code).name if code < 0 else name
-        last = (
-            (self.folder / "stderr.txt")
-            .read_text(encoding="utf-8", errors="replace")
-            .strip()
-            .rpartition("\n")[2]
-        )
+        said = (self.folder / "stderr.txt").read_text(encoding="utf-8", errors="replace")
+        last = said.strip().rpartition("\n")[2]
         return f"{name}: {last}" if last else name
 
     def close(self) -> None:

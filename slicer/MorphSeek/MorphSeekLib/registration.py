@@ -78,11 +78,6 @@ class Registration:
         """Whether the registration still runs, so that poll() must be called."""
         return self.state == "running"
 
-    @property
-    def pid(self) -> int:
-        """The id of the worker process, while it runs."""
-        return self._worker.pid
-
     def start(self) -> None:
         """Write the inputs and start the worker.
 

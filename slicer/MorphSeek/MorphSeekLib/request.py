@@ -1,20 +1,11 @@
 """Describes a registration: the interface between the panel, or a script, and the library.
 
-The panel and scripts use it in this way:
-
 >>> request = RegistrationRequest(fixed=fixedNode, moving=movingNode, preset="MR with CT")
->>> reason = request.validate()            # "" when it can run, otherwise why it cannot
->>> registration = Registration(request)   # MorphSeekLib.registration
+>>> registration = Registration(request)   # MorphSeekLib.registration says what it tells
 >>> registration.start()                   # writes the inputs, starts the worker, returns
 >>> while registration.running:            # by a QTimer in the panel; .wait() in a script
 ...     for event in registration.poll():  # events since the last call; the last makes the nodes
 ...         show(event)
->>> registration.state                     # "finished", "failed" or "cancelled"
->>> registration.result                    # metrics (dict) when finished
->>> registration.verdict                   # grade, meaning, error, reasons, in words
->>> registration.nodes                     # output name -> node; "transferred" -> list of nodes
->>> registration.error                     # when failed: RegistrationError with name and code
->>> registration.cancel()                  # ends the worker before it returns; makes no node
 """
 
 from __future__ import annotations

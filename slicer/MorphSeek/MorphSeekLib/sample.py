@@ -29,11 +29,7 @@ print(json.dumps(list(phantom.LABELS.values())))
 
 def load(volume: Callable[..., Any], labels: Callable[..., Any]) -> list[Any]:
     """Compute the pair and load it by Slicer's functions `volume` and `labels`; return the nodes.
-
-    Raises
-    ------
-    RuntimeError
-        The Python package is not installed or does not run.
+    Raises RuntimeError if the Python package is not installed or does not run.
     """
     with tempfile.TemporaryDirectory(prefix="morphseek-") as folder:
         try:

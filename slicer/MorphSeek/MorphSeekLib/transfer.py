@@ -217,8 +217,7 @@ def numbered_on(scratch: Any, node: Any, reference: Any) -> np.ndarray:
     Labels are numbered from 1 on; where segments overlap, the last one counts.
     """
     labels = labels_on(scratch, node, reference)
-    numbered = np.zeros(reference.GetImageData().GetDimensions()[::-1], np.int16)
-    return _numbered(numbered, labels, labels)
+    return _numbered(reference.GetImageData().GetDimensions()[::-1], labels, labels)
 
 
 def numbered_alike(
@@ -226,12 +225,7 @@ def numbered_alike(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the labels of each side, which labels_on returned, as one array: int16, (z, y, x).
     Labels that both sides have get the same number, from 1 on. Where segments overlap, the last one
-    counts.
-
-    Raises
-    ------
-    ValueError
-        The sides have no label in common.
+    counts. Raises ValueError if the sides have no label in common.
     """
     names = [name for name in fixed if name in moving]
     if not names:
@@ -239,16 +233,14 @@ def numbered_alike(
             "To let labels drive the registration, give them the same names or numbers on both"
             " sides: now they have none in common"
         )
-    both = [
-        _numbered(np.zeros(next(iter(side.values()))[0].shape, np.int16), side, names)
-        for side in (fixed, moving)
-    ]
-    return both[0], both[1]
+    ours, theirs = (side[names[0]][0].shape for side in (fixed, moving))
+    return _numbered(ours, fixed, names), _numbered(theirs, moving, names)
 
 
 def _numbered(
-    numbered: np.ndarray, labels: dict[str, tuple[np.ndarray, int]], names: Iterable[str]
+    shape: tuple[int, ...], labels: dict[str, tuple[np.ndarray, int]], names: Iterable[str]
 ) -> np.ndarray:
+    numbered = np.zeros(shape, np.int16)
     for number, name in enumerate(names, 1):
         array, value = labels[name]
         numbered[array == value] = number

@@ -104,8 +104,7 @@ def register(
 
 def check_options(options: dict[str, Any]) -> dict[str, Any]:
     """Return every option as the engine takes it."""
-    read: dict[str, Any] = json.loads(call(gopy.CheckOptions, json.dumps(options)))
-    return read
+    return json.loads(call(gopy.CheckOptions, json.dumps(options)))
 
 
 def warp(
@@ -199,8 +198,7 @@ def jacobian(field: Floats, grid: Grid) -> Floats:
 def regularity(field: Floats, grid: Grid) -> dict[str, float]:
     """Return how regular a field is and how far it moves, by the metrics' names."""
     _check_field(field, grid)
-    numbers: dict[str, float] = json.loads(call(gopy.Stats, field, grid, ALL_CORES))
-    return numbers
+    return json.loads(call(gopy.Stats, field, grid, ALL_CORES))
 
 
 def to_mm(field: Floats, grid: Grid) -> Floats:
@@ -271,10 +269,7 @@ def score_labels(
     if carried is not None:
         _check("warped labels", carried, np.int32, shape_of(grid))
     maps = fixed, moving, moving_grid, carried
-    scores: list[dict[str, Any]] = json.loads(
-        call(gopy.ScoreLabels, field, grid, determinants, *maps, ALL_CORES)
-    )
-    return scores
+    return json.loads(call(gopy.ScoreLabels, field, grid, determinants, *maps, ALL_CORES))
 
 
 def _check_volume(name: str, array: Floats, grid: Grid) -> None:

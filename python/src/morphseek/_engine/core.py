@@ -52,13 +52,8 @@ def call(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def check_text(name: str, value: str) -> None:
-    """See that the engine will read what Python means: text without a NUL that UTF-8 can hold (a
+    """Refuse text that the engine would not read as Python means it: with a NUL, or beyond UTF-8 (a
     path on Linux may be other bytes).
-
-    Raises
-    ------
-    morphseek.errors.InvalidArgumentError
-        It would not.
     """
     try:
         value.encode()

@@ -27,13 +27,8 @@ STILL = {"model": "none", "search": False, "refine": 0}
 
 
 def all_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every option as the engine reads it, in Python's words: those given, and the others
-    at their defaults.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The engine does not know the name, or not the value.
+    """Return every option as the engine reads it, in Python's words: those given, and the others at
+    their defaults. Refuse a name or a value that the engine does not know.
     """
     # the names, before values that may be images
     bindings.check_options(dict.fromkeys(options))
@@ -50,13 +45,8 @@ def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return :func:`plain_options` and what is known of the model that they name, before a list of
-    pairs is begun.
-
-    Raises
-    ------
-    morphseek.errors.MorphSeekError
-        The engine does not take them, or the model cannot be used.
+    """Return :func:`plain_options` and what is known of the model that they name. Refuse options
+    that the engine does not take and a model that cannot be used, before a list of pairs is begun.
     """
     chosen = plain_options(options)
     model = chosen.get("model", "default")
@@ -152,7 +142,7 @@ def save_preset(path: str | os.PathLike[str], **options: Unpack[Options]) -> Non
     """
     chosen = plain_options(options)
     _check_harmless(chosen, path)
-    words = {name: for_engine(name, value) for name, value in chosen.items()}
+    words = {name: for_engine(value) for name, value in chosen.items()}
     write_text(path, json.dumps(words, indent=2) + "\n")
 
 

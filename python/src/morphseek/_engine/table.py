@@ -15,10 +15,7 @@ def option_table() -> list[dict[str, Any]]:
     """Return the engine's options in its own words: dicts with name, type, default, help and, where
     they have them, choices, prefix, number, min, max, and unset, where the default stands for none.
     """
-    found: list[dict[str, Any]] = json.loads(
-        Path(__file__).with_name("options.json").read_text(encoding="utf-8")
-    )
-    return found
+    return json.loads(Path(__file__).with_name("options.json").read_text(encoding="utf-8"))
 
 
 def is_switch(option: Mapping[str, Any]) -> bool:
@@ -57,10 +54,10 @@ def limits(option: Mapping[str, Any]) -> tuple[Any, Any]:
     return least, option.get("max")
 
 
-def for_engine(name: str, value: Any) -> Any:
-    """Return a value of Python's as the engine's files have it: "on" for True.
+def for_engine(value: Any) -> Any:
+    """Return an option's value of Python's as the engine's files have it: "on" for True.
 
-    >>> for_engine("symmetric", False), for_engine("steps", 3)
+    >>> for_engine(False), for_engine(3)
     ('off', 3)
     """
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else value

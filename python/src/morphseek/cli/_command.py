@@ -21,6 +21,17 @@ _BIDS = ("bids", "suffix", "entity", "label_entity", "no_labels")
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
+def together(*decorators: Decorator) -> Decorator:
+    """Return decorators as one; the first one's option comes first."""
+
+    def give(function: Callable[..., Any]) -> Callable[..., Any]:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return give
+
+
 class Option(click.Option):
     """An option that stands in a section of the help."""
 
@@ -77,10 +88,7 @@ def command(
                 if reply.exit_code:
                     raise click.exceptions.Exit(reply.exit_code)
 
-        decorated: Callable[..., Any] = run
-        for parameter in reversed(parameters):
-            decorated = parameter(decorated)
-        return group.command(name, cls=_Command)(decorated)
+        return group.command(name, cls=_Command)(together(*parameters)(run))
 
     return make
 

@@ -79,15 +79,15 @@ def apply(
 
     facts: dict[str, Any] = {"out": str(out)}
     has_structures = structures.is_structure_set(image)
-    if has_structures or carried.is_geometry(image):
-        if how != _PLAIN:
-            raise errors.InvalidArgumentError(
-                f"input: {image} has points and no voxels; leave out --interpolation,"
-                " --background, --dtype and --modulate"
-            )
+    has_points = has_structures or carried.is_geometry(image)
+    if has_points and how != _PLAIN:
+        raise errors.InvalidArgumentError(
+            f"input: {image} has points and no voxels; leave out --interpolation, --background,"
+            " --dtype and --modulate"
+        )
     if has_structures:
         facts |= structures.carry(image, out, transform, reference)._asdict()
-    elif carried.is_geometry(image):
+    elif has_points:
         facts["points"] = carried.carry(image, out, transform, reference)
     elif memory is not None or blocks.needs_blocks(image, out, transform, reference):
         blocks.apply_by_blocks(

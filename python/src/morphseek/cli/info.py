@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import click
 
@@ -42,26 +41,17 @@ def devices() -> Reply:
     """List what networks can run on: the ONNX Runtime in use, the GPUs, and for each device why it
     cannot be used and what to do.
     """
+    from .. import diagnosis
     from .._engine import core
 
     facts = core.devices()
-    return reply(facts, aligned(_device_rows(facts)))
-
-
-def _device_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    library = f"{facts['version']}  {facts['library']}" if facts["library"] else "not found"
-    gpus = ", ".join(f"{gpu['name']} ({gpu['bytes'] / 2**30:.0f} GiB)" for gpu in facts["gpus"])
-    rows = [
-        ("ONNX Runtime", library),
-        ("its providers", ", ".join(facts["providers"]) or "none"),
-        ("GPUs", gpus or "none that an NVIDIA driver shows"),
-    ]
+    rows = diagnosis.runtime_rows(facts, "not found")
     for device in facts["devices"]:
         state = "usable" if device["usable"] else f"not usable: {device['error']}"
         rows.append((device["name"], state))
         if device["remedy"]:
             rows.append(("", f"To use it: {device['remedy']}."))
-    return rows
+    return reply(facts, aligned(rows))
 
 
 @command("doctor", json_option, group=group)

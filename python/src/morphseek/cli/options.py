@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import click
 
 from .. import errors
 from .._engine.table import is_flag, is_preset_file, limits, option_table
-from ._command import Decorator, Option
+from ._command import Decorator, Option, together
 from .output import NOT_GOOD
 
 if TYPE_CHECKING:
@@ -24,17 +23,6 @@ option = functools.partial(click.option, cls=Option)
 _images = functools.partial(option, section="Images of a BIDS folder")
 _running = functools.partial(option, section="Running")
 _output = functools.partial(option, section="Output")
-
-
-def together(*decorators: Decorator) -> Decorator:
-    """Return decorators as one; the first one's option comes first."""
-
-    def give(function: Callable[..., Any]) -> Callable[..., Any]:
-        for decorator in reversed(decorators):
-            function = decorator(function)
-        return function
-
-    return give
 
 
 out_folder = functools.partial(

@@ -11,8 +11,8 @@ import click
 from .. import errors
 from .._formats import NAMES
 from ._app import app
-from ._command import command
-from .options import PATH, json_option, option, out_file, reference_option, stage_option, together
+from ._command import command, together
+from .options import PATH, json_option, option, out_file, reference_option, stage_option
 from .output import Reply, aligned, reply
 
 if TYPE_CHECKING:

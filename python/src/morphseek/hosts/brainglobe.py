@@ -72,19 +72,9 @@ def find(
     """Return an image's files, what reads the names of its labels, and what reads its voxels,
     spacing and direction: a function of what messages call it, and of a reader of files.
 
-    Parameters
-    ----------
-    label : str
-        What messages begin with.
-    atlas, keys, word
-        What a name says: ``brainglobe:atlas:key-value:word``.
-
-    Raises
-    ------
-    morphseek.errors.InputUnreadableError
-        The atlas is not there, was not fetched, or is damaged.
-    morphseek.errors.InvalidArgumentError
-        BrainGlobe's names have no such key or word; a package is missing.
+    Messages begin with ``label``; the rest is what a name says,
+    ``brainglobe:atlas:key-value:word``. Refuse an atlas that is not there, was not fetched or is
+    damaged, and a key or a word that such names do not have.
     """
     side, version = keys.get("hemisphere", ""), keys.get("version", "")
     if (

@@ -53,17 +53,9 @@ def find(
 ) -> tuple[list[Path], Callable[[], dict[int, str]]]:
     """Return an image's file, and what reads the names of its labels.
 
-    Parameters
-    ----------
-    label : str
-        What messages begin with.
-    atlas, keys, word
-        What a name says: ``templateflow:atlas:key-value:word``.
-
-    Raises
-    ------
-    morphseek.errors.InputUnreadableError
-        The image is not there, was not fetched, or is one of several.
+    Messages begin with ``label``; the rest is what a name says,
+    ``templateflow:atlas:key-value:word``. Refuse an image that is not there, was not fetched, or is
+    one of several.
     """
     folder = home() / f"tpl-{atlas}"
     keys = {key: _value(key, value) for key, value in keys.items()}

@@ -37,12 +37,7 @@ def is_array(source: Any) -> TypeGuard[np.ndarray | Tensor]:
 
 def as_array(source: Any, name: str) -> np.ndarray:
     """Return an array or a tensor as numpy's; voxels are shared where they can be, and are NaN
-    where a masked array hides them.
-
-    Raises
-    ------
-    InvalidArgumentError
-        It is neither, or its memory is not the CPU's.
+    where a masked array hides them. Refuse what is neither, and memory that is not the CPU's.
     """
     if isinstance(source, np.ndarray):
         return _unmasked(source) if hasattr(source, "filled") else source

@@ -162,13 +162,10 @@ def _by_series(folder: Path, name: str) -> dict[str, list[Frame]]:
             series.setdefault(frame.text("SeriesInstanceUID"), []).append(frame)
     if not series:
         there = ", ".join(_folders_with_dicom(folder))
+        below = f"give one of those below it that do: {there}"
         raise errors.InputUnreadableError(
-            f"{name}: the folder {folder} holds no DICOM series; "
-            + (
-                f"give one of those below it that do: {there}"
-                if there
-                else "give a folder of slices or a file"
-            )
+            f"{name}: the folder {folder} holds no DICOM series;"
+            f" {below if there else 'give a folder of slices or a file'}"
         )
     return series
 

@@ -126,14 +126,8 @@ def _parsed(path: Path, name: str) -> Iterator[None]:
 
 def _refused(path: Path, name: str, why: str = "") -> errors.MorphSeekError:
     """Return the error of a file; without a reason, of a damaged one."""
-    return errors.InputUnreadableError(
-        f"{name}: {path} "
-        + (
-            why
-            or "cannot be read as DICOM: it is cut short or damaged, or no DICOM file; copy it"
-            " again"
-        )
-    )
+    damaged = "cannot be read as DICOM: it is cut short or damaged, or no DICOM file; copy it again"
+    return errors.InputUnreadableError(f"{name}: {path} {why or damaged}")
 
 
 def _check_deflated(path: Path, name: str) -> None:

@@ -51,10 +51,6 @@ class DicomSeries(NamedTuple):
     instances: list[Instance]
     """In the order of the slices."""
 
-    @property
-    def patient(self) -> str:
-        return str(self.header.get("PatientID") or "").strip()
-
     def at(self, place: np.ndarray) -> Instance:
         """Return the file whose first voxel lies next to a place."""
 
@@ -65,14 +61,8 @@ class DicomSeries(NamedTuple):
 
 
 def series_of(image: Any, name: str) -> DicomSeries:
-    """Return the series of a DICOM folder or file, by the headers alone.
-
-    Raises
-    ------
-    InvalidArgumentError
-        It is no path of DICOM.
-    InputUnreadableError
-        The headers lack what others refer to.
+    """Return the series of a DICOM folder or file, by the headers alone. Refuse what is no path of
+    DICOM, and headers that lack what others refer to.
     """
     if not isinstance(image, (str, os.PathLike)):
         raise errors.InvalidArgumentError(
@@ -126,11 +116,10 @@ def frame_of(image: Any) -> str:
     return str(read_object(path, "image", ["FrameOfReferenceUID"]).get("FrameOfReferenceUID") or "")
 
 
-def check_patient(one: DicomSeries | Dataset, other: DicomSeries, what: str, advice: str) -> None:
+def check_patient(one: Dataset, other: Dataset, what: str, advice: str) -> None:
     """Refuse to join what belongs to two patients. Where one has no identifier, nobody knows."""
-    header = one.header if isinstance(one, DicomSeries) else one
-    first = str(header.get("PatientID") or "").strip()
-    if first and other.patient and first != other.patient:
+    first, second = (str(each.get("PatientID") or "").strip() for each in (one, other))
+    if first and second and first != second:
         raise errors.InvalidArgumentError(
             f"{what} belong to different patients (PatientID), and a DICOM object to one; {advice}"
         )

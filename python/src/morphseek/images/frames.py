@@ -26,14 +26,7 @@ _HARMONICS = {6, 15, 28, 45, 66, 91}  # numbers of even spherical harmonics; 6 a
 
 
 class Frames:
-    """The volumes of an image: one, or those along its fourth axis.
-
-    Examples
-    --------
-    >>> frames = Frames("fixed.nii.gz", "series")
-    >>> len(frames), frames.time
-    (1, (0.0, 1.0))
-    """
+    """The volumes of an image: one, or those along its fourth axis."""
 
     def __init__(self, source: ImageLike, name: str):
         if isinstance(source, (str, os.PathLike)) and (atlas := named.find(source, name)):
@@ -108,12 +101,6 @@ class Frames:
         """Return what a function makes of each volume, as an image of the source's kind. A file
         that contradicts itself about the place of its voxels is a
         :class:`morphseek.errors.GeometryWarning`.
-
-        Examples
-        --------
-        >>> frames = Frames("fixed.nii.gz", "series")
-        >>> frames.map(lambda image: image.like(2 * image.array)).GetSize()
-        (48, 48, 48)
         """
         volumes, doubts = [], dict[str, None]()
         for frame in self:

@@ -13,7 +13,7 @@ import SimpleITK as sitk
 
 from .. import errors
 from .._engine import bindings
-from .._grid import IDENTITY, Grid, check_numbers
+from .._grid import IDENTITY, Grid, check_numbers, set_numbers
 from .arrays import Tensor, as_array
 
 
@@ -95,13 +95,7 @@ class Image:
                 object.__setattr__(self, "origin", (*origin, 0.0))
             if turn.size == 4:
                 object.__setattr__(self, "direction", (*turn[:2], 0, *turn[2:], 0, 0, 0, 1))
-        for field, length in (("spacing", 3), ("origin", 3), ("direction", 9)):
-            values = np.asarray(getattr(self, field), dtype=np.float64).ravel()
-            if values.size != length:
-                raise errors.InvalidArgumentError(
-                    f"{self.name}: {field} has {values.size} numbers; it needs {length}"
-                )
-            object.__setattr__(self, field, tuple(values.tolist()))
+        set_numbers(self, {"spacing": 3, "origin": 3, "direction": 9}, f"{self.name}:")
 
     def __repr__(self) -> str:
         size = " x ".join(str(n) for n in self.array.shape[::-1])

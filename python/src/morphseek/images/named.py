@@ -52,14 +52,8 @@ def is_name(source: Any) -> bool:
 
 
 def find(source: str | os.PathLike[str], name: str) -> AtlasFiles | None:
-    """Return where the atlas is that a name says; None for a path.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The name is none.
-    InputUnreadableError
-        The atlas is not there, was not fetched, or the name says several images.
+    """Return where the atlas is that a name says; None for a path. Refuse a name that is none, and
+    an atlas that is not there, was not fetched, or is several images.
     """
     text = os.fspath(source)
     match = _SCHEME.fullmatch(text)

@@ -185,23 +185,18 @@ def lay(image: sitk.Image, grid: Grid) -> sitk.Image:
 
 
 def _apart(one: Grid, other: Grid) -> float:
-    """Return the largest distance between the corners of two grids, in voxels of the first."""
-    last = np.maximum(np.array(one.size) - 1, 0)
-    index = np.array(np.meshgrid(*zip((0, 0, 0), last))).reshape(3, -1).T
+    """Return the largest distance between the corners of two grids of one size, in voxels of the
+    first.
+    """
     least = np.linalg.norm(one.index_to_physical[:3, :3], axis=0).min()
-    off = np.linalg.norm(one.to_physical(index) - other.to_physical(index), axis=1).max()
+    off = np.linalg.norm(one.corners() - other.corners(), axis=1).max()
     return float(off / least) if least > 0 else math.inf
 
 
 def place_of(header: Header, name: str) -> Place:
     """Return where a header lays its voxels: by the sform, or else the qform, or else by pixdim.
-
-    Raises
-    ------
-    InputUnreadableError
-        Its numbers are no numbers, or none of its forms is a grid.
-    InvalidDirectionError
-        The axes are not at right angles.
+    Raise Unsound where its numbers are none, or none of its forms is a grid; refuse axes that are
+    not at right angles.
     """
     unit = _MM.get(int(header["xyzt_units"]) & 7, 1.0) if header.is_nifti else 1.0
     stored = np.array(header["pixdim"][1:4], np.float64) * unit
@@ -412,13 +407,7 @@ def times_beyond_itk(image: sitk.Image) -> dict[str, Any]:
 
 
 def files_of(path: Path) -> tuple[Path, Path]:
-    """Return the files with the header and with the voxels.
-
-    Raises
-    ------
-    Unsound
-        One of them is missing.
-    """
+    """Return the files with the header and with the voxels; raise Unsound where one is missing."""
     listed = pair_of(path)
     if not listed or first_bytes(path, 348)[0][344:348] == b"n+1\0":  # a file of both, so called
         return path, path

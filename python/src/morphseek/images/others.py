@@ -26,12 +26,8 @@ _PLAIN = {"GiplImageIO": 256, "MRCImageIO": 1024}
 
 
 def check(path: Path) -> None:
-    """See that a file is whole, and holds what its reader will make of it, before ITK sees it: over
-    pages in a ring it would never end.
-
-    Raises
-    ------
-    Unsound
+    """Refuse a file that is not whole, or holds what its reader does not make of it, before ITK
+    sees it: over pages in a ring it would never end.
     """
     with open(path, "rb") as file:
         head = file.read(1 << 12)
@@ -52,12 +48,8 @@ def check(path: Path) -> None:
 
 
 def doubts_of(path: Path, reader: str, image: sitk.Image) -> tuple[str, ...]:
-    """See that a file whose voxels are not compressed has as many as were read; return what it
-    leaves in doubt.
-
-    Raises
-    ------
-    CutShort
+    """Return what a file leaves in doubt; refuse one whose voxels are not compressed and are fewer
+    than were read.
     """
     array = sitk.GetArrayViewFromImage(image)
     with open(path, "rb") as file:

@@ -24,11 +24,6 @@ _HEADERS = (".mhd", ".nhdr", ".mha", ".nrrd")  # the latter two may name another
 def parts(path: Path) -> list[Path]:
     """Return the files that an image is in: its own and, where one has the geometry and another the
     voxels, that one.
-
-    Examples
-    --------
-    >>> [path.name for path in parts(Path("fixed.nii.gz"))]
-    ['fixed.nii.gz']
     """
     check_regular(path, "image")
     suffix = path.suffix.lower()
@@ -108,22 +103,7 @@ def check_apart(
     folder: str | os.PathLike[str], names: Collection[str], inputs: Mapping[str, Any]
 ) -> None:
     """Refuse a call that would write one of the files ``names`` in ``folder`` over one of its own
-    inputs.
-
-    Parameters
-    ----------
-    folder, names
-        Of the outputs.
-    inputs : mapping
-        What messages call an input, and the input; those that are no paths pass.
-
-    Raises
-    ------
-    InvalidArgumentError
-
-    Examples
-    --------
-    >>> check_apart("out", ["warped.nii.gz"], {"moving": "moving.nii.gz"})
+    inputs, a mapping by what messages call them; those that are no paths pass.
     """
     written = {
         os.path.join(os.path.realpath(folder), file) for name in names for file in _written(name)
@@ -136,14 +116,9 @@ def check_apart(
                 files = parts(path) if path.is_file() else files
             # The file itself, and the name, which may be a link to it: a result takes the place of
             # either.
-            if not written.isdisjoint(
-                place
-                for file in files
-                for place in (
-                    os.path.realpath(file),
-                    os.path.join(os.path.realpath(file.parent), file.name),
-                )
-            ):
+            own = [os.path.realpath(file) for file in files]
+            own += [os.path.join(os.path.realpath(file.parent), file.name) for file in files]
+            if not written.isdisjoint(own):
                 raise errors.InvalidArgumentError(
                     f"{what.replace('_', ' ')}: {path} is where a result would be written; choose"
                     " another place for the output"

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .._grid import Grid, mapped
+from .._percentiles import spread
 from ..errors import InvalidArgumentError
 from ..images.image import Image
 from ..transforms import Transform
@@ -122,7 +123,7 @@ class PhantomPair:
         def summary(which: np.ndarray) -> dict[str, Any]:
             return {
                 "points": int(np.count_nonzero(which)),
-                **{when: _spread(d[which]) for when, d in distances.items()},
+                **{when: spread(d[which]) for when, d in distances.items()},
             }
 
         organs = [
@@ -131,14 +132,6 @@ class PhantomPair:
             if (labels == label).any()
         ]
         return {**summary(labels > 0), "organs": organs}
-
-
-def _spread(distances: np.ndarray) -> dict[str, float]:
-    return {
-        "mean_mm": float(distances.mean()),
-        "median_mm": float(np.median(distances)),
-        "p95_mm": float(np.percentile(distances, 95)),
-    }
 
 
 def make_pair(

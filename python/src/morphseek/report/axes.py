@@ -43,22 +43,19 @@ class Axes:
     def turn(self, volume: np.ndarray) -> np.ndarray:
         """Return a view of the volume with axes z, y, x running to the head, back and left."""
         flips = (slice(None, None, -1 if self.signs[r] < 0 else 1) for r in (2, 1, 0))
-        turned: np.ndarray = volume.transpose(self._order)[tuple(flips)]
-        return turned
+        return volume.transpose(self._order)[tuple(flips)]
 
     def letters(self) -> list[tuple[str, str]]:
         """Return what lies at the low and the high end of x, y and z: one letter, or the two or
         three that an oblique axis runs between, the nearest first.
         """
-        return [self._letters(self._directions[:, a]) for a in range(3)]
-
-    @staticmethod
-    def _letters(direction: np.ndarray) -> tuple[str, str]:
-        order = [
-            r for r in np.argsort(-abs(direction), kind="stable") if abs(direction[r]) > _OBLIQUE
-        ]
-        ends = [_SIDES[r] if direction[r] > 0 else _SIDES[r][::-1] for r in order]
-        return "".join(low for low, _ in ends), "".join(high for _, high in ends)
+        letters = []
+        for direction in self._directions.T:
+            order = np.argsort(-abs(direction), kind="stable")
+            near = [r for r in order if abs(direction[r]) > _OBLIQUE]
+            ends = [_SIDES[r] if direction[r] > 0 else _SIDES[r][::-1] for r in near]
+            letters.append(("".join(low for low, _ in ends), "".join(high for _, high in ends)))
+        return letters
 
     def tilt(self) -> float:
         """Return by how many degrees an axis is off its anatomical one, at most."""

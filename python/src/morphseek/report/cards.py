@@ -32,7 +32,7 @@ def image(array: np.ndarray, grid: Grid, name: str, doubts: Sequence[str]) -> st
         image=described(array, grid),
         low=low,
         high=high,
-        letters=["".join((a, " to ", b)) for a, b in axes.letters()],
+        letters=[f"{a} to {b}" for a, b in axes.letters()],
         tilt=axes.tilt(),
         doubts=doubts,
         picture=three_planes(shown, grid, low=dark, high=bright) if array.size else b"",

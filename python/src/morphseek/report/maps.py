@@ -22,7 +22,6 @@ class Maps:
         self.volumes: dict[str, Volume] = {}
         self.scales: dict[str, Any] = {}
         self.jacobian = scene.result.jacobian()
-        self.error = error
         self.least = _LEAST_LENGTH * min(scene.spacing)
         self._field()
         self.steps = [2 if scene.large and n >= 32 else 1 for n in scene.shape]

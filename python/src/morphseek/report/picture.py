@@ -50,11 +50,6 @@ def borders(labels: np.ndarray) -> NDArray[np.bool_]:
     return ends
 
 
-def _outline(labels: np.ndarray, height: int, width: int) -> NDArray[np.bool_]:
-    drawn = Image.fromarray(np.ascontiguousarray(labels, np.uint8))
-    return borders(np.asarray(drawn.resize((width, height), Image.Resampling.NEAREST)))
-
-
 @functools.cache
 def _font() -> Font:
     return ImageFont.load_default(18)
@@ -98,7 +93,9 @@ def sheet(
             top = r * (tall + _GAP) + (tall - h) // 2
             cell = (np.clip(stretched(plane, h, w), 0, 1) * (GREYS - 1) + 0.5).astype(np.uint8)
             for labels, color in next(lined, ()):
-                cell[_outline(labels, h, w)] = color
+                drawn = Image.fromarray(np.ascontiguousarray(labels, np.uint8))
+                large = drawn.resize((w, h), Image.Resampling.NEAREST)
+                cell[borders(np.asarray(large))] = color
             picture.paste(Image.fromarray(cell), (left, top))
             if min(h, w) > _LETTERED:
                 places = ((3, h / 2, "lm"), (w - 3, h / 2, "rm"), (w / 2, 3, "mt"),

@@ -141,8 +141,7 @@ def _at(mask: np.ndarray, scene: Scene, nodes: list[np.ndarray]) -> np.ndarray:
         np.clip((n - o) // s, 0, size - 1)
         for n, o, s, size in zip(nodes, scene.start, scene.step, scene.shape)
     ]
-    picked: np.ndarray = mask[np.ix_(*places)]
-    return picked
+    return mask[np.ix_(*places)]
 
 
 def _worst_label(scene: Scene, measures: Measures) -> dict[str, Any]:

@@ -36,28 +36,26 @@ def figure(
     )
     at, letters = scene.middle(), plane_letters(scene.axes.letters())
     sizes = scene.sizes_mm()
+    extents = [(0.0, w, h, 0.0) for h, w in sizes]
     tall = max(h for h, _ in sizes) / sum(w for _, w in sizes)
     drawn = Figure(figsize=(width, 4 * width * tall + 0.3), dpi=200, layout="constrained")
     grid = drawn.add_gridspec(4, 3, width_ratios=[w for _, w in sizes])
     colors = LinearSegmentedColormap.from_list(
         "volume", ["#8fd3f4", "#2b6cb0", "#f4f4f4", "#b3452c", "#fbc08d"]
     ).with_extremes(bad="#ff2bd6")
-    jacobian = scene.cropped(result.jacobian())
-    changes = planes(jacobian, at)
+    changes = planes(scene.cropped(result.jacobian()), at)
     for row, name in enumerate(("fixed", "before", "after")):
         low, high = scene.windows["fixed" if name == "fixed" else "moving"]
         for plane, shown in enumerate(scene.slices(name, at)):
             ax = _axes(drawn.add_subplot(grid[row, plane]), letters[plane])
-            extent = (0.0, sizes[plane][1], sizes[plane][0], 0.0)
-            ax.imshow(shown, cmap="gray", vmin=low, vmax=high, extent=extent)
+            ax.imshow(shown, cmap="gray", vmin=low, vmax=high, extent=extents[plane])
             ax.set_title(PLANES[plane] if row == 0 else "", fontsize=9)
             ax.set_ylabel(name if plane == 0 else "")
     last = []
     for plane, shown in enumerate(changes):
         ax = _axes(drawn.add_subplot(grid[3, plane]), letters[plane])
         folds = np.ma.masked_where(shown <= 0, np.log(np.maximum(shown, 1e-3)))
-        extent = (0.0, sizes[plane][1], sizes[plane][0], 0.0)
-        painted = ax.imshow(folds, cmap=colors, vmin=-_MOST, vmax=_MOST, extent=extent)
+        painted = ax.imshow(folds, cmap=colors, vmin=-_MOST, vmax=_MOST, extent=extents[plane])
         ax.set_ylabel("volume change" if plane == 0 else "")
         last.append(ax)
     bar = drawn.colorbar(painted, ax=last, shrink=0.8, ticks=[-_MOST, 0, _MOST])

@@ -34,12 +34,9 @@ def page(facts: Mapping[str, Any], times: Sequence[float], command: str = "") ->
         ),
     ]
     if disagreements:
-        drawn.append(
-            (
-                "Disagreement of the direct and the concatenated transform, mm",
-                [("mean", column("disagreement_mean")), ("most", column("disagreement_max"))],
-            )
-        )
+        title = "Disagreement of the direct and the concatenated transform, mm"
+        lines = [("mean", column("disagreement_mean")), ("most", column("disagreement_max"))]
+        drawn.append((title, lines))
     unit = "frame" if facts["seconds_between_frames"] is None else "s"
     charts = [chart(title, [*times], lines, unit) for title, lines in drawn]
     return render(

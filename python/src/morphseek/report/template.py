@@ -32,7 +32,7 @@ def page(
         chart(title, numbers, [("", [row[name] for row in rounds])], "iteration")
         for name, title in _CHARTS.items()
     ]
-    shown: dict[str, Any] = {
+    shown = {
         "iterations": [{**row, "picture": p} for row, p in zip(rounds, iterations)],
         "rows": sorted(
             ({**row, "picture": p} for row, p in zip(rows, images)),

@@ -37,16 +37,9 @@ class Volume:
 
 class Scene:
     """All volumes of a page on one grid, in bytes, turned, and cut to where there is something.
-
-    Parameters
-    ----------
-    result : Registration
-    fixed, moving : Image, optional
-        What was registered; without, only the warped image is shown.
-    fixed_labels, moving_labels : Image, optional
-        Label maps; the fixed one on the fixed grid.
-    warped_labels : Image, optional
-        The moving labels on the fixed grid, where they are known already.
+    Without ``fixed`` and ``moving``, what was registered, it shows the warped image alone. The
+    fixed labels lie on the fixed grid, and so do the warped ones, which are made where they are not
+    given.
     """
 
     def __init__(
@@ -87,14 +80,12 @@ class Scene:
         """4x4 matrix from the page's index x, y, z to the fixed image's."""
         page = np.diag([*map(float, self.step[::-1]), 1.0])
         page[:3, 3] = [o + (s - 1) / 2 for o, s in zip(self.start[::-1], self.step[::-1])]
-        matrix: np.ndarray = self.axes.to_index @ page
-        return matrix
+        return self.axes.to_index @ page
 
     @property
     def to_mm(self) -> np.ndarray:
         """4x4 matrix from the page's index to LPS mm."""
-        matrix: np.ndarray = self.axes.matrix @ self.to_index
-        return matrix
+        return self.axes.matrix @ self.to_index
 
     @property
     def spacing(self) -> list[float]:
@@ -169,9 +160,9 @@ class Scene:
 
     def _numbered(self, labels: np.ndarray) -> Bytes:
         """Return the place of every voxel's label among the values, from 1; 0 for background."""
-        if all(value == number for number, value in self.values.items()):
-            if _is_small(labels, MOST_LABELS):
-                return labels.astype(np.uint8, copy=False)
+        is_own = all(value == number for number, value in self.values.items())
+        if is_own and _is_small(labels, MOST_LABELS):
+            return labels.astype(np.uint8, copy=False)
         known_values = np.array([*self.values.values()] or [0], np.float64)
         place = np.minimum(np.searchsorted(known_values, labels), len(known_values) - 1)
         other = MOST_LABELS if self.merged else 0
@@ -222,8 +213,7 @@ class Scene:
 
     def sampled(self, volume: np.ndarray, nodes: list[np.ndarray]) -> np.ndarray:
         """Return a volume of the fixed grid at :meth:`nodes`."""
-        picked: np.ndarray = self.axes.turn(volume)[np.ix_(*nodes)]
-        return picked
+        return self.axes.turn(volume)[np.ix_(*nodes)]
 
     def cropped(self, volume: np.ndarray) -> np.ndarray:
         """Return a volume of the fixed grid, turned, where the page shows it."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from .._engine.bindings import Doubles
 from .._grid import mapped
-from .._percentiles import percentiles
+from .._percentiles import spread
 from ..landmarks import Landmarks, LandmarksLike, Matched, pair_landmarks
 from ..transforms.field import linear_of
 from ..transforms.transform import Transform
@@ -59,12 +59,7 @@ class LandmarkErrors:
         """
 
         def course(mm: Doubles) -> dict[str, float]:
-            return {
-                "mean_mm": float(mm.mean()),
-                "median_mm": percentiles(mm, [50])[0],
-                "p95_mm": percentiles(mm, [95])[0],
-                "max_mm": float(mm.max()),
-            }
+            return {**spread(mm), "max_mm": float(mm.max())}
 
         return {
             "tre_before_mm": float(self.before_mm.mean()),
@@ -134,7 +129,7 @@ def measure_landmarks(
     ([True, False], 'tip', array([1., 2.]))
     """
     a, b = points.fixed.points, points.moving.points
-    names = list(points.fixed.names or points.moving.names or (str(i + 1) for i in range(len(a))))
+    names = points.names
 
     def apart(mapped: Doubles) -> Doubles:
         return np.asarray(np.linalg.norm(mapped - b, axis=1))

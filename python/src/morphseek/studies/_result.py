@@ -44,8 +44,7 @@ class Tabled:
         >>> len(template.to_dict()["rows"])
         2
         """
-        plain: dict[str, Any] = without_nan(self._facts())
-        return plain
+        return without_nan(self._facts())
 
     def to_dataframe(self) -> Any:
         """Return the table as a pandas DataFrame.

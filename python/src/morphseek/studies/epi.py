@@ -98,11 +98,13 @@ class EPICorrection(Saved):
         >>> sorted(correction.to_dict())
         ['difference_after', 'largest_shift_voxels', 'phase_encoding', 'readout_time']
         """
+        one, other = self.first.array, self.second.array
+        size = max(float(np.abs(one + other).mean()) / 2, 1e-30)
         return {
             "phase_encoding": self.phase_encoding,
             "readout_time": self.readout_time,
             "largest_shift_voxels": float(np.abs(self.shift.array).max()),
-            "difference_after": _difference(self.first.array, self.second.array),
+            "difference_after": float(np.abs(one - other).mean() / size),
         }
 
     def _write(self, folder: Path) -> None:
@@ -180,10 +182,6 @@ def correct_epi(
     return correction
 
 
-def _difference(one: Floats, other: Floats) -> float:
-    return float(np.abs(one - other).mean() / max(float(np.abs(one + other).mean()) / 2, 1e-30))
-
-
 def _bids(image: images.ImageLike, name: str) -> dict[str, Any]:
     """Return the content of the BIDS file beside an image."""
     if not isinstance(image, (str, os.PathLike)):
@@ -199,10 +197,9 @@ def _bids(image: images.ImageLike, name: str) -> dict[str, Any]:
 def _encoding(phase_encoding: str | None, sidecars: list[dict[str, Any]]) -> str:
     """Return the first image's encoding, which all that is known must agree with."""
     known = {"phase_encoding": phase_encoding}
+    key = "PhaseEncodingDirection"
     for name, one in zip(("first", "second"), sidecars):
-        known[f"{name}: PhaseEncodingDirection in its BIDS file"] = one.get(
-            "PhaseEncodingDirection"
-        )
+        known[f"{name}: {key} in its BIDS file"] = one.get(key)
     for name, direction in known.items():
         if direction is not None:
             errors._check_choice(name, direction, _DIRECTIONS)

@@ -11,13 +11,6 @@ from ..images.formats import SEARCHED
 def find_file(root: Path, name: str, kind: str) -> Path:
     """Return the path of a pair's entry below the data folder; kind is "images" or "labels". See
     :func:`morphseek.register_pairs`.
-
-    Examples
-    --------
-    >>> os.makedirs("data/images")
-    >>> _ = Path("fixed.nii.gz").rename("data/images/fixed.nii.gz")
-    >>> find_file(Path("data"), "fixed", "images").as_posix()
-    'data/images/fixed.nii.gz'
     """
     if (path := _find(root, name, kind)) is not None:
         return path

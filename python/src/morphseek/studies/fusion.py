@@ -165,14 +165,6 @@ def smallest(labels: np.ndarray) -> np.ndarray:
 class Votes:
     """The votes of label maps, voxel by voxel, each with its weight. Labels count as numbers from
     0; of several with as many votes, the smallest wins.
-
-    Examples
-    --------
-    >>> votes = Votes(3, 2)
-    >>> for labels in ([1, 2], [1, 1], [0, 2]):
-    ...     votes.add(np.array(labels), 1)
-    >>> votes.result()[0]
-    array([1, 2])
     """
 
     def __init__(self, labels: int, voxels: int, kind: Any = np.float64):

@@ -11,14 +11,8 @@ _MOST = 2**53  # beyond it not every whole number is a float
 
 
 def read_labels_csv(path: str | os.PathLike[str]) -> tuple[dict[int, int], dict[int, str]]:
-    r"""Return the map of label ids to merged ids (from 1, in the order of appearance), and the
+    """Return the map of label ids to merged ids (from 1, in the order of appearance), and the
     merged names.
-
-    Examples
-    --------
-    >>> _ = Path("labels.csv").write_text("id,name\n17,left\n53,right\n")
-    >>> read_labels_csv("labels.csv")
-    ({17: 17, 53: 53}, {17: 'left', 53: 'right'})
     """
     table = read_records(
         path, "labels", [("id", "name")], filled=False, text=("name", "structure")
@@ -44,6 +38,5 @@ def read_labels_csv(path: str | os.PathLike[str]) -> tuple[dict[int, int], dict[
         return {i: i for i in ids}, {i: name for i, name, _ in rows}
     structures = [structure or name for _, name, structure in rows]
     names = list(dict.fromkeys(structures))
-    return {i: 1 + names.index(structure) for i, structure in zip(ids, structures)}, dict(
-        enumerate(names, 1)
-    )
+    merged = {i: 1 + names.index(structure) for i, structure in zip(ids, structures)}
+    return merged, dict(enumerate(names, 1))

@@ -32,13 +32,9 @@ def exponential(matrix: Doubles) -> Doubles:
 
 
 def logarithm(matrix: Doubles) -> Doubles:
-    """Return the principal logarithm of a small square matrix: roots are taken until it is near
-    the identity, where a series converges.
-
-    Raises
-    ------
-    ValueError
-        There is none, as of a turn by 180 degrees.
+    """Return the principal logarithm of a small square matrix: roots are taken until it is near the
+    identity, where a series converges. Raise ValueError where there is none, as of a turn by 180
+    degrees.
     """
     eye, roots = np.eye(len(matrix)), 0
     while np.abs(matrix - eye).sum(axis=1).max() > 0.1:
@@ -99,8 +95,7 @@ def before_linear(transform: Field) -> Doubles | None:
         return None
     points, inverse = transform.grid.points(), np.linalg.inv(transform.initial)
     ends = points + transform.displacement_mm()
-    before: Doubles = ends @ inverse[:3, :3].T + inverse[:3, 3] - points
-    return before
+    return ends @ inverse[:3, :3].T + inverse[:3, 3] - points
 
 
 class MeanTransform:
@@ -132,8 +127,7 @@ class MeanTransform:
         """Return how far the mean moves every voxel: LPS mm of shape (z, y, x, 3)."""
         points, before, matrix = self.grid.points(), self.before, self.matrix
         moved = points if before is None else points + before
-        ends: Doubles = moved @ matrix[:3, :3].T + matrix[:3, 3] - points
-        return ends
+        return moved @ matrix[:3, :3].T + matrix[:3, 3] - points
 
     def inverse(self) -> Transform:
         """Return the transform that, acting before each of them, makes their mean the identity."""
@@ -184,8 +178,7 @@ class Mean:
 
     def result(self, elsewhere: float | np.ndarray = math.nan) -> Doubles:
         """Return the mean, and ``elsewhere`` where no image counts."""
-        mean: Doubles = np.where(self.count > 0, self.total / np.maximum(self.count, 1), elsewhere)
-        return mean
+        return np.where(self.count > 0, self.total / np.maximum(self.count, 1), elsewhere)
 
 
 class Average(Mean):

@@ -422,5 +422,4 @@ def distances(one: Transform, other: Transform | None, grid: Grid, tissue: np.nd
     vectors = one.displacement_mm(reference)
     if other is not None:
         vectors = vectors - other.displacement_mm(reference)
-    lengths: Doubles = np.linalg.norm(vectors[tissue], axis=-1)
-    return lengths
+    return np.linalg.norm(vectors[tissue], axis=-1)

@@ -272,8 +272,7 @@ class PairJob(Job):
             }
         if verdict := Verdict.of(dict(summary)):
             row |= {"error_mm": verdict.error_mm, "reasons": list(verdict.reasons)}
-        plain: dict[str, Any] = without_nan(row)
-        return plain
+        return without_nan(row)
 
 
 _AS_IN_REPORT = (

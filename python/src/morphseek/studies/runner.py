@@ -15,6 +15,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import logging
 import multiprocessing
 import queue
 import signal
@@ -30,8 +31,11 @@ from typing import Any, ClassVar
 from .. import _files, _manifest, errors
 from .._features import needed
 from .._json import read as read_json
-from .._log import log
 from ..progress import Bar, Progress, callback_of, says_no
+
+#: Silent unless the program that uses it sets logging up.
+log = logging.getLogger("morphseek")
+log.addHandler(logging.NullHandler())
 
 FINISHED = ("done", "skipped")
 DEFECT = "error.log"  # the traceback of an unexpected failure of a job

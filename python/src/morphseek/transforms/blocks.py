@@ -61,14 +61,11 @@ def _stored(path: Path) -> Stored | None:
 
 def _grid(transform: Transform, reference: images.ImageLike | None) -> Grid:
     """Return what :func:`target_grid` does; of a file only the header is read."""
-    stored = _stored(Path(reference)) if isinstance(reference, (str, os.PathLike)) else None
-    if not isinstance(reference, (str, os.PathLike)) or stored is None:
-        return target_grid(transform, reference)
-    grid = _grid_of_file(Path(reference), stored)
-    if grid is None:
-        return target_grid(transform, reference)
-    check_place(transform, grid, f"the reference {reference}")
-    return grid
+    path = Path(reference) if isinstance(reference, (str, os.PathLike)) else None
+    if path and (stored := _stored(path)) and (grid := _grid_of_file(path, stored)):
+        check_place(transform, grid, f"the reference {reference}")
+        return grid
+    return target_grid(transform, reference)
 
 
 def _grid_of_file(path: Path, stored: Stored) -> Grid | None:

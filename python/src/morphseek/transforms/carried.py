@@ -42,17 +42,9 @@ def carry(
 ) -> int:
     """Map the points of a file from fixed to moving space and write them; return how many.
 
-    Parameters
-    ----------
-    source, out : path
-        Points of one ending can be written as another one's, so can surfaces, so can tracts.
-    reference : ImageLike, optional
-        The image of the space that they go to, which a ``.trk`` names in its header.
-
-    Raises
-    ------
-    InputUnreadableError
-        The file cannot be read, or does not say where its points lie.
+    Points of one ending can be written as another one's, so can surfaces, so can tracts.
+    ``reference`` is the image of the space that they go to, which a ``.trk`` names in its header.
+    Refuse a file that cannot be read, or does not say where its points lie.
     """
     source, out = Path(source), Path(out)
     check_path(source, "input", errors.InputUnreadableError)

@@ -13,12 +13,7 @@ _SIGN = -1.0  # of the area of what find_contours draws around a peak
 
 def rasterised(lines: Sequence[np.ndarray], shape: tuple[int, int]) -> np.ndarray:
     """Return which part of each pixel lies within closed lines, float32; where two overlap, the
-    inner one is a hole.
-
-    Parameters
-    ----------
-    lines : sequence of numpy.ndarray
-        (n, 2): row and column, 0 the middle of the first pixel.
+    inner one is a hole. Lines are (n, 2), row and column: 0 is the middle of the first pixel.
     """
     from skimage.draw import polygon
 
@@ -27,23 +22,21 @@ def rasterised(lines: Sequence[np.ndarray], shape: tuple[int, int]) -> np.ndarra
         at = (line + 0.5) * _FINE - 0.5
         rows, columns = polygon(at[:, 0], at[:, 1], fine.shape)
         fine[rows, columns] ^= True
-    parts: np.ndarray = fine.reshape(shape[0], _FINE, shape[1], _FINE).mean(
-        axis=(1, 3), dtype=np.float32
-    )
-    return parts
+    return fine.reshape(shape[0], _FINE, shape[1], _FINE).mean(axis=(1, 3), dtype=np.float32)
 
 
 def outlines(parts: np.ndarray) -> list[np.ndarray]:
     """Return the lines around what is more than half inside, (n, 2): row and column. A hole is
     joined to the line around it by a channel without width, as PS3.3 C.8.8.6.3 asks.
     """
-    from skimage.measure import approximate_polygon, find_contours
+    from skimage.measure import approximate_polygon, find_contours, points_in_poly
 
     curves = find_contours(np.pad(parts, 1), 0.5)
     rings = [ring[:-1] - 1.0 for ring in curves if len(ring) > 3 and np.array_equal(*ring[[0, -1]])]
     outer = [ring for ring in rings if _area(ring) * _SIGN > _LEAST]
-    for hole in sorted((r for r in rings if _area(r) * _SIGN < -_LEAST), key=_corner):
-        around = [k for k, ring in enumerate(outer) if _within(hole[0], ring)]
+    holes = [ring for ring in rings if _area(ring) * _SIGN < -_LEAST]
+    for hole in sorted(holes, key=lambda ring: tuple(ring.min(axis=0))):
+        around = [k for k, ring in enumerate(outer) if points_in_poly(hole[:1], ring)[0]]
         if around:
             k = min(around, key=lambda k: abs(_area(outer[k])))
             outer[k] = _joined(outer[k], hole)
@@ -54,17 +47,6 @@ def _area(ring: np.ndarray) -> float:
     """Return the signed area within a closed line."""
     row, column = ring.T
     return float(row @ np.roll(column, -1) - column @ np.roll(row, -1)) / 2
-
-
-def _corner(ring: np.ndarray) -> tuple[float, float]:
-    row, column = ring.min(axis=0)
-    return float(row), float(column)
-
-
-def _within(point: np.ndarray, ring: np.ndarray) -> bool:
-    from skimage.measure import points_in_poly
-
-    return bool(points_in_poly(point[None], ring)[0])
 
 
 def _joined(ring: np.ndarray, hole: np.ndarray) -> np.ndarray:

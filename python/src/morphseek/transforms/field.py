@@ -159,9 +159,9 @@ class Field(Transform):
         >>> result.transform.displacement().flags.writeable
         False
         """
-        return (
-            read_only(self._displacement) if reference is None else super().displacement(reference)
-        )
+        if reference is not None:
+            return super().displacement(reference)
+        return read_only(self._displacement)
 
     def displacement_mm(self, reference: images.ImageLike | None = None) -> Floats:
         if reference is not None:

@@ -40,7 +40,8 @@ def read(path: Path) -> sitk.Transform:
                 raise errors.InputUnreadableError(
                     f"{name} is a folder; of a registration's folder give transform.h5"
                 )
-            _manifest.check_beside(path, "transform")
+            listed = _manifest.of(path.parent / _manifest.REPORT)
+            _manifest.check(path.parent, listed, [path.name], "transform")
             return _read_file(path, name)
     except errors.MorphSeekError:
         raise
@@ -75,12 +76,8 @@ _INVERSE = "Inverse"  # begins Slicer's names of transforms that it inverts befo
 
 
 def text_of(path: Path, most: int = -1) -> str:
-    """Return what a text file says in its first bytes, in UTF-8, UTF-16 or an older encoding.
-
-    Raises
-    ------
-    ValueError
-        It is no text.
+    """Return what a text file says in its first bytes, in UTF-8, UTF-16 or an older encoding. Raise
+    ValueError where it is no text.
     """
     with open(path, "rb") as file:
         data = file.read(most)
@@ -156,12 +153,6 @@ def read_transform_file(path: Path) -> sitk.Transform:
     """Return what ITK reads from a file."""
     with hdf5_lock, itk_io():
         return own_class(_SimpleITK.ReadTransform(str(path)))
-
-
-def write_transform_file(transform: sitk.Transform, path: Path) -> None:
-    """Write a transform by ITK."""
-    with hdf5_lock, itk_io():
-        sitk.WriteTransform(transform, str(path))
 
 
 def _read_by_itk(path: Path) -> list[h5.Part]:
@@ -352,7 +343,8 @@ def write(path: str | os.PathLike[str], transform: sitk.Transform) -> None:
 
     def put(temporary: Path) -> None:
         reserve(temporary, size)
-        write_transform_file(transform, temporary)
+        with hdf5_lock, itk_io():
+            sitk.WriteTransform(transform, str(temporary))
 
     write_with(put, path)
 

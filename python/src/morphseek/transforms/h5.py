@@ -134,8 +134,7 @@ def _index(path: Path) -> dict[str, Any] | None:
         text = file.read(length)
     if zlib.crc32(text) != checksum:
         raise RuntimeError(_DAMAGED)
-    index: dict[str, Any] = json.loads(text)
-    return index
+    return json.loads(text)
 
 
 class _Group(NamedTuple):

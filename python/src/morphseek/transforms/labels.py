@@ -55,10 +55,13 @@ def carrier(
                 f"the label {array[lost][0]} does not fit the type {dtype}; give another dtype"
             )
     if too_large(array):
-        values, ranks, place = ranked(array, background)
+        every = np.append(array, array.dtype.type(background))
+        values, ranks = np.unique(every, return_inverse=True)
         if len(values) <= MAX_EXACT:  # an image with more values is no label map
             return Carrier(
-                ranks, float(place), lambda found: as_type(values[found.astype(np.int64)], kind)
+                ranks[:-1].reshape(array.shape),
+                float(ranks[-1]),
+                lambda found: as_type(values[found.astype(np.int64)], kind),
             )
     return Carrier(array, float(background), lambda found: as_type(found, kind))
 
@@ -93,14 +96,6 @@ def as_type(array: np.ndarray, dtype: np.dtype, instead: float = 0.0) -> np.ndar
     integers = np.where(low | high, 0, array).astype(dtype)
     integers[low], integers[high] = range_.min, range_.max
     return integers
-
-
-def ranked(labels: np.ndarray, background: float) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return the values of labels and background, sorted; the labels as places among them; and the
-    background's place.
-    """
-    values, ranks = np.unique(np.append(labels, labels.dtype.type(background)), return_inverse=True)
-    return values, ranks[:-1].reshape(labels.shape), int(ranks[-1])
 
 
 def beyond(integers: np.ndarray, most: int) -> bool:

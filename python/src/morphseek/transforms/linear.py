@@ -13,14 +13,8 @@ from ..images.arrays import as_array, is_array
 
 
 def checked_matrix(source: Any, name: str, give: str = "give one") -> Doubles:
-    """Return a copy of a 4x4 LPS matrix, float64; `name` and `give` are for messages.
-
-    Raises
-    ------
-    InvalidArgumentError
-        It is no 4x4 matrix of finite numbers with the last row 0 0 0 1.
-    SingularTransformError
-        It cannot be inverted.
+    """Return a copy of a 4x4 LPS matrix, float64; `name` and `give` are for messages. Refuse what
+    is no 4x4 matrix of finite numbers with the last row 0 0 0 1, and one that cannot be inverted.
     """
     try:
         matrix: Doubles = np.array(
@@ -66,12 +60,8 @@ def affine(matrix: np.ndarray) -> sitk.AffineTransform:
 
 
 def linear_part(transform: sitk.Transform) -> np.ndarray:
-    """Return a linear transform as 4x4 LPS matrix.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The transform bends, as a displacement field or a spline does.
+    """Return a linear transform as 4x4 LPS matrix; refuse one that bends, as a displacement field
+    or a spline does.
     """
     if transform.GetDimension() != 3 or not transform.IsLinear():
         raise errors.InvalidArgumentError(

@@ -172,8 +172,7 @@ def field_on(transform: sitk.Transform, grid: Grid) -> Floats:
     image = sitk.TransformToDisplacementField(
         transform, sitk.sitkVectorFloat32, grid.size, grid.origin, grid.spacing, grid.direction
     )
-    vectors: Floats = sitk.GetArrayFromImage(image)
-    return vectors
+    return sitk.GetArrayFromImage(image)
 
 
 def inverted(part: sitk.Transform, name: str) -> list[sitk.Transform]:

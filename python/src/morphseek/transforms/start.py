@@ -28,12 +28,8 @@ class Start(NamedTuple):
 
 
 def start_of(source: Any, fixed: images.Image, moving: images.Image) -> Start:
-    """Return where a registration of two images starts, from what a user has.
-
-    Raises
-    ------
-    InvalidArgumentError
-        It is no transform, or it lies elsewhere than the fixed image.
+    """Return where a registration of two images starts, from what a user has. Refuse what is no
+    transform, or lies elsewhere than the fixed image.
     """
     if source is None:
         return Start()

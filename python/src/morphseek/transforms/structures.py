@@ -75,21 +75,11 @@ def is_structure_set(path: Path) -> bool:
 def carry(
     source: Path, out: Path, transform: Transform, reference: images.ImageLike | None
 ) -> Carried:
-    """Bring a structure set of the moving image to the fixed series, and write it.
+    """Bring a structure set of the moving image to the fixed series, and write it; both are
+    RTSTRUCT files, and ``reference`` is the folder with the DICOM series of the fixed image.
 
-    Parameters
-    ----------
-    source, out : Path
-        RTSTRUCT files.
-    reference : path
-        The fixed image, a folder with its DICOM series.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The reference is no DICOM series, or another patient's.
-    InputUnreadableError
-        The structure set cannot be read, or its contours do not lie in parallel planes.
+    Refuse a reference that is no DICOM series, or another patient's, and a structure set that
+    cannot be read, or whose contours do not lie in parallel planes.
     """
     if out.suffix.lower() != ".dcm":
         raise errors.OutputUnwritableError(
@@ -106,7 +96,7 @@ def carry(
     series = dicom.series_of(reference, "reference")
     dicom.check_patient(
         source_set,
-        series,
+        series.header,
         f"input: the structure set {source} and the reference",
         "give the one drawn on the moving image",
     )
@@ -138,9 +128,8 @@ def carry(
 
 
 def _check_frame(dataset: Dataset, transform: Transform, source: Path) -> None:
-    frames = {str(each.get("ReferencedFrameOfReferenceUID") or "") for each in _rois(dataset)} - {
-        ""
-    }
+    told = (str(each.get("ReferencedFrameOfReferenceUID") or "") for each in _rois(dataset))
+    frames = set(filter(None, told))
     if len(frames) > 1:
         raise errors.InputUnreadableError(
             f"input: {source} has structures of {len(frames)} frames of reference; save those of"

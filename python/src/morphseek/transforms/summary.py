@@ -107,27 +107,16 @@ def rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
             ("translation", ", ".join(f"{t:.2f}" for t in of["translation_mm"]) + " mm"),
         ]
     if grid := facts.get("grid"):
-        size = " x ".join(map(str, grid["size"]))
-        middle = Grid(**grid).center
+        size, spacing = (" x ".join(f"{v:g}" for v in grid[key]) for key in ("size", "spacing"))
+        middle = ", ".join(f"{v:.1f}" for v in Grid(**grid).center)
+        most, mean = facts["displacement_max_mm"], facts["displacement_mean_mm"]
         lines += [
-            (
-                "grid",
-                f"{size} voxels of {' x '.join(f'{s:g}' for s in grid['spacing'])} mm around"
-                f" {', '.join(f'{v:.1f}' for v in middle)}",
-            ),
-            (
-                "displacement",
-                f"{facts['displacement_max_mm']:.2f} mm at most,"
-                f" {facts['displacement_mean_mm']:.2f} mm on average",
-            ),
+            ("grid", f"{size} voxels of {spacing} mm around {middle}"),
+            ("displacement", f"{most:.2f} mm at most, {mean:.2f} mm on average"),
             ("Jacobian", f"{facts['jacobian_min']:.3f} to {facts['jacobian_max']:.3f}"),
             ("folding (NJD)", f"{facts['njd_percent']:.4f} %"),
         ]
     if facts.get("border_mm", 0) > 0:
-        lines.append(
-            (
-                "at the border",
-                f"up to {facts['border_mm']:.2f} mm; ITK's readers take none beyond it",
-            )
-        )
+        border = f"up to {facts['border_mm']:.2f} mm; ITK's readers take none beyond it"
+        lines.append(("at the border", border))
     return lines

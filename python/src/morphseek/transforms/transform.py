@@ -654,12 +654,8 @@ def _of_loaded(
 
 
 def target_grid(transform: Transform, reference: images.ImageLike | None) -> Grid:
-    """Return the grid of `reference`, by default the fixed image's.
-
-    Raises
-    ------
-    InvalidArgumentError
-        There is none, or it lies elsewhere than the transform's field.
+    """Return the grid of `reference`, by default the fixed image's. Raise InvalidArgumentError
+    where there is none, or it lies elsewhere than the transform's field.
     """
     if reference is None:
         if transform.grid is None:

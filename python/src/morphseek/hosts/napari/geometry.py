@@ -20,33 +20,21 @@ PLACE = ("scale", "rotate", "shear", "translate", "affine", "units")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LayerData:
-    """The content of a layer, taken as a run starts: the user may move or remove the layer.
-
-    Attributes
-    ----------
-    name : str
-        Of the layer, with what it is used as: what messages call it.
-    data : Any
-        The layer's: an array, which may be lazy, or points (n, d).
-    matrix : numpy.ndarray
-        (d + 1, d + 1), from the data's indices to mm, both in the data's axis order.
-    rgb : bool
-        Whether the data has a last axis of colours.
-    """
+    """The content of a layer, taken as a run starts: the user may move or remove the layer."""
 
     name: str
+    """Of the layer, with what it is used as: what messages call it."""
     data: Any
+    """The layer's: an array, which may be lazy, or points (n, d)."""
     matrix: np.ndarray
+    """(d + 1, d + 1), from the data's indices to mm, both in the data's axis order."""
     rgb: bool
+    """Whether the data has a last axis of colours."""
 
     @classmethod
     def of(cls, layer: Any, role: str) -> LayerData:
         """Return what is needed of a layer; `role` is "fixed", "moving", "points" or "labels".
-
-        Raises
-        ------
-        InvalidArgumentError
-            It has more axes than a volume, or fewer than a slice.
+        Refuse one with more axes than a volume, or fewer than a slice.
         """
         name = f"{role} layer {layer.name!r}"
         rgb = bool(getattr(layer, "rgb", False))
@@ -69,14 +57,8 @@ class LayerData:
         return len(self.matrix) - 1
 
     def image(self) -> images.Image:
-        """Return the layer's image; of one in colour its brightness.
-
-        Raises
-        ------
-        InvalidDirectionError
-            The layer's axes are not at right angles.
-        InvalidArgumentError
-            The voxels are no real numbers.
+        """Return the layer's image; of one in colour its brightness. Refuse axes that are not at
+        right angles, and voxels that are no real numbers.
         """
         return self.image_of(np.asarray(self.data))
 

@@ -58,12 +58,8 @@ class Outcome:
 
 
 def run(job: RunInputs, progress: Callable[[Progress], Any]) -> Outcome:
-    """Register, and carry over what is asked for.
-
-    Raises
-    ------
-    morphseek.errors.MorphSeekError
-        The images cannot be used, or `progress` returned False.
+    """Register, and carry over what is asked for. Refuse images that cannot be used; raise
+    CancelledError where `progress` returned False.
     """
     fixed, moving = job.fixed.image(), job.moving.image()
     result = register(fixed, moving, progress=progress, **job.options)

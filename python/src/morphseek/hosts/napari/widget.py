@@ -148,7 +148,7 @@ class RegisterWidget(Container):  # type: ignore[misc]
         try:
             job = self._job()
         except errors.MorphSeekError as error:
-            self._say(sentence(error))
+            self.message.value = sentence(error)
             return
         self._told = False
         self._fixed_layer, self._moving_layer = self.fixed.value, self.moving.value
@@ -157,14 +157,14 @@ class RegisterWidget(Container):  # type: ignore[misc]
         self._run.returned.connect(self._returned)
         self._run.finished.connect(self._finished)
         self._running(True)
-        self._say("Registering…")
+        self.message.value = "Registering…"
         self._run.start()
 
     def stop(self) -> None:
         """Cancel the run; nothing is added."""
         if self._run is not None:
             self._run.quit()
-            self._say("Cancelling…")
+            self.message.value = "Cancelling…"
 
     def _job(self) -> RunInputs:
         fixed, moving = self.fixed.value, self.moving.value
@@ -195,18 +195,18 @@ class RegisterWidget(Container):  # type: ignore[misc]
     def _progress(self, fraction: float, stage: str) -> None:
         if self._run is not None and not self._run.abort_requested:
             self.bar.value = round(100 * fraction)
-            self._say(f"Registering: {stage}")
+            self.message.value = f"Registering: {stage}"
 
     def _returned(self, answer: Outcome | str) -> None:
         if self._run is None:  # the window is closed
             return
         self._told = True
         if isinstance(answer, str):
-            self._say(answer)
+            self.message.value = answer
             return
         for layer in result_layers(answer, self._fixed_layer, self._moving_layer):
             self._viewer.add_layer(layer)
-        self._say(verdict_text(answer))
+        self.message.value = verdict_text(answer)
         self.message.tooltip = answer.result.explain()
 
     def _finished(self) -> None:
@@ -215,7 +215,7 @@ class RegisterWidget(Container):  # type: ignore[misc]
         self._run = self._fixed_layer = self._moving_layer = None
         self._running(False)
         if not self._told:
-            self._say("Cancelled. Nothing was added.")
+            self.message.value = "Cancelled. Nothing was added."
 
     def _forget(self) -> None:
         if self._run is not None:
@@ -226,9 +226,6 @@ class RegisterWidget(Container):  # type: ignore[misc]
         self.start.enabled, self.cancel.enabled = not is_running, is_running
         self.bar.value = 0
         self.bar.visible = is_running
-
-    def _say(self, text: str) -> None:
-        self.message.value = text
 
 
 def _choice(label: str, choices: Any, tooltip: str, is_optional: bool = False) -> Any:

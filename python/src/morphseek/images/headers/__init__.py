@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ... import errors
+from ..._apart import RATIO
 from ..._files import check_regular
 from ..formats import NIFTI, pair_of
 from .fields import CutShort, Stored, Unsound
@@ -24,16 +25,11 @@ __all__ = ["Stored", "check_header", "check_voxels", "limit", "sound"]
 
 LIMIT = "MORPHSEEK_INPUT_LIMIT_GB"  # the environment variable
 _DEFAULT_LIMIT_GB = 64.0
-_RATIO = 1032  # deflate packs no denser
 
 
 def check_header(path: Path, name: str) -> Stored | None:
-    """See that a header is sound and that the file can hold what it claims; of other formats, and
-    of what is only a format's by its name, the reader decides.
-
-    Raises
-    ------
-    InputUnreadableError
+    """Refuse a header that is not sound, or claims more than the file can hold; of other formats,
+    and of what is only a format's by its name, the reader decides.
     """
     for file in (path, *pair_of(path)):
         check_regular(file, name)
@@ -78,7 +74,7 @@ def _check_claim(stored: Stored, name: str) -> None:
         raise Unsound("its header names no file that has its voxels")
     needed = -(-stored.size // len(stored.files)) + stored.offset
     there = sum(file.stat().st_size for file in stored.files) - stored.offset
-    if stored.packed and stored.size > _RATIO * (there + 1):
+    if stored.packed and stored.size > RATIO * (there + 1):
         raise Unsound(
             f"its header claims {stored.size} bytes of voxels, more than the {there} compressed"
             " ones can hold; copy it again"

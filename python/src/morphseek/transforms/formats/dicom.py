@@ -176,7 +176,7 @@ def write(job: Export) -> None:
             )
     fixed, moving = map(dicom.series_of, job.images, ("reference", "moving"))
     what, advice = "the fixed and the moving series", "write another format, as .h5"
-    dicom.check_patient(moving, fixed, f"{job.path}: {what}", advice)
+    dicom.check_patient(moving.header, fixed.header, f"{job.path}: {what}", advice)
     _check_order(job)
     kind = RIGID if job.is_linear else DEFORMABLE
     dataset = dicom.new_object(fixed, kind, "REG", "MorphSeek registration", "Content")

@@ -133,8 +133,7 @@ def _new(source: TransformFile, fields: dict[str, list[str]], kind: str) -> sitk
             f"is a {kind}, which is not read; make a field of it: transformix -def all"
         )
     transform.SetCenter(_numbers(source, fields, "CenterOfRotationPoint"))
-    turning: sitk.Transform = transform
-    return turning
+    return transform
 
 
 def _spline(source: TransformFile, fields: dict[str, list[str]]) -> sitk.BSplineTransform:
