@@ -249,9 +249,17 @@ const (
 	mostElsewhere = 0.10
 )
 
-// MayMap says whether a curve from one contrast to the other is worth looking for.
+// varies is the variation of the contrast from which on two scans of one body that pass as one modality may have two.
+const varies = 0.2
+
+// MayMap says whether a curve from one contrast to the other is worth looking for: between two contrasts, and where one
+// body's scans pass as of one contrast and do not agree as such.
 func (f Facts) MayMap(o Options) bool {
-	return !f.Channels && f.Similarity(o).Descriptors() && o.Similarity == "auto" && !f.IsGiven(o) && f.Agreement.Gain < mostUnmapped
+	a := f.Agreement
+	if f.Channels || o.Similarity != "auto" || f.IsGiven(o) || a.Gain >= mostUnmapped {
+		return false
+	}
+	return f.Similarity(o).Descriptors() || a.Correlation >= OneBody && a.Correlation < alike && a.Gain >= varies
 }
 
 // IsMapped says whether a curve maps the contrast of one image to the other's, by the agreement of descriptors and by that of

@@ -182,6 +182,34 @@ func TestMatchesInTheLarge(t *testing.T) {
 	}
 }
 
+func TestMayMap(t *testing.T) {
+	one := func(correlation, gain float64) Facts {
+		return Facts{SameModality: true, Score: 0.8, Agreement: refine.Agreement{Correlation: correlation, Gain: gain}}
+	}
+	two, channels := Facts{Agreement: refine.Agreement{Correlation: 0.5, Gain: 0.5}}, one(0.87, 0.28)
+	channels.Channels = true
+	auto := Options{Similarity: "auto", Smoothness: "auto"}
+	for _, c := range []struct {
+		name string
+		f    Facts
+		o    Options
+		want bool
+	}{
+		{"two contrasts", two, auto, true},
+		{"an abdomen, one contrast by a curve", one(0.87, 0.283), auto, true},
+		{"a head, one contrast by a curve", one(0.843, 0.22), auto, true},
+		{"a torso, cut out", one(0.843, 0.187), auto, false},
+		{"an abdomen, two people", one(0.796, 0.235), auto, false},
+		{"a made-up head", one(0.956, 0.165), auto, false},
+		{"with channels", channels, auto, false},
+		{"asked for", two, Options{Similarity: "mind", Smoothness: "auto"}, false},
+	} {
+		if got := c.f.MayMap(c.o); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
 func TestIsMapped(t *testing.T) {
 	match := func(before, after, correlation, apart float64) refine.Match {
 		return refine.Match{Before: refine.Agreement{Gain: before}, Agreement: refine.Agreement{Correlation: correlation, Gain: after}, Apart: apart}
