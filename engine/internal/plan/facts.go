@@ -253,13 +253,13 @@ const (
 const varies = 0.2
 
 // MayMap says whether a curve from one contrast to the other is worth looking for: between two contrasts, and where one
-// body's scans pass as of one contrast and do not agree as such.
+// body's scans pass as of one.
 func (f Facts) MayMap(o Options) bool {
 	a := f.Agreement
 	if f.Channels || o.Similarity != "auto" || f.IsGiven(o) || a.Gain >= mostUnmapped {
 		return false
 	}
-	return f.Similarity(o).Descriptors() || a.Correlation >= OneBody && a.Correlation < alike && a.Gain >= varies
+	return f.Similarity(o).Descriptors() || a.Correlation >= OneBody && a.Gain >= varies
 }
 
 // IsMapped says whether a curve maps the contrast of one image to the other's, by the agreement of descriptors and by that of

@@ -198,6 +198,7 @@ func TestMayMap(t *testing.T) {
 		{"two contrasts", two, auto, true},
 		{"an abdomen, one contrast by a curve", one(0.87, 0.283), auto, true},
 		{"a head, one contrast by a curve", one(0.843, 0.22), auto, true},
+		{"a head that agrees", one(0.936, 0.237), auto, true},
 		{"a torso, cut out", one(0.843, 0.187), auto, false},
 		{"an abdomen, two people", one(0.796, 0.235), auto, false},
 		{"a made-up head", one(0.956, 0.165), auto, false},
