@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import SimpleITK as sitk
-from scipy.ndimage import gaussian_filter, map_coordinates
+from scipy.ndimage import (
+    binary_erosion, distance_transform_edt, gaussian_filter, map_coordinates,
+)  # fmt: skip
 
 import morphseek
 from helpers import invalid, resampled, run
@@ -118,3 +120,26 @@ def test_refused(pair, fixed, moving, says):
         morphseek.register(
             pair[0] if fixed is None else fixed, pair[1] if moving is None else moving
         )
+
+
+def test_scores_are_those_of_the_plane():
+    """Areas and outlines count, whatever the thickness; scipy measures the outlines."""
+
+    def disc(count: int, mm: float, middle: float) -> images.Image:
+        y, x = (np.mgrid[:count, :count] + 0.5) * mm
+        array = ((x - middle) ** 2 + (y - 50) ** 2 < 400).astype(np.uint8)
+        return images.Image(array, (mm, mm), (mm / 2, mm / 2))
+
+    still = morphseek.Affine(np.eye(4))
+    fixed, moved, fine = disc(100, 1.0, 50), disc(100, 1.0, 56), disc(200, 0.5, 50)
+    (score,) = morphseek.scoring.score_labels(still, fixed, moved)
+    outlines = [
+        image.array[0] & ~binary_erosion(image.array[0]) == 1 for image in (fixed, moved)
+    ]
+    directed = [
+        np.percentile(distance_transform_edt(~other)[one], 95)
+        for one, other in (outlines, outlines[::-1])
+    ]
+    assert score.hd95_before == pytest.approx(max(directed))
+    (score,) = morphseek.scoring.score_labels(still, fixed, fine)
+    assert abs(score.volume_error_percent) < 1 and score.dice_after > 0.98

@@ -29,8 +29,8 @@ class Field(Transform):
     Parameters
     ----------
     displacement : array_like
-        In voxels of the fixed grid, shape (3, z, y, x), component i along array axis i; kept as
-        float32. :meth:`from_mm` takes LPS mm.
+        In voxels of the fixed grid, shape (3, z, y, x), component i along array axis i; kept as a
+        copy in float32. :meth:`from_mm` takes LPS mm.
     grid, moving_grid : Grid
         Where the fixed and the moving image lie.
     initial : array_like, optional
