@@ -5,9 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import SimpleITK as sitk
-from scipy.ndimage import (
-    binary_erosion, distance_transform_edt, gaussian_filter, map_coordinates,
-)  # fmt: skip
+from scipy.ndimage import binary_erosion, distance_transform_edt, gaussian_filter, map_coordinates
 
 import morphseek
 from helpers import invalid, resampled, run
@@ -133,9 +131,7 @@ def test_scores_are_those_of_the_plane():
     still = morphseek.Affine(np.eye(4))
     fixed, moved, fine = disc(100, 1.0, 50), disc(100, 1.0, 56), disc(200, 0.5, 50)
     (score,) = morphseek.scoring.score_labels(still, fixed, moved)
-    outlines = [
-        image.array[0] & ~binary_erosion(image.array[0]) == 1 for image in (fixed, moved)
-    ]
+    outlines = [image.array[0] & ~binary_erosion(image.array[0]) == 1 for image in (fixed, moved)]
     directed = [
         np.percentile(distance_transform_edt(~other)[one], 95)
         for one, other in (outlines, outlines[::-1])
