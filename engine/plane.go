@@ -37,8 +37,8 @@ func (p Pair) flattened() (Pair, *planes, error) {
 		return p, nil, fault.New(fault.ThinVolume, "%s image is one slice and the %s image a volume of size %v: a slice is registered to a slice; cut the one that shows the same out of the volume", slice, whole, size)
 	}
 	frame := frameOf(p.Fixed.Geometry)
-	tilt := turnOnto(normalOf(frame), normalOf(frameOf(p.Moving.Geometry)))
-	if degrees := (volume.Affine{M: tilt}).Turn(); degrees > mostTilted {
+	tilt, degrees := tiltOf(frame, p.Moving.Geometry)
+	if degrees > mostTilted {
 		return p, nil, fault.New(fault.GridMismatch, "the fixed and the moving slice lie in planes that are %.0f degrees apart, and slices are registered within a plane; give slices of one orientation, or images without a third axis", degrees)
 	}
 	flat := p
@@ -67,8 +67,7 @@ func (p Pair) flattened() (Pair, *planes, error) {
 			if (*v.image).Thin() < 0 {
 				return p, nil, fault.New(fault.ThinVolume, "%s, %s, is a volume and the first image one slice: all channels of a slice are slices; cut it out of the volume", p.ChannelName(k), v.side)
 			}
-			tilt := turnOnto(normalOf(v.plane.M), normalOf(frameOf((*v.image).Geometry)))
-			if degrees := (volume.Affine{M: tilt}).Turn(); degrees > mostTilted {
+			if _, degrees := tiltOf(v.plane.M, (*v.image).Geometry); degrees > mostTilted {
 				return p, nil, fault.New(fault.GridMismatch, "%s, %s, lies in a plane that is %.0f degrees from the first image's; give slices of one orientation", p.ChannelName(k), v.side, degrees)
 			}
 			*v.image = &volume.Volume{Geometry: flattenedGrid((*v.image).Geometry, v.plane), Data: (*v.image).Data}
@@ -126,6 +125,12 @@ func frameOf(g volume.Geometry) (frame [9]float64) {
 }
 
 func normalOf(frame [9]float64) [3]float64 { return [3]float64{frame[2], frame[5], frame[8]} }
+
+// tiltOf returns the least turn of the plane along frame onto that of a slice, and how many degrees it is.
+func tiltOf(frame [9]float64, slice volume.Geometry) (tilt [9]float64, degrees float64) {
+	tilt = turnOnto(normalOf(frame), normalOf(frameOf(slice)))
+	return tilt, volume.Affine{M: tilt}.Turn()
+}
 
 // turnOnto returns the least rotation that turns one normal onto another or onto its opposite, which is the same plane.
 func turnOnto(from, to [3]float64) [9]float64 {

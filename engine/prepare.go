@@ -115,21 +115,21 @@ func (p *problem) clean(e *env, flat Pair) error {
 
 // crop leaves the padding of both images out, but for what landmarks lie in.
 func (p *problem) crop(flat Pair) {
-	fixed, moving := shown(p.pair.Fixed, p.pair.FixedMask), shown(p.pair.Moving, p.pair.MovingMask)
+	fixed := p.pair.Fixed.Shown()
 	for _, l := range flat.Landmarks {
 		fixed = fixed.Union(around(p.pair.Fixed, l.Fixed))
 	}
-	p.pair.Fixed, p.pair.Moving = p.pair.Fixed.Cropped(fixed), p.pair.Moving.Cropped(moving)
-	p.pair.FixedMask, p.pair.MovingMask = p.pair.FixedMask.Cropped(fixed), p.pair.MovingMask.Cropped(moving)
+	p.pair.Fixed, p.pair.FixedMask = cropped(p.pair.Fixed, p.pair.FixedMask, fixed)
+	p.pair.Moving, p.pair.MovingMask = cropped(p.pair.Moving, p.pair.MovingMask, p.pair.Moving.Shown())
 }
 
-// shown is the box of v without its padding; the whole where a mask lies in padding alone.
-func shown(v, mask *volume.Volume) volume.Box {
-	box := v.Shown()
-	if mask != nil && !slices.ContainsFunc(mask.Cropped(box).Data, func(x float32) bool { return x != 0 }) {
-		return volume.Box{Hi: v.Size}
+// cropped returns an image and its mask within a box; both whole where the mask selects nothing there.
+func cropped(v, mask *volume.Volume, b volume.Box) (image, selected *volume.Volume) {
+	part := mask.Cropped(b)
+	if part != nil && !slices.ContainsFunc(part.Data, func(x float32) bool { return x != 0 }) {
+		return v, mask
 	}
-	return box
+	return v.Cropped(b), part
 }
 
 // average replaces volumes by the means over blocks of their voxels where the finest grid has less than one voxel for two

@@ -150,7 +150,7 @@ func TestLatentMemory(t *testing.T) {
 	}
 }
 
-// Of a large image, whose blocks the stages see, a thin mask stays whole, and two planes stay two.
+// The blocks that stand for a large image keep a thin mask whole, and two planes two.
 func TestBlocksOfLargeImages(t *testing.T) {
 	e, opt := open(t, Config{}), with(func(o *Options) { o.Preset = "fast" })
 	for _, size := range [][3]int{{224, 224, 224}, {2100, 2100, 2}} {

@@ -66,7 +66,7 @@ func TestScoresDoNotDependOnTheNumbersOfLabels(t *testing.T) {
 	}
 }
 
-// On slices areas count, whatever the thickness: the same disc in pixels of half the size has no error.
+// Scores of slices count areas, whatever the thickness: the same disc in pixels of half the size has no error.
 func TestSlicesAreScoredByArea(t *testing.T) {
 	disc := func(n int, mm, thick float64, thin int) LabelMap {
 		g := volume.Geometry{Size: [3]int{n, n, n}, Spacing: [3]float64{mm, mm, mm}, Direction: volume.Identity}

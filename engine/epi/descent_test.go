@@ -70,7 +70,7 @@ func TestFieldIsFound(t *testing.T) {
 	}
 }
 
-// What takes less than a hundredth of the image is corrected as what fills it.
+// The correction finds the field of an object that takes less than a hundredth of the image.
 func TestSmallObjectIsCorrected(t *testing.T) {
 	const n = 48
 	body := volume.Zeros(volume.Geometry{Size: [3]int{n, n, n}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})

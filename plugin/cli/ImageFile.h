@@ -323,7 +323,7 @@ Content(const fs::path & path)
   return all.str();
 }
 
-// Whether the header of a file, or of its pair, is one of Analyze: ITK lays such an image otherwise than SPM.
+// Says whether the header of a file, or of its pair, is one of Analyze: ITK lays such an image otherwise than SPM.
 inline bool
 IsAnalyze(const fs::path & path)
 {

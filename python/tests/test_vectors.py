@@ -379,7 +379,7 @@ def test_to_spm_and_back(truth: Truth, tmp_path: Path):
 
 
 def test_spm_gets_the_fixed_image_s_grid(tmp_path: Path):
-    """Its Deformations writes images on the field's grid."""
+    """SPM's Deformations writes images on the field's grid."""
     grid = images.Grid((24, 20, 16))
     field = morphseek.Field.from_mm(np.full((*grid.shape, 3), 3, np.float32), grid, grid)
     [path] = field.save(tmp_path / "y_t.nii", "spm")

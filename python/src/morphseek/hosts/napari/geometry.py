@@ -23,7 +23,7 @@ class LayerData:
     """The content of a layer, taken as a run starts: the user may move or remove the layer."""
 
     name: str
-    """Of the layer, with what it is used as: what messages call it."""
+    """The layer's name, with what it is used as: what messages call it."""
     data: Any
     """The layer's: an array, which may be lazy, or points (n, d)."""
     matrix: np.ndarray
