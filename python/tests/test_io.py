@@ -367,6 +367,32 @@ def test_a_unit_an_axis(tmp_path: Path):
     np.testing.assert_allclose(images.read(tmp_path / "a.nrrd").spacing, (0.002, 3, 40))
 
 
+@pytest.mark.parametrize("unit", ["mm", "um"])
+@pytest.mark.parametrize("space", ["right-anterior-superior", "left-posterior-superior"])
+def test_a_space_with_time_lies_where_that_without_does(space: str, unit: str, tmp_path: Path):
+    """ITK turns the latter to LPS alone."""
+    head = HEADS["space.nrrd"].format(f'"{unit}"').replace("right-anterior-superior", space)
+    (tmp_path / "a.nrrd").write_bytes(head.encode() + PLANES.tobytes())
+    truth = sitk.ReadImage(str(tmp_path / "a.nrrd"))
+    for old, new in (
+        (space, f"{space}-time"), ("dimension: 3\nsizes: 3 2 6", "dimension: 4\nsizes: 3 2 3 2"),
+        (",0)", ",0,0)"), ("(0,0,4)", "(0,0,4,0) (0,0,0,1)"), ("(1,-2,3)", "(1,-2,3,0)"),
+        ("space units:", f'space units: "{unit}" "{unit}" "{unit}" "s"\n#'),
+    ):  # fmt: skip
+        assert old in head
+        head = head.replace(old, new)
+    (tmp_path / "b.nrrd").write_bytes(head.encode() + PLANES.tobytes())
+    for frame in Frames(tmp_path / "b.nrrd", "series"):
+        np.testing.assert_allclose(frame.origin, MM[unit] * np.array(truth.GetOrigin()))
+        np.testing.assert_allclose(frame.direction, truth.GetDirection(), atol=1e-12)
+
+
+def test_a_left_handed_space_is_a_doubt(tmp_path: Path):
+    head = HEADS["space.nrrd"].format('"mm"').replace("right-anterior-superior", "3D-left-handed")
+    (tmp_path / "a.nrrd").write_bytes(head.encode() + PLANES.tobytes())
+    assert "may be mirrored" in images.read(tmp_path / "a.nrrd").doubts[0]
+
+
 ENDS = "axis mins: 1 2 3\naxis maxs: 7 8 9"
 
 
