@@ -382,6 +382,28 @@ PARAMETERS = {  # of the first and of the second file, in elastix's two forms
         "{key} = '{first}'\n",
     ),
 }
+PLACE = "(Size 4 5 6)\n(Spacing 1 2 3)\n(Origin 7 8 9)\n(Index 1 0 2)\n(Direction {})\n{}"
+
+
+def test_where_elastix_laid_its_fixed_image(tmp_path: Path):
+    """As ITK lays an image whose region begins at an index; its directions must have counted."""
+    path, shift = tmp_path / "t.txt", PARAMETERS[".txt"][1].format(key="A", first="")
+    image = sitk.Image([9, 9, 9], sitk.sitkUInt8)
+    image.SetSpacing((1, 2, 3))
+    image.SetOrigin((7, 8, 9))
+    image.SetDirection((0, -1, 0, 1, 0, 0, 0, 0, 1))
+    columns = "0 1 0 -1 0 0 0 0 1"
+    path.write_text(shift + PLACE.format(columns, '(UseDirectionCosines "true")\n'))
+    grid = Transform.read(path).grid
+    assert grid is not None and grid.size == (4, 5, 6)
+    np.testing.assert_allclose(grid.origin, image.TransformIndexToPhysicalPoint((1, 0, 2)))
+    without = '(UseDirectionCosines "false")\n'
+    path.write_text(shift + PLACE.format("1 0 0 0 1 0 0 0 1", without))
+    assert Transform.read(path).is_linear
+    path.write_text(shift + PLACE.format(columns, without))
+    unreadable("t.txt was made without the images' directions", Transform.read, path)
+
+
 NAMED = {  # how the second file names the first: as it was called where elastix ran
     "bare": "{name}",
     "Linux": "/home/somebody/out/{name}",
