@@ -299,6 +299,19 @@ def test_lta_by_the_formula(case: Case, kind: int):
     back(case, case.folder / "theirs.lta", False, 1e-6)
 
 
+def test_minc_by_the_formula(case: Case):
+    """RAS, from the moving image to the fixed one, as mincresample and FreeSurfer take it."""
+    rows = np.linalg.inv(RAS @ LINEAR @ RAS)[:3]
+    text = "\n".join(" ".join(f"{v:.12f}" for v in row) for row in rows)
+    head = "MNI Transform File\n% made by hand\n\nTransform_Type = Linear;\nLinear_Transform =\n"
+    path = case.folder / "theirs.xfm"
+    path.write_text(f"{head}{text};\n")
+    back(case, path, False, 1e-6)
+    for other in (head, head + text, head.replace("Linear;", "Grid_Transform;") + text + ";"):
+        path.write_text(other)
+        unreadable("theirs.xfm is no single matrix of MINC.*itk_convert_xfm", Transform.read, path)
+
+
 @pytest.mark.parametrize("bends", [True, False])
 def test_x5(case: Case, bends: bool):
     need("nitransforms")

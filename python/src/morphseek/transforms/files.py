@@ -27,7 +27,7 @@ from .parts import field_part, from_itk_order, inverted, itk_order, own_class, p
 from .summary import problems
 
 #: Endings of the transform files that ITK knows.
-_TRANSFORMS = (*HDF5, ".tfm", ".txt", ".xfm", ".mat")
+_TRANSFORMS = (*HDF5, ".tfm", ".txt", ".mat")
 
 
 def read(path: Path) -> sitk.Transform:
