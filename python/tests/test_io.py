@@ -168,6 +168,16 @@ def test_itk_images_of_other_dimensions(reference: images.Image):
     invalid("components", images.read, vectors)
 
 
+def test_arrays_of_xarray_are_refused_where_their_axes_have_places(reference: images.Image):
+    itk = pytest.importorskip("itk")
+    pytest.importorskip("xarray", reason="needs xarray")
+    source = itk.xarray_from_image(as_itk(reference))
+    invalid("fixed is an array of xarray.* give itk.image_from", images.read, source, "fixed")
+    read = images.read(itk.image_from_xarray(source))
+    np.testing.assert_allclose(read.grid.numbers, reference.grid.numbers)
+    assert images.read(type(source)(reference.array)).grid == images.Image(reference.array).grid
+
+
 def test_an_affine_that_was_changed_in_place(reference: images.Image):
     """The header is not updated, and the affine holds."""
     image = as_nibabel(reference)

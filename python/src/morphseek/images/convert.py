@@ -16,7 +16,7 @@ import SimpleITK as sitk
 from .. import errors
 from .._grid import RAS, Grid, is_sheared, sheared
 from . import named
-from .arrays import as_array, is_array, is_placed
+from .arrays import as_array, has_axes, is_array, is_placed
 from .files import read_path
 from .headers.fields import Unsound
 from .image import Image, ImageLike, sentences, storable
@@ -98,6 +98,11 @@ def read(source: ImageLike, name: str = "image") -> Image:
         image = _as_filed(_from_itk(source, name), known, name)
     elif is_array(source):
         image = Image(as_array(source, name))
+    elif has_axes(source):
+        raise errors.InvalidArgumentError(
+            f"{name} is an array of xarray, whose axes have places that are not read; give"
+            " itk.image_from_xarray of it, or its values, which lie nowhere: (z, y, x)"
+        )
     elif hasattr(source, "affine") and hasattr(source, "meta"):
         image = _from_monai(source, name)
     else:
