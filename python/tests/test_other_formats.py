@@ -7,6 +7,7 @@ from pathlib import Path
 
 import nibabel
 import numpy as np
+import PIL.Image
 import pytest
 import SimpleITK as sitk
 
@@ -51,6 +52,27 @@ def test_tiff_that_no_reader_knows(tag: int, value: int, says: str, tmp_path: Pa
     data[at : at + 2] = struct.pack("<H", value)
     path.write_bytes(data)
     unreadable(says, images.read, path)
+
+
+@pytest.mark.parametrize("ending", ["jpg", "png"])
+def test_a_picture_that_viewers_turn(ending: str, tmp_path: Path):
+    """Their rows lie otherwise than they are stored; ITK does not look."""
+    picture = PIL.Image.fromarray(np.arange(12, dtype=np.uint8).reshape(3, 4) * 20)
+    for order in "<>":
+        for turn in range(9):
+            exif = PIL.Image.Exif()
+            exif.endian = order
+            exif[274], exif[271] = turn, "a camera"
+            picture.save(tmp_path / f"a.{ending}", exif=exif)
+            if turn in (0, 1):
+                assert images.read(tmp_path / f"a.{ending}").array.shape == (1, 3, 4)
+            else:
+                unreadable("turned or mirrored", images.read, tmp_path / f"a.{ending}")
+
+
+def test_a_picture_with_transparency(tmp_path: Path):
+    PIL.Image.new("LA", (4, 3)).save(tmp_path / "a.png")
+    unreadable("a.png cannot be read: .*save it in plain grey", images.read, tmp_path / "a.png")
 
 
 @pytest.mark.parametrize("what", ["ring", "count", "text"])

@@ -20,6 +20,12 @@ _BITS, _TEXT, _ORIENTATION, _KIND = 258, 270, 274, 339
 _PIECES = ((273, 279), (324, 325))  # of strips and of tiles: where they begin, their bytes
 _FLOATS = 3  # a kind of numbers
 _UPRIGHT = (1, 4)  # orientations whose rows lie as ITK takes them
+_TURNED = "its rows are turned or mirrored (Orientation); save it upright"
+# of the EXIF of a JPEG or a PNG, in either order of bytes
+_EXIF = re.compile(
+    rb"(?s)(?:Exif\0\0|eXIf)(?:II\*\0|MM\0\*).{4,999}?"
+    rb"(?:\x12\x01\x03\0\x01\0\0\0(?P<little>.)|\x01\x12\0\x03\0\0\0\x01\0(?P<big>.))"
+)
 _NO_GAP = "its header does not say how far its slices are apart; 1 mm is taken"
 #: Formats whose voxels are not compressed, and the bytes of their headers.
 _PLAIN = {"GiplImageIO": 256, "MRCImageIO": 1024}
@@ -41,7 +47,9 @@ def check(path: Path) -> None:
         raise Unsound("its numbers are of cells, not of points; convert them to POINT_DATA")
     elif head.startswith(b"BM") and (needed := int.from_bytes(head[2:6], "little")) > size:
         raise CutShort(path, size, needed)
-    elif head.startswith(b"\xff\xd8"):
+    if (exif := _EXIF.search(head)) and (exif["little"] or exif["big"]) not in b"\0\1":
+        raise Unsound(_TURNED)
+    if head.startswith(b"\xff\xd8"):
         data = path.read_bytes()
         if data.rfind(b"\xff\xd9") < data.rfind(b"\xff\xda"):
             raise Unsound("it is cut short; copy it again")
@@ -94,7 +102,7 @@ def _check_tiff(path: Path, size: int) -> None:
         if tags.get(_KIND, (1,))[0] == _FLOATS and tags.get(_BITS, (1,))[0] == 16:
             raise Unsound("its voxels are floats of 16 bits, which no reader here knows")
         if tags.get(_ORIENTATION, (1,))[0] not in _UPRIGHT:
-            raise Unsound("its rows are turned or mirrored (Orientation); save it upright")
+            raise Unsound(_TURNED)
         text = text or tags.get(_TEXT, b"").decode("utf-8", "replace")
     counts = re.findall(r"^(?:frames|channels)=(\d+)", text, re.M)  # ImageJ's
     counts += re.findall(r"\bSize[TC]=\"(\d+)\"", text)  # OME's
