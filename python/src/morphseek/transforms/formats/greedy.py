@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,8 @@ PAIR = ("_affine.mat", "_warp.nii.gz")
 
 
 def rows(text: str) -> np.ndarray | None:
-    """Return the 4x4 numbers that are all of a text; None of another one."""
+    """Return the 4x4 numbers that are all of a text beside comments; None of another one."""
+    text = re.sub(r"#.*", "", text).replace(",", " ")
     try:
         matrix = [
             [float(cell) for cell in line.split()] for line in text.splitlines() if line.strip()
