@@ -130,7 +130,7 @@ def _read_by_itk(path: Path, pixels: int, name: str) -> tuple[sitk.Image, tuple[
     else:
         with hdf5_lock:
             image = sitk.ReadImage(str(path), pixels, reader)
-    return laid(image, reader), doubts_of(path, reader, image)
+    return laid(image, reader, path), doubts_of(path, reader, image)
 
 
 def _unknown(path: Path) -> str:

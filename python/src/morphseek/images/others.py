@@ -12,11 +12,12 @@ import numpy as np
 import SimpleITK as sitk
 
 from .._grid import RAS
-from .headers.fields import NO_SPACING, CutShort, Unsound
+from .headers.fields import NO_SPACING, CutShort, Unsound, units_of
 
-_TIFF_TYPES = {1: "B", 2: "s", 3: "H", 4: "I", 12: "d", 13: "I", 16: "Q", 18: "Q"}
+_TIFF_TYPES = {1: "B", 2: "s", 3: "H", 4: "I", 5: "II", 12: "d", 13: "I", 16: "Q", 18: "Q"}
 _TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # the latter two: BigTIFF
 _BITS, _TEXT, _ORIENTATION, _KIND = 258, 270, 274, 339
+_RESOLUTIONS = (282, 283)  # along x and y
 _PIECES = ((273, 279), (324, 325))  # of strips and of tiles: where they begin, their bytes
 _FLOATS = 3  # a kind of numbers
 _UPRIGHT = (1, 4)  # orientations whose rows lie as ITK takes them
@@ -74,16 +75,42 @@ def doubts_of(path: Path, reader: str, image: sitk.Image) -> tuple[str, ...]:
         has_none = not re.search(rb"(?im)^(SPACING|ASPECT_RATIO)", _lines(head))
     if has_none:
         return (NO_SPACING,)
-    return (_NO_GAP,) if reader == "TIFFImageIO" and image.GetDimension() > 2 else ()
+    return (_NO_GAP,) if reader == "TIFFImageIO" and image.GetSpacing()[2:] == (1.0,) else ()
 
 
-def laid(image: sitk.Image, reader: str) -> sitk.Image:
-    """Give an image its place in LPS: that of a MINC file is in RAS, which ITK leaves so."""
+def laid(image: sitk.Image, reader: str, path: Path) -> sitk.Image:
+    """Give an image its place in LPS: that of a MINC file is in RAS, which ITK leaves so, and of a
+    TIFF ITK does not read what OME and ImageJ note.
+    """
+    if reader == "TIFFImageIO":
+        image.SetSpacing([told or step for told, step in zip(_steps(path), image.GetSpacing())])
     if reader == "MINCImageIO":
         axes = np.array(image.GetDirection()).reshape(3, 3)
         image.SetDirection((RAS[:3, :3] @ axes).ravel().tolist())
         image.SetOrigin((RAS[:3, :3] @ image.GetOrigin()).tolist())
     return image
+
+
+def _steps(path: Path) -> list[float]:
+    """Return the sizes of voxels along x, y and z that a TIFF notes, mm; 0 for what it does not."""
+    tags = next(_pages(path, path.stat().st_size), {})
+    text = tags.get(_TEXT, b"").decode("utf-8", "replace")
+    words = dict(re.findall(r"\bPhysicalSize([XYZ](?:Unit)?)=\"([^\"]*)\"", text))  # OME's
+    sizes, units = ([words.get(axis + end, "") for axis in "XYZ"] for end in ("", "Unit"))
+    units = [unit or "um" for unit in units]
+    if text.startswith("ImageJ="):
+        lines = dict(re.findall(r"^(\w+)=(.*?)\s*$", text, re.M))
+        known = (tags.get(tag, (1, 0)) for tag in _RESOLUTIONS)
+        sizes = [str(of / pixels) if pixels else "" for pixels, of in known]
+        sizes.append(lines.get("spacing", ""))
+        units = [lines.get("unit", "pixel").replace("\\u00B5", "u")] * 3
+    mm, unknown = units_of(units)
+    try:
+        steps = np.array([float(size or 0) for size in sizes]) * (mm or 1.0)
+    except ValueError:
+        steps = np.zeros(3)
+    is_sound = not unknown and np.isfinite(steps).all() and (steps >= 0).all()
+    return steps.tolist() if is_sound else [0.0] * 3
 
 
 def _lines(head: bytes) -> bytes:
@@ -142,7 +169,7 @@ def _pages(path: Path, size: int) -> Iterator[dict[int, Any]]:
                 form = _TIFF_TYPES.get(kind)
                 if form is None:
                     continue
-                form = f"{number}{form}"
+                form = form * number if kind == 5 else f"{number}{form}"
                 value = first + k * entry + 4 + struct.calcsize(order + word)
                 if struct.calcsize(order + form) > inline:
                     (value,) = at(value, word)
