@@ -18,7 +18,7 @@ from .._grid import RAS, Grid, is_sheared, sheared
 from . import named
 from .arrays import as_array, has_axes, is_array, is_placed
 from .files import read_path
-from .headers.fields import Unsound
+from .headers.fields import UNITS, Unsound, units_of
 from .image import Image, ImageLike, sentences, storable
 from .nifti import Header, place_of, place_of_itk
 
@@ -277,10 +277,16 @@ def _nifti_on(array: np.ndarray, image: Any, name: str) -> Image:
 
 
 def _as_filed(image: Image, metadata: Mapping[str, str], name: str) -> Image:
-    """Return an image that ITK read of a NIfTI where the file's header lays it."""
+    """Return an image that ITK read of a NIfTI where the file's header lays it. Of another file it
+    is in doubt where ITK passed over a unit of length.
+    """
     place = place_of_itk(image.grid, metadata, name)
     volume = Image.on_grid(image.array, place.grid)
-    return dataclasses.replace(volume, doubts=sentences(place.doubts, name))
+    words = sorted({text for key, text in metadata.items() if UNITS.fullmatch(key)})
+    doubts = list(place.doubts)
+    if units_of(words)[0]:
+        doubts.append(f"its file's unit of length is {words[0]}, and ITK reads mm; give the path")
+    return dataclasses.replace(volume, doubts=sentences(doubts, name))
 
 
 def of_atlas(atlas: named.AtlasFiles, name: str) -> Image:

@@ -49,6 +49,8 @@ class Stored(NamedTuple):
         return Grid.from_matrix(grid.size, matrix)
 
 
+#: Keys of SimpleITK's metadata that hold a header's units of length.
+UNITS = re.compile(r"ITK_VoxelUnits|NRRD_units\[\d\]")
 NO_SPACING = "its header does not say how large its voxels are; 1 mm is taken"
 _MM = {
     **dict.fromkeys(("", "?", "???", "mm", "millimeter", "millimetre"), 1.0),
