@@ -352,6 +352,23 @@ def test_pixels_have_the_values_that_are_stored(tmp_path: Path, what: str):
     check(images.read(mixed), [one._replace(pixels=v) for one, v in zip(slices, found)])
 
 
+@pytest.mark.parametrize("what", [what for what, kind in KINDS.items() if kind.dtype[1] == "4"])
+def test_words_of_32_bits_whose_first_byte_is_the_highest(tmp_path: Path, what: str):
+    """GDCM turns the halves of each."""
+    folder = write_folder(tmp_path / "files", stack(), KINDS[what])
+    values = np.array([KINDS[what].golden(path) for path in sorted(folder.iterdir())])
+    for path in folder.iterdir():
+        made = pydicom.dcmread(path)
+        made.PixelData = np.frombuffer(made.PixelData, "<u4").astype(">u4").tobytes()
+        made.file_meta.TransferSyntaxUID = SYNTAXES["big-endian"]
+        pydicom.dcmwrite(path, made, implicit_vr=False, little_endian=False, force_encoding=True)
+    check(images.read(folder), stack(voxels=values))
+    path = pydicom.data.get_testdata_file("rtdose_expb.dcm")
+    dose = pydicom.dcmread(path)
+    expected = dose.pixel_array * float(dose.DoseGridScaling)
+    np.testing.assert_allclose(images.read(path).array, expected)
+
+
 def test_a_table_of_bytes_has_one_each(tmp_path: Path):
     """As C.11.1.1 asks; pydicom reads those that have two."""
     kind = KINDS["a table of bytes"]

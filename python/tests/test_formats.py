@@ -299,6 +299,19 @@ def test_lta_by_the_formula(case: Case, kind: int):
     back(case, case.folder / "theirs.lta", False, 1e-6)
 
 
+def test_minc_by_the_formula(case: Case):
+    """RAS, from the moving image to the fixed one, as mincresample and FreeSurfer take it."""
+    rows = np.linalg.inv(RAS @ LINEAR @ RAS)[:3]
+    text = "\n".join(" ".join(f"{v:.12f}" for v in row) for row in rows)
+    head = "MNI Transform File\n% made by hand\n\nTransform_Type = Linear;\nLinear_Transform =\n"
+    path = case.folder / "theirs.xfm"
+    path.write_text(f"{head}{text};\n")
+    back(case, path, False, 1e-6)
+    for other in (head, head + text, head.replace("Linear;", "Grid_Transform;") + text + ";"):
+        path.write_text(other)
+        unreadable("theirs.xfm is no single matrix of MINC.*itk_convert_xfm", Transform.read, path)
+
+
 @pytest.mark.parametrize("bends", [True, False])
 def test_x5(case: Case, bends: bool):
     need("nitransforms")
@@ -382,6 +395,28 @@ PARAMETERS = {  # of the first and of the second file, in elastix's two forms
         "{key} = '{first}'\n",
     ),
 }
+PLACE = "(Size 4 5 6)\n(Spacing 1 2 3)\n(Origin 7 8 9)\n(Index 1 0 2)\n(Direction {})\n{}"
+
+
+def test_where_elastix_laid_its_fixed_image(tmp_path: Path):
+    """As ITK lays an image whose region begins at an index; its directions must have counted."""
+    path, shift = tmp_path / "t.txt", PARAMETERS[".txt"][1].format(key="A", first="")
+    image = sitk.Image([9, 9, 9], sitk.sitkUInt8)
+    image.SetSpacing((1, 2, 3))
+    image.SetOrigin((7, 8, 9))
+    image.SetDirection((0, -1, 0, 1, 0, 0, 0, 0, 1))
+    columns = "0 1 0 -1 0 0 0 0 1"
+    path.write_text(shift + PLACE.format(columns, '(UseDirectionCosines "true")\n'))
+    grid = Transform.read(path).grid
+    assert grid is not None and grid.size == (4, 5, 6)
+    np.testing.assert_allclose(grid.origin, image.TransformIndexToPhysicalPoint((1, 0, 2)))
+    without = '(UseDirectionCosines "false")\n'
+    path.write_text(shift + PLACE.format("1 0 0 0 1 0 0 0 1", without))
+    assert Transform.read(path).is_linear
+    path.write_text(shift + PLACE.format(columns, without))
+    unreadable("t.txt was made without the images' directions", Transform.read, path)
+
+
 NAMED = {  # how the second file names the first: as it was called where elastix ran
     "bare": "{name}",
     "Linux": "/home/somebody/out/{name}",

@@ -168,6 +168,16 @@ def test_itk_images_of_other_dimensions(reference: images.Image):
     invalid("components", images.read, vectors)
 
 
+def test_arrays_of_xarray_are_refused_where_their_axes_have_places(reference: images.Image):
+    itk = pytest.importorskip("itk")
+    pytest.importorskip("xarray", reason="needs xarray")
+    source = itk.xarray_from_image(as_itk(reference))
+    invalid("fixed is an array of xarray.* give itk.image_from", images.read, source, "fixed")
+    read = images.read(itk.image_from_xarray(source))
+    np.testing.assert_allclose(read.grid.numbers, reference.grid.numbers)
+    assert images.read(type(source)(reference.array)).grid == images.Image(reference.array).grid
+
+
 def test_an_affine_that_was_changed_in_place(reference: images.Image):
     """The header is not updated, and the affine holds."""
     image = as_nibabel(reference)
@@ -337,6 +347,10 @@ def test_units_of_length_become_mm(name: str, unit: str, tmp_path: Path):
     np.testing.assert_allclose(read.origin, MM[unit] * np.array(truth.GetOrigin()))
     np.testing.assert_allclose(read.direction, truth.GetDirection(), atol=1e-12)
     assert not read.doubts
+    # ITK keeps no unit of a space, and of a MetaImage no others
+    told = MM[unit] != 1 and (name in ("axes.nrrd", "list.nrrd") or unit in ("um", "cm"))
+    told = told and name != "space.nrrd"
+    assert ["; give the path" in doubt for doubt in images.read(truth).doubts] == [True] * told
     unmoved = Transform.of(sitk.Transform(3, sitk.sitkIdentity))
     apply_by_blocks(unmoved, path, tmp_path / "b.nii", path)
     back = images.read(tmp_path / "b.nii")
@@ -365,6 +379,32 @@ def test_a_unit_an_axis(tmp_path: Path):
     head = f'{NRRD}spacings: 2 3 4\nunits: "um" "mm" "cm"\n\n'
     (tmp_path / "a.nrrd").write_bytes(head.encode() + PLANES.tobytes())
     np.testing.assert_allclose(images.read(tmp_path / "a.nrrd").spacing, (0.002, 3, 40))
+
+
+@pytest.mark.parametrize("unit", ["mm", "um"])
+@pytest.mark.parametrize("space", ["right-anterior-superior", "left-posterior-superior"])
+def test_a_space_with_time_lies_where_that_without_does(space: str, unit: str, tmp_path: Path):
+    """ITK turns the latter to LPS alone."""
+    head = HEADS["space.nrrd"].format(f'"{unit}"').replace("right-anterior-superior", space)
+    (tmp_path / "a.nrrd").write_bytes(head.encode() + PLANES.tobytes())
+    truth = sitk.ReadImage(str(tmp_path / "a.nrrd"))
+    for old, new in (
+        (space, f"{space}-time"), ("dimension: 3\nsizes: 3 2 6", "dimension: 4\nsizes: 3 2 3 2"),
+        (",0)", ",0,0)"), ("(0,0,4)", "(0,0,4,0) (0,0,0,1)"), ("(1,-2,3)", "(1,-2,3,0)"),
+        ("space units:", f'space units: "{unit}" "{unit}" "{unit}" "s"\n#'),
+    ):  # fmt: skip
+        assert old in head
+        head = head.replace(old, new)
+    (tmp_path / "b.nrrd").write_bytes(head.encode() + PLANES.tobytes())
+    for frame in Frames(tmp_path / "b.nrrd", "series"):
+        np.testing.assert_allclose(frame.origin, MM[unit] * np.array(truth.GetOrigin()))
+        np.testing.assert_allclose(frame.direction, truth.GetDirection(), atol=1e-12)
+
+
+def test_a_left_handed_space_is_a_doubt(tmp_path: Path):
+    head = HEADS["space.nrrd"].format('"mm"').replace("right-anterior-superior", "3D-left-handed")
+    (tmp_path / "a.nrrd").write_bytes(head.encode() + PLANES.tobytes())
+    assert "may be mirrored" in images.read(tmp_path / "a.nrrd").doubts[0]
 
 
 ENDS = "axis mins: 1 2 3\naxis maxs: 7 8 9"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import nibabel
 import numpy as np
+import PIL.Image
 import pytest
 import SimpleITK as sitk
 
@@ -51,6 +52,56 @@ def test_tiff_that_no_reader_knows(tag: int, value: int, says: str, tmp_path: Pa
     data[at : at + 2] = struct.pack("<H", value)
     path.write_bytes(data)
     unreadable(says, images.read, path)
+
+
+OME = '<OME><Image><Pixels SizeT="1" PhysicalSizeX="{0}" PhysicalSizeY="{0}"{1}/></Image></OME>'
+SIZES = {
+    "OME": (OME.format(0.65, ' PhysicalSizeZ="2"'), (0.00065, 0.00065, 0.002), 0),
+    "OME, mm": (
+        OME.format(0.65, ' PhysicalSizeXUnit="mm" PhysicalSizeYUnit="mm"'),
+        (0.65, 0.65, 1),
+        1,
+    ),
+    "ImageJ": ("ImageJ=1\nunit=micron\nspacing=2.0\n", (0.0005, 0.00025, 0.002), 0),
+    "ImageJ, escaped": ("ImageJ=1\nunit=\\u00B5m\nspacing=2.0\n", (0.0005, 0.00025, 0.002), 0),
+    "ImageJ, cm": ("ImageJ=1\nunit=cm\n", (5, 2.5, 1), 1),
+    "ImageJ, pixels": ("ImageJ=1\nunit=pixel\n", (1, 1, 1), 1),
+    "ImageJ, feet": ("ImageJ=1\nunit=foot\n", (1, 1, 1), 1),
+    "no number": (OME.format("wide", ""), (1, 1, 1), 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", SIZES)
+def test_sizes_that_a_tiff_notes(what: str, tmp_path: Path):
+    """As OME's and ImageJ's documents say; ITK passes over them. 2 and 4 pixels a unit."""
+    text, spacing, doubts = SIZES[what]
+    page = PIL.Image.fromarray(np.arange(12, dtype=np.uint8).reshape(3, 4))
+    tags = {270: text, 282: 2.0, 283: 4.0, 296: 1}
+    page.save(tmp_path / "a.tif", save_all=True, append_images=[page], tiffinfo=tags)
+    read = images.read(tmp_path / "a.tif")
+    np.testing.assert_allclose(read.spacing, spacing)
+    assert read.array.shape == (2, 3, 4) and len(read.doubts) == doubts
+
+
+@pytest.mark.parametrize("ending", ["jpg", "png"])
+def test_a_picture_that_viewers_turn(ending: str, tmp_path: Path):
+    """Their rows lie otherwise than they are stored; ITK does not look."""
+    picture = PIL.Image.fromarray(np.arange(12, dtype=np.uint8).reshape(3, 4) * 20)
+    for order in "<>":
+        for turn in range(9):
+            exif = PIL.Image.Exif()
+            exif.endian = order
+            exif[274], exif[271] = turn, "a camera"
+            picture.save(tmp_path / f"a.{ending}", exif=exif)
+            if turn in (0, 1):
+                assert images.read(tmp_path / f"a.{ending}").array.shape == (1, 3, 4)
+            else:
+                unreadable("turned or mirrored", images.read, tmp_path / f"a.{ending}")
+
+
+def test_a_picture_with_transparency(tmp_path: Path):
+    PIL.Image.new("LA", (4, 3)).save(tmp_path / "a.png")
+    unreadable("a.png cannot be read: .*save it in plain grey", images.read, tmp_path / "a.png")
 
 
 @pytest.mark.parametrize("what", ["ring", "count", "text"])

@@ -8,8 +8,9 @@ import SimpleITK as sitk
 from scipy.ndimage import binary_erosion, distance_transform_edt, gaussian_filter, map_coordinates
 
 import morphseek
-from helpers import invalid, resampled, run
+from helpers import invalid, refused, resampled, run
 from morphseek import errors, images
+from morphseek.images.frames import Frames
 
 SPACING = (0.8, 1.2)  # x, y
 
@@ -94,6 +95,43 @@ def test_files(pair, tmp_path: Path):
     got = sitk.GetArrayFromImage(warped)
     np.testing.assert_allclose(got[inner], want[inner], atol=2e-3 * moving.max())
     assert morphseek.Registration.read(out).displacement().shape == (3, 1, *fixed.shape)
+
+
+def test_a_picture_in_colour_is_resampled_by_its_colours(tmp_path: Path):
+    colours = np.random.default_rng(0).integers(0, 255, (20, 30, 3), np.uint8)
+    picture = sitk.GetImageFromArray(colours, isVector=True)
+    sitk.WriteImage(picture, str(tmp_path / "a.png"))
+    shift = np.eye(4)
+    shift[:2, 3] = 1.5, -2
+    want = sitk.Resample(
+        picture, picture, sitk.TranslationTransform(2, (1.5, -2.0)), sitk.sitkLinear
+    )
+    inner = (slice(3, None), slice(None, -3))  # beside the picture ITK has 0
+    for source in (picture, tmp_path / "a.png"):
+        assert [frame.array.shape for frame in Frames(source, "moving")] == [(1, 20, 30)]
+        found = morphseek.Affine(shift).apply(source, source)
+        assert found.GetPixelIDTypeAsString() == picture.GetPixelIDTypeAsString()
+        assert found.GetSpacing()[:2] == picture.GetSpacing()
+        voxels = sitk.GetArrayFromImage(found).reshape(colours.shape)
+        np.testing.assert_allclose(voxels[inner], sitk.GetArrayFromImage(want)[inner], atol=1)
+        images.write(tmp_path / "b.nrrd", found)
+        assert np.array_equal(
+            images.read_vectors(tmp_path / "b.nrrd").reshape(voxels.shape), voxels
+        )
+        for ending in ("nii.gz", "img"):
+            says = f"b.{ending}: colours are written to .nrrd"
+            refused(
+                errors.OutputUnwritableError, says, images.write, tmp_path / f"b.{ending}", found
+            )
+
+
+@pytest.mark.parametrize("count", [3, 4])
+def test_an_array_that_may_be_a_picture_in_colour_is_refused(count: int):
+    array = np.random.default_rng(0).random((20, 30, count))
+    invalid("fixed is an array of shape .*a picture in colour or a", images.read, array, "fixed")
+    volume = images.Image(array)
+    assert images.read(volume).grid.size == (count, 30, 20)
+    assert images.read_on(array > 0.5, volume.grid, "mask").grid == volume.grid
 
 
 def test_pictures_are_read_every_time(tmp_path: Path):

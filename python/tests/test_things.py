@@ -511,6 +511,10 @@ BAD: dict[str, tuple[str, Any, str | None]] = {
         "m.mat", text("1 0 0 0\n0 1 0 0\n0 0 1 0\n0 0 0 1\n"),
         " is a matrix that does not say whose.*greedy",
     ),
+    "a matrix with a comment": (
+        "c.txt", text("# by hand\n1,0,0,0\n0,1,0,0\n0,0,1,0\n0,0,0,1\n"), " is a matrix that does",
+    ),
+    "a text": ("t.txt", text("1 0 0 0\n0 1 0 0\n0 0 1 0\n"), DAMAGED),
     "half an lta": ("h.lta", half("lta"), " is no .lta, or is cut short"),
     "an lta of another type": ("o.lta", lta(14, 1), " is of type 14"),
     "a singular lta": ("z.lta", lta(1, 0), " has a matrix that cannot be inverted"),

@@ -38,6 +38,8 @@ def itk_reason(error: Exception) -> str:
     text = re.sub(r"(?m)^.*\.[cht](?:xx|pp)?:\d+: *$", "", text)
     if text.startswith("Unable to determine ImageIO reader"):
         return "its format is none that ITK knows; convert it to .nii.gz, .nrrd or .mha"
+    if text.startswith("Unknown PixelType"):  # two numbers a pixel
+        return "its pixels are of a kind that no reader here knows; save it in plain grey"
     # ITK blames the suffix, or tells addresses
     if "Could not create Transform IO" in text or "failed to read file" in text:
         return NO_TRANSFORM

@@ -23,6 +23,8 @@ from ._json import parse, read_text
 from ._plain import unguarded
 from ._points import checked_points
 from ._tables import (
+    Records,
+    Row,
     csv_text,
     frame_table,
     has_heading,
@@ -126,8 +128,9 @@ class Landmarks:
     def read(cls, path: str | os.PathLike[str], name: str = "landmarks") -> Landmarks:
         """Read a file: 3D Slicer's ``.mrk.json`` and ``.fcsv``, whose header says whether they are
         in LPS or RAS, or a CSV table with the columns x, y, z in LPS mm (l, p, s are the same;
-        r, a, s are RAS) and, if the points have names, one of name, label and id. A table of
-        numbers alone, x, y, z, needs no heading. A decimal comma is read where it is clear.
+        r, a, s are RAS) and, if the points have names, one of name, label and id, or else a column
+        of words that are all different. A table of numbers alone, x, y, z, needs no heading. A
+        decimal comma is read where it is clear.
 
         Raises
         ------
@@ -378,9 +381,13 @@ def _csv(source: Any, name: str) -> tuple[list[list[float]], list[str]]:
     )
     if has_heading(table, wanted):
         records = records_of(table, wanted, filled=False, text=_NAMES)
-        rows = [[row.cells.get(column, "") for column in records.columns] for row in records.rows]
+        rows = [
+            [row.cells.get(column, "") if _is_marked(row) else "" for column in records.columns]
+            for row in records.rows
+        ]
         signs = _SPACES[records.columns]
-        called = next((n for n in _NAMES if any(n in row.cells for row in records.rows)), None)
+        called = next((n for n in _NAMES if any(n in row.cells for row in records.rows)), "")
+        called = called or _words(records)
         cells = [row.cells.get(called, "") for row in records.rows] if called else []
         names = [whole_name(unguarded(cell)) for cell in cells]
     else:
@@ -396,6 +403,21 @@ def _csv(source: Any, name: str) -> tuple[list[list[float]], list[str]]:
     values = numbers([cell for row in rows for cell in row], table)
     points = [[s * v for s, v in zip(signs, values[k : k + 3])] for k in range(0, len(values), 3)]
     return points, names
+
+
+def _is_marked(row: Row) -> bool:
+    """Whether a point was placed, which a table of 3D Slicer says."""
+    return row.cells.get("defined", "1") not in ("0", "False", "false")
+
+
+def _words(records: Records) -> str:
+    """Return the first column of words that tell all rows apart; empty where there is none."""
+    for column in records.rows[0].cells if records.rows else ():
+        cells = {row.cells.get(column, "") for row in records.rows} - {""}
+        is_full = len(cells) == len(records.rows) and column not in records.columns
+        if is_full and not any(map(is_number, cells)):
+            return column
+    return ""
 
 
 def _is_point(row: list[str]) -> bool:

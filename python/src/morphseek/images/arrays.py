@@ -21,8 +21,14 @@ class Tensor(Protocol):
 
 
 def is_placed(source: Any) -> bool:
-    """Whether it is an image of nibabel, MONAI or itk, which knows where it lies."""
-    return hasattr(source, "affine") or hasattr(source, "GetLargestPossibleRegion")
+    """Whether it is an image of nibabel, MONAI, itk or xarray, which knows where it lies."""
+    knows = hasattr(source, "affine") or hasattr(source, "GetLargestPossibleRegion")
+    return knows or has_axes(source)
+
+
+def has_axes(source: Any) -> bool:
+    """Whether it is a DataArray of xarray with the axes x and y."""
+    return hasattr(source, "coords") and {"x", "y"} <= set(getattr(source, "dims", ()))
 
 
 def is_array(source: Any) -> TypeGuard[np.ndarray | Tensor]:

@@ -16,9 +16,9 @@ import SimpleITK as sitk
 from .. import errors
 from .._grid import RAS, Grid, is_sheared, sheared
 from . import named
-from .arrays import as_array, is_array, is_placed
+from .arrays import as_array, has_axes, is_array, is_placed
 from .files import read_path
-from .headers.fields import Unsound
+from .headers.fields import UNITS, Unsound, units_of
 from .image import Image, ImageLike, sentences, storable
 from .nifti import Header, place_of, place_of_itk
 
@@ -37,9 +37,9 @@ def read_on(source: ImageLike, grid: Grid, name: str) -> Image:
     >>> images.read_on(mask, pair.fixed.grid, "mask").same_grid(pair.fixed)
     True
     """
-    image = read(source, name)
     if not is_array(source):
-        return image
+        return read(source, name)
+    image = read(Image(as_array(source, name)), name)
     if image.array.shape != grid.shape:
         raise errors.GridMismatchError(
             f"the {name}: the array has shape {image.array.shape}, its image"
@@ -98,6 +98,17 @@ def read(source: ImageLike, name: str = "image") -> Image:
         image = _as_filed(_from_itk(source, name), known, name)
     elif is_array(source):
         image = Image(as_array(source, name))
+        shape = image.array.shape
+        if len(shape) == 3 and shape[2] in (3, 4) and min(shape[:2]) > _MOST_THIN:
+            raise errors.InvalidArgumentError(
+                f"{name} is an array of shape {shape}, a picture in colour or a thin volume; give"
+                " the picture's brightness, (y, x), or morphseek.Image(array) of the volume"
+            )
+    elif has_axes(source):
+        raise errors.InvalidArgumentError(
+            f"{name} is an array of xarray, whose axes have places that are not read; give"
+            " itk.image_from_xarray of it, or its values, which lie nowhere: (z, y, x)"
+        )
     elif hasattr(source, "affine") and hasattr(source, "meta"):
         image = _from_monai(source, name)
     else:
@@ -107,6 +118,9 @@ def read(source: ImageLike, name: str = "image") -> Image:
         )
     array = _in_memory(_checked(image.array, name), name)
     return dataclasses.replace(image, array=array, name=name)
+
+
+_MOST_THIN = 16  # voxels: a smaller array is no picture
 
 
 def _from_monai(image: Any, name: str) -> Image:
@@ -204,7 +218,7 @@ def _in_space(
     three axes.
     """
     components = image.GetNumberOfComponentsPerPixel()
-    if components in (3, 4) and len(direction) == 2:  # a picture in colour: its brightness
+    if is_colour(image):
         array, components = array[..., :3].astype(np.float32) @ np.array(_LUMA, np.float32), 1
     if components != 1:
         raise errors.InvalidArgumentError(
@@ -214,6 +228,11 @@ def _in_space(
         raise sheared(name)
     place = tuple(image.GetSpacing())[:3], tuple(origin)[:3], tuple(direction[:3, :3].ravel())
     return Image(_checked(array, name), *place)
+
+
+def is_colour(image: Any) -> bool:
+    """Whether an image of ITK's is a picture in colour, which is read as its brightness."""
+    return image.GetNumberOfComponentsPerPixel() in (3, 4) and len(image.GetSpacing()) == 2
 
 
 _LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as PNG viewers turn colours to grey
@@ -258,10 +277,16 @@ def _nifti_on(array: np.ndarray, image: Any, name: str) -> Image:
 
 
 def _as_filed(image: Image, metadata: Mapping[str, str], name: str) -> Image:
-    """Return an image that ITK read of a NIfTI where the file's header lays it."""
+    """Return an image that ITK read of a NIfTI where the file's header lays it. Of another file it
+    is in doubt where ITK passed over a unit of length.
+    """
     place = place_of_itk(image.grid, metadata, name)
     volume = Image.on_grid(image.array, place.grid)
-    return dataclasses.replace(volume, doubts=sentences(place.doubts, name))
+    words = sorted({text for key, text in metadata.items() if UNITS.fullmatch(key)})
+    doubts = list(place.doubts)
+    if units_of(words)[0]:
+        doubts.append(f"its file's unit of length is {words[0]}, and ITK reads mm; give the path")
+    return dataclasses.replace(volume, doubts=sentences(doubts, name))
 
 
 def of_atlas(atlas: named.AtlasFiles, name: str) -> Image:

@@ -283,6 +283,7 @@ def _frames(path: Path, name: str, is_new: bool) -> list[Frame]:
     ]  # fmt: skip
     is_plain = (
         syntax is not None
+        and not _is_turned(head)
         and _is_orderly(head.file_meta)
         and _is_orderly(head)
         and _are_whole(path, at, syntax, top, name)
@@ -301,6 +302,14 @@ def _syntax(head: Dataset) -> tuple[Literal["little", "big"], bool, bool] | None
         return order, not syntax.is_implicit_VR, syntax.is_encapsulated
     except (AttributeError, ValueError):
         return None
+
+
+def _is_turned(data: Dataset) -> bool:
+    """Whether pixels are words of 32 bits whose first byte is the highest one, of which GDCM turns
+    the halves alone.
+    """
+    syntax = _syntax(data)
+    return syntax is not None and syntax[0] == "big" and data.get("BitsAllocated") == 32
 
 
 def _are_plain(frames: Sequence[Frame]) -> bool:
@@ -422,8 +431,8 @@ def _bytes(elements: Mapping[str, Any]) -> int:
 def copy_pixels(frame: Frame, to: Path, name: str) -> None:
     """Write a frame's file anew, its pixels as they are stored, without scale and place."""
     from pydicom import dcmread
-    from pydicom.dataset import FileMetaDataset
-    from pydicom.uid import UID
+    from pydicom.dataset import FileDataset, FileMetaDataset
+    from pydicom.uid import UID, ImplicitVRLittleEndian
 
     path = frame.file
     with _parsed(path, name):
@@ -441,7 +450,11 @@ def copy_pixels(frame: Frame, to: Path, name: str) -> None:
         if frame.shifts:
             read.BitsStored, read.HighBit = read.BitsAllocated, read.BitsAllocated - 1
         meta = FileMetaDataset()
-        if syntax := read.file_meta.get("TransferSyntaxUID"):
+        syntax = read.file_meta.get("TransferSyntaxUID")
+        if _is_turned(read):
+            read, syntax = FileDataset("", {e.tag: e for e in read}), ImplicitVRLittleEndian
+            read.PixelData = np.frombuffer(pixels.value, ">u4").astype("<u4").tobytes()
+        if syntax:
             meta.TransferSyntaxUID = syntax
         meta.MediaStorageSOPClassUID = read.SOPClassUID = UID(_CAPTURE)
         meta.MediaStorageSOPInstanceUID = read.SOPInstanceUID = UID("2.25.1")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from .dicom import Reading, read_dicom, read_repeated
 from .dicom_headers import is_dicom
 from .formats import NIFTI
 from .headers import Stored, check_header, check_voxels, limit, sound
-from .headers.fields import Unsound
+from .headers.fields import UNITS, Unsound
 from .image import sentences, tell
 from .nifti import header_of, lay, read_nifti
 from .others import check, doubts_of, laid
@@ -108,7 +107,7 @@ def _place(image: sitk.Image, stored: Stored) -> None:
     spacing, origin = (*image.GetSpacing(), 1.0)[:3], (*image.GetOrigin(), 0.0)[:3]
     lay(image, stored.placed(Grid((1, 1, 1), spacing, origin, tuple(direction.ravel()))))
     for key in image.GetMetaDataKeys():
-        if re.fullmatch(r"ITK_VoxelUnits|NRRD_units\[\d\]", key):
+        if UNITS.fullmatch(key):
             image.EraseMetaData(key)
 
 
@@ -130,7 +129,7 @@ def _read_by_itk(path: Path, pixels: int, name: str) -> tuple[sitk.Image, tuple[
     else:
         with hdf5_lock:
             image = sitk.ReadImage(str(path), pixels, reader)
-    return laid(image, reader), doubts_of(path, reader, image)
+    return laid(image, reader, path), doubts_of(path, reader, image)
 
 
 def _unknown(path: Path) -> str:

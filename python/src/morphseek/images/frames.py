@@ -13,7 +13,7 @@ import SimpleITK as sitk
 
 from .. import errors
 from . import named
-from .convert import as_kind_of, of_atlas, read
+from .convert import as_kind_of, is_colour, of_atlas, read
 from .files import read_path
 from .image import Image, ImageLike, storable, tell
 from .nifti import keep_times, notes_of
@@ -33,6 +33,7 @@ class Frames:
             source = of_atlas(atlas, name).to_sitk() if atlas.image else atlas.files[0]
         self._source, self.name = source, name
         self._series: Any = None
+        self._colours: list[sitk.Image] = []
         self._doubts: tuple[str, ...] = ()
         if isinstance(source, (str, os.PathLike)):
             self.name = f"{name}: {source}"
@@ -45,6 +46,10 @@ class Frames:
             shape, header = source.dataobj.shape, getattr(source, "header", {})
             self._series = source if len(shape) == 4 and shape[3] > 1 else None
             self._check_scalar(notes_of(header), int(np.prod(shape[3:])))
+        if isinstance(self._series, sitk.Image) and is_colour(self._series):
+            count = self._series.GetNumberOfComponentsPerPixel()
+            self._colours = [sitk.VectorIndexSelectionCast(self._series, k) for k in range(count)]
+            self._series = None
         if isinstance(self._series, sitk.Image):
             size = self._series.GetSize()
             header = {k: self._series.GetMetaData(k) for k in self._series.GetMetaDataKeys()}
@@ -98,15 +103,17 @@ class Frames:
                 yield read(self._series.slicer[..., k], self.name)
 
     def map(self, function: Callable[[Image], Image]) -> Any:
-        """Return what a function makes of each volume, as an image of the source's kind. A file
-        that contradicts itself about the place of its voxels is a
+        """Return what a function makes of each volume, and of each colour of a picture, as an image
+        of the source's kind. A file that contradicts itself about the place of its voxels is a
         :class:`morphseek.errors.GeometryWarning`.
         """
-        volumes, doubts = [], dict[str, None]()
-        for frame in self:
+        volumes, doubts = [], dict.fromkeys(self._doubts)
+        for frame in [read(colour, self.name) for colour in self._colours] or self:
             doubts |= dict.fromkeys(frame.doubts)
             volumes.append(function(frame))
         tell(doubts)
+        if self._colours:
+            return sitk.Compose([as_kind_of(self._source, volume) for volume in volumes])
         if self._series is None:
             return as_kind_of(self._source, volumes[0])
         if isinstance(self._series, sitk.Image):

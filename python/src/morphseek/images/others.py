@@ -12,14 +12,21 @@ import numpy as np
 import SimpleITK as sitk
 
 from .._grid import RAS
-from .headers.fields import NO_SPACING, CutShort, Unsound
+from .headers.fields import NO_SPACING, CutShort, Unsound, units_of
 
-_TIFF_TYPES = {1: "B", 2: "s", 3: "H", 4: "I", 12: "d", 13: "I", 16: "Q", 18: "Q"}
+_TIFF_TYPES = {1: "B", 2: "s", 3: "H", 4: "I", 5: "II", 12: "d", 13: "I", 16: "Q", 18: "Q"}
 _TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # the latter two: BigTIFF
 _BITS, _TEXT, _ORIENTATION, _KIND = 258, 270, 274, 339
+_RESOLUTIONS = (282, 283)  # along x and y
 _PIECES = ((273, 279), (324, 325))  # of strips and of tiles: where they begin, their bytes
 _FLOATS = 3  # a kind of numbers
 _UPRIGHT = (1, 4)  # orientations whose rows lie as ITK takes them
+_TURNED = "its rows are turned or mirrored (Orientation); save it upright"
+# of the EXIF of a JPEG or a PNG, in either order of bytes
+_EXIF = re.compile(
+    rb"(?s)(?:Exif\0\0|eXIf)(?:II\*\0|MM\0\*).{4,999}?"
+    rb"(?:\x12\x01\x03\0\x01\0\0\0(?P<little>.)|\x01\x12\0\x03\0\0\0\x01\0(?P<big>.))"
+)
 _NO_GAP = "its header does not say how far its slices are apart; 1 mm is taken"
 #: Formats whose voxels are not compressed, and the bytes of their headers.
 _PLAIN = {"GiplImageIO": 256, "MRCImageIO": 1024}
@@ -41,7 +48,9 @@ def check(path: Path) -> None:
         raise Unsound("its numbers are of cells, not of points; convert them to POINT_DATA")
     elif head.startswith(b"BM") and (needed := int.from_bytes(head[2:6], "little")) > size:
         raise CutShort(path, size, needed)
-    elif head.startswith(b"\xff\xd8"):
+    if (exif := _EXIF.search(head)) and (exif["little"] or exif["big"]) not in b"\0\1":
+        raise Unsound(_TURNED)
+    if head.startswith(b"\xff\xd8"):
         data = path.read_bytes()
         if data.rfind(b"\xff\xd9") < data.rfind(b"\xff\xda"):
             raise Unsound("it is cut short; copy it again")
@@ -66,16 +75,42 @@ def doubts_of(path: Path, reader: str, image: sitk.Image) -> tuple[str, ...]:
         has_none = not re.search(rb"(?im)^(SPACING|ASPECT_RATIO)", _lines(head))
     if has_none:
         return (NO_SPACING,)
-    return (_NO_GAP,) if reader == "TIFFImageIO" and image.GetDimension() > 2 else ()
+    return (_NO_GAP,) if reader == "TIFFImageIO" and image.GetSpacing()[2:] == (1.0,) else ()
 
 
-def laid(image: sitk.Image, reader: str) -> sitk.Image:
-    """Give an image its place in LPS: that of a MINC file is in RAS, which ITK leaves so."""
+def laid(image: sitk.Image, reader: str, path: Path) -> sitk.Image:
+    """Give an image its place in LPS: that of a MINC file is in RAS, which ITK leaves so, and of a
+    TIFF ITK does not read what OME and ImageJ note.
+    """
+    if reader == "TIFFImageIO":
+        image.SetSpacing([told or step for told, step in zip(_steps(path), image.GetSpacing())])
     if reader == "MINCImageIO":
         axes = np.array(image.GetDirection()).reshape(3, 3)
         image.SetDirection((RAS[:3, :3] @ axes).ravel().tolist())
         image.SetOrigin((RAS[:3, :3] @ image.GetOrigin()).tolist())
     return image
+
+
+def _steps(path: Path) -> list[float]:
+    """Return the sizes of voxels along x, y and z that a TIFF notes, mm; 0 for what it does not."""
+    tags = next(_pages(path, path.stat().st_size), {})
+    text = tags.get(_TEXT, b"").decode("utf-8", "replace")
+    words = dict(re.findall(r"\bPhysicalSize([XYZ](?:Unit)?)=\"([^\"]*)\"", text))  # OME's
+    sizes, units = ([words.get(axis + end, "") for axis in "XYZ"] for end in ("", "Unit"))
+    units = [unit or "um" for unit in units]
+    if text.startswith("ImageJ="):
+        lines = dict(re.findall(r"^(\w+)=(.*?)\s*$", text, re.M))
+        known = (tags.get(tag, (1, 0)) for tag in _RESOLUTIONS)
+        sizes = [str(of / pixels) if pixels else "" for pixels, of in known]
+        sizes.append(lines.get("spacing", ""))
+        units = [lines.get("unit", "pixel").replace("\\u00B5", "u")] * 3
+    mm, unknown = units_of(units)
+    try:
+        steps = np.array([float(size or 0) for size in sizes]) * (mm or 1.0)
+    except ValueError:
+        steps = np.zeros(3)
+    is_sound = not unknown and np.isfinite(steps).all() and (steps >= 0).all()
+    return steps.tolist() if is_sound else [0.0] * 3
 
 
 def _lines(head: bytes) -> bytes:
@@ -94,7 +129,7 @@ def _check_tiff(path: Path, size: int) -> None:
         if tags.get(_KIND, (1,))[0] == _FLOATS and tags.get(_BITS, (1,))[0] == 16:
             raise Unsound("its voxels are floats of 16 bits, which no reader here knows")
         if tags.get(_ORIENTATION, (1,))[0] not in _UPRIGHT:
-            raise Unsound("its rows are turned or mirrored (Orientation); save it upright")
+            raise Unsound(_TURNED)
         text = text or tags.get(_TEXT, b"").decode("utf-8", "replace")
     counts = re.findall(r"^(?:frames|channels)=(\d+)", text, re.M)  # ImageJ's
     counts += re.findall(r"\bSize[TC]=\"(\d+)\"", text)  # OME's
@@ -134,7 +169,7 @@ def _pages(path: Path, size: int) -> Iterator[dict[int, Any]]:
                 form = _TIFF_TYPES.get(kind)
                 if form is None:
                     continue
-                form = f"{number}{form}"
+                form = form * number if kind == 5 else f"{number}{form}"
                 value = first + k * entry + 4 + struct.calcsize(order + word)
                 if struct.calcsize(order + form) > inline:
                     (value,) = at(value, word)

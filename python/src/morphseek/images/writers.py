@@ -53,6 +53,8 @@ def write(path: str | os.PathLike[str], image: Image | sitk.Image, compress: boo
     check_numbers(*place, f"{path} cannot be written")
     check_name(Path(path), compress)
     if name.endswith(NIFTI):
+        if volume.GetPixelID() == sitk.sitkVectorUInt8:  # which ITK writes as vectors in space
+            raise errors.OutputUnwritableError(f"{path}: colours are written to .nrrd or .mha")
         write_nifti(path, volume)
         return
 

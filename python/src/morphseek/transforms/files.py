@@ -27,7 +27,7 @@ from .parts import field_part, from_itk_order, inverted, itk_order, own_class, p
 from .summary import problems
 
 #: Endings of the transform files that ITK knows.
-_TRANSFORMS = (*HDF5, ".tfm", ".txt", ".xfm", ".mat")
+_TRANSFORMS = (*HDF5, ".tfm", ".txt", ".mat")
 
 
 def read(path: Path) -> sitk.Transform:
@@ -98,6 +98,8 @@ def _read_text(path: Path) -> list[h5.Part] | None:
     try:
         lines = text_of(path).split("\n")
         if not lines[0].startswith(_INSIGHT):
+            if path.suffix.lower() in (".tfm", ".txt"):
+                raise RuntimeError(NO_TRANSFORM)
             return None
         kinds = [line for line in lines if line.startswith("Transform:")]
         if len(kinds) > 1 and "CompositeTransform_" not in kinds[0]:  # ITK would take the first

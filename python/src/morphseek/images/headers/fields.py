@@ -33,7 +33,9 @@ class Stored(NamedTuple):
     steps: tuple[float, ...] = ()
     """Spacings along x, y and z that the header tells and ITK, which takes 1, does not read."""
     units: tuple[float, ...] = ()
-    """Mm of the header's units of length along the axes of space."""
+    """Mm of the header's units of length along the axes of space, below 0 where these run from LPS
+    the other way.
+    """
 
     def placed(self, grid: Grid) -> Grid:
         """Return the grid that the header means, of the one that ITK reads in it."""
@@ -47,6 +49,8 @@ class Stored(NamedTuple):
         return Grid.from_matrix(grid.size, matrix)
 
 
+#: Keys of SimpleITK's metadata that hold a header's units of length.
+UNITS = re.compile(r"ITK_VoxelUnits|NRRD_units\[\d\]")
 NO_SPACING = "its header does not say how large its voxels are; 1 mm is taken"
 _MM = {
     **dict.fromkeys(("", "?", "???", "mm", "millimeter", "millimetre"), 1.0),

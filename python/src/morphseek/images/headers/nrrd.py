@@ -6,6 +6,8 @@ import math
 import re
 from pathlib import Path
 
+import numpy as np
+
 from .fields import (
     MOST_AXES,
     NO_SPACING,
@@ -50,6 +52,12 @@ _FIELDS = {
 }  # fmt: skip
 #: Kinds of axes along which voxels lie; the others' are numbers of a voxel.
 DOMAINS = ("domain", "space", "time", "none", "???")
+#: Spaces that ITK leaves as they are, by the signs to LPS.
+_SIGNS = {
+    **dict.fromkeys(("right-anterior-superior-time", "rast"), (-1.0, -1.0, 1.0)),
+    **dict.fromkeys(("left-anterior-superior-time", "last"), (1.0, -1.0, 1.0)),
+}
+_LEFT_HANDED = "its space is left-handed and is taken for LPS: it may be mirrored"
 _GZIP = ("gzip", "gz")
 _RAW = ("raw",)
 
@@ -123,6 +131,11 @@ def _place(
     own = [k for k in range(axes) if kinds[k] in DOMAINS][:3]
     if "space directions" in fields:
         units, doubts = units_of(_quoted(fields, "space units", 3)[:3])
+        space = fields.get("space", "").lower()
+        if signs := _SIGNS.get(space):
+            units = tuple(np.multiply(signs, units or 1.0).tolist())
+        if space.startswith(("3d-left-handed", "3dlh")):
+            doubts = (*doubts, _LEFT_HANDED)
         return doubts, (), units
     spacings, lows, highs = (
         numbers(field, fields.get(field, "nan " * axes), axes, unknown=True)

@@ -102,6 +102,13 @@ def _numbers(source: TransformFile, fields: dict[str, list[str]], key: str) -> l
 def _transform(source: TransformFile, fields: dict[str, list[str]]) -> sitk.Transform:
     if (dimension := _word(fields, "FixedImageDimension")) not in ("", "3"):
         raise source.unreadable(f"is a {dimension}-D transform; images here are 3-D")
+    grid = _grid(fields)
+    is_turned = grid is not None and not np.allclose(grid.axes, np.eye(3))
+    if is_turned and _word(fields, "UseDirectionCosines") == "false":
+        raise source.unreadable(
+            "was made without the images' directions, which are no identity; register anew with"
+            ' (UseDirectionCosines "true")'
+        )
     kind, parameters = _word(fields, "Transform"), _numbers(source, fields, "TransformParameters")
     if not all(map(math.isfinite, parameters)):
         raise source.unreadable("has parameters that are no numbers (NaN or Inf); make it anew")
@@ -152,12 +159,13 @@ def _spline(source: TransformFile, fields: dict[str, list[str]]) -> sitk.BSpline
 def _grid(fields: dict[str, list[str]]) -> Grid | None:
     """Return the fixed image's grid; elastix writes the direction by columns."""
     try:
-        size, spacing, origin, direction = (
-            np.array(fields[key], dtype=np.float64)
-            for key in ("Size", "Spacing", "Origin", "Direction")
+        size, spacing, origin, direction, first = (
+            np.array(fields.get(key, ["0"] * 3 if key == "Index" else []), dtype=np.float64)
+            for key in ("Size", "Spacing", "Origin", "Direction", "Index")
         )
         columns = direction.reshape(3, 3)
-        return Grid(tuple(size), tuple(spacing), tuple(origin), tuple(columns.T.ravel()))
+        whole = Grid(tuple(size), tuple(spacing), tuple(origin), tuple(columns.T.ravel()))
+        return whole.part(first, size)
     except (KeyError, ValueError, errors.InvalidArgumentError):
         return None
 

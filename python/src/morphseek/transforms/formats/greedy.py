@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -16,14 +17,14 @@ PAIR = ("_affine.mat", "_warp.nii.gz")
 
 
 def rows(text: str) -> np.ndarray | None:
-    """Return the 4x4 numbers that are all of a text; None of another one."""
+    """Return the 4x4 numbers that are all of a text beside comments; None of another one."""
+    if not re.search(r"^\s*[-+.\d]", text, re.M):
+        return None
     try:
-        matrix = [
-            [float(cell) for cell in line.split()] for line in text.splitlines() if line.strip()
-        ]
+        matrix = np.loadtxt(text.replace(",", " ").splitlines(), ndmin=2)
     except ValueError:
         return None
-    return np.array(matrix) if len(matrix) == 4 and all(len(r) == 4 for r in matrix) else None
+    return matrix if matrix.shape == (4, 4) else None
 
 
 def matrix_of(source: TransformFile) -> np.ndarray:

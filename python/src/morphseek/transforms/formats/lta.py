@@ -1,4 +1,6 @@
-"""FreeSurfer's linear transforms, from the moving image (src) to the fixed one (dst), in RAS."""
+"""FreeSurfer's linear transforms, from the moving image (src) to the fixed one (dst), in RAS; those
+of MINC (.xfm), too.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,8 @@ _VOXELS, _RAS_TO_RAS = 0, 1
 
 def read(source: TransformFile) -> Content:
     text = re.sub(r"#.*", "", source.text())
+    if text.startswith("MNI Transform File"):
+        return _read_minc(source, text)
     kind = re.search(r"^type\s*=\s*(\d+)", text, re.M)
     block = re.search(r"^\s*1\s+4\s+4\s*$\s*((?:[-+.\deE]+|nan|inf|\s)+)", text, re.M | re.I)
     numbers = block[1].split()[:16] if block else []
@@ -39,12 +43,31 @@ def read(source: TransformFile) -> Content:
             f"is of type {kind[1]}; only voxel to voxel (0) and RAS to RAS (1) are read: write it"
             " anew with lta_convert --outlta"
         )
+    return _content(source, matrix, fixed, moving)
+
+
+def _content(
+    source: TransformFile, matrix: np.ndarray, fixed: Grid | None = None, moving: Grid | None = None
+) -> Content:
+    """Return the transform of a 4x4 LPS matrix from moving to fixed."""
     source.matrix(matrix)  # whether it can be inverted
     return Content(
         source.matrix(np.linalg.inv(matrix)),
         fixed if source.grid is None else source.grid,
         moving if source.moving_grid is None else source.moving_grid,
     )
+
+
+def _read_minc(source: TransformFile, text: str) -> Content:
+    kinds = re.findall(r"^\s*Transform_Type\s*=\s*(\w+)", text, re.M)
+    rows = re.search(r"^\s*Linear_Transform\s*=([-+.\deE\s]+);", text, re.M)
+    numbers = rows[1].split() if rows else []
+    if kinds != ["Linear"] or len(numbers) != 12 or "Invert_Flag" in text:
+        raise source.unreadable(
+            "is no single matrix of MINC, or is cut short; make an .h5 of it: itk_convert_xfm"
+        )
+    matrix = np.vstack([np.array(numbers, dtype=np.float64).reshape(3, 4), [0, 0, 0, 1]])
+    return _content(source, RAS @ matrix @ RAS)
 
 
 def _ras(grid: Grid) -> np.ndarray:

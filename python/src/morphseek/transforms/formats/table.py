@@ -162,13 +162,15 @@ def _by_ending(path: Path) -> Format:
 def _found(path: Path) -> Format:
     """Return the format of a file by its ending and its content."""
     name = path.name.lower()
-    if name.endswith((".lta", ".x5")):
-        return _BY_NAME[name[-3:].lstrip(".")]
+    if name.endswith((".lta", ".xfm")):
+        return _BY_NAME["lta"]
+    if name.endswith(".x5"):
+        return _BY_NAME["x5"]
     if name.endswith(field.ENDINGS):
         return _BY_NAME["field"]
     if name.endswith(dicom.ENDINGS) or is_dicom(path):
         return _BY_NAME["dicom"]
-    if name.endswith((*HDF5, ".tfm", ".xfm")) or not path.is_file():
+    if name.endswith((*HDF5, ".tfm")) or not path.is_file():
         return _BY_NAME["itk"]
     try:
         head = text_of(path, 1 << 16)
