@@ -30,7 +30,7 @@ from morphseek.scoring import inverse_dice, mean_dice, score_labels
 from morphseek.scoring.labels import merge_labels, on_fixed_grid
 from morphseek.studies import Study, compare, read_pairs
 from morphseek.studies.folders import find_file
-from morphseek.studies.label_table import read_labels_csv
+from morphseek.studies.label_table import read_label_names, read_labels_csv
 from morphseek.studies.table import find_list
 
 PAIRS = [("a", "b"), ("b", "c"), ("c", "a"), ("a", "c"), ("b", "a"), ("c", "b")]
@@ -436,5 +436,7 @@ def test_a_list_that_is_not_there_is_named(data: Path, tmp_path: Path):
     invalid(says, read_pairs, data / "split.json", data=data, subset="tset")
     plain = tmp_path / "pairs.json"
     plain.write_text(json.dumps(PAIRS))
+    # of maps that are not merged
+    assert read_label_names(table) == {1: "ant", 2: "post", 7: "skull", 8: "skin"}
     assert len(read_pairs(plain, data=data)) == len(PAIRS)
     invalid("one list, so there is no 'test'", read_pairs, plain, data=data, subset="test")
