@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -67,7 +66,7 @@ class TargetLabels(Plain):
     dice: float | None = None
     """Mean over the labels that the target's own map has, too."""
     dice_of_one: float | None = None
-    """Mean over the atlases, each alone."""
+    """Mean over the atlases, each alone, that share a label with it."""
     error: str = ""
     """The exception's class."""
     message: str = ""
@@ -331,9 +330,8 @@ class FusionJob(Job):
             own = on_fixed_grid(str(self.target.labels), grid)
             check_labels(own)
             dice = dice_by_label(fused.labels, own.array)
-            alone = [mean_dice(dice_by_label(labels, own.array)) for labels in maps]
-            known = [math.nan if mean is None else mean for mean in alone]
-            row = {"dice": mean_dice(dice), "dice_of_one": float(np.mean(known))}
+            alone = (mean_dice(dice_by_label(labels, own.array)) for labels in maps)
+            row = {"dice": mean_dice(dice), "dice_of_one": mean(alone)}
         inside = fused.agreement[fused.labels != 0]
         row["doubtful_percent"] = float(100 * (inside < _DOUBTFUL).mean()) if inside.size else None
         row["labels"] = [
