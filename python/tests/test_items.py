@@ -158,6 +158,18 @@ def test_mixed_dimensions_and_empty_files(tmp_path: Path):
     unreadable(r"empty.nii.gz", studies.pairs_to, scans[:1], tmp_path / "empty.nii.gz")
     done = register_pairs(studies.pairs_to(scans[1:], scans[0].image), tmp_path / "out", **QUICK)
     assert "one slice and the fixed image a volume" in done.rows[1].message
+def test_a_link_to_what_was_not_fetched_is_an_image(tmp_path: Path):
+    """As git-annex leaves it."""
+    touched(tmp_path, "a.nii.gz")
+    (tmp_path / "b.nii.gz").symlink_to(".git/annex/gone")
+    items = studies.read_items(tmp_path)
+    assert [item.id for item in items] == ["a", "b"]
+    says = r"b.nii.gz is a link to .git/annex/gone, which is not there; fetch"
+    unreadable(says, images.read, items[1].image)
+    done = register_pairs(studies.all_pairs(items), tmp_path / "out", **QUICK)
+    assert "is a link to .git/annex/gone" in done.rows[0].message
+
+
     assert "empty.nii.gz" in done.rows[0].message and not (tmp_path / "out" / "empty").exists()
 
 

@@ -254,7 +254,8 @@ def by_value(label: str) -> list[tuple[bool, int, str]]:
 
 def _images_in(folder: Path) -> list[Path]:
     paths = (path for path in folder.iterdir() if not path.name.startswith("."))
-    return sorted(path for path in paths if path.is_file() and path.name.lower().endswith(SEARCHED))
+    # a link to what is not there is an image, whose reader says so
+    return sorted(p for p in paths if p.name.lower().endswith(SEARCHED) and not p.is_dir())
 
 
 def _of_folder(folder: Path) -> list[Item]:
