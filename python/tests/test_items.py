@@ -1,5 +1,6 @@
 """Images of a study, the pairs made of them, fused labels, outlying pairs, and the BIDS App."""
 
+import contextlib
 import csv
 import gzip
 import json
@@ -133,9 +134,14 @@ def test_pairs(tmp_path: Path):
     later = studies.within_subject(sessions)
     assert [row["id"] for row in later] == ["sub-1_ses-9_to_ses-2", "sub-1_ses-10_to_ses-2"]
     assert {str(row["fixed"]) for row in later} == {str(tmp_path / "12")}
-    for labels in (["V2", "V10"], ["2.0", "10.0"], ["M6", "M12"], ["9", "baseline"]):
+    for *labels, says in (
+        ("V2", "V10", ""), ("2.0", "10.0", ""), ("M6", "M12", ""),
+        ("9", "baseline", "of s 9 is the first, before baseline"),
+        ("ses-post", "ses-pre", "of s ses-post is the first, before ses-pre"),
+    ):  # fmt: skip
         early, late = (Item(k, tmp_path / k, subject="s", session=k) for k in labels)
-        assert studies.within_subject([late, early])[0]["fixed"] == early.image
+        with pytest.warns(errors.InputWarning, match=says) if says else contextlib.nullcontext():
+            assert studies.within_subject([late, early])[0]["fixed"] == early.image
     (tmp_path / "a").touch()
     (tmp_path / "link").symlink_to(tmp_path / "a")
     for other in (tmp_path / "x" / ".." / "a", tmp_path / "link"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
@@ -80,7 +81,7 @@ def all_pairs(items: Iterable[Item], *, both_ways: bool = False) -> list[dict[st
 
 def within_subject(items: Iterable[Item]) -> list[dict[str, Any]]:
     """Return the pairs of each subject's later images with the first, which is fixed. Sessions are
-    in the order of their names, numbers by value.
+    in the order of their names, numbers by value; an InputWarning says where words decide.
 
     >>> items = [Item(f"sub-1_ses-{k}", Path(f"{k}.nii"), subject="sub-1", session=f"ses-{k}")
     ...          for k in (10, 9)]
@@ -95,9 +96,11 @@ def within_subject(items: Iterable[Item]) -> list[dict[str, Any]]:
                 " table with the columns subject and session"
             )
         subjects.setdefault(item.subject, []).append(item)
-    rows = []
-    for listed in subjects.values():
+    rows, doubtful = [], ""
+    for subject, listed in subjects.items():
         first, *later = sorted(listed, key=lambda item: by_value(item.session))
+        if later and not doubtful and _words_decide(first.session, later[0].session):
+            doubtful = f"of {subject} {first.session} is the first, before {later[0].session}"
         rows += [
             pair_row(first, item, f"{item.id}_to_{first.session or first.id}") for item in later
         ]
@@ -105,4 +108,17 @@ def within_subject(items: Iterable[Item]) -> list[dict[str, Any]]:
         raise errors.InvalidArgumentError(
             f"within subject: none of the {len(subjects)} subjects has a second session"
         )
+    if doubtful:
+        warnings.warn(
+            f"within subject: words in the sessions' names are in the order of the alphabet:"
+            f" {doubtful}. Where that is wrong, give a table whose sessions are numbers",
+            errors.InputWarning,
+            stacklevel=2,
+        )
     return rows
+
+
+def _words_decide(one: str, other: str) -> bool:
+    """Whether two sessions first differ in a word: pre and post, not 9 and 10."""
+    parts = zip(by_value(one), by_value(other))
+    return next((a[0] or b[0] for a, b in parts if a != b), False)
