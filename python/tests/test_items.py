@@ -41,6 +41,8 @@ LAYOUTS: list[tuple[list[str], dict[str, Any], dict[str, str], str]] = [
      {"entities": {"acq": "x,y"}}, {"sub-1": "sub-1_acq-x_T1w.nii.gz"}, ""),
     ([f"{SUB}_acq-x_FLAIR.nii.gz", "sub-1/.hidden/sub-1_FLAIR.nii.gz"],
      {"suffix": "FLAIR"}, {"sub-1": "sub-1_acq-x_FLAIR.nii.gz"}, ""),
+    ([f"{SUB}_T1w.nii.gz"], {"entities": {"sub": "1,02"}}, {"sub-1": "sub-1_T1w.nii.gz"},
+     "no image *_T1w.nii.gz that fits has sub-02"),
 ]  # fmt: skip
 
 
