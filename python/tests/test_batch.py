@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -572,6 +573,19 @@ def test_processes(study: Path, tmp_path: Path):
     for one, other in zip(by_threads.rows, by_processes.rows):
         rest = {"seconds": None, "cpu_seconds": None}
         assert {**one.to_dict(), **rest} == {**other.to_dict(), **rest}
+
+
+def test_processes_of_a_script_that_begins_anew(tmp_path: Path):
+    """Python's processes import the script that starts them."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import morphseek\n"
+        "morphseek.register_pairs([('a.nii', 'b.nii')], 'out', scheduler='processes')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=limit(60)
+    )
+    assert done.returncode == 1 and "below if __name__ == '__main__'" in done.stderr
 
 
 def test_stopped_by_its_progress(study: Path, tmp_path: Path):

@@ -197,6 +197,14 @@ class _Pool:
         """Whether a job can report its progress."""
         self._client: Any = None
         self._executor = self._make()
+        if scheduler == PROCESSES:
+            try:
+                self._executor.submit(int).result()
+            except concurrent.futures.BrokenExecutor:
+                raise errors.InvalidArgumentError(
+                    "scheduler: no process can be started; a script must call this below"
+                    " if __name__ == '__main__': and lie in a file, or give threads"
+                ) from None
 
     def _make(self) -> concurrent.futures.Executor:
         if self.is_near:
