@@ -309,6 +309,11 @@ class Study(Rows):
     def merge(self, other: Study) -> Study:
         """Return a study with the rows of both; of a pair in both, the other's row.
 
+        Raises
+        ------
+        InvalidArgumentError
+            An id is of other images there.
+
         Examples
         --------
         >>> one = studies.Study([studies.PairRow("sub-01", "a", "b")])
@@ -316,7 +321,16 @@ class Study(Rows):
         >>> [row.id for row in one.merge(two).rows]
         ['sub-01', 'sub-02']
         """
-        rows = {row.id: row for row in (*self.rows, *other.rows)}
+        rows = {row.id: row for row in self.rows}
+        for row in other.rows:
+            own = rows.get(row.id, row)
+            if (own.fixed, own.moving) != (row.fixed, row.moving):
+                raise errors.InvalidArgumentError(
+                    f"merge: the id {row.id} is of {own.moving} onto {own.fixed} in one study and"
+                    f" of {row.moving} onto {row.fixed} in the other; give each pair an id of its"
+                    " own"
+                )
+            rows[row.id] = row
         return Study(rows.values(), {**self.options, **other.options})
 
     def summary(self) -> dict[str, Any]:
