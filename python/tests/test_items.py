@@ -158,14 +158,6 @@ def test_pairs(tmp_path: Path):
         invalid(says, given)
 
 
-def test_mixed_dimensions_and_empty_files(tmp_path: Path):
-    images.write(tmp_path / "volume.nii.gz", images.Image(blob()))
-    sitk.WriteImage(sitk.GetImageFromArray(blob()[10]), str(tmp_path / "slice.nii.gz"))
-    (tmp_path / "empty.nii.gz").touch()
-    scans = [Item(n, tmp_path / f"{n}.nii.gz") for n in ("volume", "empty", "slice")]
-    unreadable(r"empty.nii.gz", studies.pairs_to, scans[:1], tmp_path / "empty.nii.gz")
-    done = register_pairs(studies.pairs_to(scans[1:], scans[0].image), tmp_path / "out", **QUICK)
-    assert "one slice and the fixed image a volume" in done.rows[1].message
 def test_a_link_to_what_was_not_fetched_is_an_image(tmp_path: Path):
     """As git-annex leaves it."""
     touched(tmp_path, "a.nii.gz")
@@ -178,6 +170,14 @@ def test_a_link_to_what_was_not_fetched_is_an_image(tmp_path: Path):
     assert "is a link to .git/annex/gone" in done.rows[0].message
 
 
+def test_mixed_dimensions_and_empty_files(tmp_path: Path):
+    images.write(tmp_path / "volume.nii.gz", images.Image(blob()))
+    sitk.WriteImage(sitk.GetImageFromArray(blob()[10]), str(tmp_path / "slice.nii.gz"))
+    (tmp_path / "empty.nii.gz").touch()
+    scans = [Item(n, tmp_path / f"{n}.nii.gz") for n in ("volume", "empty", "slice")]
+    unreadable(r"empty.nii.gz", studies.pairs_to, scans[:1], tmp_path / "empty.nii.gz")
+    done = register_pairs(studies.pairs_to(scans[1:], scans[0].image), tmp_path / "out", **QUICK)
+    assert "one slice and the fixed image a volume" in done.rows[1].message
     assert "empty.nii.gz" in done.rows[0].message and not (tmp_path / "out" / "empty").exists()
 
 
