@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -85,14 +86,14 @@ def _step(span: float) -> float:
 
 
 def histogram(title: str, numbers: Values, high: float | None = None) -> dict[str, Any] | None:
-    """Return how many have which value from 0 on; the last bar holds all beyond. None where no
-    value is known.
+    """Return how many have which value from 0 on; of many the last bar holds all beyond 98 %. None
+    where no value is known.
     """
     values = sorted(v for v in numbers if v is not None and math.isfinite(v))
     if not values:
         return None
-    is_open = high is None and len(values) > 20
-    top = max(values[int(0.98 * (len(values) - 1))] * 1.05, 1e-3) if high is None else high
+    last = int(0.98 * (len(values) - 1)) if len(values) > _BINS else -1
+    top = max(values[last] * 1.05, 1e-3) if high is None else high
     counts = [0] * _BINS
     for value in values:
         counts[min(_BINS - 1, max(0, int(value / top * _BINS)))] += 1
@@ -100,11 +101,11 @@ def histogram(title: str, numbers: Values, high: float | None = None) -> dict[st
         {"low": top * i / _BINS, "high": top * (i + 1) / _BINS, "count": count, "is_open": False}
         for i, count in enumerate(counts)
     ]
-    bars[-1]["is_open"] = is_open
+    bars[-1]["is_open"] = values[-1] > top
     return {
         "title": title,
         "count": len(values),
-        "median": values[len(values) // 2],
+        "median": statistics.median(values),
         "low": 0.0,
         "high": top,
         "most": max(counts),
