@@ -728,7 +728,8 @@ def test_roles_of_images(tmp_path: Path):
         items = list(studies.read_items(tmp_path / name))
         assert [i.id for i in items] == ["a", "B"] and items[1].subject == "x"
         assert items[0].channel == tmp_path / "a2.nii" and items[1].labels is None
-        (pair,) = studies.all_pairs(items)
+        with pytest.warns(errors.InputWarning, match="a channel does not count in a pair"):
+            (pair,) = studies.all_pairs(items)
         # a channel or landmarks of one image alone say nothing of the pair
         assert {k: Path(v).name for k, v in pair.items()} == {
             "fixed": "a.nii", "moving": "b.nii", "id": "B_to_a", "fixed_labels": "al.nii",
