@@ -457,6 +457,12 @@ def test_lists_in_other_encodings_are_told_what_to_do(encoding: str, name: str, 
         unreadable(says, read, tmp_path / "pairs.csv")
 
 
+@pytest.mark.parametrize("read", [studies.read_pairs, studies.read_items, studies.morphometry])
+def test_a_spreadsheet_is_told_what_to_save(read: Any, tmp_path: Path):
+    (tmp_path / "list.xlsx").write_bytes(b"PK\x03\x04\x14\0")
+    unreadable('list.xlsx is no text in UTF-8; .* "CSV UTF-8"', read, tmp_path / "list.xlsx")
+
+
 def test_refused_before_the_work(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for given, error in (
         ({"steps": 99}, errors.InvalidArgumentError),

@@ -24,7 +24,8 @@ from ..images.formats import SEARCHED
 from .folders import find_file, has_labels
 from .study import TABLES
 
-_SUFFIXES = (".csv", ".tsv", ".txt", ".json")
+#: Of tables; what a spreadsheet saves is refused as one, with what to do.
+_SUFFIXES = (".csv", ".tsv", ".txt", ".json", ".xlsx", ".xls", ".ods")
 #: The files that belong to an image.
 ROLES = ("labels", "mask", "landmarks", "channel")
 _WORDS = ("subject", "session", "id")
