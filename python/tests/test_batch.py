@@ -475,6 +475,10 @@ def test_refused_before_the_work(study: Path, tmp_path: Path, monkeypatch: pytes
     (tmp_path / "file").write_text("")
     with pytest.raises(errors.OutputUnwritableError):
         register_pairs(study, tmp_path / "file" / "out")
+    names = listed(tmp_path / "names.csv", "id,name", "1,body")
+    for unused in ({"labels_back": True}, {"labels_csv": names}):
+        says = f"{next(iter(unused))} is given, and no pair has fixed_labels"
+        invalid(says, register_pairs, [("a.nii", "b.nii")], tmp_path / "out", **unused)
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(errors.InvalidArgumentError, match=r"morphseek\[dask\]"):
         register_pairs(study, tmp_path / "out", scheduler="tcp://127.0.0.1:1")

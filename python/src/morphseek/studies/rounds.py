@@ -144,6 +144,11 @@ def build_template(
     chosen, model = checked_options({"smoothness": "low", **options})
     sources = _sources(images)
     first = _first(start, sources)
+    if first is not None and spacing is not None:
+        raise errors.InvalidArgumentError(
+            f"spacing is {spacing}, and {first.name} gives the template its grid; leave it out, or"
+            " start from the mean"
+        )
     settings = {
         "iterations": iterations, "average": average, "sharpen": sharpen, "spacing": spacing,
         "images": len(sources), "start": "mean" if first is None else first.name, "options": chosen,
