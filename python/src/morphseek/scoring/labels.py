@@ -90,7 +90,12 @@ def score_labels(
     """
     transform = Transform.of(transform)
     fixed, moving = _maps(transform, fixed_labels, moving_labels)
-    here, there, labels = _whole(fixed, moving)
+    for image in (fixed, moving):
+        check_labels(image)
+    labels = None
+    if not (_fits(fixed.array) and _fits(moving.array)):
+        fixed, moving, labels = _shared(fixed, moving)
+    here, there = (np.ascontiguousarray(image.array, np.int32) for image in (fixed, moving))
     carried = None
     if warped_labels is not None and labels is None:
         warped = images.read_on(warped_labels, fixed.grid, "warped labels")
@@ -120,26 +125,8 @@ def _at_border(labels: bindings.Labels) -> set[int]:
     return {int(value) for face in faces for value in distinct(face)}
 
 
-def _whole(
-    fixed: images.Image, moving: images.Image
-) -> tuple[bindings.Labels, bindings.Labels, list[int] | None]:
-    """Return the two maps in the engine's type and, where that does not hold every label, those
-    that both maps have: then the maps hold their numbers in that list, from 1.
-    """
-    maps = (fixed, moving)
-    for labels in maps:
-        check_labels(labels)
-    if all(_fits(labels.array) for labels in maps):
-        here, there = (np.ascontiguousarray(labels.array, np.int32) for labels in maps)
-        return here, there, None
-    shared = sorted(_values(fixed) & _values(moving))
-    here, there = (
-        np.ascontiguousarray(_numbered(labels.array, shared), np.int32) for labels in maps
-    )
-    return here, there, shared
-
-
 def _fits(labels: np.ndarray) -> bool:
+    """Whether the engine's type holds every label."""
     if np.can_cast(labels.dtype, np.int32):
         return True
     limits = np.iinfo(np.int32)
@@ -163,18 +150,14 @@ def _maps(
 
 
 def _shared(
-    transform: Transform, fixed_labels: images.ImageLike, moving_labels: images.ImageLike
+    fixed: images.Image, moving: images.Image
 ) -> tuple[images.Image, images.Image, list[int]]:
-    """Return the two label maps and the labels that both have. The maps hold the labels' numbers in
-    that list, from 1: the engine's voxels are float32, which does not hold every label.
+    """Return two label maps that hold the numbers, from 1, of the labels that both have, and these:
+    the engine's voxels are float32, which does not hold every label.
     """
-    fixed, moving = _maps(transform, fixed_labels, moving_labels)
     shared = sorted(_values(fixed) & _values(moving))
-    return (
-        fixed.like(_numbered(fixed.array, shared)),
-        moving.like(_numbered(moving.array, shared)),
-        shared,
-    )
+    one, other = (image.like(_numbered(image.array, shared)) for image in (fixed, moving))
+    return one, other, shared
 
 
 def on_fixed_grid(labels: images.ImageLike, grid: Grid, name: str = "fixed labels") -> images.Image:
@@ -270,7 +253,7 @@ def inverse_dice(
     True
     """
     transform = Transform.of(transform)
-    fixed, moving, _ = _shared(transform, fixed_labels, moving_labels)
+    fixed, moving, _ = _shared(*_maps(transform, fixed_labels, moving_labels))
     # 0: beyond the fixed image
     carried = transform.inverse().apply(
         fixed.like(fixed.array + 1),
@@ -290,7 +273,7 @@ def independent_dice(transform: Transform, fixed: images.Image, moving: images.I
         path = Path(folder) / "transform.h5"
         transform.save(path)
         by_itk = read_transform_file(path)
-    *maps, shared = _shared(transform, fixed, moving)
+    *maps, shared = _shared(*_maps(transform, fixed, moving))
     a, b = (sitk.Cast(image.to_sitk(), sitk.sitkUInt32) for image in maps)
     warped = sitk.Resample(b, a, by_itk, sitk.sitkNearestNeighbor, 0)
     overlap = sitk.LabelOverlapMeasuresImageFilter()

@@ -26,7 +26,7 @@ from ..result import OUTPUTS
 from ..transforms import formats
 from ..verdict import Verdict, grade_of
 from .label_table import read_labels_csv
-from .pair import Clock, PairInputs, Report, check_inputs, write_pair
+from .pair import PairInputs, Report, check_inputs, write_pair
 from .runner import PATIENCE, PROCESSES, THREADS, Job, Meter, Result
 from .study import SEAL, TABLES, PairRow, Study
 from .table import Pair, read_pairs
@@ -237,17 +237,16 @@ class PairJob(Job):
                     f"score: there is no label map of the {side} image {self.pair.files[side]};"
                     " give every pair both, or leave score out"
                 )
-        clock = Clock()
         options = dict(self.how["options"])
         pair = PairInputs(**inputs, options=options, names=names, merge=merge, progress=progress)
         summary, listed = write_pair(
-            folder, pair, clock, title=self.pair.id, command=self.how["command"],
+            folder, pair, title=self.pair.id, command=self.how["command"],
             report=self.how["report"], labels_back=self.how["labels_back"],
             volumes=self.how["keep"] == "all", cross_check=self.how["score"],
         )  # fmt: skip
         row = {
             **self._row(summary),
-            "cpu_seconds": clock.phases["engine"],
+            "cpu_seconds": pair.cpu_seconds,
             "fixed": self.pair.files["fixed"],
             "moving": self.pair.files["moving"],
         }

@@ -188,7 +188,7 @@ class Series(Readable, Tabled):
         return [*rows[0]], rows
 
     def _write(self, folder: Path) -> None:
-        from ..report.series import page
+        from ..report.pages import series
 
         corrected, sequence, reference, table, shown = (folder / name for name in FILES)
         images.write(corrected, self.image())
@@ -204,7 +204,7 @@ class Series(Readable, Tabled):
         empty = [name for name in _OF_CHAINS if all(row[name] is None for row in facts["rows"])]
         columns = [name for name in facts["rows"][0] if name not in (*_BESIDE, *empty)]
         _files.write_text(table, bids_text(columns, facts["rows"]))
-        _files.write_text(shown, page(facts, self.times, COMMAND.get()))
+        _files.write_text(shown, series(facts, self.times, COMMAND.get()))
         _files.write_seal(folder / SEAL, facts)
 
 

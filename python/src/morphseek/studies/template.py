@@ -196,7 +196,7 @@ class Template(Readable, Tabled):
         return [*rows[0]], rows
 
     def _write(self, folder: Path, fingerprint: str = "") -> None:
-        from ..report.template import page
+        from ..report.pages import template
 
         images.write(folder / FILES[0], self.image)
         if self.labels is not None:
@@ -209,7 +209,7 @@ class Template(Readable, Tabled):
                 stored.save(path)
         facts = self.to_dict()
         iterations, rows = ([each.picture for each in of] for of in (self.iterations, self.rows))
-        _files.write_text(folder / FILES[2], page(facts, iterations, rows, COMMAND.get()))
+        _files.write_text(folder / FILES[2], template(facts, iterations, rows, COMMAND.get()))
         _files.write_seal(folder / SEAL, {**facts, "fingerprint": fingerprint})
 
 

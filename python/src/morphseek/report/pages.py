@@ -1,4 +1,4 @@
-"""series.html: the motion of a time series, drawn over time, and its frames, worst first."""
+"""series.html and template.html: pages of charts, pictures and a table, the worst first."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..verdict import rank
 from .charts import Values, chart
 from .render import render
 
+_CHARTS = {
+    "gradient": "Gradient, a mm",
+    "entropy": "Entropy, bits",
+    "shape_mm": "Change of the template's shape, mm",
+    "change_percent": "Change of the template's intensities, % of their range",
+}
 
-def page(facts: Mapping[str, Any], times: Sequence[float], command: str = "") -> str:
+
+def series(facts: Mapping[str, Any], times: Sequence[float], command: str = "") -> str:
     """Return the page of what :meth:`morphseek.studies.Series.to_dict` gives, and the frames'
     times.
     """
@@ -42,3 +50,30 @@ def page(facts: Mapping[str, Any], times: Sequence[float], command: str = "") ->
     return render(
         "series.html.j2", **facts, charts=charts, disagreements=disagreements, command=command
     )
+
+
+def template(
+    facts: Mapping[str, Any],
+    iterations: Sequence[bytes],
+    images: Sequence[bytes],
+    command: str = "",
+) -> str:
+    """Return the page of what :meth:`morphseek.studies.Template.to_dict` gives, with the pictures
+    of its iterations and of its images, PNG; empty where there is none.
+    """
+    rounds, rows = facts["iterations"], facts["rows"]
+    numbers = [float(row["number"]) for row in rounds]
+    charts = [
+        chart(title, numbers, [("", [row[name] for row in rounds])], "iteration")
+        for name, title in _CHARTS.items()
+    ]
+    shown = {
+        "iterations": [{**row, "picture": p} for row, p in zip(rounds, iterations)],
+        "rows": sorted(
+            ({**row, "picture": p} for row, p in zip(rows, images)),
+            key=lambda row: rank(row["verdict"]),
+        ),
+        "charts": charts,
+        "command": command,
+    }
+    return render("template.html.j2", **{**facts, **shown})
