@@ -144,7 +144,7 @@ def counted(name):
     return step
 for name in plain:
     setattr(os, name, counted(name))
-Dataset(Path(out), "Ours", study.options, True).write(pairs, study, work)
+Dataset(Path(out), "Ours", study.options, True, pairs).write(study, work)
 print(count)
 """
 

@@ -133,8 +133,10 @@ def find_bids(
     sessions, maps = _by_session(images), {}
     if labels:
         of_maps = _checked(label_entities, "label entity")
-        listed = (name for name in (*names, *_derivatives(root)) if name.suffix == _LABELS)
-        maps = _by_session(name for name in listed if _fits(name, of_maps))
+        place = root / "derivatives"
+        for folder in sorted([place, *place.glob("*/")]):
+            names += _names(folder)
+        maps = _by_session(n for n in names if n.suffix == _LABELS and _fits(n, of_maps))
     items, several = [], []
     for key in sorted(sessions):
         name, *others = sorted(sessions[key], key=BidsName.order)
@@ -186,12 +188,6 @@ def _names(root: Path) -> Iterator[BidsName]:
             for file in sorted(files):
                 if name := BidsName.of(Path(place, file)):
                     yield name
-
-
-def _derivatives(root: Path) -> Iterator[BidsName]:
-    place = root / "derivatives"
-    for pipeline in sorted([place, *place.glob("*/")]):
-        yield from _names(pipeline)
 
 
 def _label_map(image: BidsName, maps: Iterable[BidsName]) -> Path | None:

@@ -98,6 +98,7 @@ class LabelStudy(Rows):
     0
     """
 
+    _card = "labels"
     _empty = TargetLabels("", "")
     _seal = FUSED[-1]
     _tables = TABLES
@@ -124,12 +125,6 @@ class LabelStudy(Rows):
     def __repr__(self) -> str:
         states = tally(collections.Counter(row.status for row in self.rows))
         return f"LabelStudy({len(self.rows)} targets: {states}; {self.registrations!r})"
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows: the targets, those to look at first."""
-        from ..report.cards import labels
-
-        return labels(self.to_dict())
 
     def _write(self, temporary: Path, folder: Path) -> None:
         self.to_csv(temporary / TABLES[1])

@@ -11,7 +11,7 @@ import statistics
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import SimpleITK as sitk
@@ -75,6 +75,7 @@ class Morphometry(Tabled):
     ((48, 48, 48), ['sub-01'])
     """
 
+    _card: ClassVar = "morphometry"
     ids: list[str]
     grid: Grid
     """The fixed image's."""
@@ -98,11 +99,8 @@ class Morphometry(Tabled):
         size = " x ".join(map(str, self.grid.size))
         return f"Morphometry({len(self.ids)} subjects, {len(self.volumes)} volumes, on {size})"
 
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows: the changes by label, and the mean map's middle planes."""
-        from ..report.cards import morphometry
-
-        return morphometry(self.to_dict(), self.mean, self.grid)
+    def _planes(self) -> tuple[np.ndarray, Grid]:
+        return self.mean, self.grid
 
     def labels(self) -> list[dict[str, Any]]:
         """Return for each label mean and SD of its change and, where true volumes are known, those

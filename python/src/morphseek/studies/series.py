@@ -101,6 +101,7 @@ class Series(Readable, Tabled):
     """
 
     _outputs: ClassVar = OUTPUTS
+    _card: ClassVar = "series"
     rows: list[FrameMotion]
     """The frames, in the order of time."""
     corrected: list[images.Image]
@@ -127,12 +128,6 @@ class Series(Readable, Tabled):
 
     def __repr__(self) -> str:
         return f"Series({len(self.rows)} frames: {tally(counts(r.verdict for r in self.rows))})"
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows: the motion, and the frames to look at first."""
-        from ..report.cards import series
-
-        return series(self.to_dict())
 
     @property
     def times(self) -> list[float]:
