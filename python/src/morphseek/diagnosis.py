@@ -140,9 +140,7 @@ def _version(package: str) -> str | None:
 def _packages(
     problems: dict[str, str],
 ) -> tuple[dict[str, str | None], dict[str, list[str] | None]]:
-    """Return the versions of what the features ask for, and by feature what pip would have to
-    install; None where that cannot be told.
-    """
+    """Return the versions of what features ask for, and what each lacks; None: not known."""
     versions: dict[str, str | None] = {}
     lacking: dict[str, list[str] | None] = {}
     for feature in _features.FEATURES:

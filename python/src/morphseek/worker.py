@@ -234,9 +234,7 @@ def vectors(transform: Field, spacing: float = 0.0) -> tuple[np.ndarray, Grid]:
 
 
 def describe() -> dict[str, Any]:
-    """Return what a panel shows: version, the engine's options, the models, and the usable devices
-    with their names.
-    """
+    """Return what a panel shows: version, options, models, and usable devices by name."""
     devices = core.devices()
     usable = {d["name"] for d in devices["devices"] if d["usable"]}
     cards = {"cuda": devices["gpus"][0]["name"]} if "cuda" in usable and devices["gpus"] else {}
@@ -272,9 +270,7 @@ def answer(question: str, *values: str) -> dict[str, Any]:
 
 
 def _end_with_caller(folder: Path) -> None:
-    """Wait for the end of standard input, that is, of the caller; then end, whatever is under
-    way.
-    """
+    """Wait for the end of standard input, that is, of the caller; then end."""
     with contextlib.suppress(OSError):
         while os.read(0, 4096):
             pass

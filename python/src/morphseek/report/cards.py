@@ -58,9 +58,7 @@ def pairs(title: str, rows: Iterable[IndexRow]) -> str:
 def result(
     kind: str, facts: Mapping[str, Any], array: np.ndarray | None = None, grid: Grid | None = None
 ) -> str:
-    """Return the card of a study's result: what matters of its facts, those to look at first, and
-    the middle planes of an array, which may have NaN.
-    """
+    """Return the card of a study's result, with an array's middle planes; it may have NaN."""
     picture = None
     if array is not None and grid is not None:
         values = array[np.isfinite(array)]

@@ -86,9 +86,7 @@ def _step(span: float) -> float:
 
 
 def histogram(title: str, numbers: Values, high: float | None = None) -> dict[str, Any] | None:
-    """Return how many have which value from 0 on; of many the last bar holds all beyond 98 %. None
-    where no value is known.
-    """
+    """Return how many have which value from 0 on; of many the last bar holds all beyond 98 %."""
     values = sorted(v for v in numbers if v is not None and math.isfinite(v))
     if not values:
         return None

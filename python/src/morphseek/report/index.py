@@ -126,10 +126,7 @@ def write_index(
 
 
 def summary(rows: Iterable[IndexRow], most: int) -> dict[str, Any]:
-    """Return as plain data the ``rows`` to look at first, ``most`` at most; how many there are
-    (``count``), are ``lost`` or ``outliers``; the counts of their ``verdicts``; and by column the
-    values that are ``known``.
-    """
+    """Return the rows to look at first as plain data, counts, and each column's known values."""
     listed = list(rows)
     known: dict[str, list[float]] = {}
     for name, *_ in _COLUMNS:

@@ -19,9 +19,7 @@ _CHARTS = {
 
 
 def series(facts: Mapping[str, Any], times: Sequence[float], command: str = "") -> str:
-    """Return the page of what :meth:`morphseek.studies.Series.to_dict` gives, and the frames'
-    times.
-    """
+    """Return the page of a :class:`morphseek.studies.Series`' facts, and the frames' times."""
     frames = facts["rows"]
 
     def column(name: str, scale: float = 1.0) -> Values:

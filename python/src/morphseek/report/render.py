@@ -61,9 +61,7 @@ def _environment() -> Environment:
 
 
 def _compiled() -> FileSystemBytecodeCache | None:
-    """Return where compiled templates are kept, beside them as Python keeps its own; None where it
-    keeps none.
-    """
+    """Return where compiled templates are kept: where Python keeps its own, or nowhere."""
     folder = _FOLDER / "__pycache__"
     if sys.dont_write_bytecode or not os.access(_FOLDER, os.W_OK):
         return None

@@ -17,9 +17,7 @@ from .views import MOST_LABELS, Scene
 
 
 def of(scene: Scene, measures: Measures, room: int) -> str:
-    """Return HTML that holds everything the viewer shows, in at most `room` bytes: of 8 bits,
-    else of 7, else with the finest axis halved, and so on.
-    """
+    """Return all that the viewer shows as HTML of so many bytes at most, coarser if need be."""
     halved: list[str] = []
     while True:
         for bits in (8, 7):

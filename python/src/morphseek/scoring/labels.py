@@ -283,9 +283,7 @@ def independent_dice(transform: Transform, fixed: images.Image, moving: images.I
 
 
 def merge_labels(labels: images.Image, merge: dict[int, int] | None) -> images.Image:
-    """Return the label map with every label renamed as `merge` says, and without those that it does
-    not name.
-    """
+    """Return the label map with every label renamed, and without those that are not named."""
     if merge is None:
         return labels
     values, inverse = np.unique(labels.array, return_inverse=True)

@@ -163,9 +163,7 @@ def _alone(
 
 
 def _carried(transform: Transform, points: Doubles) -> Doubles:
-    """Return where the transform maps to the points, by Newton's method in steps that are halved
-    until they lead nearer; where the map folds, the nearest place that was met stands.
-    """
+    """Return where the transform maps to the points, or nearest to: Newton's method, halved."""
     places = mapped(np.linalg.inv(linear_of(transform)), points)
     missed = transform.transform_points(places) - points
     for _ in range(_ITERATIONS):

@@ -204,9 +204,7 @@ class Dataset:
                     self._known(image, self._origin(image, _hashes(image)))
 
     def write(self, study: Study, work: str | os.PathLike[str]) -> list[Path]:
-        """Write the finished registrations of a study's folder; return the transforms onto the
-        template.
-        """
+        """Write a study's finished registrations; return the transforms onto the template."""
         done = {row.id for row in study.rows if row.status in FINISHED}
         self._describe()
         images = [image for image in self._images if image.pair["id"] in done]
@@ -223,9 +221,7 @@ class Dataset:
         return origin
 
     def _known(self, image: _Image, origin: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the list of the files of an image's result: nothing where its description is
-        damaged, or it is to be replaced. Refuse a result of another origin.
-        """
+        """Return the list of a result's files, empty where it is damaged; refuse another origin."""
         path = image.folder / image.sidecar
         _files.settle(image.folder)
         known = _json.object_in(path)
@@ -267,9 +263,7 @@ class Dataset:
                 _files.write_text(self._out / name, text)
 
     def _write(self, image: _Image, pair: Path) -> Path:
-        """Write one image's files: all of them or none, so that a verdict always stands beside the
-        transform that it is of.
-        """
+        """Write one image's files, all or none: a verdict stands beside its own transform."""
         hashes = _hashes(image)
         origin = self._origin(image, hashes)
         with _files.locked(pair, PATIENCE):  # the registration and what describes it are one run's

@@ -276,9 +276,7 @@ class FusionJob(Job):
     outputs = FUSED
 
     def inputs(self) -> dict[str, list[Path]]:
-        """Return the registrations' seals, which tell of their images and label maps; and the
-        target's own label map.
-        """
+        """Return the registrations' seals, which tell of their inputs, and the own labels."""
         files = {f"registration of {a.id}": [Path(folder) / SEAL] for a, folder in self.voters}
         if self.target.labels is not None:
             files["labels"] = files_of(Path(self.target.labels), f"labels of {self.id}")

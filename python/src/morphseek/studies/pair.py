@@ -206,9 +206,7 @@ class PairInputs:
         self.names = names or names_of(fixed_labels, moving_labels)
 
     def score(self, result: Registration) -> dict[str, Any]:
-        """Score a registration and return what report.json holds of that; what is to be said of
-        the labels and landmarks becomes warnings of the result.
-        """
+        """Score a registration, add to its warnings, and return what report.json holds."""
         facts: dict[str, Any] = {}
         fixed, moving, warnings = self.fixed_labels, self.moving_labels, result.metrics["warnings"]
         if moving is not None:

@@ -290,9 +290,7 @@ _AS_IN_REPORT = (
 
 
 def files_of(path: Path, name: str) -> list[Path]:
-    """Return an image's files: one, a DICOM folder and its files, or a header and its data; and a
-    transform's, which may begin with others.
-    """
+    """Return all files of an image, or of a transform: a DICOM folder's, a header and its data."""
     if atlas := images.named.files_of(path, name):
         return atlas
     path = Path(formats.split(path)[0])

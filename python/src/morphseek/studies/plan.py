@@ -14,9 +14,7 @@ from .table import ROLES, Item, by_value
 
 
 def pair_row(fixed: Item, moving: Item, name: str) -> dict[str, Any]:
-    """Return a pair of :func:`register_pairs` with all that belongs to the two images; an
-    InputWarning says what does not count.
-    """
+    """Return a pair of :func:`register_pairs`; an InputWarning says what does not count."""
     row: dict[str, Any] = {"fixed": fixed.image, "moving": moving.image, "id": name}
     for side, item in (("fixed", fixed), ("moving", moving)):
         other = moving if item is fixed else fixed

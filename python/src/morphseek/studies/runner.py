@@ -75,9 +75,7 @@ class Job(abc.ABC):
         """Do the work and write its files into an empty folder."""
 
     def covers(self, facts: Mapping[str, Any]) -> bool:
-        """Whether a finished job's files, of which its result told, are all that this one is to
-        write.
-        """
+        """Whether a finished job's files are all that this one is to write."""
         return True
 
 
@@ -331,9 +329,7 @@ def perform(
     token: str = "",
     progress: Callable[[Progress], Any] | None = None,
 ) -> Ending:
-    """Do a job, unless it is done. Errors come back in its ending: another job's worker has no use
-    for them.
-    """
+    """Do a job, unless it is done. Errors come back in its ending."""
     folder = Path(job.folder)
     try:
         files = job.inputs()
@@ -373,9 +369,7 @@ def perform(
 def _sealed(
     job: Job, resume: bool = True, token: str = "", quickly: bool = False
 ) -> dict[str, Any]:
-    """Return the seal of a job that is finished; empty where it is missing, unsound or of another
-    job, and ``quickly`` where the time stamps alone do not say.
-    """
+    """Return a finished job's seal, else an empty one; ``quickly``: by the time stamps alone."""
     folder = Path(job.folder)
     try:
         seal: dict[str, Any] = read_json(folder / job.seal, "seal")
@@ -396,9 +390,7 @@ def _sealed(
 def _stamps(
     files: Mapping[str, list[Path]], folder: Path, results: Iterable[str]
 ) -> list[list[Any]]:
-    """Return the time stamps of a job's inputs and results; none where an input may change again at
-    the same stamp.
-    """
+    """Return the time stamps of inputs and results; none where an input is too fresh to tell."""
     inputs = _files.stamp(path for listed in files.values() for path in listed)
     if any(time.time_ns() - changed < _FRESH * 1e9 for *_, changed in inputs):
         return []

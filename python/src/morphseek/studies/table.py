@@ -395,9 +395,7 @@ def _json_rows(path: Path, what: str, subset: str | None) -> list[Any]:
 def _cells(
     entry: Any, kind: _Kind, where: str, error: type[errors.MorphSeekError]
 ) -> dict[str, str]:
-    """Return an entry of a list by the names of columns, without what stands for an empty cell: a
-    mapping, a named tuple, a row of a data frame, or a sequence.
-    """
+    """Return an entry of a list, whatever its kind, by columns, without empty cells."""
     row: Mapping[Any, Any] = {}
     for method in ("_asdict", "to_dict"):
         if not isinstance(entry, Mapping) and hasattr(entry, method):
