@@ -109,12 +109,9 @@ def _landmark_rows(landmarks: dict[str, Any], method: str) -> list[tuple[str, st
     points = landmarks["points"]
     worst = max(points, key=lambda p: p["after_mm"])
     role = "steered" if landmarks["steered"] else "only measure"
+    how = f"before -> initial alignment ({method}) -> after, at {len(points)} points that {role}"
     rows = [
-        (
-            "landmarks",
-            f"{_course(landmarks)} mm on average: before -> initial alignment ({method})"
-            f" -> after, at {len(points)} points that {role}",
-        ),
+        ("landmarks", f"{_course(landmarks)} mm on average: {how}"),
         ("  worst", f"{worst['name']}: {worst['before_mm']:.1f} -> {worst['after_mm']:.1f} mm"),
     ]
     if further := [p for p in points if p["after_mm"] > p["before_mm"] + _FURTHER_MM]:

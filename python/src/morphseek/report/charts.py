@@ -39,29 +39,19 @@ def chart(
     for (name, values), style in zip(lines, _STYLES):
         places = [None if v is None else (x(t), y(v)) for t, v in zip(times, values)]
         tips = [v is not None and f"{what} {k}: {name} {v:.3g}" for k, v in enumerate(values)]
-        drawn.append(
-            {
-                "name": name,
-                "style": style,
-                "path": _path(places),
-                "points": [(*place, tip) for place, tip in zip(places, tips) if place],
-            }
-        )
+        points = [(*place, tip) for place, tip in zip(places, tips) if place]
+        drawn.append({"name": name, "style": style, "path": _path(places), "points": points})
     ticks = [low + k * step for k in range(round((high - low) / step) + 1)]
     ends = ((times[0], "start"), (times[0] + span / 2, "middle"), (times[-1], "end"))
     return {
-        "title": title,
-        "width": _WIDTH,
-        "height": _HEIGHT,
-        "left": _LEFT,
-        "right": _WIDTH - _RIGHT,
+        "title": title, "width": _WIDTH, "height": _HEIGHT, "left": _LEFT,
+        "right": _WIDTH - _RIGHT, "lines": drawn,
         "ticks": [(y(tick), f"{tick + 0.0:.4g}") for tick in ticks],
         "ends": [
             (x(time), anchor, f"{time:.4g} s" if unit == "s" else f"{unit} {time:.4g}")
             for time, anchor in ends
         ],
-        "lines": drawn,
-    }
+    }  # fmt: skip
 
 
 def _path(places: Sequence[tuple[float, float] | None]) -> str:
@@ -101,11 +91,6 @@ def histogram(title: str, numbers: Values, high: float | None = None) -> dict[st
     ]
     bars[-1]["is_open"] = values[-1] > top
     return {
-        "title": title,
-        "count": len(values),
-        "median": statistics.median(values),
-        "low": 0.0,
-        "high": top,
-        "most": max(counts),
-        "bars": bars,
-    }
+        "title": title, "count": len(values), "median": statistics.median(values), "low": 0.0,
+        "high": top, "most": max(counts), "bars": bars,
+    }  # fmt: skip

@@ -25,24 +25,21 @@ def series(facts: Mapping[str, Any], times: Sequence[float], command: str = "") 
     def column(name: str, scale: float = 1.0) -> Values:
         return [None if (v := row.get(name)) is None else scale * v for row in frames]
 
+    def several(what: str, names: Mapping[str, str]) -> list[tuple[str, Values]]:
+        return [(title, column(f"{what}_{name}")) for name, title in names.items()]
+
     disagreements = [v for v in column("disagreement_mean") if v]
+    most = {"mean": "mean", "p95": "95 %", "max": "most"}
     drawn = [
         ("Shift, mm", [(axis, column(f"trans_{axis}")) for axis in "xyz"]),
         ("Turn, degrees", [(axis, column(f"rot_{axis}", 180 / math.pi)) for axis in "xyz"]),
         ("Framewise displacement, mm (Power 2012)", [("", column("framewise_displacement"))]),
-        (
-            "Displacement of the tissue since the reference, mm",
-            [
-                ("mean", column("displacement_mean")),
-                ("95 %", column("displacement_p95")),
-                ("most", column("displacement_max")),
-            ],
-        ),
+        ("Displacement of the tissue since the reference, mm", several("displacement", most)),
     ]
     if disagreements:
         title = "Disagreement of the direct and the concatenated transform, mm"
-        lines = [("mean", column("disagreement_mean")), ("most", column("disagreement_max"))]
-        drawn.append((title, lines))
+        del most["p95"]
+        drawn.append((title, several("disagreement", most)))
     unit = "frame" if facts["seconds_between_frames"] is None else "s"
     charts = [chart(title, [*times], lines, unit) for title, lines in drawn]
     return render(
@@ -65,13 +62,8 @@ def template(
         chart(title, numbers, [("", [row[name] for row in rounds])], "iteration")
         for name, title in _CHARTS.items()
     ]
-    shown = {
-        "iterations": [{**row, "picture": p} for row, p in zip(rounds, iterations)],
-        "rows": sorted(
-            ({**row, "picture": p} for row, p in zip(rows, images)),
-            key=lambda row: rank(row["verdict"]),
-        ),
-        "charts": charts,
-        "command": command,
-    }
+    rounds = [{**row, "picture": p} for row, p in zip(rounds, iterations)]
+    rows = [{**row, "picture": p} for row, p in zip(rows, images)]
+    rows.sort(key=lambda row: rank(row["verdict"]))
+    shown = {"iterations": rounds, "rows": rows, "charts": charts, "command": command}
     return render("template.html.j2", **{**facts, **shown})

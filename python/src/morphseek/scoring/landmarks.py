@@ -61,6 +61,10 @@ class LandmarkErrors:
         def course(mm: Doubles) -> dict[str, float]:
             return {**spread(mm), "max_mm": float(mm.max())}
 
+        steered = self.steered or [False] * len(self.names)
+        arrays = (self.fixed, self.moving, self.before_mm, self.after_mm)
+        columns = self.names, *(array.tolist() for array in arrays), steered
+        keys = ("name", "fixed", "moving", "before_mm", "after_mm", "steered")
         return {
             "tre_before_mm": float(self.before_mm.mean()),
             "tre_after_mm": float(self.after_mm.mean()),
@@ -69,17 +73,7 @@ class LandmarkErrors:
                 "initial": course(self.initial_mm),
                 "after": course(self.after_mm),
                 "steered": any(self.steered),
-                "points": [
-                    {
-                        "name": name,
-                        "fixed": self.fixed[i].tolist(),
-                        "moving": self.moving[i].tolist(),
-                        "before_mm": float(self.before_mm[i]),
-                        "after_mm": float(self.after_mm[i]),
-                        "steered": any(self.steered) and self.steered[i],
-                    }
-                    for i, name in enumerate(self.names)
-                ],
+                "points": [dict(zip(keys, cells)) for cells in zip(*columns)],
                 "one_image_only": self.alone,
             },
         }

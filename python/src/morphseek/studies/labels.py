@@ -327,11 +327,10 @@ class FusionJob(Job):
             row = {"dice": mean_dice(dice), "dice_of_one": mean(alone)}
         inside = fused.agreement[fused.labels != 0]
         row["doubtful_percent"] = float(100 * (inside < _DOUBTFUL).mean()) if inside.size else None
+        keys = ("label", "name", "mm3", "agreement", "dice")
         row["labels"] = [
-            {"label": label, "name": self.names.get(label, ""),
-             "mm3": float(each["voxels"] * grid.voxel), "agreement": each["agreement"],
-             "dice": dice.get(label)}
-            for each in fused.to_dict()["labels"]
-            if (label := each["label"])
-        ]  # fmt: skip
+            dict(zip(keys, (k, self.names.get(k, ""), n * grid.voxel, share, dice.get(k))))
+            for k, n, share in (each.values() for each in fused.to_dict()["labels"])
+            if k
+        ]
         return row

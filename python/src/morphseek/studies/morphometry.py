@@ -300,13 +300,9 @@ def _volumes(
     for label, size in sorted(_sizes(labels).items()):
         inside = determinant[labels.array == label]
         volume = float(inside.sum(dtype=np.float64)) * labels.grid.voxel
-        known = true.get(label, math.nan)
-        rows.append(
-            LabelVolume(
-                subject.id, label, names.get(label, ""), size, volume, 100 * (volume / size - 1),
-                known, 100 * (known / size - 1),
-            )
-        )  # fmt: skip
+        known, name = true.get(label, math.nan), names.get(label, "")
+        change, truth = (100 * (each / size - 1) for each in (volume, known))
+        rows.append(LabelVolume(subject.id, label, name, size, volume, change, known, truth))
     return rows
 
 
