@@ -74,13 +74,9 @@ def propagate_labels(
             " folder, and not both"
         )
     study = studies.propagate_labels(
-        read_items(targets, **where),
-        atlases if atlases else list(atlas),
-        out,
-        names=read_label_names(labels_csv) if labels_csv else None,
-        **how,
-        **options,
-    )
+        read_items(targets, **where), atlases if atlases else list(atlas), out,
+        names=read_label_names(labels_csv) if labels_csv else None, **how, **options,
+    )  # fmt: skip
     facts = study.to_dict()
     alerts = failures(study.rows)
     for row in study.rows:

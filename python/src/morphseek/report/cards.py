@@ -27,16 +27,11 @@ def image(array: np.ndarray, grid: Grid, name: str, doubts: Sequence[str]) -> st
     low, dark, bright, high = percentiles(values, (0, 0.5, 99.5, 100)) if values.size else [0.0] * 4
     shown = np.nan_to_num(array, nan=low, posinf=high, neginf=low)
     return render(
-        "card_image.html.j2",
-        name="" if name == "image" else name,
-        image=described(array, grid),
-        low=low,
-        high=high,
+        "card_image.html.j2", name="" if name == "image" else name, image=described(array, grid),
+        low=low, high=high, tilt=axes.tilt(), doubts=doubts,
         letters=[f"{a} to {b}" for a, b in axes.letters()],
-        tilt=axes.tilt(),
-        doubts=doubts,
         picture=three_planes(shown, grid, low=dark, high=bright) if array.size else b"",
-    )
+    )  # fmt: skip
 
 
 def described(array: np.ndarray, grid: Grid) -> dict[str, Any]:

@@ -112,12 +112,9 @@ def compose(
             " moving) returns"
         )
     measures = Measures(
-        content.get("scores", ()),
-        content.get("label_names") or {},
-        points,
-        content.get("truth"),
+        content.get("scores", ()), content.get("label_names") or {}, points, content.get("truth"),
         content.get("estimated_error"),
-    )
+    )  # fmt: skip
     plain = facts(scene, target, source, measures) | {
         "command": content.get("command", ""),
         "name": content.get("title", ""),

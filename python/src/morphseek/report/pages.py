@@ -48,11 +48,9 @@ def series(facts: Mapping[str, Any], times: Sequence[float], command: str = "") 
 
 
 def template(
-    facts: Mapping[str, Any],
-    iterations: Sequence[bytes],
-    images: Sequence[bytes],
+    facts: Mapping[str, Any], iterations: Sequence[bytes], images: Sequence[bytes],
     command: str = "",
-) -> str:
+) -> str:  # fmt: skip
     """Return the page of what :meth:`morphseek.studies.Template.to_dict` gives, with the pictures
     of its iterations and of its images, PNG; empty where there is none.
     """

@@ -56,12 +56,10 @@ def _font() -> Font:
 
 
 def sheet(
-    rows: Sequence[Sequence[np.ndarray]],
-    outlines: Sequence[Sequence[tuple[np.ndarray, int]]],
-    sizes_mm: Sequence[tuple[float, float]],
-    letters: Sequence[tuple[str, str, str, str]],
+    rows: Sequence[Sequence[np.ndarray]], outlines: Sequence[Sequence[tuple[np.ndarray, int]]],
+    sizes_mm: Sequence[tuple[float, float]], letters: Sequence[tuple[str, str, str, str]],
     width: int,
-) -> Bytes:
+) -> Bytes:  # fmt: skip
     """Return rows of planes in one picture.
 
     Parameters

@@ -45,13 +45,9 @@ def data_url(file: bytes) -> str:
 @functools.cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(_FOLDER),
-        bytecode_cache=_compiled(),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+        loader=FileSystemLoader(_FOLDER), bytecode_cache=_compiled(), autoescape=True,
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     environment.globals |= {"asset": asset, "script_of": _script_of, "signs": SIGNS}
     environment.filters |= {

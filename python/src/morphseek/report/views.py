@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from .. import images
 from .._grid import Grid
 from .._percentiles import distinct, percentiles
+from ..scoring.labels import numbered
 from ..transforms.labels import minimum
 from ..transforms.resample import resample_identity
 from . import pack, picture
@@ -43,14 +44,10 @@ class Scene:
     """
 
     def __init__(
-        self,
-        result: Registration,
-        fixed: images.Image | None,
-        moving: images.Image | None,
-        fixed_labels: images.Image | None = None,
-        moving_labels: images.Image | None = None,
+        self, result: Registration, fixed: images.Image | None, moving: images.Image | None,
+        fixed_labels: images.Image | None = None, moving_labels: images.Image | None = None,
         warped_labels: images.Image | None = None,
-    ):
+    ):  # fmt: skip
         self.result = result
         self.axes = Axes(result.grid)
         self.full = self.axes.turn(np.broadcast_to(np.uint8(0), result.grid.shape)).shape
@@ -163,11 +160,10 @@ class Scene:
         is_own = all(value == number for number, value in self.values.items())
         if is_own and _is_small(labels, MOST_LABELS):
             return labels.astype(np.uint8, copy=False)
-        known_values = np.array([*self.values.values()] or [0], np.float64)
-        place = np.minimum(np.searchsorted(known_values, labels), len(known_values) - 1)
-        other = MOST_LABELS if self.merged else 0
-        numbers = np.where(known_values[place] == labels, place + 1, other)
-        return np.where(labels == 0, 0, numbers).astype(np.uint8)
+        numbers = numbered(labels, [*self.values.values()])
+        if self.merged:
+            numbers[(numbers == 0) & (labels != 0)] = MOST_LABELS
+        return numbers.astype(np.uint8)
 
     def _crop(self) -> None:
         """Cut off what is black in every image and has no label."""

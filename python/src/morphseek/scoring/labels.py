@@ -156,7 +156,7 @@ def _shared(
     the engine's voxels are float32, which does not hold every label.
     """
     shared = sorted(_values(fixed) & _values(moving))
-    one, other = (image.like(_numbered(image.array, shared)) for image in (fixed, moving))
+    one, other = (image.like(numbered(image.array, shared)) for image in (fixed, moving))
     return one, other, shared
 
 
@@ -184,11 +184,12 @@ def check_labels(labels: images.Image) -> None:
         _values(labels)
 
 
-def _numbered(array: np.ndarray, labels: list[int]) -> np.ndarray:
-    """Return the position in ``labels``, from 1, of every voxel's label; 0 for others. float32."""
-    if not labels:
+def numbered(array: np.ndarray, labels: list[int]) -> np.ndarray:
+    """Return the position in ascending labels, from 1, of every voxel's; 0 for others. float32."""
+    if not labels or not array.size:
         return np.zeros(array.shape, np.float32)
-    if array.dtype.kind in "iu" and 0 <= array.min() and array.max() < 1 << 16:  # as most maps
+    ends = [*labels[:: max(1, len(labels) - 1)], array.min(), array.max()]
+    if array.dtype.kind in "iu" and 0 <= min(ends) and max(ends) < 1 << 16:  # as most maps
         places = np.zeros(1 << 16, np.float32)
         places[labels] = np.arange(1, len(labels) + 1)
         return places[array]

@@ -128,20 +128,13 @@ def measure_landmarks(
     def apart(mapped: Doubles) -> Doubles:
         return np.asarray(np.linalg.norm(mapped - b, axis=1))
 
+    alone = _alone(points.only_fixed, "fixed", transform.transform_points)
+    alone += _alone(points.only_moving, "moving", functools.partial(_carried, transform))
     return LandmarkErrors(
-        names,
-        a,
-        b,
-        _carried(transform, b),
-        apart(a),
-        apart(mapped(linear_of(transform), a)),
+        names, a, b, _carried(transform, b), apart(a), apart(mapped(linear_of(transform), a)),
         apart(transform.transform_points(a)),
-        [] if left_out is None else [name not in left_out for name in names],
-        [
-            *_alone(points.only_fixed, "fixed", transform.transform_points),
-            *_alone(points.only_moving, "moving", functools.partial(_carried, transform)),
-        ],
-    )
+        [] if left_out is None else [name not in left_out for name in names], alone,
+    )  # fmt: skip
 
 
 def _alone(

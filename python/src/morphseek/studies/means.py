@@ -54,11 +54,8 @@ def _root(matrix: Doubles) -> Doubles:
     root, inverse = matrix, np.eye(len(matrix))
     for _ in range(50):
         with np.errstate(all="ignore"):
-            try:
-                new = 0.5 * (root + np.linalg.inv(inverse))
-                inverse = 0.5 * (inverse + np.linalg.inv(root))
-            except np.linalg.LinAlgError:
-                raise ValueError("the matrix has no real logarithm") from None
+            new = 0.5 * (root + np.linalg.inv(inverse))
+            inverse = 0.5 * (inverse + np.linalg.inv(root))
         change, root = float(np.abs(new - root).max()), new
         if change < 1e-14 * float(np.abs(root).max()):
             break
@@ -79,7 +76,7 @@ def mean_matrix(matrices: Sequence[Doubles]) -> Doubles:
             mean = mean @ exponential(step)
             if np.abs(step).max() < 1e-12:
                 break
-    except ValueError:
+    except (ValueError, np.linalg.LinAlgError):
         raise errors.InvalidArgumentError(
             "template: images lie turned to one another by 180 degrees, which has no mean; turn"
             " them to the same side first"

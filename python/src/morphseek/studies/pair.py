@@ -32,19 +32,11 @@ _SIDES = ("fixed", "moving")
 
 
 def register_into(
-    out: str | os.PathLike[str],
-    fixed: ImageLike,
-    moving: ImageLike,
-    *,
-    options: dict[str, Any],
-    label_names: dict[int, str] | None = None,
-    title: str = "",
-    report: Report = "full",
-    keep_stages: bool = False,
-    halfway: bool = False,
-    extra: Callable[[Registration], dict[str, Any]] | None = None,
-    **inputs: Any,
-) -> dict[str, Any]:
+    out: str | os.PathLike[str], fixed: ImageLike, moving: ImageLike, *, options: dict[str, Any],
+    label_names: dict[int, str] | None = None, title: str = "", report: Report = "full",
+    keep_stages: bool = False, halfway: bool = False,
+    extra: Callable[[Registration], dict[str, Any]] | None = None, **inputs: Any,
+) -> dict[str, Any]:  # fmt: skip
     """Register a pair, score it, and write all that ``morphseek register`` writes: all files or, on
     an error, none. Return what report.json holds.
 
@@ -78,19 +70,11 @@ def register_into(
 
 
 def write_pair(
-    folder: Path,
-    pair: PairInputs,
-    *,
-    title: str = "",
-    command: str = "",
-    report: Report = "full",
-    keep_stages: bool = False,
-    halfway: bool = False,
-    labels_back: bool = False,
-    volumes: bool = True,
-    cross_check: bool = False,
+    folder: Path, pair: PairInputs, *, title: str = "", command: str = "", report: Report = "full",
+    keep_stages: bool = False, halfway: bool = False, labels_back: bool = False,
+    volumes: bool = True, cross_check: bool = False,
     extra: Callable[[Registration], dict[str, Any]] | None = None,
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[dict[str, Any], dict[str, Any]]:  # fmt: skip
     """Do the work of :func:`register_into` in an empty folder; return what report.json holds, and
     the list of the files. ``labels_back`` carries the fixed labels to the moving image, too;
     without ``volumes`` there is the report alone; ``cross_check`` measures Dice by the inverse
@@ -164,19 +148,11 @@ class PairInputs:
     """Of the registration, of the whole process."""
 
     def __init__(
-        self,
-        fixed: ImageLike,
-        moving: ImageLike,
-        options: dict[str, Any],
-        *,
-        fixed_labels: ImageLike | None = None,
-        moving_labels: ImageLike | None = None,
-        fixed_landmarks: LandmarksLike | None = None,
-        moving_landmarks: LandmarksLike | None = None,
-        names: dict[int, str] | None = None,
-        merge: dict[int, int] | None = None,
-        **inputs: Any,
-    ):
+        self, fixed: ImageLike, moving: ImageLike, options: dict[str, Any], *,
+        fixed_labels: ImageLike | None = None, moving_labels: ImageLike | None = None,
+        fixed_landmarks: LandmarksLike | None = None, moving_landmarks: LandmarksLike | None = None,
+        names: dict[int, str] | None = None, merge: dict[int, int] | None = None, **inputs: Any,
+    ):  # fmt: skip
         if fixed_landmarks is not None or moving_landmarks is not None:
             self.points = match_landmarks(fixed_landmarks, moving_landmarks)
         self.images = read(fixed, "fixed"), read(moving, "moving")

@@ -105,14 +105,9 @@ class Ending:
 
 
 def run_jobs(
-    jobs: Iterable[Job],
-    *,
-    workers: int = 1,
-    scheduler: str | None = None,
-    resume: bool = True,
-    ended: Callable[[Ending], None],
-    meter: Meter,
-) -> None:
+    jobs: Iterable[Job], *, ended: Callable[[Ending], None], meter: Meter, workers: int = 1,
+    scheduler: str | None = None, resume: bool = True,
+) -> None:  # fmt: skip
     """Do all jobs but those that are finished; call ``ended`` with each one's ending.
 
     Jobs that another call is at are waited for. The first interruption stops all.
@@ -324,11 +319,9 @@ def digest(*facts: Any) -> str:
 
 
 def perform(
-    job: Job,
-    resume: bool = True,
-    token: str = "",
+    job: Job, resume: bool = True, token: str = "",
     progress: Callable[[Progress], Any] | None = None,
-) -> Ending:
+) -> Ending:  # fmt: skip
     """Do a job, unless it is done. Errors come back in its ending."""
     folder = Path(job.folder)
     try:
