@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -456,6 +457,12 @@ def test_lists_in_other_encodings_are_told_what_to_do(encoding: str, name: str, 
         unreadable(says, read, tmp_path / "pairs.csv")
 
 
+@pytest.mark.parametrize("read", [studies.read_pairs, studies.read_items, studies.morphometry])
+def test_a_spreadsheet_is_told_what_to_save(read: Any, tmp_path: Path):
+    (tmp_path / "list.xlsx").write_bytes(b"PK\x03\x04\x14\0")
+    unreadable('list.xlsx is no text in UTF-8; .* "CSV UTF-8"', read, tmp_path / "list.xlsx")
+
+
 def test_refused_before_the_work(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for given, error in (
         ({"steps": 99}, errors.InvalidArgumentError),
@@ -468,6 +475,10 @@ def test_refused_before_the_work(study: Path, tmp_path: Path, monkeypatch: pytes
     (tmp_path / "file").write_text("")
     with pytest.raises(errors.OutputUnwritableError):
         register_pairs(study, tmp_path / "file" / "out")
+    names = listed(tmp_path / "names.csv", "id,name", "1,body")
+    for unused in ({"labels_back": True}, {"labels_csv": names}):
+        says = f"{next(iter(unused))} is given, and no pair has fixed_labels"
+        invalid(says, register_pairs, [("a.nii", "b.nii")], tmp_path / "out", **unused)
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(errors.InvalidArgumentError, match=r"morphseek\[dask\]"):
         register_pairs(study, tmp_path / "out", scheduler="tcp://127.0.0.1:1")
@@ -572,6 +583,19 @@ def test_processes(study: Path, tmp_path: Path):
     for one, other in zip(by_threads.rows, by_processes.rows):
         rest = {"seconds": None, "cpu_seconds": None}
         assert {**one.to_dict(), **rest} == {**other.to_dict(), **rest}
+
+
+def test_processes_of_a_script_that_begins_anew(tmp_path: Path):
+    """Python's processes import the script that starts them."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import morphseek\n"
+        "morphseek.register_pairs([('a.nii', 'b.nii')], 'out', scheduler='processes')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=limit(60)
+    )
+    assert done.returncode == 1 and "below if __name__ == '__main__'" in done.stderr
 
 
 def test_stopped_by_its_progress(study: Path, tmp_path: Path):
@@ -714,7 +738,8 @@ def test_roles_of_images(tmp_path: Path):
         items = list(studies.read_items(tmp_path / name))
         assert [i.id for i in items] == ["a", "B"] and items[1].subject == "x"
         assert items[0].channel == tmp_path / "a2.nii" and items[1].labels is None
-        (pair,) = studies.all_pairs(items)
+        with pytest.warns(errors.InputWarning, match="a channel does not count in a pair"):
+            (pair,) = studies.all_pairs(items)
         # a channel or landmarks of one image alone say nothing of the pair
         assert {k: Path(v).name for k, v in pair.items()} == {
             "fixed": "a.nii", "moving": "b.nii", "id": "B_to_a", "fixed_labels": "al.nii",

@@ -144,7 +144,7 @@ def counted(name):
     return step
 for name in plain:
     setattr(os, name, counted(name))
-Dataset(Path(out), "Ours", study.options, True).write(pairs, study, work)
+Dataset(Path(out), "Ours", study.options, True, pairs).write(study, work)
 print(count)
 """
 
@@ -306,6 +306,15 @@ def test_a_skull_stripped_image_says_so(dataset: Path, tmp_path: Path):
     assert told == ["sub-01_space-X_T1w.json"]
     whole = json.loads((tmp_path / "out" / "space-X_T1w.json").read_text())
     assert whole["SkullStripped"] is False and whole["SpatialReference"] == "sub-04_T1w.nii.gz"
+
+
+def test_what_fails_is_said_to_who_wants_quiet(dataset: Path, tmp_path: Path, command: Command):
+    data = shutil.copytree(dataset, tmp_path / "bids")
+    (data / "sub-02" / "anat" / "sub-02_T1w.nii.gz").write_bytes(b"")
+    template = dataset.parent / "tpl-Ours_T1w.nii.gz"
+    words = ("bids", data, tmp_path / "out", "participant", "--template", template, "--quiet")
+    told = command(*words, *FLAGS, "--participant-label", "01,02,99", expect=3)
+    assert "sub-02: InputUnreadableError" in told and "has sub-99" in told
 
 
 def test_spaces_and_failures(dataset: Path, tmp_path: Path):

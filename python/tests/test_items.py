@@ -1,5 +1,6 @@
 """Images of a study, the pairs made of them, fused labels, outlying pairs, and the BIDS App."""
 
+import contextlib
 import csv
 import gzip
 import json
@@ -40,6 +41,8 @@ LAYOUTS: list[tuple[list[str], dict[str, Any], dict[str, str], str]] = [
      {"entities": {"acq": "x,y"}}, {"sub-1": "sub-1_acq-x_T1w.nii.gz"}, ""),
     ([f"{SUB}_acq-x_FLAIR.nii.gz", "sub-1/.hidden/sub-1_FLAIR.nii.gz"],
      {"suffix": "FLAIR"}, {"sub-1": "sub-1_acq-x_FLAIR.nii.gz"}, ""),
+    ([f"{SUB}_T1w.nii.gz"], {"entities": {"sub": "1,02"}}, {"sub-1": "sub-1_T1w.nii.gz"},
+     "no image *_T1w.nii.gz that fits has sub-02"),
 ]  # fmt: skip
 
 
@@ -133,9 +136,14 @@ def test_pairs(tmp_path: Path):
     later = studies.within_subject(sessions)
     assert [row["id"] for row in later] == ["sub-1_ses-9_to_ses-2", "sub-1_ses-10_to_ses-2"]
     assert {str(row["fixed"]) for row in later} == {str(tmp_path / "12")}
-    for labels in (["V2", "V10"], ["2.0", "10.0"], ["M6", "M12"], ["9", "baseline"]):
+    for *labels, says in (
+        ("V2", "V10", ""), ("2.0", "10.0", ""), ("M6", "M12", ""),
+        ("9", "baseline", "of s 9 is the first, before baseline"),
+        ("ses-post", "ses-pre", "of s ses-post is the first, before ses-pre"),
+    ):  # fmt: skip
         early, late = (Item(k, tmp_path / k, subject="s", session=k) for k in labels)
-        assert studies.within_subject([late, early])[0]["fixed"] == early.image
+        with pytest.warns(errors.InputWarning, match=says) if says else contextlib.nullcontext():
+            assert studies.within_subject([late, early])[0]["fixed"] == early.image
     (tmp_path / "a").touch()
     (tmp_path / "link").symlink_to(tmp_path / "a")
     for other in (tmp_path / "x" / ".." / "a", tmp_path / "link"):
@@ -148,6 +156,18 @@ def test_pairs(tmp_path: Path):
         (lambda: studies.pairs_to(scans[:1], scans[0].image), "no image but"),
     ):
         invalid(says, given)
+
+
+def test_a_link_to_what_was_not_fetched_is_an_image(tmp_path: Path):
+    """As git-annex leaves it."""
+    touched(tmp_path, "a.nii.gz")
+    (tmp_path / "b.nii.gz").symlink_to(".git/annex/gone")
+    items = studies.read_items(tmp_path)
+    assert [item.id for item in items] == ["a", "b"]
+    says = r"b.nii.gz is a link to .git/annex/gone, which is not there; fetch"
+    unreadable(says, images.read, items[1].image)
+    done = register_pairs(studies.all_pairs(items), tmp_path / "out", **QUICK)
+    assert "is a link to .git/annex/gone" in done.rows[0].message
 
 
 def test_mixed_dimensions_and_empty_files(tmp_path: Path):

@@ -102,6 +102,22 @@ def test_a_target_whose_labels_fail_does_not_stop_the_others(people: list[Item],
     assert {row["id"] for row in rows_of(tmp_path / "out")} == {"b"}
 
 
+def test_an_atlas_of_other_labels(people: list[Item], tmp_path: Path, command: Command):
+    """Its own overlap with the target is not known; that of the others is."""
+    other = people[2].labels.with_name("other.nii.gz")
+    image = images.read(people[2].labels)
+    images.write(other, image.like(image.array * 2))
+    table = tmp_path / "atlases.csv"
+    lines = [f"{people[1].image},{people[1].labels}", f"{people[3].image},{people[3].labels}"]
+    table.write_text("\n".join(["image,labels", *lines, f"{people[2].image},{other}"]))
+    target = tmp_path / "target.csv"
+    target.write_text(f"image,labels\n{people[0].image},{people[0].labels}\n")
+    words = ("propagate-labels", target, "--atlases", table, "--out", tmp_path / "out", *FLAGS)
+    row = command.json(*words)["rows"][0]
+    assert len(row["voters"]) == 3 and 0 < row["dice_of_one"] < 1
+    assert "one atlas alone" in command(*words)
+
+
 def test_a_failed_verdict_does_not_vote(people, tmp_path, monkeypatch):
     real = labels.register_pairs
 

@@ -131,6 +131,36 @@ def test_a_study_and_a_list(tmp_path: Path):
     assert (out / "logj_one.nii.gz").exists() and not (out / "logj_s0.nii.gz").exists()
 
 
+def test_a_failed_verdict_does_not_count(tmp_path: Path):
+    study = study_of(tmp_path / "study", ["f.nii"] * 3)
+    content = json.loads((study / "summary.json").read_text())
+    content["rows"][1]["verdict"] = "failed"
+    (study / "summary.json").write_text(json.dumps(content))
+    with pytest.warns(errors.InputWarning, match="1 registrations are left out, .*: s1"):
+        assert studies.morphometry(study, fwhm=0).ids == ["s0", "s2"]
+    for row in content["rows"]:
+        row["verdict"] = "failed"
+    (study / "summary.json").write_text(json.dumps(content))
+    told = run(study, "--out", tmp_path / "out", code=2)
+    assert "no finished registration" in told and not (tmp_path / "out").exists()
+
+
+def test_names_are_those_of_labels_that_are_not_merged(tmp_path: Path):
+    study = study_of(tmp_path / "study", ["f.nii"])
+    images.write(tmp_path / "fixed.nii.gz", Image(LABELS, SPACING))
+    table = tmp_path / "names.csv"
+    table.write_text("id,name,structure\n7,outer,shell\n2,inner,core\n1,none,\n")
+    given = ("--fixed-labels", tmp_path / "fixed.nii.gz", "--labels-csv", table)
+    said = json.loads(run(study, "--out", tmp_path / "out", *given, "--json"))
+    assert [(each["label"], each["name"]) for each in said["labels"]] == [
+        (2, "inner"),
+        (7, "outer"),
+    ]
+    (tmp_path / "pairs.csv").write_text("id,fixed,moving\nother,f.nii,m.nii\n")
+    words = ("--out", tmp_path / "none", "--pairs", tmp_path / "pairs.csv")
+    assert "pairs.csv has no subject: its ids are such as other" in run(study, *words, code=2)
+
+
 def test_a_large_study(tmp_path: Path):
     """A summary may be larger than a stranger's list."""
     rows = [

@@ -1,8 +1,10 @@
 """The index of many pairs: its order, its numbers, and that names stay text."""
 
+import statistics
 import time
 from pathlib import Path
 
+import pytest
 from html_tree import parsed
 
 import morphseek
@@ -38,13 +40,23 @@ def test_those_to_look_at_come_first(tmp_path: Path):
     assert said["nan"] == ["\u2713 good", "\u2013", "\u2013", ""]
     assert said["lost"][0] == "? not registered"
     captions = [figure.one("figcaption").text for figure in tree.all("figure")]
-    assert captions == ["Estimated error, mm: 4 pairs, median 3", "Dice: 4 pairs, median 0.8"]
+    assert captions == ["Estimated error, mm: 4 pairs, median 2.5", "Dice: 4 pairs, median 0.75"]
     assert sum(int(t.text.split(": ")[1].split()[0]) for t in tree.all("title")[1:]) == 8
     assert tree.one("h1").text == "My <study>" and "a&b.csv" in tree.one("code").text
     assert "7 pairs" in tree.one("header").text
     tiles = {t.one("dt").text: t.one("dd").text for t in tree.one("dl", "tiles").all("div")}
     assert tiles["! check"] == "2 29 %" and tiles["? unknown"] == "1 14 %"
     assert tiles["not registered"] == "1" and tiles["Estimated error"] == "3.6 mm mean"
+
+
+@pytest.mark.parametrize("count, worst", [(2, "8 to 8.4: 1 pairs"), (60, "8 and more: 30 pairs")])
+def test_no_bar_holds_more_than_it_says(count: int, worst: str, tmp_path: Path):
+    """The last one holds all beyond 98 %, of many pairs alone."""
+    errors = [1.0] * (count // 2) + [8.0] * (count // 2 - 1) + [8.0 if count == 2 else 99.0]
+    rows = [IndexRow(str(k), verdict="good", error_mm=error) for k, error in enumerate(errors)]
+    (figure,) = parsed(written(tmp_path, rows)).all("figure")
+    assert f"median {statistics.median(errors):.2g}" in figure.one("figcaption").text
+    assert figure.all("title")[-1].text == worst
 
 
 def test_an_index_of_nothing(tmp_path: Path):

@@ -28,9 +28,9 @@ from helpers import (
 from morphseek import errors, images, register_pairs
 from morphseek.scoring import inverse_dice, mean_dice, score_labels
 from morphseek.scoring.labels import merge_labels, on_fixed_grid
-from morphseek.studies import Study, compare, read_pairs
+from morphseek.studies import PairRow, Study, compare, read_pairs
 from morphseek.studies.folders import find_file
-from morphseek.studies.label_table import read_labels_csv
+from morphseek.studies.label_table import read_label_names, read_labels_csv
 from morphseek.studies.table import find_list
 
 PAIRS = [("a", "b"), ("b", "c"), ("c", "a"), ("a", "c"), ("b", "a"), ("c", "b")]
@@ -247,6 +247,13 @@ def test_values_that_are_no_labels(value: float, says: str):
     invalid(f"the moving labels have the value .*{says}", merge_labels, labels, {1: 1})
 
 
+def test_studies_of_other_images_are_not_merged():
+    """Lists without ids call their pairs by number and file."""
+    one, two = (Study([PairRow("001-b-to-a", f"{s}/a.nii", f"{s}/b.nii")]) for s in ("x", "y"))
+    invalid("the id 001-b-to-a is of x/b.nii onto x/a.nii in one study", one.merge, two)
+    assert len(one.merge(one).rows) == 1
+
+
 def test_cached_pairs_have_no_times(data: Path, tmp_path: Path):
     first, second = (scores(data, PAIRS[:n], cache=str(tmp_path)) for n in (1, 2))
     assert [row.cached for row in first.rows + second.rows] == [False, True, False]
@@ -429,6 +436,8 @@ def test_background_is_no_structure_and_a_label_without_one_keeps_its_name(tmp_p
         "id,name,structure\n0,Background,Background\n1,ant,hippo\n2,post,hippo\n7,skull,\n8,skin,\n"
     )
     assert read_labels_csv(table) == ({1: 1, 2: 1, 7: 2, 8: 3}, {1: "hippo", 2: "skull", 3: "skin"})
+    # of maps that are not merged
+    assert read_label_names(table) == {1: "ant", 2: "post", 7: "skull", 8: "skin"}
 
 
 def test_a_list_that_is_not_there_is_named(data: Path, tmp_path: Path):

@@ -1,5 +1,6 @@
 """Compares the signed-rank test with SciPy's, and percentiles with numpy's."""
 
+import math
 import subprocess
 import sys
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from helpers import invalid
 from morphseek import compare
 from morphseek._percentiles import distinct, percentiles
 from morphseek.scoring.statistics import signed_rank, signed_rank_p
@@ -34,6 +36,8 @@ def test_nothing_to_compare():
     assert signed_rank_p(np.zeros(4)) == signed_rank_p(np.array([])) == 1.0
     found = signed_rank([0.1, -0.2, 0.0])
     assert found is not None and (found["pairs"], found["better"], found["worse"]) == (3, 1, 1)
+    for unknown in (math.nan, math.inf):
+        invalid("number 1 is not finite", signed_rank, [1.0, unknown, 2.0])
 
 
 def test_whole_numbers_and_pairs_that_are_there_twice_count():

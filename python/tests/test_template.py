@@ -328,6 +328,7 @@ def test_bad_input(case: str, tmp_path: Path):
         (dict(sharpen=2), "from 0 to 1"),
         (dict(spacing=0), "from 0.001"),
         (dict(start=2), "start is 2; it must be a whole number from 0 to 1"),
+        (dict(start=0, spacing=2.0), "gives the template its grid; leave it out"),
         (dict(iterations=0, initial="com"), "nothing is left to do"),
         (dict(bogus=1), "bogus"),
     ],

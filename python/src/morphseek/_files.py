@@ -43,9 +43,9 @@ def readable(path: Path, name: str) -> Iterator[None]:
     """
     check_path(path, name, errors.InputUnreadableError)
     try:
+        check_regular(path, name)
         if not path.exists():
             raise errors.InputUnreadableError(f"{name}: {path} does not exist; check the path")
-        check_regular(path, name)
         yield
     except errors.MorphSeekError:
         raise

@@ -25,8 +25,14 @@ def special(path: str | os.PathLike[str]) -> str:
 
 def check_regular(path: str | os.PathLike[str], name: str) -> None:
     """Refuse what is neither a file nor a folder before it is opened: a pipe that nobody writes to
-    would be waited for without end. What is not there passes; opening it will tell.
+    would be waited for without end. Refuse a link to what is not there, too, as git-annex leaves
+    them. What is not there itself passes; opening it will tell.
     """
+    if os.path.islink(path) and not os.path.exists(path):
+        raise errors.InputUnreadableError(
+            f"{name}: {path} is a link to {os.readlink(path)}, which is not there; fetch the file"
+            " (datalad get), or mend the link"
+        )
     if kind := special(path):
         raise errors.InputUnreadableError(
             f"{name}: {path} is {kind}, and no regular file; save what it gives to a file first"

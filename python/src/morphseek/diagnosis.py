@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +74,14 @@ def doctor() -> dict[str, Any]:
         problems[f"the files of two versions are mixed: {version}, {trial['version']}"] = again
     if trial.get("error") and not lacking["registration"]:
         problems[f"the engine does not work: {trial['error']}"] = again
-    _judge_runtime(engine, problems)
+    own, cpu = os.environ.get("MORPHSEEK_ORT_LIBRARY"), _usable(engine, "cpu")
+    # that there is no ONNX Runtime is nothing wrong
+    if engine and (own or _version("onnxruntime") or _version("onnxruntime-gpu")):
+        if not cpu["usable"]:
+            remedy = "correct MORPHSEEK_ORT_LIBRARY, or unset it" if own else cpu["remedy"]
+            problems[f"ONNX Runtime is there and does not work: {cpu['error']}"] = remedy
     listed = [{"what": what, "remedy": remedy} for what, remedy in problems.items()]
     return {"well": not problems, "problems": listed, **report}
-
-
-# ------------------------------------------------------------------------------ the engine, tried
 
 
 def _trial() -> dict[str, Any]:
@@ -92,15 +94,10 @@ def _trial() -> dict[str, Any]:
         "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),  # what is seen here, and
         "PYTHONSAFEPATH": "1",  # nothing of the current folder
     }
+    how: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace"}
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", call],
-            capture_output=True,
-            timeout=_LIMIT,
-            text=True,
-            errors="replace",
-            env=environment,
-        )
+        command = [sys.executable, "-c", call]
+        done = subprocess.run(command, timeout=_LIMIT, env=environment, **how)
     except (OSError, subprocess.SubprocessError) as error:
         return {"error": f"its process does not run: {type(error).__name__}"}
     with contextlib.suppress(ValueError, IndexError):
@@ -133,19 +130,6 @@ def _usable(engine: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return devices.get(name, {"usable": False, "error": "", "remedy": ""})
 
 
-def _judge_runtime(engine: Mapping[str, Any], problems: dict[str, str]) -> None:
-    """See that an ONNX Runtime that is there works; that there is none is nothing wrong."""
-    own = bool(os.environ.get("MORPHSEEK_ORT_LIBRARY"))
-    there = own or any(_version(name) for name in ("onnxruntime", "onnxruntime-gpu"))
-    cpu = _usable(engine, "cpu")
-    if engine and there and not cpu["usable"]:
-        remedy = "correct MORPHSEEK_ORT_LIBRARY, or unset it" if own else cpu["remedy"]
-        problems[f"ONNX Runtime is there and does not work: {cpu['error']}"] = remedy
-
-
-# ---------------------------------------------------------------------------------------- packages
-
-
 def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
@@ -156,9 +140,7 @@ def _version(package: str) -> str | None:
 def _packages(
     problems: dict[str, str],
 ) -> tuple[dict[str, str | None], dict[str, list[str] | None]]:
-    """Return the versions of what the features ask for, and by feature what pip would have to
-    install; None where that cannot be told.
-    """
+    """Return the versions of what features ask for, and what each lacks; None: not known."""
     versions: dict[str, str | None] = {}
     lacking: dict[str, list[str] | None] = {}
     for feature in _features.FEATURES:
@@ -193,16 +175,8 @@ def _feature(
         ready = bool(_usable(engine, device)["usable"])
         if not ready and not missing:
             remedy = _usable(engine, device)["remedy"]
-    return {
-        "name": feature.name,
-        "purpose": feature.purpose,
-        "ready": ready,
-        "missing": [] if ready else missing,
-        "remedy": "" if ready else remedy,
-    }
-
-
-# ---------------------------------------------------------------------------------------- the rest
+    lacks = {"missing": [], "remedy": ""} if ready else {"missing": missing, "remedy": remedy}
+    return {"name": feature.name, "purpose": feature.purpose, "ready": ready, **lacks}
 
 
 def _platform() -> dict[str, str]:
@@ -237,32 +211,26 @@ def _python() -> dict[str, str]:
 
 def _folders(problems: dict[str, str]) -> list[dict[str, Any]]:
     """Return the folders that a registration writes to beside its output."""
-    try:
-        reason = _unwritable(Path(tempfile.gettempdir()))
-    except OSError as error:
-        reason = str(error.strerror)
-    if reason:
+    if reason := _unwritable(tempfile.gettempdir):
         what = f"no folder for temporary files can be written: {reason}"
         problems[what] = "name one by TMPDIR (on Windows TEMP)"
-    here = _unwritable(Path.cwd())  # results go elsewhere, if need be
+    here = _unwritable(os.getcwd)  # results go elsewhere, if need be
     return [
         {"name": "temporary", "place": "TMPDIR", "writable": not reason},
         {"name": "current", "place": ".", "writable": not here},
     ]
 
 
-def _unwritable(folder: Path) -> str:
+def _unwritable(place: Callable[[], str]) -> str:
     """Return why no file can be made in a folder, or in that of its parents which is there."""
     try:
+        folder = Path(place())
         while not folder.exists():
             folder = folder.parent
         with tempfile.TemporaryFile(dir=folder):
             return ""
     except OSError as error:
         return str(error.strerror)
-
-
-# -------------------------------------------------------------------------- nothing about anybody
 
 
 def _cleaned(value: Any) -> Any:
@@ -304,9 +272,6 @@ def without_names(text: str) -> str:
     return text
 
 
-# ------------------------------------------------------------------------------------- as a page
-
-
 def rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return a report as lines: what, and its value."""
     system, python = report["platform"], report["python"]
@@ -322,9 +287,8 @@ def rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         words += f", uses {', '.join(used) or 'no vectors'}"
         lines.append(("processor", words + (f", not {', '.join(unused)}" if unused else "")))
     trial = report["trial"]
-    lines.append(
-        ("a registration", trial["error"] or f"works ({trial['seconds']} s, a small made-up pair)")
-    )
+    works = f"works ({trial['seconds']} s, a small made-up pair)"
+    lines.append(("a registration", trial["error"] or works))
     if runtime := report["runtime"]:
         lines += runtime_rows(runtime, "none")
     packages = [f"{name} {version}" for name, version in report["packages"].items() if version]

@@ -45,16 +45,12 @@ class Progress(NamedTuple):
 
 
 def says_no(answer: Any) -> bool:
-    """Return whether a progress callback's answer cancels: False, numpy's too, but neither None nor
-    0.
-    """
+    """Whether a progress callback's answer cancels: False, numpy's too, but neither None nor 0."""
     return isinstance(answer, (bool, np.bool_)) and not answer
 
 
 def callback_of(progress: Callable[[Any], Any] | bool | None) -> Callable[[Any], Any] | None:
-    """Return the callback of progress: a new :class:`Bar` for True, None for none. Refuse what
-    cannot be called.
-    """
+    """Return the callback of progress: a new :class:`Bar` for True; refuse what is none."""
     if progress is None or isinstance(progress, (bool, np.bool_)):
         return Bar() if progress else None
     if not callable(progress):
@@ -66,9 +62,7 @@ def callback_of(progress: Callable[[Any], Any] | bool | None) -> Callable[[Any],
 
 
 class Reporter(SignalDelay):
-    """The progress callback. Exceptions do not cross the engine: one raised by the user's callback
-    or by Ctrl-C cancels and is kept.
-    """
+    """The progress callback: what it raises, or Ctrl-C, cancels the engine and is kept."""
 
     def __init__(self, progress: Callable[[Progress], Any] | bool | None):
         super().__init__()
@@ -99,9 +93,7 @@ class Reporter(SignalDelay):
 
 
 class Bar:
-    """A progress bar on standard error, with the stage and the time left; silent where that is no
-    terminal, and where ``CI`` is set.
-    """
+    """A progress bar on standard error; silent where that is no terminal, or ``CI`` is set."""
 
     def __init__(self) -> None:
         self._bar: Any = None

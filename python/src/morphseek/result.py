@@ -27,7 +27,7 @@ from .verdict import Verdict, explain
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from .report.notebook import View
+    from .report.page import View
     from .scoring import LabelScore
 else:  # typing.get_type_hints asks for the names; the modules import this one, or may be missing
     Figure = LabelScore = View = Any
@@ -180,7 +180,7 @@ class Registration(Applicable):
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the verdict, the numbers that matter and a picture."""
-        from .report.notebook import summary
+        from .report.page import summary
 
         return summary(self, *self._sources)
 
@@ -212,12 +212,12 @@ class Registration(Applicable):
         >>> result.view("fixed.nii.gz", "moving.nii.gz")
         View(... MB, shown by a notebook)
         """
-        from .report.notebook import view
+        from .report.page import View, compose
 
         more |= {"fixed_labels": fixed_labels, "moving_labels": moving_labels}
         if fixed_labels is not None and moving_labels is not None and "scores" not in more:
             more["scores"] = self.score(fixed_labels, moving_labels)
-        return view(self, *self._both_images(fixed, moving), height=height, **more)
+        return View(compose(self, *self._both_images(fixed, moving), **more), height)
 
     def plot(self, fixed: ImageLike | None = None, moving: ImageLike | None = None) -> Figure:
         """Return a Matplotlib figure for a paper: fixed, before, after and the volume change, in

@@ -63,7 +63,7 @@ import tokenize
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 
@@ -118,18 +118,13 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
             )
             for entry in request.get("channels", ())
         ]
-        labels = [
-            _read(folder, entry, f"label map {i}")
-            for i, entry in enumerate(request.get("labels", ()))
-        ]
+        listed = enumerate(request.get("labels", ()))
+        labels = [_read(folder, entry, f"label map {i}") for i, entry in listed]
         outputs, spacing = request["outputs"], float(request.get("field_spacing", 0))
-        options = {
-            name: in_python(name, value) for name, value in request.get("options", {}).items()
-        }
+        options = {k: in_python(k, value) for k, value in request.get("options", {}).items()}
         initial = request.get("initial_transform")
-        bent = request.get("initial_field")
-        if bent is not None:
-            initial = _array(folder, bent, "initial field")
+        if request.get("initial_field") is not None:
+            initial = _array(folder, request["initial_field"], "initial field")
         if initial is not None:
             given["initial_transform"] = np.array(initial, dtype=np.float64)
     except (
@@ -150,11 +145,8 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
         progress(Progress("outputs", 1.0, name))
         if name in ("transform", "inverse_transform"):
             one = result.transform if name == "transform" else result.inverse()
-            files[name] = {
-                **_write(folder, name, *vectors(one, spacing)),
-                "initial": one.initial.tolist(),
-                "linear": one.is_linear,
-            }
+            files[name] = _write(folder, name, *vectors(one, spacing))
+            files[name] |= {"initial": one.initial.tolist(), "linear": one.is_linear}
         else:
             files[name] = _write(folder, name, _output(result, name), result.grid)
     warped = []
@@ -242,9 +234,7 @@ def vectors(transform: Field, spacing: float = 0.0) -> tuple[np.ndarray, Grid]:
 
 
 def describe() -> dict[str, Any]:
-    """Return what a panel shows: version, the engine's options, the models, and the usable devices
-    with their names.
-    """
+    """Return what a panel shows: version, options, models, and usable devices by name."""
     devices = core.devices()
     usable = {d["name"] for d in devices["devices"] if d["usable"]}
     cards = {"cuda": devices["gpus"][0]["name"]} if "cuda" in usable and devices["gpus"] else {}
@@ -256,16 +246,6 @@ def describe() -> dict[str, Any]:
     }
 
 
-def pairs(path: str) -> list[dict[str, str]]:
-    """Return the pairs of a list: the id of each, and its files by their absolute paths."""
-    from .studies import read_pairs
-
-    return [
-        {"id": pair.id, **{name: str(pair.path(name)) for name in pair.files}}
-        for pair in read_pairs(path)
-    ]
-
-
 QUESTIONS = {"--describe": 0, "--pairs": 1, "--load-preset": 1, "--save-preset": 2}
 """How many values each question has."""
 
@@ -275,7 +255,11 @@ def answer(question: str, *values: str) -> dict[str, Any]:
     if question == "--describe":
         return describe()
     if question == "--pairs":
-        return {"pairs": pairs(*values)}
+        from .studies import read_pairs
+
+        listed = read_pairs(*values)
+        files = [{name: str(pair.path(name)) for name in pair.files} for pair in listed]
+        return {"pairs": [{"id": pair.id, **each} for pair, each in zip(listed, files)]}
     if question == "--load-preset":
         read = load_preset(*values)
         return {"options": {name: for_engine(value) for name, value in read.items()}}
@@ -286,9 +270,7 @@ def answer(question: str, *values: str) -> dict[str, Any]:
 
 
 def _end_with_caller(folder: Path) -> None:
-    """Wait for the end of standard input, that is, of the caller; then end, whatever is under
-    way.
-    """
+    """Wait for the end of standard input, that is, of the caller; then end."""
     with contextlib.suppress(OSError):
         while os.read(0, 4096):
             pass
@@ -296,13 +278,6 @@ def _end_with_caller(folder: Path) -> None:
         if _json.read(folder / "request.json", "request").get("temporary") is True:
             shutil.rmtree(folder, ignore_errors=True)
     os._exit(errors.CancelledError.exit_code)
-
-
-def _lines() -> TextIO:
-    """Take standard output for our lines alone: what a library prints goes to standard error."""
-    lines = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
-    os.dup2(2, 1)
-    return lines
 
 
 def main(arguments: list[str]) -> int:
@@ -313,7 +288,9 @@ def main(arguments: list[str]) -> int:
         usage = " | ".join(("FOLDER", *QUESTIONS))
         print(f"usage: python -m morphseek.worker {usage}", file=sys.stderr)
         return errors.InvalidArgumentError.exit_code
-    lines = _lines()
+    # our lines alone go to standard output: what a library prints goes to standard error
+    lines = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    os.dup2(2, 1)
 
     def send(**line: Any) -> None:
         lines.write(json.dumps(line) + "\n")
@@ -335,14 +312,8 @@ def main(arguments: list[str]) -> int:
         failure = errors._from_exception(error)
         if isinstance(failure, errors.InternalError):
             traceback.print_exc()
-    send(
-        error={
-            "name": failure.name,
-            "code": failure.code,
-            "class": type(failure).__name__,
-            "message": str(failure),
-        }
-    )
+    said = {"name": failure.name, "code": failure.code, "class": type(failure).__name__}
+    send(error={**said, "message": str(failure)})
     return failure.exit_code
 
 

@@ -57,9 +57,7 @@ class _Ended(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP what Ctrl-C is, once: another one must not disturb the clearing
-    up.
-    """
+    """Make SIGTERM and SIGHUP what Ctrl-C is, once: another must not disturb the clean-up."""
     ended = False
 
     def end(number: int, frame: object) -> None:

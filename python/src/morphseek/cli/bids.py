@@ -19,7 +19,7 @@ from .options import (
     suffix_option,
     template_options,
 )
-from .output import Reply, aligned, reply
+from .output import Reply, aligned, failures, reply
 
 
 @command(
@@ -51,7 +51,7 @@ from .output import Reply, aligned, reply
 def bids(
     dataset: Path, out: Path, level: str, template: str | None, participants: tuple[str, ...],
     sessions: tuple[str, ...], suffix: str, entity: tuple[str, ...],
-    options: dict[str, Any], **how: Any,
+    options: dict[str, Any], progress: bool, **how: Any,
 ) -> Reply:  # fmt: skip
     """Register the images of a BIDS dataset onto a template, as a BIDS App.
 
@@ -79,8 +79,9 @@ def bids(
     wanted = read_entities(entity, "--entity")
     wanted |= {k: ",".join(v) for k, v in (("sub", participants), ("ses", sessions)) if v}
     items = studies.find_bids(dataset, suffix=suffix, entities=wanted)
-    study, paths = studies.register_bids(items, template, out, **how, **options)
+    study, paths = studies.register_bids(items, template, out, progress=progress, **how, **options)
     facts = {**study.to_dict(), "transforms": [str(path) for path in paths]}
     rows = [("transforms", str(len(paths))), ("results", str(out))]
     rows.append(("verdict", tally(study.summary()["verdict"])))
-    return reply(facts, aligned(rows), study.exit_code)
+    alerts = [] if progress else failures(study.rows)  # which has told of them
+    return reply(facts, aligned(rows), study.exit_code, alerts)

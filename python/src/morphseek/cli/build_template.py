@@ -60,13 +60,9 @@ def build_template(
     """
     from ..studies import build_template as build
 
-    template = build(
-        images[0] if len(images) == 1 else list(images),
-        out,
-        start=int(start) if start.isdecimal() else start,
-        **how,
-        **options,
-    )
+    first = int(start) if start.isdecimal() else start
+    given = images[0] if len(images) == 1 else list(images)
+    template = build(given, out, start=first, **how, **options)
     facts = template.to_dict()
     lost = [row for row in template.rows if not row.is_used]
     alerts = [(f"left out: {row.image}: {' '.join(row.reasons)}", "yellow") for row in lost]

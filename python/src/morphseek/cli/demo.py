@@ -45,15 +45,9 @@ def demo(out: Path, size: int, progress: bool, **how: Any) -> Reply:
         return {**errors, "truth": truth}
 
     summary = register_into(
-        out,
-        pair.fixed,
-        pair.moving,
-        fixed_labels=pair.fixed_labels,
-        moving_labels=pair.moving_labels,
-        title="the demonstration pair: a CT-like torso onto an MR-like one",
-        progress=progress,
-        label_names=phantom.LABELS,
-        extra=error_to_truth,
+        out, pair.fixed, pair.moving, fixed_labels=pair.fixed_labels,
+        moving_labels=pair.moving_labels, label_names=phantom.LABELS, extra=error_to_truth,
+        title="the demonstration pair: a CT-like torso onto an MR-like one", progress=progress,
         **how,
-    )
+    )  # fmt: skip
     return summary_reply(summary, out)

@@ -48,9 +48,9 @@ def morphometry(results: Path, out: Path, labels_csv: Path | None, **how: Any) -
     their mean and SD, and a table of the volumes by label: all of them or, on an error, none.
     """
     from .. import studies
-    from ..studies.label_table import read_labels_csv
+    from ..studies.label_table import read_label_names
 
-    names = read_labels_csv(labels_csv)[1] if labels_csv else None
+    names = read_label_names(labels_csv) if labels_csv else None
     study = studies.morphometry(results, out, names=names, **how)
     facts = study.to_dict()
     alerts = []

@@ -89,7 +89,6 @@ def _rows(facts: dict[str, Any], out: Path) -> list[tuple[str, str]]:
     if apart:
         again = sum(row["start"] == "concatenated" for row in facts["rows"])
         span = f"mean {sum(apart) / len(apart):.2f} mm, up to {max(apart):.2f} mm"
-        rows.append(
-            ("two ways disagree", f"{span}; {again} frames taken from the concatenated one")
-        )
+        words = f"{span}; {again} frames taken from the concatenated one"
+        rows.append(("two ways disagree", words))
     return [*rows, ("report", str(out / "series.html"))]

@@ -142,9 +142,7 @@ def read_entities(texts: tuple[str, ...], name: str) -> dict[str, str]:
 
 
 def engine_options() -> Decorator:
-    """Give a command the engine's options: their names, types, ranges, defaults and helps are the
-    engine's own.
-    """
+    """Give a command the engine's options, with the engine's own names, ranges and helps."""
     save = option(
         "--save-preset", type=PATH, metavar="FILE.json", section="Registration",
         help="Also write the options that were set to a file, for --preset FILE.json.",

@@ -33,9 +33,7 @@ def reply(
     exit_code: int = 0,
     alerts: Iterable[tuple[str, str | None]] = (),
 ) -> Reply:
-    """Return the reply that prints ``lines``, unless it is to be quiet, and before them, in any
-    case, ``alerts`` to standard error: text and colour.
-    """
+    """Return the reply that prints ``lines``, but for quiet, and ``alerts`` to standard error."""
 
     def show(quiet: bool) -> None:
         for text, color in alerts:
@@ -47,9 +45,7 @@ def reply(
 
 
 def say(text: str, color: str | None = None, to_errors: bool = False) -> None:
-    """Print a line to standard output, or to standard error, in a colour where that is a terminal
-    and NO_COLOR is not set.
-    """
+    """Print a line to standard output or error, in a colour where a terminal shows one."""
     text = plain(text)
     stream = sys.stderr if to_errors else sys.stdout
     if stream is None:  # a program with a window may have none
@@ -113,12 +109,9 @@ def _landmark_rows(landmarks: dict[str, Any], method: str) -> list[tuple[str, st
     points = landmarks["points"]
     worst = max(points, key=lambda p: p["after_mm"])
     role = "steered" if landmarks["steered"] else "only measure"
+    how = f"before -> initial alignment ({method}) -> after, at {len(points)} points that {role}"
     rows = [
-        (
-            "landmarks",
-            f"{_course(landmarks)} mm on average: before -> initial alignment ({method})"
-            f" -> after, at {len(points)} points that {role}",
-        ),
+        ("landmarks", f"{_course(landmarks)} mm on average: {how}"),
         ("  worst", f"{worst['name']}: {worst['before_mm']:.1f} -> {worst['after_mm']:.1f} mm"),
     ]
     if further := [p for p in points if p["after_mm"] > p["before_mm"] + _FURTHER_MM]:
@@ -132,9 +125,7 @@ def _course(errors: dict[str, Any], key: str = "mean_mm") -> str:
 
 
 def _truth_rows(truth: dict[str, Any], method: str) -> list[tuple[str, str]]:
-    """Return the errors of the demonstration pair: before, after the initial alignment, after
-    all.
-    """
+    """Return the errors of the demonstration pair: before, after the alignment, after all."""
     how = f"before -> initial alignment ({method}) -> after, at {truth['points']} points in organs"
     return [
         ("error to the truth", f"{_course(truth)} mm on average: {how}"),

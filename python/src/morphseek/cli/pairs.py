@@ -31,7 +31,7 @@ _ROWS = (
     ("mean HD95", "hd95_after", "{hd95_after:.2f} mm"),
     ("against", "comparison", "{comparison}"),
     ("landmarks, mean", "tre_after_mm", "{tre_before_mm:.1f} -> {tre_after_mm:.1f} mm"),
-    ("mean NJD", "seconds", "{njd_percent:.4f} %"),
+    ("mean NJD", "njd_percent", "{njd_percent:.4f} %"),
     ("a pair", "seconds", "{seconds:.2f} s"),
 )
 

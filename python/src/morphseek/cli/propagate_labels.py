@@ -66,7 +66,7 @@ def propagate_labels(
     the verdict failed does not vote, and that is said. What is finished is not done again.
     """
     from .. import studies
-    from ..studies.label_table import read_labels_csv
+    from ..studies.label_table import read_label_names
 
     if bool(atlas) == bool(atlases):
         raise errors.InvalidArgumentError(
@@ -74,13 +74,9 @@ def propagate_labels(
             " folder, and not both"
         )
     study = studies.propagate_labels(
-        read_items(targets, **where),
-        atlases if atlases else list(atlas),
-        out,
-        names=read_labels_csv(labels_csv)[1] if labels_csv else None,
-        **how,
-        **options,
-    )
+        read_items(targets, **where), atlases if atlases else list(atlas), out,
+        names=read_label_names(labels_csv) if labels_csv else None, **how, **options,
+    )  # fmt: skip
     facts = study.to_dict()
     alerts = failures(study.rows)
     for row in study.rows:

@@ -104,14 +104,9 @@ def register(
     """
     from ..studies.pair import register_into
 
-    summary = register_into(
-        out,
-        fixed,
-        moving,
-        title=onto(moving, fixed),
-        channels=_channels(channels, label_channels, weights),
-        **inputs,
-    )
+    given = _channels(channels, label_channels, weights)
+    title = onto(moving, fixed)
+    summary = register_into(out, fixed, moving, title=title, channels=given, **inputs)
     return summary_reply(summary, out, explain, strict)
 
 

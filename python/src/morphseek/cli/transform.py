@@ -40,9 +40,7 @@ def group() -> None:
 
 
 def load(paths: Sequence[Path], inverse: bool = False, stage: str = "final") -> Transform:
-    """Return the transform of files in the order in which a point of the fixed image goes through
-    them.
-    """
+    """Return the transform of files, in the order in which a fixed image's point meets them."""
     from ..transforms import Transform
 
     whole = Transform.read(paths[0])

@@ -18,9 +18,7 @@ _OBLIQUE = math.sin(math.radians(15))
 
 
 class Axes:
-    """How a grid's index axes lie in the patient, and how to turn volumes to the nearest anatomical
-    ones.
-    """
+    """The index axes of a grid in the patient, and views along the nearest anatomical ones."""
 
     def __init__(self, grid: Grid):
         self.matrix = grid.index_to_physical

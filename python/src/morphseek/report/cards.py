@@ -27,16 +27,11 @@ def image(array: np.ndarray, grid: Grid, name: str, doubts: Sequence[str]) -> st
     low, dark, bright, high = percentiles(values, (0, 0.5, 99.5, 100)) if values.size else [0.0] * 4
     shown = np.nan_to_num(array, nan=low, posinf=high, neginf=low)
     return render(
-        "card_image.html.j2",
-        name="" if name == "image" else name,
-        image=described(array, grid),
-        low=low,
-        high=high,
+        "card_image.html.j2", name="" if name == "image" else name, image=described(array, grid),
+        low=low, high=high, tilt=axes.tilt(), doubts=doubts,
         letters=[f"{a} to {b}" for a, b in axes.letters()],
-        tilt=axes.tilt(),
-        doubts=doubts,
         picture=three_planes(shown, grid, low=dark, high=bright) if array.size else b"",
-    )
+    )  # fmt: skip
 
 
 def described(array: np.ndarray, grid: Grid) -> dict[str, Any]:
@@ -55,39 +50,13 @@ def pairs(title: str, rows: Iterable[IndexRow]) -> str:
     return render("card_pairs.html.j2", title=title, **summary(rows, _MOST_ROWS))
 
 
-def series(facts: Mapping[str, Any]) -> str:
-    """Return the card of a time series: its motion, and the frames to look at first."""
-    return render("card_series.html.j2", most=_MOST_ROWS, **facts)
-
-
-def template(facts: Mapping[str, Any], array: np.ndarray, grid: Grid) -> str:
-    """Return the card of a template: how it came about, and its middle planes."""
-    return render("card_template.html.j2", **facts, picture=_planes(array, grid))
-
-
-def labels(facts: Mapping[str, Any]) -> str:
-    """Return the card of labelled targets, those that failed and the doubtful ones first."""
-
-    def key(row: Mapping[str, Any]) -> tuple[bool, float]:
-        return not row["error"], -(row["doubtful_percent"] or 0.0)
-
-    targets = sorted(facts["rows"], key=key)
-    return render("card_labels.html.j2", targets=targets, most=_MOST_ROWS)
-
-
-def morphometry(facts: Mapping[str, Any], array: np.ndarray, grid: Grid) -> str:
-    """Return the card of a study of volumes: the labels, and the middle planes of the mean map."""
-    picture = _planes(array, grid)
-    return render("card_morphometry.html.j2", **facts, most=_MOST_ROWS, picture=picture)
-
-
-def epi(facts: Mapping[str, Any], array: np.ndarray, grid: Grid) -> str:
-    """Return the card of a corrected distortion: its size, and the mean's middle planes."""
-    return render("card_epi.html.j2", **facts, picture=_planes(array, grid))
-
-
-def _planes(array: np.ndarray, grid: Grid) -> bytes:
-    """Return the middle planes of an array, which may have NaN."""
-    values = array[np.isfinite(array)]
-    low, high = percentiles(values, (0.5, 99.5)) if values.size else (0.0, 0.0)
-    return three_planes(np.nan_to_num(array, nan=low), grid, low=low, high=high)
+def result(
+    kind: str, facts: Mapping[str, Any], array: np.ndarray | None = None, grid: Grid | None = None
+) -> str:
+    """Return the card of a study's result, with an array's middle planes; it may have NaN."""
+    picture = None
+    if array is not None and grid is not None:
+        values = array[np.isfinite(array)]
+        low, high = percentiles(values, (0.5, 99.5)) if values.size else (0.0, 0.0)
+        picture = three_planes(np.nan_to_num(array, nan=low), grid, low=low, high=high)
+    return render(f"card_{kind}.html.j2", most=_MOST_ROWS, picture=picture, **facts)

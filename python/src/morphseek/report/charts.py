@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,29 +39,19 @@ def chart(
     for (name, values), style in zip(lines, _STYLES):
         places = [None if v is None else (x(t), y(v)) for t, v in zip(times, values)]
         tips = [v is not None and f"{what} {k}: {name} {v:.3g}" for k, v in enumerate(values)]
-        drawn.append(
-            {
-                "name": name,
-                "style": style,
-                "path": _path(places),
-                "points": [(*place, tip) for place, tip in zip(places, tips) if place],
-            }
-        )
+        points = [(*place, tip) for place, tip in zip(places, tips) if place]
+        drawn.append({"name": name, "style": style, "path": _path(places), "points": points})
     ticks = [low + k * step for k in range(round((high - low) / step) + 1)]
     ends = ((times[0], "start"), (times[0] + span / 2, "middle"), (times[-1], "end"))
     return {
-        "title": title,
-        "width": _WIDTH,
-        "height": _HEIGHT,
-        "left": _LEFT,
-        "right": _WIDTH - _RIGHT,
+        "title": title, "width": _WIDTH, "height": _HEIGHT, "left": _LEFT,
+        "right": _WIDTH - _RIGHT, "lines": drawn,
         "ticks": [(y(tick), f"{tick + 0.0:.4g}") for tick in ticks],
         "ends": [
             (x(time), anchor, f"{time:.4g} s" if unit == "s" else f"{unit} {time:.4g}")
             for time, anchor in ends
         ],
-        "lines": drawn,
-    }
+    }  # fmt: skip
 
 
 def _path(places: Sequence[tuple[float, float] | None]) -> str:
@@ -85,14 +76,12 @@ def _step(span: float) -> float:
 
 
 def histogram(title: str, numbers: Values, high: float | None = None) -> dict[str, Any] | None:
-    """Return how many have which value from 0 on; the last bar holds all beyond. None where no
-    value is known.
-    """
+    """Return how many have which value from 0 on; of many the last bar holds all beyond 98 %."""
     values = sorted(v for v in numbers if v is not None and math.isfinite(v))
     if not values:
         return None
-    is_open = high is None and len(values) > 20
-    top = max(values[int(0.98 * (len(values) - 1))] * 1.05, 1e-3) if high is None else high
+    last = int(0.98 * (len(values) - 1)) if len(values) > _BINS else -1
+    top = max(values[last] * 1.05, 1e-3) if high is None else high
     counts = [0] * _BINS
     for value in values:
         counts[min(_BINS - 1, max(0, int(value / top * _BINS)))] += 1
@@ -100,13 +89,8 @@ def histogram(title: str, numbers: Values, high: float | None = None) -> dict[st
         {"low": top * i / _BINS, "high": top * (i + 1) / _BINS, "count": count, "is_open": False}
         for i, count in enumerate(counts)
     ]
-    bars[-1]["is_open"] = is_open
+    bars[-1]["is_open"] = values[-1] > top
     return {
-        "title": title,
-        "count": len(values),
-        "median": values[len(values) // 2],
-        "low": 0.0,
-        "high": top,
-        "most": max(counts),
-        "bars": bars,
-    }
+        "title": title, "count": len(values), "median": statistics.median(values), "low": 0.0,
+        "high": top, "most": max(counts), "bars": bars,
+    }  # fmt: skip

@@ -53,19 +53,14 @@ def facts(
 
 def _points(points: LandmarkErrors) -> dict[str, Any]:
     steered = points.steered or [False] * len(points.names)
-    rows: list[dict[str, Any]] = [
-        {
-            "name": points.names[i],
-            "before_mm": points.before_mm[i],
-            "after_mm": points.after_mm[i],
-            "steered": steered[i],
-            "image": "",
-        }
-        for i in np.argsort(-points.after_mm, kind="stable")
-    ]
-    alone = {"before_mm": None, "after_mm": None, "steered": False}
+    keys = ("name", "before_mm", "after_mm", "steered", "image")
+    columns = points.names, points.before_mm, points.after_mm, steered
+    cells = [*zip(*columns)]
+    worst_first = np.argsort(-points.after_mm, kind="stable")
+    rows = [dict(zip(keys, (*cells[i], ""))) for i in worst_first]
+    rows += [dict(zip(keys, (p["name"], None, None, False, p["image"]))) for p in points.alone]
     return {
-        "rows": rows + [{**alone, "name": p["name"], "image": p["image"]} for p in points.alone],
+        "rows": rows,
         "count": len(points.names),
         "is_steering": any(steered),
         "before_mm": points.before_mm.mean(),

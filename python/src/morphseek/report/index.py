@@ -102,34 +102,24 @@ def write_index(
         histogram("Dice", known["dice_after"], 1.0),
         histogram("Error at landmarks or known points, mm", known["tre_mm"]),
     ]
+    means = {
+        name: form.format(sum(known[field]) / len(known[field])) + unit
+        for field, _, _, form, name, unit in columns
+        if name
+    }
+    there = {row["verdict"] for row in shown}
     text = render(
-        "index.html.j2",
-        **facts,
-        title=title,
-        means={
-            name: form.format(sum(known[field]) / len(known[field])) + unit
-            for field, _, _, form, name, unit in columns
-            if name
-        },
-        command=command,
+        "index.html.j2", **facts, title=title, means=means, command=command, version=version,
         histograms=[each for each in histograms if each],
-        grades=[
-            grade
-            for grade in (*reversed(GRADES), UNKNOWN)
-            if any(row["verdict"] == grade for row in shown)
-        ],
+        grades=[grade for grade in (*reversed(GRADES), UNKNOWN) if grade in there],
         columns=[{"name": name, "tip": tip} for _, name, tip, *_ in columns],
         has_pictures=any(row["page"] for row in shown),
-        version=version,
-    )
+    )  # fmt: skip
     _files.write_text(path, text)
 
 
 def summary(rows: Iterable[IndexRow], most: int) -> dict[str, Any]:
-    """Return as plain data the ``rows`` to look at first, ``most`` at most; how many there are
-    (``count``), are ``lost`` or ``outliers``; the counts of their ``verdicts``; and by column the
-    values that are ``known``.
-    """
+    """Return the rows to look at first as plain data, counts, and each column's known values."""
     listed = list(rows)
     known: dict[str, list[float]] = {}
     for name, *_ in _COLUMNS:

@@ -42,9 +42,7 @@ def estimate(volume: Bytes, bits: int, every: int = 12) -> float:
 
 
 def halved(volume: Bytes, axis: int, mean: bool) -> Bytes:
-    """Return a volume at half the resolution along an axis: the mean of two neighbours, or, of
-    labels, the first one.
-    """
+    """Return a volume at half the resolution along an axis: means of two, of labels the first."""
     ends = [slice(None)] * volume.ndim
     ends[axis] = slice(0, None, 2)
     first = np.ascontiguousarray(volume[tuple(ends)])

@@ -1,7 +1,8 @@
-"""report.html: one self-contained page that shows what a registration did."""
+"""report.html, one self-contained page of a registration, and what of it a notebook shows."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from typing import Any, Literal, TypedDict
 
@@ -111,12 +112,9 @@ def compose(
             " moving) returns"
         )
     measures = Measures(
-        content.get("scores", ()),
-        content.get("label_names") or {},
-        points,
-        content.get("truth"),
+        content.get("scores", ()), content.get("label_names") or {}, points, content.get("truth"),
         content.get("estimated_error"),
-    )
+    )  # fmt: skip
     plain = facts(scene, target, source, measures) | {
         "command": content.get("command", ""),
         "name": content.get("title", ""),
@@ -128,3 +126,26 @@ def compose(
     frame = render("registration.html.j2", facts=plain, data="", **plain)
     data = viewer_data.of(scene, measures, MOST_BYTES - len(frame.encode()))
     return render("registration.html.j2", facts=plain, data=Markup(data), **plain)
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """The interactive page in a frame of its own, as a notebook shows it."""
+
+    page: str
+    height: int
+
+    def _repr_html_(self) -> str:
+        """Return the frame: it can run the page's script and reach nothing of the notebook."""
+        return render("frame.html.j2", page=self.page, height=self.height)
+
+    def __repr__(self) -> str:
+        return f"View({len(self.page) / 1e6:.1f} MB, shown by a notebook)"
+
+
+def summary(result: Registration, fixed: images.Image | None, moving: images.Image | None) -> str:
+    """Return the verdict, the numbers that matter and a picture, as HTML."""
+    scene = Scene(result, fixed, moving)
+    plain = facts(scene, fixed, moving, Measures())
+    picture = scene.still(700, 70_000)
+    return render("card_registration.html.j2", facts=plain, picture=picture, **plain)

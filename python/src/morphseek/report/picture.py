@@ -56,12 +56,10 @@ def _font() -> Font:
 
 
 def sheet(
-    rows: Sequence[Sequence[np.ndarray]],
-    outlines: Sequence[Sequence[tuple[np.ndarray, int]]],
-    sizes_mm: Sequence[tuple[float, float]],
-    letters: Sequence[tuple[str, str, str, str]],
+    rows: Sequence[Sequence[np.ndarray]], outlines: Sequence[Sequence[tuple[np.ndarray, int]]],
+    sizes_mm: Sequence[tuple[float, float]], letters: Sequence[tuple[str, str, str, str]],
     width: int,
-) -> Bytes:
+) -> Bytes:  # fmt: skip
     """Return rows of planes in one picture.
 
     Parameters
@@ -112,9 +110,7 @@ def sheet(
 def three_planes(
     volume: np.ndarray, grid: Grid, width: int = 420, low: float = 0.0, high: float = 1.0
 ) -> bytes:
-    """Return the middle planes of a volume (z, y, x), whose intensities run from ``low`` to
-    ``high``, as a PNG file.
-    """
+    """Return the middle planes of a volume (z, y, x), black to white by low to high, as PNG."""
     axes = Axes(grid)
     turned = axes.turn(volume)
     middle = [n // 2 for n in turned.shape[::-1]]

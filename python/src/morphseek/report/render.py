@@ -45,13 +45,9 @@ def data_url(file: bytes) -> str:
 @functools.cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(_FOLDER),
-        bytecode_cache=_compiled(),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+        loader=FileSystemLoader(_FOLDER), bytecode_cache=_compiled(), autoescape=True,
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     environment.globals |= {"asset": asset, "script_of": _script_of, "signs": SIGNS}
     environment.filters |= {
@@ -61,9 +57,7 @@ def _environment() -> Environment:
 
 
 def _compiled() -> FileSystemBytecodeCache | None:
-    """Return where compiled templates are kept, beside them as Python keeps its own; None where it
-    keeps none.
-    """
+    """Return where compiled templates are kept: where Python keeps its own, or nowhere."""
     folder = _FOLDER / "__pycache__"
     if sys.dont_write_bytecode or not os.access(_FOLDER, os.W_OK):
         return None

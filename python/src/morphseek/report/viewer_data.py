@@ -17,9 +17,7 @@ from .views import MOST_LABELS, Scene
 
 
 def of(scene: Scene, measures: Measures, room: int) -> str:
-    """Return HTML that holds everything the viewer shows, in at most `room` bytes: of 8 bits,
-    else of 7, else with the finest axis halved, and so on.
-    """
+    """Return all that the viewer shows as HTML of so many bytes at most, coarser if need be."""
     halved: list[str] = []
     while True:
         for bits in (8, 7):
@@ -36,15 +34,9 @@ def _packed(scene: Scene, measures: Measures, bits: int, coarseness: str) -> str
     listed, texts = [], {}
     for name, volume in {**scene.volumes, **maps.volumes}.items():
         depth = bits if volume.image else 8
-        listed.append(
-            {
-                "id": name,
-                "size": list(volume.array.shape[::-1]),
-                "halves": volume.halves[::-1],
-                "bits": depth,
-                "linear": volume.image,
-            }
-        )
+        size, halves = list(volume.array.shape[::-1]), volume.halves[::-1]
+        sizes = {"size": size, "halves": halves, "bits": depth}
+        listed.append({"id": name, **sizes, "linear": volume.image})
         texts[name] = pack.packed(volume.array, depth)
     meta = {
         "size": list(scene.shape[::-1]),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from .. import images
 from .._grid import Grid
 from .._percentiles import distinct, percentiles
+from ..scoring.labels import numbered
 from ..transforms.labels import minimum
 from ..transforms.resample import resample_identity
 from . import pack, picture
@@ -43,14 +44,10 @@ class Scene:
     """
 
     def __init__(
-        self,
-        result: Registration,
-        fixed: images.Image | None,
-        moving: images.Image | None,
-        fixed_labels: images.Image | None = None,
-        moving_labels: images.Image | None = None,
+        self, result: Registration, fixed: images.Image | None, moving: images.Image | None,
+        fixed_labels: images.Image | None = None, moving_labels: images.Image | None = None,
         warped_labels: images.Image | None = None,
-    ):
+    ):  # fmt: skip
         self.result = result
         self.axes = Axes(result.grid)
         self.full = self.axes.turn(np.broadcast_to(np.uint8(0), result.grid.shape)).shape
@@ -163,11 +160,10 @@ class Scene:
         is_own = all(value == number for number, value in self.values.items())
         if is_own and _is_small(labels, MOST_LABELS):
             return labels.astype(np.uint8, copy=False)
-        known_values = np.array([*self.values.values()] or [0], np.float64)
-        place = np.minimum(np.searchsorted(known_values, labels), len(known_values) - 1)
-        other = MOST_LABELS if self.merged else 0
-        numbers = np.where(known_values[place] == labels, place + 1, other)
-        return np.where(labels == 0, 0, numbers).astype(np.uint8)
+        numbers = numbered(labels, [*self.values.values()])
+        if self.merged:
+            numbers[(numbers == 0) & (labels != 0)] = MOST_LABELS
+        return numbers.astype(np.uint8)
 
     def _crop(self) -> None:
         """Cut off what is black in every image and has no label."""
@@ -200,9 +196,7 @@ class Scene:
         return 2 - axis
 
     def nodes(self, steps: Sequence[int]) -> list[np.ndarray]:
-        """Return, for z, y, x, the voxels of the turned fixed grid in the middle of every so many
-        voxels of the page.
-        """
+        """Return, for z, y, x, the fixed grid's voxels in the middle of so many of the page's."""
         places = []
         for axis, step in enumerate(steps):
             middles = np.minimum(
@@ -221,9 +215,7 @@ class Scene:
         return np.ascontiguousarray(self.axes.turn(volume)[tuple(box)])
 
     def bend(self, nodes: list[np.ndarray]) -> NDArray[np.float32]:
-        """Return the displacement behind the initial transform at nodes: mm along the page's x, y
-        and z, shape (3, z, y, x).
-        """
+        """Return the displacement before the initial transform: mm along x, y, z, (3, z, y, x)."""
         result, axes = self.result, self.axes
         z, y, x = np.meshgrid(*nodes, indexing="ij")
         turned = np.stack([x, y, z]).reshape(3, -1).astype(np.float64)
@@ -267,9 +259,7 @@ class Scene:
         return 0 < len(self.values) <= _MOST_OUTLINED
 
     def still(self, width: int, limit: int) -> bytes:
-        """Return the three planes before and after, of a slice its own, with the labels' outlines,
-        as a PNG file of at most so many bytes.
-        """
+        """Return three planes before and after, of a slice its own, as a PNG below a limit."""
         at = self.middle()
         one = [k for k, n in enumerate(self.shape) if n == 1]  # axial runs through z, and so on
         kept = one if len(one) == 1 else [0, 1, 2]
@@ -314,9 +304,7 @@ class Scene:
 
 
 def known(array: np.ndarray) -> np.ndarray:
-    """Return the voxels with the least of them where there is no intensity: the engine's rule, NaN,
-    infinite, or next to it.
-    """
+    """Return the voxels, with the least of them where the engine sees no intensity."""
     if array.dtype.kind != "f":
         return array
     low, high = array.min(), array.max()  # NaN where one is
@@ -341,9 +329,7 @@ def _is_small(labels: np.ndarray, most: int) -> bool:
 
 
 def _median(inside: np.ndarray, axis: int) -> int:
-    """Return the index along an axis in the middle of the voxels that are true; of all where none
-    is.
-    """
+    """Return the middle index along an axis of the voxels that are true; of all where none is."""
     thin = [slice(None) if a == axis else slice(None, None, 2) for a in range(3)]
     inside = inside[tuple(thin)] if inside.size > LARGE else inside
     counts = np.cumsum(np.count_nonzero(inside, axis=tuple({0, 1, 2} - {axis})))

@@ -90,7 +90,12 @@ def score_labels(
     """
     transform = Transform.of(transform)
     fixed, moving = _maps(transform, fixed_labels, moving_labels)
-    here, there, labels = _whole(fixed, moving)
+    for image in (fixed, moving):
+        check_labels(image)
+    labels = None
+    if not (_fits(fixed.array) and _fits(moving.array)):
+        fixed, moving, labels = _shared(fixed, moving)
+    here, there = (np.ascontiguousarray(image.array, np.int32) for image in (fixed, moving))
     carried = None
     if warped_labels is not None and labels is None:
         warped = images.read_on(warped_labels, fixed.grid, "warped labels")
@@ -120,26 +125,8 @@ def _at_border(labels: bindings.Labels) -> set[int]:
     return {int(value) for face in faces for value in distinct(face)}
 
 
-def _whole(
-    fixed: images.Image, moving: images.Image
-) -> tuple[bindings.Labels, bindings.Labels, list[int] | None]:
-    """Return the two maps in the engine's type and, where that does not hold every label, those
-    that both maps have: then the maps hold their numbers in that list, from 1.
-    """
-    maps = (fixed, moving)
-    for labels in maps:
-        check_labels(labels)
-    if all(_fits(labels.array) for labels in maps):
-        here, there = (np.ascontiguousarray(labels.array, np.int32) for labels in maps)
-        return here, there, None
-    shared = sorted(_values(fixed) & _values(moving))
-    here, there = (
-        np.ascontiguousarray(_numbered(labels.array, shared), np.int32) for labels in maps
-    )
-    return here, there, shared
-
-
 def _fits(labels: np.ndarray) -> bool:
+    """Whether the engine's type holds every label."""
     if np.can_cast(labels.dtype, np.int32):
         return True
     limits = np.iinfo(np.int32)
@@ -163,18 +150,14 @@ def _maps(
 
 
 def _shared(
-    transform: Transform, fixed_labels: images.ImageLike, moving_labels: images.ImageLike
+    fixed: images.Image, moving: images.Image
 ) -> tuple[images.Image, images.Image, list[int]]:
-    """Return the two label maps and the labels that both have. The maps hold the labels' numbers in
-    that list, from 1: the engine's voxels are float32, which does not hold every label.
+    """Return two label maps that hold the numbers, from 1, of the labels that both have, and these:
+    the engine's voxels are float32, which does not hold every label.
     """
-    fixed, moving = _maps(transform, fixed_labels, moving_labels)
     shared = sorted(_values(fixed) & _values(moving))
-    return (
-        fixed.like(_numbered(fixed.array, shared)),
-        moving.like(_numbered(moving.array, shared)),
-        shared,
-    )
+    one, other = (image.like(numbered(image.array, shared)) for image in (fixed, moving))
+    return one, other, shared
 
 
 def on_fixed_grid(labels: images.ImageLike, grid: Grid, name: str = "fixed labels") -> images.Image:
@@ -201,11 +184,12 @@ def check_labels(labels: images.Image) -> None:
         _values(labels)
 
 
-def _numbered(array: np.ndarray, labels: list[int]) -> np.ndarray:
-    """Return the position in ``labels``, from 1, of every voxel's label; 0 for others. float32."""
-    if not labels:
+def numbered(array: np.ndarray, labels: list[int]) -> np.ndarray:
+    """Return the position in ascending labels, from 1, of every voxel's; 0 for others. float32."""
+    if not labels or not array.size:
         return np.zeros(array.shape, np.float32)
-    if array.dtype.kind in "iu" and 0 <= array.min() and array.max() < 1 << 16:  # as most maps
+    ends = [*labels[:: max(1, len(labels) - 1)], array.min(), array.max()]
+    if array.dtype.kind in "iu" and 0 <= min(ends) and max(ends) < 1 << 16:  # as most maps
         places = np.zeros(1 << 16, np.float32)
         places[labels] = np.arange(1, len(labels) + 1)
         return places[array]
@@ -270,7 +254,7 @@ def inverse_dice(
     True
     """
     transform = Transform.of(transform)
-    fixed, moving, _ = _shared(transform, fixed_labels, moving_labels)
+    fixed, moving, _ = _shared(*_maps(transform, fixed_labels, moving_labels))
     # 0: beyond the fixed image
     carried = transform.inverse().apply(
         fixed.like(fixed.array + 1),
@@ -290,7 +274,7 @@ def independent_dice(transform: Transform, fixed: images.Image, moving: images.I
         path = Path(folder) / "transform.h5"
         transform.save(path)
         by_itk = read_transform_file(path)
-    *maps, shared = _shared(transform, fixed, moving)
+    *maps, shared = _shared(*_maps(transform, fixed, moving))
     a, b = (sitk.Cast(image.to_sitk(), sitk.sitkUInt32) for image in maps)
     warped = sitk.Resample(b, a, by_itk, sitk.sitkNearestNeighbor, 0)
     overlap = sitk.LabelOverlapMeasuresImageFilter()
@@ -300,9 +284,7 @@ def independent_dice(transform: Transform, fixed: images.Image, moving: images.I
 
 
 def merge_labels(labels: images.Image, merge: dict[int, int] | None) -> images.Image:
-    """Return the label map with every label renamed as `merge` says, and without those that it does
-    not name.
-    """
+    """Return the label map with every label renamed, and without those that are not named."""
     if merge is None:
         return labels
     values, inverse = np.unique(labels.array, return_inverse=True)

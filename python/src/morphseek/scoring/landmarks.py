@@ -61,6 +61,10 @@ class LandmarkErrors:
         def course(mm: Doubles) -> dict[str, float]:
             return {**spread(mm), "max_mm": float(mm.max())}
 
+        steered = self.steered or [False] * len(self.names)
+        arrays = (self.fixed, self.moving, self.before_mm, self.after_mm)
+        columns = self.names, *(array.tolist() for array in arrays), steered
+        keys = ("name", "fixed", "moving", "before_mm", "after_mm", "steered")
         return {
             "tre_before_mm": float(self.before_mm.mean()),
             "tre_after_mm": float(self.after_mm.mean()),
@@ -69,17 +73,7 @@ class LandmarkErrors:
                 "initial": course(self.initial_mm),
                 "after": course(self.after_mm),
                 "steered": any(self.steered),
-                "points": [
-                    {
-                        "name": name,
-                        "fixed": self.fixed[i].tolist(),
-                        "moving": self.moving[i].tolist(),
-                        "before_mm": float(self.before_mm[i]),
-                        "after_mm": float(self.after_mm[i]),
-                        "steered": any(self.steered) and self.steered[i],
-                    }
-                    for i, name in enumerate(self.names)
-                ],
+                "points": [dict(zip(keys, cells)) for cells in zip(*columns)],
                 "one_image_only": self.alone,
             },
         }
@@ -134,20 +128,13 @@ def measure_landmarks(
     def apart(mapped: Doubles) -> Doubles:
         return np.asarray(np.linalg.norm(mapped - b, axis=1))
 
+    alone = _alone(points.only_fixed, "fixed", transform.transform_points)
+    alone += _alone(points.only_moving, "moving", functools.partial(_carried, transform))
     return LandmarkErrors(
-        names,
-        a,
-        b,
-        _carried(transform, b),
-        apart(a),
-        apart(mapped(linear_of(transform), a)),
+        names, a, b, _carried(transform, b), apart(a), apart(mapped(linear_of(transform), a)),
         apart(transform.transform_points(a)),
-        [] if left_out is None else [name not in left_out for name in names],
-        [
-            *_alone(points.only_fixed, "fixed", transform.transform_points),
-            *_alone(points.only_moving, "moving", functools.partial(_carried, transform)),
-        ],
-    )
+        [] if left_out is None else [name not in left_out for name in names], alone,
+    )  # fmt: skip
 
 
 def _alone(
@@ -163,9 +150,7 @@ def _alone(
 
 
 def _carried(transform: Transform, points: Doubles) -> Doubles:
-    """Return where the transform maps to the points, by Newton's method in steps that are halved
-    until they lead nearer; where the map folds, the nearest place that was met stands.
-    """
+    """Return where the transform maps to the points, or nearest to: Newton's method, halved."""
     places = mapped(np.linalg.inv(linear_of(transform)), points)
     missed = transform.transform_points(places) - points
     for _ in range(_ITERATIONS):

@@ -9,11 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import errors
+
 _EXACT, _EXACT_WITH_TIES = 50, 13  # pairs; SciPy's choice of when to enumerate, too
 
 
 def signed_rank(differences: Sequence[float] | NDArray[np.float64]) -> dict[str, Any] | None:
     """Return the two-sided Wilcoxon signed-rank test of paired differences; None without any.
+
+    Raises
+    ------
+    InvalidArgumentError
+        One is not finite.
 
     Examples
     --------
@@ -23,6 +30,11 @@ def signed_rank(differences: Sequence[float] | NDArray[np.float64]) -> dict[str,
     difference = np.asarray(differences, dtype=np.float64)
     if not difference.size:
         return None
+    if not np.isfinite(difference).all():
+        raise errors.InvalidArgumentError(
+            f"differences: number {int(np.argmin(np.isfinite(difference)))} is not finite; leave"
+            " out the pairs of which one value is not known"
+        )
     return {
         "pairs": len(difference),
         "mean_difference": float(difference.mean()),

@@ -10,7 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from .. import _files, errors
+from .._grid import Grid
 from .._json import without_nan
 from .._tables import csv_text, data_frame
 
@@ -18,7 +21,28 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Tabled:
+class Shown:
+    """A result that a notebook shows as a card."""
+
+    _card: ClassVar[str]
+    """The template of the card."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the facts of the card."""
+        raise NotImplementedError
+
+    def _planes(self) -> tuple[np.ndarray, Grid] | tuple[()]:
+        """Return the array whose middle planes are shown, and its grid."""
+        return ()
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from ..report.cards import result
+
+        return result(self._card, self.to_dict(), *self._planes())
+
+
+class Tabled(Shown):
     """A result that is a table, too."""
 
     def _table(self) -> tuple[Sequence[str], Iterable[Mapping[str, Any]]]:
@@ -68,7 +92,7 @@ class Tabled:
         _files.write_text(path, csv_text(self._table()[0], self._cells()))
 
 
-class Saved:
+class Saved(Shown):
     """A result with files in a folder of its own, which its class lists."""
 
     _outputs: ClassVar[Sequence[str]]

@@ -94,7 +94,8 @@ def find_bids(
     -------
     list of Item
         In the order of subjects and sessions. Where a session has several images that fit, the
-        plainest name and the first run is taken, and an InputWarning says so.
+        plainest name and the first run is taken, and an InputWarning says so; another one says
+        which asked subject or session no image has.
 
     Raises
     ------
@@ -120,11 +121,22 @@ def find_bids(
     images = [n for n in names if n.suffix == suffix and _fits(n, wanted)]
     if not images:
         raise errors.InputUnreadableError(_nothing(root, suffix, wanted, names))
+    for asked in ("sub", "ses"):  # of acq=x,y either is enough
+        there = {name.entities.get(asked, "") for name in images}
+        if lacking := sorted(wanted.get(asked, there) - there - {""}):
+            warnings.warn(
+                f"bids: no image *_{suffix}.nii.gz that fits has"
+                f" {', '.join(f'{asked}-{value}' for value in lacking)}; check the names in {root}",
+                errors.InputWarning,
+                stacklevel=2,
+            )
     sessions, maps = _by_session(images), {}
     if labels:
         of_maps = _checked(label_entities, "label entity")
-        listed = (name for name in (*names, *_derivatives(root)) if name.suffix == _LABELS)
-        maps = _by_session(name for name in listed if _fits(name, of_maps))
+        place = root / "derivatives"
+        for folder in sorted([place, *place.glob("*/")]):
+            names += _names(folder)
+        maps = _by_session(n for n in names if n.suffix == _LABELS and _fits(n, of_maps))
     items, several = [], []
     for key in sorted(sessions):
         name, *others = sorted(sessions[key], key=BidsName.order)
@@ -176,12 +188,6 @@ def _names(root: Path) -> Iterator[BidsName]:
             for file in sorted(files):
                 if name := BidsName.of(Path(place, file)):
                     yield name
-
-
-def _derivatives(root: Path) -> Iterator[BidsName]:
-    place = root / "derivatives"
-    for pipeline in sorted([place, *place.glob("*/")]):
-        yield from _names(pipeline)
 
 
 def _label_map(image: BidsName, maps: Iterable[BidsName]) -> Path | None:

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -137,13 +137,13 @@ def register_bids(
     """
     pairs = pairs_to(items, template, labels=labels, mask=mask)
     options = {name: value for name, value in how.items() if name in Options.__annotations__}
-    dataset = Dataset(Path(out), space or space_of(template), options, not resume)
-    dataset.check(pairs)
+    dataset = Dataset(Path(out), space or space_of(template), options, not resume, pairs)
+    dataset.check()
     suffixes = {name.suffix for pair in pairs if (name := BidsName.of(pair["moving"]))}
     folder = Path(out) / "work" if work is None else Path(work)
     folder /= f"from-{'+'.join(sorted(suffixes))}_to-{dataset.space}"
     study = register_pairs(pairs, folder, resume=resume, labels_back=labels is not None, **how)
-    return study, dataset.write(pairs, study, folder)
+    return study, dataset.write(study, folder)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,10 +163,30 @@ class _Image:
     page: Path
 
 
+def _image(out: Path, space: str, pair: Mapping[str, Any]) -> _Image:
+    name = BidsName.of(pair["moving"])
+    assert name is not None
+    kind = name.path.parent.name
+    folder = out / name.subject / name.session / (kind if kind in _KINDS else "anat")
+    kept = {k: v for k, v in name.entities.items() if k not in ("space", "desc")}
+    stem = "_".join(f"{key}-{value}" for key, value in kept.items())
+    there = f"{stem}_from-{name.suffix}_to-{space}"
+    back = f"{stem}_from-{space}_to-{name.suffix}{_TRANSFORM}.h5"
+    xfm, warped = f"{there}{_TRANSFORM}.h5", f"{stem}_space-{space}_{name.suffix}.nii.gz"
+    files = {xfm: "transform.h5", warped: "warped.nii.gz"}
+    for file, ending in _LABELS.items():
+        files[f"{stem}_{ending.format(space=space, suffix=name.suffix)}.nii.gz"] = file
+    sidecar, page = f"{there}{_TRANSFORM}.json", out / f"{there}.html"
+    return _Image(pair, name, folder, stem, xfm, back, sidecar, files, page)
+
+
 class Dataset:
     """A derivative dataset of one template: a space."""
 
-    def __init__(self, out: Path, space: str, options: Mapping[str, Any], replace: bool):
+    def __init__(
+        self, out: Path, space: str, options: Mapping[str, Any], replace: bool,
+        pairs: Iterable[Mapping[str, Any]],
+    ):  # fmt: skip
         if not re.fullmatch(r"[0-9A-Za-z+]{1,99}", space):
             raise errors.InvalidArgumentError(
                 f"space {space!r}: names in BIDS have letters and digits alone, 99 at most; give"
@@ -174,46 +194,21 @@ class Dataset:
             )
         self._out, self.space, self._replaces = out, space, replace
         self._options = deciding(*checked_options(options))
+        self._images = [_image(out, space, pair) for pair in pairs if BidsName.of(pair["moving"])]
 
-    def check(self, pairs: Iterable[Mapping[str, Any]]) -> None:
+    def check(self) -> None:
         """Refuse, before the work, what :meth:`write` would refuse after it."""
-        for image in self._images(pairs):
+        for image in self._images:
             if (image.folder / image.sidecar).exists():
                 with contextlib.suppress(OSError, errors.InputUnreadableError):  # its pair's
                     self._known(image, self._origin(image, _hashes(image)))
 
-    def write(
-        self, pairs: Sequence[Mapping[str, Any]], study: Study, work: str | os.PathLike[str]
-    ) -> list[Path]:
-        """Write the finished registrations of a study's folder; return the transforms onto the
-        template.
-        """
+    def write(self, study: Study, work: str | os.PathLike[str]) -> list[Path]:
+        """Write a study's finished registrations; return the transforms onto the template."""
         done = {row.id for row in study.rows if row.status in FINISHED}
-        self._describe(pairs)
-        images = [image for image in self._images(pairs) if image.pair["id"] in done]
+        self._describe()
+        images = [image for image in self._images if image.pair["id"] in done]
         return [self._write(image, Path(work) / image.pair["id"]) for image in images]
-
-    def _images(self, pairs: Iterable[Mapping[str, Any]]) -> Iterator[_Image]:
-        """Give the pairs whose moving image has a name of BIDS."""
-        for pair in pairs:
-            name = BidsName.of(pair["moving"])
-            if name is None:
-                continue
-            kind = name.path.parent.name
-            folder = self._out / name.subject / name.session / (kind if kind in _KINDS else "anat")
-            kept = {k: v for k, v in name.entities.items() if k not in ("space", "desc")}
-            stem = "_".join(f"{key}-{value}" for key, value in kept.items())
-            there = f"{stem}_from-{name.suffix}_to-{self.space}{_TRANSFORM}"
-            back = f"{stem}_from-{self.space}_to-{name.suffix}{_TRANSFORM}"
-            warped = f"{stem}_space-{self.space}_{name.suffix}.nii.gz"
-            files = {f"{there}.h5": "transform.h5", warped: "warped.nii.gz"}
-            for file, ending in _LABELS.items():
-                labels = ending.format(space=self.space, suffix=name.suffix)
-                files[f"{stem}_{labels}.nii.gz"] = file
-            yield _Image(
-                pair, name, folder, stem, f"{there}.h5", f"{back}.h5", f"{there}.json", files,
-                self._out / f"{there.removesuffix(_TRANSFORM)}.html",
-            )  # fmt: skip
 
     def _origin(self, image: _Image, hashes: Mapping[str, list[str]]) -> dict[str, Any]:
         """Return what a result is of, by what messages call it: version, options and inputs."""
@@ -226,9 +221,7 @@ class Dataset:
         return origin
 
     def _known(self, image: _Image, origin: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the list of the files of an image's result: nothing where its description is
-        damaged, or it is to be replaced. Refuse a result of another origin.
-        """
+        """Return the list of a result's files, empty where it is damaged; refuse another origin."""
         path = image.folder / image.sidecar
         _files.settle(image.folder)
         known = _json.object_in(path)
@@ -245,7 +238,7 @@ class Dataset:
             )
         return {} if other else files
 
-    def _describe(self, pairs: Iterable[Mapping[str, Any]]) -> None:
+    def _describe(self) -> None:
         """Write the files of the dataset as a whole, where there are none."""
         self._out.mkdir(parents=True, exist_ok=True)
         facts = {
@@ -257,7 +250,7 @@ class Dataset:
         files: dict[str, Any] = {
             "dataset_description.json": facts, "README": _README, ".bidsignore": _IGNORED,
         }  # fmt: skip
-        for image in self._images(pairs):
+        for image in self._images:
             # of all files with such names: BIDS' inheritance
             template, space = Path(image.pair["fixed"]).name, self.space
             grid = {"SpatialReference": template, "Description": f"On the grid of {template}."}
@@ -270,9 +263,7 @@ class Dataset:
                 _files.write_text(self._out / name, text)
 
     def _write(self, image: _Image, pair: Path) -> Path:
-        """Write one image's files: all of them or none, so that a verdict always stands beside the
-        transform that it is of.
-        """
+        """Write one image's files, all or none: a verdict stands beside its own transform."""
         hashes = _hashes(image)
         origin = self._origin(image, hashes)
         with _files.locked(pair, PATIENCE):  # the registration and what describes it are one run's

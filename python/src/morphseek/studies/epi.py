@@ -13,6 +13,7 @@ import numpy as np
 from .. import _files, errors, images
 from .._engine import bindings, core
 from .._engine.bindings import Floats
+from .._grid import Grid
 from .._json import read_object
 from ..images.sidecars import check_apart
 from ..progress import Progress, Reporter
@@ -47,6 +48,7 @@ class EPICorrection(Saved):
     """
 
     _outputs: ClassVar = OUTPUTS
+    _card: ClassVar = "epi"
     shift: images.Image
     """Voxels along the axis of the phase encoding: what lies at x is shown at x + shift by the
     first image, at x - shift by the second.
@@ -68,11 +70,8 @@ class EPICorrection(Saved):
         largest = float(np.abs(self.shift.array).max())
         return f"EPICorrection(along {self.phase_encoding}, shifts up to {largest:.1f} voxels)"
 
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows: the size of the distortion, and the corrected mean."""
-        from ..report.cards import epi
-
-        return epi(self.to_dict(), self.mean.array, self.mean.grid)
+    def _planes(self) -> tuple[np.ndarray, Grid]:
+        return self.mean.array, self.mean.grid
 
     def transform(self, which: str = "first") -> Field:
         """Return the map that takes the distortion of the first or the second image from others of

@@ -9,9 +9,7 @@ from ..images.formats import SEARCHED
 
 
 def find_file(root: Path, name: str, kind: str) -> Path:
-    """Return the path of a pair's entry below the data folder; kind is "images" or "labels". See
-    :func:`morphseek.register_pairs`.
-    """
+    """Return the path of a pair's entry below the data folder; kind is images or labels."""
     if (path := _find(root, name, kind)) is not None:
         return path
     base = root / name if "/" in name else root / kind / name
@@ -42,9 +40,7 @@ def _find(root: Path, name: str, kind: str) -> Path | None:
 
 
 def find_labels(root: Path, image: str) -> Path | None:
-    """Return the label map of an image, a path below a data folder, with any ending of an image;
-    None where there is none.
-    """
+    """Return the label map of an image, a path below a data folder; None where there is none."""
     for name in label_names(image):
         stem = next((name.removesuffix(e) for e in SEARCHED if name.endswith(e)), name)
         for path in (root / each for each in (name, *(stem + e for e in SEARCHED))):

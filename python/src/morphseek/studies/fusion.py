@@ -145,9 +145,7 @@ def fuse_labels(
 
 
 def carry_labels(labels: Image, apply: Callable[..., Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Return labels as a transform's ``apply`` carries them, and where they are known: elsewhere
-    they are 0.
-    """
+    """Return labels as a transform's ``apply`` carries them, and where they are known."""
     least = int(labels.array.min())
     above = labels.array.astype(np.int64) - least + 1  # 0 is outside
     if above.max() < 2**24:  # for which the resampling is quick
@@ -220,9 +218,7 @@ class _Joint:
         return np.asarray(offsets @ strides)
 
     def __call__(self, places: np.ndarray) -> np.ndarray:
-        """Return the weights of the atlases, (n, voxels), at voxels by their flat places; the sum
-        at each voxel is 1.
-        """
+        """Return the weights of the atlases, (n, voxels), at flat places; their sum is 1."""
         index = np.stack(np.unravel_index(places, self._shape), 1)
         at = self._flat(index + self._reach)[:, None] + self._patch
         target = _normalised(self._target.ravel()[at])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -67,7 +66,7 @@ class TargetLabels(Plain):
     dice: float | None = None
     """Mean over the labels that the target's own map has, too."""
     dice_of_one: float | None = None
-    """Mean over the atlases, each alone."""
+    """Mean over the atlases, each alone, that share a label with it."""
     error: str = ""
     """The exception's class."""
     message: str = ""
@@ -99,6 +98,7 @@ class LabelStudy(Rows):
     0
     """
 
+    _card = "labels"
     _empty = TargetLabels("", "")
     _seal = FUSED[-1]
     _tables = TABLES
@@ -125,12 +125,6 @@ class LabelStudy(Rows):
     def __repr__(self) -> str:
         states = tally(collections.Counter(row.status for row in self.rows))
         return f"LabelStudy({len(self.rows)} targets: {states}; {self.registrations!r})"
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows: the targets, those to look at first."""
-        from ..report.cards import labels
-
-        return labels(self.to_dict())
 
     def _write(self, temporary: Path, folder: Path) -> None:
         self.to_csv(temporary / TABLES[1])
@@ -282,9 +276,7 @@ class FusionJob(Job):
     outputs = FUSED
 
     def inputs(self) -> dict[str, list[Path]]:
-        """Return the registrations' seals, which tell of their images and label maps; and the
-        target's own label map.
-        """
+        """Return the registrations' seals, which tell of their inputs, and the own labels."""
         files = {f"registration of {a.id}": [Path(folder) / SEAL] for a, folder in self.voters}
         if self.target.labels is not None:
             files["labels"] = files_of(Path(self.target.labels), f"labels of {self.id}")
@@ -331,16 +323,14 @@ class FusionJob(Job):
             own = on_fixed_grid(str(self.target.labels), grid)
             check_labels(own)
             dice = dice_by_label(fused.labels, own.array)
-            alone = [mean_dice(dice_by_label(labels, own.array)) for labels in maps]
-            known = [math.nan if mean is None else mean for mean in alone]
-            row = {"dice": mean_dice(dice), "dice_of_one": float(np.mean(known))}
+            alone = (mean_dice(dice_by_label(labels, own.array)) for labels in maps)
+            row = {"dice": mean_dice(dice), "dice_of_one": mean(alone)}
         inside = fused.agreement[fused.labels != 0]
         row["doubtful_percent"] = float(100 * (inside < _DOUBTFUL).mean()) if inside.size else None
+        keys = ("label", "name", "mm3", "agreement", "dice")
         row["labels"] = [
-            {"label": label, "name": self.names.get(label, ""),
-             "mm3": float(each["voxels"] * grid.voxel), "agreement": each["agreement"],
-             "dice": dice.get(label)}
-            for each in fused.to_dict()["labels"]
-            if (label := each["label"])
-        ]  # fmt: skip
+            dict(zip(keys, (k, self.names.get(k, ""), n * grid.voxel, share, dice.get(k))))
+            for k, n, share in (each.values() for each in fused.to_dict()["labels"])
+            if k
+        ]
         return row

@@ -54,11 +54,8 @@ def _root(matrix: Doubles) -> Doubles:
     root, inverse = matrix, np.eye(len(matrix))
     for _ in range(50):
         with np.errstate(all="ignore"):
-            try:
-                new = 0.5 * (root + np.linalg.inv(inverse))
-                inverse = 0.5 * (inverse + np.linalg.inv(root))
-            except np.linalg.LinAlgError:
-                raise ValueError("the matrix has no real logarithm") from None
+            new = 0.5 * (root + np.linalg.inv(inverse))
+            inverse = 0.5 * (inverse + np.linalg.inv(root))
         change, root = float(np.abs(new - root).max()), new
         if change < 1e-14 * float(np.abs(root).max()):
             break
@@ -79,7 +76,7 @@ def mean_matrix(matrices: Sequence[Doubles]) -> Doubles:
             mean = mean @ exponential(step)
             if np.abs(step).max() < 1e-12:
                 break
-    except ValueError:
+    except (ValueError, np.linalg.LinAlgError):
         raise errors.InvalidArgumentError(
             "template: images lie turned to one another by 180 degrees, which has no mean; turn"
             " them to the same side first"
@@ -88,9 +85,7 @@ def mean_matrix(matrices: Sequence[Doubles]) -> Doubles:
 
 
 def before_linear(transform: Field) -> Doubles | None:
-    """Return the displacements before the linear part acts, on the transform's grid: LPS mm of
-    shape (z, y, x, 3), None where nothing bends.
-    """
+    """Return the displacements before the linear part, LPS mm (z, y, x, 3); None: none."""
     if transform.is_linear:
         return None
     points, inverse = transform.grid.points(), np.linalg.inv(transform.initial)
@@ -146,9 +141,7 @@ def moved_grid(grid: Grid, by: Doubles) -> Grid:
 
 
 def common_grid(grids: Sequence[Grid], centers: Sequence[Doubles], spacing: float | None) -> Grid:
-    """Return a grid with the first one's axes that holds all images once their centres of mass lie
-    on one another, at the mean of these; its voxels are the median of theirs.
-    """
+    """Return a grid along the first one's axes that holds all images, centred on one another."""
     axes = grids[0].axes
     sizes = []
     low, high = np.full(3, np.inf), np.full(3, -np.inf)
@@ -221,9 +214,7 @@ class Average(Mean):
 
 
 def sharpness(image: images.Image, reach: np.ndarray) -> tuple[float, float]:
-    """Return the mean norm of the gradient, a mm, and the entropy, bits, of a region; NaN where it
-    is empty.
-    """
+    """Return the mean norm of a region's gradient, a mm, and its entropy, bits; NaN where empty."""
     if not reach.any():
         return math.nan, math.nan
     steps = np.gradient(image.array.astype(np.float64), *image.spacing[::-1])

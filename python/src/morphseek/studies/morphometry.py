@@ -8,9 +8,10 @@ import dataclasses
 import math
 import os
 import statistics
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import SimpleITK as sitk
@@ -24,6 +25,7 @@ from ..progress import Progress
 from ..scoring.labels import check_labels, on_fixed_grid
 from ..transforms import Transform
 from ..transforms.linear import linear_part
+from ..verdict import GRADES
 from ._result import Tabled, folder_for, mean
 from .means import Mean
 from .runner import FINISHED, Meter
@@ -73,6 +75,7 @@ class Morphometry(Tabled):
     ((48, 48, 48), ['sub-01'])
     """
 
+    _card: ClassVar = "morphometry"
     ids: list[str]
     grid: Grid
     """The fixed image's."""
@@ -96,11 +99,8 @@ class Morphometry(Tabled):
         size = " x ".join(map(str, self.grid.size))
         return f"Morphometry({len(self.ids)} subjects, {len(self.volumes)} volumes, on {size})"
 
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows: the changes by label, and the mean map's middle planes."""
-        from ..report.cards import morphometry
-
-        return morphometry(self.to_dict(), self.mean, self.grid)
+    def _planes(self) -> tuple[np.ndarray, Grid]:
+        return self.mean, self.grid
 
     def labels(self) -> list[dict[str, Any]]:
         """Return for each label mean and SD of its change and, where true volumes are known, those
@@ -169,7 +169,8 @@ def morphometry(
     Parameters
     ----------
     subjects : path, iterable or mapping
-        The folder of a study (:func:`register_pairs`); a table with the columns transform and,
+        The folder of a study (:func:`register_pairs`), of which a registration with the verdict
+        failed does not count; a table with the columns transform and,
         optionally, id and labels (of the moving image), relative to the file; a list of
         (transform, labels) or of :class:`Item`, whose image is the transform; or a mapping of names
         to transforms. A transform may be a result's folder. All are of one fixed image.
@@ -179,7 +180,7 @@ def morphometry(
     fixed_labels : ImageLike, optional
         Label map of the fixed image, on its grid: volumes are measured in its labels.
     pairs : path, optional
-        The list that the study was of: its label maps are taken.
+        The list that the study was of: its label maps are taken, by the ids.
     names : mapping, optional
         Label number to name. By default those of an atlas whose label map is given by name.
     fwhm : float
@@ -299,13 +300,9 @@ def _volumes(
     for label, size in sorted(_sizes(labels).items()):
         inside = determinant[labels.array == label]
         volume = float(inside.sum(dtype=np.float64)) * labels.grid.voxel
-        known = true.get(label, math.nan)
-        rows.append(
-            LabelVolume(
-                subject.id, label, names.get(label, ""), size, volume, 100 * (volume / size - 1),
-                known, 100 * (known / size - 1),
-            )
-        )  # fmt: skip
+        known, name = true.get(label, math.nan), names.get(label, "")
+        change, truth = (100 * (each / size - 1) for each in (volume, known))
+        rows.append(LabelVolume(subject.id, label, name, size, volume, change, known, truth))
     return rows
 
 
@@ -333,6 +330,11 @@ def _subjects(
         source = [Item(str(name), transform) for name, transform in source.items()]
     subjects = read_transforms(source)
     files = read_pairs(pairs) if pairs is not None else []
+    if files and not {pair.id for pair in files} & {subject.id for subject in subjects}:
+        raise errors.InvalidArgumentError(
+            f"pairs: {pairs} has no subject: its ids are such as {files[0].id}, and the subjects'"
+            f" such as {subjects[0].id}; give the list that the study was of"
+        )
     labels = {
         pair.id: pair.path("moving_labels") for pair in files if "moving_labels" in pair.files
     }
@@ -344,6 +346,20 @@ def _subjects(
 
 def _finished_pairs(folder: Path) -> list[Item]:
     done = [row for row in Study.read(folder).rows if row.status in FINISHED]
+    lost = [row.id for row in done if row.verdict == GRADES[-1]]
+    done = [row for row in done if row.id not in lost]
+    if lost:
+        shown = f"{', '.join(lost[:3])}{', ...' if len(lost) > 3 else ''}"
+        warnings.warn(
+            f"{len(lost)} registrations are left out, for their verdict is failed: {shown}",
+            errors.InputWarning,
+            stacklevel=4,
+        )
+    if not done:
+        raise errors.InvalidArgumentError(
+            f"{folder} has no finished registration whose verdict is not failed; look at its"
+            " index.html"
+        )
     fixed = sorted({row.fixed for row in done})
     if len(fixed) > 1:
         raise errors.InvalidArgumentError(

@@ -171,9 +171,7 @@ class Scan(NamedTuple):
 
 
 def read_scan(sources: Sequence[Any]) -> Scan:
-    """Return the frames of one source with a fourth axis, of DICOM, or of several volumes; raise
-    where they are not two or more on one grid.
-    """
+    """Return the frames of a source with a fourth axis, or of several volumes, on one grid."""
     scan = _of_one(sources[0]) if len(sources) == 1 else Scan(_volumes(sources))
     if len(scan.volumes) < _FEWEST:
         name = scan.volumes[0].name if scan.volumes else "the list"
@@ -310,9 +308,7 @@ class _Work:
         return Transform.of(result.transform.to_sitk(), self._grid, self._grid)
 
     def _mean(self, results: Sequence[Registration | None]) -> images.Image:
-        """Return the mean of the frames that were brought onto one of them; what failed does not
-        count, nor what a frame does not show.
-        """
+        """Return the mean of the frames on one of them, without what failed or is not shown."""
         mean = Mean(self._volumes[0].array.shape)
         for volume, result in zip(self._volumes, results):
             if result is not None and grade_of(result.metrics) == GRADES[-1]:
@@ -328,9 +324,7 @@ class _Work:
         return images.Image.on_grid(array, self._grid, "the mean of the frames")
 
     def _chain(self, first: Transform) -> list[Transform]:
-        """Return the transforms from the reference to each frame by way of all between it and the
-        anchor, from where they go outwards, frame by frame.
-        """
+        """Return the transforms from the reference to each frame by way of all from the anchor."""
         transforms, count = [first] * len(self._volumes), len(self._volumes)
         outwards = [(k, k - 1) for k in range(self._anchor + 1, count)]
         outwards += [(k, k + 1) for k in range(self._anchor - 1, -1, -1)]
@@ -369,9 +363,7 @@ def _doubted(result: Registration) -> Registration:
 
 
 def _is_better(one: Registration, other: Registration) -> bool:
-    """Whether a registration of the same two images has the better verdict than another or, with
-    the same, ended closer, as far as their similarities can be compared.
-    """
+    """Whether a registration of two images has the better verdict or, else, similarity."""
     a, b = one.metrics, other.metrics
     grades = [result["verdict"]["grade"] for result in (a, b)]
     if grades[0] != grades[1]:
@@ -395,9 +387,7 @@ def parameters(matrix: Doubles, center: Doubles) -> Doubles:
 
 
 def framewise_displacement(before: Sequence[float] | Doubles, now: Doubles) -> float:
-    """Return the sum of what the six parameters changed, mm, turns on a sphere of 50 mm (Power et
-    al. 2012).
-    """
+    """Return the sum of what the parameters changed, mm, turns at 50 mm (Power et al. 2012)."""
     scale = np.array([1, 1, 1, _HEAD_MM, _HEAD_MM, _HEAD_MM])
     return float(np.abs(now * scale - np.asarray(before) * scale).sum())
 
@@ -415,9 +405,7 @@ def tissue_of(image: images.Image, mask: images.Image | None) -> np.ndarray:
 
 
 def distances(one: Transform, other: Transform | None, grid: Grid, tissue: np.ndarray) -> Doubles:
-    """Return how far two transforms take the voxels of the tissue apart, mm; without another, how
-    far one moves them.
-    """
+    """Return how far two transforms, or one and none, take voxels of the tissue apart, mm."""
     reference = images.Image.on_grid(np.zeros(tissue.shape, np.uint8), grid)
     vectors = one.displacement_mm(reference)
     if other is not None:

@@ -46,9 +46,7 @@ def outliers(
 
 
 def robust_scores(values: np.ndarray) -> np.ndarray:
-    """Return by how many robust standard deviations each value is off the median: by the median
-    absolute deviation or, where more than half of the values are alike, the mean one.
-    """
+    """Return how many median (else mean) absolute deviations, as SD, values are off the median."""
     off = values - np.median(values)
     spread = float(np.median(np.abs(off))) / _TO_SD
     scale = _NOTHING * max(1e-12, float(np.abs(values).max()))

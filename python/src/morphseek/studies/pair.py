@@ -32,22 +32,13 @@ _SIDES = ("fixed", "moving")
 
 
 def register_into(
-    out: str | os.PathLike[str],
-    fixed: ImageLike,
-    moving: ImageLike,
-    *,
-    options: dict[str, Any],
-    label_names: dict[int, str] | None = None,
-    title: str = "",
-    report: Report = "full",
-    keep_stages: bool = False,
-    halfway: bool = False,
-    extra: Callable[[Registration], dict[str, Any]] | None = None,
-    **inputs: Any,
-) -> dict[str, Any]:
+    out: str | os.PathLike[str], fixed: ImageLike, moving: ImageLike, *, options: dict[str, Any],
+    label_names: dict[int, str] | None = None, title: str = "", report: Report = "full",
+    keep_stages: bool = False, halfway: bool = False,
+    extra: Callable[[Registration], dict[str, Any]] | None = None, **inputs: Any,
+) -> dict[str, Any]:  # fmt: skip
     """Register a pair, score it, and write all that ``morphseek register`` writes: all files or, on
-    an error, none. Return what report.json holds, and ``cpu_seconds``: what the process took until
-    here ("start"), and for reading, the engine, scores, the page and writing.
+    an error, none. Return what report.json holds.
 
     Parameters
     ----------
@@ -67,42 +58,32 @@ def register_into(
     **inputs
         Label maps and landmarks of both sides, and what :func:`morphseek.register` takes besides.
     """
-    clock = Clock()
     check_inputs(out, fixed=fixed, moving=moving, **inputs)
     # an unwritable folder, labels on another grid, and what are no labels, fail before the work
     with _files.output_folder(out, OUTPUTS, _manifest.REPORT) as folder:
         pair = PairInputs(fixed, moving, options, names=label_names, **inputs)
         summary, _ = write_pair(
-            folder, pair, clock, title=title, command=COMMAND.get(), report=report,
+            folder, pair, title=title, command=COMMAND.get(), report=report,
             keep_stages=keep_stages, halfway=halfway, extra=extra,
         )  # fmt: skip
-    return summary | {"cpu_seconds": clock.phases}
+    return summary
 
 
 def write_pair(
-    folder: Path,
-    pair: PairInputs,
-    clock: Clock,
-    *,
-    title: str = "",
-    command: str = "",
-    report: Report = "full",
-    keep_stages: bool = False,
-    halfway: bool = False,
-    labels_back: bool = False,
-    volumes: bool = True,
-    cross_check: bool = False,
+    folder: Path, pair: PairInputs, *, title: str = "", command: str = "", report: Report = "full",
+    keep_stages: bool = False, halfway: bool = False, labels_back: bool = False,
+    volumes: bool = True, cross_check: bool = False,
     extra: Callable[[Registration], dict[str, Any]] | None = None,
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[dict[str, Any], dict[str, Any]]:  # fmt: skip
     """Do the work of :func:`register_into` in an empty folder; return what report.json holds, and
     the list of the files. ``labels_back`` carries the fixed labels to the moving image, too;
     without ``volumes`` there is the report alone; ``cross_check`` measures Dice by the inverse
     transform and by SimpleITK alone, too.
     """
-    clock.took("read")
     fixed, moving = pair.images
+    began = time.process_time()
     result = registration.register(fixed, moving, **pair.inputs, **pair.options)
-    clock.took("engine")
+    pair.cpu_seconds = time.process_time() - began
     result.options.pop("cache", None)
     scores = pair.score(result)  # whose warnings are the result's
     summary = result.to_dict() | scores
@@ -114,7 +95,6 @@ def write_pair(
         summary["label_names"] = {str(k): name for k, name in sorted(pair.names.items())}
     if extra is not None:
         summary |= extra(result)
-    clock.took("score")
     writers: dict[str, Callable[[Path], Any]] = {}
     if volumes:
         carried = {"warped_labels.nii.gz": pair.warped_labels}
@@ -139,38 +119,13 @@ def write_pair(
         write_report(path, result, *pair.images, **content)
 
     if report != "none":
-        writers["report.html"] = clock.timing("page", write_page)
+        writers["report.html"] = write_page
     if keep_stages:
         stages = {name: each for name, each in result.transform.stages.items() if name != "final"}
         files = {name: f"transform_{name}.h5" for name in stages}
         writers |= {files[name]: stage.save for name, stage in stages.items()}
         summary["stages"] = {**files, "final": "transform.h5"}
-    listed = write_result(result, folder, summary, writers, volumes)
-    clock.took("write")
-    return summary, listed
-
-
-class Clock:
-    """CPU seconds, phase by phase: first what the process took until here."""
-
-    def __init__(self) -> None:
-        self.phases = {"start": time.process_time()}
-
-    def took(self, phase: str) -> None:
-        """Give a phase all that no other has."""
-        self.phases[phase] = 0.0
-        self.phases[phase] = time.process_time() - sum(self.phases.values())
-
-    def timing(self, phase: str, write: Callable[[Path], Any]) -> Callable[[Path], Any]:
-        """Return a writer with a phase of its own; other threads write meanwhile."""
-        self.phases[phase] = 0.0
-
-        def timed(path: Path) -> None:
-            before = time.thread_time()
-            write(path)
-            self.phases[phase] = time.thread_time() - before
-
-        return timed
+    return summary, write_result(result, folder, summary, writers, volumes)
 
 
 def check_inputs(out: str | os.PathLike[str], **inputs: Any) -> None:
@@ -189,21 +144,15 @@ class PairInputs:
     """The moving labels on the fixed image, once they are scored."""
     points: Matched | None = None
     errors: LandmarkErrors | None = None
+    cpu_seconds: float = 0.0
+    """Of the registration, of the whole process."""
 
     def __init__(
-        self,
-        fixed: ImageLike,
-        moving: ImageLike,
-        options: dict[str, Any],
-        *,
-        fixed_labels: ImageLike | None = None,
-        moving_labels: ImageLike | None = None,
-        fixed_landmarks: LandmarksLike | None = None,
-        moving_landmarks: LandmarksLike | None = None,
-        names: dict[int, str] | None = None,
-        merge: dict[int, int] | None = None,
-        **inputs: Any,
-    ):
+        self, fixed: ImageLike, moving: ImageLike, options: dict[str, Any], *,
+        fixed_labels: ImageLike | None = None, moving_labels: ImageLike | None = None,
+        fixed_landmarks: LandmarksLike | None = None, moving_landmarks: LandmarksLike | None = None,
+        names: dict[int, str] | None = None, merge: dict[int, int] | None = None, **inputs: Any,
+    ):  # fmt: skip
         if fixed_landmarks is not None or moving_landmarks is not None:
             self.points = match_landmarks(fixed_landmarks, moving_landmarks)
         self.images = read(fixed, "fixed"), read(moving, "moving")
@@ -233,9 +182,7 @@ class PairInputs:
         self.names = names or names_of(fixed_labels, moving_labels)
 
     def score(self, result: Registration) -> dict[str, Any]:
-        """Score a registration and return what report.json holds of that; what is to be said of
-        the labels and landmarks becomes warnings of the result.
-        """
+        """Score a registration, add to its warnings, and return what report.json holds."""
         facts: dict[str, Any] = {}
         fixed, moving, warnings = self.fixed_labels, self.moving_labels, result.metrics["warnings"]
         if moving is not None:

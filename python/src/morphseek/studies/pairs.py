@@ -26,7 +26,7 @@ from ..result import OUTPUTS
 from ..transforms import formats
 from ..verdict import Verdict, grade_of
 from .label_table import read_labels_csv
-from .pair import Clock, PairInputs, Report, check_inputs, write_pair
+from .pair import PairInputs, Report, check_inputs, write_pair
 from .runner import PATIENCE, PROCESSES, THREADS, Job, Meter, Result
 from .study import SEAL, TABLES, PairRow, Study
 from .table import Pair, read_pairs
@@ -135,6 +135,15 @@ def register_pairs(
     listed = read_pairs(pairs, data=data, subset=subset)
     if labels_csv is not None:
         read_labels_csv(labels_csv)  # a table that is none fails before the work
+    for name, given, roles in (
+        ("labels_back", labels_back, ["fixed_labels"]),
+        ("labels_csv", labels_csv, ["fixed_labels", "moving_labels"]),
+    ):
+        if given and not any(role in pair.files for pair in listed for role in roles):
+            raise errors.InvalidArgumentError(
+                f"{name} is given, and no pair has {' or '.join(roles)}; give label maps, or leave"
+                " it out"
+            )
     chosen, bundle = checked_options(options)
     shown, made_of = dict(chosen), [core.version(), deciding(chosen, bundle)]
     if bundle and bundle["path"]:  # a worker elsewhere is in another folder
@@ -228,17 +237,16 @@ class PairJob(Job):
                     f"score: there is no label map of the {side} image {self.pair.files[side]};"
                     " give every pair both, or leave score out"
                 )
-        clock = Clock()
         options = dict(self.how["options"])
         pair = PairInputs(**inputs, options=options, names=names, merge=merge, progress=progress)
         summary, listed = write_pair(
-            folder, pair, clock, title=self.pair.id, command=self.how["command"],
+            folder, pair, title=self.pair.id, command=self.how["command"],
             report=self.how["report"], labels_back=self.how["labels_back"],
             volumes=self.how["keep"] == "all", cross_check=self.how["score"],
         )  # fmt: skip
         row = {
             **self._row(summary),
-            "cpu_seconds": clock.phases["engine"],
+            "cpu_seconds": pair.cpu_seconds,
             "fixed": self.pair.files["fixed"],
             "moving": self.pair.files["moving"],
         }
@@ -282,9 +290,7 @@ _AS_IN_REPORT = (
 
 
 def files_of(path: Path, name: str) -> list[Path]:
-    """Return an image's files: one, a DICOM folder and its files, or a header and its data; and a
-    transform's, which may begin with others.
-    """
+    """Return all files of an image, or of a transform: a DICOM folder's, a header and its data."""
     if atlas := images.named.files_of(path, name):
         return atlas
     path = Path(formats.split(path)[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
@@ -13,14 +14,20 @@ from .table import ROLES, Item, by_value
 
 
 def pair_row(fixed: Item, moving: Item, name: str) -> dict[str, Any]:
-    """Return a pair of :func:`register_pairs` with all that belongs to the two images."""
+    """Return a pair of :func:`register_pairs`; an InputWarning says what does not count."""
     row: dict[str, Any] = {"fixed": fixed.image, "moving": moving.image, "id": name}
     for side, item in (("fixed", fixed), ("moving", moving)):
         other = moving if item is fixed else fixed
         for role in ROLES:
-            of_both = role in ("landmarks", "channel")  # which one alone does not have
-            if not of_both or getattr(other, role) is not None:
-                row[f"{side}_{role}"] = getattr(item, role)
+            row[f"{side}_{role}"] = getattr(item, role)
+            lacks = row[f"{side}_{role}"] is not None and getattr(other, role) is None
+            if lacks and role in ("landmarks", "channel"):
+                row[f"{side}_{role}"] = None
+                warnings.warn(
+                    f"a {role} does not count in a pair whose other image has none; give both one",
+                    errors.InputWarning,
+                    stacklevel=3,
+                )
     return {key: value for key, value in row.items() if value is not None}
 
 
@@ -80,7 +87,7 @@ def all_pairs(items: Iterable[Item], *, both_ways: bool = False) -> list[dict[st
 
 def within_subject(items: Iterable[Item]) -> list[dict[str, Any]]:
     """Return the pairs of each subject's later images with the first, which is fixed. Sessions are
-    in the order of their names, numbers by value.
+    in the order of their names, numbers by value; an InputWarning says where words decide.
 
     >>> items = [Item(f"sub-1_ses-{k}", Path(f"{k}.nii"), subject="sub-1", session=f"ses-{k}")
     ...          for k in (10, 9)]
@@ -95,9 +102,11 @@ def within_subject(items: Iterable[Item]) -> list[dict[str, Any]]:
                 " table with the columns subject and session"
             )
         subjects.setdefault(item.subject, []).append(item)
-    rows = []
-    for listed in subjects.values():
+    rows, doubtful = [], ""
+    for subject, listed in subjects.items():
         first, *later = sorted(listed, key=lambda item: by_value(item.session))
+        if later and not doubtful and _words_decide(first.session, later[0].session):
+            doubtful = f"of {subject} {first.session} is the first, before {later[0].session}"
         rows += [
             pair_row(first, item, f"{item.id}_to_{first.session or first.id}") for item in later
         ]
@@ -105,4 +114,17 @@ def within_subject(items: Iterable[Item]) -> list[dict[str, Any]]:
         raise errors.InvalidArgumentError(
             f"within subject: none of the {len(subjects)} subjects has a second session"
         )
+    if doubtful:
+        warnings.warn(
+            f"within subject: words in the sessions' names are in the order of the alphabet:"
+            f" {doubtful}. Where that is wrong, give a table whose sessions are numbers",
+            errors.InputWarning,
+            stacklevel=2,
+        )
     return rows
+
+
+def _words_decide(one: str, other: str) -> bool:
+    """Whether two sessions first differ in a word: pre and post, not 9 and 10."""
+    parts = zip(by_value(one), by_value(other))
+    return next((a[0] or b[0] for a, b in parts if a != b), False)

@@ -144,6 +144,11 @@ def build_template(
     chosen, model = checked_options({"smoothness": "low", **options})
     sources = _sources(images)
     first = _first(start, sources)
+    if first is not None and spacing is not None:
+        raise errors.InvalidArgumentError(
+            f"spacing is {spacing}, and {first.name} gives the template its grid; leave it out, or"
+            " start from the mean"
+        )
     settings = {
         "iterations": iterations, "average": average, "sharpen": sharpen, "spacing": spacing,
         "images": len(sources), "start": "mean" if first is None else first.name, "options": chosen,
@@ -179,9 +184,7 @@ class _Member:
         return image.like((image.intensities()[0] - low) / np.float32(high - low))
 
     def content(self, role: str) -> Any:
-        """Return the hashes of the files of the image, its labels or its mask, or that of its
-        voxels.
-        """
+        """Return the hashes of a role's files, or that of the voxels of an image in memory."""
         source, name = getattr(self.item, role), f"{role} of {self.name}"
         if source is None:
             return None
@@ -406,9 +409,7 @@ class _Rounds:
         Affine(transform.initial).save(folder / self._linear(source).name)
 
     def _go_on(self, meter: Meter, **how: Any) -> None:
-        """Register all images to the template, take the mean out of the transforms, average the
-        images, and write the next round.
-        """
+        """Register all images, take the mean out of the transforms, and write the next round."""
         began = time.process_time()
         number = len(self._iterations)
         rows = self._register(number, meter, **how)

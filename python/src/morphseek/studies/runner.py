@@ -75,9 +75,7 @@ class Job(abc.ABC):
         """Do the work and write its files into an empty folder."""
 
     def covers(self, facts: Mapping[str, Any]) -> bool:
-        """Whether a finished job's files, of which its result told, are all that this one is to
-        write.
-        """
+        """Whether a finished job's files are all that this one is to write."""
         return True
 
 
@@ -107,14 +105,9 @@ class Ending:
 
 
 def run_jobs(
-    jobs: Iterable[Job],
-    *,
-    workers: int = 1,
-    scheduler: str | None = None,
-    resume: bool = True,
-    ended: Callable[[Ending], None],
-    meter: Meter,
-) -> None:
+    jobs: Iterable[Job], *, ended: Callable[[Ending], None], meter: Meter, workers: int = 1,
+    scheduler: str | None = None, resume: bool = True,
+) -> None:  # fmt: skip
     """Do all jobs but those that are finished; call ``ended`` with each one's ending.
 
     Jobs that another call is at are waited for. The first interruption stops all.
@@ -197,6 +190,14 @@ class _Pool:
         """Whether a job can report its progress."""
         self._client: Any = None
         self._executor = self._make()
+        if scheduler == PROCESSES:
+            try:
+                self._executor.submit(int).result()
+            except concurrent.futures.BrokenExecutor:
+                raise errors.InvalidArgumentError(
+                    "scheduler: no process can be started; a script must call this below"
+                    " if __name__ == '__main__': and lie in a file, or give threads"
+                ) from None
 
     def _make(self) -> concurrent.futures.Executor:
         if self.is_near:
@@ -318,14 +319,10 @@ def digest(*facts: Any) -> str:
 
 
 def perform(
-    job: Job,
-    resume: bool = True,
-    token: str = "",
+    job: Job, resume: bool = True, token: str = "",
     progress: Callable[[Progress], Any] | None = None,
-) -> Ending:
-    """Do a job, unless it is done. Errors come back in its ending: another job's worker has no use
-    for them.
-    """
+) -> Ending:  # fmt: skip
+    """Do a job, unless it is done. Errors come back in its ending."""
     folder = Path(job.folder)
     try:
         files = job.inputs()
@@ -365,9 +362,7 @@ def perform(
 def _sealed(
     job: Job, resume: bool = True, token: str = "", quickly: bool = False
 ) -> dict[str, Any]:
-    """Return the seal of a job that is finished; empty where it is missing, unsound or of another
-    job, and ``quickly`` where the time stamps alone do not say.
-    """
+    """Return a finished job's seal, else an empty one; ``quickly``: by the time stamps alone."""
     folder = Path(job.folder)
     try:
         seal: dict[str, Any] = read_json(folder / job.seal, "seal")
@@ -388,9 +383,7 @@ def _sealed(
 def _stamps(
     files: Mapping[str, list[Path]], folder: Path, results: Iterable[str]
 ) -> list[list[Any]]:
-    """Return the time stamps of a job's inputs and results; none where an input may change again at
-    the same stamp.
-    """
+    """Return the time stamps of inputs and results; none where an input is too fresh to tell."""
     inputs = _files.stamp(path for listed in files.values() for path in listed)
     if any(time.time_ns() - changed < _FRESH * 1e9 for *_, changed in inputs):
         return []

@@ -101,6 +101,7 @@ class Series(Readable, Tabled):
     """
 
     _outputs: ClassVar = OUTPUTS
+    _card: ClassVar = "series"
     rows: list[FrameMotion]
     """The frames, in the order of time."""
     corrected: list[images.Image]
@@ -127,12 +128,6 @@ class Series(Readable, Tabled):
 
     def __repr__(self) -> str:
         return f"Series({len(self.rows)} frames: {tally(counts(r.verdict for r in self.rows))})"
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows: the motion, and the frames to look at first."""
-        from ..report.cards import series
-
-        return series(self.to_dict())
 
     @property
     def times(self) -> list[float]:
@@ -188,7 +183,7 @@ class Series(Readable, Tabled):
         return [*rows[0]], rows
 
     def _write(self, folder: Path) -> None:
-        from ..report.series import page
+        from ..report.pages import series
 
         corrected, sequence, reference, table, shown = (folder / name for name in FILES)
         images.write(corrected, self.image())
@@ -204,7 +199,7 @@ class Series(Readable, Tabled):
         empty = [name for name in _OF_CHAINS if all(row[name] is None for row in facts["rows"])]
         columns = [name for name in facts["rows"][0] if name not in (*_BESIDE, *empty)]
         _files.write_text(table, bids_text(columns, facts["rows"]))
-        _files.write_text(shown, page(facts, self.times, COMMAND.get()))
+        _files.write_text(shown, series(facts, self.times, COMMAND.get()))
         _files.write_seal(folder / SEAL, facts)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from .. import _files, _manifest, errors
 from .._engine import core
-from .._json import MOST_RESULT_BYTES, Plain, object_in, parse, read as read_json, without_nan
+from .._json import MOST_RESULT_BYTES, Plain, object_in, read as read_json, without_nan
 from .._tables import csv_text
 from .._typed import COMMAND
 from ..scoring.statistics import signed_rank
@@ -185,40 +185,20 @@ class Rows(Tabled):
         ['index.html', 'summary.csv', 'summary.json']
         """
         folder = Path(folder)
-        with _files.output_folder(folder, ours=self._own(folder), patience=PATIENCE) as temporary:
+        first = self._tables[0]
+        with _files.output_folder(folder, self._tables, first, patience=PATIENCE) as temporary:
             self.earlier = self._others(folder)
             whole = copy.copy(self)
             whole.rows = [*self.rows, *self.earlier]
             whole._write(temporary, folder)
             listed = {path.name: _manifest.entry(path) for path in sorted(temporary.iterdir())}
-            _files.write_with(
-                lambda path: whole._write_json(path, listed), temporary / self._tables[0]
-            )
+            head = json.dumps(without_nan({**whole._head(), _manifest.KEY: listed}))[:-1]
+            rows = ",\n".join(json.dumps(row.to_dict()) for row in whole.rows)
+            _files.write_text(temporary / first, f'{head}, "rows": [\n{rows}\n]}}\n')
 
     def _write(self, temporary: Path, folder: Path) -> None:
         """Write all tables but the first, which will lie in a folder."""
         raise NotImplementedError
-
-    def _write_json(self, path: Path, listed: Mapping[str, Any]) -> None:
-        """Write what :meth:`to_dict` returns, row by row: there may be very many."""
-        head = json.dumps(without_nan({**self._head(), _manifest.KEY: listed}))
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(head[:-1] + ', "rows": [')
-            for place, row in enumerate(self.rows):
-                file.write(f"{',' if place else ''}\n{json.dumps(row.to_dict())}")
-            file.write("\n]}\n")
-
-    def _own(self, folder: Path) -> list[str]:
-        """Return the tables in a folder that an earlier call wrote and nobody changed since: by the
-        first line of the first one, which has all but the rows.
-        """
-        first, *others = self._tables
-        try:
-            with open(folder / first, encoding="utf-8") as file:
-                listed = parse(file.readline() + "]}")[_manifest.KEY]
-            return [n for n in others if n in listed and _manifest.is_same(folder / n, listed[n])]
-        except (OSError, ValueError, KeyError, TypeError):
-            return []
 
     def _head(self) -> dict[str, Any]:
         """Return all facts but the rows."""
@@ -309,6 +289,11 @@ class Study(Rows):
     def merge(self, other: Study) -> Study:
         """Return a study with the rows of both; of a pair in both, the other's row.
 
+        Raises
+        ------
+        InvalidArgumentError
+            An id is of other images there.
+
         Examples
         --------
         >>> one = studies.Study([studies.PairRow("sub-01", "a", "b")])
@@ -316,7 +301,16 @@ class Study(Rows):
         >>> [row.id for row in one.merge(two).rows]
         ['sub-01', 'sub-02']
         """
-        rows = {row.id: row for row in (*self.rows, *other.rows)}
+        rows = {row.id: row for row in self.rows}
+        for row in other.rows:
+            own = rows.get(row.id, row)
+            if (own.fixed, own.moving) != (row.fixed, row.moving):
+                raise errors.InvalidArgumentError(
+                    f"merge: the id {row.id} is of {own.moving} onto {own.fixed} in one study and"
+                    f" of {row.moving} onto {row.fixed} in the other; give each pair an id of its"
+                    " own"
+                )
+            rows[row.id] = row
         return Study(rows.values(), {**self.options, **other.options})
 
     def summary(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import os
 import re
 import unicodedata
 import warnings
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +25,8 @@ from ..images.formats import SEARCHED
 from .folders import find_file, has_labels
 from .study import TABLES
 
-_SUFFIXES = (".csv", ".tsv", ".txt", ".json")
+#: Of tables; what a spreadsheet saves is refused as one, with what to do.
+_SUFFIXES = (".csv", ".tsv", ".txt", ".json", ".xlsx", ".xls", ".ods")
 #: The files that belong to an image.
 ROLES = ("labels", "mask", "landmarks", "channel")
 _WORDS = ("subject", "session", "id")
@@ -167,7 +169,14 @@ def _items(source: Any, kind: _Kind, reserved: Collection[str] = ()) -> list[Ite
             f"{where} are given as {type(source).__name__}; give a folder, a table, or a list"
         )
     else:
-        items = [_of_entry(entry, kind, f"{where}, row {k}") for k, entry in enumerate(source, 1)]
+        items = []
+        for k, entry in enumerate(source, 1):
+            if images.convert.is_image(entry) and not _is_path(entry):
+                entry = Item("", entry)
+            elif not isinstance(entry, Item):
+                cells = _cells(entry, kind, f"{where}, row {k}", errors.InvalidArgumentError)
+                entry = _item(cells, Path())
+            items.append(entry)
     if not items:
         raise errors.InputUnreadableError(f"{where}: there is no {kind.first[0]}")
     return _named(items, where, reserved)
@@ -179,14 +188,6 @@ def _is_path(source: Any) -> bool:
 
 def _is_list(source: Any) -> bool:
     return isinstance(source, Iterable) and not isinstance(source, bytes)
-
-
-def _of_entry(entry: Any, kind: _Kind, where: str) -> Item:
-    if isinstance(entry, Item):
-        return entry
-    if images.convert.is_image(entry) and not _is_path(entry):
-        return Item("", entry)
-    return _item(_cells(entry, kind, where, errors.InvalidArgumentError), Path())
 
 
 def _item(cells: Mapping[str, str], folder: Path) -> Item:
@@ -213,37 +214,31 @@ def _stem(image: Any, number: int) -> str:
 def _named(items: list[Item], where: str, reserved: Collection[str]) -> list[Item]:
     """Give those a name that have none: the file's, with its folder's where two are alike."""
     stems = [item.id or _stem(item.image, number) for number, item in enumerate(items)]
-    ids = _Ids(where, reserved)
-    for item, stem in zip(items, stems):
-        alike = not item.id and stems.count(stem) > 1
-        ids.add(f"{Path(item.image).parent.name}-{stem}" if alike else stem, item.name)
+    alike = {stem for stem, count in Counter(stems).items() if count > 1}
+    ids = [
+        f"{Path(item.image).parent.name}-{stem}" if stem in alike and not item.id else stem
+        for item, stem in zip(items, stems)
+    ]
+    _check_ids(zip(ids, (item.name for item in items)), where, reserved)
     return [dataclasses.replace(item, id=id) for item, id in zip(items, ids)]
 
 
-class _Ids(list[str]):
-    """Names of folders, which every disk tells apart."""
-
-    def __init__(self, where: str, reserved: Collection[str]):
-        self._where, self._reserved, self._known = where, reserved, dict[str, str]()
-
-    def add(self, id: str, what: str) -> None:
-        """Add an id; refuse one that another thing has, or that no folder can be called."""
+def _check_ids(named: Iterable[tuple[str, str]], where: str, reserved: Collection[str]) -> None:
+    """Refuse an id that two things have, on any disk, or that no folder can be called."""
+    known: dict[str, str] = {}
+    for id, what in named:
         key = unicodedata.normalize("NFC", id).casefold()
-        reason = why_no_name(id)
-        if key in self._reserved:
-            reason = "the study writes one of that name"
-        if reason:
+        if reason := "the study writes one of that name" if key in reserved else why_no_name(id):
             raise errors.InputUnreadableError(
-                f"{self._where}: {what} has the id {id!r}, which is no name for a folder: {reason};"
+                f"{where}: {what} has the id {id!r}, which is no name for a folder: {reason};"
                 " give another id"
             )
-        if key in self._known:
+        if key in known:
             raise errors.InputUnreadableError(
-                f"{self._where}: the id {id} is there twice, for {self._known[key]} and {what};"
+                f"{where}: the id {id} is there twice, for {known[key]} and {what};"
                 " give each an id of its own, which differs in more than case"
             )
-        self._known[key] = what
-        self.append(id)
+        known[key] = what
 
 
 def by_value(label: str) -> list[tuple[bool, int, str]]:
@@ -254,7 +249,8 @@ def by_value(label: str) -> list[tuple[bool, int, str]]:
 
 def _images_in(folder: Path) -> list[Path]:
     paths = (path for path in folder.iterdir() if not path.name.startswith("."))
-    return sorted(path for path in paths if path.is_file() and path.name.lower().endswith(SEARCHED))
+    # a link to what is not there is an image, whose reader says so
+    return sorted(p for p in paths if p.name.lower().endswith(SEARCHED) and not p.is_dir())
 
 
 def _of_folder(folder: Path) -> list[Item]:
@@ -306,7 +302,7 @@ def read_pairs(
             raise errors.InputUnreadableError(
                 f"data: {folder} is no folder; give the one with images and labels"
             )
-    pairs, ids = [], _Ids(where, TABLES)
+    pairs, places = [], []
     for number, (line, row) in enumerate(_rows(source, _PAIRS, subset), 1):
         files = {role: row[role] for role in IMAGES if row.get(role)}
         if not {"fixed", "moving"} <= files.keys():
@@ -318,10 +314,12 @@ def read_pairs(
                 if f"{side}_labels" in files or has_labels(folder, files[side]):
                     files[f"{side}_labels"] = files[side]
         moving, fixed = (_stem(files[side], 0) for side in ("moving", "fixed"))
-        ids.add(whole_name(row.get("id", "")) or f"{number:03d}-{moving}-to-{fixed}", line)
-        pairs.append(Pair(ids[-1], str(folder.absolute()), files, data is not None))
+        id = whole_name(row.get("id", "")) or f"{number:03d}-{moving}-to-{fixed}"
+        pairs.append(Pair(id, str(folder.absolute()), files, data is not None))
+        places.append(line)
     if not pairs:
         raise errors.InputUnreadableError(f"{where}: there is no pair")
+    _check_ids(zip((pair.id for pair in pairs), places), where, TABLES)
     return pairs
 
 
@@ -397,9 +395,7 @@ def _json_rows(path: Path, what: str, subset: str | None) -> list[Any]:
 def _cells(
     entry: Any, kind: _Kind, where: str, error: type[errors.MorphSeekError]
 ) -> dict[str, str]:
-    """Return an entry of a list by the names of columns, without what stands for an empty cell: a
-    mapping, a named tuple, a row of a data frame, or a sequence.
-    """
+    """Return an entry of a list, whatever its kind, by columns, without empty cells."""
     row: Mapping[Any, Any] = {}
     for method in ("_asdict", "to_dict"):
         if not isinstance(entry, Mapping) and hasattr(entry, method):

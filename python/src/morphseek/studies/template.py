@@ -10,8 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
 from .. import _files, _manifest, images
 from .._engine import core
+from .._grid import Grid
 from .._json import Plain
 from .._typed import COMMAND
 from ..transforms import Transform
@@ -112,6 +115,7 @@ class Template(Readable, Tabled):
     """
 
     _outputs: ClassVar = OUTPUTS
+    _card: ClassVar = "template"
     image: images.Image
     """The template, in the images' own intensities: between the means of their percentiles."""
     labels: images.Image | None
@@ -145,11 +149,8 @@ class Template(Readable, Tabled):
             f" {last.number} iterations, gradient {last.gradient:.3f}, entropy {last.entropy:.2f})"
         )
 
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows: how the template came about, and its middle planes."""
-        from ..report.cards import template
-
-        return template(self.to_dict(), self.image.array, self.image.grid)
+    def _planes(self) -> tuple[np.ndarray, Grid]:
+        return self.image.array, self.image.grid
 
     @functools.cached_property
     def transforms(self) -> list[Transform]:
@@ -196,7 +197,7 @@ class Template(Readable, Tabled):
         return [*rows[0]], rows
 
     def _write(self, folder: Path, fingerprint: str = "") -> None:
-        from ..report.template import page
+        from ..report.pages import template
 
         images.write(folder / FILES[0], self.image)
         if self.labels is not None:
@@ -209,7 +210,7 @@ class Template(Readable, Tabled):
                 stored.save(path)
         facts = self.to_dict()
         iterations, rows = ([each.picture for each in of] for of in (self.iterations, self.rows))
-        _files.write_text(folder / FILES[2], page(facts, iterations, rows, COMMAND.get()))
+        _files.write_text(folder / FILES[2], template(facts, iterations, rows, COMMAND.get()))
         _files.write_seal(folder / SEAL, {**facts, "fingerprint": fingerprint})
 
 
