@@ -1401,6 +1401,16 @@ def test_what_is_moved_already_is_not_moved_again(finished: tuple[Study, Registr
     study.scene.RemoveNode(node)
 
 
+@pytest.mark.parametrize("kind", ["ScalarVolume", "MarkupsROI", "MarkupsPlane", "Model"])
+def test_what_cannot_be_carried_is_refused(kind: str, finished: tuple[Study, Registration]):
+    """A ROI and a plane have a size beside their points, which would stay as it was."""
+    study, done = finished
+    node = study.scene.AddNewNodeByClass(f"vtkMRML{kind}Node", "mine")
+    with pytest.raises(ValueError, match="mine cannot be carried over: it is no segmentation"):
+        transfer.transfer(node, done.nodes["transform"], study.fixed)
+    study.scene.RemoveNode(node)
+
+
 def test_interrupted_wait_cancels(study: Study, clean: None):
     registration = Registration(study.request(**LONG))
     registration.start()
@@ -1438,6 +1448,17 @@ def landmarks(study: Study, request: RegistrationRequest, moving: Any) -> None:
     request.fixed_landmarks, request.moving_landmarks = study.points(LANDMARKS), moving
 
 
+def without_a_place(study: Study, request: RegistrationRequest, name: str) -> None:
+    """Take the place from one of the moving landmarks, whose labels begin with their node's name:
+    the others are paired by these, or, under another name, would be paired in their order.
+    """
+    moving = study.points(LANDMARKS)
+    for i in range(len(LANDMARKS)):
+        moving.SetNthControlPointLabel(i, f"{name}-{i + 1}")
+    moving.UnsetNthControlPointPosition(1)
+    landmarks(study, request, moving)
+
+
 @pytest.mark.parametrize(
     "change, reason",
     [
@@ -1460,6 +1481,8 @@ def landmarks(study: Study, request: RegistrationRequest, moving: Any) -> None:
         (lambda s, r: setattr(r, "fixed_landmarks", s.points(LANDMARKS)), "moving landmarks, too"),
         (lambda s, r: landmarks(s, r, s.points(LANDMARKS[:0])), "have no point: mark some"),
         (lambda s, r: landmarks(s, r, s.fixed), "are no markups of points"),
+        (lambda s, r: without_a_place(s, r, "other"), "points without a position, and no label"),
+        (lambda s, r: without_a_place(s, r, "landmarks"), "Set the landmark error"),
         (lambda s, r: landmarks(s, r, s.points(LANDMARKS)), "Set the landmark error"),
         (lambda s, r: setattr(r, "channels", [(s.moving, None)]), "second moving volume, too"),
         (lambda s, r: setattr(r, "channels", [(s.fixed, s.moving)]), "same as the first ones"),
@@ -1594,13 +1617,17 @@ def test_batch(
     (tmp_path / "study.csv").write_text(  # as a spreadsheet writes it where commas are decimal
         f"id;{heading};moving_landmarks\none;{first};points.mrk.json\n"
         f"two;absent.nrrd;{paths['moving']};;;\n"
+        f"three;{paths['fixed'].parent};{paths['moving']};;;\n"
+        f"four;{paths['fixed']};{paths['moving']};;;study.csv\n"
     )
     shown: list[str] = []
     rows = batch.run(
         tmp_path / "study.csv", tmp_path / "out", show=shown.append, **{**QUICK, "search": "on"}
     )
-    assert len(shown) == 2 and rows[0]["error"] == ""
+    assert len(shown) == 4 and rows[0]["error"] == ""
     assert "absent.nrrd cannot be read" in rows[1]["error"]
+    assert rows[2]["error"].endswith("cannot be read: give a file of one volume")
+    assert "study.csv cannot be read: give a .mrk.json file" in rows[3]["error"]
     assert rows[0]["dice_after"] > rows[0]["dice_before"]
     assert rows[0]["verdict"] in ("good", "check", "failed") and "verdict" not in rows[1]
     assert rows[0]["error_mm"] > 0 and (rows[0]["verdict"] == "good") == (rows[0]["reasons"] == "")
