@@ -35,7 +35,7 @@ namespace itk
  *
  *   auto warp = itk::MorphSeekWarpFilter<ImageType>::New();
  *   warp->SetInput(moving);
- *   warp->SetTransform(registration->GetTransform());
+ *   warp->SetTransformInput(registration->GetTransformOutput());
  *   warp->SetReferenceImage(registration->GetOutput());
  *   warp->Update();
  * \endcode
@@ -88,7 +88,7 @@ public:
   using DisplacementFieldType = TDisplacementField;
   using ComponentType = typename DisplacementFieldType::PixelType::ValueType;
   using TransformType = DisplacementFieldTransform<ComponentType, 3>;
-  using DecoratedTransformType = DataObjectDecorator<TransformType>;
+  using DecoratedTransformType = DataObjectDecorator<Transform<ComponentType, 3, 3>>; // as ResampleImageFilter has it
 
   /** The image that stays; results lie on its grid. */
   virtual void
@@ -226,17 +226,19 @@ public:
   SetModelDirectory(const std::string & path);
   itkGetConstMacro(ModelDirectory, std::string);
 
-  /** The output displacement field as a transform, wrapped as a DataObject for pipelines. */
+  /** The output displacement field as a transform, wrapped as a DataObject for pipelines: a filter that gets it by SetTransformInput()
+   * follows every run, where SetTransform(GetTransform()) keeps the one transform. */
   virtual DecoratedTransformType *
   GetTransformOutput();
   virtual const DecoratedTransformType *
   GetTransformOutput() const;
 
-  /** The output displacement field as a transform. Every run makes a new one; earlier ones stay as they are. */
+  /** The output displacement field as a transform; without a field before a run, and after one that failed. Every run makes a new one;
+   * earlier ones stay as they are. */
   virtual const TransformType *
   GetTransform() const
   {
-    return this->GetTransformOutput()->Get();
+    return static_cast<const TransformType *>(this->GetTransformOutput()->Get());
   }
 
   /** Standard deviation of the displacement in mm, on the fixed image's grid; null unless the option Uncertainty is "on". Every run makes
@@ -276,6 +278,10 @@ public:
   using Superclass::MakeOutput;
   DataObject::Pointer
   MakeOutput(DataObjectPointerArraySizeType index) override;
+
+  /** Also forgets what the last run measured: after one that fails there is no verdict. */
+  void
+  PrepareOutputs() override;
 
 protected:
   MorphSeekRegistrationFilter();

@@ -198,6 +198,20 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Enla
 }
 
 template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
+void
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::PrepareOutputs()
+{
+  Superclass::PrepareOutputs();
+  this->GetTransformOutput()->Set(
+    TransformType::New()); // a filter that has it as input needs one even if this run fails
+  m_Metrics.clear();
+  m_Verdict.clear();
+  m_VerdictReasons.clear();
+  m_EstimatedError = m_FoldingPercentage = 0;
+  m_UncertaintyImage = nullptr;
+}
+
+template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
 template <typename TImage>
 auto
 MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::AsFloat(const TImage * image) const ->
@@ -500,7 +514,6 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Writ
               : verdict.grade == MS_CHECK  ? "check"
               : verdict.grade == MS_FAILED ? "failed"
                                            : "";
-  m_VerdictReasons.clear();
   for (size_t i = 0; i < verdict.reason_count; ++i)
   {
     m_VerdictReasons.push_back(text([=](char * dst, size_t capacity, size_t * needed) {
@@ -525,7 +538,6 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Writ
     std::copy(field.begin(), field.end(), components);
   }
 
-  m_UncertaintyImage = nullptr;
   if (m_Uncertainty == "on")
   {
     auto image = FloatImageType::New();

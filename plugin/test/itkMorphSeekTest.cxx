@@ -648,12 +648,38 @@ TestInitialTransformOfPart()
   EXPECT(mean < 0.5);
 }
 
-// A wave along the first index axis, on an oblique, left-handed, anisotropic grid. It is known in which voxels it folds.
+struct Stop : itk::Command
+{
+  using Pointer = itk::SmartPointer<Stop>;
+  itkSimpleNewMacro(Stop);
+  bool throws{ false };
+  int  calls{ 0 };
+  void
+  Execute(itk::Object * caller, const itk::EventObject &) override
+  {
+    auto * filter = static_cast<itk::ProcessObject *>(caller);
+    ++calls;
+    if (filter->GetProgress() > 0.1f)
+    {
+      if (throws)
+      {
+        throw std::runtime_error("an observer's own");
+      }
+      filter->AbortGenerateDataOn();
+    }
+  }
+  void
+  Execute(const itk::Object *, const itk::EventObject &) override
+  {}
+};
+
+// A wave along the first index axis, on an oblique, left-handed, anisotropic grid, of slices or of one. It is known in which voxels it
+// folds.
 void
-TestFolding()
+ExpectFolding(itk::SizeValueType slices)
 {
   using Field = itk::Image<itk::Vector<float, 3>, 3>;
-  auto                      like = Phantom(0, { { { 40, 6, 5 } }, Mm(1.5, 1., 3.), 0.4, { { 3, -2, 0 } } });
+  auto                      like = Phantom(0, { { { 40, 6, slices } }, Mm(1.5, 1., 3.), 0.4, { { 3, -2, 0 } } });
   FloatImage::DirectionType direction = like->GetDirection();
   for (unsigned int row = 0; row < 3; ++row)
   {
@@ -688,6 +714,62 @@ TestFolding()
   warp->SetReferenceImage(field);
   warp->Update();
   EXPECT(std::abs(warp->GetFoldingPercentage() - wanted) < 1e-9);
+}
+
+void
+TestFolding()
+{
+  ExpectFolding(5);
+  ExpectFolding(1);
+}
+
+// Filters that are connected before the first run give the right image after each Update() of the last one, also after a run that was
+// stopped.
+void
+TestPipeline()
+{
+  auto fixed = Phantom(0);
+  auto registration = Filter(fixed.GetPointer(), Phantom(3).GetPointer());
+  auto warp = itk::MorphSeekWarpFilter<FloatImage>::New();
+  warp->SetTransformInput(registration->GetTransformOutput());
+  warp->SetReferenceImage(registration->GetOutput());
+  for (const double shift : { 3., -4. })
+  {
+    auto moving = Phantom(shift);
+    registration->SetMovingImage(moving);
+    warp->SetInput(moving);
+    const auto tag = registration->AddObserver(itk::ProgressEvent(), Stop::New());
+    bool       aborted = false;
+    try
+    {
+      warp->Update();
+    }
+    catch (const itk::ProcessAborted &)
+    {
+      aborted = true;
+    }
+    EXPECT(aborted && registration->GetVerdict().empty() && registration->GetMetrics().empty());
+    registration->RemoveObserver(tag);
+    warp->ResetPipeline(); // as ITK wants it after an exception
+    warp->Update();
+    EXPECT(!registration->GetVerdict().empty());
+    const auto byC = RegisterByC(fixed, moving, Options(), true).warped;
+    EXPECT(std::equal(byC.begin(), byC.end(), warp->GetOutput()->GetBufferPointer(),
+                      [](float a, float b) { return std::abs(a - b) < 0.01; }));
+  }
+
+  auto nowhere = itk::MorphSeekWarpFilter<FloatImage>::New();
+  nowhere->SetInput(fixed);
+  std::string refused;
+  try
+  {
+    nowhere->Update();
+  }
+  catch (const itk::ExceptionObject & error)
+  {
+    refused = error.GetDescription();
+  }
+  EXPECT(refused.find("no grid for the output") != std::string::npos);
 }
 
 // Outside the moving image the background is its minimum, also when the output is streamed or its type cannot hold the minimum.
@@ -1049,31 +1131,6 @@ TestNiftiDoubts()
   }
 }
 
-struct Stop : itk::Command
-{
-  using Pointer = itk::SmartPointer<Stop>;
-  itkSimpleNewMacro(Stop);
-  bool throws{ false };
-  int  calls{ 0 };
-  void
-  Execute(itk::Object * caller, const itk::EventObject &) override
-  {
-    auto * filter = static_cast<itk::ProcessObject *>(caller);
-    ++calls;
-    if (filter->GetProgress() > 0.1f)
-    {
-      if (throws)
-      {
-        throw std::runtime_error("an observer's own");
-      }
-      filter->AbortGenerateDataOn();
-    }
-  }
-  void
-  Execute(const itk::Object *, const itk::EventObject &) override
-  {}
-};
-
 void
 TestAbort()
 {
@@ -1185,6 +1242,7 @@ main(int argc, char ** argv)
   const std::map<std::string, void (*)()> tests = {
     { "defaults", TestDefaults },
     { "folding", TestFolding },
+    { "pipeline", TestPipeline },
     { "grids", TestGrids },
     { "pixel-types", TestPixelTypes },
     { "masks", TestMasks },
