@@ -15,6 +15,7 @@
 #include <exception>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace itk
@@ -122,11 +123,17 @@ public:
   /** Adds a pair of images (FLAIR beside T1) that also drives the registration. Each may have a grid of its own, in the physical space of
    * the fixed or the moving image. The fixed and moving images themselves have weight 1. */
   virtual void
-  AddChannel(const FixedImageType * fixed, const MovingImageType * moving, double weight = 1.0);
+  AddChannel(const FixedImageType * fixed, const MovingImageType * moving, double weight = 1.0)
+  {
+    this->AddChannel(fixed, moving, weight, false);
+  }
 
   /** Adds a pair of label maps that also drives the registration: equal labels are brought onto each other; 0 is background. */
   virtual void
-  AddLabelChannel(const RegionsImageType * fixed, const RegionsImageType * moving, double weight = 1.0);
+  AddLabelChannel(const RegionsImageType * fixed, const RegionsImageType * moving, double weight = 1.0)
+  {
+    this->AddChannel(fixed, moving, weight, true);
+  }
 
   /** Removes all channels. */
   virtual void
@@ -218,20 +225,32 @@ public:
 
   /** Path of the ONNX Runtime library. If empty, it is searched for as morphseek.h describes at ms_engine_config. */
   virtual void
-  SetRuntimeLibrary(const std::string & path);
+  SetRuntimeLibrary(const std::string & path)
+  {
+    this->SetOfEngine(m_RuntimeLibrary, path);
+  }
   itkGetConstMacro(RuntimeLibrary, std::string);
 
   /** A further folder of models; empty: none. */
   virtual void
-  SetModelDirectory(const std::string & path);
+  SetModelDirectory(const std::string & path)
+  {
+    this->SetOfEngine(m_ModelDirectory, path);
+  }
   itkGetConstMacro(ModelDirectory, std::string);
 
   /** The output displacement field as a transform, wrapped as a DataObject for pipelines: a filter that gets it by SetTransformInput()
    * follows every run, where SetTransform(GetTransform()) keeps the one transform. */
   virtual DecoratedTransformType *
-  GetTransformOutput();
+  GetTransformOutput()
+  {
+    return itkDynamicCastInDebugMode<DecoratedTransformType *>(this->ProcessObject::GetOutput(1));
+  }
   virtual const DecoratedTransformType *
-  GetTransformOutput() const;
+  GetTransformOutput() const
+  {
+    return itkDynamicCastInDebugMode<const DecoratedTransformType *>(this->ProcessObject::GetOutput(1));
+  }
 
   /** The output displacement field as a transform; without a field before a run, and after one that failed. Every run makes a new one;
    * earlier ones stay as they are. */
@@ -295,7 +314,10 @@ protected:
   void
   GenerateInputRequestedRegion() override;
   void
-  EnlargeOutputRequestedRegion(DataObject * output) override;
+  EnlargeOutputRequestedRegion(DataObject * output) override
+  {
+    output->SetRequestedRegionToLargestPossibleRegion();
+  }
   void
   GenerateData() override;
   void
@@ -347,10 +369,26 @@ private:
   Wrap(const TImage * image);
   ms_options
   MakeOptions() const;
+
+  /** Changes what an engine is made with, so that the next run makes a new one. */
   void
-  OpenEngine();
+  SetOfEngine(std::string & member, const std::string & value)
+  {
+    if (member != value)
+    {
+      this->CloseEngine();
+      member = value;
+      this->Modified();
+    }
+  }
   void
-  CloseEngine();
+  CloseEngine()
+  {
+    if (m_Engine != 0)
+    {
+      ms_engine_destroy(std::exchange(m_Engine, 0));
+    }
+  }
   void
   WriteOutputs(ms_result result);
   static int
