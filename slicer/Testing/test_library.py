@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib.metadata
 import json
 import os
@@ -60,7 +59,11 @@ class Study:
             )
 
     def request(self, **fields: Any) -> RegistrationRequest:
-        return RegistrationRequest(self.fixed, self.moving, **{**QUICK, **fields})
+        own = {"fixed": self.fixed, "moving": self.moving, **QUICK}
+        return RegistrationRequest(**{**own, **fields})
+
+    def new(self, kind: str) -> Any:
+        return self.scene.AddNewNodeByClass(kind, "mine")
 
     def segmentation(self, labels: Any) -> Any:
         node = self.scene.AddNewNodeByClass("vtkMRMLSegmentationNode", "organs")
@@ -1073,7 +1076,7 @@ def test_coarser_field(
 
 def test_outputs_into_nodes_of_the_user(study: Study, expected: morphseek.Registration):
     volume, transform = (
-        study.scene.AddNewNodeByClass("vtkMRMLScalarVolumeNode", "mine"),
+        study.new("vtkMRMLScalarVolumeNode"),
         study.scene.AddNewNodeByClass("vtkMRMLTransformNode", "my transform"),
     )
     volume.SetAndObserveTransformNodeID(study.linear(turned()).GetID())
@@ -1088,7 +1091,7 @@ def test_outputs_into_nodes_of_the_user(study: Study, expected: morphseek.Regist
 
 def test_nodes_deleted_while_it_runs(study: Study):
     """The user removes inputs and a node for an output. The results still come, in new nodes."""
-    mine = study.scene.AddNewNodeByClass("vtkMRMLScalarVolumeNode", "mine")
+    mine = study.new("vtkMRMLScalarVolumeNode")
     registration = Registration(
         study.request(transformed_volume=mine, transfer=[study.moving_labels])
     )
@@ -1318,7 +1321,7 @@ def test_publication_is_all_or_nothing(study: Study, monkeypatch: pytest.MonkeyP
 
 def test_a_failed_publication_leaves_the_user_s_node(study: Study, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(outputs, "show_like", lambda *nodes: 1 / 0)
-    mine = study.scene.AddNewNodeByClass("vtkMRMLScalarVolumeNode", "mine")
+    mine = study.new("vtkMRMLScalarVolumeNode")
     geometry.fill_volume(mine, np.arange(24.0).reshape(2, 3, 4), np.diag([1.0, 2.0, 3.0, 1.0]))
     parent = study.linear(turned())
     mine.SetAndObserveTransformNodeID(parent.GetID())
@@ -1405,7 +1408,7 @@ def test_what_is_moved_already_is_not_moved_again(finished: tuple[Study, Registr
 def test_what_cannot_be_carried_is_refused(kind: str, finished: tuple[Study, Registration]):
     """A ROI and a plane have a size beside their points, which would stay as it was."""
     study, done = finished
-    node = study.scene.AddNewNodeByClass(f"vtkMRML{kind}Node", "mine")
+    node = study.new(f"vtkMRML{kind}Node")
     with pytest.raises(ValueError, match="mine cannot be carried over: it is no segmentation"):
         transfer.transfer(node, done.nodes["transform"], study.fixed)
     study.scene.RemoveNode(node)
@@ -1444,11 +1447,11 @@ def test_a_sound_request(study: Study):
     }
 
 
-def landmarks(study: Study, request: RegistrationRequest, moving: Any) -> None:
-    request.fixed_landmarks, request.moving_landmarks = study.points(LANDMARKS), moving
+def landmarks(study: Study, moving: Any) -> dict[str, Any]:
+    return {"fixed_landmarks": study.points(LANDMARKS), "moving_landmarks": moving}
 
 
-def without_a_place(study: Study, request: RegistrationRequest, name: str) -> None:
+def without_a_place(study: Study, name: str) -> dict[str, Any]:
     """Take the place from one of the moving landmarks, whose labels begin with their node's name:
     the others are paired by these, or, under another name, would be paired in their order.
     """
@@ -1456,95 +1459,71 @@ def without_a_place(study: Study, request: RegistrationRequest, name: str) -> No
     for i in range(len(LANDMARKS)):
         moving.SetNthControlPointLabel(i, f"{name}-{i + 1}")
     moving.UnsetNthControlPointPosition(1)
-    landmarks(study, request, moving)
+    return landmarks(study, moving)
+
+
+MILLIMETRES = "smoothness must be auto, low, high or a number of mm"
 
 
 @pytest.mark.parametrize(
-    "change, reason",
+    "fields, reason",
     [
-        (lambda s, r: setattr(r, "fixed", None), "Select the fixed volume"),
-        (lambda s, r: setattr(r, "moving", None), "Select the moving volume"),
-        (lambda s, r: setattr(r, "moving", s.fixed), "the same"),
+        (lambda s: {"fixed": None}, "Select the fixed volume"),
+        (lambda s: {"moving": None}, "Select the moving volume"),
+        (lambda s: {"moving": s.fixed}, "the same"),
+        (lambda s: {"moving": s.new("vtkMRMLScalarVolumeNode")}, "moving volume holds no image"),
+        (lambda s: {"fixed": s.points(LANDMARKS)}, "fixed volume is no scalar volume"),
+        (lambda s: {"fixed_mask": s.fixed}, "fixed mask is neither"),
+        (lambda s: {"moving_mask": s.new("vtkMRMLSegmentationNode")}, "mask has no segments"),
+        (lambda s: {"rigid_regions": s.fixed}, "map of rigid regions is neither"),
+        (lambda s: {"fixed_landmarks": s.points(LANDMARKS)}, "moving landmarks, too"),
+        (lambda s: landmarks(s, s.points(LANDMARKS[:0])), "have no point: mark some"),
+        (lambda s: landmarks(s, s.fixed), "are no markups of points"),
+        (lambda s: without_a_place(s, "other"), "points without a position, and no label"),
+        (lambda s: without_a_place(s, "landmarks"), "Set the landmark error"),
+        (lambda s: landmarks(s, s.points(LANDMARKS)), "Set the landmark error"),
+        (lambda s: {"channels": [(s.moving, None)]}, "second moving volume, too"),
+        (lambda s: {"channels": [(s.fixed, s.moving)]}, "same as the first ones"),
         (
-            lambda s, r: setattr(r, "moving", s.scene.AddNewNodeByClass("vtkMRMLScalarVolumeNode")),
-            "moving volume holds no image",
-        ),
-        (lambda s, r: setattr(r, "fixed", s.points(LANDMARKS)), "fixed volume is no scalar volume"),
-        (lambda s, r: setattr(r, "fixed_mask", s.fixed), "fixed mask is neither"),
-        (
-            lambda s, r: setattr(
-                r, "moving_mask", s.scene.AddNewNodeByClass("vtkMRMLSegmentationNode")
-            ),
-            "moving mask has no segments",
-        ),
-        (lambda s, r: setattr(r, "rigid_regions", s.fixed), "map of rigid regions is neither"),
-        (lambda s, r: setattr(r, "fixed_landmarks", s.points(LANDMARKS)), "moving landmarks, too"),
-        (lambda s, r: landmarks(s, r, s.points(LANDMARKS[:0])), "have no point: mark some"),
-        (lambda s, r: landmarks(s, r, s.fixed), "are no markups of points"),
-        (lambda s, r: without_a_place(s, r, "other"), "points without a position, and no label"),
-        (lambda s, r: without_a_place(s, r, "landmarks"), "Set the landmark error"),
-        (lambda s, r: landmarks(s, r, s.points(LANDMARKS)), "Set the landmark error"),
-        (lambda s, r: setattr(r, "channels", [(s.moving, None)]), "second moving volume, too"),
-        (lambda s, r: setattr(r, "channels", [(s.fixed, s.moving)]), "same as the first ones"),
-        (
-            lambda s, r: setattr(r, "channels", [(s.points(LANDMARKS), s.moving)]),
+            lambda s: {"channels": [(s.points(LANDMARKS), s.moving)]},
             "second fixed volume (landmarks) is no scalar volume",
         ),
-        (lambda s, r: setattr(r, "labels_drive", True), "select the labels of both sides"),
-        (lambda s, r: setattr(r, "initial_transform", s.fixed), "transform is no transform"),
-        (lambda s, r: already_there(s, r), "on the moving volume already"),
-        (lambda s, r: setattr(r, "fixed_labels", s.fixed_labels), "labels of both sides"),
-        (lambda s, r: no_common_segment(s, r), "none in common"),
-        (lambda s, r: segment_twice(s, r), "one occurs twice"),
-        (lambda s, r: setattr(r, "transfer", [s.fixed]), "cannot be carried over"),
+        (lambda s: {"labels_drive": True}, "select the labels of both sides"),
+        (lambda s: {"initial_transform": s.fixed}, "transform is no transform"),
+        (lambda s: already_there(s), "on the moving volume already"),
+        (lambda s: {"fixed_labels": s.fixed_labels}, "labels of both sides"),
+        (lambda s: named(s, ["other 0", "other 1", "other 2"], "liver"), "none in common"),
+        (lambda s: named(s, ["one", "one", "spleen"], "one"), "one occurs twice"),
+        (lambda s: {"transfer": [s.fixed]}, "cannot be carried over"),
+        (lambda s: {"transfer": [s.new("vtkMRMLSegmentationNode")]}, "mine has no segments"),
+        (lambda s: {"field_spacing": -1.0}, "spacing of the transform"),
+        (lambda s: {"field_spacing": float("nan")}, "spacing of the transform"),
+        (lambda s: {"smoothness": "stiff"}, MILLIMETRES),
+        (lambda s: {"smoothness": "nan"}, MILLIMETRES),
+        (lambda s: {"model": "/nowhere/net.onnx"}, "no network file"),
+        (lambda s: {"transform": None, "transformed_volume": None}, "at least one output"),
+        (lambda s: {"transformed_volume": s.moving}, "is an input"),
         (
-            lambda s, r: setattr(
-                r, "transfer", [s.scene.AddNewNodeByClass("vtkMRMLSegmentationNode", "bare")]
-            ),
-            "bare has no segments",
-        ),
-        (lambda s, r: setattr(r, "field_spacing", -1.0), "spacing of the transform"),
-        (
-            lambda s, r: setattr(r, "smoothness", "stiff"),
-            "smoothness must be auto, low, high or a number of mm",
-        ),
-        (
-            lambda s, r: setattr(r, "smoothness", "nan"),
-            "smoothness must be auto, low, high or a number of mm",
-        ),
-        (lambda s, r: setattr(r, "model", "/nowhere/net.onnx"), "no network file"),
-        (
-            lambda s, r: (setattr(r, "transform", None), setattr(r, "transformed_volume", None)),
-            "at least one output",
-        ),
-        (lambda s, r: setattr(r, "transformed_volume", s.moving), "is an input"),
-        (
-            lambda s, r: (
-                setattr(r, "transformed_volume", new(s)),
-                setattr(r, "jacobian", r.transformed_volume),
+            lambda s: dict.fromkeys(
+                ("transformed_volume", "jacobian"), s.new("vtkMRMLScalarVolumeNode")
             ),
             "two outputs",
         ),
-        (lambda s, r: setattr(r, "transform", s.linear(np.eye(4))), "cannot be the transform"),
+        (lambda s: {"transform": s.linear(np.eye(4))}, "cannot be the transform"),
         (
-            lambda s, r: under_its_own_output(s, r),
+            lambda s: under_its_own_output(s),
             "moving lies under earlier, which would be overwritten",
         ),
-        (lambda s, r: setattr(r, "preset", "Knee"), "no preset"),
+        (lambda s: {"preset": "Knee"}, "no preset"),
     ],
 )
-def test_reasons(change: Callable[[Study, RegistrationRequest], Any], reason: str, study: Study):
-    request = copy.copy(study.request())
-    change(study, request)
+def test_reasons(fields: Callable[[Study], dict[str, Any]], reason: str, study: Study):
+    request = study.request(**fields(study))
     assert reason in request.validate()
     nodes = study.nodes()
     with pytest.raises(ValueError, match=re.escape(reason)):
         Registration(request).start()
     assert study.nodes() == nodes
-
-
-def new(study: Study) -> Any:
-    return study.scene.AddNewNodeByClass("vtkMRMLScalarVolumeNode", "new")
 
 
 def bent(over: sitk.Image | None = None) -> Any:
@@ -1570,35 +1549,31 @@ def bent(over: sitk.Image | None = None) -> Any:
     return node
 
 
-def already_there(study: Study, request: RegistrationRequest) -> None:
-    request.initial_transform = study.linear(turned())
-    study.moving.SetAndObserveTransformNodeID(request.initial_transform.GetID())
+def already_there(study: Study) -> dict[str, Any]:
+    transform = study.linear(turned())
+    study.moving.SetAndObserveTransformNodeID(transform.GetID())
+    return {"initial_transform": transform}
 
 
-def under_its_own_output(study: Study, request: RegistrationRequest) -> None:
+def under_its_own_output(study: Study) -> dict[str, Any]:
     """Put the result of a first registration on the moving volume."""
-    request.transform = study.scene.AddNode(bent())
-    request.transform.SetName("earlier")
-    study.moving.SetAndObserveTransformNodeID(request.transform.GetID())
+    transform = study.scene.AddNode(bent())
+    transform.SetName("earlier")
+    study.moving.SetAndObserveTransformNodeID(transform.GetID())
+    return {"transform": transform}
 
 
-def segment_twice(study: Study, request: RegistrationRequest) -> None:
-    request.fixed_labels, request.moving_labels = (
-        study.segmentation(study.fixed_labels),
-        study.segmentation(study.moving_labels),
-    )
-    for i in range(2):
-        request.moving_labels.GetSegmentation().GetNthSegment(i).SetName("one")
-    request.fixed_labels.GetSegmentation().GetNthSegment(0).SetName("one")
-
-
-def no_common_segment(study: Study, request: RegistrationRequest) -> None:
-    request.fixed_labels, request.moving_labels = (
-        study.segmentation(study.fixed_labels),
-        study.segmentation(study.moving_labels),
-    )
-    for i in range(3):
-        request.moving_labels.GetSegmentation().GetNthSegment(i).SetName(f"other {i}")
+def named(study: Study, names: list[str], fixed: str) -> dict[str, Any]:
+    """Return segmentations of both sides: the moving one with these names, the fixed one with its
+    first segment called so.
+    """
+    made = {
+        key: study.segmentation(getattr(study, key)) for key in ("fixed_labels", "moving_labels")
+    }
+    for i, name in enumerate(names):
+        made["moving_labels"].GetSegmentation().GetNthSegment(i).SetName(name)
+    made["fixed_labels"].GetSegmentation().GetNthSegment(0).SetName(fixed)
+    return made
 
 
 # --------------------------------------------------------------------------- batch and installation
@@ -1901,14 +1876,12 @@ def test_installation_that_does_nothing_ends(environment: Environment):
     assert len(environment.calls) == 1
 
 
+COMPLETE = {"morphseek": "1.0", "onnxruntime": "1.26", "flatbuffers": "1.0"}
+
+
 @pytest.mark.parametrize("version, wanted", [("12.9", ["rich>=13"]), ("14.0rc1", [])])
 def test_requirements_have_versions(version: str, wanted: list[str], environment: Environment):
-    environment.installed |= {
-        "morphseek": "1.0",
-        "onnxruntime": "1.26",
-        "flatbuffers": "1.0",
-        "rich": version,
-    }
+    environment.installed |= {**COMPLETE, "rich": version}
     assert install.missing() == wanted
 
 
@@ -1916,12 +1889,7 @@ def test_every_demand_on_a_package_counts(
     environment: Environment, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setitem(Environment.REQUIRES, "flatbuffers", ["pygments<2.19,>=2.15"])
-    environment.installed |= {
-        "morphseek": "1.0",
-        "onnxruntime": "1.26",
-        "flatbuffers": "1.0",
-        "pygments": "2.14",
-    }
+    environment.installed |= {**COMPLETE, "pygments": "2.14"}
     assert install.missing() == ["pygments<2.19,>=2.15"]
     environment.installed["pygments"] = "2.12"
     assert install.missing() == ["pygments<2.19,>=2.13,>=2.15"]
