@@ -148,6 +148,11 @@ def difference(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.abs(a.astype(float) - b).mean() / np.ptp(b))
 
 
+def apart(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return how far points lie from others, mm."""
+    return np.linalg.norm(one - other, axis=1)
+
+
 def from_world(node: Any, ras: np.ndarray) -> np.ndarray:
     """Return where a transform node's inverse takes points of the world."""
     transform = vtk.vtkGeneralTransform()
@@ -238,8 +243,8 @@ def test_moving_side_is_what_moves(
     _, done = finished
     moved = slicer.util.arrayFromMarkupsControlPoints(done.nodes["transferred"][2])
     back = itk_points(as_itk_reads(done.nodes["transform"]), moved)
-    assert np.linalg.norm(back - LANDMARKS, axis=1).max() < 0.01
-    assert np.linalg.norm(moved - LANDMARKS, axis=1).min() > 1  # the landmarks do move
+    assert apart(back, LANDMARKS).max() < 0.01
+    assert apart(moved, LANDMARKS).min() > 1  # the landmarks do move
 
 
 def as_itk_reads(node: Any) -> sitk.Transform:
@@ -284,9 +289,9 @@ def test_one_answer_outside_the_grids(
                 ("file", from_world(read, points), 0.3),
                 ("package", ours, 0.01),
             ):
-                apart = np.linalg.norm(other - itk, axis=1).max()
-                print(f"{name} {distance:g} mm outside, {reader}: {apart:.4f} mm")
-                assert apart < most, (name, distance, reader)
+                off = apart(other, itk).max()
+                print(f"{name} {distance:g} mm outside, {reader}: {off:.4f} mm")
+                assert off < most, (name, distance, reader)
 
 
 def test_a_linear_result_is_a_linear_transform(study: Study, images: dict[str, sitk.Image]):
@@ -314,10 +319,7 @@ def test_landmarks_of_morphseek(
     finished: tuple[Study, Registration], expected: morphseek.Registration
 ):
     moved = slicer.util.arrayFromMarkupsControlPoints(finished[1].nodes["transferred"][2])
-    assert (
-        np.linalg.norm(itk_points(expected.transform.to_sitk(), moved) - LANDMARKS, axis=1).max()
-        < 0.01
-    )
+    assert apart(itk_points(expected.transform.to_sitk(), moved), LANDMARKS).max() < 0.01
 
 
 def test_label_map_is_nearest(
@@ -469,11 +471,9 @@ def test_inverse(
     inverse = done.nodes["inverse_transform"]
     itk = expected.inverse().to_sitk()
     points = inside(images["moving"])
-    assert (
-        np.linalg.norm(from_world(inverse, points) - itk_points(itk, points), axis=1).max() < 0.01
-    )
+    assert apart(from_world(inverse, points), itk_points(itk, points)).max() < 0.01
     there_and_back = from_world(done.nodes["transform"], from_world(inverse, LANDMARKS))
-    assert np.linalg.norm(there_and_back - LANDMARKS, axis=1).max() < 0.1
+    assert apart(there_and_back, LANDMARKS).max() < 0.1
     slicers = geometry.array_of(resampled(study.fixed, inverse, study.moving))
     assert (
         difference(
@@ -544,7 +544,7 @@ def test_h5_from_slicer_to_itk(
     batch.save(node, tmp_path / "transform.h5")
     points = inside(images["fixed"])
     itk = itk_points(sitk.ReadTransform(str(tmp_path / "transform.h5")), points)
-    assert np.linalg.norm(from_world(node, points) - itk, axis=1).max() < 1e-3
+    assert apart(from_world(node, points), itk).max() < 1e-3
 
 
 def test_h5_from_morphseek_to_slicer(
@@ -553,12 +553,8 @@ def test_h5_from_morphseek_to_slicer(
     expected.transform.save(tmp_path / "transform.h5")
     node = batch.load(study.scene, tmp_path / "transform.h5", "vtkMRMLTransformNode")
     points = inside(images["fixed"])
-    assert (
-        np.linalg.norm(
-            from_world(node, points) - itk_points(expected.transform.to_sitk(), points), axis=1
-        ).max()
-        < 0.01
-    )
+    itk = itk_points(expected.transform.to_sitk(), points)
+    assert apart(from_world(node, points), itk).max() < 0.01
 
 
 def test_references(finished: tuple[Study, Registration]):
@@ -597,12 +593,8 @@ def test_scene_saved_and_loaded(
     assert node.GetNodeReference(node.GetFixedNodeReferenceRole()).GetName() == "fixed"
     assert node.GetNodeReference(node.GetMovingNodeReferenceRole()).GetName() == "moving"
     points = inside(images["fixed"])
-    assert (
-        np.linalg.norm(
-            from_world(node, points) - from_world(done.nodes["transform"], points), axis=1
-        ).max()
-        < 0.01
-    )
+    before = from_world(done.nodes["transform"], points)
+    assert apart(from_world(node, points), before).max() < 0.01
     volume = again.GetFirstNodeByName("moving on fixed")
     np.testing.assert_array_equal(
         geometry.array_of(volume), geometry.array_of(done.nodes["transformed_volume"])
@@ -678,7 +670,7 @@ def test_volumes_under_transforms(study: Study, images: dict[str, sitk.Image]):
     back = from_world(
         done.nodes["transform"], slicer.util.arrayFromMarkupsControlPoints(moved_points)
     )
-    assert np.linalg.norm(back - in_world, axis=1).max() < 0.01
+    assert apart(back, in_world).max() < 0.01
     nearest = sitk.GetArrayFromImage(
         sitk.Resample(
             itk_turned(images["moving_labels"], other),
@@ -1026,12 +1018,8 @@ def test_initial_transform_is_honoured(study: Study, images: dict[str, sitk.Imag
     node = study.linear(turned(0.1, (-6.0, 4.0, 4.0)))
     done = register(study.request(initial_transform=node, initial="none", refine=0))
     points = inside(images["fixed"])
-    assert (
-        np.linalg.norm(
-            from_world(done.nodes["transform"], points) - from_world(node, points), axis=1
-        ).max()
-        < 1e-3
-    )
+    there = from_world(done.nodes["transform"], points)
+    assert apart(there, from_world(node, points)).max() < 1e-3
     under = geometry.array_of(resampled(study.moving, node, study.fixed))
     assert difference(geometry.array_of(done.nodes["transformed_volume"]), under) <= 0.001
 
@@ -1046,11 +1034,10 @@ def test_a_mended_result_goes_on(study: Study, images: dict[str, sitk.Image]):
     points = inside(images["fixed"])
     there, asked = from_world(done.nodes["transform"], points), from_world(node, points)
     # between voxels the sampled field is interpolated linearly
-    assert np.linalg.norm(there - asked, axis=1).max() < 0.05
-    assert np.linalg.norm(asked - from_world(lifted, points), axis=1).max() > 1
+    assert apart(there, asked).max() < 0.05
+    assert apart(asked, from_world(lifted, points)).max() > 1
     again = register(study.request(initial_transform=done.nodes["transform"], refine=0))
-    moved = from_world(again.nodes["transform"], points) - there
-    assert np.linalg.norm(moved, axis=1).max() < 0.01
+    assert apart(from_world(again.nodes["transform"], points), there).max() < 0.01
 
 
 def test_coarser_field(
@@ -1064,14 +1051,8 @@ def test_coarser_field(
     )
     assert coarse.GetNumberOfPoints() < full.GetNumberOfPoints() / 6
     points = inside(images["fixed"])
-    assert (
-        np.linalg.norm(
-            from_world(done.nodes["transform"], points)
-            - from_world(finished[1].nodes["transform"], points),
-            axis=1,
-        ).mean()
-        < 0.75
-    )
+    one, other = (from_world(d.nodes["transform"], points) for d in (done, finished[1]))
+    assert apart(one, other).mean() < 0.75
 
 
 def test_outputs_into_nodes_of_the_user(study: Study, expected: morphseek.Registration):
@@ -1619,9 +1600,7 @@ def test_batch(
     assert difference(sitk.GetArrayFromImage(warped), expected.warped) < 1e-4
     points = inside(images["fixed"])
     itk = itk_points(sitk.ReadTransform(str(out / "one" / "transform.h5")), points)
-    assert (
-        np.linalg.norm(itk - itk_points(expected.transform.to_sitk(), points), axis=1).max() < 1e-3
-    )
+    assert apart(itk, itk_points(expected.transform.to_sitk(), points)).max() < 1e-3
 
 
 @pytest.mark.parametrize(
