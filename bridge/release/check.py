@@ -22,7 +22,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import zipfile
 from pathlib import Path
 
@@ -41,10 +40,6 @@ MACOS = re.compile(
 )
 CPYTHON = "org.bytedeco:cpython:3.13.5-1.5.12:jar:windows-x86_64"
 TOOLS = {  # and the Debian package of each
-    "linux": {},
-    "files": {},
-    "sdist": {},
-    "slicer": {},
     "bare": {"apt-get": "apt", "dpkg-deb": "dpkg", "unshare": "util-linux", "chroot": "coreutils"},
     "aarch64": {"qemu-aarch64-static": "qemu-user-static", "apt-get": "apt", "dpkg-deb": "dpkg"},
     "windows": {"wine": "wine wine64", "mvn": "maven"},
@@ -88,15 +83,15 @@ def only(folder: Path, pattern: str) -> Path:
     return found[0]
 
 
+def fresh(folder: Path) -> Path:
+    """Remove a folder, so that it can be made anew; return its path."""
+    shutil.rmtree(folder, ignore_errors=True)
+    return folder
+
+
 def unpacked(archive: Path, into: Path) -> Path:
     """Unpack an archive of the C library; return the folder in it."""
-    shutil.rmtree(into, ignore_errors=True)
-    if archive.suffix == ".zip":
-        with zipfile.ZipFile(archive) as file:
-            file.extractall(into)
-    else:
-        with tarfile.open(archive) as file:
-            file.extractall(into)
+    shutil.unpack_archive(archive, fresh(into))
     (folder,) = into.iterdir()
     return folder
 
@@ -144,8 +139,7 @@ def pythons() -> list[Path]:
 
 
 def environment(python: Path, wheel: Path, folder: Path) -> Path:
-    shutil.rmtree(folder, ignore_errors=True)
-    run(python, "-m", "venv", folder)
+    run(python, "-m", "venv", fresh(folder))
     own = folder / "bin" / "python"
     run(own, "-m", "pip", "install", "--quiet", wheel)
     return own
@@ -179,8 +173,7 @@ def check_files(args: argparse.Namespace) -> None:
         said = run(sys.executable, "-m", "abi3audit", "--strict", "--report", wheel)
         report = json.loads(said)["specs"][str(wheel)]["wheel"]
         assert all(one["result"]["is_abi3"] for one in report), report
-        folder = args.work / "files" / wheel.stem
-        shutil.rmtree(folder, ignore_errors=True)
+        folder = fresh(args.work / "files" / wheel.stem)
         with zipfile.ZipFile(wheel) as file:
             file.extractall(folder)
         assert list(folder.glob("*.dist-info/licenses/THIRD-PARTY.txt")), "no licences in it"
@@ -256,12 +249,9 @@ def check_linux(args: argparse.Namespace) -> None:
         compare(run(own, PAIR, "register", pair, out).splitlines()[-1], out, first)
         shutil.rmtree(folder)
     own = args.work / "venv-reference" / "bin" / "python"
-    scratch = args.work / "rough-linux"
-    shutil.rmtree(scratch, ignore_errors=True)
-    say(run(own, PAIR, "rough", pair, scratch).strip())
+    say(run(own, PAIR, "rough", pair, fresh(args.work / "rough-linux")).strip())
     sdk = unpacked(only(args.dist, "*-c-linux-x86_64.tar.gz"), args.work / "sdk-linux-x86_64")
-    build = args.work / "example-linux"
-    shutil.rmtree(build, ignore_errors=True)
+    build = fresh(args.work / "example-linux")
     example = sdk / "share/morphseek/example"
     run(args.cmake, "-S", example, "-B", build, f"-DCMAKE_PREFIX_PATH={sdk}")
     run(args.cmake, "--build", build)
@@ -272,8 +262,7 @@ def check_linux(args: argparse.Namespace) -> None:
 
 
 def check_sdist(args: argparse.Namespace) -> None:
-    made = args.work / "from-sdist"
-    shutil.rmtree(made, ignore_errors=True)
+    made = fresh(args.work / "from-sdist")
     pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", made)
     run(
         *pip, f"--config-settings=cmake.define.GO_EXECUTABLE={args.go}", only(args.dist, "*.tar.gz")
@@ -290,10 +279,7 @@ def check_sdist(args: argparse.Namespace) -> None:
 
 def check_slicer(args: argparse.Namespace) -> None:
     tests, scripts = ROOT / "slicer" / "Testing", ROOT / "bridge" / "capi" / "cmake"
-    venv = args.work / "venv-slicer"
-    alone = args.work / "wheel-slicer"
-    for folder in (venv, alone):
-        shutil.rmtree(folder, ignore_errors=True)
+    venv, alone = fresh(args.work / "venv-slicer"), fresh(args.work / "wheel-slicer")
     alone.mkdir()
     shutil.copy2(only(args.dist, "*manylinux*x86_64.whl"), alone)
     words = [f"-DPYTHON={sys.executable}", f"-DVENV={venv}", f"-DWHEEL_DIR={alone}"]
@@ -336,17 +322,11 @@ def check_bare(args: argparse.Namespace) -> None:
     pair, first = reference(args.dist, args.work)
     native = run("dpkg", "--print-architecture").strip()
     root = debian(args.work, native, "python3", "python3-venv", "libstdc++6", "ca-certificates")
-    for file in (
-        "/etc/ssl/certs/ca-certificates.crt",
-        "/etc/resolv.conf",
-        "/etc/hosts",
-        "/etc/pip.conf",
-    ):
-        if os.path.exists(file):
-            (root / file[1:]).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, root / file[1:])
-    home = root / "root"
-    shutil.rmtree(home, ignore_errors=True)
+    for name in ("ssl/certs/ca-certificates.crt", "resolv.conf", "hosts", "pip.conf"):
+        if (file := Path("/etc", name)).exists():
+            (root / "etc" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, root / "etc" / name)
+    home = fresh(root / "root")
     home.mkdir()
     wheel = only(args.dist, "*manylinux*x86_64.whl")
     for source in (wheel, PAIR, *pair.iterdir()):
@@ -418,8 +398,7 @@ def check_aarch64(args: argparse.Namespace) -> None:
     emulator = (shutil.which("qemu-aarch64-static"), "-L", str(root))
     (python,) = root.glob("usr/bin/python3.[0-9]*")
     minor = python.name.removeprefix("python3.")
-    site = args.work / "site-aarch64"
-    shutil.rmtree(site, ignore_errors=True)
+    site = fresh(args.work / "site-aarch64")
     where = ["--platform", "manylinux_2_28_aarch64", "--platform", "manylinux_2_27_aarch64"]
     where += ["--platform", "manylinux_2_17_aarch64", "--platform", "manylinux2014_aarch64"]
     where += ["--only-binary=:all:", "--python-version", f"3.{minor}", "--target", str(site)]
@@ -463,17 +442,7 @@ def check_aarch64(args: argparse.Namespace) -> None:
 
 
 # Where arithmetic is, and so where processors may differ; the rest is the same code above it.
-ARM_PACKAGES = (
-    "align",
-    "blocks",
-    "filter",
-    "interp",
-    "mind",
-    "moments",
-    "refine",
-    "search",
-    "referee",
-)
+ARM_PACKAGES = "align blocks filter interp mind moments refine search referee".split()
 
 
 # Fused products would draw other images on ARM.
@@ -526,7 +495,7 @@ class Wine:
             "MPLCONFIGDIR": self.path(self.folder / "matplotlib"),
         }
         if not (self.folder / ".done").exists():
-            shutil.rmtree(self.folder, ignore_errors=True)
+            fresh(self.folder)
             self.make()
             (self.folder / ".done").touch()
         self.start()
@@ -609,9 +578,8 @@ class Wine:
         """Install a wheel and what it needs into an empty folder; NumPy is the last that Wine 8
         can run.
         """
-        shutil.rmtree(self.site, ignore_errors=True)
         where = ["--platform", "win_amd64", "--only-binary=:all:", "--python-version", "3.13"]
-        where += ["--target", str(self.site)]
+        where += ["--target", str(fresh(self.site))]
         pip = (sys.executable, "-m", "pip", "install", "--quiet", *where)
         run(*pip, "numpy==2.1.0", "colorama", *more, wheel)
 
@@ -632,13 +600,10 @@ def under_wine(args: argparse.Namespace, wine: Wine, pair: Path, first: Path) ->
     said = wine.run(python, PAIR, "register", pair, out)
     compare(said.splitlines()[-1], out, first)
 
-    scratch = args.work / "rough-windows"
-    shutil.rmtree(scratch, ignore_errors=True)
-    say(wine.run(python, PAIR, "rough", pair, scratch).strip())
+    say(wine.run(python, PAIR, "rough", pair, fresh(args.work / "rough-windows")).strip())
 
     sdk = unpacked(only(args.dist, "*-c-windows-x86_64.zip"), args.work / "sdk-windows-x86_64")
-    programs = args.work / "programs-windows"
-    shutil.rmtree(programs, ignore_errors=True)
+    programs = fresh(args.work / "programs-windows")
     programs.mkdir()
     shutil.copy2(sdk / "bin/morphseek.dll", programs)
     library = f"{sdk}/lib/morphseek.lib"
@@ -670,7 +635,7 @@ def main() -> None:
     args = parser.parse_args()
     missing = [
         f"{tool} (Debian: {package})"
-        for tool, package in TOOLS[args.what].items()
+        for tool, package in TOOLS.get(args.what, {}).items()
         if not shutil.which(tool)
     ]
     if missing:

@@ -20,7 +20,7 @@ import sysconfig
 import tarfile
 import zipfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import abi3info
 import tomllib
@@ -36,6 +36,7 @@ VERSION = re.search(
 )[1]
 ZIG = Path(ziglang.__file__).parent / "zig"
 GLIBC = "2.17"
+TAG = f"manylinux_{GLIBC.replace('.', '_')}_"
 MACOS = "12.0"
 
 
@@ -50,19 +51,9 @@ class Platform(NamedTuple):
 
 
 PLATFORMS = (
-    Platform(
-        "linux-x86_64",
-        f"x86_64-linux-gnu.{GLIBC}",
-        "x86_64-Linux",
-        "linux-x86_64",
-        "manylinux_2_17_x86_64",
-    ),
-    Platform(
-        "linux-aarch64",
-        f"aarch64-linux-gnu.{GLIBC}",
-        "aarch64-Linux",
-        "linux-aarch64",
-        "manylinux_2_17_aarch64",
+    *(
+        Platform(f"linux-{p}", f"{p}-linux-gnu.{GLIBC}", f"{p}-Linux", f"linux-{p}", TAG + p)
+        for p in ("x86_64", "aarch64")
     ),
     Platform("windows-x86_64", "x86_64-windows-gnu", "x86_64-Windows", "win-amd64", "win_amd64"),
     Platform(
@@ -117,10 +108,9 @@ class Workshop:
         self.folder, self.go, self.cmake = folder, go, cmake
         folder.mkdir(parents=True, exist_ok=True)
         self.environment = {
-            "ZIG_GLOBAL_CACHE_DIR": os.environ.get(
-                "ZIG_GLOBAL_CACHE_DIR", str(folder / "zig-cache")
-            ),
-            "ZIG_LOCAL_CACHE_DIR": os.environ.get("ZIG_LOCAL_CACHE_DIR", str(folder / "zig-cache")),
+            name: os.environ.get(name, str(folder / "zig-cache"))
+            for name in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")
+        } | {
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             # without the usual -g, behind which Zig strips nothing
             "CGO_CFLAGS": "-O2",
@@ -292,53 +282,36 @@ def bill(parts: list[licences.Part], out: Path) -> Path:
     project = tomllib.loads((ROOT / "python" / "pyproject.toml").read_text(encoding="utf-8"))
     project = project["project"]
     bom = Bom()
-    own = Component(
-        name="morphseek",
+
+    def component(ref: str, kind: ComponentType = ComponentType.LIBRARY, **more: Any) -> Component:
+        return Component(**{"name": ref.rpartition("/")[2], "type": kind, "bom_ref": ref, **more})
+
+    own = bom.metadata.component = component(
+        "morphseek",
         version=VERSION,
-        type=ComponentType.LIBRARY,
-        bom_ref="morphseek",
         purl=PackageURL("pypi", name="morphseek", version=VERSION),
         licenses=[LicenseExpression(project["license"])],
         description=project["description"],
     )
-    bom.metadata.component = own
     inside = []
     for part in parts:
         kind = "generic" if part.name in ("go", "Zig", "mingw-w64") else "golang"
         space, _, name = part.name.rpartition("/")
-        inside.append(
-            Component(
-                name=part.name,
-                version=part.version or None,
-                type=ComponentType.LIBRARY,
-                bom_ref=part.name,
-                purl=PackageURL(kind, space or None, name, part.version or None),
-                licenses=[DisjunctiveLicense(name=spdx(part.licence.read_text()))],
-            )
-        )
+        given = {"name": part.name, "version": part.version or None}
+        purl = PackageURL(kind, space or None, name, part.version or None)
+        licence = DisjunctiveLicense(name=spdx(part.licence.read_text()))
+        inside.append(component(part.name, **given, purl=purl, licenses=[licence]))
     _, _, networks = project["license"].partition(" AND ")
     for bundle in sorted((ROOT / "engine" / "internal" / "network" / "bundles").glob("*.onnx")):
-        inside.append(
-            Component(
-                name=bundle.stem,
-                type=ComponentType.MACHINE_LEARNING_MODEL,
-                bom_ref=f"network/{bundle.stem}",
-                licenses=[DisjunctiveLicense(name=networks)],
-            )
-        )
+        licence = DisjunctiveLicense(name=networks)
+        model = ComponentType.MACHINE_LEARNING_MODEL
+        inside.append(component(f"network/{bundle.stem}", model, licenses=[licence]))
     for text in project["dependencies"]:
         wanted = Requirement(text)
-        inside.append(
-            Component(
-                name=wanted.name,
-                type=ComponentType.LIBRARY,
-                bom_ref=f"pypi/{wanted.name}",
-                purl=PackageURL("pypi", name=wanted.name.lower()),
-                description=f"not inside: pip installs {wanted}",
-            )
-        )
-    for component in inside:
-        bom.components.add(component)
+        purl = PackageURL("pypi", name=wanted.name.lower())
+        what = f"not inside: pip installs {wanted}"
+        inside.append(component(f"pypi/{wanted.name}", purl=purl, description=what))
+    bom.components.update(inside)
     bom.register_dependency(own, inside)
     path = out / f"morphseek-{VERSION}.cdx.json"
     words = JsonV1Dot6(bom).output_as_string(indent=2)

@@ -80,7 +80,7 @@ std::string
 Reason(const itk::ExceptionObject & error)
 {
   static const std::regex object(
-    R"((ITK ERROR: |itk::ERROR: )?\w{1,80}\(0x[0-9a-f]+\): |\s+Reason: No such file or directory)");
+    R"((ITK ERROR: |itk::ERROR: )(\w{1,80}\(0x[0-9a-f]+\): )?|\w{1,80}\(0x[0-9a-f]+\): |\s+Reason: No such file or directory)");
   return std::regex_replace(std::string(error.GetDescription()).substr(0, 4096), object, "");
 }
 
@@ -1016,6 +1016,11 @@ FilterType::InitialTransformType::ConstPointer
 ReadTransformHere(const std::string & path)
 {
   const std::string start = "initial transform: " + path;
+  const auto        refuse = [&](const std::string & why) {
+    Refuse(start + " cannot be read: " + why.substr(0, why.find('\n')) +
+           "; give a 3-D transform in a file of ITK (.h5, .tfm, .txt, .mat), as `morphseek transform convert` makes "
+           "one of others");
+  };
   try
   {
     imagefile::RequireRegular(path);
@@ -1037,13 +1042,18 @@ ReadTransformHere(const std::string & path)
   }
   catch (const itk::ExceptionObject & error)
   {
-    Refuse(start + " cannot be read: " + Reason(error));
+    refuse(Reason(error));
+  }
+  catch (const std::bad_alloc &) // over a .mat that is text, as FSL's
+  {
+    refuse("it claims more than it can hold");
   }
   catch (const std::exception & error)
   {
-    Refuse(start + " cannot be read: " + error.what());
+    refuse(error.what());
   }
-  Refuse(start + " holds no 3-D transform");
+  refuse("it holds no 3-D transform");
+  return nullptr;
 }
 
 // Reads a transform, in a process of its own first where there is one.
@@ -1321,9 +1331,13 @@ WriteLabels(const LabelType * labels, itk::IOComponentEnum component, const std:
 void
 WriteTransform(const FilterType::TransformType * transform, const std::string & path)
 {
-  const std::string suffix = fs::path(path).extension().string();
+  const std::string given = fs::path(path).extension().string(), suffix = imagefile::Lower(given);
   if (suffix == ".h5" || suffix == ".hdf5" || suffix == ".tfm" || suffix == ".txt" || suffix == ".mat")
   {
+    if (given != suffix) // an image of that name it does write, in HDF5
+    {
+      itkGenericExceptionMacro("ITK writes a transform to an ending in small letters alone; give " + suffix);
+    }
     auto writer = itk::TransformFileWriterTemplate<FilterType::ComponentType>::New();
     writer->SetInput(transform);
     writer->SetFileName(path);

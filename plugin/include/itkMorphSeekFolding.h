@@ -8,11 +8,13 @@
 #include "itkImageRegionConstIteratorWithIndex.h"
 #include "vnl/vnl_det.h"
 
+#include <algorithm>
+
 namespace itk
 {
 /** Percentage of the voxels of a displacement field (3-D, mm) where x + u(x) folds, that is, where the determinant of its
  * Jacobian is negative (NJD). It is computed as in MorphSeek's engine: central differences, one-sided at the border. It respects the
- * grid's direction, which DisplacementFieldJacobianDeterminantFilter ignores.
+ * grid's direction, which DisplacementFieldJacobianDeterminantFilter ignores. Across a slice nothing changes.
  *
  * \ingroup ITKMorphSeek
  */
@@ -35,10 +37,10 @@ MorphSeekFoldingPercentage(const TDisplacementField * field)
       after[axis] += after[axis] < region.GetUpperIndex()[axis];
       const auto & u = field->GetPixel(before);
       const auto & v = field->GetPixel(after);
+      const auto   steps = std::max<IndexValueType>(after[axis] - before[axis], 1); // a slice is as thick as its voxel
       for (unsigned int row = 0; row < 3; ++row)
       {
-        edges[axis][row] = (after[axis] - before[axis]) * field->GetSpacing()[axis] * field->GetDirection()[row][axis] +
-                           (v[row] - u[row]);
+        edges[axis][row] = steps * field->GetSpacing()[axis] * field->GetDirection()[row][axis] + (v[row] - u[row]);
       }
     }
     folded += cross(edges[0], edges[1]) * edges[2] * handedness < 0;

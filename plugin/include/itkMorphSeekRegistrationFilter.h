@@ -15,6 +15,7 @@
 #include <exception>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace itk
@@ -35,7 +36,7 @@ namespace itk
  *
  *   auto warp = itk::MorphSeekWarpFilter<ImageType>::New();
  *   warp->SetInput(moving);
- *   warp->SetTransform(registration->GetTransform());
+ *   warp->SetTransformInput(registration->GetTransformOutput());
  *   warp->SetReferenceImage(registration->GetOutput());
  *   warp->Update();
  * \endcode
@@ -88,7 +89,7 @@ public:
   using DisplacementFieldType = TDisplacementField;
   using ComponentType = typename DisplacementFieldType::PixelType::ValueType;
   using TransformType = DisplacementFieldTransform<ComponentType, 3>;
-  using DecoratedTransformType = DataObjectDecorator<TransformType>;
+  using DecoratedTransformType = DataObjectDecorator<Transform<ComponentType, 3, 3>>; // as ResampleImageFilter has it
 
   /** The image that stays; results lie on its grid. */
   virtual void
@@ -122,11 +123,17 @@ public:
   /** Adds a pair of images (FLAIR beside T1) that also drives the registration. Each may have a grid of its own, in the physical space of
    * the fixed or the moving image. The fixed and moving images themselves have weight 1. */
   virtual void
-  AddChannel(const FixedImageType * fixed, const MovingImageType * moving, double weight = 1.0);
+  AddChannel(const FixedImageType * fixed, const MovingImageType * moving, double weight = 1.0)
+  {
+    this->AddChannel(fixed, moving, weight, false);
+  }
 
   /** Adds a pair of label maps that also drives the registration: equal labels are brought onto each other; 0 is background. */
   virtual void
-  AddLabelChannel(const RegionsImageType * fixed, const RegionsImageType * moving, double weight = 1.0);
+  AddLabelChannel(const RegionsImageType * fixed, const RegionsImageType * moving, double weight = 1.0)
+  {
+    this->AddChannel(fixed, moving, weight, true);
+  }
 
   /** Removes all channels. */
   virtual void
@@ -218,25 +225,39 @@ public:
 
   /** Path of the ONNX Runtime library. If empty, it is searched for as morphseek.h describes at ms_engine_config. */
   virtual void
-  SetRuntimeLibrary(const std::string & path);
+  SetRuntimeLibrary(const std::string & path)
+  {
+    this->SetOfEngine(m_RuntimeLibrary, path);
+  }
   itkGetConstMacro(RuntimeLibrary, std::string);
 
   /** A further folder of models; empty: none. */
   virtual void
-  SetModelDirectory(const std::string & path);
+  SetModelDirectory(const std::string & path)
+  {
+    this->SetOfEngine(m_ModelDirectory, path);
+  }
   itkGetConstMacro(ModelDirectory, std::string);
 
-  /** The output displacement field as a transform, wrapped as a DataObject for pipelines. */
+  /** The output displacement field as a transform, wrapped as a DataObject for pipelines: a filter that gets it by SetTransformInput()
+   * follows every run, where SetTransform(GetTransform()) keeps the one transform. */
   virtual DecoratedTransformType *
-  GetTransformOutput();
+  GetTransformOutput()
+  {
+    return itkDynamicCastInDebugMode<DecoratedTransformType *>(this->ProcessObject::GetOutput(1));
+  }
   virtual const DecoratedTransformType *
-  GetTransformOutput() const;
+  GetTransformOutput() const
+  {
+    return itkDynamicCastInDebugMode<const DecoratedTransformType *>(this->ProcessObject::GetOutput(1));
+  }
 
-  /** The output displacement field as a transform. Every run makes a new one; earlier ones stay as they are. */
+  /** The output displacement field as a transform; without a field before a run, and after one that failed. Every run makes a new one;
+   * earlier ones stay as they are. */
   virtual const TransformType *
   GetTransform() const
   {
-    return this->GetTransformOutput()->Get();
+    return static_cast<const TransformType *>(this->GetTransformOutput()->Get());
   }
 
   /** Standard deviation of the displacement in mm, on the fixed image's grid; null unless the option Uncertainty is "on". Every run makes
@@ -277,6 +298,10 @@ public:
   DataObject::Pointer
   MakeOutput(DataObjectPointerArraySizeType index) override;
 
+  /** Also forgets what the last run measured: after one that fails there is no verdict. */
+  void
+  PrepareOutputs() override;
+
 protected:
   MorphSeekRegistrationFilter();
   ~MorphSeekRegistrationFilter() override;
@@ -289,7 +314,10 @@ protected:
   void
   GenerateInputRequestedRegion() override;
   void
-  EnlargeOutputRequestedRegion(DataObject * output) override;
+  EnlargeOutputRequestedRegion(DataObject * output) override
+  {
+    output->SetRequestedRegionToLargestPossibleRegion();
+  }
   void
   GenerateData() override;
   void
@@ -341,10 +369,26 @@ private:
   Wrap(const TImage * image);
   ms_options
   MakeOptions() const;
+
+  /** Changes what an engine is made with, so that the next run makes a new one. */
   void
-  OpenEngine();
+  SetOfEngine(std::string & member, const std::string & value)
+  {
+    if (member != value)
+    {
+      this->CloseEngine();
+      member = value;
+      this->Modified();
+    }
+  }
   void
-  CloseEngine();
+  CloseEngine()
+  {
+    if (m_Engine != 0)
+    {
+      ms_engine_destroy(std::exchange(m_Engine, 0));
+    }
+  }
   void
   WriteOutputs(ms_result result);
   static int

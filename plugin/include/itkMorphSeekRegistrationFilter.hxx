@@ -50,25 +50,6 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::~Mor
 
 template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
 void
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::AddChannel(const FixedImageType *  fixed,
-                                                                                       const MovingImageType * moving,
-                                                                                       double                  weight)
-{
-  this->AddChannel(fixed, moving, weight, false);
-}
-
-template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
-void
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::AddLabelChannel(
-  const RegionsImageType * fixed,
-  const RegionsImageType * moving,
-  double                   weight)
-{
-  this->AddChannel(fixed, moving, weight, true);
-}
-
-template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
-void
 MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::AddChannel(const DataObject * fixed,
                                                                                        const DataObject * moving,
                                                                                        double             weight,
@@ -113,68 +94,6 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Make
 }
 
 template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
-auto
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::GetTransformOutput()
-  -> DecoratedTransformType *
-{
-  return itkDynamicCastInDebugMode<DecoratedTransformType *>(this->ProcessObject::GetOutput(1));
-}
-
-template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
-auto
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::GetTransformOutput() const
-  -> const DecoratedTransformType *
-{
-  return itkDynamicCastInDebugMode<const DecoratedTransformType *>(this->ProcessObject::GetOutput(1));
-}
-
-template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
-void
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::SetRuntimeLibrary(const std::string & path)
-{
-  if (m_RuntimeLibrary != path)
-  {
-    this->CloseEngine();
-    m_RuntimeLibrary = path;
-    this->Modified();
-  }
-}
-
-template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
-void
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::SetModelDirectory(const std::string & path)
-{
-  if (m_ModelDirectory != path)
-  {
-    this->CloseEngine();
-    m_ModelDirectory = path;
-    this->Modified();
-  }
-}
-
-template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
-void
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::OpenEngine()
-{
-  if (m_Engine == 0)
-  {
-    const ms_engine_config config = { sizeof config, m_RuntimeLibrary.c_str(), m_ModelDirectory.c_str() };
-    MorphSeekException::ThrowUnlessOk(ms_engine_create(&config, &m_Engine), ITK_LOCATION);
-  }
-}
-
-template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
-void
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::CloseEngine()
-{
-  if (m_Engine != 0)
-  {
-    ms_engine_destroy(m_Engine);
-    m_Engine = 0;
-  }
-}
-
-template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
 void
 MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::GenerateInputRequestedRegion()
 {
@@ -190,11 +109,16 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Gene
 
 template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
 void
-MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::EnlargeOutputRequestedRegion(
-  DataObject * output)
+MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::PrepareOutputs()
 {
-  Superclass::EnlargeOutputRequestedRegion(output);
-  output->SetRequestedRegionToLargestPossibleRegion();
+  Superclass::PrepareOutputs();
+  this->GetTransformOutput()->Set(
+    TransformType::New()); // a filter that has it as input needs one even if this run fails
+  m_Metrics.clear();
+  m_Verdict.clear();
+  m_VerdictReasons.clear();
+  m_EstimatedError = m_FoldingPercentage = 0;
+  m_UncertaintyImage = nullptr;
 }
 
 template <typename TFixedImage, typename TMovingImage, typename TDisplacementField>
@@ -463,7 +387,11 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Regi
                               doubts.data(),
                               doubts.size() };
     const ms_options options = this->MakeOptions();
-    this->OpenEngine();
+    if (m_Engine == 0)
+    {
+      const ms_engine_config config = { sizeof config, m_RuntimeLibrary.c_str(), m_ModelDirectory.c_str() };
+      MorphSeekException::ThrowUnlessOk(ms_engine_create(&config, &m_Engine), ITK_LOCATION);
+    }
     const ms_status status = ms_register_pair(m_Engine, &pair, &options, &Self::OnProgress, this, &result.handle);
     if (m_ObserverException)
     {
@@ -500,7 +428,6 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Writ
               : verdict.grade == MS_CHECK  ? "check"
               : verdict.grade == MS_FAILED ? "failed"
                                            : "";
-  m_VerdictReasons.clear();
   for (size_t i = 0; i < verdict.reason_count; ++i)
   {
     m_VerdictReasons.push_back(text([=](char * dst, size_t capacity, size_t * needed) {
@@ -525,7 +452,6 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Writ
     std::copy(field.begin(), field.end(), components);
   }
 
-  m_UncertaintyImage = nullptr;
   if (m_Uncertainty == "on")
   {
     auto image = FloatImageType::New();

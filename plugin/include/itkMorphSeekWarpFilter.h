@@ -22,7 +22,8 @@ namespace itk
  * \brief Resamples an image or a label map of the moving space by a registration's transform, as the registration itself does,
  * and measures where the transform folds.
  *
- * A ResampleImageFilter with the settings of MorphSeek's own warp. The grid is the reference image's. Images are interpolated
+ * A ResampleImageFilter with the settings of MorphSeek's own warp. The grid is the reference image's; Update() refuses to go without one,
+ * and without a size. Images are interpolated
  * linearly; outside, and for voxels that are NaN, infinite or beyond 1e37, the image's minimum is used. Labels take their nearest
  * neighbour, and 0 outside.
  *
@@ -41,6 +42,12 @@ public:
   using Superclass = ResampleImageFilter<TInputImage, TOutputImage, double, TPrecision>;
   using Pointer = SmartPointer<Self>;
   using ConstPointer = SmartPointer<const Self>;
+
+  static_assert(
+    TInputImage::ImageDimension == 3 && TOutputImage::ImageDimension == 3 &&
+      std::is_arithmetic<typename TInputImage::PixelType>::value &&
+      std::is_arithmetic<typename TOutputImage::PixelType>::value,
+    "MorphSeekWarpFilter resamples 3-D images of numbers; for vectors and colours take ResampleImageFilter");
 
   itkNewMacro(Self);
   itkTypeMacro(MorphSeekWarpFilter, ResampleImageFilter);
@@ -68,6 +75,16 @@ protected:
     this->UseReferenceImageOn();
   }
   ~MorphSeekWarpFilter() override = default;
+
+  void
+  VerifyPreconditions() const override
+  {
+    Superclass::VerifyPreconditions();
+    if (this->GetReferenceImage() == nullptr && this->GetSize()[0] == 0)
+    {
+      itkExceptionMacro("There is no grid for the output: set the reference image, the registration's GetOutput().");
+    }
+  }
 
   // The background is the minimum of the whole input, even if only a part of the output is requested.
   void

@@ -173,6 +173,18 @@ ExpectField(TFilter * filter, const std::vector<float> & byC)
   EXPECT(most < 1e-4);
 }
 
+// A filter that resamples an image by a transform onto the grid of another.
+template <typename TImage, typename TOutput = TImage>
+typename itk::MorphSeekWarpFilter<TImage, TOutput>::Pointer
+Warp(const TImage * image, const itk::Transform<float, 3, 3> * transform, const itk::ImageBase<3> * grid)
+{
+  auto warp = itk::MorphSeekWarpFilter<TImage, TOutput>::New();
+  warp->SetInput(image);
+  warp->SetTransform(transform);
+  warp->SetReferenceImage(grid);
+  return warp;
+}
+
 // Expects two ways to warp by the filter's transform to give the C interface's warped image: ITK's resampling with the same background,
 // and MorphSeekWarpFilter.
 void
@@ -188,10 +200,7 @@ ExpectWarped(const itk::MorphSeekRegistrationFilter<FloatImage> * filter,
   resample->SetDefaultPixelValue(*std::min_element(
     moving->GetBufferPointer(), moving->GetBufferPointer() + moving->GetBufferedRegion().GetNumberOfPixels()));
   resample->Update();
-  auto warp = itk::MorphSeekWarpFilter<FloatImage>::New();
-  warp->SetInput(moving);
-  warp->SetTransform(filter->GetTransform());
-  warp->SetReferenceImage(filter->GetOutput());
+  auto warp = Warp<FloatImage>(moving, filter->GetTransform(), filter->GetOutput());
   warp->Update();
   double toItk = 0, toOurs = 0;
   for (size_t i = 0; i < byC.size(); ++i)
@@ -215,6 +224,22 @@ ExpectShift(const TFilter * filter, double shift)
   const auto                                      mapped = filter->GetTransform()->TransformPoint(centre);
   std::cout << "centre -> " << mapped << ", wanted x = " << shift << '\n';
   EXPECT(std::abs(mapped[0] - shift) < tolerance && std::abs(mapped[1]) < tolerance && std::abs(mapped[2]) < tolerance);
+}
+
+// What an exception of a type says that some work ends with; nothing where there is none.
+template <typename TException, typename TWork>
+std::string
+Thrown(const TWork & work)
+{
+  try
+  {
+    work();
+  }
+  catch (const TException & error)
+  {
+    return error.what();
+  }
+  return "";
 }
 
 // The status code that an update ends with.
@@ -267,16 +292,7 @@ TestChannels()
   auto wrong = Filter(fixed.GetPointer(), moving.GetPointer());
   wrong->AddLabelChannel(fixed, moving); // images of intensities, not labels
   EXPECT(CodeOf(wrong.GetPointer()) == MS_ERR_INVALID_ARGUMENT);
-  bool refused = false;
-  try
-  {
-    wrong->AddChannel(nullptr, moving);
-  }
-  catch (const itk::ExceptionObject &)
-  {
-    refused = true;
-  }
-  EXPECT(refused);
+  EXPECT(!Thrown<itk::ExceptionObject>([&] { wrong->AddChannel(nullptr, moving); }).empty());
 }
 
 void
@@ -648,12 +664,38 @@ TestInitialTransformOfPart()
   EXPECT(mean < 0.5);
 }
 
-// A wave along the first index axis, on an oblique, left-handed, anisotropic grid. It is known in which voxels it folds.
+struct Stop : itk::Command
+{
+  using Pointer = itk::SmartPointer<Stop>;
+  itkSimpleNewMacro(Stop);
+  bool throws{ false };
+  int  calls{ 0 };
+  void
+  Execute(itk::Object * caller, const itk::EventObject &) override
+  {
+    auto * filter = static_cast<itk::ProcessObject *>(caller);
+    ++calls;
+    if (filter->GetProgress() > 0.1f)
+    {
+      if (throws)
+      {
+        throw std::runtime_error("an observer's own");
+      }
+      filter->AbortGenerateDataOn();
+    }
+  }
+  void
+  Execute(const itk::Object *, const itk::EventObject &) override
+  {}
+};
+
+// A wave along the first index axis, on an oblique, left-handed, anisotropic grid, of slices or of one. It is known in which voxels it
+// folds.
 void
-TestFolding()
+ExpectFolding(itk::SizeValueType slices)
 {
   using Field = itk::Image<itk::Vector<float, 3>, 3>;
-  auto                      like = Phantom(0, { { { 40, 6, 5 } }, Mm(1.5, 1., 3.), 0.4, { { 3, -2, 0 } } });
+  auto                      like = Phantom(0, { { { 40, 6, slices } }, Mm(1.5, 1., 3.), 0.4, { { 3, -2, 0 } } });
   FloatImage::DirectionType direction = like->GetDirection();
   for (unsigned int row = 0; row < 3; ++row)
   {
@@ -682,12 +724,49 @@ TestFolding()
 
   auto transform = itk::DisplacementFieldTransform<float, 3>::New();
   transform->SetDisplacementField(field);
-  auto warp = itk::MorphSeekWarpFilter<FloatImage>::New();
-  warp->SetInput(like);
-  warp->SetTransform(transform);
-  warp->SetReferenceImage(field);
+  auto warp = Warp<FloatImage>(like, transform, field);
   warp->Update();
   EXPECT(std::abs(warp->GetFoldingPercentage() - wanted) < 1e-9);
+}
+
+void
+TestFolding()
+{
+  ExpectFolding(5);
+  ExpectFolding(1);
+}
+
+// Filters that are connected before the first run give the right image after each Update() of the last one, also after a run that was
+// stopped.
+void
+TestPipeline()
+{
+  auto fixed = Phantom(0);
+  auto registration = Filter(fixed.GetPointer(), Phantom(3).GetPointer());
+  auto warp = itk::MorphSeekWarpFilter<FloatImage>::New();
+  warp->SetTransformInput(registration->GetTransformOutput());
+  warp->SetReferenceImage(registration->GetOutput());
+  for (const double shift : { 3., -4. })
+  {
+    auto moving = Phantom(shift);
+    registration->SetMovingImage(moving);
+    warp->SetInput(moving);
+    const auto tag = registration->AddObserver(itk::ProgressEvent(), Stop::New());
+    EXPECT(!Thrown<itk::ProcessAborted>([&] { warp->Update(); }).empty());
+    EXPECT(registration->GetVerdict().empty() && registration->GetMetrics().empty());
+    registration->RemoveObserver(tag);
+    warp->ResetPipeline(); // as ITK wants it after an exception
+    warp->Update();
+    EXPECT(!registration->GetVerdict().empty());
+    const auto byC = RegisterByC(fixed, moving, Options(), true).warped;
+    EXPECT(std::equal(byC.begin(), byC.end(), warp->GetOutput()->GetBufferPointer(),
+                      [](float a, float b) { return std::abs(a - b) < 0.01; }));
+  }
+
+  auto nowhere = itk::MorphSeekWarpFilter<FloatImage>::New();
+  nowhere->SetInput(fixed);
+  const auto refused = Thrown<itk::ExceptionObject>([&] { nowhere->Update(); });
+  EXPECT(refused.find("no grid for the output") != std::string::npos);
 }
 
 // Outside the moving image the background is its minimum, also when the output is streamed or its type cannot hold the minimum.
@@ -701,18 +780,12 @@ TestBackground()
   itk::Vector<float, 3> shift(0.0f);
   shift[2] = 0.6f * moving->GetSpacing()[2] * moving->GetLargestPossibleRegion().GetSize(2);
   transform->SetOffset(shift);
-  auto warp = itk::MorphSeekWarpFilter<FloatImage>::New();
-  warp->SetInput(moving);
-  warp->SetTransform(transform);
-  warp->SetReferenceImage(moving);
+  auto warp = Warp<FloatImage>(moving, transform, moving);
   auto streamed = itk::StreamingImageFilter<FloatImage, FloatImage>::New();
   streamed->SetInput(warp->GetOutput());
   streamed->SetNumberOfStreamDivisions(4);
   streamed->Update();
-  auto bytes = itk::MorphSeekWarpFilter<FloatImage, Bytes>::New();
-  bytes->SetInput(moving);
-  bytes->SetTransform(transform);
-  bytes->SetReferenceImage(moving);
+  auto bytes = Warp<FloatImage, Bytes>(moving, transform, moving);
   bytes->Update();
   const auto size = moving->GetLargestPossibleRegion().GetSize();
   for (itk::IndexValueType z = size[2] - 3; z < static_cast<itk::IndexValueType>(size[2]); ++z)
@@ -739,10 +812,7 @@ TestNonFinite()
   const std::vector<float> before(voxels, voxels + n);
   auto                     filter = Filter(fixed.GetPointer(), moving.GetPointer());
   filter->Update();
-  auto warp = itk::MorphSeekWarpFilter<FloatImage>::New();
-  warp->SetInput(moving);
-  warp->SetTransform(filter->GetTransform());
-  warp->SetReferenceImage(filter->GetOutput());
+  auto warp = Warp<FloatImage>(moving, filter->GetTransform(), filter->GetOutput());
   warp->Update();
   EXPECT(std::memcmp(before.data(), voxels, n * sizeof(float)) == 0);
   const auto byC = RegisterByC(fixed, moving, Options(), true);
@@ -808,16 +878,8 @@ TestErrors()
   filter->SetMovingImage(Phantom(0, { { { 28, 26, 1 } } }));
   EXPECT(CodeOf(filter.GetPointer()) == MS_ERR_THIN_VOLUME);
   filter->SetMovingImage(nullptr);
-  bool missing = false;
-  try
-  {
-    filter->Update();
-  }
-  catch (const itk::ExceptionObject & error)
-  {
-    missing = std::string(error.GetDescription()).find("MovingImage") != std::string::npos;
-  }
-  EXPECT(missing);
+  const auto missing = Thrown<itk::ExceptionObject>([&] { filter->Update(); });
+  EXPECT(missing.find("MovingImage") != std::string::npos);
   filter->SetMovingImage(moving); // after all these failures it still works
   EXPECT(CodeOf(filter.GetPointer()) == MS_OK);
 }
@@ -1049,58 +1111,16 @@ TestNiftiDoubts()
   }
 }
 
-struct Stop : itk::Command
-{
-  using Pointer = itk::SmartPointer<Stop>;
-  itkSimpleNewMacro(Stop);
-  bool throws{ false };
-  int  calls{ 0 };
-  void
-  Execute(itk::Object * caller, const itk::EventObject &) override
-  {
-    auto * filter = static_cast<itk::ProcessObject *>(caller);
-    ++calls;
-    if (filter->GetProgress() > 0.1f)
-    {
-      if (throws)
-      {
-        throw std::runtime_error("an observer's own");
-      }
-      filter->AbortGenerateDataOn();
-    }
-  }
-  void
-  Execute(const itk::Object *, const itk::EventObject &) override
-  {}
-};
-
 void
 TestAbort()
 {
   auto       filter = Filter(Phantom(0).GetPointer(), Phantom(3).GetPointer());
+  const auto update = [&] { filter->Update(); };
   auto       stop = Stop::New();
   const auto tag = filter->AddObserver(itk::ProgressEvent(), stop);
-  bool       aborted = false;
-  try
-  {
-    filter->Update();
-  }
-  catch (const itk::ProcessAborted &)
-  {
-    aborted = true;
-  }
-  EXPECT(aborted && stop->calls > 0);
+  EXPECT(!Thrown<itk::ProcessAborted>(update).empty() && stop->calls > 0);
   stop->throws = true;
-  std::string caught;
-  try
-  {
-    filter->Update();
-  }
-  catch (const std::runtime_error & error)
-  {
-    caught = error.what();
-  }
-  EXPECT(caught == "an observer's own");
+  EXPECT(Thrown<std::runtime_error>(update) == "an observer's own");
   filter->RemoveObserver(tag);
 
   filter->SetRefine(1000);
@@ -1115,18 +1135,9 @@ TestAbort()
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   });
-  aborted = false;
-  try
-  {
-    filter->Update();
-  }
-  catch (const itk::ProcessAborted &)
-  {
-    aborted = true;
-  }
+  EXPECT(!Thrown<itk::ProcessAborted>(update).empty());
   done = true;
   other.join();
-  EXPECT(aborted);
 
   filter->SetRefine(5);
   filter->Update();
@@ -1161,10 +1172,7 @@ TestLabels()
   {
     it.Set(it.Get() > 50 ? 40000 : it.Get() > 20 ? 7 : 0);
   }
-  auto warp = itk::MorphSeekWarpFilter<Labels>::New();
-  warp->SetInput(labels);
-  warp->SetTransform(filter->GetTransform());
-  warp->SetReferenceImage(filter->GetOutput());
+  auto warp = Warp<Labels>(labels, filter->GetTransform(), filter->GetOutput());
   warp->LabelsOn();
   warp->Update();
   size_t count[2] = { 0, 0 };
@@ -1185,6 +1193,7 @@ main(int argc, char ** argv)
   const std::map<std::string, void (*)()> tests = {
     { "defaults", TestDefaults },
     { "folding", TestFolding },
+    { "pipeline", TestPipeline },
     { "grids", TestGrids },
     { "pixel-types", TestPixelTypes },
     { "masks", TestMasks },

@@ -47,18 +47,22 @@ def pair(tmp_path_factory):
     return folder
 
 
-QUICK = (
-    "--model",
-    "none",
-    "--initial",
-    "com",
-    "--search",
-    "off",
-    "--refine",
-    "2",
-    "--threads",
-    "2",
-)
+@pytest.fixture(scope="module")
+def images(pair):
+    """The two files to be registered."""
+    return pair / "fixed.nii.gz", pair / "moving.nii.gz"
+
+
+QUICK = "--model none --initial com --search off --refine 2 --threads 2".split()
+QUICK_IN_PYTHON = {"model": "none", "initial": "com", "search": False, "refine": 2, "threads": 2}
+
+
+def register(images, *more, how=None, **flags):
+    """Run the module with QUICK and with further flags, whose names are written with _; `how` is
+    for the process.
+    """
+    words = ((f"--{flag.replace('_', '-')}", value) for flag, value in flags.items())
+    return run(*images, *QUICK, *more, *(word for pair in words for word in pair), **(how or {}))
 
 
 def test_xml_opens_in_ctk_cli_and_holds_the_engines_options(caplog):
@@ -100,30 +104,22 @@ def test_every_flag_in_the_xml_is_taken(pair):
         assert done.returncode == 2 and f"{parameter.longflag} needs a value" in done.stderr
 
 
-def test_nothing_to_write_is_wrong_usage(pair):
-    done = run(pair / "fixed.nii.gz", pair / "moving.nii.gz", *QUICK)
+def test_nothing_to_write_is_wrong_usage(images):
+    done = register(images)
     assert done.returncode == 2 and "--output-volume" in done.stderr
 
 
 @pytest.fixture(scope="module")
-def outputs(pair, tmp_path_factory):
+def outputs(pair, images, tmp_path_factory):
     out = tmp_path_factory.mktemp("out")
-    done = run(
-        pair / "fixed.nii.gz",
-        pair / "moving.nii.gz",
-        "--moving-labels",
-        pair / "moving_labels.nii.gz",
-        *QUICK,
-        "--output-volume",
-        out / "warped.mhd",
-        "--output-transform",
-        out / "transform.h5",
-        "--output-labels",
-        out / "labels.nii.gz",
-        "--report",
-        out / "report.json",
-        "--returnparameterfile",
-        out / "parameters",
+    done = register(
+        images,
+        moving_labels=pair / "moving_labels.nii.gz",
+        output_volume=out / "warped.mhd",
+        output_transform=out / "transform.h5",
+        output_labels=out / "labels.nii.gz",
+        report=out / "report.json",
+        returnparameterfile=out / "parameters",
     )
     assert done.returncode == 0, done.stderr
     return out, done.stdout
@@ -145,33 +141,18 @@ def test_tells_its_progress(outputs):
     )
 
 
-def test_writes_what_python_computes(pair, outputs):
+def test_writes_what_python_computes(pair, images, outputs):
     out, _ = outputs
-    assert {p.name for p in out.iterdir()} == {
-        "labels.nii.gz",
-        "parameters",
-        "report.json",
-        "transform.h5",
-        "warped.mhd",
-        "warped.zraw",
-    }
-    fixed = sitk.ReadImage(str(pair / "fixed.nii.gz"))
-    result = morphseek.register(
-        pair / "fixed.nii.gz",
-        pair / "moving.nii.gz",
-        model="none",
-        initial="com",
-        search=False,
-        refine=2,
-        threads=2,
-    )
+    files = "labels.nii.gz parameters report.json transform.h5 warped.mhd warped.zraw"
+    assert {p.name for p in out.iterdir()} == set(files.split())
+    fixed, moving = (sitk.ReadImage(str(path)) for path in images)
+    result = morphseek.register(*images, **QUICK_IN_PYTHON)
     transform = sitk.DisplacementFieldTransform(sitk.ReadTransform(str(out / "transform.h5")))
     ours = sitk.GetArrayFromImage(transform.GetDisplacementField())
     assert np.abs(result.displacement_mm()).max() > 5
     # the fixed grid's axes are those of space
     assert np.abs((ours - result.displacement_mm()) / fixed.GetSpacing()).max() < 1e-4
 
-    moving = sitk.ReadImage(str(pair / "moving.nii.gz"))
     low = float(sitk.GetArrayViewFromImage(moving).min())
     expected = sitk.GetArrayFromImage(sitk.Resample(moving, fixed, transform, sitk.sitkLinear, low))
     warped = sitk.GetArrayFromImage(sitk.ReadImage(str(out / "warped.mhd")))
@@ -214,7 +195,7 @@ def write_labels(pair, path, one, two, dtype, slope=None):
         set_slope(path, slope)
 
 
-def test_labels_keep_their_values(pair, tmp_path):
+def test_labels_keep_their_values(pair, images, tmp_path):
     """Whatever their type is, they are written in one that holds them."""
     out = tmp_path / "out.nii.gz"
     for one, two, dtype, slope, written in (
@@ -231,31 +212,17 @@ def test_labels_keep_their_values(pair, tmp_path):
     ):
         labels = tmp_path / "labels.nii"
         write_labels(pair, labels, one, two, dtype, slope)
-        done = run(
-            pair / "fixed.nii.gz",
-            pair / "moving.nii.gz",
-            *QUICK,
-            "--refine",
-            "0",
-            "--moving-labels",
-            labels,
-            "--output-labels",
-            out,
-        )
+        done = register(images, refine=0, moving_labels=labels, output_labels=out)
         assert done.returncode == 0, (dtype, done.stderr)
         image = sitk.ReadImage(str(out))
         assert image.GetPixelID() == written, (one, two, dtype)
         scale = slope or 1
         values = set(np.unique(sitk.GetArrayFromImage(image)).tolist())
-        assert {one * scale, two * scale} <= values <= {0, one * scale, two * scale}, (
-            one,
-            two,
-            dtype,
-            values,
-        )
+        wanted = {one * scale, two * scale}
+        assert wanted <= values <= {0, *wanted}, (one, two, dtype, values)
 
 
-def test_what_is_no_label_is_refused(pair, tmp_path):
+def test_what_is_no_label_is_refused(pair, images, tmp_path):
     out = tmp_path / "out.nii.gz"
     for one, two, dtype, slope, words in (
         (0.4, 0.8, np.float32, None, "has the value 0.4; labels must be whole numbers"),
@@ -264,109 +231,53 @@ def test_what_is_no_label_is_refused(pair, tmp_path):
         (1, 2, np.int16, 0.5, "has the value 0.5; labels must be whole numbers"),
         (1, np.nan, np.float32, None, "has the value nan; labels must be whole numbers"),
         (1, -np.inf, np.float64, None, "has the value -inf; labels must be whole numbers"),
-        (
-            1,
-            2**53 + 1,
-            np.int64,
-            None,
-            "has a value of about 9007199254740992; labels must be smaller than 2^53",
-        ),
+        (1, 2**53 + 1, np.int64, None, "has a value of about 9007199254740992; labels must be"),
         (1, 2**64 - 1, np.uint64, None, "labels must be smaller than 2^53"),
         (1, 2**23 + 1, np.int32, 2, "labels scaled in their file must be smaller than 2^24"),
     ):
         # ITK reads zeros where a NIfTI is NaN or infinite
         labels = tmp_path / ("labels.nii" if slope else "labels.nrrd")
         write_labels(pair, labels, one, two, dtype, slope)
-        done = run(
-            pair / "fixed.nii.gz",
-            pair / "moving.nii.gz",
-            *QUICK,
-            "--moving-labels",
-            labels,
-            "--output-labels",
-            out,
-        )
-        assert (
-            done.returncode == 3
-            and f"moving labels: {labels} has" in done.stderr
-            and words in done.stderr
-        ), (one, two, dtype, done)
+        done = register(images, moving_labels=labels, output_labels=out)
+        assert done.returncode == 3 and words in done.stderr, (one, two, dtype, done)
+        assert f"moving labels: {labels} has" in done.stderr
         assert not out.exists()
 
 
-def test_uncertainty_is_what_python_computes(pair, tmp_path):
-    done = run(
-        pair / "fixed.nii.gz",
-        pair / "moving.nii.gz",
-        *QUICK,
-        "--search",
-        "on",
-        "--output-uncertainty",
-        tmp_path / "sd.nrrd",
-    )
+def test_uncertainty_is_what_python_computes(images, tmp_path):
+    done = register(images, search="on", output_uncertainty=tmp_path / "sd.nrrd")
     assert done.returncode == 0, done.stderr
     written = sitk.ReadImage(str(tmp_path / "sd.nrrd"))
-    result = morphseek.register(
-        pair / "fixed.nii.gz",
-        pair / "moving.nii.gz",
-        model="none",
-        initial="com",
-        search=True,
-        refine=2,
-        threads=2,
-        uncertainty=True,
-    )
-    assert written.GetSize() == sitk.ReadImage(str(pair / "fixed.nii.gz")).GetSize()
+    options = {**QUICK_IN_PYTHON, "search": True, "uncertainty": True}
+    result = morphseek.register(*images, **options)
+    assert written.GetSize() == sitk.ReadImage(str(images[0])).GetSize()
     np.testing.assert_allclose(sitk.GetArrayFromImage(written), result.uncertainty, atol=1e-3)
 
 
-def test_masks_and_an_initial_transform_as_in_python(pair, tmp_path):
-    for name in ("fixed", "moving"):
-        image = sitk.ReadImage(str(pair / f"{name}.nii.gz"))
+def test_masks_and_an_initial_transform_as_in_python(images, tmp_path):
+    for name, path in zip(SIDES, images):
+        image = sitk.ReadImage(str(path))
         sitk.WriteImage(sitk.OtsuThreshold(image, 0, 1), str(tmp_path / f"{name}.nrrd"))
     sitk.WriteTransform(
         sitk.Euler3DTransform((0, 0, -40), 0.02, -0.03, 0.1, (-14, 19, -22)),
         str(tmp_path / "start.tfm"),
     )
-    images = pair / "fixed.nii.gz", pair / "moving.nii.gz"
-    masks = tmp_path / "fixed.nrrd", tmp_path / "moving.nrrd"
-    done = run(
-        *images,
-        *QUICK,
-        "--initial",
-        "none",
-        "--initial-transform",
-        tmp_path / "start.tfm",
-        "--fixed-mask",
-        masks[0],
-        "--moving-mask",
-        masks[1],
-        "--output-transform",
-        tmp_path / "field.nrrd",
-    )
+    given = {
+        "initial": "none",
+        "initial_transform": tmp_path / "start.tfm",
+        "fixed_mask": tmp_path / "fixed.nrrd",
+        "moving_mask": tmp_path / "moving.nrrd",
+    }
+    done = register(images, **given, output_transform=tmp_path / "field.nrrd")
     assert done.returncode == 0, done.stderr
-    result = morphseek.register(
-        *images,
-        model="none",
-        initial="none",
-        search=False,
-        refine=2,
-        threads=2,
-        initial_transform=tmp_path / "start.tfm",
-        fixed_mask=masks[0],
-        moving_mask=masks[1],
-    )
+    result = morphseek.register(*images, **{**QUICK_IN_PYTHON, **given})
     field = sitk.ReadImage(str(tmp_path / "field.nrrd"))
-    assert (
-        np.abs(
-            (sitk.GetArrayFromImage(field) - result.displacement_mm()) / field.GetSpacing()
-        ).max()
-        < 1e-4
-    )
+    apart = sitk.GetArrayFromImage(field) - result.displacement_mm()
+    assert np.abs(apart / field.GetSpacing()).max() < 1e-4
     assert np.abs(result.displacement_mm()).max() > 20
 
 
-def test_a_mask_is_where_its_file_is_not_zero(pair, tmp_path):
+def test_a_mask_is_where_its_file_is_not_zero(images, tmp_path):
     """Whatever the file's type is: probabilities and labels beyond 255 count, too."""
     fields = []
     for name, pixel, value in (
@@ -374,31 +285,19 @@ def test_a_mask_is_where_its_file_is_not_zero(pair, tmp_path):
         ("probability", sitk.sitkFloat32, 0.25),
         ("label", sitk.sitkUInt16, 256),
     ):
-        masks = []
-        for image in ("fixed", "moving"):
-            masks.append(tmp_path / f"{image}-{name}.nrrd")
-            inside = sitk.OtsuThreshold(sitk.ReadImage(str(pair / f"{image}.nii.gz")), 0, 1)
-            sitk.WriteImage(sitk.Cast(inside, pixel) * value, str(masks[-1]))
+        masks = {f"{side}_mask": tmp_path / f"{side}-{name}.nrrd" for side in SIDES}
+        for image, mask in zip(images, masks.values()):
+            inside = sitk.OtsuThreshold(sitk.ReadImage(str(image)), 0, 1)
+            sitk.WriteImage(sitk.Cast(inside, pixel) * value, str(mask))
         field = tmp_path / f"{name}-field.nrrd"
-        done = run(
-            pair / "fixed.nii.gz",
-            pair / "moving.nii.gz",
-            *QUICK,
-            "--fixed-mask",
-            masks[0],
-            "--moving-mask",
-            masks[1],
-            "--output-transform",
-            field,
-        )
+        done = register(images, **masks, output_transform=field)
         assert done.returncode == 0, (name, done.stderr)
         fields.append(sitk.GetArrayFromImage(sitk.ReadImage(str(field))))
     np.testing.assert_allclose(fields[1], fields[0], atol=1e-4)
     np.testing.assert_allclose(fields[2], fields[0], atol=1e-4)
 
 
-def test_an_initial_transform_is_one_or_a_composite(pair, tmp_path):
-    images = pair / "fixed.nii.gz", pair / "moving.nii.gz"
+def test_an_initial_transform_is_one_or_a_composite(images, tmp_path):
     centre, angles, shift = (0, 0, -40), (0.02, -0.03, 0.1), (-14, 19, -22)
     rotation, translation = (
         sitk.Euler3DTransform(centre, *angles),
@@ -411,18 +310,8 @@ def test_an_initial_transform_is_one_or_a_composite(pair, tmp_path):
         if name != "one.tfm":
             sitk.WriteTransform(composite, str(tmp_path / name))
         field = tmp_path / f"{name}.nrrd"
-        done = run(
-            *images,
-            *QUICK,
-            "--initial",
-            "none",
-            "--refine",
-            "0",
-            "--initial-transform",
-            tmp_path / name,
-            "--output-transform",
-            field,
-        )
+        given = {"initial": "none", "refine": 0, "initial_transform": tmp_path / name}
+        done = register(images, **given, output_transform=field)
         assert done.returncode == 0, (name, done.stderr)
         fields.append(sitk.GetArrayFromImage(sitk.ReadImage(str(field))))
     np.testing.assert_allclose(fields[1], fields[0], atol=1e-3)
@@ -433,11 +322,18 @@ def test_an_initial_transform_is_one_or_a_composite(pair, tmp_path):
     several.write_text(
         f"#Insight Transform File V1.0\n#Transform 0\n{one.format(0)}#Transform 1\n{one.format(5)}"
     )
-    done = run(
-        *images, *QUICK, "--initial-transform", several, "--report", tmp_path / "report.json"
-    )
+    done = register(images, initial_transform=several, report=tmp_path / "report.json")
     assert done.returncode == 3 and "holds 2 transforms; give one, or a composite" in done.stderr
     assert not (tmp_path / "report.json").exists()
+
+    fsl, elastix = tmp_path / "fsl.mat", tmp_path / "TransformParameters.0.txt"
+    fsl.write_text("1 0 0 3\n0 1 0 0\n0 0 1 0\n0 0 0 1\n")
+    elastix.write_text('(Transform "EulerTransform")\n(TransformParameters 0 0 0 3 0 0)\n')
+    for path in (fsl, elastix, images[0], tmp_path / "one.tfm.nrrd"):
+        done = register(images, initial_transform=path, report=tmp_path / "r.json")
+        assert done.returncode == 3 and f"initial transform: {path} cannot be read: " in done.stderr
+        assert "`morphseek transform convert` makes" in done.stderr
+        assert len(done.stderr.splitlines()) == 1 and "bad_alloc" not in done.stderr
 
 
 def test_no_output_takes_the_place_of_another_file(pair, tmp_path):
@@ -448,60 +344,34 @@ def test_no_output_takes_the_place_of_another_file(pair, tmp_path):
     (tmp_path / "link").symlink_to(tmp_path, target_is_directory=True)
     before = {path: path.read_bytes() for path in tmp_path.glob("*.nii.gz")}
     labels = ("--moving-labels", "moving_labels.nii.gz", "--output-labels")
+    two = ("fixed.nii.gz", "moving.nii.gz")
     for words, arguments in (
         (
             "--output-volume moving.nii.gz would overwrite the moving image",
-            ("fixed.nii.gz", "moving.nii.gz", "--output-volume", "moving.nii.gz"),
+            (*two, "--output-volume", "moving.nii.gz"),
         ),
-        (
-            "overwrite the fixed image",
-            ("fixed.nii.gz", "moving.nii.gz", "--output-volume", "link/fixed.nii.gz"),
-        ),
+        ("overwrite the fixed image", (*two, "--output-volume", "link/fixed.nii.gz")),
         (
             "overwrite the fixed image",
             ("series", "moving.nii.gz", "--output-volume", "series/slice.dcm"),
         ),
-        (
-            "overwrite --moving-labels",
-            ("fixed.nii.gz", "moving.nii.gz", *labels, tmp_path / "moving_labels.nii.gz"),
-        ),
-        (
-            "overwrite --output-volume",
-            ("fixed.nii.gz", "moving.nii.gz", "--output-volume", "out.nrrd", *labels, "./out.nrrd"),
-        ),
+        ("overwrite --moving-labels", (*two, *labels, tmp_path / "moving_labels.nii.gz")),
+        ("overwrite --output-volume", (*two, "--output-volume", "out.nrrd", *labels, "./out.nrrd")),
         (
             "overwrite --output-transform",
-            (
-                "fixed.nii.gz",
-                "moving.nii.gz",
-                "--output-transform",
-                "new.nrrd",
-                "--report",
-                "series/../new.nrrd",
-            ),
+            (*two, "--output-transform", "new.nrrd", "--report", "series/../new.nrrd"),
         ),
     ):
-        done = run(*arguments, *QUICK, cwd=tmp_path)
-        assert (
-            done.returncode == 2 and words in done.stderr and "give another path" in done.stderr
-        ), (arguments, done)
+        done = register(arguments, how={"cwd": tmp_path})
+        assert done.returncode == 2 and words in done.stderr, (arguments, done)
+        assert "give another path" in done.stderr
     assert {path: path.read_bytes() for path in tmp_path.glob("*.nii.gz")} == before
-    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in before} | {
-        "series",
-        "link",
-    }
+    there = {path.name for path in tmp_path.iterdir()}
+    assert there == {path.name for path in before} | {"series", "link"}
 
     # One file may be two inputs; new files may be written into an input's folder.
-    done = run(
-        "fixed.nii.gz",
-        "fixed.nii.gz",
-        *QUICK,
-        "--fixed-mask",
-        "fixed.nii.gz",
-        "--report",
-        "series/report.json",
-        cwd=tmp_path,
-    )
+    new = {"fixed_mask": two[0], "report": "series/report.json"}
+    done = register((two[0], two[0]), **new, how={"cwd": tmp_path})
     assert done.returncode == 0, done.stderr
 
 
@@ -575,37 +445,20 @@ def test_no_output_takes_the_place_of_a_part_of_another_file(pair, tmp_path):
             (fixed, "b.mhd", *labels, "./x.img.gz", "--report", "x.hdr.gz"),
         ),
     ):
-        done = run(*arguments, *QUICK, cwd=tmp_path)
-        assert done.returncode == 2 and f"{words}; give another path" in done.stderr, (
-            arguments,
-            done,
-        )
+        done = register(arguments, how={"cwd": tmp_path})
+        said = f"{words}; give another path" in done.stderr
+        assert done.returncode == 2 and said, (arguments, done)
         assert "filter-start" not in done.stdout
         assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before, arguments
 
-    done = run(
-        fixed,
-        "numbered.mhd",
-        *QUICK,
-        "--output-volume",
-        "x.hdr",
-        *labels,
-        "y.img",
-        "--report",
-        "c.json",
-        cwd=tmp_path,
-    )
+    new = {"output_volume": "x.hdr", "report": "c.json"}
+    done = register((fixed, "numbered.mhd"), *labels, "y.img", **new, how={"cwd": tmp_path})
     assert done.returncode == 0, done.stderr
-    assert {path.name for path in set(tmp_path.iterdir()) - set(before)} == {
-        "x.hdr",
-        "x.img",
-        "y.hdr",
-        "y.img",
-        "c.json",
-    }
+    made = {path.name for path in set(tmp_path.iterdir()) - set(before)}
+    assert made == {"x.hdr", "x.img", "y.hdr", "y.img", "c.json"}
 
 
-def test_what_cannot_be_written_fails_before_the_registration(pair, tmp_path):
+def test_what_cannot_be_written_fails_before_the_registration(pair, images, tmp_path):
     out = tmp_path / "out"
     (out / "folder").mkdir(parents=True)
     left = {"folder"}
@@ -621,22 +474,15 @@ def test_what_cannot_be_written_fails_before_the_registration(pair, tmp_path):
         ("no image format", (*labels, out / "labels.foo")),
         ("no image format", ("--output-transform", out / "field.foo")),
         ("cannot be written", ("--output-transform", out / "field.png")),
+        ("small letters alone; give .h5", ("--output-transform", out / "field.H5")),
         ("holds no volume", (*labels, out / "labels.png")),
     ]
     if "pipe" in left:
         cases.append(("no regular file", ("--returnparameterfile", out / "pipe")))
     for words, arguments in cases:
-        done = run(
-            pair / "fixed.nii.gz",
-            pair / "moving.nii.gz",
-            *QUICK,
-            "--output-volume",
-            out / "warped.nii.gz",
-            *arguments,
-        )
-        assert (
-            done.returncode == 6 and "cannot be written" in done.stderr and words in done.stderr
-        ), (arguments, done)
+        done = register(images, "--output-volume", out / "warped.nii.gz", *arguments)
+        assert done.returncode == 6 and words in done.stderr, (arguments, done)
+        assert "cannot be written" in done.stderr
         assert "filter-start" not in done.stdout, arguments
         assert {path.name for path in out.iterdir()} == left, arguments
 
@@ -699,10 +545,10 @@ def test_whole_files_with_a_slope_are_no_short_ones(pair, tmp_path):
         path = tmp_path / name
         sitk.WriteImage(moving, str(path))
         set_slope(path, 2)
-        done = run(pair / "fixed.nii.gz", path, *QUICK, "--report", tmp_path / "report.json")
+        done = register((pair / "fixed.nii.gz", path), report=tmp_path / "report.json")
         assert done.returncode == 0, (name, done.stderr)
         os.truncate(path if name == "moving.nii" else path.with_suffix(".img"), 60000)
-        done = run(pair / "fixed.nii.gz", path, *QUICK, "--report", tmp_path / "report.json")
+        done = register((pair / "fixed.nii.gz", path), report=tmp_path / "report.json")
         assert done.returncode == 3 and "is cut short: 60000 of " in done.stderr, (name, done)
 
 
@@ -754,7 +600,7 @@ def test_a_doubt_about_any_file_reaches_the_verdict(pair, tmp_path, role, name):
         if role == "--moving-labels":
             more += ["--output-labels", tmp_path / "labels.nii.gz"]
         report, parameters = tmp_path / "report.json", tmp_path / "parameters"
-        done = run(*images, *QUICK, *more, "--report", report, "--returnparameterfile", parameters)
+        done = register(images, *more, report=report, returnparameterfile=parameters)
         assert done.returncode == 0, done.stderr
         told[path] = json.loads(report.read_text()), parameters.read_text()
     doubt = (
@@ -782,7 +628,7 @@ def test_doubts_are_of_the_files_header(pair, tmp_path):
         (taken, ["its sform and its qform say two places, up to 5 mm apart; the qform is taken."]),
         (tmp_path / "kept.nrrd", []),
     ):
-        done = run(pair / "fixed.nii.gz", path, *QUICK, "--report", tmp_path / "report.json")
+        done = register((pair / "fixed.nii.gz", path), report=tmp_path / "report.json")
         assert done.returncode == 0, done.stderr
         warnings = json.loads((tmp_path / "report.json").read_text())["warnings"]
         assert [w for w in warnings if "two places" in w] == [
@@ -946,22 +792,8 @@ def test_needs_no_python(tmp_path):
         pytest.skip(f"no brain pair: {data} is not there (MORPHSEEK_DATA)")
     fixed, moving = json.loads((data / "split.json").read_text())["pairs"]["test"][0]
     images = [data / "images" / f"{name}.nii.gz" for name in (fixed, moving)]
-    done = run(
-        *images,
-        "--preset",
-        "fast",
-        "--model",
-        "none",
-        "--search",
-        "off",
-        "--refine",
-        "0",
-        "--output-transform",
-        tmp_path / "t.h5",
-        "--report",
-        tmp_path / "r.json",
-        env={},
-    )
+    written = {"output_transform": tmp_path / "t.h5", "report": tmp_path / "r.json"}
+    done = register(images, preset="fast", initial="affine", refine=0, **written, how={"env": {}})
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "r.json").read_text())
     assert report["similarity_after"] > report["similarity_before"]
@@ -1063,7 +895,7 @@ from pace import limit  # noqa: E402
 @pytest.mark.parametrize("name", image_cases.SOUND)
 def test_a_sound_file_is_read(pair, tmp_path, name):
     (tmp_path / name).write_bytes(image_cases.SOUND[name])
-    done = run(tmp_path / name, tmp_path / name, *QUICK, "--report", tmp_path / "report.json")
+    done = register([tmp_path / name] * 2, report=tmp_path / "report.json")
     assert "cannot be read" not in done.stderr and done.returncode == 0, done.stderr
 
 
@@ -1080,7 +912,7 @@ BY_ITK = {
 def test_an_unsound_file_is_refused(pair, tmp_path, name):
     data, words = image_cases.UNSOUND[name]
     (tmp_path / name).write_bytes(data)
-    done = run(pair / "fixed.nii.gz", tmp_path / name, *QUICK, "--report", tmp_path / "report.json")
+    done = register((pair / "fixed.nii.gz", tmp_path / name), report=tmp_path / "report.json")
     assert done.returncode == 3 and f"moving: {tmp_path / name}" in done.stderr, done.stderr
     assert name in BY_ITK or words in done.stderr, done.stderr
     assert done.stderr.count("MorphSeekRegistration: ") == 1, "a library printed, too"
@@ -1091,11 +923,11 @@ def test_what_itk_fills_with_zeros_is_refused(pair, tmp_path, suffix):
     path = tmp_path / f"a.{suffix}"
     moving = sitk.ReadImage(str(pair / "moving.nii.gz"))
     sitk.WriteImage(moving, str(path), useCompression=suffix.endswith(("gz", "nhdr")))
-    arguments = (path, path, *QUICK, "--initial", "none", "--report", tmp_path / "report.json")
-    assert run(*arguments).returncode == 0
+    flags = {"initial": "none", "report": tmp_path / "report.json"}
+    assert register((path, path), **flags).returncode == 0
     voxels = path.with_name("a.raw.gz") if suffix == "nhdr" else path
     os.truncate(voxels, voxels.stat().st_size * 3 // 4)
-    done = run(*arguments)
+    done = register((path, path), **flags)
     assert done.returncode == 3 and "cut short" in done.stderr, done.stderr
 
 
@@ -1113,27 +945,16 @@ def test_a_missing_spacing_is_a_doubt(tmp_path, name):
     path.write_bytes(data)
     doubts = morphseek.images.read(path, "moving").doubts
     assert len(doubts) == 1 and "how large its voxels are; 1 mm is taken" in doubts[0]
-    assert run(path, path, *QUICK, "--report", report).returncode == 0
+    assert register((path, path), report=report).returncode == 0
     assert doubts[0] in json.loads(report.read_text())["warnings"]
 
 
 def try_dicom(path, report):
-    images = (path, path, *QUICK, "--initial", "none", "--refine", "0", "--report", report)
-    return run(*images, "--output-volume", report.with_name("warped.nrrd"))
+    written = {"report": report, "output_volume": report.with_name("warped.nrrd")}
+    return register((path, path), initial="none", refine=0, **written)
 
 
-UNLIKE = (
-    "localizer",
-    "size",
-    "far",
-    "gap",
-    "two",
-    "a slice",
-    "a palette",
-    "floats",
-    "JPEG",
-    "a table",
-)
+UNLIKE = "localizer,size,far,gap,two,a slice,a palette,floats,JPEG,a table".split(",")
 """What is refused in fewer words than by Python."""
 
 
@@ -1230,7 +1051,7 @@ def test_a_pipe_is_refused(pair, tmp_path, flag):
     images = [pipe if flag == str(i) else pair / "fixed.nii.gz" for i in range(2)]
     more = [flag, pipe] if flag.startswith("--") else []
     more += ["--output-labels", tmp_path / "labels.mha"] if flag == "--moving-labels" else []
-    done = run(*images, *QUICK, *more, "--report", tmp_path / "report.json")
+    done = register(images, *more, report=tmp_path / "report.json")
     assert done.returncode == 3 and f"{pipe} is a pipe" in done.stderr
 
 

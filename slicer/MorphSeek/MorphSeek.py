@@ -79,9 +79,11 @@ class MorphSeekLogic(ScriptedLoadableModuleLogic):
     """
 
     def getParameterNode(self):
-        from MorphSeekLib.parameters import MorphSeekParameterNode
+        from MorphSeekLib.parameters import MorphSeekParameterNode, forget_unknown
 
-        return MorphSeekParameterNode(super().getParameterNode())
+        node = super().getParameterNode()
+        forget_unknown(node)
+        return MorphSeekParameterNode(node)
 
     def start(self, request):
         """Start a RegistrationRequest; return its running Registration, to be polled."""
@@ -158,7 +160,8 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
         scene = slicer.mrmlScene
         self.addObserver(scene, scene.StartCloseEvent, self.onSceneStartClose)
         self.addObserver(scene, scene.EndCloseEvent, self.onSceneEndClose)
-        self.addObserver(scene, scene.EndImportEvent, self.onSceneEndImport)
+        self.addObserver(scene, scene.StartImportEvent, self.onSceneStartImport)
+        self.addObserver(scene, scene.EndImportEvent, self.onSceneEndClose)
         self.initializeParameterNode()
 
     def cleanup(self):
@@ -191,10 +194,9 @@ class MorphSeekWidget(ScriptedLoadableModuleWidget, VTKObservationMixin):
     def onSceneEndClose(self, caller=None, event=None):
         self.initializeParameterNode()
 
-    def onSceneEndImport(self, caller=None, event=None):
-        """Show the parameters of a scene that was loaded over this one."""
+    def onSceneStartImport(self, caller=None, event=None):
+        """Read the parameters of a scene that is loaded over this one when all are there."""
         self.setParameterNode(None)
-        self.initializeParameterNode()
 
     def initializeParameterNode(self):
         if self._parameters is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib.metadata
 import json
 import os
@@ -60,7 +59,11 @@ class Study:
             )
 
     def request(self, **fields: Any) -> RegistrationRequest:
-        return RegistrationRequest(self.fixed, self.moving, **{**QUICK, **fields})
+        own = {"fixed": self.fixed, "moving": self.moving, **QUICK}
+        return RegistrationRequest(**{**own, **fields})
+
+    def new(self, kind: str) -> Any:
+        return self.scene.AddNewNodeByClass(kind, "mine")
 
     def segmentation(self, labels: Any) -> Any:
         node = self.scene.AddNewNodeByClass("vtkMRMLSegmentationNode", "organs")
@@ -143,6 +146,11 @@ def to_itk(node: Any) -> sitk.Image:
 def difference(a: np.ndarray, b: np.ndarray) -> float:
     """Return the mean absolute difference as a fraction of the range."""
     return float(np.abs(a.astype(float) - b).mean() / np.ptp(b))
+
+
+def apart(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return how far points lie from others, mm."""
+    return np.linalg.norm(one - other, axis=1)
 
 
 def from_world(node: Any, ras: np.ndarray) -> np.ndarray:
@@ -235,8 +243,8 @@ def test_moving_side_is_what_moves(
     _, done = finished
     moved = slicer.util.arrayFromMarkupsControlPoints(done.nodes["transferred"][2])
     back = itk_points(as_itk_reads(done.nodes["transform"]), moved)
-    assert np.linalg.norm(back - LANDMARKS, axis=1).max() < 0.01
-    assert np.linalg.norm(moved - LANDMARKS, axis=1).min() > 1  # the landmarks do move
+    assert apart(back, LANDMARKS).max() < 0.01
+    assert apart(moved, LANDMARKS).min() > 1  # the landmarks do move
 
 
 def as_itk_reads(node: Any) -> sitk.Transform:
@@ -281,9 +289,9 @@ def test_one_answer_outside_the_grids(
                 ("file", from_world(read, points), 0.3),
                 ("package", ours, 0.01),
             ):
-                apart = np.linalg.norm(other - itk, axis=1).max()
-                print(f"{name} {distance:g} mm outside, {reader}: {apart:.4f} mm")
-                assert apart < most, (name, distance, reader)
+                off = apart(other, itk).max()
+                print(f"{name} {distance:g} mm outside, {reader}: {off:.4f} mm")
+                assert off < most, (name, distance, reader)
 
 
 def test_a_linear_result_is_a_linear_transform(study: Study, images: dict[str, sitk.Image]):
@@ -311,10 +319,7 @@ def test_landmarks_of_morphseek(
     finished: tuple[Study, Registration], expected: morphseek.Registration
 ):
     moved = slicer.util.arrayFromMarkupsControlPoints(finished[1].nodes["transferred"][2])
-    assert (
-        np.linalg.norm(itk_points(expected.transform.to_sitk(), moved) - LANDMARKS, axis=1).max()
-        < 0.01
-    )
+    assert apart(itk_points(expected.transform.to_sitk(), moved), LANDMARKS).max() < 0.01
 
 
 def test_label_map_is_nearest(
@@ -466,11 +471,9 @@ def test_inverse(
     inverse = done.nodes["inverse_transform"]
     itk = expected.inverse().to_sitk()
     points = inside(images["moving"])
-    assert (
-        np.linalg.norm(from_world(inverse, points) - itk_points(itk, points), axis=1).max() < 0.01
-    )
+    assert apart(from_world(inverse, points), itk_points(itk, points)).max() < 0.01
     there_and_back = from_world(done.nodes["transform"], from_world(inverse, LANDMARKS))
-    assert np.linalg.norm(there_and_back - LANDMARKS, axis=1).max() < 0.1
+    assert apart(there_and_back, LANDMARKS).max() < 0.1
     slicers = geometry.array_of(resampled(study.fixed, inverse, study.moving))
     assert (
         difference(
@@ -541,7 +544,7 @@ def test_h5_from_slicer_to_itk(
     batch.save(node, tmp_path / "transform.h5")
     points = inside(images["fixed"])
     itk = itk_points(sitk.ReadTransform(str(tmp_path / "transform.h5")), points)
-    assert np.linalg.norm(from_world(node, points) - itk, axis=1).max() < 1e-3
+    assert apart(from_world(node, points), itk).max() < 1e-3
 
 
 def test_h5_from_morphseek_to_slicer(
@@ -550,12 +553,8 @@ def test_h5_from_morphseek_to_slicer(
     expected.transform.save(tmp_path / "transform.h5")
     node = batch.load(study.scene, tmp_path / "transform.h5", "vtkMRMLTransformNode")
     points = inside(images["fixed"])
-    assert (
-        np.linalg.norm(
-            from_world(node, points) - itk_points(expected.transform.to_sitk(), points), axis=1
-        ).max()
-        < 0.01
-    )
+    itk = itk_points(expected.transform.to_sitk(), points)
+    assert apart(from_world(node, points), itk).max() < 0.01
 
 
 def test_references(finished: tuple[Study, Registration]):
@@ -594,12 +593,8 @@ def test_scene_saved_and_loaded(
     assert node.GetNodeReference(node.GetFixedNodeReferenceRole()).GetName() == "fixed"
     assert node.GetNodeReference(node.GetMovingNodeReferenceRole()).GetName() == "moving"
     points = inside(images["fixed"])
-    assert (
-        np.linalg.norm(
-            from_world(node, points) - from_world(done.nodes["transform"], points), axis=1
-        ).max()
-        < 0.01
-    )
+    before = from_world(done.nodes["transform"], points)
+    assert apart(from_world(node, points), before).max() < 0.01
     volume = again.GetFirstNodeByName("moving on fixed")
     np.testing.assert_array_equal(
         geometry.array_of(volume), geometry.array_of(done.nodes["transformed_volume"])
@@ -675,7 +670,7 @@ def test_volumes_under_transforms(study: Study, images: dict[str, sitk.Image]):
     back = from_world(
         done.nodes["transform"], slicer.util.arrayFromMarkupsControlPoints(moved_points)
     )
-    assert np.linalg.norm(back - in_world, axis=1).max() < 0.01
+    assert apart(back, in_world).max() < 0.01
     nearest = sitk.GetArrayFromImage(
         sitk.Resample(
             itk_turned(images["moving_labels"], other),
@@ -1023,12 +1018,8 @@ def test_initial_transform_is_honoured(study: Study, images: dict[str, sitk.Imag
     node = study.linear(turned(0.1, (-6.0, 4.0, 4.0)))
     done = register(study.request(initial_transform=node, initial="none", refine=0))
     points = inside(images["fixed"])
-    assert (
-        np.linalg.norm(
-            from_world(done.nodes["transform"], points) - from_world(node, points), axis=1
-        ).max()
-        < 1e-3
-    )
+    there = from_world(done.nodes["transform"], points)
+    assert apart(there, from_world(node, points)).max() < 1e-3
     under = geometry.array_of(resampled(study.moving, node, study.fixed))
     assert difference(geometry.array_of(done.nodes["transformed_volume"]), under) <= 0.001
 
@@ -1043,11 +1034,10 @@ def test_a_mended_result_goes_on(study: Study, images: dict[str, sitk.Image]):
     points = inside(images["fixed"])
     there, asked = from_world(done.nodes["transform"], points), from_world(node, points)
     # between voxels the sampled field is interpolated linearly
-    assert np.linalg.norm(there - asked, axis=1).max() < 0.05
-    assert np.linalg.norm(asked - from_world(lifted, points), axis=1).max() > 1
+    assert apart(there, asked).max() < 0.05
+    assert apart(asked, from_world(lifted, points)).max() > 1
     again = register(study.request(initial_transform=done.nodes["transform"], refine=0))
-    moved = from_world(again.nodes["transform"], points) - there
-    assert np.linalg.norm(moved, axis=1).max() < 0.01
+    assert apart(from_world(again.nodes["transform"], points), there).max() < 0.01
 
 
 def test_coarser_field(
@@ -1061,19 +1051,13 @@ def test_coarser_field(
     )
     assert coarse.GetNumberOfPoints() < full.GetNumberOfPoints() / 6
     points = inside(images["fixed"])
-    assert (
-        np.linalg.norm(
-            from_world(done.nodes["transform"], points)
-            - from_world(finished[1].nodes["transform"], points),
-            axis=1,
-        ).mean()
-        < 0.75
-    )
+    one, other = (from_world(d.nodes["transform"], points) for d in (done, finished[1]))
+    assert apart(one, other).mean() < 0.75
 
 
 def test_outputs_into_nodes_of_the_user(study: Study, expected: morphseek.Registration):
     volume, transform = (
-        study.scene.AddNewNodeByClass("vtkMRMLScalarVolumeNode", "mine"),
+        study.new("vtkMRMLScalarVolumeNode"),
         study.scene.AddNewNodeByClass("vtkMRMLTransformNode", "my transform"),
     )
     volume.SetAndObserveTransformNodeID(study.linear(turned()).GetID())
@@ -1088,7 +1072,7 @@ def test_outputs_into_nodes_of_the_user(study: Study, expected: morphseek.Regist
 
 def test_nodes_deleted_while_it_runs(study: Study):
     """The user removes inputs and a node for an output. The results still come, in new nodes."""
-    mine = study.scene.AddNewNodeByClass("vtkMRMLScalarVolumeNode", "mine")
+    mine = study.new("vtkMRMLScalarVolumeNode")
     registration = Registration(
         study.request(transformed_volume=mine, transfer=[study.moving_labels])
     )
@@ -1318,7 +1302,7 @@ def test_publication_is_all_or_nothing(study: Study, monkeypatch: pytest.MonkeyP
 
 def test_a_failed_publication_leaves_the_user_s_node(study: Study, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(outputs, "show_like", lambda *nodes: 1 / 0)
-    mine = study.scene.AddNewNodeByClass("vtkMRMLScalarVolumeNode", "mine")
+    mine = study.new("vtkMRMLScalarVolumeNode")
     geometry.fill_volume(mine, np.arange(24.0).reshape(2, 3, 4), np.diag([1.0, 2.0, 3.0, 1.0]))
     parent = study.linear(turned())
     mine.SetAndObserveTransformNodeID(parent.GetID())
@@ -1401,6 +1385,16 @@ def test_what_is_moved_already_is_not_moved_again(finished: tuple[Study, Registr
     study.scene.RemoveNode(node)
 
 
+@pytest.mark.parametrize("kind", ["ScalarVolume", "MarkupsROI", "MarkupsPlane", "Model"])
+def test_what_cannot_be_carried_is_refused(kind: str, finished: tuple[Study, Registration]):
+    """A ROI and a plane have a size beside their points, which would stay as it was."""
+    study, done = finished
+    node = study.new(f"vtkMRML{kind}Node")
+    with pytest.raises(ValueError, match="mine cannot be carried over: it is no segmentation"):
+        transfer.transfer(node, done.nodes["transform"], study.fixed)
+    study.scene.RemoveNode(node)
+
+
 def test_interrupted_wait_cancels(study: Study, clean: None):
     registration = Registration(study.request(**LONG))
     registration.start()
@@ -1434,94 +1428,83 @@ def test_a_sound_request(study: Study):
     }
 
 
-def landmarks(study: Study, request: RegistrationRequest, moving: Any) -> None:
-    request.fixed_landmarks, request.moving_landmarks = study.points(LANDMARKS), moving
+def landmarks(study: Study, moving: Any) -> dict[str, Any]:
+    return {"fixed_landmarks": study.points(LANDMARKS), "moving_landmarks": moving}
+
+
+def without_a_place(study: Study, name: str) -> dict[str, Any]:
+    """Take the place from one of the moving landmarks, whose labels begin with their node's name:
+    the others are paired by these, or, under another name, would be paired in their order.
+    """
+    moving = study.points(LANDMARKS)
+    for i in range(len(LANDMARKS)):
+        moving.SetNthControlPointLabel(i, f"{name}-{i + 1}")
+    moving.UnsetNthControlPointPosition(1)
+    return landmarks(study, moving)
+
+
+MILLIMETRES = "smoothness must be auto, low, high or a number of mm"
 
 
 @pytest.mark.parametrize(
-    "change, reason",
+    "fields, reason",
     [
-        (lambda s, r: setattr(r, "fixed", None), "Select the fixed volume"),
-        (lambda s, r: setattr(r, "moving", None), "Select the moving volume"),
-        (lambda s, r: setattr(r, "moving", s.fixed), "the same"),
+        (lambda s: {"fixed": None}, "Select the fixed volume"),
+        (lambda s: {"moving": None}, "Select the moving volume"),
+        (lambda s: {"moving": s.fixed}, "the same"),
+        (lambda s: {"moving": s.new("vtkMRMLScalarVolumeNode")}, "moving volume holds no image"),
+        (lambda s: {"fixed": s.points(LANDMARKS)}, "fixed volume is no scalar volume"),
+        (lambda s: {"fixed_mask": s.fixed}, "fixed mask is neither"),
+        (lambda s: {"moving_mask": s.new("vtkMRMLSegmentationNode")}, "mask has no segments"),
+        (lambda s: {"rigid_regions": s.fixed}, "map of rigid regions is neither"),
+        (lambda s: {"fixed_landmarks": s.points(LANDMARKS)}, "moving landmarks, too"),
+        (lambda s: landmarks(s, s.points(LANDMARKS[:0])), "have no point: mark some"),
+        (lambda s: landmarks(s, s.fixed), "are no markups of points"),
+        (lambda s: without_a_place(s, "other"), "points without a position, and no label"),
+        (lambda s: without_a_place(s, "landmarks"), "Set the landmark error"),
+        (lambda s: landmarks(s, s.points(LANDMARKS)), "Set the landmark error"),
+        (lambda s: {"channels": [(s.moving, None)]}, "second moving volume, too"),
+        (lambda s: {"channels": [(s.fixed, s.moving)]}, "same as the first ones"),
         (
-            lambda s, r: setattr(r, "moving", s.scene.AddNewNodeByClass("vtkMRMLScalarVolumeNode")),
-            "moving volume holds no image",
-        ),
-        (lambda s, r: setattr(r, "fixed", s.points(LANDMARKS)), "fixed volume is no scalar volume"),
-        (lambda s, r: setattr(r, "fixed_mask", s.fixed), "fixed mask is neither"),
-        (
-            lambda s, r: setattr(
-                r, "moving_mask", s.scene.AddNewNodeByClass("vtkMRMLSegmentationNode")
-            ),
-            "moving mask has no segments",
-        ),
-        (lambda s, r: setattr(r, "rigid_regions", s.fixed), "map of rigid regions is neither"),
-        (lambda s, r: setattr(r, "fixed_landmarks", s.points(LANDMARKS)), "moving landmarks, too"),
-        (lambda s, r: landmarks(s, r, s.points(LANDMARKS[:0])), "have no point: mark some"),
-        (lambda s, r: landmarks(s, r, s.fixed), "are no markups of points"),
-        (lambda s, r: landmarks(s, r, s.points(LANDMARKS)), "Set the landmark error"),
-        (lambda s, r: setattr(r, "channels", [(s.moving, None)]), "second moving volume, too"),
-        (lambda s, r: setattr(r, "channels", [(s.fixed, s.moving)]), "same as the first ones"),
-        (
-            lambda s, r: setattr(r, "channels", [(s.points(LANDMARKS), s.moving)]),
+            lambda s: {"channels": [(s.points(LANDMARKS), s.moving)]},
             "second fixed volume (landmarks) is no scalar volume",
         ),
-        (lambda s, r: setattr(r, "labels_drive", True), "select the labels of both sides"),
-        (lambda s, r: setattr(r, "initial_transform", s.fixed), "transform is no transform"),
-        (lambda s, r: already_there(s, r), "on the moving volume already"),
-        (lambda s, r: setattr(r, "fixed_labels", s.fixed_labels), "labels of both sides"),
-        (lambda s, r: no_common_segment(s, r), "none in common"),
-        (lambda s, r: segment_twice(s, r), "one occurs twice"),
-        (lambda s, r: setattr(r, "transfer", [s.fixed]), "cannot be carried over"),
+        (lambda s: {"labels_drive": True}, "select the labels of both sides"),
+        (lambda s: {"initial_transform": s.fixed}, "transform is no transform"),
+        (lambda s: already_there(s), "on the moving volume already"),
+        (lambda s: {"fixed_labels": s.fixed_labels}, "labels of both sides"),
+        (lambda s: named(s, ["other 0", "other 1", "other 2"], "liver"), "none in common"),
+        (lambda s: named(s, ["one", "one", "spleen"], "one"), "one occurs twice"),
+        (lambda s: {"transfer": [s.fixed]}, "cannot be carried over"),
+        (lambda s: {"transfer": [s.new("vtkMRMLSegmentationNode")]}, "mine has no segments"),
+        (lambda s: {"field_spacing": -1.0}, "spacing of the transform"),
+        (lambda s: {"field_spacing": float("nan")}, "spacing of the transform"),
+        (lambda s: {"smoothness": "stiff"}, MILLIMETRES),
+        (lambda s: {"smoothness": "nan"}, MILLIMETRES),
+        (lambda s: {"model": "/nowhere/net.onnx"}, "no network file"),
+        (lambda s: {"transform": None, "transformed_volume": None}, "at least one output"),
+        (lambda s: {"transformed_volume": s.moving}, "is an input"),
         (
-            lambda s, r: setattr(
-                r, "transfer", [s.scene.AddNewNodeByClass("vtkMRMLSegmentationNode", "bare")]
-            ),
-            "bare has no segments",
-        ),
-        (lambda s, r: setattr(r, "field_spacing", -1.0), "spacing of the transform"),
-        (
-            lambda s, r: setattr(r, "smoothness", "stiff"),
-            "smoothness must be auto, low, high or a number of mm",
-        ),
-        (
-            lambda s, r: setattr(r, "smoothness", "nan"),
-            "smoothness must be auto, low, high or a number of mm",
-        ),
-        (lambda s, r: setattr(r, "model", "/nowhere/net.onnx"), "no network file"),
-        (
-            lambda s, r: (setattr(r, "transform", None), setattr(r, "transformed_volume", None)),
-            "at least one output",
-        ),
-        (lambda s, r: setattr(r, "transformed_volume", s.moving), "is an input"),
-        (
-            lambda s, r: (
-                setattr(r, "transformed_volume", new(s)),
-                setattr(r, "jacobian", r.transformed_volume),
+            lambda s: dict.fromkeys(
+                ("transformed_volume", "jacobian"), s.new("vtkMRMLScalarVolumeNode")
             ),
             "two outputs",
         ),
-        (lambda s, r: setattr(r, "transform", s.linear(np.eye(4))), "cannot be the transform"),
+        (lambda s: {"transform": s.linear(np.eye(4))}, "cannot be the transform"),
         (
-            lambda s, r: under_its_own_output(s, r),
+            lambda s: under_its_own_output(s),
             "moving lies under earlier, which would be overwritten",
         ),
-        (lambda s, r: setattr(r, "preset", "Knee"), "no preset"),
+        (lambda s: {"preset": "Knee"}, "no preset"),
     ],
 )
-def test_reasons(change: Callable[[Study, RegistrationRequest], Any], reason: str, study: Study):
-    request = copy.copy(study.request())
-    change(study, request)
+def test_reasons(fields: Callable[[Study], dict[str, Any]], reason: str, study: Study):
+    request = study.request(**fields(study))
     assert reason in request.validate()
     nodes = study.nodes()
     with pytest.raises(ValueError, match=re.escape(reason)):
         Registration(request).start()
     assert study.nodes() == nodes
-
-
-def new(study: Study) -> Any:
-    return study.scene.AddNewNodeByClass("vtkMRMLScalarVolumeNode", "new")
 
 
 def bent(over: sitk.Image | None = None) -> Any:
@@ -1547,35 +1530,31 @@ def bent(over: sitk.Image | None = None) -> Any:
     return node
 
 
-def already_there(study: Study, request: RegistrationRequest) -> None:
-    request.initial_transform = study.linear(turned())
-    study.moving.SetAndObserveTransformNodeID(request.initial_transform.GetID())
+def already_there(study: Study) -> dict[str, Any]:
+    transform = study.linear(turned())
+    study.moving.SetAndObserveTransformNodeID(transform.GetID())
+    return {"initial_transform": transform}
 
 
-def under_its_own_output(study: Study, request: RegistrationRequest) -> None:
+def under_its_own_output(study: Study) -> dict[str, Any]:
     """Put the result of a first registration on the moving volume."""
-    request.transform = study.scene.AddNode(bent())
-    request.transform.SetName("earlier")
-    study.moving.SetAndObserveTransformNodeID(request.transform.GetID())
+    transform = study.scene.AddNode(bent())
+    transform.SetName("earlier")
+    study.moving.SetAndObserveTransformNodeID(transform.GetID())
+    return {"transform": transform}
 
 
-def segment_twice(study: Study, request: RegistrationRequest) -> None:
-    request.fixed_labels, request.moving_labels = (
-        study.segmentation(study.fixed_labels),
-        study.segmentation(study.moving_labels),
-    )
-    for i in range(2):
-        request.moving_labels.GetSegmentation().GetNthSegment(i).SetName("one")
-    request.fixed_labels.GetSegmentation().GetNthSegment(0).SetName("one")
-
-
-def no_common_segment(study: Study, request: RegistrationRequest) -> None:
-    request.fixed_labels, request.moving_labels = (
-        study.segmentation(study.fixed_labels),
-        study.segmentation(study.moving_labels),
-    )
-    for i in range(3):
-        request.moving_labels.GetSegmentation().GetNthSegment(i).SetName(f"other {i}")
+def named(study: Study, names: list[str], fixed: str) -> dict[str, Any]:
+    """Return segmentations of both sides: the moving one with these names, the fixed one with its
+    first segment called so.
+    """
+    made = {
+        key: study.segmentation(getattr(study, key)) for key in ("fixed_labels", "moving_labels")
+    }
+    for i, name in enumerate(names):
+        made["moving_labels"].GetSegmentation().GetNthSegment(i).SetName(name)
+    made["fixed_labels"].GetSegmentation().GetNthSegment(0).SetName(fixed)
+    return made
 
 
 # --------------------------------------------------------------------------- batch and installation
@@ -1594,13 +1573,17 @@ def test_batch(
     (tmp_path / "study.csv").write_text(  # as a spreadsheet writes it where commas are decimal
         f"id;{heading};moving_landmarks\none;{first};points.mrk.json\n"
         f"two;absent.nrrd;{paths['moving']};;;\n"
+        f"three;{paths['fixed'].parent};{paths['moving']};;;\n"
+        f"four;{paths['fixed']};{paths['moving']};;;study.csv\n"
     )
     shown: list[str] = []
     rows = batch.run(
         tmp_path / "study.csv", tmp_path / "out", show=shown.append, **{**QUICK, "search": "on"}
     )
-    assert len(shown) == 2 and rows[0]["error"] == ""
+    assert len(shown) == 4 and rows[0]["error"] == ""
     assert "absent.nrrd cannot be read" in rows[1]["error"]
+    assert rows[2]["error"].endswith("cannot be read: give a file of one volume")
+    assert "study.csv cannot be read: give a .mrk.json file" in rows[3]["error"]
     assert rows[0]["dice_after"] > rows[0]["dice_before"]
     assert rows[0]["verdict"] in ("good", "check", "failed") and "verdict" not in rows[1]
     assert rows[0]["error_mm"] > 0 and (rows[0]["verdict"] == "good") == (rows[0]["reasons"] == "")
@@ -1617,9 +1600,7 @@ def test_batch(
     assert difference(sitk.GetArrayFromImage(warped), expected.warped) < 1e-4
     points = inside(images["fixed"])
     itk = itk_points(sitk.ReadTransform(str(out / "one" / "transform.h5")), points)
-    assert (
-        np.linalg.norm(itk - itk_points(expected.transform.to_sitk(), points), axis=1).max() < 1e-3
-    )
+    assert apart(itk, itk_points(expected.transform.to_sitk(), points)).max() < 1e-3
 
 
 @pytest.mark.parametrize(
@@ -1874,14 +1855,12 @@ def test_installation_that_does_nothing_ends(environment: Environment):
     assert len(environment.calls) == 1
 
 
+COMPLETE = {"morphseek": "1.0", "onnxruntime": "1.26", "flatbuffers": "1.0"}
+
+
 @pytest.mark.parametrize("version, wanted", [("12.9", ["rich>=13"]), ("14.0rc1", [])])
 def test_requirements_have_versions(version: str, wanted: list[str], environment: Environment):
-    environment.installed |= {
-        "morphseek": "1.0",
-        "onnxruntime": "1.26",
-        "flatbuffers": "1.0",
-        "rich": version,
-    }
+    environment.installed |= {**COMPLETE, "rich": version}
     assert install.missing() == wanted
 
 
@@ -1889,12 +1868,7 @@ def test_every_demand_on_a_package_counts(
     environment: Environment, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setitem(Environment.REQUIRES, "flatbuffers", ["pygments<2.19,>=2.15"])
-    environment.installed |= {
-        "morphseek": "1.0",
-        "onnxruntime": "1.26",
-        "flatbuffers": "1.0",
-        "pygments": "2.14",
-    }
+    environment.installed |= {**COMPLETE, "pygments": "2.14"}
     assert install.missing() == ["pygments<2.19,>=2.15"]
     environment.installed["pygments"] = "2.12"
     assert install.missing() == ["pygments<2.19,>=2.13,>=2.15"]

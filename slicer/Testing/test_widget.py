@@ -1101,6 +1101,32 @@ def test_scene_save_and_reload_keeps_the_parameters(panel: Panel, tmp_path: Path
     )
 
 
+def test_a_scene_of_another_version_opens(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this version does not know gets its default; the rest is kept."""
+    monkeypatch.setattr(MorphSeekLib.process, "describe", lambda: {**DESCRIPTION, "options": TABLE})
+    panel = Panel(said)
+    node, before = panel.parameters.parameterNode, request_of(panel.parameters)
+    slicer.mrmlScene.InvokeEvent(slicer.mrmlScene.StartImportEvent)
+    for name, text in {
+        "preset": "Knee",
+        "initial": "quick",
+        "device": "CPU",
+        "further_options": '{"similarity": "newest", "foo": "many", "gone": 3, "tau": 0.5}',
+        "last_result": '{"verdict": {"grade": "splendid"}}',
+        "last_places": '[{"place": 1}]',
+    }.items():
+        node.SetParameter(name, text)
+    slicer.mrmlScene.InvokeEvent(slicer.mrmlScene.EndImportEvent)
+    p = panel.parameters
+    assert (p.preset, p.initial, p.last_result, p.last_places) == (
+        "Automatic", "as the preset", "", "[]"
+    )  # fmt: skip
+    assert request_of(p).options() == {**before.options(), "device": "cpu", "tau": 0.5}
+    assert "does not take it: similarity, foo, gone" in panel.ui.logTextEdit.plainText
+    assert panel.ui.statusLabel.text == "Select the fixed and the moving volume"
+    panel.widget.cleanup()
+
+
 # ---------------------------------------------------------------------- the package and the imports
 
 

@@ -160,27 +160,15 @@ def test_a_go_that_is_too_old_is_named(tmp_path: Path):
     )
 
 
+NO_CACHES = dict.fromkeys(("GOPATH", "GOCACHE", "GOMODCACHE", "XDG_CACHE_HOME"))
+
+
 @pytest.mark.parametrize(
     "variables, said",
     [
+        ({"HOME": None, **NO_CACHES}, "HOME, which is not set: Go keeps its caches there"),
         (
-            {
-                "HOME": None,
-                "GOPATH": None,
-                "GOCACHE": None,
-                "GOMODCACHE": None,
-                "XDG_CACHE_HOME": None,
-            },
-            "HOME, which is not set: Go keeps its caches there",
-        ),
-        (
-            {
-                "HOME": "/proc/nowhere",
-                "GOPATH": None,
-                "GOCACHE": None,
-                "GOMODCACHE": None,
-                "XDG_CACHE_HOME": None,
-            },
+            {"HOME": "/proc/nowhere", **NO_CACHES},
             "a GOCACHE that can be written: /proc/nowhere/.cache/go-build cannot",
         ),
         (

@@ -7,6 +7,13 @@ execute_process(COMMAND ${CMAKE_COMMAND} -S ${EXAMPLE} -B ${WORK}/example -DCMAK
 execute_process(COMMAND ${CMAKE_COMMAND} --build ${WORK}/example COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${WORK}/example/register COMMAND_ERROR_IS_FATAL ANY)
 
+# Here the component plugin is not installed.
+file(WRITE ${WORK}/itk/CMakeLists.txt "cmake_minimum_required(VERSION 3.25)\nproject(itk LANGUAGES C)\nfind_package(MorphSeek REQUIRED COMPONENTS ITK)\n")
+execute_process(COMMAND ${CMAKE_COMMAND} -S ${WORK}/itk -B ${WORK}/itk/build -DCMAKE_PREFIX_PATH=${WORK}/prefix OUTPUT_QUIET ERROR_VARIABLE said)
+if(NOT said MATCHES "built[ \n]+with[ \n]+ITK.s[ \n]+headers")
+  message(FATAL_ERROR "find_package without ITK's filters says: ${said}")
+endif()
+
 find_program(PKG_CONFIG pkg-config)
 if(NOT PKG_CONFIG)
   message("no pkg-config here: morphseek.pc was not tried")

@@ -147,7 +147,10 @@ def load(scene: Any, path: str | Path, kind: str) -> Any:
     storage = scene.AddNode(_storage(node))
     storage.SetFileName(str(path))
     if not Path(path).is_file() or not storage.ReadData(node):
-        raise OSError(f"{path} cannot be read")
+        points = "a .mrk.json file with a list of points"
+        raise OSError(
+            f"{path} cannot be read: give {points if _is_markups(node) else 'a file of one volume'}"
+        )
     return node
 
 
@@ -159,12 +162,16 @@ def save(node: Any, path: str | Path) -> None:
         raise OSError(f"{path} cannot be written")
 
 
+def _is_markups(node: Any) -> bool:
+    return bool(node.IsA("vtkMRMLMarkupsNode"))
+
+
 def _storage(node: Any) -> Any:
     import slicer
 
     # A new scene lacks the node classes that modules registered with the application's scene.
     return (
         slicer.vtkMRMLMarkupsJsonStorageNode()
-        if node.IsA("vtkMRMLMarkupsNode")
+        if _is_markups(node)
         else node.CreateDefaultStorageNode()
     )

@@ -142,6 +142,21 @@ def keep_transform(scratch: Any, node: Any) -> Any:
     return kept
 
 
+def points_of(node: Any) -> dict[str, Any]:
+    """Return the defined points of markups, in LPS mm of the world, with their labels."""
+    defined = [
+        i
+        for i in range(node.GetNumberOfControlPoints())
+        if node.GetNthControlPointPositionStatus(i) == node.PositionDefined
+    ]
+    places = [node.GetNthControlPointPositionWorld(i) for i in defined]
+    return {
+        "points": [[-p[0], -p[1], p[2]] for p in places],
+        "names": [node.GetNthControlPointLabel(i) for i in defined],
+        "source": node.GetName(),
+    }
+
+
 def array_of(volume: Any) -> np.ndarray:
     """Return a view of a volume's voxels, shape (z, y, x)."""
     from vtk.util.numpy_support import vtk_to_numpy

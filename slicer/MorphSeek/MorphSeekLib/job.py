@@ -53,7 +53,7 @@ class Job:
                 inside = transfer.mask_on(scratch, mask, reference)
                 job[f"{side}_mask"] = self._put(f"{side}_mask", volume, inside)
             if (points := getattr(r, f"{side}_landmarks")) is not None:
-                job[f"{side}_landmarks"] = transfer.points_of(points)
+                job[f"{side}_landmarks"] = geometry.points_of(points)
         fixed = geometry.in_world(scratch, r.fixed)
         if r.rigid_regions is not None:
             reference = transfer.on_scratch(scratch, fixed)

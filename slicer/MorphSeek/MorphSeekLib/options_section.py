@@ -40,8 +40,13 @@ class OptionsSection:
         for button in (self.ui.savePresetButton, self.ui.loadPresetButton):
             button.setEnabled(known is not None)
         chosen = json.loads(self.parameters.further_options)
+        known = {name: chosen[name] for name in self.widgets if self._takes(name, chosen.get(name))}
+        if self.widgets and known != chosen:  # from a scene that another version has saved
+            left = ", ".join(name for name in chosen if name not in known)
+            self._log(f"left out, as the installed package does not take it: {left}")
+            self.parameters.further_options = json.dumps(known)
         for name, (widget, option) in self.widgets.items():
-            value = chosen.get(name)
+            value = known.get(name)
             if value == self._shown.get(name):
                 continue
             self._shown[name] = value
@@ -53,6 +58,13 @@ class OptionsSection:
             else:
                 widget.setText("" if value is None else str(value))
             widget.blockSignals(False)
+
+    def _takes(self, name: str, value: Any) -> bool:
+        """Whether the widget of an option can show a value that was chosen."""
+        option = self.widgets[name][1]
+        if value is None or _is_menu(option):
+            return value in option.get("choices", ())
+        return option["type"] != "int" or type(value) is int
 
     def choose(self, name: str, value: Any) -> None:
         """Store the value of an option without a parameter of its own; None: as the preset says."""

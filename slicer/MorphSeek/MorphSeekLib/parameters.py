@@ -18,6 +18,7 @@ from slicer.parameterNodeWrapper import Choice, WithinRange, parameterNodeWrappe
 from . import presets
 from .options import OUTPUTS, PRESETS
 from .request import RegistrationRequest
+from .result_section import COLORS
 
 # What the menus show, and the engine's values. None: as the preset says.
 AS_PRESET = "as the preset"
@@ -95,6 +96,28 @@ class MorphSeekParameterNode:
     last_transform: vtkMRMLGridTransformNode
     last_result: str = ""  # of MorphSeekLib.result_section.summary_of
     last_places: str = "[]"  # JSON of MorphSeekLib.registration.Registration.places
+
+
+_MENUS = {"preset": PRESETS, "initial": INITIAL, "search": SEARCH, "device": DEVICE}
+
+
+def forget_unknown(node: Any) -> None:
+    """Take from a scene's parameter node the words that this version does not know, and a result
+    that it cannot show: another version of the extension may have saved the scene.
+    """
+    for name, words in _MENUS.items():
+        if node.GetParameter(name) not in words:
+            node.UnsetParameter(name)
+    read = {
+        "further_options": dict,
+        "last_result": lambda result: COLORS[result["verdict"]["grade"]],
+        "last_places": lambda places: [(place["text"], place["lps"]) for place in places],
+    }
+    for name, look in read.items():
+        try:
+            look(json.loads(node.GetParameter(name)))
+        except (ValueError, KeyError, TypeError):
+            node.UnsetParameter(name)
 
 
 _SAME = (

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import geometry, outputs
-from .validation import is_under
+from .validation import carried_problem, is_under
 
 BINARY = "Binary labelmap"
 _NAME = "{} (registered)"
@@ -44,11 +44,13 @@ def transfer(node: Any, transform: Any, reference: Any, scene: Any = None) -> An
     Raises
     ------
     ValueError
-        The node is under that transform and so on the fixed side already, or its label numbers need
-        more than 32 bits.
+        The node is of another class, empty, or under that transform and so on the fixed side
+        already; or its label numbers need more than 32 bits.
     """
     import slicer
 
+    if reason := carried_problem(node):
+        raise ValueError(reason)
     if is_under(node, transform):
         raise ValueError(
             f"{node.GetName()} is already under {transform.GetName()}, which moves it: remove it"
@@ -302,21 +304,6 @@ def copy_markups(scratch: Any, node: Any) -> Any:
     copy.SetName(_NAME.format(node.GetName()))
     geometry.put_under(scratch, copy, node.GetParentTransformNode())
     return _points_in_world(copy)
-
-
-def points_of(node: Any) -> dict[str, Any]:
-    """Return the defined points of markups, in LPS mm of the world, with their labels."""
-    defined = [
-        i
-        for i in range(node.GetNumberOfControlPoints())
-        if node.GetNthControlPointPositionStatus(i) == node.PositionDefined
-    ]
-    places = [node.GetNthControlPointPositionWorld(i) for i in defined]
-    return {
-        "points": [[-p[0], -p[1], p[2]] for p in places],
-        "names": [node.GetNthControlPointLabel(i) for i in defined],
-        "source": node.GetName(),
-    }
 
 
 def moved_markups(copy: Any, above: Any) -> Any:

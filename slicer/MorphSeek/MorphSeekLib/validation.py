@@ -66,6 +66,13 @@ def _landmarks(r: RegistrationRequest) -> str:
             return f"The {name} landmarks ({node.GetName()}) are no markups of points"
         if not node.GetNumberOfDefinedControlPoints():
             return f"The {name} landmarks ({node.GetName()}) have no point: mark some"
+    labels = {name: geometry.points_of(node)["names"] for name, node in nodes.items()}
+    for name, node in nodes.items() if not set.intersection(*map(set, labels.values())) else ():
+        if len(labels[name]) < node.GetNumberOfControlPoints():
+            return (
+                f"The {name} landmarks ({node.GetName()}) have points without a position, and no"
+                " label in common with the others by which to pair them: place or delete these"
+            )
     if not r.options().get("landmark_error"):
         return "Set the landmark error: how exactly the landmarks were marked, in mm (1 to 2)"
     return ""
@@ -120,21 +127,26 @@ def _initial(r: RegistrationRequest) -> str:
 
 
 def _transferred(r: RegistrationRequest) -> str:
-    for node in r.transfer:
-        if not (_is_labels(node) or _is_points(node)):
-            return (
-                f"{node.GetName()} cannot be carried over: it is no segmentation, label map, or"
-                " markups of points"
-            )
-        if _is_labels(node) and (reason := _labels_problem(node)):
-            return f"{node.GetName()} {reason}"
-    return ""
+    return next(filter(None, map(carried_problem, r.transfer)), "")
+
+
+def carried_problem(node: Any) -> str:
+    """Return why a node cannot be carried over; an empty string when it can."""
+    if _is_labels(node):
+        reason = _labels_problem(node)
+        return reason and f"{node.GetName()} {reason}"
+    if _is_points(node):
+        return ""
+    return (
+        f"{node.GetName()} cannot be carried over: it is no segmentation, label map, or markups of"
+        " points"
+    )
 
 
 def _options(r: RegistrationRequest) -> str:
     if r.smoothness is not None and r.smoothness not in SMOOTHNESS and not _is_number(r.smoothness):
         return f"The smoothness must be {', '.join(SMOOTHNESS)} or a number of mm"
-    if r.field_spacing < 0:
+    if not r.field_spacing >= 0:
         return "The spacing of the transform must be 0 (the fixed volume's grid) or more"
     if r.model and r.model.endswith(".onnx") and not Path(r.model).is_file():
         return f"There is no network file {r.model}"
