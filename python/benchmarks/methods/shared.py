@@ -9,6 +9,17 @@ from pathlib import Path
 import numpy as np
 import SimpleITK as sitk
 
+from . import Job
+
+
+def read(job: Job) -> list[sitk.Image]:
+    return [sitk.ReadImage(str(path), sitk.sitkFloat32) for path in (job.fixed, job.moving)]
+
+
+def save(job: Job, transform: sitk.Transform) -> None:
+    """Write the file that :func:`methods.field_of_file` reads."""
+    sitk.WriteTransform(transform, str(job.folder / "transform.h5"))
+
 
 def as_field(transform: sitk.Transform, fixed: Path) -> sitk.Image:
     """Return the displacement in mm of every voxel of the fixed image."""
