@@ -19,7 +19,6 @@ from typing import Any
 import choosers
 import click
 import numpy as np
-import scoring
 import SimpleITK as sitk
 import truth
 import zoo
@@ -121,11 +120,6 @@ some of each.
 # -------------------------------------------------------------------------------------- Collecting
 
 
-def voxel_of(image: sitk.Image) -> float:
-    """Return the edge of a cube with a voxel's volume, mm."""
-    return float(np.prod(image.GetSpacing()) ** (1 / 3))
-
-
 def noise_of(image: sitk.Image) -> float:
     """Return the noise of an image as a share of its range: from the median absolute difference
     between a voxel and the mean of its two neighbours along an axis, where there is tissue.
@@ -162,25 +156,24 @@ def run_one(pair: truth.Pair, candidate: Candidate) -> Row:
     with what the registration measured. A failure has the error from before.
     """
     started = time.process_time()
-    before = scoring.spread(np.linalg.norm(pair.fixed_points - pair.moving_points, axis=1))
+    before = float(np.linalg.norm(pair.fixed_points - pair.moving_points, axis=1).mean())
     if candidate == CANDIDATES[HEADER]:
-        return {"error": before["mean"], "cpu_seconds": 0.0, "status": "ok"}
+        return {"error": before, "cpu_seconds": 0.0, "status": "ok"}
     try:
         result = morphseek.register(
-            pair.fixed, pair.moving, threads=1, **candidate.options(voxel_of(pair.fixed))
+            pair.fixed, pair.moving, threads=1, **candidate.options(truth.voxel_of(pair.fixed))
         )
     except MorphSeekError as error:
         return {
-            "error": before["mean"],
+            "error": before,
             "cpu_seconds": time.process_time() - started,
             "status": f"failed: {error}",
         }
     seconds = time.process_time() - started
-    found = result.transform_points(pair.fixed_points)
     m = result.metrics
     squared, negative = local_correlation(truth.array_of(pair.fixed), np.asarray(result.warped))
     return {
-        "error": scoring.spread(np.linalg.norm(found - pair.moving_points, axis=1))["mean"],
+        "error": pair.error(result),
         "cpu_seconds": seconds,
         "status": "ok",
         "facts": {
@@ -211,7 +204,7 @@ def tasks(chosen: list[zoo.Kind], seeds: list[int], names: list[str], size: int)
                     continue
                 images = pair.fixed, pair.moving
                 about: Row = {
-                    "voxel_mm": voxel_of(pair.fixed),
+                    "voxel_mm": truth.voxel_of(pair.fixed),
                     "voxels": int(np.prod(pair.fixed.GetSize())),
                     "anisotropy": [max(i.GetSpacing()) / min(i.GetSpacing()) for i in images],
                     "noise": [noise_of(i) for i in images],

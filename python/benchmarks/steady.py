@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import peers as peer_runs
+import scoring
 import SimpleITK as sitk
 import truth
 from methods import Job, Method
@@ -136,7 +137,7 @@ def by_peer(method: Method) -> Callable[[truth.Pair], Registration]:
             row, field = peer_runs.carry_out(method, job, TIMEOUT)
         if field is None:
             raise RuntimeError(f"{method.name} failed: {row['reason']}")
-        transform = sitk.DisplacementFieldTransform(sitk.Cast(field, sitk.sitkVectorFloat64))
+        transform = scoring.carrier(field)
         return Registration(
             lambda points: np.array([transform.TransformPoint(p) for p in points.tolist()])
         )

@@ -478,54 +478,29 @@ def _share(entries: list[Any], seed: int, n: int) -> list[Any]:
 # --------------------------------------------------------------------------------- Running, scoring
 
 
-def score(
-    pair: truth.Pair, transform: sitk.Transform | None, fixed_file: Path | None = None
-) -> Row:
-    """Score a transform from fixed to moving space.
-
-    Parameters
-    ----------
-    pair : truth.Pair
-    transform : SimpleITK.Transform, optional
-        None scores the pair as its headers have it.
-    fixed_file : path, optional
-        File of the fixed image; with it, the field's regularity on that grid is measured.
+def score(pair: truth.Pair, transform: sitk.Transform | None, regular: bool = False) -> Row:
+    """Score a transform from fixed to moving space; None is the pair as its headers have it.
 
     Returns
     -------
     dict
         ``error`` (mean, median, p95, worst, mm) if the pair has points; ``dice`` and ``hd95`` (mm),
-        means over the labels, if it has labels; the values of :func:`scoring.regularity` with
-        `fixed_file`.
+        means over the labels, if it has labels; with `regular` the values of
+        :func:`scoring.regularity` on the fixed image's grid.
     """
     found: Row = {}
     if pair.fixed_points is not None:
         found["error"] = scoring.point_errors(
             transform or sitk.Transform(), pair.fixed_points, pair.moving_points
         )
-    field = None if transform is None or fixed_file is None else as_field(transform, fixed_file)
+    grid = pair.fixed if regular else pair.fixed_labels
+    field = None if transform is None or grid is None else as_field(transform, grid)
     if pair.fixed_labels is not None:
-        on_fixed = (
-            field
-            if field is not None or transform is None
-            else _field_on(transform, pair.fixed_labels)
-        )
-        scores = scoring.score(pair.fixed_labels, pair.moving_labels, on_fixed)
+        scores = scoring.score(pair.fixed_labels, pair.moving_labels, field)
         found |= {"dice": scores["mean_dice"], "hd95": scores["mean_hd95"]}
-    if field is not None:
+    if regular and field is not None:
         found |= scoring.regularity(field)
     return found
-
-
-def _field_on(transform: sitk.Transform, grid: sitk.Image) -> sitk.Image:
-    return sitk.TransformToDisplacementField(
-        transform,
-        sitk.sitkVectorFloat64,
-        grid.GetSize(),
-        grid.GetOrigin(),
-        grid.GetSpacing(),
-        grid.GetDirection(),
-    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -547,37 +522,22 @@ class Run:
             files = [folder / f"{side}.nii.gz" for side in ("fixed", "moving")]
             for image, path in zip((pair.fixed, pair.moving), files, strict=True):
                 sitk.WriteImage(image, str(path))
-            voxel = float(np.prod(pair.fixed.GetSpacing()) ** (1 / 3))
+            voxel = truth.voxel_of(pair.fixed)
             head = {"kind": kind, "pair": pair.name, "voxel_mm": voxel}
             before = {**head, "method": OURS, "state": BEFORE, "status": "ok", **score(pair, None)}
             rows = [before]
             for state in self.states:
                 row, transform = self._register(state, files, folder / state)
-                scores = (
-                    score(pair, None)
-                    if transform is None
-                    else score(pair, transform, files[0] if state == "final" else None)
-                )
+                scores = score(pair, transform, state == "final")
                 rows.append({**head, "method": OURS, "state": state, **row, **scores})
             for peer in self.peers:
                 (folder / peer).mkdir()
                 row, field = peer_runs.carry_out(
                     METHODS[peer], Job(*files, folder / peer, 1, pair.two_modalities), self.timeout
                 )
-                carried = (
-                    None
-                    if field is None
-                    else sitk.DisplacementFieldTransform(sitk.Cast(field, sitk.sitkVectorFloat64))
-                )
-                rows.append(
-                    {
-                        **head,
-                        "method": peer,
-                        "state": "final",
-                        **row,
-                        **score(pair, carried, files[0]),
-                    }
-                )
+                carried = None if field is None else scoring.carrier(field)
+                row |= score(pair, carried, True)
+                rows.append({**head, "method": peer, "state": "final", **row})
             return rows
 
     @contextlib.contextmanager

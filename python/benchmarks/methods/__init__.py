@@ -39,7 +39,8 @@ def field_of_file(job: Job) -> sitk.Image:
 
     from .shared import as_field
 
-    return as_field(sitk.ReadTransform(str(job.folder / "transform.h5")), job.fixed)
+    found = sitk.ReadTransform(str(job.folder / "transform.h5"))
+    return as_field(found, sitk.ReadImage(str(job.fixed)))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,8 +4,6 @@ common convention.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import SimpleITK as sitk
 
@@ -21,17 +19,12 @@ def save(job: Job, transform: sitk.Transform) -> None:
     sitk.WriteTransform(transform, str(job.folder / "transform.h5"))
 
 
-def as_field(transform: sitk.Transform, fixed: Path) -> sitk.Image:
-    """Return the displacement in mm of every voxel of the fixed image."""
-    grid = sitk.ReadImage(str(fixed))
+def as_field(transform: sitk.Transform, grid: sitk.Image) -> sitk.Image:
+    """Return the displacement in mm of every voxel of an image."""
     return sitk.TransformToDisplacementField(
-        transform,
-        sitk.sitkVectorFloat32,
-        grid.GetSize(),
-        grid.GetOrigin(),
-        grid.GetSpacing(),
-        grid.GetDirection(),
-    )
+        transform, sitk.sitkVectorFloat32,
+        grid.GetSize(), grid.GetOrigin(), grid.GetSpacing(), grid.GetDirection(),
+    )  # fmt: skip
 
 
 def affine(fixed: sitk.Image, moving: sitk.Image) -> sitk.AffineTransform:
