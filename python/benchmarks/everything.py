@@ -707,16 +707,9 @@ def text_of(results: figures.Results) -> str:
 @click.option("--results", default=figures.RESULTS, type=Path, help="The file of all figures.")
 @click.option("--write", is_flag=True, help="Fill the pages' tables, and the gallery with --out.")
 def main(
-    data: Path | None,
-    out: Path | None,
-    all_: bool,
-    parts: tuple[str, ...],
-    jobs: int,
-    peers: str,
-    tiny: bool,
-    results: Path,
-    write: bool,
-) -> None:
+    data: Path | None, out: Path | None, all_: bool, parts: tuple[str, ...], jobs: int, peers: str,
+    tiny: bool, results: Path, write: bool,
+) -> None:  # fmt: skip
     """Measure the figures of README and of the pages, and write them."""
     chosen = list(PARTS) if all_ else zoo.named(",".join(parts), list(PARTS), "part")
     if chosen:
@@ -737,9 +730,7 @@ def main(
 def run(data: Path, out: Path, chosen: list[str], jobs: int, peers: str, tiny: bool) -> None:
     out.mkdir(parents=True, exist_ok=True)
     versions = {}
-    for name in zoo.named(
-        ",".join(SHORT.get(p, p) for p in peers.split(",")), list(METHODS), "peer"
-    ):
+    for name in zoo.peers_of(peers, SHORT):
         probe = peer_runs.probe(METHODS[name], 1)
         click.echo(f"{name}: {probe.version or 'NOT RUN: ' + probe.error}")
         if not probe.error:
