@@ -186,8 +186,7 @@ func TestThreadsAgree(t *testing.T) {
 	}
 }
 
-// The benchmarks run on a whole brain's grid, 160x192x224, on 2 threads; python/benchmarks/kernels.py compares them to
-// SimpleITK, ONNX Runtime and PyTorch.
+// The benchmarks run on a whole brain's grid, 160x192x224, on 2 threads.
 var brain = volume.Geometry{Size: [3]int{160, 192, 224}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
 
 func BenchmarkWarp(b *testing.B) {

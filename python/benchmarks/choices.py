@@ -1,18 +1,16 @@
 """Measures whether another choice than the plan's would have been better: runs every candidate of
 CANDIDATES on pairs with known truth, and compares learned choices with the best of them.
 
-python choices.py --out FOLDER --data DIR appends one JSON line per pair and candidate to
-FOLDER/rows.jsonl, prints the tables and draws FOLDER/choices.png. Rows in the file are not run
-again, so a run that was killed, or ended by --minutes, can be continued; --minutes 0 runs nothing.
-A candidate is a set of options; the referee judges its result as any other. The choosers that learn
-(choosers.py) need scikit-learn and PyTorch; without them their rows are left out.
+python choices.py --out FOLDER --data DIR appends a line per pair and candidate to FOLDER/rows.jsonl
+and prints the tables. Rows in the file are not run again, so a run that was killed, or ended by
+--minutes, can be continued; --minutes 0 runs nothing. Choosers that learn (choosers.py) need
+scikit-learn and PyTorch; without them their rows are left out.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import importlib.util
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,12 +19,12 @@ from typing import Any
 import choosers
 import click
 import numpy as np
-import scoring
 import SimpleITK as sitk
 import truth
 import zoo
 from intervals import interval
 from numpy.typing import NDArray
+from rows import Row, Task, collect, read
 from scipy import ndimage
 
 import morphseek
@@ -34,21 +32,12 @@ from morphseek._streams import open_streams
 from morphseek.errors import MorphSeekError
 from morphseek.scoring.statistics import signed_rank_p
 
-Row = dict[str, Any]
-
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """A choice of options that a user could have made instead of the defaults.
-
-    Attributes
-    ----------
-    initial, similarity, search : str or bool
-        As the options of these names.
-    width : float, optional
-        The distance over which tissue moves together, in voxels; None leaves it to the plan.
-    deforms : bool
-        False stops after the initial alignment.
+    """A choice of options that a user could have made instead of the defaults. `width` is the
+    distance over which tissue moves together, in voxels; None leaves it to the plan. Without
+    `deforms` it stops after the initial alignment.
     """
 
     initial: str = "affine"
@@ -131,11 +120,6 @@ some of each.
 # -------------------------------------------------------------------------------------- Collecting
 
 
-def voxel_of(image: sitk.Image) -> float:
-    """Return the edge of a cube with a voxel's volume, mm."""
-    return float(np.prod(image.GetSpacing()) ** (1 / 3))
-
-
 def noise_of(image: sitk.Image) -> float:
     """Return the noise of an image as a share of its range: from the median absolute difference
     between a voxel and the mean of its two neighbours along an axis, where there is tissue.
@@ -172,25 +156,24 @@ def run_one(pair: truth.Pair, candidate: Candidate) -> Row:
     with what the registration measured. A failure has the error from before.
     """
     started = time.process_time()
-    before = scoring.spread(np.linalg.norm(pair.fixed_points - pair.moving_points, axis=1))
+    before = float(np.linalg.norm(pair.fixed_points - pair.moving_points, axis=1).mean())
     if candidate == CANDIDATES[HEADER]:
-        return {"error": before["mean"], "cpu_seconds": 0.0, "status": "ok"}
+        return {"error": before, "cpu_seconds": 0.0, "status": "ok"}
     try:
         result = morphseek.register(
-            pair.fixed, pair.moving, threads=1, **candidate.options(voxel_of(pair.fixed))
+            pair.fixed, pair.moving, threads=1, **candidate.options(truth.voxel_of(pair.fixed))
         )
     except MorphSeekError as error:
         return {
-            "error": before["mean"],
+            "error": before,
             "cpu_seconds": time.process_time() - started,
             "status": f"failed: {error}",
         }
     seconds = time.process_time() - started
-    found = result.transform_points(pair.fixed_points)
     m = result.metrics
     squared, negative = local_correlation(truth.array_of(pair.fixed), np.asarray(result.warped))
     return {
-        "error": scoring.spread(np.linalg.norm(found - pair.moving_points, axis=1))["mean"],
+        "error": pair.error(result),
         "cpu_seconds": seconds,
         "status": "ok",
         "facts": {
@@ -212,70 +195,24 @@ REFEREE = ("gain", "correlation", "start", "end", "reach_mm", "common", "mirrore
 MEASURED = ("similarity_before", "similarity_align", "similarity_after", "sdlogj", "njd_percent")
 
 
-def read_rows(path: Path) -> list[Row]:
-    """Return the rows of a file, none if it is missing; a last line that was cut off by a kill is
-    left out.
-    """
-    if not path.exists():
-        return []
-    rows = []
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-        if line.endswith("\n"):
-            rows.append(json.loads(line))
-    return rows
-
-
-def resume(path: Path) -> list[Row]:
-    """Return the rows of a file, and remove a last line that was cut off by a kill, so that rows
-    can be appended.
-    """
-    kept = read_rows(path)
-    if path.exists():
-        path.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
-    return kept
-
-
-def collect(
-    path: Path, chosen: list[zoo.Kind], seeds: list[int], names: list[str], size: int, until: float
-) -> Iterator[Row]:
-    """Run the registrations that the file lacks, append their rows, and yield each; stop at `until`
-    (:func:`time.monotonic`).
-    """
-    kept = resume(path)
-    done = {(row["kind"], row["seed"], row["pair"], row["candidate"]) for row in kept}
-    with path.open("a", encoding="utf-8") as file:
-        for kind in chosen:
-            for seed in seeds:
-                for pair in kind.make(seed):
-                    if pair.fixed_points is None:
-                        continue
-                    head = {"kind": kind.name, "seed": seed, "pair": pair.name}
-                    image: Row | None = None
-                    for name in names:
-                        if (kind.name, seed, pair.name, name) in done:
-                            continue
-                        if time.monotonic() > until:
-                            return
-                        image = image or {
-                            "voxel_mm": voxel_of(pair.fixed),
-                            "voxels": int(np.prod(pair.fixed.GetSize())),
-                            "anisotropy": [
-                                max(i.GetSpacing()) / min(i.GetSpacing())
-                                for i in (pair.fixed, pair.moving)
-                            ],
-                            "noise": [noise_of(i) for i in (pair.fixed, pair.moving)],
-                        }
-                        row = {
-                            **head,
-                            "candidate": name,
-                            **image,
-                            **run_one(pair, CANDIDATES[name]),
-                            "size": size,
-                            "version": morphseek.__version__,
-                        }
-                        file.write(json.dumps(row) + "\n")
-                        file.flush()
-                        yield row
+def tasks(chosen: list[zoo.Kind], seeds: list[int], names: list[str], size: int) -> Iterator[Task]:
+    """Yield the candidates of every pair that has points."""
+    for kind in chosen:
+        for seed in seeds:
+            for pair in kind.make(seed):
+                if pair.fixed_points is None:
+                    continue
+                images = pair.fixed, pair.moving
+                about: Row = {
+                    "voxel_mm": truth.voxel_of(pair.fixed),
+                    "voxels": int(np.prod(pair.fixed.GetSize())),
+                    "anisotropy": [max(i.GetSpacing()) / min(i.GetSpacing()) for i in images],
+                    "noise": [noise_of(i) for i in images],
+                    "size": size,
+                }
+                for name in names:
+                    head = {"kind": kind.name, "seed": seed, "pair": pair.name, "candidate": name}
+                    yield head, lambda p=pair, a=about, n=name: a | run_one(p, CANDIDATES[n])
 
 
 # --------------------------------------------------------------------------------------- Comparing
@@ -288,40 +225,20 @@ FACTS = (
     *MEASURED,
     "error_mm",
 )
-RESULTS = ("referee gain", "referee correlation", "local correlation", "negative", *MEASURED)
-
 HARM = -1.0
 """The least gain that choosers see: a harm beyond a factor e counts as a factor e."""
-
-CEILING = 5.0
-"""By how many percent the oracle must lower the plan's error for a kind to be worth learning."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """The pairs for which every candidate was run.
-
-    Attributes
-    ----------
-    kinds, seeds : list
-        Kind and seed of each pair.
-    names : list of str
-        The candidates, the plan first.
-    errors : numpy.ndarray
-        (pairs, candidates), mm.
-    seen : choosers.Seen
+    """The pairs for which every candidate was run: their kinds, the candidates' names, the plan
+    first, the errors (pairs, candidates) in mm, and the facts (pairs, facts) that choosers see.
     """
 
     kinds: list[str]
-    seeds: list[int]
     names: list[str]
     errors: NDArray[np.float64]
-    seen: choosers.Seen
-
-    @property
-    def bodies(self) -> list[str]:
-        """The body of each pair; kinds of one body differ only by disturbance or contrast."""
-        return [kind.partition(",")[0].partition(" ")[0] for kind in self.kinds]
+    facts: NDArray[np.float64]
 
     @property
     def gains(self) -> NDArray[np.float64]:
@@ -353,39 +270,13 @@ def table_of(rows: list[Row], names: list[str]) -> Table:
             *np.log(np.array(plan["noise"]) + 1e-3),
         ]
 
-    def results(found: dict[str, Row]) -> list[list[float]]:
-        nothing = dict.fromkeys(RESULTS, -1.0)
-        return [[found[n].get("facts", nothing)[name] for name in RESULTS] for n in names]
-
+    errors = [[found[n]["error"] for n in names] for found in whole.values()]
     return Table(
         [kind for kind, _, _ in whole],
-        [seed for _, seed, _ in whole],
         names,
-        np.array([[found[n]["error"] for n in names] for found in whole.values()]).reshape(
-            -1, len(names)
-        ),
-        choosers.Seen(
-            np.array([facts(found) for found in whole.values()]),
-            np.array([results(found) for found in whole.values()]),
-        ),
+        np.array(errors).reshape(-1, len(names)),
+        np.array([facts(found) for found in whole.values()]),
     )
-
-
-def reachable(t: Table) -> NDArray[np.intp]:
-    """Return for each pair the candidate that is best on the other pairs of its kind, or the plan
-    if there are none.
-    """
-    chosen = np.zeros(len(t.kinds), np.intp)
-    for k, kind in enumerate(t.kinds):
-        others = [j for j, other in enumerate(t.kinds) if other == kind and j != k]
-        if others:
-            chosen[k] = int(t.gains[others].mean(0).argmax())
-    return chosen
-
-
-def best_by_referee(t: Table) -> NDArray[np.intp]:
-    """Return for each pair the candidate whose own result the referee finds to match best."""
-    return t.seen.results[:, :, RESULTS.index("referee correlation")].argmax(1)
 
 
 def gain_of(t: Table, chosen: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -421,57 +312,38 @@ def compared(t: Table, gains: NDArray[np.float64]) -> Row:
     }
 
 
-def worthwhile(t: Table) -> NDArray[np.bool_]:
-    """Return which pairs belong to a kind where the oracle gains at least :data:`CEILING`."""
-    most = dict(zip(dict.fromkeys(t.kinds), by_kind(t, t.gains.max(1)), strict=True))
-    return np.array([percent(most[kind]) >= CEILING for kind in t.kinds])
-
-
-def learned(t: Table, groups: list[str], seeds: list[int]) -> dict[str, NDArray[np.float64]]:
-    """Return the gains (pairs,) of every chooser that can run here. For each group it learns from
-    the other groups; gains are means over the seeds.
+def learned(t: Table, seeds: tuple[int, ...] = (1, 2, 3)) -> dict[str, NDArray[np.float64]]:
+    """Return the gains (pairs,) of every chooser that can run here. For each kind it learns from
+    the others; gains are means over the seeds.
     """
-    if len(set(groups)) < 2:
-        return {}
-    lacking = {
-        name: package
-        for package, names in (
-            ("sklearn", ("boosted trees", "boosted trees that see every result")),
-            ("torch", ("GRPO", "GRPO, advantages undivided")),
-        )
-        for name in names
-        if not importlib.util.find_spec(package)
-    }
-    held = np.maximum(t.gains, HARM)
     found = {}
-    for name, chooser in choosers.CHOOSERS.items():
-        if name in lacking:
-            click.echo(f"left out: {name}: needs {lacking[name]}", err=True)
+    for name, (needs, chooser) in choosers.CHOOSERS.items():
+        if len(set(t.kinds)) < 2 or not importlib.util.find_spec(needs):
+            click.echo(f"left out: {name}: needs {needs} and two kinds", err=True)
             continue
+        held = t.facts, np.maximum(t.gains, HARM), t.kinds
         found[name] = np.mean(
-            [gain_of(t, choosers.left_out(chooser, t.seen, held, groups, s)) for s in seeds], axis=0
+            [gain_of(t, choosers.left_out(chooser, *held, seed)) for seed in seeds], axis=0
         )
     return found
 
 
-def ceilings(t: Table, others: dict[str, NDArray[np.float64]]) -> str:
-    """Return one row per kind: the errors of the plan and the oracle, and in percent of the plan's
-    error the gains of the oracle, of the best on the kind's other pair, and of the others.
+def ceilings(t: Table, ways: dict[str, NDArray[np.float64]]) -> str:
+    """Return one row per kind: the errors of the plan and the oracle, the gains in percent of the
+    plan's error, and the oracle's choices.
     """
     lines = [
-        f"| kind (pairs) | plan, mm | oracle, mm | oracle, % | other pair's best, %"
-        f"{''.join(f' | {name}, %' for name in others)} | oracle's choices |",
-        "|---|" + "---:|" * (4 + len(others)) + "---|",
+        f"| kind (pairs) | plan, mm | oracle, mm{''.join(f' | {name}, %' for name in ways)}"
+        " | oracle's choices |",
+        "|---|" + "---:|" * (2 + len(ways)) + "---|",
     ]
-    best, near = t.gains.argmax(1), gain_of(t, reachable(t))
-    columns = [t.gains.max(1), near, *others.values()]
     for kind in dict.fromkeys(t.kinds):
         of = np.array([k == kind for k in t.kinds])
         cells = [
             f"{kind} ({of.sum()})",
             *(f"{e[of].mean():.2f}" for e in (t.errors[:, 0], t.errors.min(1))),
-            *(f"{percent(gains[of].mean()):.0f}" for gains in columns),
-            "; ".join(t.names[j] for j in best[of]),
+            *(f"{percent(gains[of].mean()):.0f}" for gains in ways.values()),
+            "; ".join(t.names[j] for j in t.gains.argmax(1)[of]),
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
@@ -489,100 +361,45 @@ def summary(t: Table, ways: dict[str, NDArray[np.float64]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def draw(t: Table, ways: dict[str, NDArray[np.float64]], path: Path) -> None:
-    """Draw one row per kind, sorted by the oracle's gain: every way's error over the plan's."""
-    from matplotlib.figure import Figure
-
-    kinds = list(dict.fromkeys(t.kinds))
-    order = np.argsort(by_kind(t, t.gains.max(1)))
-    figure = Figure(figsize=(7, 1.2 + 0.2 * len(kinds)), layout="constrained")
-    axes = figure.subplots()
-    for (name, gains), mark in zip(ways.items(), "|osDx^v", strict=False):
-        axes.plot(
-            np.exp(-by_kind(t, gains)[order]), range(len(kinds)), mark, markersize=5, label=name
-        )
-    axes.axvline(1, color="black", linewidth=0.8)
-    axes.axvline(1 - CEILING / 100, color="grey", linewidth=0.8, linestyle=":")
-    axes.set_yticks(range(len(kinds)), [kinds[i] for i in order], fontsize=8)
-    axes.set(xlabel="error / the plan's (dotted: 5 % less)", xscale="log")
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter("{x:g}")
-    axes.tick_params(axis="x", which="both", labelsize=8)
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
-    figure.savefig(path, dpi=90)
-
-
 @click.command(context_settings={"show_default": True})
-@click.option(
-    "--out",
-    type=Path,
-    required=True,
-    help="Folder of rows.jsonl and of the figure; created if missing.",
-)
+@click.option("--out", type=Path, required=True, help="Folder of rows.jsonl.")
 @click.option("--data", type=Path, help="Folder of real images, as for zoo.py.")
-@click.option(
-    "--kinds",
-    multiple=True,
-    help="As for zoo.py; without it, kinds of every body that take seconds.",
-)
-@click.option(
-    "--candidates", default="", help="Candidates to compare, separated by semicolons; default: all."
-)
+@click.option("--kinds", multiple=True, help="As for zoo.py; else kinds that take seconds.")
+@click.option("--candidates", default=";".join(CANDIDATES), help="Which; semicolons between.")
 @click.option("--seeds", default="1,2", help="As for zoo.py.")
-@click.option("--n", default=1, type=click.IntRange(1), help="Pairs of each kind and seed.")
-@click.option(
-    "--size", default=48, type=click.IntRange(16), help="Voxels along each axis of a made-up body."
-)
-@click.option(
-    "--minutes",
-    default=600,
-    type=click.FloatRange(0),
-    help="Start no registration after so many minutes.",
-)
+@click.option("--size", default=48, type=click.IntRange(16), help="As for zoo.py.")
+@click.option("--minutes", default=600.0, help="Start no registration after so many.")
 def main(
-    out: Path,
-    data: Path | None,
-    kinds: tuple[str, ...],
-    candidates: str,
-    seeds: str,
-    n: int,
-    size: int,
+    out: Path, data: Path | None, kinds: tuple[str, ...], candidates: str, seeds: str, size: int,
     minutes: float,
-) -> None:
+) -> None:  # fmt: skip
     """Run the registrations that the folder lacks, and compare the plan with other choices."""
-    out.mkdir(parents=True, exist_ok=True)
     names = [PLAN, *(name for name in candidates.split(";") if name and name != PLAN)]
-    names = list(CANDIDATES) if not candidates else names
     if unknown := [name for name in names if name not in CANDIDATES]:
         raise click.BadParameter(
             f"there is no candidate {unknown[0]!r}; there are {'; '.join(CANDIDATES)}",
             param_hint="--candidates",
         )
-    every = zoo.kinds(zoo.Settings(size, n, data, out / "pairs"))
-    chosen = zoo.choose(
-        every,
-        kinds or [f"={kind}" for kind in KINDS if kind in every],
-        lambda text: click.echo(text, err=True),
-    )
+    every = zoo.kinds(zoo.Settings(size, 1, data, out / "pairs"))
+    wanted = kinds or [f"={kind}" for kind in KINDS if kind in every]
+    chosen = zoo.choose(every, wanted, lambda text: click.echo(text, err=True))
     if not kinds:
         chosen.sort(key=lambda kind: KINDS.index(kind.name))
     path = out / "rows.jsonl"
-    for row in read_rows(path) if minutes else []:
+    for row in read(path) if minutes else []:
         if (row["size"], row["version"]) != (size, morphseek.__version__):
             raise click.BadParameter(
                 f"{path} is of size {row['size']} and version {row['version']}; name another"
                 " folder",
                 param_hint="--out",
             )
-    runs = [int(seed) for seed in seeds.split(",")]
-    until = time.monotonic() + 60 * minutes
-    for row in collect(path, chosen, runs, names, size, until):
+    runs = tasks(chosen, [int(seed) for seed in seeds.split(",")], names, size)
+    for row in collect(path, runs, minutes) if minutes else []:
         click.echo(
             f"{row['kind']} | {row['pair']} | {row['candidate']} | {row['error']:.2f} mm |"
             f" {row['cpu_seconds']:.1f} CPU s | {row['status']}"
         )
-    rows = read_rows(path)
+    rows = read(path)
     t = table_of(rows, names)
     if not t.kinds:
         raise click.BadParameter(
@@ -590,32 +407,9 @@ def main(
             param_hint="--out",
         )
     click.echo(f"\n{sum(row['cpu_seconds'] for row in rows) / 3600:.2f} CPU hours\n")
-    ways = {
-        "the oracle": t.gains.max(1),
-        "the best on the kind's other pair": gain_of(t, reachable(t)),
-        "the best by the referee": gain_of(t, best_by_referee(t)),
-    }
-    kind_out = learned(t, t.kinds, TRAINED)
-    body_out = learned(t, t.bodies, TRAINED)
-    shown = {name: kind_out[name] for name in ("boosted trees", "GRPO") if name in kind_out}
-    click.echo(ceilings(t, shown))
-    click.echo("Each kind by what was learned from the others:\n\n" + summary(t, ways | kind_out))
-    wide = worthwhile(t)
-    if wide.any():
-        few = dataclasses.replace(t, kinds=[k for k, w in zip(t.kinds, wide, strict=True) if w])
-        click.echo(
-            f"Of them the {len(set(few.kinds))} kinds where the oracle gains {CEILING:g} %:\n\n"
-            + summary(few, {name: gains[wide] for name, gains in (ways | kind_out).items()})
-        )
-    if body_out:
-        click.echo("Each body by what was learned from the others:\n\n" + summary(t, body_out))
-    drawn = dict(list(ways.items())[:2]) | shown
-    draw(t, drawn, out / "choices.png")
-    click.echo(str(out / "choices.png"))
-
-
-TRAINED = [1, 2, 3]
-"""Seeds of what learns."""
+    ways = {"the oracle": t.gains.max(1), **learned(t)}
+    click.echo(ceilings(t, ways))
+    click.echo("Each kind by what was learned from the others:\n\n" + summary(t, ways))
 
 
 if __name__ == "__main__":

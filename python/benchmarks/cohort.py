@@ -15,11 +15,22 @@ from pathlib import Path
 from typing import Any
 
 import click
-from batch import make
 
 import morphseek
+from morphseek import images
 
 OPTIONS: dict[str, Any] = {"model": "none", "initial": "com", "search": False, "refine": 0}
+
+
+def make(folder: Path, pairs: int, size: int) -> list[str]:
+    """Write made-up pairs; return the lines of their list."""
+    rows = ["fixed,moving,id"]
+    for i in range(pairs):
+        pair = morphseek.phantom.make_pair(size, seed=i)
+        for name in ("fixed", "moving"):
+            images.write(folder / f"{name}-{i}.nrrd", getattr(pair, name))
+        rows.append(f"fixed-{i}.nrrd,moving-{i}.nrrd,{i}")
+    return rows
 
 
 def resident() -> float:
@@ -36,7 +47,7 @@ def main(pairs: int, size: int, workers: int) -> None:
     """Print what a large batch costs."""
     with tempfile.TemporaryDirectory() as folder:
         sources = 10  # few files for many pairs: each pair reads its files again
-        rows = make(Path(folder), sources, size).read_text().splitlines()
+        rows = make(Path(folder), sources, size)
         listed = [rows[1 + i % sources].rsplit(",", 1)[0] + f",pair-{i:04d}" for i in range(pairs)]
         study = Path(folder, "many.csv")
         study.write_text("\n".join([rows[0], *listed]) + "\n")

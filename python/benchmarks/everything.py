@@ -281,13 +281,10 @@ def sets_of(context: Context, names: Iterable[str], count: int) -> list[data_set
 def stranger_units(part: Part, context: Context) -> Iterator[Unit]:
     """Yield pairs that do not belong together, of each data set."""
     names = ["hippocampus"] if context.tiny else list(SETS)
-    for kind, of, name, make in verdicts.jobs(sets_of(context, names, 1), 1):
-        if kind == verdicts.RIGHT:
-            continue
+    for kind, of, name, make in verdicts.jobs(sets_of(context, names, 1)):
 
         def run(kind: str = kind, of: str = of, name: str = name, make: Any = make) -> list[Row]:
-            row = verdicts.register(None, *make(), name)
-            return [{"kind": kind, "set": of, "pair": name, **row}]
+            return [{"kind": kind, "set": of, "pair": name, **verdicts.register(*make())}]
 
         yield Unit(f"{kind}/{of}/{name}", OURS, run)
 
@@ -710,16 +707,9 @@ def text_of(results: figures.Results) -> str:
 @click.option("--results", default=figures.RESULTS, type=Path, help="The file of all figures.")
 @click.option("--write", is_flag=True, help="Fill the pages' tables, and the gallery with --out.")
 def main(
-    data: Path | None,
-    out: Path | None,
-    all_: bool,
-    parts: tuple[str, ...],
-    jobs: int,
-    peers: str,
-    tiny: bool,
-    results: Path,
-    write: bool,
-) -> None:
+    data: Path | None, out: Path | None, all_: bool, parts: tuple[str, ...], jobs: int, peers: str,
+    tiny: bool, results: Path, write: bool,
+) -> None:  # fmt: skip
     """Measure the figures of README and of the pages, and write them."""
     chosen = list(PARTS) if all_ else zoo.named(",".join(parts), list(PARTS), "part")
     if chosen:
@@ -740,9 +730,7 @@ def main(
 def run(data: Path, out: Path, chosen: list[str], jobs: int, peers: str, tiny: bool) -> None:
     out.mkdir(parents=True, exist_ok=True)
     versions = {}
-    for name in zoo.named(
-        ",".join(SHORT.get(p, p) for p in peers.split(",")), list(METHODS), "peer"
-    ):
+    for name in zoo.peers_of(peers, SHORT):
         probe = peer_runs.probe(METHODS[name], 1)
         click.echo(f"{name}: {probe.version or 'NOT RUN: ' + probe.error}")
         if not probe.error:

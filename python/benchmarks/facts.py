@@ -24,22 +24,16 @@ SMOOTHNESS = ("low", "high", 1.5, 4.0, 9.0)
 """The option smoothness; numbers are voxels of the fixed image."""
 
 
-def errors_of(pair: truth.Pair, transform: Any) -> float:
-    """Return the mean distance of the moving points from where a transform takes the fixed ones."""
-    carried = transform.transform_points(pair.fixed_points)
-    return float(np.linalg.norm(carried - pair.moving_points, axis=1).mean())
-
-
 def row_of(kind: str, pair: truth.Pair) -> dict[str, Any]:
     """Register a pair in every way; return its facts and errors, mm, by smoothness."""
-    voxel = float(np.prod(pair.fixed.GetSpacing()) ** (1 / 3))
+    voxel = truth.voxel_of(pair.fixed)
     result = morphseek.register(pair.fixed, pair.moving)
     plan = result.metrics["plan"]
-    errors = {"auto": errors_of(pair, result)}
+    errors = {"auto": pair.error(result)}
     for word in SMOOTHNESS:
         asked = word if isinstance(word, str) else float(np.clip(word * voxel, 0.1, 100))
         other = morphseek.register(pair.fixed, pair.moving, smoothness=asked)
-        errors[word if isinstance(word, str) else f"{word:g} voxels"] = errors_of(pair, other)
+        errors[word if isinstance(word, str) else f"{word:g} voxels"] = pair.error(other)
     return {
         "kind": kind,
         "pair": pair.name,

@@ -34,7 +34,6 @@ NAMED = {
     "other: 3-D echo": "3-D echo of a valve",
     "other: iguana CT (synthetic)": "iguana CT, known motion",
     "other: prostate ADC/b1400 (synthetic)": "prostate, ADC <- b1400, known motion",
-    "abdomen MR <- CT, two people": "abdomen MR <- CT, two people",
 }
 """Kinds of zoo.py that have another name in tables."""
 README_ROWS = [  # part, kind, measure
@@ -114,9 +113,11 @@ def _cell(by: dict[str, Row], method: str, what: str, cpu: bool = True, p95: boo
 
 
 def _name(kind: str, by: dict[str, Row]) -> str:
-    pairs = by[OURS]["pairs"]
-    name = NAMED.get(kind) or kind.replace("made-up", "synthetic")
-    return f"{name} ({pairs})"
+    return f"{_public(NAMED.get(kind, kind))} ({by[OURS]['pairs']})"
+
+
+def _public(kind: str) -> str:
+    return kind.replace("made-up", "synthetic")
 
 
 def _peers_of(kinds: dict[str, dict[str, Row]]) -> list[str]:
@@ -169,8 +170,7 @@ def grades_sentence(results: Results) -> str:
     """Return how often the verdict was right, for README."""
     rows = results["parts"].get("grades", [])
     total = next((r for r in rows if r["body"] == "all"), None)
-    strange = results["parts"].get("strangers", [])
-    apart = [r for r in strange if r["kind"] != "together"]
+    apart = results["parts"].get("strangers", [])
     text = []
     if total:
         known = sum(r["good"] for r in rows if r is not total and r["wrong"] is not None)
@@ -409,15 +409,7 @@ def landmarks(results: Results) -> str:
     rows = results["parts"].get("landmarks", [])
     return _table(
         ["pair", "steer", "without", "with"],
-        (
-            [
-                r["pair"].replace("made-up", "synthetic"),
-                r["steer"],
-                f"{r['without']:.2f}",
-                f"{r['with']:.2f}",
-            ]
-            for r in rows
-        ),
+        ([_public(r["pair"]), r["steer"], f"{r['without']:.2f}", f"{r['with']:.2f}"] for r in rows),
         right=3,
     )
 

@@ -52,21 +52,6 @@ def pair_of(kind: str, seed: int) -> truth.Pair:
     return next(zoo.kinds(zoo.Settings(n=1))[kind].make(seed))
 
 
-def errors_mm(result: morphseek.Registration, pair: truth.Pair) -> tuple[float, float]:
-    """Mean distances of the carried points from where they truly lie: by the affine that the result
-    begins with, and by all of it.
-    """
-    assert pair.fixed_points is not None and pair.moving_points is not None
-    affine = (
-        pair.fixed_points @ result.transform.initial[:3, :3].T + result.transform.initial[:3, 3]
-    )
-    both = (affine, result.transform_points(pair.fixed_points))
-    before, after = (
-        float(np.linalg.norm(there - pair.moving_points, axis=1).mean()) for there in both
-    )
-    return before, after
-
-
 def draw(name: str, folder: Path) -> dict[str, Any]:
     """Writes the picture; returns the row of the page's table."""
     kind, seed, words, see = SHOWN[name]
@@ -101,6 +86,8 @@ def draw(name: str, folder: Path) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     figure.savefig(folder / f"{name}.jpg", facecolor=BACKGROUND, pil_kwargs={"quality": 80})
     verdict = result.verdict
-    affine, final = (None, None) if moving_from is not pair else errors_mm(result, pair)
-    row = {"name": name, "kind": words, "affine": affine, "error": final}
+    row: dict[str, Any] = {"name": name, "kind": words, "affine": None, "error": None}
+    if moving_from is pair:
+        row["affine"] = pair.error(result.transform.stage("initial"))
+        row["error"] = pair.error(result)
     return {**row, "estimated": verdict.error_mm, "verdict": verdict.grade, "see": see}

@@ -29,7 +29,7 @@ import click
 import measure
 import numpy as np
 
-# ONNX Runtime reads it when it loads; operators.py needs it, too
+# ONNX Runtime reads it when it loads
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 #: Milliseconds for T = 1, 2, 3 at 160x192x224 on an NVIDIA A800, from the paper's table of running

@@ -4,15 +4,12 @@ everything.py --part growth.
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-import measure
 import numpy as np
+import peers
 import SimpleITK as sitk
 from methods import METHODS, Job
 
@@ -43,11 +40,7 @@ def by_volume(side: int, method: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         job = Job(*torsos(folder, side), folder, 1, True)
-        text = json.dumps(dataclasses.asdict(job), default=str)
-        command = [sys.executable, "-m", "methods", "register", METHODS[method].name, text]
-        log = folder / "log"
-        here = Path(__file__).parent
-        cost = measure.run(command, threads=1, timeout=TIMEOUT, log=log, folder=here)
+        cost = peers.step(METHODS[method], "register", 1, TIMEOUT, folder / "log", job)
         if cost.exit_status != 0:
-            raise RuntimeError(f"{side}^3 voxels: {log.read_text()[-1000:]}")
+            raise RuntimeError(f"{side}^3 voxels: {peers.last_line(folder / 'log')}")
     return {"side": side, "cpu": cost.cpu_seconds, "mib": cost.peak_bytes / 2**20}

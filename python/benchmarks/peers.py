@@ -41,7 +41,7 @@ def probe(method: Method, threads: int) -> Probe:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         for _ in range(2):  # the first reads the disk, the second counts
-            cost = _step(method, "version", threads, 300, log)
+            cost = step(method, "version", threads, 300, log)
         last = last_line(log)
     if cost.timed_out:
         last = "it did not start within 300 s"
@@ -57,10 +57,10 @@ def carry_out(method: Method, job: Job, timeout: float) -> tuple[dict[str, Any],
     says why.
     """
     log = job.folder / "log"
-    cost = _step(method, "register", job.threads, timeout, log, job)
+    cost = step(method, "register", job.threads, timeout, log, job)
     row = {"status": "ok", "reason": "", **dataclasses.asdict(cost)}
     if not cost.timed_out and cost.exit_status == 0:
-        converted = _step(method, "field", job.threads, timeout, log, job)
+        converted = step(method, "field", job.threads, timeout, log, job)
         if converted.exit_status == 0:
             return row, sitk.ReadImage(str(job.folder / "field.mha"))
     if cost.timed_out:
@@ -68,10 +68,11 @@ def carry_out(method: Method, job: Job, timeout: float) -> tuple[dict[str, Any],
     return {**row, "status": "failed", "reason": last_line(log)}, None
 
 
-def _step(
-    method: Method, step: str, threads: int, timeout: float, log: Path, job: Job | None = None
+def step(
+    method: Method, name: str, threads: int, timeout: float, log: Path, job: Job | None = None
 ) -> measure.Cost:
-    command = [sys.executable, "-m", "methods", step, method.name]
+    """Run a step of a method, "version", "register" or "field", in a process of its own."""
+    command = [sys.executable, "-m", "methods", name, method.name]
     if job is not None:
         command.append(json.dumps(dataclasses.asdict(job), default=str))
     return measure.run(command, threads=threads, timeout=timeout, log=log, folder=HERE)

@@ -35,13 +35,6 @@ def known_pairs(data: Path, names: list[str], seed: int, n: int, two: bool) -> l
     return pairs
 
 
-def point_error(pair: truth.Pair, options: dict[str, Any]) -> float:
-    """Return the mean error in mm of a pair's points."""
-    result = morphseek.register(pair.fixed, pair.moving, threads=1, device="cpu", **options)
-    carried = result.transform_points(pair.fixed_points)
-    return float(np.linalg.norm(carried - pair.moving_points, axis=1).mean())
-
-
 def overlap(data: Path, fixed: str, moving: str, options: dict[str, Any]) -> dict[str, float]:
     """Return for two people's pair Dice, Dice by the inverse, sdlogj, and over the labels the mean
     size and mean of the error of volume, %: the sum of the Jacobian over the fixed label against
@@ -76,5 +69,7 @@ def measure(data: Path, options: dict[str, Any], pairs: int, people: int) -> dic
     row = {name: float(np.mean([each[name] for each in rows])) for name in rows[0]}
     for key, two in (("one", False), ("two", True)):
         known = known_pairs(data, people_of(data, "test"), 2, people, two)
-        row[key] = float(np.mean([point_error(pair, options) for pair in known]))
+        how = {"threads": 1, "device": "cpu", **options}
+        found = [(pair, morphseek.register(pair.fixed, pair.moving, **how)) for pair in known]
+        row[key] = float(np.mean([pair.error(result) for pair, result in found]))
     return {"pairs": len(listed), "people": people, **row}

@@ -183,12 +183,13 @@ def mindboggle(image: str, maps: Sequence[str]) -> Callable[[Path, Path | None],
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """The figures that others reported of a method; None where they reported none."""
+    """The figures that others reported of a method; None where they reported none. `on` says of
+    which pairs and labels: whether the figure can be compared.
+    """
 
     method: str
     dice: float
     on: str
-    """Which pairs and labels: whether the figure can be compared."""
     source: str
     sdlogj: float | None = None
     hd95: float | None = None
@@ -198,22 +199,23 @@ class Published:
 
 @dataclasses.dataclass(frozen=True)
 class Protocol:
-    """A published protocol: how its pairs are found, and what is measured."""
+    """A published protocol: how its pairs are found, and what is measured. `labels` are those that
+    count, where both maps have them; None: all. With `both_ways` Dice is the mean of that in the
+    fixed image's space and that in the moving one's.
+    """
 
     title: str
     find: Find
     labels: frozenset[int] | None
-    """Those that count, where both maps have them; None: all."""
     published: tuple[Published, ...] = ()
     both_ways: bool = False
-    """Dice is the mean of that in the fixed image's space and that in the moving one's."""
 
 
 #: Of the Desikan-Killiany-Tourville protocol: 31 regions a hemisphere.
 _DKT31 = frozenset(
     side + region for side in (1000, 2000) for region in (2, 3, *range(5, 32), 34, 35)
 )
-_L2R = "github.com/MDL-UzL/L2R"
+_L2R = "github.com/MDL-UzL/L2R, examples/task_specific/AbdomenCTCT/AbdomenCTCT_example.json"
 _ANATOMIX = "github.com/neel-dey/anatomix, anatomix/registration/tests/README.md"
 _TRANSMORPH = (
     "github.com/junyuchen245/TransMorph_Transformer_for_Medical_Image_Registration,"
@@ -222,6 +224,7 @@ _TRANSMORPH = (
 _LUMIR = "github.com/JHU-MedImage-Reg/LUMIR25_L2R25, README.md"
 _SYNTX = "github.com/stnava/syntx, README.md"
 _TRAINED = "the validation pairs; trained with labels"
+_NETWORK = "the validation pairs; with a segmentation network"
 _HIDDEN = "the hidden test set"
 _VALIDATION = "the validation pairs, by private labels"
 _NINETY = "the 90 pairs of examples/pairs.csv"
@@ -229,43 +232,22 @@ _NINETY = "the 90 pairs of examples/pairs.csv"
 PROTOCOLS: dict[str, Protocol] = {
     "abdomen-mrct": Protocol(
         "Learn2Reg AbdomenMRCT, validation: the MR is fixed",
-        learn2reg("AbdomenMRCT", "registration_val"),
-        frozenset(range(1, 5)),
+        learn2reg("AbdomenMRCT", "registration_val"), frozenset(range(1, 5)),
     ),
     "abdomen-mrct-8": Protocol(
         "Learn2Reg AbdomenMRCT, the paired training cases: the CT is fixed",
-        paired_mrct,
-        frozenset(range(1, 5)),
-        (
-            Published(
-                "anatomix + MIND-SSC, FireANTs",
-                0.8790,
-                "the 8 pairs",
-                _ANATOMIX,
-                njd_percent=0.0,
-                seconds=30.0,
-            ),
-        ),
+        paired_mrct, frozenset(range(1, 5)),
+        (Published("anatomix + MIND-SSC, FireANTs", 0.8790, "the 8 pairs", _ANATOMIX,
+                   njd_percent=0.0, seconds=30.0),),
     ),
     "abdomen-ctct": Protocol(
         "Learn2Reg AbdomenCTCT, validation: other people",
-        learn2reg("AbdomenCTCT", "registration_val"),
-        frozenset(range(1, 14)),
-        (
-            Published(
-                "Learn2Reg's example",
-                0.4707,
-                "the validation pairs; with a segmentation network",
-                f"{_L2R}, examples/task_specific/AbdomenCTCT/AbdomenCTCT_example.json",
-                sdlogj=0.3909,
-                hd95=12.50,
-            ),
-        ),
+        learn2reg("AbdomenCTCT", "registration_val"), frozenset(range(1, 14)),
+        (Published("Learn2Reg's example", 0.4707, _NETWORK, _L2R, 0.3909, 12.50),),
     ),
     "oasis": Protocol(
         "Learn2Reg OASIS (2021, task 3), validation: other people",
-        oasis,
-        frozenset(range(1, 36)),
+        oasis, frozenset(range(1, 36)),
         (
             Published("TransMorph-Large", 0.8623, _TRAINED, _TRANSMORPH, 0.1276, 1.4315),
             Published("TransMorph", 0.8575, _TRAINED, _TRANSMORPH, 0.1253, 1.4594),
@@ -275,8 +257,7 @@ PROTOCOLS: dict[str, Protocol] = {
     ),
     "lumir": Protocol(
         "Learn2Reg LUMIR, validation: other people",
-        learn2reg("LUMIR", "validation", labels=False),
-        None,
+        learn2reg("LUMIR", "validation", labels=False), None,
         (
             Published("VFA", 0.7726, _VALIDATION, _LUMIR, hd95=3.2127),
             Published("TransMorph", 0.7594, _VALIDATION, _LUMIR, hd95=3.5074),
@@ -291,10 +272,8 @@ PROTOCOLS: dict[str, Protocol] = {
     ),
     "mindboggle": Protocol(
         "Mindboggle-101 in each person's own space, 62 cortical labels",
-        mindboggle(
-            "t1weighted_brain.nii.gz",
-            ("labels.DKT31.manual.nii.gz", "labels.DKT31.manual+aseg.nii.gz"),
-        ),
+        mindboggle("t1weighted_brain.nii.gz",
+                   ("labels.DKT31.manual.nii.gz", "labels.DKT31.manual+aseg.nii.gz")),
         _DKT31,
         (
             Published("syntx.tvf", 0.6466, _NINETY, _SYNTX, njd_percent=0.0007, seconds=160.4),
@@ -306,32 +285,20 @@ PROTOCOLS: dict[str, Protocol] = {
     ),
     "mindboggle-mni152": Protocol(
         "Mindboggle-101 in MNI152 space, 62 cortical labels",
-        mindboggle(
-            "t1weighted_brain.MNI152.nii.gz",
-            ("labels.DKT31.manual+aseg.MNI152.nii.gz", "labels.DKT31.manual.MNI152.nii.gz"),
-        ),
+        mindboggle("t1weighted_brain.MNI152.nii.gz",
+                   ("labels.DKT31.manual+aseg.MNI152.nii.gz", "labels.DKT31.manual.MNI152.nii.gz")),
         _DKT31,
         both_ways=True,
     ),
-}
+}  # fmt: skip
 """Name to protocol; docs/evidence/protocols.md tells of them."""
 
 
 def protocol_pairs(
     name: str, data: Path, *, pairs: Path | None = None, masks: bool = True
 ) -> list[Row]:
-    """Return the pairs of a protocol as :func:`morphseek.register_pairs` takes them.
-
-    Parameters
-    ----------
-    name
-        Of :data:`PROTOCOLS`.
-    data
-        Folder of the data set, as its owners pack it.
-    pairs
-        A list of pairs instead of the data set's own. Mindboggle-101 has none and needs one.
-    masks
-        Take the masks that the data set has.
+    """Return the pairs of a protocol as :func:`morphseek.register_pairs` takes them; `data` is the
+    folder of the data set, as its owners pack it.
 
     Raises
     ------

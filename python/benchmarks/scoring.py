@@ -26,18 +26,14 @@ def score(fixed: sitk.Image, moving: sitk.Image, field: sitk.Image | None = None
     -------
     dict
         ``dice`` and ``hd95`` (mm) by label, their means ``mean_dice`` and ``mean_hd95`` (over the
-        labels that are left after warping), and with a field the values of :func:`regularity`.
+        labels that are left after warping).
 
     Raises
     ------
     ValueError
         The two maps share no label.
     """
-    transform = (
-        sitk.Transform()
-        if field is None
-        else sitk.DisplacementFieldTransform(sitk.Cast(field, sitk.sitkVectorFloat64))
-    )
+    transform = sitk.Transform() if field is None else carrier(field)
     a = sitk.GetArrayFromImage(fixed)
     b = sitk.GetArrayFromImage(sitk.Resample(moving, fixed, transform, sitk.sitkNearestNeighbor, 0))
     shared = np.intersect1d(a, sitk.GetArrayViewFromImage(moving))
@@ -53,15 +49,17 @@ def score(fixed: sitk.Image, moving: sitk.Image, field: sitk.Image | None = None
         )
         distances[label] = hausdorff95(one, other, spacing)
     kept = [d for d in distances.values() if d is not None]
-    result = {
+    return {
         "dice": dice,
         "hd95": distances,
         "mean_dice": float(np.mean(list(dice.values()))),
         "mean_hd95": float(np.mean(kept)) if kept else None,
     }
-    if field is not None:
-        result |= regularity(field)
-    return result
+
+
+def carrier(field: sitk.Image) -> sitk.Transform:
+    """Return the transform of a displacement in mm, LPS."""
+    return sitk.DisplacementFieldTransform(sitk.Cast(field, sitk.sitkVectorFloat64))
 
 
 def point_errors(

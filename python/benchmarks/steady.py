@@ -1,27 +1,24 @@
-"""Measures how far results move when what they depend on has not changed: python steady.py --help.
+"""Measures how far results move when what they depend on has not changed: everything.py --part
+steady.
 
 A perturbation changes a pair in what must not matter: noise, one voxel, the unit of the intensities
-or of the lengths, the order of the axes, the border, the grid. Prints by kind how far that moves
-the points of the brighter half of the fixed image, and how many of the library's choices fell
-otherwise.
+or of the lengths, the order of the axes, the border, the grid.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import peers as peer_runs
+import scoring
 import SimpleITK as sitk
 import truth
-import zoo
-from methods import METHODS, Job, Method
+from methods import Job, Method
 
 import morphseek
 
@@ -140,7 +137,7 @@ def by_peer(method: Method) -> Callable[[truth.Pair], Registration]:
             row, field = peer_runs.carry_out(method, job, TIMEOUT)
         if field is None:
             raise RuntimeError(f"{method.name} failed: {row['reason']}")
-        transform = sitk.DisplacementFieldTransform(sitk.Cast(field, sitk.sitkVectorFloat64))
+        transform = scoring.carrier(field)
         return Registration(
             lambda points: np.array([transform.TransformPoint(p) for p in points.tolist()])
         )
@@ -161,91 +158,26 @@ def points_of(image: sitk.Image) -> np.ndarray:
 
 
 def measure(
-    pair: truth.Pair,
-    names: list[str],
-    register: Callable[[truth.Pair], Registration] = ours,
-    seeds: int = 1,
+    pair: truth.Pair, names: list[str], register: Callable[[truth.Pair], Registration] = ours
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row for each perturbation and seed: mean, 95th percentile and maximum of the change,
-    mm; `changed` says whether a choice fell otherwise.
+    """Yield a row for each perturbation: mean, 95th percentile and maximum of how far it moves the
+    points of the brighter half of the fixed image, mm; `changed` says whether a choice of the
+    library fell otherwise.
     """
     points = points_of(pair.fixed)
     base = register(pair)
     at = base.points(points)
     for name in names:
         perturbation = PERTURBATIONS[name]
-        for seed in range(1, seeds + 1):
-            images = (
-                perturbation(image, np.random.default_rng([seed, k]))
-                for k, image in enumerate((pair.fixed, pair.moving))
-            )
-            fixed, moving = images
-            other = register(dataclasses.replace(pair, fixed=fixed, moving=moving))
-            moved = perturbation.back(other.points(perturbation.there(points)))
-            change = np.linalg.norm(moved - at, axis=1)
-            yield {
-                "perturbation": name, "seed": seed, "mean": float(change.mean()),
-                "p95": float(np.percentile(change, 95)), "max": float(change.max()),
-                "changed": other.choices != base.choices,
-            }  # fmt: skip
-
-
-def table(rows: list[dict[str, Any]]) -> str:
-    """Return a line for each kind and perturbation: the change over its pairs."""
-    lines = [
-        "| kind | perturbation | mean (95th percentile, maximum), mm | choices changed |",
-        "|---|---|---|---|",
-    ]
-    for kind, name in dict.fromkeys((row["kind"], row["perturbation"]) for row in rows):
-        part = [r for r in rows if (r["kind"], r["perturbation"]) == (kind, name)]
-        mean, p95 = (np.mean([r[key] for r in part]) for key in ("mean", "p95"))
-        most, changed = max(r["max"] for r in part), sum(r["changed"] for r in part)
-        lines.append(
-            f"| {kind} | {name} | {mean:.4f} ({p95:.4f}, {most:.3f}) | {changed} of {len(part)} |"
+        fixed, moving = (
+            perturbation(image, np.random.default_rng([1, k]))
+            for k, image in enumerate((pair.fixed, pair.moving))
         )
-    return "\n".join(lines)
-
-
-@click.command(context_settings={"show_default": True})
-@click.option(
-    "--kinds", multiple=True, help="Part of the names of zoo.py's kinds; =NAME is only that."
-)
-@click.option(
-    "--perturbations",
-    default=",".join(PERTURBATIONS),
-    help=f"Which of these, by commas: {', '.join(PERTURBATIONS)}.",
-)
-@click.option("--seeds", default=1, type=click.IntRange(1), help="Of each perturbation.")
-@click.option("--n", default=2, type=click.IntRange(1), help="Pairs of each kind.")
-@click.option(
-    "--size", default=96, type=click.IntRange(16), help="Voxels along an axis of a made-up body."
-)
-@click.option("--data", type=Path, help="Folder of real images, as zoo.py's.")
-@click.option("--method", default="", help="A peer of methods/ in the library's place, as greedy.")
-@click.option("--json", "json_out", type=Path, help="Write every row.")
-def main(
-    kinds: tuple[str, ...],
-    perturbations: str,
-    seeds: int,
-    n: int,
-    size: int,
-    data: Path | None,
-    method: str,
-    json_out: Path | None,
-) -> None:
-    names = zoo.named(perturbations, list(PERTURBATIONS), "perturbation")
-    every = zoo.kinds(zoo.Settings(size, n, data))
-    register = by_peer(METHODS[zoo.peers_of(method)[0]]) if method else ours
-    rows: list[dict[str, Any]] = []
-    for kind in zoo.choose(every, kinds, click.echo):
-        for pair in kind.make(1):
-            for row in measure(pair, names, register, seeds):
-                rows.append({"kind": kind.name, "pair": pair.name, **row})
-                click.echo(f"{kind.name} {pair.name} {row}")
-    click.echo(table(rows))
-    if json_out:
-        json_out.write_text(json.dumps(rows, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+        other = register(dataclasses.replace(pair, fixed=fixed, moving=moving))
+        moved = perturbation.back(other.points(perturbation.there(points)))
+        change = np.linalg.norm(moved - at, axis=1)
+        yield {
+            "perturbation": name, "mean": float(change.mean()),
+            "p95": float(np.percentile(change, 95)), "max": float(change.max()),
+            "changed": other.choices != base.choices,
+        }  # fmt: skip

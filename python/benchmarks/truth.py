@@ -22,34 +22,24 @@ import SimpleITK as sitk
 from scipy import ndimage
 from scipy.spatial.transform import Rotation
 
+import morphseek
 from morphseek import phantom
 
 POINTS = 1500  # the most points of a pair made from a real image
 FOREGROUND = 0.15  # in an image scaled to 0..1, larger values count as tissue
 
 
-_IMAGES, _POINTS = (
-    ("fixed", "moving", "fixed_labels", "moving_labels"),
-    ("fixed_points", "moving_points"),
-)
+_IMAGES = ("fixed", "moving", "fixed_labels", "moving_labels")
+_POINTS = ("fixed_points", "moving_points")
 
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
     """One pair to register, with the data that score the result.
 
-    Attributes
-    ----------
-    name : str
-        Unique within its kind.
-    fixed, moving : SimpleITK.Image
-        float32.
-    two_modalities : bool
-        What a user knows and tells a tool that needs it.
-    fixed_points, moving_points : numpy.ndarray, optional
-        (n, 3) LPS mm: where points of the fixed image truly lie in the moving one.
-    fixed_labels, moving_labels : SimpleITK.Image, optional
-        Label maps in the spaces of the two images, 0 background.
+    `name` is unique within its kind; `two_modalities` is what a user knows and tells a tool that
+    needs it. The points, (n, 3) LPS mm, are those of the fixed image and where they truly lie in
+    the moving one; label maps lie in the spaces of the two images, 0 background.
     """
 
     name: str
@@ -60,6 +50,11 @@ class Pair:
     moving_points: np.ndarray | None = None
     fixed_labels: sitk.Image | None = None
     moving_labels: sitk.Image | None = None
+
+    def error(self, found: morphseek.Transform | morphseek.Registration) -> float:
+        """Return the mean distance of the moving points from where the fixed ones are carried."""
+        carried = found.transform_points(self.fixed_points)
+        return float(np.linalg.norm(carried - self.moving_points, axis=1).mean())
 
     def without_labels(self) -> Pair:
         return dataclasses.replace(self, fixed_labels=None, moving_labels=None)
@@ -127,6 +122,11 @@ def scaled(image: sitk.Image) -> sitk.Image:
     return image_of(np.clip((array - low) / (high - low), 0, 1), image)
 
 
+def voxel_of(image: sitk.Image) -> float:
+    """Return the edge of a cube with a voxel's volume, mm."""
+    return float(np.prod(image.GetSpacing()) ** (1 / 3))
+
+
 def middle(image: sitk.Image) -> tuple[float, ...]:
     return image.TransformContinuousIndexToPhysicalPoint([(n - 1) / 2 for n in image.GetSize()])
 
@@ -154,28 +154,17 @@ def centres(image: sitk.Image) -> np.ndarray:
 # ----------------------------------------------------------------------------------- Made-up torsos
 
 
-def torso(size: int, seed: int, contrasts: tuple[str, str], name: str = "") -> Pair:
+def torso(size: int, seed: int, contrasts: tuple[str, str]) -> Pair:
     """Return :func:`morphseek.phantom.make_pair`'s images and labels, with points in the organs
     and inside the moving image.
     """
     made = phantom.make_pair(size, seed, contrasts)
     points = made.target_points(_step(size))
     answers = made.truth(points)
-    images = [
-        image.to_sitk()
-        for image in (made.fixed, made.moving, made.fixed_labels, made.moving_labels)
-    ]
-    pair = Pair(
-        name or f"seed {seed}",
-        images[0],
-        images[1],
-        contrasts[0] != contrasts[1],
-        points,
-        answers,
-        images[2],
-        images[3],
-    )
-    return pair.at(inside(pair.moving, answers))
+    fixed, moving, *labels = (getattr(made, side).to_sitk() for side in _IMAGES)
+    two = contrasts[0] != contrasts[1]
+    pair = Pair(f"seed {seed}", fixed, moving, two, points, answers, *labels)
+    return pair.at(inside(moving, answers))
 
 
 def _step(size: int) -> int:
@@ -183,7 +172,7 @@ def _step(size: int) -> int:
     return max(1, round(size / 24))
 
 
-def aligned_torso(size: int, seed: int, contrasts: tuple[str, str], name: str = "") -> Pair:
+def aligned_torso(size: int, seed: int, contrasts: tuple[str, str]) -> Pair:
     """Return two images of the same torso in the same place, which differ by their noise and
     contrast: the truth is the identity.
     """
@@ -192,31 +181,15 @@ def aligned_torso(size: int, seed: int, contrasts: tuple[str, str], name: str = 
         for s, contrast in zip((seed, seed + 500), contrasts, strict=True)
     )
     points = one.target_points(_step(size))
-    images = [image.to_sitk() for image in (one.fixed, other.fixed, one.fixed_labels)]
-    return Pair(
-        name or f"seed {seed}",
-        images[0],
-        images[1],
-        contrasts[0] != contrasts[1],
-        points,
-        points,
-        images[2],
-        images[2],
-    )
+    fixed, moving, labels = (i.to_sitk() for i in (one.fixed, other.fixed, one.fixed_labels))
+    two = contrasts[0] != contrasts[1]
+    return Pair(f"seed {seed}", fixed, moving, two, points, points, labels, labels)
 
 
-def synthetic(body: str, size: int, seed: int, two: bool, regrid: bool, name: str = "") -> Pair:
+def synthetic(body: str, size: int, seed: int, two: bool, regrid: bool) -> Pair:
     """Return two made-up subjects of one of morphseek.training's bodies ("head", "limb", "medley"),
-    2 mm a voxel; it needs PyTorch.
-
-    Parameters
-    ----------
-    size : int
-        Voxels along each axis.
-    two : bool
-        The two images have different contrasts.
-    regrid : bool
-        The moving image lies on :func:`other_grid`.
+    `size` voxels of 2 mm along each axis, in `two` contrasts or one; with `regrid` the moving image
+    lies on :func:`other_grid`. It needs PyTorch.
     """
     from morphseek.training.config import Synthetic
     from morphseek.training.synthetic import SyntheticSource
@@ -245,7 +218,7 @@ def synthetic(body: str, size: int, seed: int, two: bool, regrid: bool, name: st
     shift = sample.truth[0].numpy()[:, index[:, 0], index[:, 1], index[:, 2]].T
     points, answers = (2.0 * at[:, ::-1].astype(float) for at in (index, index + shift))
     there = other_grid(moving, rng) if regrid else moving
-    pair = Pair(name or f"seed {seed}", fixed, there, two, points, answers, *labels)
+    pair = Pair(f"seed {seed}", fixed, there, two, points, answers, *labels)
     return pair.at(inside(there, answers))
 
 

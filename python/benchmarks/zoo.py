@@ -478,54 +478,29 @@ def _share(entries: list[Any], seed: int, n: int) -> list[Any]:
 # --------------------------------------------------------------------------------- Running, scoring
 
 
-def score(
-    pair: truth.Pair, transform: sitk.Transform | None, fixed_file: Path | None = None
-) -> Row:
-    """Score a transform from fixed to moving space.
-
-    Parameters
-    ----------
-    pair : truth.Pair
-    transform : SimpleITK.Transform, optional
-        None scores the pair as its headers have it.
-    fixed_file : path, optional
-        File of the fixed image; with it, the field's regularity on that grid is measured.
+def score(pair: truth.Pair, transform: sitk.Transform | None, regular: bool = False) -> Row:
+    """Score a transform from fixed to moving space; None is the pair as its headers have it.
 
     Returns
     -------
     dict
         ``error`` (mean, median, p95, worst, mm) if the pair has points; ``dice`` and ``hd95`` (mm),
-        means over the labels, if it has labels; the values of :func:`scoring.regularity` with
-        `fixed_file`.
+        means over the labels, if it has labels; with `regular` the values of
+        :func:`scoring.regularity` on the fixed image's grid.
     """
     found: Row = {}
     if pair.fixed_points is not None:
         found["error"] = scoring.point_errors(
             transform or sitk.Transform(), pair.fixed_points, pair.moving_points
         )
-    field = None if transform is None or fixed_file is None else as_field(transform, fixed_file)
+    grid = pair.fixed if regular else pair.fixed_labels
+    field = None if transform is None or grid is None else as_field(transform, grid)
     if pair.fixed_labels is not None:
-        on_fixed = (
-            field
-            if field is not None or transform is None
-            else _field_on(transform, pair.fixed_labels)
-        )
-        scores = scoring.score(pair.fixed_labels, pair.moving_labels, on_fixed)
+        scores = scoring.score(pair.fixed_labels, pair.moving_labels, field)
         found |= {"dice": scores["mean_dice"], "hd95": scores["mean_hd95"]}
-    if field is not None:
+    if regular and field is not None:
         found |= scoring.regularity(field)
     return found
-
-
-def _field_on(transform: sitk.Transform, grid: sitk.Image) -> sitk.Image:
-    return sitk.TransformToDisplacementField(
-        transform,
-        sitk.sitkVectorFloat64,
-        grid.GetSize(),
-        grid.GetOrigin(),
-        grid.GetSpacing(),
-        grid.GetDirection(),
-    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -547,37 +522,22 @@ class Run:
             files = [folder / f"{side}.nii.gz" for side in ("fixed", "moving")]
             for image, path in zip((pair.fixed, pair.moving), files, strict=True):
                 sitk.WriteImage(image, str(path))
-            voxel = float(np.prod(pair.fixed.GetSpacing()) ** (1 / 3))
+            voxel = truth.voxel_of(pair.fixed)
             head = {"kind": kind, "pair": pair.name, "voxel_mm": voxel}
             before = {**head, "method": OURS, "state": BEFORE, "status": "ok", **score(pair, None)}
             rows = [before]
             for state in self.states:
                 row, transform = self._register(state, files, folder / state)
-                scores = (
-                    score(pair, None)
-                    if transform is None
-                    else score(pair, transform, files[0] if state == "final" else None)
-                )
+                scores = score(pair, transform, state == "final")
                 rows.append({**head, "method": OURS, "state": state, **row, **scores})
             for peer in self.peers:
                 (folder / peer).mkdir()
                 row, field = peer_runs.carry_out(
                     METHODS[peer], Job(*files, folder / peer, 1, pair.two_modalities), self.timeout
                 )
-                carried = (
-                    None
-                    if field is None
-                    else sitk.DisplacementFieldTransform(sitk.Cast(field, sitk.sitkVectorFloat64))
-                )
-                rows.append(
-                    {
-                        **head,
-                        "method": peer,
-                        "state": "final",
-                        **row,
-                        **score(pair, carried, files[0]),
-                    }
-                )
+                carried = None if field is None else scoring.carrier(field)
+                row |= score(pair, carried, True)
+                rows.append({**head, "method": peer, "state": "final", **row})
             return rows
 
     @contextlib.contextmanager
@@ -596,18 +556,8 @@ class Run:
         self, state: str, files: list[Path], out: Path
     ) -> tuple[Row, sitk.Transform | None]:
         log = files[0].parent / f"{state}.log"
-        command = [
-            self.program,
-            "register",
-            *files,
-            "--out",
-            out,
-            "--quiet",
-            "--threads",
-            "1",
-            *self.options,
-            *STATES[state],
-        ]
+        command = [self.program, "register", *files, "--out", out, "--quiet", "--threads", "1"]
+        command += [*self.options, *STATES[state]]
         cost = measure.run(command, threads=1, timeout=self.timeout, log=log)
         row: Row = {"status": "ok", "reason": "", **dataclasses.asdict(cost)}
         if cost.timed_out:
@@ -733,18 +683,8 @@ def table(rows: list[Row], states: list[str]) -> str:
     """Return one table: a line per kind, and below it one per peer. Values are means over the
     pairs; extremes of log J are the worst.
     """
-    columns = [
-        "kind (pairs)",
-        *([BEFORE, *states]),
-        "Dice",
-        "HD95 mm",
-        "bending /mm2",
-        "SD log J",
-        "least",
-        "most",
-        "folds %",
-        "CPU s",
-    ]
+    columns = ["kind (pairs)", BEFORE, *states, "Dice", "HD95 mm", "bending /mm2", "SD log J"]
+    columns += ["least", "most", "folds %", "CPU s"]
     lines = [_line(columns), "|---|" + "---:|" * (len(columns) - 1)]
     for kind in dict.fromkeys(row["kind"] for row in rows):
         of_kind = [row for row in rows if row["kind"] == kind]
@@ -898,18 +838,9 @@ def comparison(found: list[Row]) -> str:
             if row["what"] == "dice"
             else f"{100 * (row['new'] / max(row['old'], 1e-9) - 1):+.0f} %"
         )
-        cells = [
-            row["kind"],
-            COMPARED[row["what"]][0],
-            str(row["pairs"]),
-            f"{row['old']:.3f}",
-            f"{row['new']:.3f}",
-            change,
-            str(row["better"]),
-            str(row["worse"]),
-            f"{row['p']:.2g}",
-        ]
-        lines.append(_line(cells))
+        cells = [row["kind"], COMPARED[row["what"]][0], str(row["pairs"])]
+        cells += [f"{row['old']:.3f}", f"{row['new']:.3f}", change]
+        lines.append(_line([*cells, str(row["better"]), str(row["worse"]), f"{row['p']:.2g}"]))
     return "\n".join(lines) + "\n"
 
 
@@ -937,9 +868,9 @@ def named(text: str, known: list[str], what: str) -> list[str]:
     return [word for word in known if word in words]
 
 
-def peers_of(text: str) -> list[str]:
+def peers_of(text: str, short: dict[str, str] = SHORT) -> list[str]:
     """Return the methods of a comma-separated list of names or short names."""
-    return named(",".join(SHORT.get(name, name) for name in text.split(",")), list(METHODS), "peer")
+    return named(",".join(short.get(name, name) for name in text.split(",")), list(METHODS), "peer")
 
 
 def choose(every: dict[str, Kind], wanted: Sequence[str], say: Callable[[str], None]) -> list[Kind]:
@@ -964,99 +895,33 @@ def choose(every: dict[str, Kind], wanted: Sequence[str], say: Callable[[str], N
 
 
 @click.command(context_settings={"show_default": True})
-@click.option(
-    "--seeds",
-    default="1",
-    help="Comma-separated seeds. Each gives --n pairs of every kind, always the same ones.",
-)
+@click.option("--seeds", default="1", help="Commas between; each gives --n pairs of every kind.")
 @click.option("--n", default=2, type=click.IntRange(1), help="Pairs of each kind and seed.")
 @click.option(
-    "--kinds",
-    "kinds_",
-    multiple=True,
-    help=(
-        "Part of the names of the kinds to run; may be repeated. =NAME is only that kind."
-        " Default: all."
-    ),
+    "--kinds", "kinds_", multiple=True, help="Part of the kinds' names; =NAME is only that kind."
 )
 @click.option("--states", default=",".join(STATES), help="States to run.")
-@click.option(
-    "--peers",
-    default="",
-    help=f"Peers to run beside them: {', '.join(SHORT)}, or names of methods/.",
-)
-@click.option(
-    "--data",
-    type=Path,
-    help=(
-        "Folder of real images: brain/, abdomen/, hippocampus/ (images/, labels/,"
-        " split.json), other/ (pairs.json)."
-    ),
-)
+@click.option("--peers", default="", help=f"Of {', '.join(SHORT)}, or names of methods/.")
+@click.option("--data", type=Path, help="Folder of real images: benchmarks/README.md.")
 @click.option(
     "--size", default=96, type=click.IntRange(16), help="Voxels along each axis of a made-up torso."
 )
 @click.option("--jobs", default=1, type=click.IntRange(1), help="Pairs at a time, one thread each.")
-@click.option(
-    "--program",
-    default=PROGRAM,
-    help="The morphseek command to measure; that of this Python unless given.",
-)
-@click.option(
-    "--options",
-    default="",
-    help='Further options of every registration, as on the command line: "--smoothness 2.5".',
-)
+@click.option("--program", default=PROGRAM, help="The morphseek command to measure.")
+@click.option("--options", default="", help='Of every registration: "--smoothness 2.5".')
 @click.option("--json", "json_out", type=Path, help="Write every registration's figures.")
 @click.option(
-    "--compare",
-    "compare_with",
-    type=Path,
-    help="A file of --json from before a change: print kind by kind what changed.",
+    "--compare", "compare_with", type=Path, help="A file of --json: print what changed since."
 )
-@click.option(
-    "--pairs",
-    "store",
-    type=Path,
-    help=(
-        "Folder that keeps the pairs made from images for the next run; by default a temporary one."
-    ),
-)
-@click.option(
-    "--keep",
-    type=Path,
-    help=(
-        "New folder for images, points and results of every pair, with an index.html to"
-        " look at them."
-    ),
-)
-@click.option(
-    "--timeout",
-    default=900,
-    type=float,
-    help="Seconds after which a registration is killed and counts as failed.",
-)
-@click.option(
-    "--list", "list_", is_flag=True, help="List the kinds, and what they need; run nothing."
-)
+@click.option("--pairs", "store", type=Path, help="Folder that keeps the pairs made from images.")
+@click.option("--keep", type=Path, help="New folder for every pair, with an index.html.")
+@click.option("--timeout", default=900.0, help="Seconds until a registration counts as failed.")
+@click.option("--list", "list_", is_flag=True, help="List the kinds and what they need, no more.")
 def main(
-    seeds: str,
-    n: int,
-    kinds_: tuple[str, ...],
-    states: str,
-    peers: str,
-    data: Path | None,
-    size: int,
-    jobs: int,
-    program: str,
-    options: str,
-    json_out: Path | None,
-    compare_with: Path | None,
-    store: Path | None,
-    keep: Path | None,
-    timeout: float,
-    list_: bool,
-) -> None:
+    seeds: str, n: int, kinds_: tuple[str, ...], states: str, peers: str, data: Path | None,
+    size: int, jobs: int, program: str, options: str, json_out: Path | None,
+    compare_with: Path | None, store: Path | None, keep: Path | None, timeout: float, list_: bool,
+) -> None:  # fmt: skip
     """Register pairs of every kind and write one table: errors at points, overlap, regularity, CPU
     time.
     """
@@ -1069,23 +934,10 @@ def main(
     if keep is not None and keep.exists():
         raise click.BadParameter(f"{keep} is there already; name a new folder", param_hint="--keep")
     chosen = choose(every, kinds_, lambda text: click.echo(text, err=True))
-    run = Run(
-        program,
-        named(states, list(STATES), "state"),
-        shlex.split(options),
-        peers_of(peers),
-        timeout,
-        keep,
-    )
-    head = {
-        "machine": measure.machine(),
-        "program": program,
-        "version": version_of(program),
-        "options": options,
-        "seeds": seeds,
-        "n": n,
-        "size": size,
-    }
+    which = named(states, list(STATES), "state"), shlex.split(options), peers_of(peers)
+    run = Run(program, *which, timeout, keep)
+    head = {"machine": measure.machine(), "program": program, "version": version_of(program)}
+    head |= {"options": options, "seeds": seeds, "n": n, "size": size}
 
     def save(rows: list[Row]) -> None:
         if json_out is not None:

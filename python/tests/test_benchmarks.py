@@ -60,9 +60,11 @@ def test_score():
     before = scoring.score(fixed, moving)
     # six of eight voxels overlap; faces two voxels of 1 mm apart
     assert before["dice"] == {3: 0.75} and before["hd95"] == {3: 2.0}
-    after = scoring.score(fixed, moving, constant(fixed, (2.0, 0.0, 0.0)))
-    assert after["dice"] == {3: 1.0} and after["hd95"] == {3: 0.0} and after["njd_percent"] == 0
-    assert after["sdlogj"] == pytest.approx(0)
+    shift = constant(fixed, (2.0, 0.0, 0.0))
+    after = scoring.score(fixed, moving, shift)
+    assert after["dice"] == {3: 1.0} and after["hd95"] == {3: 0.0}
+    regular = scoring.regularity(shift)
+    assert regular["njd_percent"] == 0 and regular["sdlogj"] == pytest.approx(0)
     lost = scoring.score(fixed, moving, constant(fixed, (100.0, 0.0, 0.0)))
     assert lost["dice"] == {3: 0.0} and lost["mean_hd95"] is None
 

@@ -78,25 +78,16 @@ def test_together_is_refused_where_it_cannot_be(change: dict[str, str]):
         check_run(load(BENCHMARKS / "general.toml").replace(**change))
 
 
-def test_the_line_is_numpys():
-    rng = np.random.default_rng(0)
-    minutes, share = np.array([2.5, 5.0, 10.0, 20.0]), rng.uniform(0.3, 1.0, 4)
-    b, a = np.polyfit(np.log(minutes), np.log(share), 1)
-    assert general.fitted(minutes, share) == pytest.approx((a, b))
-    # 2 / minutes reaches 0.1 after 20
-    assert general.minutes_to((np.log(2), -1.0), 0.1) == pytest.approx(20)
-    assert general.minutes_to((0.0, 0.1), 0.5) == float("inf")
-
-
 def test_extrapolation_of_a_known_curve():
     """Every kind falls as minutes^-0.5 from its own height, and the goal is the curve's value at
     100 minutes. The fitted line must find these, whatever kinds are drawn.
     """
     minutes, heights = np.array([5.0, 10.0, 20.0]), np.array([0.9, 1.2, 2.0])
     shares = heights / np.sqrt(minutes)[:, None]
-    line, at, low, high = general.extrapolated(minutes, shares, heights / 10)
-    assert line == pytest.approx((np.log(heights).mean(), -0.5))
-    assert (at, low, high) == pytest.approx((100, 100, 100))
+    line, at = general.extrapolated(minutes, shares, heights / 10)
+    assert line == pytest.approx((-0.5, np.log(heights).mean()))
+    assert at == pytest.approx((100, 100, 100))
+    assert np.isinf(general.extrapolated(minutes, 1 / shares, heights / 10)[1]).all()
 
 
 def test_table_by_hand():
@@ -113,11 +104,11 @@ def test_table_by_hand():
             ("c", "affine", 1, 0.1),
         ]
     ]
-    t = general.table_of(rows, ["affine", "search"])
-    assert t.pairs == 2 and t.share["search"] == pytest.approx([0.25])
-    assert t.error["search"] == pytest.approx([1.5]) and t.dice["search"] == pytest.approx([0.8])
-    assert "| search | 25 (25 to 25) |  | 0.800 (0.800 to 0.800) |  |" in general.summary(t)
-    assert "| x, mm | 6.00 | 1.50 |" in general.details(t, ["affine", "search"])
+    share, dice = (general.by_kind(rows, ["affine", "search"], what) for what in ("error", "dice"))
+    assert share["search"] == pytest.approx([0.25]) and dice["search"] == pytest.approx([0.8])
+    assert "| search | 25 (25 to 25) |  | 0.800 (0.800 to 0.800) |  |" in general.summary(
+        share, dice
+    )
 
 
 @pytest.mark.thorough

@@ -206,33 +206,3 @@ def test_counting(gpu):
     with halves:
         torch.nn.functional.conv3d(x.half(), w.half(), padding=1)
     assert halves.total["fused_ms"] == pytest.approx(1e3 * 2 * 27 * 4 * 6 * 512 / 2e6)
-
-
-def test_operators(monkeypatch):
-    """Two nodes, one of them in the loop. The warm-up is left out, the fastest run counts, and a
-    convolution's operations follow from its shapes.
-    """
-    monkeypatch.syspath_prepend(SCRIPT.parent)
-    import operators
-
-    def event(name, kind, microseconds, shapes, out):
-        args = {"op_name": kind, "input_type_shape": [{"float": s} for s in shapes]}
-        args |= {"output_type_shape": [{"float": out}], "output_size": "1000000"}
-        return {"cat": "Node", "name": f"{name}_kernel_time", "dur": microseconds, "args": args}
-
-    conv = [[1, 4, 8, 8, 8], [6, 4, 3, 3, 3]], [1, 6, 8, 8, 8]
-    steps, repeats = 2, 2
-    events = [event("c", "Conv", t, *conv) for t in (9000, 9000, 3000, 2000, 4000, 5000)]
-    events += [event("o", "Loop", 99999, [[1]], [1])] * 3
-    events += [{"cat": "Session", "name": "model_run", "dur": 1, "args": {}}]
-    product = [[5, 7], [7, 3]], [5, 3]
-    events += [event("m", "MatMul", t, *product) for t in (1, 500, 700, 500, 500, 600)]
-    rows = operators.summed(events, repeats)
-    assert list(rows) == ["Conv", "MatMul"]
-    assert rows["Conv"] == pytest.approx(
-        {"calls": steps, "ms": 2 * 2, "gflop": 2 * 2 * 27 * 4 * 6 * 512 / 1e9, "gbyte": 2e-3}
-    )
-    assert rows["MatMul"] == pytest.approx(
-        {"calls": steps, "ms": 2 * 0.5, "gflop": 2 * 2 * 5 * 7 * 3 / 1e9, "gbyte": 2e-3}
-    )
-    assert "| Conv | 2 | 4.0 | 80 % |" in operators.table(rows)

@@ -1,11 +1,11 @@
 """The methods under comparison, one small file for each tool. A tool is imported only in the
 process that runs it.
 
-A new method is another file with a list METHODS, named in _FILES. ``register`` reads two image
-files and writes the tool's transform to the job's folder; this process is measured. ``field`` then
-converts the transform, unmeasured and in another process, to the convention in which all methods
-are scored: for every voxel of the fixed image, the displacement in mm, LPS, to its point in the
-moving image.
+A new method is another file with a list METHODS, named in _FILES; its docstring has the settings
+and the reason for them. ``register`` reads two image files and writes the tool's transform to the
+job's folder; this process is measured. ``field`` then converts the transform, unmeasured and in
+another process, to the convention in which all methods are scored: for every voxel of the fixed
+image, the displacement in mm, LPS, to its point in the moving image.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import SimpleITK as sitk
 
-_FILES = ("ours", "greedy", "ants", "simpleitk", "elastix", "convexadam", "deeds", "fireants")
+_FILES = ("ours", "greedy", "ants", "simpleitk", "elastix", "convexadam")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,31 +33,26 @@ class Job:
     two_modalities: bool
 
 
+def field_of_file(job: Job) -> sitk.Image:
+    """Return the field of transform.h5 in the job's folder."""
+    import SimpleITK as sitk
+
+    from .shared import as_field
+
+    found = sitk.ReadTransform(str(job.folder / "transform.h5"))
+    return as_field(found, sitk.ReadImage(str(job.fixed)))
+
+
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """One tool with one choice of settings.
-
-    Attributes
-    ----------
-    how : str
-        The settings and the reason for them, in a line.
-    version : callable
-        The tool's version; raises if the tool is not installed or cannot run here.
-    register, field : callable
-        See the package's description.
-    ours : bool
-        Whether it is MorphSeek's; the others are peers.
-    one_modality : bool
-        Whether it compares intensities directly, so that it is of no use for two modalities.
+    """One tool with one choice of settings. `version` raises if the tool is not installed or cannot
+    run here; `register` and `field`: see the package's description.
     """
 
     name: str
-    how: str
     version: Callable[[], str]
     register: Callable[[Job], None]
-    field: Callable[[Job], sitk.Image]
-    ours: bool = False
-    one_modality: bool = False
+    field: Callable[[Job], sitk.Image] = field_of_file
 
 
 METHODS: dict[str, Method] = {

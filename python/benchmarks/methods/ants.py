@@ -1,4 +1,9 @@
-"""ANTs: pip install antspyx."""
+"""ANTs: pip install antspyx.
+
+`ants-syn` is antspyx's default: affine, then SyN, both by mutual information. `ants-syncc` takes
+local correlation for SyN, of radius 2 and 30x99x11 iterations, as in Klein et al., NeuroImage 2009
+(antspyx's own 'SyNCC' asks for 2100x1200x1200x20).
+"""
 
 from functools import partial
 from typing import Any
@@ -12,11 +17,11 @@ def _version() -> str:
     return ants.__version__
 
 
-def _register(kind: str, options: dict[str, Any], job: Job) -> None:
+def _register(options: dict[str, Any], job: Job) -> None:
     import ants
 
     fixed, moving = (ants.image_read(str(path)) for path in (job.fixed, job.moving))
-    ants.registration(fixed, moving, kind, outprefix=f"{job.folder}/", random_seed=1, **options)
+    ants.registration(fixed, moving, "SyN", outprefix=f"{job.folder}/", random_seed=1, **options)
 
 
 def _field(job: Job):
@@ -24,42 +29,13 @@ def _field(job: Job):
     import SimpleITK as sitk
 
     fixed, moving = (ants.image_read(str(path)) for path in (job.fixed, job.moving))
-    chain = [
-        str(path)
-        for path in (job.folder / "1Warp.nii.gz", job.folder / "0GenericAffine.mat")
-        if path.exists()
-    ]
-    return sitk.ReadImage(
-        ants.apply_transforms(fixed, moving, chain, compose=f"{job.folder}/total")
-    )
+    chain = [str(job.folder / name) for name in ("1Warp.nii.gz", "0GenericAffine.mat")]
+    total = ants.apply_transforms(fixed, moving, chain, compose=f"{job.folder}/total")
+    return sitk.ReadImage(total)
 
 
+_CC = {"syn_metric": "CC", "syn_sampling": 2, "reg_iterations": (30, 99, 11)}
 METHODS = [
-    Method(
-        "ants-affine",
-        "antspyx's 'Affine': from the centres of mass, by mutual information",
-        _version,
-        partial(_register, "Affine", {}),
-        _field,
-    ),
-    Method(
-        "ants-syn",
-        "antspyx's default: affine, then SyN, both by mutual information",
-        _version,
-        partial(_register, "SyN", {}),
-        _field,
-    ),
-    Method(
-        "ants-syncc",
-        "the same with SyN by local correlation of radius 2 and 30x99x11 iterations, as in Klein et"
-        " al., NeuroImage 2009 (antspyx's own 'SyNCC' asks for 2100x1200x1200x20)",
-        _version,
-        partial(
-            _register,
-            "SyN",
-            {"syn_metric": "CC", "syn_sampling": 2, "reg_iterations": (30, 99, 11)},
-        ),
-        _field,
-        one_modality=True,
-    ),
+    Method("ants-syn", _version, partial(_register, {}), _field),
+    Method("ants-syncc", _version, partial(_register, _CC), _field),
 ]

@@ -1,6 +1,8 @@
-"""ConvexAdam: pip install convexadam (with PyTorch)."""
+"""ConvexAdam: pip install convexadam (with PyTorch).
 
-from functools import partial
+Its defaults (MIND, grid 6, 80 iterations of Adam) in isotropic voxels. It has no affine of its own,
+so it gets SimpleITK's, in its time.
+"""
 
 from . import Job, Method
 
@@ -14,39 +16,16 @@ def _version() -> str:
     return f"{version('convexadam')} (torch {torch.__version__})"
 
 
-def _sitk_affine(job: Job, fixed, moving):
-    from .shared import affine
-
-    return affine(fixed, moving)
-
-
-def _our_affine(job: Job, fixed, moving):
-    import morphseek
-
-    result = morphseek.register(
-        job.fixed,
-        job.moving,
-        threads=job.threads,
-        device="cpu",
-        model="none",
-        search=False,
-        refine=0,
-    )
-    return result.transform.stage("initial").to_sitk()
-
-
-def _register(start, job: Job) -> None:
+def _register(job: Job) -> None:
     import numpy as np
     import SimpleITK as sitk
     import torch
     from convexAdam.convex_adam_MIND import convex_adam_pt
 
-    from .shared import isotropic, lowest
+    from .shared import affine, isotropic, lowest, read, save
 
-    fixed, moving = (
-        sitk.ReadImage(str(path), sitk.sitkFloat32) for path in (job.fixed, job.moving)
-    )
-    linear = start(job, fixed, moving)
+    fixed, moving = read(job)
+    linear = affine(fixed, moving)
     target = isotropic(fixed)
     source = sitk.Resample(moving, target, linear, sitk.sitkLinear, lowest(moving))
     arrays = (sitk.GetArrayFromImage(image) for image in (target, source))
@@ -58,36 +37,7 @@ def _register(start, job: Job) -> None:
         np.asarray(voxels, np.float64)[..., ::-1] @ matrix.T, isVector=True
     )
     field.CopyInformation(target)
-    total = sitk.CompositeTransform([linear, sitk.DisplacementFieldTransform(field)])
-    sitk.WriteTransform(total, str(job.folder / "transform.h5"))
+    save(job, sitk.CompositeTransform([linear, sitk.DisplacementFieldTransform(field)]))
 
 
-def _field(job: Job):
-    import SimpleITK as sitk
-
-    from .shared import as_field
-
-    return as_field(sitk.ReadTransform(str(job.folder / "transform.h5")), job.fixed)
-
-
-_HOW = (
-    "its defaults (MIND, grid 6, 80 iterations of Adam) in isotropic voxels; it has no affine of"
-    " its own, so it gets "
-)
-
-METHODS = [
-    Method(
-        "convexadam",
-        _HOW + "SimpleITK's, in its time",
-        _version,
-        partial(_register, _sitk_affine),
-        _field,
-    ),
-    Method(
-        "convexadam-after-ours",
-        _HOW + "MorphSeek's, in its time: the two deformable parts compared",
-        _version,
-        partial(_register, _our_affine),
-        _field,
-    ),
-]
+METHODS = [Method("convexadam", _version, _register)]

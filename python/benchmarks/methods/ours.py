@@ -1,4 +1,6 @@
-"""MorphSeek, by its default options."""
+"""MorphSeek, by its default options: affine, then the search where the images match badly, then the
+refinement.
+"""
 
 from . import Job, Method
 
@@ -25,22 +27,4 @@ def _register(job: Job) -> None:
     result.transform.save(job.folder / "transform.h5")
 
 
-def _field(job: Job):
-    import SimpleITK as sitk
-
-    from .shared import as_field
-
-    return as_field(sitk.ReadTransform(str(job.folder / "transform.h5")), job.fixed)
-
-
-METHODS = [
-    Method(
-        "morphseek-default",
-        "no option at all: affine, then the search where the images match badly, then the"
-        " refinement",
-        _version,
-        _register,
-        _field,
-        ours=True,
-    )
-]
+METHODS = [Method("morphseek-default", _version, _register)]

@@ -4,23 +4,27 @@ common convention.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import SimpleITK as sitk
 
+from . import Job
 
-def as_field(transform: sitk.Transform, fixed: Path) -> sitk.Image:
-    """Return the displacement in mm of every voxel of the fixed image."""
-    grid = sitk.ReadImage(str(fixed))
+
+def read(job: Job) -> list[sitk.Image]:
+    return [sitk.ReadImage(str(path), sitk.sitkFloat32) for path in (job.fixed, job.moving)]
+
+
+def save(job: Job, transform: sitk.Transform) -> None:
+    """Write the file that :func:`methods.field_of_file` reads."""
+    sitk.WriteTransform(transform, str(job.folder / "transform.h5"))
+
+
+def as_field(transform: sitk.Transform, grid: sitk.Image) -> sitk.Image:
+    """Return the displacement in mm of every voxel of an image."""
     return sitk.TransformToDisplacementField(
-        transform,
-        sitk.sitkVectorFloat32,
-        grid.GetSize(),
-        grid.GetOrigin(),
-        grid.GetSpacing(),
-        grid.GetDirection(),
-    )
+        transform, sitk.sitkVectorFloat32,
+        grid.GetSize(), grid.GetOrigin(), grid.GetSpacing(), grid.GetDirection(),
+    )  # fmt: skip
 
 
 def affine(fixed: sitk.Image, moving: sitk.Image) -> sitk.AffineTransform:

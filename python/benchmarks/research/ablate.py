@@ -30,28 +30,14 @@ from morphseek.training.evaluate import evaluate_pairs, evaluate_points, first
 from morphseek.training.pairs import PairSource, read_pairs
 from morphseek.training.run import Trainer, load_backbone
 
-__all__ = ["GROUPS", "Arm", "Scale", "run", "tables"]
-
 
 @dataclass
 class Arm:
-    """One configuration of an ablation.
+    """One configuration of an ablation: the row's label, the preset, and dotted keys that differ.
 
-    Attributes
-    ----------
-    label : str
-        Row of the table.
-    preset : str
-    changes : dict
-        Dotted configuration keys that differ from the preset.
-    start : str
-        Checkpoint: ``warmup`` (shared), ``headless`` (shared, without heads), or empty (from
-        scratch).
-    train : bool
-        False scores the start checkpoint itself.
-    time_of, like : str
-        Train as many iterations as fit the CPU time that the arm ``time_of`` of the group took per
-        seed, at the speed of the arm ``like``.
+    `start` is a checkpoint: ``warmup`` (shared), ``headless`` (shared, without heads), or empty
+    (from scratch); without `train` it is scored itself. With `time_of` the arm trains as many
+    iterations as fit the CPU time that that arm took per seed, at the speed of the arm `like`.
     """
 
     label: str
@@ -63,29 +49,16 @@ class Arm:
     like: str = "best"
 
 
-@dataclass
-class Scale:
-    """Size of the experiments.
-
-    ``small`` fits a CPU core: a network of half a million parameters on a 1.5 mm grid of 32x40x32
-    voxels. ``full`` is the compact backbone on the 1 mm grid of the shipped bundle. Scores are on
-    the 1 mm volumes in both.
-    """
-
-    name: str
-    changes: dict[str, Any]
-
-
-SCALES = {
-    "small": Scale(
-        "small",
-        {
-            "data.spacing": [1.5, 1.5, 1.5],
-            "data.min_size": [32, 40, 32],
-            "model.options": {"widths": [8, 16, 32], "latent_channels": 64, "decoder": [32, 16]},
-        },
-    ),
-    "full": Scale("full", {"model.options": {}}),
+#: ``small`` fits a CPU core: a network of half a million parameters on a 1.5 mm grid of 32x40x32
+#: voxels. ``full`` is the compact backbone on the 1 mm grid of the shipped bundle. Scores are on
+#: the 1 mm volumes in both.
+SCALES: dict[str, dict[str, Any]] = {
+    "small": {
+        "data.spacing": [1.5, 1.5, 1.5],
+        "data.min_size": [32, 40, 32],
+        "model.options": {"widths": [8, 16, 32], "latent_channels": 64, "decoder": [32, 16]},
+    },
+    "full": {"model.options": {}},
 }
 
 #: The same optimiser for every row, with a complete schedule in every run: an incomplete decay
@@ -111,19 +84,8 @@ COMMON = {
     "data.val": "",
 }
 
-_NO_AUGMENTATION = {
-    f"augment.{k}": 0.0
-    for k in (
-        "mirror",
-        "rotation_deg",
-        "scale",
-        "translation_mm",
-        "shear",
-        "gamma",
-        "noise",
-        "contrast",
-    )
-}
+_AUGMENTATION = "mirror rotation_deg scale translation_mm shear gamma noise contrast".split()
+_NO_AUGMENTATION = {f"augment.{k}": 0.0 for k in _AUGMENTATION}
 _NO_POLICY = {"policy.kind": "none"}
 #: `best` and `policy` without the augmentation, the heavy Dice weight and the volume term of the
 #: shipped run, so that rows differ only in the method.
@@ -286,7 +248,7 @@ _FIXED = ("data.path", "run.iterations", "run.seed", "run.stage", "model.heads")
 
 def _config(
     arm: Arm,
-    scale: Scale,
+    scale: dict[str, Any],
     data: Path,
     iterations: int,
     seed: int,
@@ -295,7 +257,7 @@ def _config(
     values = (
         COMMON
         | {"data.path": str(data), "run.iterations": iterations, "run.seed": seed}
-        | scale.changes
+        | scale
         | (changes or {})
         | arm.changes
     )
@@ -325,7 +287,7 @@ def _check_changes(group: str, changes: dict[str, Any]) -> None:
 
 def _warmup(
     arm: Arm,
-    scale: Scale,
+    scale: dict[str, Any],
     data: Path,
     out: Path,
     iterations: int,
@@ -336,7 +298,7 @@ def _warmup(
     """
     own = load(arm.preset).replace(**arm.changes).model.parametrisation
     folder = out / "warmup" / (f"{arm.start}-velocity" if own == "velocity" else arm.start)
-    values = COMMON | {"data.pairs": "subjects:train"} | scale.changes | (changes or {})
+    values = COMMON | {"data.pairs": "subjects:train"} | scale | (changes or {})
     values |= {
         "data.path": str(data),
         "run.stage": "warmup",
@@ -385,26 +347,10 @@ def run(
     eval_steps: int = 3,
     changes: dict[str, Any] | None = None,
 ) -> None:
-    """Train and score the arms of a group.
-
-    Parameters
-    ----------
-    group : str
-        Key of :data:`GROUPS`.
-    data, out : path
-    iterations : int
-        Training iterations of each arm.
-    seeds : tuple of int
-    arms : tuple of str
-        Only these; empty means all.
-    scale : {"small", "full"}
-    warmup_iterations : int
-        Training iterations of the shared warm-up checkpoint.
-    eval_steps : int
-        Largest T at which the test pairs are scored; an arm's own T if that is larger.
-    changes : dict, optional
-        Dotted configuration keys that differ in every arm and in the warm-up, such as
-        ``data.labels``; none that an arm of the group sets itself.
+    """Train and score the arms of a group, a key of :data:`GROUPS`; `arms` are only these, empty
+    means all. `warmup_iterations` are those of the shared checkpoint. Test pairs are scored up to
+    T = `eval_steps`, or an arm's own T if that is larger. `changes` are dotted keys that differ in
+    every arm and in the warm-up, such as ``data.labels``; none that an arm of the group sets.
     """
     data, out = Path(data), Path(out)
     changes = changes or {}
@@ -436,11 +382,9 @@ def run(
             start = _warmup(arm, size, data, out, warmup_iterations, changes) if arm.start else None
             count = iterations
             if arm.time_of:
-                other = json.loads(
-                    (out / group / arm.time_of / f"seed{seed}" / "result.json").read_text()
-                )
-                own = json.loads(
-                    (out / group / arm.like / f"seed{seed}" / "result.json").read_text()
+                other, own = (
+                    json.loads((out / group / of / folder.name / result.name).read_text())
+                    for of in (arm.time_of, arm.like)
                 )
                 count = round(iterations * other["cpu_seconds"] / own["cpu_seconds"])
             config = _config(arm, size, data, count, seed, changes)
@@ -462,20 +406,12 @@ def run(
                 backbone, config, _ = load_backbone(start)
                 source = PairSource.configured(config.data, data)
             steps = max(eval_steps, config.run.steps)
-            rows = evaluate_pairs(
-                backbone,
-                source,
-                read_pairs(data, config.data.test),
-                config.data.spacing,
-                config.data.min_size,
-                steps,
-                surface=group == "hd95",
-            )
+            listed = read_pairs(data, config.data.test)
+            grid = config.data.spacing, config.data.min_size, steps
+            rows = evaluate_pairs(backbone, source, listed, *grid, surface=group == "hd95")
             points = []
-            if group == "points":
-                names = first(read_pairs(data, config.data.test), KNOWN_VOLUMES)
-                # The same motions for every arm.
-                grid = config.data.spacing, config.data.min_size, steps
+            if group == "points":  # the same motions for every arm
+                names = first(listed, KNOWN_VOLUMES)
                 points = evaluate_points(backbone, source, names, *grid, KnownMotion())
             folder.mkdir(parents=True, exist_ok=True)
             _files.write_text(
@@ -547,11 +483,8 @@ def wilcoxon(a: np.ndarray, b: np.ndarray) -> float:
     """Return the two-sided p-value of the paired Wilcoxon signed-rank test over the pairs of both;
     1 if nothing differs.
     """
-    both = np.isfinite(a) & np.isfinite(b)
-    a, b = a[both], b[both]
-    if np.allclose(a, b):
-        return 1.0
-    return signed_rank_p(a - b)
+    difference = (a - b)[np.isfinite(a - b)]
+    return 1.0 if np.allclose(difference, 0) else signed_rank_p(difference)
 
 
 #: Comparisons whose p-values are given below the table: (arm, against).
@@ -574,16 +507,7 @@ COMPARISONS = {
     "labels": [("n40", "n16"), ("n60", "n40"), ("n100", "n60")],
     "hd95": [("policy", "control"), ("surrogate", "policy"), ("both", "surrogate")],
     "recipe": [
-        *(
-            (k, "policy")
-            for k, arm in GROUPS["recipe"].items()
-            if arm.preset == "policy" and k != "policy"
-        ),
-        *(
-            (k, "best")
-            for k, arm in GROUPS["recipe"].items()
-            if arm.preset == "best" and k != "best"
-        ),
+        *((k, arm.preset) for k, arm in GROUPS["recipe"].items() if k != arm.preset),
         ("policy", "best"),
     ],
     "points": [
@@ -715,38 +639,6 @@ def _table(group: str, scale: str, changed: str, found: dict[str, list[dict]]) -
     return "\n".join(text)
 
 
-def draw(out: Path, picture: Path) -> None:
-    """Draw the group ``points``: Dice over the error of points at T = 3, with each arm's mean and
-    seeds.
-    """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    settings = _collect(out, "points")
-    if len(settings) != 1:
-        raise ValueError(
-            f"{out} has results of {len(settings)} settings of the group points; one can be drawn"
-        )
-    (found,) = settings.values()
-    figure, axes = pyplot.subplots(1, 2, figsize=(8.6, 4), sharey=True, layout="constrained")
-    for axis, key, title in zip(
-        axes, ("points_mm", "points_two_mm"), ("one contrast", "two contrasts"), strict=True
-    ):
-        for number, (arm, results) in enumerate(found.items()):
-            x = [float(np.mean(_per_volume([r], key))) for r in results]
-            y = [100 * float(np.nanmean(_per_pair([r], 3, "dice"))) for r in results]
-            colour, marker = f"C{number % 10}", "o^s"[number % 3]
-            axis.plot(x, y, marker, color=colour, markersize=4, alpha=0.4)
-            axis.plot(np.mean(x), np.mean(y), marker, color=colour, markersize=8, label=arm)
-        axis.set(xlabel="error of points, mm", title=title)
-        axis.grid(alpha=0.3)
-    axes[0].set_ylabel("Dice of two people, %")
-    axes[1].legend(fontsize=7)
-    figure.savefig(picture, dpi=100)
-
-
 @click.group(no_args_is_help=True, context_settings={"show_default": True})
 def app() -> None:
     """Run ablations of the training."""
@@ -824,18 +716,12 @@ def run_command(
 
 @app.command("tables")
 @click.argument("out", type=Path)
-@click.option("--plot", type=Path, help="Draw Dice over points of the group points here.")
-def tables_command(out: Path, plot: Path | None) -> None:
+def tables_command(out: Path) -> None:
     """Print Markdown tables and p-values of the ablations in OUT, the folder of `run`."""
     text = tables(out)
     if not text:
         _fail(ValueError(f"{out} has no results of `run`"))
     click.echo(text)
-    if plot:
-        try:
-            draw(out, plot)
-        except (OSError, ValueError) as error:
-            _fail(error)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 whether its gradient has a signal.
 
     python python/benchmarks/research/diagnostics.py diagnose RUN/best.pt --data DIR
-    python python/benchmarks/research/diagnostics.py memory --trajectories 1,4,16
 """
 
 from __future__ import annotations
@@ -10,8 +9,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import NoReturn
 
@@ -23,7 +20,6 @@ from torch.nn import functional as F
 
 from morphseek import _files
 from morphseek._json import without_nan
-from morphseek.training.backbones import build
 from morphseek.training.cli import check_folder, counts
 from morphseek.training.config import Config
 from morphseek.training.losses import hard_dice
@@ -41,15 +37,6 @@ from morphseek.training.run import load_backbone
 from morphseek.training.run.log import histories
 from morphseek.training.spatial import compose, to_view, warp
 from morphseek.training.step import StepObjective
-
-__all__ = [
-    "collapse_probe",
-    "gradient_norms",
-    "load_pairs",
-    "policy_signal",
-    "step_cost",
-    "variance_ratio",
-]
 
 
 def load_pairs(
@@ -287,37 +274,6 @@ def policy_signal(
     ]
 
 
-def step_cost(
-    trajectories: int,
-    sequential: bool,
-    size: tuple[int, int, int] = (48, 64, 48),
-    backbone: str = "compact",
-    device: str = "cpu",
-) -> dict[str, float]:
-    """Measure the cost of one GRPO step, forward and backward, in a process of its own (Linux,
-    macOS).
-
-    Returns
-    -------
-    dict
-        ``mib``: growth of the peak memory, resident on a CPU, PyTorch's on a GPU (where it works in
-        bfloat16). ``seconds``.
-    """
-    command = [
-        sys.executable,
-        str(Path(__file__).with_name("step_cost.py")),
-        str(trajectories),
-        str(int(sequential)),
-        *map(str, size),
-        backbone,
-        device,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"the step failed: {done.stderr.strip().splitlines()[-1]}")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 @click.group(no_args_is_help=True, context_settings={"show_default": True})
 def app() -> None:
     """Look inside a trained policy."""
@@ -418,26 +374,6 @@ def diagnose(
             click.echo(f"| {r['noise']} | {r['advantage']} | {r['J']} | {r['cosine']:.3f} |")
     if to:
         _files.write_text(to, json.dumps(without_nan(report), indent=1, allow_nan=False))
-
-
-@app.command()
-@click.option("--trajectories", default="1,2,4,8,16", help="Values of J.")
-@click.option("--size", default="48,64,48", help="Size of the grid, D,H,W.")
-@click.option("--backbone", default="compact")
-def memory(trajectories: str, size: str, backbone: str) -> None:
-    """Print the peak memory of one GRPO step over J, one by one and all at once."""
-    shape, sizes = counts("--size", size, 3), counts("--trajectories", trajectories)
-    try:
-        build(backbone).latent_shape(shape)
-    except ValueError as error:
-        _fail(error)
-    click.echo("| J | one by one, MiB | at once, MiB |\n|---|---|---|")
-    for j in sizes:
-        try:
-            values = [step_cost(j, s, shape, backbone)["mib"] for s in (True, False)]
-        except RuntimeError as error:
-            _fail(error)
-        click.echo(f"| {j} | {values[0]:.0f} | {values[1]:.0f} |")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from helpers import refused
 def tiny_scale(monkeypatch):
     network = {"widths": [4, 4, 8], "latent_channels": 8, "decoder": [8, 8]}
     changes = {"data.min_size": [24, 24, 24], "model.options": network}
-    monkeypatch.setitem(ablate.SCALES, "tiny", ablate.Scale("tiny", changes))
+    monkeypatch.setitem(ablate.SCALES, "tiny", changes)
     return "tiny"
 
 

@@ -19,7 +19,6 @@ from training_helpers import TINY
 
 RESEARCH = {  # commands of the scripts beside the package
     "diagnose": diagnostics.app,
-    "memory": diagnostics.app,
     "run": ablate.app,
     "tables": ablate.app,
 }
@@ -128,9 +127,6 @@ def test_three_commands_make_a_bundle(call, tmp_path, recwarn):
         ("average a.pt b.pt --share 1 {o}", 2, "as many shares"),
         ("average a.pt b.pt --share nan --share 1 {o}", 2, "as many shares"),
         ("average gone.pt gone.pt {o}", 3, "gone.pt"),
-        ("memory --trajectories x", 2, "--trajectories x: give one or more whole numbers"),
-        ("memory --size 50,60,50", 2, "(50, 60, 50) is not a multiple of 8"),
-        ("memory --backbone foo", 2, "unknown backbone 'foo'; known: compact"),
         ("diagnose gone.pt {d} --trajectories 1,4", 2, "give one or more whole numbers above 1"),
         ("diagnose gone.pt {d} --pairs 0", 2, "--pairs"),
         ("tables {t}", 2, "no results"),
