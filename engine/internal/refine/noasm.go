@@ -2,8 +2,6 @@
 
 package refine
 
-import "github.com/morphseek/morphseek/engine/field"
-
 func momentsVector(rows [][]float32, f, m, overN []float32) int { return 0 }
 
 func correlateVector(da, dc, flat []float32, rows [][]float32, overN, meanF, overB []float32) int {
@@ -12,7 +10,7 @@ func correlateVector(da, dc, flat []float32, rows [][]float32, overN, meanF, ove
 
 func (s *ncc) gradientVector(g [3][]float32, i int, rows [][]float32) bool { return false }
 
-func (s *ssd) rowVector(g *field.Field, r int) (squares float64, ok bool) { return 0, false }
+func (r forceRow) vector(fixed, warped []float32) (squares float64, ok bool) { return 0, false }
 
 func (s *ssd) warpVector(row []float32, at cells) bool { return false }
 

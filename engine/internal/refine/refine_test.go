@@ -490,3 +490,31 @@ func TestSimilaritiesAreTheChoices(t *testing.T) {
 		t.Errorf("the option has %q, the refinement %q", choices, names)
 	}
 }
+
+// A force that reads its warped descriptors from a ring of few slices is that of the whole.
+func TestForceFromRingOfSlices(t *testing.T) {
+	g := volume.Geometry{Size: [3]int{260, 256, 7}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	fixed, moving := volume.Zeros(g), volume.Zeros(g)
+	r := rand.New(rand.NewPCG(5, 6))
+	for i := range fixed.Data {
+		fixed.Data[i], moving.Data[i] = r.Float32(), r.Float32()
+	}
+	u := wave(g, 2)
+	force := func(slices int) (float64, []float32) {
+		s := newMIND(aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}.At(g, margin, aligned.ZeroEdge, 2), 2)
+		if s.part() >= g.Size[2]-2 {
+			t.Fatalf("%d slices together leave no ring", s.part())
+		}
+		if slices > 0 {
+			s.warped = make([]float32, slices*g.Size[0]*g.Size[1]*s.channels)
+		}
+		s.validate(u)
+		f := field.New(g)
+		return s.force(f, u, unheard), f.Data
+	}
+	value, ring := force(0)
+	wantValue, whole := force(g.Size[2])
+	if value != wantValue || !slices.Equal(ring, whole) {
+		t.Errorf("value %g, want %g; forces equal: %v", value, wantValue, slices.Equal(ring, whole))
+	}
+}

@@ -15,10 +15,11 @@ type ssd struct {
 	aligned.Images
 	channels      int
 	fixed, moving []float32
-	warped        []float32
+	warped        []float32 // a ring of slices
 	weight        []float32 // 1 in valid voxels
 	valid         int       // how many those are
 	open          []uint8   // bit k is set where a voxel and both its neighbours along axis k are valid
+	sums          []float64 // of the squared differences, by row
 	threads       int
 }
 
@@ -44,11 +45,13 @@ func newMIND(im aligned.Images, threads int) *ssd {
 }
 
 func newSSD(im aligned.Images, channels int, fixed, moving []float32, threads int) *ssd {
-	n := im.Fixed.Voxels()
-	return &ssd{
-		Images: im.Packed(), channels: channels, fixed: fixed, moving: moving, warped: make([]float32, n*channels),
-		weight: make([]float32, n), open: make([]uint8, n), threads: threads,
+	n, size := im.Fixed.Voxels(), im.Fixed.Size
+	s := &ssd{
+		Images: im.Packed(), channels: channels, fixed: fixed, moving: moving,
+		weight: make([]float32, n), open: make([]uint8, n), sums: make([]float64, n/size[0]), threads: threads,
 	}
+	s.warped = make([]float32, min(s.part()+2, size[2])*size[0]*size[1]*channels) // with a neighbour on both sides
+	return s
 }
 
 func (s *ssd) validate(u *field.Field) {
@@ -66,79 +69,122 @@ func (s *ssd) validate(u *field.Field) {
 
 func (s *ssd) voxels() int { return s.valid }
 
-func (s *ssd) part() int { return s.Fixed.Size[2] }
+// part is how many slices are warped together: few, which stay in the processor's cache.
+func (s *ssd) part() int {
+	const voxels = 1 << 17
+	size := s.Fixed.Size
+	return min(max(voxels/(size[0]*size[1])&^1, 2), size[2])
+}
 
 func (s *ssd) reach() filter.Band { return nil }
 
 // force is the derivative of -sum (fixed - warped)^2, by central differences.
 func (s *ssd) force(g, u *field.Field, done func(from, to int)) float64 {
-	s.warp(u)
-	nx, ny, nz := g.Size[0], g.Size[1], g.Size[2]
-	total := parallel.Sum(ny*nz, parallel.Rows(nx), s.threads, func(lo, hi int) float64 {
-		sum := 0.0
-		for r := lo; r < hi; r++ {
-			squares, ok := s.rowVector(g, r)
-			if !ok {
-				squares = s.row(g, r)
+	nx, ny, nz := s.Fixed.Size[0], s.Fixed.Size[1], s.Fixed.Size[2]
+	grain := parallel.Rows(nx)
+	for from, known := 0, 0; from < nz; from += s.part() {
+		to := min(from+s.part(), nz)
+		needed := min(to+1, nz)
+		s.warp(u, known, needed)
+		known = needed
+		parallel.For((to-from)*ny, grain, s.threads, func(lo, hi int) {
+			for r := from*ny + lo; r < from*ny+hi; r++ {
+				s.sums[r] = s.row(g, r%ny, r/ny)
 			}
-			sum += squares
+		})
+		done(from, to)
+	}
+	return -parallel.Sum(ny*nz, grain, s.threads, func(lo, hi int) (sum float64) {
+		for _, x := range s.sums[lo:hi] {
+			sum += x
 		}
 		return sum
-	})
-	done(0, g.Size[2])
-	return -total / float64(s.channels)
+	}) / float64(s.channels)
 }
 
-// row writes row r of the force to g and returns the sum of its squared differences. Over the channels four sums run
-// side by side.
-func (s *ssd) row(g *field.Field, r int) (squares float64) {
-	nx, c := g.Size[0], s.channels
+// place is where the warped row y, z begins in the ring, voxels.
+func (s *ssd) place(y, z int) int {
+	nx, ny := s.Fixed.Size[0], s.Fixed.Size[1]
+	return z*ny*nx%(len(s.warped)/s.channels) + y*nx
+}
+
+// row writes the row y, z of the force to g and returns the sum of its squared differences.
+func (s *ssd) row(g *field.Field, y, z int) float64 {
+	size := s.Fixed.Size
+	nx, here := size[0], s.place(y, z)
+	from := (z*size[1] + y) * nx
+	r := forceRow{
+		g: g.Row(y, z%g.Size[2]), weight: s.weight[from : from+nx], open: s.open[from : from+nx], at: here,
+		before: s.place(y, max(z-1, 0)) - here, after: s.place(y, min(z+1, size[2]-1)) - here,
+	}
+	fixed := s.fixed[from*s.channels : (from+nx)*s.channels]
+	squares, ok := r.vector(fixed, s.warped)
+	if !ok {
+		squares = r.loop(fixed, s.warped)
+	}
+	return squares
+}
+
+// forceRow is a row of the force. The warped row begins at voxel at; the rows of the slices around it begin that many
+// voxels before and after.
+type forceRow struct {
+	g                 [3][]float32
+	weight            []float32
+	open              []uint8
+	at, before, after int
+}
+
+// loop writes the row and returns the sum of its squared differences. Over the channels four sums run side by side.
+func (r forceRow) loop(fixed, warped []float32) (squares float64) {
+	nx := len(r.open)
+	c := len(fixed) / nx
 	delta := make([]float32, c)
 	// slope is the derivative along one axis: delta is the difference, a and b the neighbours.
 	slope := func(a, b int) float32 {
-		before, after := s.warped[a*c : a*c+c][:len(delta)], s.warped[b*c : b*c+c][:len(delta)]
+		before, after := warped[a*c : a*c+c][:len(delta)], warped[b*c : b*c+c][:len(delta)]
 		var d [4]float32
 		for k, x := range delta {
 			d[k&3] += float32(x * (after[k] - before[k]))
 		}
 		return (d[0] + d[1]) + (d[2] + d[3])
 	}
-	for i := r * nx; i < (r+1)*nx; i++ {
-		g.X[i], g.Y[i], g.Z[i] = 0, 0, 0
-		if s.weight[i] == 0 {
-			continue
+	for x, open := range r.open {
+		var by [3]float32
+		if r.weight[x] != 0 {
+			i := r.at + x
+			here := warped[i*c : i*c+c][:len(delta)]
+			var square [4]float32
+			for k := range delta {
+				d := fixed[x*c+k] - here[k]
+				delta[k] = d
+				square[k&3] += float32(d * d)
+			}
+			squares += float64((square[0] + square[1]) + (square[2] + square[3]))
+			if open&1 != 0 {
+				by[0] = slope(i-1, i+1)
+			}
+			if open&2 != 0 {
+				by[1] = slope(i-nx, i+nx)
+			}
+			if open&4 != 0 {
+				by[2] = slope(i+r.before, i+r.after)
+			}
 		}
-		fixed, warped := s.fixed[i*c : i*c+c][:len(delta)], s.warped[i*c : i*c+c][:len(delta)]
-		var square [4]float32
-		for k := range delta {
-			d := fixed[k] - warped[k]
-			delta[k] = d
-			square[k&3] += float32(d * d)
-		}
-		squares += float64((square[0] + square[1]) + (square[2] + square[3]))
-		open := s.open[i]
-		if open&1 != 0 {
-			g.X[i] = slope(i-1, i+1)
-		}
-		if open&2 != 0 {
-			g.Y[i] = slope(i-nx, i+nx)
-		}
-		if open&4 != 0 {
-			g.Z[i] = slope(i-nx*g.Size[1], i+nx*g.Size[1])
-		}
+		r.g[0][x], r.g[1][x], r.g[2][x] = by[0], by[1], by[2]
 	}
 	return squares
 }
 
-// warp reads the moving channels at x + u(x), trilinearly; the weight keeps what lies outside out of the sums.
-func (s *ssd) warp(u *field.Field) {
+// warp reads the moving channels at x + u(x), trilinearly, in the slices from, ..., to-1; the weight keeps what lies outside
+// out of the sums.
+func (s *ssd) warp(u *field.Field, from, to int) {
 	size := s.Moving.Size
 	nx, ny := u.Size[0], u.Size[1]
 	margin, across := float64(s.Margin()), float64(s.Across())
 	lastX, lastY, lastZ := float64(size[0]-1), float64(size[1]-1), float64(size[2]-1)
-	parallel.For(ny*u.Size[2], parallel.Rows(nx), s.threads, func(lo, hi int) {
+	parallel.For(ny*(to-from), parallel.Rows(nx), s.threads, func(lo, hi int) {
 		c := cells{make([]int, nx), make([]float32, nx), make([]float32, nx), make([]float32, nx)}
-		for r := lo; r < hi; r++ {
+		for r := from*ny + lo; r < from*ny+hi; r++ {
 			y, z := float64(r%ny)+margin, float64(r/ny)+across
 			for x := range nx {
 				i := r*nx + x
@@ -148,7 +194,7 @@ func (s *ssd) warp(u *field.Field) {
 				iz, c.z[x] = volume.Cell(z+float64(u.Z[i]), lastZ)
 				c.first[x] = s.channels * (ix + size[0]*(iy+size[1]*iz))
 			}
-			out := s.warped[r*nx*s.channels : (r+1)*nx*s.channels]
+			out := s.warped[s.place(r%ny, r/ny)*s.channels:][:nx*s.channels]
 			if !s.warpVector(out, c) {
 				s.warpRow(out, c)
 			}

@@ -3,26 +3,28 @@
 package refine
 
 import (
-	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/cpu"
 	"github.com/morphseek/morphseek/engine/internal/mind"
 )
 
-// forceAVX does the voxels i, ..., i+n-1 of the row of a force of twelve channels: it writes gx, gy, gz and returns the
-// sum of the squared differences. The strides to the neighbours along y and z are in voxels.
+// forceAVX does the n voxels of a row of a force of twelve channels, at which all pointers stand: it writes gx, gy, gz and
+// returns the sum of the squared differences. The neighbours along y lie nx voxels away, those along z at before and after.
 //
 //go:noescape
-func forceAVX(gx, gy, gz, fixed, warped, weight *float32, open *uint8, i, n, nx, slice int) float64
+func forceAVX(gx, gy, gz, fixed, warped, weight *float32, open *uint8, n, nx, before, after int) float64
 
-// rowVector does row with the processor's vectors, if there are any and the channels are MIND's.
-func (s *ssd) rowVector(g *field.Field, r int) (squares float64, ok bool) {
-	if !cpu.AVX() || s.channels != mind.Channels {
+// vector does loop with the processor's vectors, if there are any and the channels are MIND's.
+func (r forceRow) vector(fixed, warped []float32) (squares float64, ok bool) {
+	n := len(r.open)
+	if !cpu.AVX() || len(fixed) != n*mind.Channels {
 		return 0, false
 	}
-	nx, last := g.Size[0], len(g.X)-1 // neighbours where they are open, so within the grid
-	_, _, _, _ = g.Y[last], g.Z[last], s.weight[last], s.open[last]
-	_, _ = s.fixed[(last+1)*s.channels-1], s.warped[(last+1)*s.channels-1]
-	return forceAVX(&g.X[0], &g.Y[0], &g.Z[0], &s.fixed[0], &s.warped[0], &s.weight[0], &s.open[0], r*nx, nx, nx, nx*g.Size[1]), true
+	_, _, _, _ = r.g[0][n-1], r.g[1][n-1], r.g[2][n-1], r.weight[n-1]
+	for _, i := range [...]int{r.at, r.at + r.before, r.at + r.after} { // the last is that of the row itself where there is none
+		_ = warped[(i+n)*mind.Channels-1]
+		_ = warped[i*mind.Channels]
+	}
+	return forceAVX(&r.g[0][0], &r.g[1][0], &r.g[2][0], &fixed[0], &warped[r.at*mind.Channels], &r.weight[0], &r.open[0], n, n, r.before, r.after), true
 }
 
 // warpAVX reads twelve channels at n cells of moving, trilinearly; the strides to the neighbours along y and z are in

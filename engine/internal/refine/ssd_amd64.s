@@ -2,22 +2,19 @@
 
 #include "textflag.h"
 
-// SLOPE adds up, in four lanes of out, the difference Y0, X1 times what lies between the channels of the neighbours stride bytes
-// before and after the voxel at DX.
-#define SLOPE(stride, out) \
-	MOVQ         DX, R12              \
-	SUBQ         stride, R12          \
-	VMOVUPS      (DX)(stride*1), Y4   \
-	VSUBPS       (R12), Y4, Y4        \
-	VMULPS       Y4, Y0, Y4           \
-	VMOVUPS      32(DX)(stride*1), X5 \
-	VSUBPS       32(R12), X5, X5      \
-	VMULPS       X5, X1, X5           \
-	VEXTRACTF128 $1, Y4, X6           \
-	VADDPS       X6, X4, X4           \
+// SLOPE adds up, in four lanes of out, the difference Y0, X1 times what lies between the channels of the neighbours at R12 and R13.
+#define SLOPE(out) \
+	VMOVUPS      (R13), Y4        \
+	VSUBPS       (R12), Y4, Y4    \
+	VMULPS       Y4, Y0, Y4       \
+	VMOVUPS      32(R13), X5      \
+	VSUBPS       32(R12), X5, X5  \
+	VMULPS       X5, X1, X5       \
+	VEXTRACTF128 $1, Y4, X6       \
+	VADDPS       X6, X4, X4       \
 	VADDPS       X5, X4, out
 
-// func forceAVX(gx, gy, gz, fixed, warped, weight *float32, open *uint8, i, n, nx, slice int) float64
+// func forceAVX(gx, gy, gz, fixed, warped, weight *float32, open *uint8, n, nx, before, after int) float64
 //
 // A voxel's channels are 48 bytes. Products are rounded before they are added, as the Go loop does it: the same bits.
 TEXT ·forceAVX(SB), NOSPLIT, $0-96
@@ -28,12 +25,8 @@ TEXT ·forceAVX(SB), NOSPLIT, $0-96
 	MOVQ   warped+32(FP), DX
 	MOVQ   weight+40(FP), BX
 	MOVQ   open+48(FP), DI
-	MOVQ   i+56(FP), AX
-	MOVQ   n+64(FP), CX
-	ADDQ   AX, CX             // the end
-	IMUL3Q $48, AX, R11
-	ADDQ   R11, SI
-	ADDQ   R11, DX
+	MOVQ   n+56(FP), CX
+	XORQ   AX, AX
 	VXORPS X15, X15, X15      // the squares
 	VXORPS X14, X14, X14
 
@@ -56,22 +49,30 @@ voxels:
 	MOVBLZX  (DI)(AX*1), R11
 	TESTL    $1, R11
 	JZ       alongY
-	MOVQ     $48, R13
-	SLOPE(R13, X8)
+	LEAQ     -48(DX), R12
+	LEAQ     48(DX), R13
+	SLOPE(X8)
 
 alongY:
 	TESTL  $2, R11
 	JZ     alongZ
-	MOVQ   nx+72(FP), R13
+	MOVQ   nx+64(FP), R13
 	IMUL3Q $48, R13, R13
-	SLOPE(R13, X9)
+	MOVQ   DX, R12
+	SUBQ   R13, R12
+	ADDQ   DX, R13
+	SLOPE(X9)
 
 alongZ:
 	TESTL  $4, R11
 	JZ     sum
-	MOVQ   slice+80(FP), R13
+	MOVQ   before+72(FP), R12
+	MOVQ   after+80(FP), R13
+	IMUL3Q $48, R12, R12
 	IMUL3Q $48, R13, R13
-	SLOPE(R13, X10)
+	ADDQ   DX, R12
+	ADDQ   DX, R13
+	SLOPE(X10)
 
 sum:
 	// Lanes 0 and 1, and 2 and 3, of the square and the three slopes, then both.
