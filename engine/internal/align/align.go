@@ -474,17 +474,25 @@ func (v views) score(t volume.Affine) float64 {
 }
 
 func (a *aligner) objective(v views, s samples, points int) *objective {
-	return newObjective(v.fixed.resampled, s.fixed, v.moving.resampled, s.moving, points, a.opt.Seed, a.opt.Threads)
+	return newObjective(v.fixed.resampled, v.moving.resampled, s, points, a.opt.Seed, a.opt.Threads)
 }
 
-// samples are the features of two images as the refinement reads them (interleaved).
-type samples struct{ fixed, moving []float32 }
+// samples are the features of two images as the refinement reads them (interleaved), and how many components of them it
+// compares.
+type samples struct {
+	fixed, moving []float32
+	components    int
+}
 
 func (v views) smoothed(sigma float64, threads int) samples {
-	return samples{v.fixed.interleaved(sigma, threads), v.moving.interleaved(sigma, threads)}
+	return samples{v.fixed.interleaved(sigma, threads), v.moving.interleaved(sigma, threads), len(v.fixed.planes)}
 }
 
-// added is smoothed for a view whose components but the last are in s already.
+// added is smoothed for a view whose components but the last are in s already. It shares the memory of s, whose readers do
+// not look at the last one.
 func (v views) added(s samples, sigma float64, threads int) samples {
-	return samples{v.fixed.added(s.fixed, sigma, threads), v.moving.added(s.moving, sigma, threads)}
+	v.fixed.add(s.fixed, sigma, threads)
+	v.moving.add(s.moving, sigma, threads)
+	s.components++
+	return s
 }

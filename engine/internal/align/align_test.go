@@ -530,13 +530,19 @@ func TestSampleByVectorsMatchesLoop(t *testing.T) {
 		fixed[c] = float32(rng.NormFloat64())
 	}
 	f := [3]float32{0.2, 0.7, 0.4}
-	got, want := guard.Slice(t, make([]sample, 1)), make([]sample, 1)
-	if !got[0].vector(cell, dx, dy, dz, f, &fixed) {
-		t.Skip("no vectors on this processor")
-	}
-	want[0].loop(cell, dx, dy, dz, f, &fixed)
-	if !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+	for _, components := range []int{lanes - 4, lanes - 3} {
+		got, want := guard.Slice(t, make([]sample, 1)), make([]sample, 1)
+		var counted [8]uint32
+		for i := range components - 8 {
+			counted[i] = math.MaxUint32
+		}
+		if !got[0].vector(cell, dx, dy, dz, f, &fixed, &counted) {
+			t.Skip("no vectors on this processor")
+		}
+		want[0].loop(cell, dx, dy, dz, f, &fixed, &counted)
+		if !slices.Equal(got, want) {
+			t.Errorf("%d components: got %v, want %v", components, got, want)
+		}
 	}
 }
 

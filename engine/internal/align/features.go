@@ -197,12 +197,10 @@ func (f features) interleaved(sigma float64, threads int) []float32 {
 	return out
 }
 
-// added is interleaved for features whose components but the last are in without already.
-func (f features) added(without []float32, sigma float64, threads int) []float32 {
-	out := slices.Clone(without)
+// add interleaves the last component beside the others, which are in out already.
+func (f features) add(out []float32, sigma float64, threads int) {
 	last := len(f.planes) - 1
 	f.interleave(out, f.planes[last:], []int{last}, sigma, threads)
-	return out
 }
 
 // interleave sets the lanes at of out to planes, smoothed.

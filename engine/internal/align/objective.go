@@ -20,7 +20,8 @@ const leastKnown = 1e-6
 type objective struct {
 	unit       float64      // mm: the fixed image's voxel, in which the optimiser steps
 	points     [][3]float32 // units, relative to center
-	features   []float32    // lanes a point: the components, the last two zero
+	features   []float32    // lanes a point: the components, zeros behind
+	counted    [8]uint32    // all bits set in those of the last eight lanes that are components
 	body       []float32
 	known      []float32  // validity
 	energy     []float32  // squared norm of the features and of the weighted body, over the validity
@@ -37,20 +38,20 @@ type objective struct {
 }
 
 // newObjective samples about count voxels of fixed, three in four of them in its body. Whether a voxel is sampled depends
-// on where it is and on how many there are: if another one enters the body, the sample stays. fixedFeatures and
-// movingFeatures are interleaved over the grids.
-func newObjective(
-	fixed *resampled, fixedFeatures []float32, moving *resampled, movingFeatures []float32, count int, seed uint64, threads int,
-) *objective {
+// on where it is and on how many there are: if another one enters the body, the sample stays.
+func newObjective(fixed, moving *resampled, s samples, count int, seed uint64, threads int) *objective {
 	o := &objective{
 		unit: aligned.Spacing(fixed.image), center: centroid(fixed), grid: moving.grid, flat: fixed.image.Flat(),
-		toIndex: moving.grid.PhysicalToIndex(), moving: movingFeatures, threads: threads,
+		toIndex: moving.grid.PhysicalToIndex(), moving: s.moving, threads: threads,
+	}
+	for i := range s.components - (lanes - len(o.counted)) {
+		o.counted[i] = math.MaxUint32
 	}
 	for i := range o.toIndex.M {
 		o.toIndex.M[i] *= o.unit
 	}
-	for i := bodyLane; i < len(movingFeatures); i += lanes {
-		b := float64(movingFeatures[i])
+	for i := bodyLane; i < len(s.moving); i += lanes {
+		b := float64(s.moving[i])
 		o.movingSelf += float64(b * b)
 	}
 	body := int(fixed.bodyCount)
@@ -66,16 +67,16 @@ func newObjective(
 	}
 	few := *o
 	few.few = &few
-	few.add(fixed, fixedFeatures, inside, outside, min(count, coarsePoints), seed)
+	few.add(fixed, s, inside, outside, min(count, coarsePoints), seed)
 	if o.few = &few; count <= coarsePoints {
 		return o.few
 	}
-	o.add(fixed, fixedFeatures, inside, outside, count, seed)
+	o.add(fixed, s, inside, outside, count, seed)
 	return o
 }
 
 // add adds about count of the voxels inside the body of fixed and outside.
-func (o *objective) add(fixed *resampled, fixedFeatures []float32, inside, outside []int32, count int, seed uint64) {
+func (o *objective) add(fixed *resampled, s samples, inside, outside []int32, count int, seed uint64) {
 	toPhysical := fixed.grid.IndexToPhysical()
 	add := func(voxels []int32, count int) {
 		weight := float32(max(float64(len(voxels))/float64(max(count, 1)), 1))
@@ -93,11 +94,11 @@ func (o *objective) add(fixed *resampled, fixedFeatures []float32, inside, outsi
 				p[a] = (p[a] - o.center[a]) / o.unit
 			}
 			o.points = append(o.points, [3]float32{float32(p[0]), float32(p[1]), float32(p[2])})
-			f := between(fixedFeatures, fixed.grid.Size, at)
-			o.features = append(append(o.features, f[:bodyLane]...), 0, 0)
+			f := between(s.fixed, fixed.grid.Size, at)
+			o.features = append(append(o.features, f[:s.components]...), make([]float32, lanes-s.components)...)
 			b := f[bodyLane]
 			e := bodyWeight * b * b
-			for _, v := range f[:bodyLane] {
+			for _, v := range f[:s.components] {
 				e += float32(v * v)
 			}
 			o.fixedSelf += float64(weight * b * b)
@@ -182,8 +183,8 @@ func (o *objective) sums(m *[12]float32, lo, hi int) sums {
 		cell := o.moving[base : base+dx+dy+dz+lanes]
 		fixed := (*[lanes]float32)(o.features[p*lanes:])
 		at, slope := eased([3]float32{fx, fy, fz})
-		if !r.vector(cell, dx, dy, dz, at, fixed) {
-			r.loop(cell, dx, dy, dz, at, fixed)
+		if !r.vector(cell, dx, dy, dz, at, fixed, &o.counted) {
+			r.loop(cell, dx, dy, dz, at, fixed, &o.counted)
 		}
 		for i, s := range slope {
 			r.product[i+1] *= s
@@ -244,7 +245,7 @@ type sample struct {
 }
 
 // loop reads the cell of eight voxels, dx, dy and dz floats apart, at the fractions f.
-func (r *sample) loop(cell []float32, dx, dy, dz int, f [3]float32, fixed *[lanes]float32) {
+func (r *sample) loop(cell []float32, dx, dy, dz int, f [3]float32, fixed *[lanes]float32, counted *[8]uint32) {
 	var product, energy [4][lanes]float32
 	c000, c100 := (*[lanes]float32)(cell), (*[lanes]float32)(cell[dx:])
 	c010, c110 := (*[lanes]float32)(cell[dy:]), (*[lanes]float32)(cell[dx+dy:])
@@ -262,7 +263,7 @@ func (r *sample) loop(cell []float32, dx, dy, dz int, f [3]float32, fixed *[lane
 		read := [4]float32{v0 + float32(f[2]*gz), d0 + float32(f[2]*(d1-d0)), e0 + float32(f[2]*(e1-e0)), gz}
 		for i, s := range read {
 			product[i][c] = fixed[c] * s
-			if c < bodyLane {
+			if c < lanes-len(counted) || counted[c-(lanes-len(counted))] != 0 {
 				energy[i][c] = read[0] * s
 			}
 			if c >= lanes-4 {

@@ -2,16 +2,6 @@
 
 #include "textflag.h"
 
-DATA components<>+0(SB)/4, $0xffffffff
-DATA components<>+4(SB)/4, $0xffffffff
-DATA components<>+8(SB)/4, $0xffffffff
-DATA components<>+12(SB)/4, $0xffffffff
-DATA components<>+16(SB)/4, $0xffffffff
-DATA components<>+20(SB)/4, $0xffffffff
-DATA components<>+24(SB)/4, $0
-DATA components<>+28(SB)/4, $0
-GLOBL components<>(SB), RODATA|NOPTR, $32
-
 // FACE reads a face of the cell across z, at p and p+dy: the values along x and y, and their derivatives by x and y.
 #define FACE(p, v, gx, gy) \
 	VMOVUPS (p), v           \
@@ -53,8 +43,8 @@ GLOBL components<>(SB), RODATA|NOPTR, $32
 	VEXTRACTF128 $1, a, xt   \
 	VADDPS       xt, xa, xa
 
-// func readAVX(r *sample, cell *float32, dx, dy, dz int, f *[3]float32, fixed *[16]float32)
-TEXT ·readAVX(SB), NOSPLIT, $0-56
+// func readAVX(r *sample, cell *float32, dx, dy, dz int, f *[3]float32, fixed *[16]float32, counted *[8]uint32)
+TEXT ·readAVX(SB), NOSPLIT, $0-64
 	MOVQ r+0(FP), DI
 	MOVQ cell+8(FP), SI
 	MOVQ dx+16(FP), R8
@@ -62,6 +52,7 @@ TEXT ·readAVX(SB), NOSPLIT, $0-56
 	MOVQ dz+32(FP), DX
 	MOVQ f+40(FP), AX
 	MOVQ fixed+48(FP), BX
+	MOVQ counted+56(FP), R11
 	LEAQ (R8)(R9*1), R10
 	ADDQ SI, DX
 	VBROADCASTSS (AX), Y9
@@ -98,7 +89,7 @@ TEXT ·readAVX(SB), NOSPLIT, $0-56
 	SUM(Y5, Y6, Y7, Y8, X5, X6)
 	VADDPS  X5, X14, X14
 	VMOVUPS X14, (DI)
-	VANDPS  components<>(SB), Y0, Y4
+	VANDPS  (R11), Y0, Y4
 	VMULPS  Y4, Y1, Y1
 	VMULPS  Y4, Y2, Y2
 	VMULPS  Y4, Y3, Y3

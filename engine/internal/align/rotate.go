@@ -270,7 +270,7 @@ func (p poser) improve(t volume.Affine, start, score float64, steps int) (outcom
 		}
 		m := describe(w, p.opt.Threads).intoComponents(p.basis, p.opt.Threads)
 		v := views{fixed: p.fixed, moving: m}
-		plain := p.objective(v, samples{p.smooth, m.interleaved(coarseSigma, p.opt.Threads)}, coarsePoints)
+		plain := p.objective(v, samples{p.smooth, m.interleaved(coarseSigma, p.opt.Threads), len(m.planes)}, coarsePoints)
 		t, score, err := plain.maximise(p.ctx, o.transform, true, coarse)
 		if err != nil {
 			return o, p.failed(err)
