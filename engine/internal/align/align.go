@@ -451,7 +451,10 @@ func (a *aligner) manyPoints(v views) int {
 func (a *aligner) polish(best outcome, v views, same bool) (outcome, error) {
 	compared := v.coarse
 	if same {
-		compared = v.bright().smoothed(fineSigma, a.opt.Threads)
+		bright := v.bright()
+		compared.fixed = bright.fixed.interleavedIn(v.coarse.fixed, fineSigma, a.opt.Threads)
+		compared.moving = bright.moving.interleaved(fineSigma, a.opt.Threads)
+		compared.components++
 	}
 	o := a.objective(v, compared, a.manyPoints(v))
 	t, _, err := o.maximise(a.ctx, best.transform, a.opt.Method == Rigid, fine)

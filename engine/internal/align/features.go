@@ -188,7 +188,11 @@ const (
 
 // interleaved returns the features smoothed by a Gaussian of sigma voxels, a voxel's lanes side by side.
 func (f features) interleaved(sigma float64, threads int) []float32 {
-	out := make([]float32, lanes*len(f.valid))
+	return f.interleavedIn(make([]float32, lanes*len(f.valid)), sigma, threads)
+}
+
+// interleavedIn is interleaved in the memory of what was interleaved before.
+func (f features) interleavedIn(out []float32, sigma float64, threads int) []float32 {
 	at := make([]int, len(f.planes))
 	for c := range at {
 		at[c] = c
