@@ -22,8 +22,8 @@ type Config struct {
 	ModelDir       string // extra folder of bundles; may be empty
 
 	// TuneCollector says that Go's garbage collector serves this engine alone, as it does in a library for C or Python:
-	// while a registration runs it collects early and between the stages, for less memory. Left off, the process's
-	// settings stay as they are.
+	// it collects early, and while a registration runs earlier still and between the stages, for less memory. Left off,
+	// the process's settings stay as they are.
 	TuneCollector bool
 }
 
@@ -39,6 +39,9 @@ type Engine struct {
 
 // Open makes an engine. ONNX Runtime is loaded when the first network runs, so an engine without one still aligns.
 func Open(cfg Config) (*Engine, error) {
+	if cfg.TuneCollector {
+		memory.Lean()
+	}
 	return &Engine{cfg: cfg, sessions: network.NewSessions(cfg.RuntimeLibrary)}, nil
 }
 

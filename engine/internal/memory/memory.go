@@ -3,6 +3,7 @@ package memory
 
 import (
 	"math"
+	"os"
 	"runtime/debug"
 	"runtime/metrics"
 	"sync"
@@ -36,6 +37,14 @@ func (p *Peak) Sample() {
 func (p *Peak) Bytes() int64 {
 	p.Sample()
 	return p.most - p.first
+}
+
+// Lean lets garbage grow to a quarter of the live data, which are few large arrays; where the variable GOGC says otherwise, to
+// that.
+func Lean() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(25)
+	}
 }
 
 // Tighten makes the collector run early while any registration is under way, and returns what ends that. By default garbage

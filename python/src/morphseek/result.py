@@ -371,7 +371,7 @@ class Registration(Applicable):
         return Registration(transform, warped, report, options, uncertainty)
 
 
-_LARGE = 1 << 28  # bytes of a field whose files are written one after another
+_LARGE = 1 << 25  # bytes of a field whose files are written one after another
 
 
 def write_result(
