@@ -9,10 +9,13 @@ import (
 
 // alignBy aligns a pair by a method, from a transform or, by nil, from nothing; progress may be nil.
 func (p *problem) alignBy(e *env, pair aligned.Pair, method align.Method, from *volume.Affine, progress func(float64)) (*align.Result, error) {
-	return align.Align(e.ctx, pair.Fixed.Filled(), pair.Moving.Filled(), align.Options{
-		Method: method, Initial: from, FixedMask: pair.FixedMask, MovingMask: pair.MovingMask,
-		Threads: p.opt.Threads, Seed: p.opt.Seed, Progress: progress,
-	})
+	return p.alignAs(e, pair, align.Options{Method: method, Initial: from, Progress: progress})
+}
+
+// alignAs is alignBy with options of the alignment, to which it adds the pair's masks and what was asked of all stages.
+func (p *problem) alignAs(e *env, pair aligned.Pair, opt align.Options) (*align.Result, error) {
+	opt.FixedMask, opt.MovingMask, opt.Threads, opt.Seed = pair.FixedMask, pair.MovingMask, p.opt.Threads, p.opt.Seed
+	return align.Align(e.ctx, pair.Fixed.Filled(), pair.Moving.Filled(), opt)
 }
 
 // turned is the angle, degrees, between an initial transform and where it started.

@@ -89,9 +89,11 @@ const (
 	sharpEnd   = 0.36 // the same after a deformation, which fits chance, too
 	leastShare = 0.1  // of the smaller image that both show
 
-	oneImage      = 0.95  // correlation from which on no mirror image is asked for
-	maybeMirrored = -0.32 // gain of one that was only moved from which on it is aligned
-	asMirrored    = 0.01  // gain of an aligned one that speaks for it
+	oneImage       = 0.95  // correlation from which on no mirror image is asked for
+	maybeMirrored  = -0.32 // gain of one that was only moved from which on it is aligned
+	hardlyMirrored = -0.06 // gain of a roughly aligned one from which on it is aligned further
+	asMirrored     = 0.01  // gain of an aligned one that speaks for it
+	surelyMirrored = 0.045 // gain that pairs as they should be do not reach
 )
 
 // evidence is what must speak for a place: that of volumes, or of slices, in which less does and a deformation fits
@@ -114,10 +116,10 @@ func evidenceFor(slices bool) evidence {
 // isChance says whether another place would do as well.
 func (v evidence) isChance(e RefereeMetrics) bool { return e.Start < v.sharp && e.End < v.sharpEnd }
 
-// mirrored says whether the images match better with one of them mirrored. Where alignments are chance, and the
+// mirrored says whether the images match better with one of them mirrored, by a gain. Where alignments are chance, and the
 // deformation alone found something, no two of them tell.
-func mirrored(e RefereeMetrics) bool {
-	return e.Mirrored > asMirrored && (e.Start >= sharp || e.End < sharpEnd)
+func mirrored(e RefereeMetrics, by float64) bool {
+	return e.Mirrored > by && (e.Start >= sharp || e.End < sharpEnd)
 }
 
 // verdict judges by what was measured and by the doubts that it left. The estimated error is in proportion to scale, mm:
@@ -139,8 +141,11 @@ func verdict(e RefereeMetrics, by evidence, doubts []string, scale float64) Verd
 	case e.Start < by.blunt:
 		doubt(Check, "The images hardly show where they belong: in another position they would match nearly as well.")
 	}
-	if mirrored(e) {
+	switch {
+	case mirrored(e, surelyMirrored):
 		doubt(Failed, fmt.Sprintf("The images match better with one of them mirrored: check %s in both headers, and that both show the same part of the body.", e.Axis))
+	case mirrored(e, asMirrored):
+		doubt(Check, fmt.Sprintf("The images match a little better with one of them mirrored, as a body does that is nearly its own mirror image: check %s in both headers.", e.Axis))
 	}
 	for _, reason := range doubts {
 		doubt(Check, reason)
@@ -164,7 +169,7 @@ func (m *Metrics) doubt(sentences []string) {
 // estimatedError returns the mean error of points, mm, that pairs of such voxels and such agreement had. Where nothing
 // speaks for this place it is as far as the images could be moved.
 func estimatedError(e RefereeMetrics, by evidence, scale float64) float64 {
-	if by.isChance(e) || mirrored(e) {
+	if by.isChance(e) || mirrored(e, surelyMirrored) {
 		return max(e.ReachMM, scale)
 	}
 	return 1.23 * scale * math.Pow(1.02-min(max(e.Correlation, 0), 1), 0.35)

@@ -57,6 +57,9 @@ func TestVerdict(t *testing.T) {
 		{"a head and another one", func(m *Metrics) {
 			m.Referee = RefereeMetrics{Gain: 1, Correlation: 0.9, Start: 1.8, Common: 0.97, Mirrored: 0.002, Axis: "left and right"}
 		}, Good},
+		{"a head and another one, as each should be", func(m *Metrics) {
+			m.Referee = RefereeMetrics{Gain: 1, Correlation: 0.9, Start: 1.8, Common: 0.97, Mirrored: 0.039, Axis: "left and right"}
+		}, Check},
 		{"a head upside down, turned back", func(m *Metrics) { m.Align.Turn, m.Referee.Mirrored = 178, -0.2 }, Check},
 		{"a mouse upside down, not its own mirror image", func(m *Metrics) { m.Align.Turn, m.Referee.Mirrored = 178, -0.6 }, Good},
 		{"a head on its side", func(m *Metrics) { m.Align.Turn, m.Referee.Mirrored = 95, -0.2 }, Good},

@@ -33,7 +33,7 @@ func (p *problem) weigh(e *env, st state) RefereeMetrics {
 
 // gainMirrored is how much closer an alignment of the moving image mirrored brings the images than one of the image as
 // it is, or than the initial transform, which may be none: the mean over several scales. It goes on from a reflection
-// of the fixed image's space.
+// of the fixed image's space, and no farther than it takes to see that the image is not mirrored.
 func (p *problem) gainMirrored(e *env, st state, reflection volume.Affine) float64 {
 	mirrored := p.pair
 	mirrored.Moving, mirrored.Channels = p.pair.Moving.Reversed(0), nil
@@ -45,19 +45,26 @@ func (p *problem) gainMirrored(e *env, st state, reflection volume.Affine) float
 	flip.M[0], flip.T[0] = -1, float64(g.Size[0]-1)
 	unmirrored := g.IndexToPhysical().After(flip).After(g.PhysicalToIndex()) // and back
 	from := unmirrored.After(st.initial).After(reflection)
-	other, err := p.alignBy(e, mirrored, align.Affine, &from, nil)
-	if err != nil { // a mirrored image cannot be aligned there
-		return -1
-	}
-	theirs := referee.New(mirrored, p.opt.Threads)
-	closer := func(than volume.Affine) (mean float64) {
-		margins := p.referee().AcrossScales(theirs, than, other.Transform)
+	closer := func(theirs *referee.Referee, than, other volume.Affine) (mean float64) {
+		margins := p.referee().AcrossScales(theirs, than, other)
 		for _, m := range margins {
 			mean += plan.Gain(m) / float64(len(margins))
 		}
 		return mean
 	}
-	least := closer(st.initial)
+	least := 0.0
+	other, err := p.alignAs(e, mirrored, align.Options{Method: align.Affine, Initial: &from, Suffices: func(t volume.Affine) bool {
+		least = closer(referee.New(mirrored, p.opt.Threads), st.initial, t) // which lives no longer: the last refinement needs much memory
+		return least < hardlyMirrored
+	}})
+	if err != nil { // a mirrored image cannot be aligned there
+		return -1
+	}
+	if least < hardlyMirrored {
+		return least
+	}
+	theirs := referee.New(mirrored, p.opt.Threads)
+	least = closer(theirs, st.initial, other.Transform)
 	found := st.found
 	if found == nil && least > asMirrored { // no alignment was made of the image as it is
 		own, err := p.alignBy(e, p.pair, align.Affine, &st.initial, nil)
@@ -67,7 +74,7 @@ func (p *problem) gainMirrored(e *env, st state, reflection volume.Affine) float
 		found = &own.Transform
 	}
 	if found != nil && *found != st.initial {
-		least = min(least, closer(*found))
+		least = min(least, closer(theirs, *found, other.Transform))
 	}
 	if least <= asMirrored {
 		return least
@@ -79,7 +86,7 @@ func (p *problem) gainMirrored(e *env, st state, reflection volume.Affine) float
 	}
 	there := unmirrored.After(other.Transform).After(back)
 	if again, err := p.alignBy(e, p.pair, align.Affine, &there, nil); err == nil {
-		least = min(least, closer(again.Transform))
+		least = min(least, closer(theirs, again.Transform, other.Transform))
 	}
 	return least
 }

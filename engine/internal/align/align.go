@@ -41,6 +41,9 @@ type Options struct {
 	Seed                  uint64         // of the sample of points
 	// Progress is called on the caller's goroutine; it may be nil.
 	Progress func(fraction float64)
+
+	// Suffices is asked whether the transform before the last refinement will do as the result; nil: no.
+	Suffices func(volume.Affine) bool
 }
 
 // Certainty is how sure an alignment is.
@@ -128,6 +131,9 @@ func Align(ctx context.Context, fixed, moving *volume.Volume, opt Options) (*Res
 		return a.run(start)
 	}
 	a.moving = transformedBy(moving, start)
+	if suffices := opt.Suffices; suffices != nil {
+		a.opt.Suffices = func(t volume.Affine) bool { return suffices(start.After(t)) }
+	}
 	r, err := a.run(volume.IdentityAffine())
 	if err != nil {
 		return nil, err
@@ -328,6 +334,9 @@ func (a *aligner) run(start volume.Affine) (*Result, error) {
 		return nil, err
 	}
 	same := best.same || v.sameModality(best.transform, a.opt.Threads)
+	if a.opt.Suffices != nil && a.opt.Suffices(best.transform) {
+		return a.result(best, same), a.checkpoint(1)
+	}
 	if best, err = a.polish(best, v, same); err != nil {
 		return nil, err
 	}
