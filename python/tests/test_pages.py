@@ -175,11 +175,6 @@ def for_templates() -> dict[str, Any]:
     return {}
 
 
-def for_files() -> dict[str, Any]:
-    pair = morphseek.phantom.make_pair(size=32)
-    return on_disk(fixed=pair.fixed, moving=pair.moving)
-
-
 def for_pipelines() -> dict[str, Any]:
     for package in ("nipype", "pydra", "brainles_preprocessing"):
         pytest.importorskip(package)
@@ -196,7 +191,6 @@ def for_training() -> dict[str, Any]:
 PREPARED: dict[str, Callable[[], dict[str, Any]]] = {
     "channels.md": for_channels,
     "hosts/pipelines.md": for_pipelines,
-    "install.md": for_files,
     "landmarks.md": for_landmarks,
     "series.md": for_series,
     "shape.md": for_shape,
