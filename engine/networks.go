@@ -17,9 +17,10 @@ import (
 func (p *problem) lookBeforeNetwork(e *env, st state) (proposal, error) {
 	o, alone := p.opt.plan(), st
 	alone.facts.Network = false
-	var why string
+	var why, short string
 	switch m := p.net.Manifest; {
 	case !suits(m, st.facts):
+		short = "the images are of two contrasts, and it is made for one"
 		why = fmt.Sprintf("the images are of two contrasts, and the network %s is made for one (%s): it is left out", m.Name, m.Modality)
 	default:
 		var err error
@@ -29,10 +30,12 @@ func (p *problem) lookBeforeNetwork(e *env, st state) (proposal, error) {
 		if !alone.facts.IsOneBody(o) {
 			return proposal{state: st}, nil
 		}
+		short = "the images look like those of one body, and it is made for two people"
 		why = fmt.Sprintf("after a first, smooth fit the images correlate by %.2f (0 to 1), as those of one body: the network %s, which is made for two people, is left out",
 			alone.facts.Agreement.Correlation, m.Name)
 	}
 	e.notes.because(why)
+	e.notes.warn(fmt.Sprintf("The network %s did not run: %s. To run it all the same, set search off and refine 0.", p.net.Name, short))
 	e.notes.network("none", "cpu")
 	return proposal{state: alone}, nil
 }

@@ -217,6 +217,9 @@ func TestNetworkIsLeftOut(t *testing.T) {
 			if left := r.Metrics.Model == "none"; left == c.alone || !strings.Contains(reasons, c.reason) {
 				t.Fatalf("model %q because %q", r.Metrics.Model, reasons)
 			}
+			if warned := strings.Contains(strings.Join(r.Metrics.Warnings, " "), "did not run"); warned == c.alone {
+				t.Errorf("warnings %q", r.Metrics.Warnings)
+			}
 			if !c.alone && !slices.Equal(r.Field.Data, by("none").Field.Data) {
 				t.Error("the result is another than without a network")
 			}

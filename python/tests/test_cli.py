@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -212,6 +213,16 @@ def test_help_is_the_engines(command: Command):
     assert places == sorted(places)
     assert "register" in command("--help")
     assert command("--version").strip() == f"morphseek {morphseek.__version__}"
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "default"),
+    [("register", "smoothness", "auto"), ("build-template", "smoothness", "low"),
+     ("register", "initial", "affine"), ("motion", "initial", "rigid")],
+)  # fmt: skip
+def test_help_has_the_commands_own_default(command: Command, name: str, option: str, default: str):
+    text = " ".join(command(name, "--help").split())
+    assert re.search(rf"--{option} .*?\[default: (\w+)", text)[1] == default
 
 
 def test_quiet_says_nothing(tmp_path, images_of, command):

@@ -58,13 +58,14 @@ class MorphSeek(ScriptedLoadableModule):
         self.parent.dependencies = []
         self.parent.contributors = ["The MorphSeek authors"]
         self.parent.helpText = (
-            "Brings a moving volume onto a fixed one by a smooth deformation, with what was drawn"
-            " on it. For research use; not a medical device. "
+            "Aligns a moving volume with a fixed one, by an affine alignment and a smooth"
+            " deformation, and carries its segmentations and points along. For research use; not a"
+            " medical device. "
             f'<a href="{HOMEPAGE}/tree/main/slicer">Documentation</a>'
         )
         self.parent.acknowledgementText = (
-            "An implementation of multi-step latent policy search for registration. Apache License"
-            " 2.0."
+            "To cite: MorphSeek: Fine-grained Latent Representation-Level Policy Optimization for"
+            " Deformable Image Registration. Apache License 2.0."
         )
         slicer.app.connect("startupCompleted()", registerSampleData)
 

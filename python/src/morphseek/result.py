@@ -296,6 +296,10 @@ class Registration(Applicable):
         Files of another registration there are replaced or removed. :meth:`read` reads the folder
         back, and compares the files with their checksums in report.json.
 
+        Raises
+        ------
+        OutputUnwritableError, DiskFullError
+
         Examples
         --------
         >>> result.save("out")

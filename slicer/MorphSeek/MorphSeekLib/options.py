@@ -27,7 +27,7 @@ PRESETS = {
         Preset(
             "Automatic",
             "For any two volumes of the same part of the body. Aligns them, searches for organs"
-            " that lie far apart, and refines. Finds out itself whether they are of one kind.",
+            " that lie far apart, and refines. Detects whether both are of one kind.",
             {},
         ),
         Preset(

@@ -222,7 +222,7 @@ class Panel:
     def _on_transfer(self) -> None:
         p = self.parameters
         nodes = [node for node in (p.moving_labels, p.landmarks) if node is not None]
-        with slicer.util.tryWithErrorDisplay("The transfer failed.", waitCursor=True):
+        with slicer.util.tryWithErrorDisplay("Carrying over failed.", waitCursor=True):
             copies = self.logic.transfer(nodes, self._transform(), p.fixed)
             self.result.log("carried over: " + ", ".join(node.GetName() for node in copies))
 

@@ -130,8 +130,8 @@ class RegistrationRequest:
     it folds.
     """
     uncertainty: Output = None
-    """Volume on the fixed grid, mm: standard deviation of the displacement. Needs the search or a
-    network, and takes as long again.
+    """Volume on the fixed grid, mm: standard deviation of the displacement. Takes up to as long
+    as the registration.
     """
 
     transfer: list = dataclasses.field(default_factory=list)

@@ -18,8 +18,8 @@ from .output import NOT_GOOD, Reply, aligned, reply
     out_folder(),
     option(
         "--start", default="mean", metavar="mean|N|FILE",
-        help="What comes first: the mean of the images, image N, counted from 0, or a template that"
-        " there is. The latter two give the template their grid.",
+        help="The first template: the mean of the images, image N, counted from 0, or an"
+        " existing one. The latter two give the template their grid.",
     ),
     option(
         "--iterations", type=click.IntRange(0), default=4,
@@ -39,7 +39,7 @@ from .output import NOT_GOOD, Reply, aligned, reply
     ),
     option("--warped", is_flag=True, help="Also write each image in the template's space."),
     running_options,
-    engine_options(),
+    engine_options(smoothness="low"),
     output_options("an image was left out"),
 )  # fmt: skip
 def build_template(

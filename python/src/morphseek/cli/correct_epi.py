@@ -29,7 +29,7 @@ from .output import Reply, reply
     json_option,
 )  # fmt: skip
 def correct_epi(first: Path, second: Path, out: Path, **how: Any) -> Reply:
-    """Take the distortion from two echo-planar images of opposite phase encodings.
+    """Correct the distortion of two echo-planar images of opposite phase encodings.
 
     Writes shift.nii.gz (voxels), fieldmap.nii.gz (Hz, with a readout time), both images without
     distortion (first.nii.gz, second.nii.gz) and their mean, and the transforms first.h5 and

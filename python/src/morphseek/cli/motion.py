@@ -22,12 +22,12 @@ _MOST_LINES = 5  # frames that are not good, of which a line is printed
         "--reference-frame", "reference", default="mean", metavar="mean|first|N",
         help="What the frames are registered onto: the first, or frame N, counted from 0; or their"
         " mean, in two rounds, which take twice the time. The first frame of a functional series"
-        " differs in contrast from the others.",
+        " often differs in contrast from the others.",
     ),
     option(
         "--motion", type=click.Choice(["rigid", "affine", "deformable"]), default="rigid",
-        help="rigid: shifts and turns, as of a head. deformable: as of a heart or a chest; takes"
-        " all options of `morphseek register`.",
+        help="rigid: shifts and rotations, as of a head. deformable: as of a heart or a chest;"
+        " takes all options of `morphseek register`.",
     ),
     option(
         "--consistent", is_flag=True,
@@ -43,7 +43,7 @@ _MOST_LINES = 5  # frames that are not good, of which a line is printed
         "--interpolation", type=click.Choice(MAPS), default="linear",
         help="How the frames are resampled; cubic and sinc blur less.",
     ),
-    engine_options(),
+    engine_options(initial="rigid"),
     output_options(),
 )  # fmt: skip
 def motion(

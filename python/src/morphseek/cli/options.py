@@ -27,7 +27,7 @@ _output = functools.partial(option, section="Output")
 
 out_folder = functools.partial(
     option, "--out", type=PATH, required=True, metavar="FOLDER",
-    help="Folder for the results; made if need be.",
+    help="Folder for the results; created if missing.",
 )  # fmt: skip
 out_file = functools.partial(
     option, "--out-file", "-o", "out", type=PATH, required=True, metavar="FILE"
@@ -64,7 +64,7 @@ running_options = together(
     ),
     _running(
         "--no-resume", "resume", flag_value=False, default=True, show_default=False,
-        help="Do again what is finished.",
+        help="Repeat what is finished.",
     ),
 )  # fmt: skip
 reference_option = option(
@@ -74,8 +74,8 @@ reference_option = option(
 )  # fmt: skip
 stage_option = option(
     "--stage", type=click.Choice(["initial", "final"]), default="final",
-    help="initial: of a transform that bends, the rigid or affine part alone, where it stands"
-    " apart. final: all of it.",
+    help="initial: the rigid or affine part alone, where the transform has one apart. final: all"
+    " of it.",
 )  # fmt: skip
 template_options = together(
     option(
@@ -103,7 +103,7 @@ bids_options = together(
         "--label-entity", multiple=True, metavar="KEY=VALUE[,VALUE]",
         help="What the label maps' names must say, such as desc=aseg.",
     ),
-    _images("--no-labels", is_flag=True, help="Take no label maps."),
+    _images("--no-labels", is_flag=True, help="Use no label maps."),
 )  # fmt: skip
 
 
@@ -141,13 +141,16 @@ def read_entities(texts: tuple[str, ...], name: str) -> dict[str, str]:
     return entities
 
 
-def engine_options() -> Decorator:
-    """Give a command the engine's options, with the engine's own names, ranges and helps."""
+def engine_options(**defaults: Any) -> Decorator:
+    """Give a command the engine's options, with the engine's names, ranges and helps, and in the
+    help those defaults that are the command's own.
+    """
     save = option(
         "--save-preset", type=PATH, metavar="FILE.json", section="Registration",
         help="Also write the options that were set to a file, for --preset FILE.json.",
     )  # fmt: skip
-    return together(*map(_option, option_table()), save)
+    rows = ({**row, "default": defaults.get(row["name"], row["default"])} for row in option_table())
+    return together(*map(_option, rows), save)
 
 
 def common_options(report: str) -> Decorator:

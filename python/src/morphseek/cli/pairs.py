@@ -64,7 +64,7 @@ _ROWS = (
     ),
     option(
         "--keep", type=click.Choice(["all", "report"]), default="all", section="Output",
-        help="What each pair leaves: all, or report.json and the page alone.",
+        help="Files to keep of each pair: all, or report.json and the page alone.",
     ),
     template_options,
     option(

@@ -67,8 +67,8 @@ _IMAGE_PAIR: dict[str, Any] = {
     option(
         "--initial-transform", type=PATH,
         help="Transform, fixed to moving, to start from: of any format that `morphseek transform"
-        " show` knows. A rigid or affine one is improved by the alignment; from one that bends the"
-        " refinement goes on. FILE@inverse is the inverse.",
+        " show` knows. A rigid or affine one is improved by the alignment; from a nonlinear one"
+        " the refinement continues. FILE@inverse is the inverse.",
     ),
     option(
         "--keep-stages", is_flag=True,

@@ -34,7 +34,7 @@ class Register(Transform):
 
     Parameters
     ----------
-    **options
+    **options : Options
         Of :func:`morphseek.register`.
 
     Examples
@@ -98,7 +98,7 @@ class Registerd(Transform):
         Keys of the images and, if there is one, of the moving image's label map.
     warped, warped_labels, ddf : hashable
         Keys that are written. ``ddf=None`` leaves the displacement out.
-    **options
+    **options : Options
         Of :func:`morphseek.register`.
     """
 

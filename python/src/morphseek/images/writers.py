@@ -36,6 +36,11 @@ def write(path: str | os.PathLike[str], image: Image | sitk.Image, compress: boo
     """Write an image; the suffix says the format. Vector images get ITK's LPS components (NIfTI
     intent 1007).
 
+    Raises
+    ------
+    OutputUnwritableError
+        The format keeps no volume's grid or not these voxels, or the folder cannot be written.
+
     Examples
     --------
     >>> images.write("copy.nrrd", pair.fixed)
