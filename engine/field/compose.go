@@ -18,12 +18,10 @@ func Compose(dst, prev, phi *Field, threads int) *Field {
 	}
 	nx, ny := phi.Size[0], phi.Size[1]
 	planes := interp.Planes{Size: prev.Size, Data: [][]float32{prev.X, prev.Y, prev.Z}}
-	parallel.For(ny*phi.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			y, z := r%ny, r/ny
-			d := dst.Row(y, z)
-			planes.Compose(d[:], 0, y, z, 1, phi.Row(y, z))
-		}
+	parallel.Each(ny*phi.Size[2], parallel.Rows(nx), threads, func(r int) {
+		y, z := r%ny, r/ny
+		d := dst.Row(y, z)
+		planes.Compose(d[:], 0, y, z, 1, phi.Row(y, z))
 	})
 	return dst
 }

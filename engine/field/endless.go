@@ -156,33 +156,31 @@ func (e *Endless) BehindMM(dst []float32, threads int) error {
 	}
 	nx, ny := g.Size[0], g.Size[1]
 	low, high := e.margin[0][0], e.margin[0][0]+e.Size[0] // where the field's row lies in the larger one
-	parallel.For(ny*g.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			y, z := r%ny-e.margin[1][0], r/ny-e.margin[2][0]
-			wy, _ := e.weight(1, float64(y))
-			wz, _ := e.weight(2, float64(z))
-			cy, cz := min(max(y, 0), e.Size[1]-1), min(max(z, 0), e.Size[2]-1)
-			out := dst[3*r*nx : 3*(r+1)*nx]
-			inside := out[3*low : 3*high]
-			row(inside, cy, cz)
-			first, final := [3]float32(inside), [3]float32(inside[len(inside)-3:])
-			w := wy * wz
-			if w != 1 {
-				for i, d := range inside {
-					inside[i] = float32(w * float64(d))
-				}
+	parallel.Each(ny*g.Size[2], parallel.Rows(nx), threads, func(r int) {
+		y, z := r%ny-e.margin[1][0], r/ny-e.margin[2][0]
+		wy, _ := e.weight(1, float64(y))
+		wz, _ := e.weight(2, float64(z))
+		cy, cz := min(max(y, 0), e.Size[1]-1), min(max(z, 0), e.Size[2]-1)
+		out := dst[3*r*nx : 3*(r+1)*nx]
+		inside := out[3*low : 3*high]
+		row(inside, cy, cz)
+		first, final := [3]float32(inside), [3]float32(inside[len(inside)-3:])
+		w := wy * wz
+		if w != 1 {
+			for i, d := range inside {
+				inside[i] = float32(w * float64(d))
 			}
-			for i := range low {
-				share, _ := e.weight(0, float64(i-low))
-				for k := range 3 {
-					out[3*i+k] = float32(w * share * float64(first[k]))
-				}
+		}
+		for i := range low {
+			share, _ := e.weight(0, float64(i-low))
+			for k := range 3 {
+				out[3*i+k] = float32(w * share * float64(first[k]))
 			}
-			for i := high; i < nx; i++ {
-				share, _ := e.weight(0, float64(i-low))
-				for k := range 3 {
-					out[3*i+k] = float32(w * share * float64(final[k]))
-				}
+		}
+		for i := high; i < nx; i++ {
+			share, _ := e.weight(0, float64(i-low))
+			for k := range 3 {
+				out[3*i+k] = float32(w * share * float64(final[k]))
 			}
 		}
 	})

@@ -27,10 +27,8 @@ func (f *Field) roughInverse(threads int) *Field {
 	inverse, residual := New(f.Geometry), New(f.Geometry)
 	for range steps {
 		Compose(residual, f, inverse, threads)
-		parallel.For(len(inverse.Data), 1<<16, threads, func(lo, hi int) {
-			for i := lo; i < hi; i++ {
-				inverse.Data[i] -= float32(damping * residual.Data[i])
-			}
+		parallel.Each(len(inverse.Data), 1<<16, threads, func(i int) {
+			inverse.Data[i] -= float32(damping * residual.Data[i])
 		})
 	}
 	return inverse
@@ -38,15 +36,11 @@ func (f *Field) roughInverse(threads int) *Field {
 
 // moveHalf adds half of what leads from one field to another, on a grid of their own, to f. It overwrites from.
 func (f *Field) moveHalf(from, to *Field, threads int) {
-	parallel.For(len(from.Data), 1<<16, threads, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			from.Data[i] = 0.5 * (to.Data[i] - from.Data[i])
-		}
+	parallel.Each(len(from.Data), 1<<16, threads, func(i int) {
+		from.Data[i] = 0.5 * (to.Data[i] - from.Data[i])
 	})
 	step := from.Resample(f.Geometry, threads)
-	parallel.For(len(f.Data), 1<<16, threads, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			f.Data[i] += step.Data[i]
-		}
+	parallel.Each(len(f.Data), 1<<16, threads, func(i int) {
+		f.Data[i] += step.Data[i]
 	})
 }

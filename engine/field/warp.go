@@ -61,13 +61,11 @@ func (f *Field) MM(dst []float32, threads int) []float32 {
 		panic("field: MM needs three floats a voxel")
 	}
 	m := f.IndexToPhysical().M
-	parallel.For(len(f.X), 1<<14, threads, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			x, y, z := float64(f.X[i]), float64(f.Y[i]), float64(f.Z[i])
-			dst[3*i] = float32(float64(m[0]*x) + float64(m[1]*y) + float64(m[2]*z))
-			dst[3*i+1] = float32(float64(m[3]*x) + float64(m[4]*y) + float64(m[5]*z))
-			dst[3*i+2] = float32(float64(m[6]*x) + float64(m[7]*y) + float64(m[8]*z))
-		}
+	parallel.Each(len(f.X), 1<<14, threads, func(i int) {
+		x, y, z := float64(f.X[i]), float64(f.Y[i]), float64(f.Z[i])
+		dst[3*i] = float32(float64(m[0]*x) + float64(m[1]*y) + float64(m[2]*z))
+		dst[3*i+1] = float32(float64(m[3]*x) + float64(m[4]*y) + float64(m[5]*z))
+		dst[3*i+2] = float32(float64(m[6]*x) + float64(m[7]*y) + float64(m[8]*z))
 	})
 	return dst
 }
@@ -81,10 +79,8 @@ func (f *Field) BehindMM(last volume.Affine, threads int) ([]float32, error) {
 	}
 	dst := make([]float32, len(f.Data))
 	nx, ny := f.Size[0], f.Size[1]
-	parallel.For(ny*f.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			row(dst[3*r*nx:3*(r+1)*nx], r%ny, r/ny)
-		}
+	parallel.Each(ny*f.Size[2], parallel.Rows(nx), threads, func(r int) {
+		row(dst[3*r*nx:3*(r+1)*nx], r%ny, r/ny)
 	})
 	return dst, nil
 }
@@ -123,13 +119,11 @@ func FromMM(g volume.Geometry, mm []float32, threads int) *Field {
 		panic("field: FromMM needs three floats a voxel")
 	}
 	m := g.PhysicalToIndex().M
-	parallel.For(len(f.X), 1<<14, threads, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			x, y, z := float64(mm[3*i]), float64(mm[3*i+1]), float64(mm[3*i+2])
-			f.X[i] = float32(float64(m[0]*x) + float64(m[1]*y) + float64(m[2]*z))
-			f.Y[i] = float32(float64(m[3]*x) + float64(m[4]*y) + float64(m[5]*z))
-			f.Z[i] = float32(float64(m[6]*x) + float64(m[7]*y) + float64(m[8]*z))
-		}
+	parallel.Each(len(f.X), 1<<14, threads, func(i int) {
+		x, y, z := float64(mm[3*i]), float64(mm[3*i+1]), float64(mm[3*i+2])
+		f.X[i] = float32(float64(m[0]*x) + float64(m[1]*y) + float64(m[2]*z))
+		f.Y[i] = float32(float64(m[3]*x) + float64(m[4]*y) + float64(m[5]*z))
+		f.Z[i] = float32(float64(m[6]*x) + float64(m[7]*y) + float64(m[8]*z))
 	})
 	return f
 }

@@ -38,16 +38,14 @@ func describe(w *resampled, threads int) features {
 	all := mind.Describe(w.intensity, nil, w.grid.Size, kernel, threads)
 	f := features{w, make([][]float32, mind.Channels), depthWeights(w, threads)}
 	energy := make([]float64, mind.Channels)
-	parallel.For(mind.Channels, 1, threads, func(lo, hi int) {
-		for c := lo; c < hi; c++ {
-			plane := all[c*n : (c+1)*n]
-			f.planes[c] = plane
-			mean := float32(blas32.DDot(vector(w.body), vector(plane)) / max(w.bodyCount, 1))
-			for i, d := range f.depth {
-				plane[i] = d * (plane[i] - mean)
-			}
-			energy[c] = blas32.DDot(vector(plane), vector(plane))
+	parallel.Each(mind.Channels, 1, threads, func(c int) {
+		plane := all[c*n : (c+1)*n]
+		f.planes[c] = plane
+		mean := float32(blas32.DDot(vector(w.body), vector(plane)) / max(w.bodyCount, 1))
+		for i, d := range f.depth {
+			plane[i] = d * (plane[i] - mean)
 		}
+		energy[c] = blas32.DDot(vector(plane), vector(plane))
 	})
 	total := 0.0
 	for _, e := range energy {
@@ -57,11 +55,9 @@ func describe(w *resampled, threads int) features {
 	if total > 0 {
 		scale = float32(1 / math.Sqrt(total/w.bodyCount))
 	}
-	parallel.For(mind.Channels, 1, threads, func(lo, hi int) {
-		for c := lo; c < hi; c++ {
-			for i := range f.planes[c] {
-				f.planes[c][i] *= scale
-			}
+	parallel.Each(mind.Channels, 1, threads, func(c int) {
+		for i := range f.planes[c] {
+			f.planes[c][i] *= scale
 		}
 	})
 	return f
@@ -99,11 +95,9 @@ func principal(a, b features, threads int) *mat.Dense {
 		}
 	}
 	values := make([]float64, len(cells))
-	parallel.For(len(cells), 1, threads, func(lo, hi int) {
-		for k := lo; k < hi; k++ {
-			for _, f := range []features{a, b} {
-				values[k] += blas32.DDot(vector(f.planes[cells[k].r]), vector(f.planes[cells[k].c])) / f.bodyCount
-			}
+	parallel.Each(len(cells), 1, threads, func(k int) {
+		for _, f := range []features{a, b} {
+			values[k] += blas32.DDot(vector(f.planes[cells[k].r]), vector(f.planes[cells[k].c])) / f.bodyCount
 		}
 	})
 	for k, c := range cells {
@@ -162,10 +156,8 @@ func (f features) halved(count, threads int) features {
 	body := f.resampled.halved(f.body)
 	w := &resampled{grid: body.Geometry, image: f.image, valid: f.resampled.halved(f.valid).Data, body: body.Data, bodyCount: f.bodyCount / 8}
 	out := features{resampled: w, planes: make([][]float32, len(f.planes))}
-	parallel.For(len(f.planes), 1, threads, func(lo, hi int) {
-		for c := lo; c < hi; c++ {
-			out.planes[c] = f.resampled.halved(f.planes[c]).Data
-		}
+	parallel.Each(len(f.planes), 1, threads, func(c int) {
+		out.planes[c] = f.resampled.halved(f.planes[c]).Data
 	})
 	return out
 }

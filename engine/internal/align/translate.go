@@ -119,15 +119,13 @@ func (s *searcher) search(moving features, scale [3]float64) []peak {
 
 	smaller := min(sum(s.fixed.body), sum(m.body))
 	floor := float32(0.05 * (sum(planes[energyAt]) + s.fixedEnergy()))
-	parallel.For(len(score), 1<<14, s.threads, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			o := float64(overlap[i]) / smaller
-			if o < minOverlap {
-				score[i] = 0
-				continue
-			}
-			score[i] = 2 * score[i] / max(energy[i], floor) * float32(math.Pow(min(o, 1), overlapPower))
+	parallel.Each(len(score), 1<<14, s.threads, func(i int) {
+		o := float64(overlap[i]) / smaller
+		if o < minOverlap {
+			score[i] = 0
+			return
 		}
+		score[i] = 2 * score[i] / max(energy[i], floor) * float32(math.Pow(min(o, 1), overlapPower))
 	})
 	return s.peaks(score, m, moving, scale)
 }

@@ -304,11 +304,9 @@ func (im Images) Packed() Images {
 func (im Images) Warp(dst []float32, u *field.Field, band filter.Band, threads int) {
 	nx, ny, margin, across := u.Size[0], u.Size[1], im.Margin(), im.Across()
 	planes := interp.Planes{Size: im.Moving.Size, Data: [][]float32{im.Moving.Data}}
-	parallel.For(ny*u.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			if y, z := r%ny, r/ny; band.Has(y, z) {
-				planes.Row([][]float32{dst[r*nx : (r+1)*nx]}, margin, margin+y, across+z, u.Row(y, z))
-			}
+	parallel.Each(ny*u.Size[2], parallel.Rows(nx), threads, func(r int) {
+		if y, z := r%ny, r/ny; band.Has(y, z) {
+			planes.Row([][]float32{dst[r*nx : (r+1)*nx]}, margin, margin+y, across+z, u.Row(y, z))
 		}
 	})
 }

@@ -101,27 +101,25 @@ func (s *Step) Solve(trees int, temperature float64) *field.Field {
 	width := 2*s.Radius + 1
 	labels, deep := s.Labels(s.Grid)
 	scale, faint, cold := float64(s.Quantum)/float64(s.Spacing), float32(faintest*temperature), float32(1/temperature)
-	parallel.For(control.Voxels(), 64, s.Threads, func(lo, hi int) {
-		for node := lo; node < hi; node++ {
-			m := marginals[node*labels : (node+1)*labels]
-			least := leastOf(m)
-			var total, x, y, z float64
-			for r := range labels / width {
-				var sum, along float64 // of a row of labels
-				for i, v := range m[r*width : (r+1)*width] {
-					if above := v - least; above <= faint {
-						p := float64(mind.Decay(above * cold))
-						sum += p
-						along += float64(p * float64(i-s.Radius))
-					}
+	parallel.Each(control.Voxels(), 64, s.Threads, func(node int) {
+		m := marginals[node*labels : (node+1)*labels]
+		least := leastOf(m)
+		var total, x, y, z float64
+		for r := range labels / width {
+			var sum, along float64 // of a row of labels
+			for i, v := range m[r*width : (r+1)*width] {
+				if above := v - least; above <= faint {
+					p := float64(mind.Decay(above * cold))
+					sum += p
+					along += float64(p * float64(i-s.Radius))
 				}
-				total += sum
-				x += along
-				y += float64(sum * float64(r%width-s.Radius))
-				z += float64(sum * float64(r/width-deep/2))
 			}
-			u.X[node], u.Y[node], u.Z[node] = float32(scale*x/total), float32(scale*y/total), float32(scale*z/total)
+			total += sum
+			x += along
+			y += float64(sum * float64(r%width-s.Radius))
+			z += float64(sum * float64(r/width-deep/2))
 		}
+		u.X[node], u.Y[node], u.Z[node] = float32(scale*x/total), float32(scale*y/total), float32(scale*z/total)
 	})
 	return u
 }

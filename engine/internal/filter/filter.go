@@ -247,12 +247,10 @@ func separable(size [3]int, w [3][]float32, repeat bool, images, threads int, ba
 		// A segment along z filters the slices beyond its ends as well.
 		segments = min((threads+most-1)/most, max(1, size[2]/(4*len(w[2]))))
 	}
-	parallel.For(tiles*segments, 1, threads, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			t, s := i%tiles, i/tiles
-			y, z := [2]int{t * size[1] / tiles, (t + 1) * size[1] / tiles}, [2]int{s * size[2] / segments, (s + 1) * size[2] / segments}
-			walk(size, y, z, w, repeat, images, nil, band, read, write)(z[1])
-		}
+	parallel.Each(tiles*segments, 1, threads, func(i int) {
+		t, s := i%tiles, i/tiles
+		y, z := [2]int{t * size[1] / tiles, (t + 1) * size[1] / tiles}, [2]int{s * size[2] / segments, (s + 1) * size[2] / segments}
+		walk(size, y, z, w, repeat, images, nil, band, read, write)(z[1])
 	})
 }
 

@@ -68,6 +68,15 @@ func For(n, grain, threads int, body func(lo, hi int)) {
 	}
 }
 
+// Each calls body(i) for every i in [0, n), in ranges of grain as For does.
+func Each(n, grain, threads int, body func(i int)) {
+	For(n, grain, threads, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			body(i)
+		}
+	})
+}
+
 // Panic is what a body panicked with, and the stack of the goroutine that it ran on.
 type Panic struct {
 	Value any

@@ -60,10 +60,8 @@ func (s *ssd) validate(u *field.Field) {
 	for _, w := range s.weight {
 		s.valid += int(w)
 	}
-	parallel.For(len(s.open)/u.Size[0], parallel.Rows(u.Size[0]), s.threads, func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			openRow(s.open, s.weight, u.Size, r%u.Size[1], r/u.Size[1])
-		}
+	parallel.Each(len(s.open)/u.Size[0], parallel.Rows(u.Size[0]), s.threads, func(r int) {
+		openRow(s.open, s.weight, u.Size, r%u.Size[1], r/u.Size[1])
 	})
 }
 

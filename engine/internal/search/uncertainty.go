@@ -52,11 +52,9 @@ func Uncertainty(ctx context.Context, pair aligned.Pair, u *field.Field, opt Opt
 	_, deep := s.Labels(grid)
 	lengths := squaredLengths(around, pair.Initial.After(grid.IndexToPhysical()).M, deep)
 	sd := volume.Zeros(control)
-	parallel.For(len(sd.Data), 64, opt.Threads, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			square := expectation(marginals[i*len(lengths):(i+1)*len(lengths)], lengths, temperature)
-			sd.Data[i] = dispersion * float32(math.Sqrt(square))
-		}
+	parallel.Each(len(sd.Data), 64, opt.Threads, func(i int) {
+		square := expectation(marginals[i*len(lengths):(i+1)*len(lengths)], lengths, temperature)
+		sd.Data[i] = dispersion * float32(math.Sqrt(square))
 	})
 	return sd, nil
 }
