@@ -180,7 +180,7 @@ func (s *solver) solve(start, y [3]float64) (x [3]float64, residual float64) {
 		step := newton.Apply(e)
 		improved := false
 		for range 8 { // halve until the mismatch falls
-			trial := [3]float64{x[0] - step[0], x[1] - step[1], x[2] - step[2]}
+			trial := volume.Sub(x, step)
 			te, tj := s.mismatch(trial, y)
 			if n := s.norm(te); n < residual {
 				x, e, jacobian, residual, improved = trial, te, tj, n, true

@@ -228,21 +228,6 @@ type aligner struct {
 	fixedBackground, movingBackground background
 }
 
-// fixedBlocks downsamples the fixed image for the comparison, which has one background of it in every frame. The search
-// over poses finds one anew for each (RATIONALE.md, Steadiness).
-func (a *aligner) fixedBlocks(h float64) downsampled {
-	d := downsample(a.fixed, a.opt.FixedMask, h, a.opt.Threads)
-	d.background = &a.fixedBackground
-	return d
-}
-
-// movingBlocks does so with the moving image.
-func (a *aligner) movingBlocks(h float64) downsampled {
-	d := downsample(a.moving, a.opt.MovingMask, h, a.opt.Threads)
-	d.background = &a.movingBackground
-	return d
-}
-
 // checkpoint reports progress, which never decreases, and returns Cancelled where the context has ended.
 func (a *aligner) checkpoint(fraction float64) error {
 	a.done = max(a.done, fraction)
@@ -277,7 +262,9 @@ type views struct {
 func (a *aligner) describe(h float64, frame [9]float64) (views, error) {
 	threads := a.opt.Threads
 	h = affordable(h, a.fixed.Geometry, a.moving.Geometry, frame)
-	view := func(name string, blocks downsampled, mask *volume.Volume, frame [9]float64) (features, error) {
+	view := func(name string, v, mask *volume.Volume, of *background, frame [9]float64) (features, error) {
+		blocks := downsample(v, mask, h, threads)
+		blocks.background = of // one in every frame; the search over poses finds one anew (RATIONALE.md, Steadiness)
 		w := newResampled(blocks, h, frame, threads)
 		switch {
 		case w.bodyCount > 0:
@@ -290,11 +277,11 @@ func (a *aligner) describe(h float64, frame [9]float64) (views, error) {
 			"the %s volume, %.3g mm at its thinnest, is less than one voxel of %.3g mm, at which the volumes are "+
 				"compared; crop or resample the other volume to about its size", name, thinnest(blocks.extent), h)
 	}
-	f, err := view("fixed", a.fixedBlocks(h), a.opt.FixedMask, volume.Identity)
+	f, err := view("fixed", a.fixed, a.opt.FixedMask, &a.fixedBackground, volume.Identity)
 	if err != nil {
 		return views{}, err
 	}
-	m, err := view("moving", a.movingBlocks(h), a.opt.MovingMask, frame)
+	m, err := view("moving", a.moving, a.opt.MovingMask, &a.movingBackground, frame)
 	if err != nil {
 		return views{}, err
 	}
@@ -353,8 +340,7 @@ func (a *aligner) start(given volume.Affine, h float64) (outcome, views, error) 
 		return outcome{}, views{}, err
 	}
 	if a.opt.Method != None && a.opt.Initial == nil {
-		f, m := centroid(v.fixed.resampled), centroid(v.moving.resampled)
-		given.T = [3]float64{m[0] - f[0], m[1] - f[1], m[2] - f[2]}
+		given.T = volume.Sub(centroid(v.moving.resampled), centroid(v.fixed.resampled))
 	}
 	if err := a.checkpoint(0.2); err != nil {
 		return outcome{}, views{}, err
@@ -427,12 +413,8 @@ func (a *aligner) result(o outcome, same bool) *Result {
 
 // rigidBeside returns the best transform near an affine one without scales and shears.
 func (a *aligner) rigidBeside(best outcome, v views) (outcome, error) {
-	middle := centroid(v.fixed.resampled)
-	there := best.transform.Apply(middle)
-	rigid := volume.Affine{M: a.rotationOf(best.transform)}
-	for i, x := range rigid.Apply(middle) {
-		rigid.T[i] = there[i] - x
-	}
+	middle, rigid := centroid(v.fixed.resampled), volume.Affine{M: a.rotationOf(best.transform)}
+	rigid.T = volume.Sub(best.transform.Apply(middle), rigid.Apply(middle))
 	rigid, _, err := a.objective(v, v.coarse, a.manyPoints(v)).maximise(a.ctx, rigid, true, fine)
 	if err != nil {
 		return outcome{}, a.failed(err)

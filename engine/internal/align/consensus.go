@@ -35,13 +35,9 @@ func (a *aligner) consensus(v views, t volume.Affine) (volume.Affine, error) {
 		if err != nil {
 			return t, nil // nothing to match
 		}
-		forward := aligned.Pair{
-			Fixed: a.fixed, Moving: a.moving, FixedMask: a.opt.FixedMask, MovingMask: a.opt.MovingMask, Initial: t,
-		}
+		forward := aligned.Pair{Fixed: a.fixed, Moving: a.moving, FixedMask: a.opt.FixedMask, MovingMask: a.opt.MovingMask, Initial: t}
 		matches := sampleMatches(v.fixed, v.moving, t, blocks.Match(forward, round, a.opt.Threads))
-		backward := aligned.Pair{
-			Fixed: a.moving, Moving: a.fixed, FixedMask: a.opt.MovingMask, MovingMask: a.opt.FixedMask, Initial: inverse,
-		}
+		backward := aligned.Pair{Fixed: a.moving, Moving: a.fixed, FixedMask: a.opt.MovingMask, MovingMask: a.opt.FixedMask, Initial: inverse}
 		for _, w := range sampleMatches(v.moving, v.fixed, inverse, blocks.Match(backward, round, a.opt.Threads)) {
 			matches = append(matches, match{at: inverse.Apply(w.to), to: inverse.Apply(w.at), weight: w.weight})
 		}

@@ -470,17 +470,9 @@ func (o *objective) corners() [][3]float64 {
 // centroid is the centre of mass of the body, LPS mm.
 func centroid(w *resampled) [3]float64 {
 	var c [3]float64
-	n := w.grid.Size
-	i := 0
-	for z := range n[2] {
-		for y := range n[1] {
-			for x := range n[0] {
-				b := float64(w.body[i])
-				c[0] += float64(b * float64(x))
-				c[1] += float64(b * float64(y))
-				c[2] += float64(b * float64(z))
-				i++
-			}
+	for i, b := range w.body {
+		for a, x := range w.grid.Point(i) {
+			c[a] += float64(float64(b) * x)
 		}
 	}
 	for a := range 3 {

@@ -285,10 +285,7 @@ func (p poser) improve(t volume.Affine, start, score float64, steps int) (outcom
 
 // ahead is by how much the first of some poses scores more than the second.
 func ahead(poses []outcome) float64 {
-	switch len(poses) {
-	case 0:
-		return 0
-	case 1:
+	if len(poses) == 1 {
 		return poses[0].score
 	}
 	return poses[0].score - poses[1].score

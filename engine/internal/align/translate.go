@@ -118,7 +118,8 @@ func (s *searcher) search(moving features, scale [3]float64) []peak {
 	s.fft.inverse(energy, energySpectrum)
 
 	smaller := min(sum(s.fixed.body), sum(m.body))
-	floor := float32(0.05 * (sum(planes[energyAt]) + s.fixedEnergy()))
+	fixedEnergy := float64(real(s.spectra[energyAt][0])) // the zero frequency is the sum
+	floor := float32(0.05 * (sum(planes[energyAt]) + fixedEnergy))
 	parallel.Each(len(score), 1<<14, s.threads, func(i int) {
 		o := float64(overlap[i]) / smaller
 		if o < minOverlap {
@@ -128,11 +129,6 @@ func (s *searcher) search(moving features, scale [3]float64) []peak {
 		score[i] = 2 * score[i] / max(energy[i], floor) * float32(math.Pow(min(o, 1), overlapPower))
 	})
 	return s.peaks(score, m, moving, scale)
-}
-
-func (s *searcher) fixedEnergy() float64 {
-	last := s.spectra[len(s.spectra)-1]
-	return float64(real(last[0])) // the zero frequency is the sum
 }
 
 func sum(x []float32) float64 {

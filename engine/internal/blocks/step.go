@@ -48,14 +48,6 @@ func (s *Step) found(control volume.Geometry) (u [3][]float32) {
 	return [3][]float32{at.X, at.Y, at.Z}
 }
 
-// across is the margin along z: 0 for slices.
-func (s *Step) across() int {
-	if s.Grid.Flat() {
-		return 0
-	}
-	return s.Margin
-}
-
 // MinMarginals returns the level's control grid and what the min-marginals of its labels exceed the least of a point by,
 // point by point, as means over so many spanning trees; 0: one. They lie in the room.
 func (s *Step) MinMarginals(trees int) (control volume.Geometry, marginals []float32) {
@@ -221,7 +213,10 @@ func (p *patch) leads(label int) bool {
 // repels.
 func (p *patch) compare(dst []float32, size [3]int, node int) {
 	n, q, length := p.Grid.Size, p.Quantum, p.phase()
-	mx, my := q*length, n[1]+2*p.Margin
+	mx, my, across := q*length, n[1]+2*p.Margin, p.Margin
+	if p.Grid.Flat() {
+		across = 0
+	}
 	p.codes, p.at = p.codes[:0], p.at[:0]
 	x0, y0, z0 := node%size[0]*p.Spacing, node/size[0]%size[1]*p.Spacing, node/(size[0]*size[1])*p.Spacing
 	for z := z0; z < min(z0+p.Spacing, n[2]); z += p.stride {
@@ -230,7 +225,7 @@ func (p *patch) compare(dst []float32, size [3]int, node int) {
 				if c := p.Fixed[(z*n[1]+y)*n[0]+x]; c[1] != 0 {
 					x := x + p.Margin
 					p.codes = append(p.codes, c)
-					p.at = append(p.at, ((z+p.across())*my+y+p.Margin)*mx+x%q*length+x/q)
+					p.at = append(p.at, ((z+across)*my+y+p.Margin)*mx+x%q*length+x/q)
 				}
 			}
 		}

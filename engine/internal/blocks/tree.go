@@ -127,7 +127,9 @@ func (t tension) between(p *penalties, from, to int) {
 // which gives way to the node's min-marginals.
 func (t *tree) marginals(sum, costs, up []float32, share float32, between tension, threads int) {
 	labels := between.width * between.width * between.deep
-	rooms := sync.Pool{New: func() any { return newRoom(labels, between.width) }}
+	rooms := sync.Pool{New: func() any {
+		return &room{make([]float32, labels), make([]float32, labels), make([]float32, labels), newPenalties(between.width)}
+	}}
 	at := func(x []float32, i int) []float32 { return x[i*labels : (i+1)*labels] }
 	// below writes to dst the node's costs and the messages of its children.
 	below := func(dst []float32, i int) {
@@ -174,10 +176,6 @@ func (t *tree) marginals(sum, costs, up []float32, share float32, between tensio
 type room struct {
 	rest, down, scratch []float32 // by label
 	penalties           *penalties
-}
-
-func newRoom(labels, width int) *room {
-	return &room{make([]float32, labels), make([]float32, labels), make([]float32, labels), newPenalties(width)}
 }
 
 // subtract writes a - b to dst.

@@ -236,9 +236,6 @@ func rigid(like volume.Affine, voxel float64, pairs func(yield func(from, to [3]
 		m[i] += float64(slight * (spread + float64(voxel*voxel)) * turn[i])
 	}
 	motion := volume.Affine{M: volume.NearestRotation(m)}
-	at := motion.Apply(p)
-	for a := range 3 {
-		motion.T[a] = q[a] - at[a]
-	}
+	motion.T = volume.Sub(q, motion.Apply(p))
 	return motion
 }

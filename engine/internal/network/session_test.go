@@ -313,7 +313,7 @@ func TestLibraryCandidates(t *testing.T) {
 	wheel := file(venv, "lib", "python3.12", "site-packages", "onnxruntime", "capi")
 	own := file(t.TempDir())
 
-	if got, err := libraryCandidates(""); err != nil || !slices.Contains(got, wheel) || got[len(got)-1] != systemLibrary() {
+	if got, err := libraryCandidates(""); err != nil || !slices.Contains(got, wheel) || got[len(got)-1] != strings.TrimSuffix(libraryPatterns()[0], "*") {
 		t.Errorf("looked for: %v, %v", got, err)
 	}
 	if got, err := libraryCandidates(own); err != nil || !slices.Equal(got, []string{own}) {

@@ -78,10 +78,6 @@ type doubled struct {
 	line []float32 // a row of the field, with one voxel more at both ends
 }
 
-func newDoubled(f *field.Field, size [3]int) *doubled {
-	return &doubled{f, size, make([]float32, f.Size[0]+2)}
-}
-
 // row writes the row y, z of the finer grid to rows.
 func (d *doubled) row(rows [][]float32, y, z int) {
 	y, besideY := beside(y, d.Size[1])

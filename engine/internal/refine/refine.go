@@ -23,7 +23,6 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/bodies"
 	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/interp"
-	"github.com/morphseek/morphseek/engine/internal/mind"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -401,34 +400,19 @@ func resolutions(pair aligned.Pair, opt Options, first bool) []volume.Geometry {
 }
 
 func newSimilarity(name Similarity, im aligned.Images, threads int) (similarity, error) {
-	for _, s := range similarities {
-		if s.name == name {
-			return s.make(im, threads), nil
-		}
+	switch name {
+	case NCC:
+		return newNCC(im, threads), nil
+	case MSE:
+		return newSSD(im, 1, im.Fixed.Data, im.Moving.Data, threads), nil
+	case MIND:
+		return newMIND(im, threads), nil
 	}
-	return nil, fault.New(fault.InvalidArgument,
-		"similarity %q is unknown; the option's choices are the similarities", name)
-}
-
-// kind is a similarity that there is.
-type kind struct {
-	name     Similarity
-	channels int // values of a voxel that are compared; not Pair.Channels, which are further images
-	make     func(im aligned.Images, threads int) similarity
-}
-
-var similarities = []kind{
-	{NCC, 1, func(im aligned.Images, threads int) similarity { return newNCC(im, threads) }},
-	{MSE, 1, func(im aligned.Images, threads int) similarity {
-		return newSSD(im, 1, im.Fixed.Data, im.Moving.Data, threads)
-	}},
-	{MIND, mind.Channels, func(im aligned.Images, threads int) similarity { return newMIND(im, threads) }},
+	return nil, fault.New(fault.InvalidArgument, "similarity %q is unknown; the option's choices are the similarities", name)
 }
 
 // Descriptors says whether a similarity compares several values of a voxel, which tell of its surroundings whatever the contrast.
-func (s Similarity) Descriptors() bool {
-	return slices.ContainsFunc(similarities, func(k kind) bool { return k.name == s && k.channels > 1 })
-}
+func (s Similarity) Descriptors() bool { return s == MIND }
 
 // openRow sets, in the row y, z of open, bit k where a voxel and both its neighbours along axis k have weight 1.
 func openRow(open []uint8, weight []float32, size [3]int, y, z int) {
@@ -583,7 +567,7 @@ func (c *ascent) flow(g *field.Field, step float32) {
 	}
 	compose := func(y, z int, rows [][]float32) { move(rows, y, z, g.Row(y, z)) }
 	if g.Size != size {
-		lines := sync.Pool{New: func() any { return newDoubled(g, size) }}
+		lines := sync.Pool{New: func() any { return &doubled{g, size, make([]float32, g.Size[0]+2)} }}
 		compose = func(y, z int, rows [][]float32) {
 			d := lines.Get().(*doubled)
 			d.row(rows, y, z)

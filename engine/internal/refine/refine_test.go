@@ -482,10 +482,7 @@ func TestDetail(t *testing.T) {
 // The choices of the option similarity are the similarities that there are.
 func TestSimilaritiesAreTheChoices(t *testing.T) {
 	row := slices.IndexFunc(option.Table, func(o option.Option) bool { return o.Name == "similarity" })
-	names := []string{"auto"}
-	for _, k := range similarities {
-		names = append(names, string(k.name))
-	}
+	names := []string{"auto", string(NCC), string(MSE), string(MIND)}
 	if choices := option.Table[row].Choices; !slices.Equal(choices, names) {
 		t.Errorf("the option has %q, the refinement %q", choices, names)
 	}
