@@ -127,9 +127,7 @@ func TestLandmarksOutsideTheGrid(t *testing.T) {
 	sum := 0.0
 	for _, l := range p.Landmarks {
 		at := slices.Clone(l.Fixed[:])
-		if err := r.TransformPoints(at); err != nil {
-			t.Fatal(err)
-		}
+		testkit.OK(t, r.TransformPoints(at))
 		for a := range 3 {
 			sum += (at[a] - l.Moving[a]) * (at[a] - l.Moving[a]) / 14
 		}

@@ -22,9 +22,7 @@ import (
 func TestClosed(t *testing.T) {
 	e := open(t, Config{})
 	for range 2 {
-		if err := e.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.OK(t, e.Close())
 	}
 	v := blob([3]int{16, 16, 16}, 0)
 	for name, call := range map[string]func() error{
@@ -83,9 +81,7 @@ func TestCollectorIsTheProcesss(t *testing.T) {
 				}
 				return true
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.OK(t, err)
 			if tuned := seen != percent; tuned != tune {
 				t.Errorf("with TuneCollector %v the collector ran at %d %%", tune, seen)
 			}

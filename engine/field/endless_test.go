@@ -33,10 +33,7 @@ func TestMargin(t *testing.T) {
 		"no wider than a sixteenth or 8 voxels":  {scale, [3]float64{-90, 0, 0}, [3][2]int{{20, 20}, {8, 8}, {4, 4}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, err := shifted(g, c.last, c.mm).Endless(c.last)
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := testkit.Must(shifted(g, c.last, c.mm).Endless(c.last))(t)
 			if got := e.Margin(); got != c.want {
 				t.Errorf("%v, want %v", got, c.want)
 			}
@@ -57,10 +54,7 @@ func bent() (*field.Field, volume.Affine) {
 // The fading, by hand: half way through the margin half of what the border has besides the affine map is left.
 func TestBeyondTheGrid(t *testing.T) {
 	f, last := bent()
-	e, err := f.Endless(last)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := testkit.Must(f.Endless(last))(t)
 	at := func(x, y, z float64) [3]float64 { return f.IndexToPhysical().Apply([3]float64{x, y, z}) }
 	phi := func(p [3]float64) [3]float64 { e.TransformPoints(p[:]); return p }
 	wide := float64(e.Margin()[0][1])
@@ -89,10 +83,7 @@ func TestBeyondTheGrid(t *testing.T) {
 func TestInverseBeyondTheGrid(t *testing.T) {
 	t.Parallel()
 	f, last := bent()
-	e, err := f.Endless(last)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := testkit.Must(f.Endless(last))(t)
 	to := f.Geometry // three times as large, around the grid
 	for a := range to.Size {
 		to.Size[a] *= 3

@@ -356,10 +356,7 @@ func TestResampleSplineAtTheFaces(t *testing.T) {
 
 func TestAffineInverse(t *testing.T) {
 	a := volume.Affine{M: [9]float64{1, 2, 0, -1, 1, 0.5, 0, 0.25, 3}, T: [3]float64{4, 5, -6}}
-	inv, err := a.Inverse()
-	if err != nil {
-		t.Fatal(err)
-	}
+	inv := testkit.Must(a.Inverse())(t)
 	p := [3]float64{7, -8, 9}
 	got := inv.After(a).Apply(p)
 	testkit.Close(t, "there and back", got[:], p[:], 1e-12)
@@ -458,9 +455,7 @@ func TestFrozen(t *testing.T) {
 // Holds is what Resample reads, at the nearest voxel, of a volume of ones.
 func TestHolds(t *testing.T) {
 	v := volume.Zeros(volume.Geometry{Size: [3]int{5, 4, 3}, Spacing: [3]float64{1, 2, 1.5}, Direction: volume.Identity})
-	for i := range v.Data {
-		v.Data[i] = 1
-	}
+	copy(v.Data, slices.Repeat([]float32{1}, len(v.Data)))
 	g := volume.Geometry{Size: [3]int{9, 9, 9}, Origin: [3]float64{-2, -1.5, -1}, Spacing: [3]float64{0.75, 1, 0.5}, Direction: volume.Identity}
 	turn := volume.IdentityAffine()
 	turn.M[1], turn.M[3], turn.T[2] = 0.25, -0.5, 0.75

@@ -2,6 +2,7 @@ package aligned
 
 import (
 	"math"
+	"slices"
 
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -94,10 +95,7 @@ func kinds(v, content *volume.Volume, g volume.Geometry, a volume.Affine, thread
 // has one.
 func content(v *volume.Volume) (out *volume.Volume, bordered bool) {
 	dark := Dark(v.Range())
-	out = volume.Zeros(v.Geometry)
-	for i := range out.Data {
-		out.Data[i] = 1
-	}
+	out = &volume.Volume{Geometry: v.Geometry, Data: slices.Repeat([]float32{1}, len(v.Data))}
 	border := func(i int) bool { return out.Data[i] != 0 && !(v.Data[i] > dark) } // NaN is border, too
 	nx, slice := v.Size[0], v.Size[0]*v.Size[1]
 	type run struct{ from, to int } // of a row

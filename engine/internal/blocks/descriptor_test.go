@@ -20,9 +20,7 @@ func cube(n int) *volume.Volume {
 // ones is a volume of n^3 voxels of 1.
 func ones(n int) *volume.Volume {
 	v := cube(n)
-	for i := range v.Data {
-		v.Data[i] = 1
-	}
+	copy(v.Data, slices.Repeat([]float32{1}, len(v.Data)))
 	return v
 }
 

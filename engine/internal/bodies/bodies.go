@@ -63,10 +63,7 @@ func On(g volume.Geometry, labels *volume.Volume, threads int) *Bodies {
 		boxes[k] = boxes[k].With(g.Index(i))
 	}
 	width := rim * math.Cbrt(g.Spacing[0]*g.Spacing[1]*g.Spacing[2])
-	none := make([]float32, g.Voxels()) // share of a voxel that belongs to no body
-	for i := range none {
-		none[i] = 1
-	}
+	none := slices.Repeat([]float32{1}, g.Voxels()) // share of a voxel that belongs to no body
 	for k := range b.parts {
 		p := &b.parts[k]
 		p.rim = around(g, p.inside, boxes[k], width, b.inside)
@@ -95,10 +92,7 @@ func around(g volume.Geometry, inside []int32, of volume.Box, width float64, fre
 	of = of.Grown(reach, g.Size)
 	size := of.Size()
 	far := width * width
-	squares := make([]float64, size[0]*size[1]*size[2])
-	for i := range squares {
-		squares[i] = far
-	}
+	squares := slices.Repeat([]float64{far}, size[0]*size[1]*size[2])
 	for _, i := range inside {
 		x, y, z := int(i)%g.Size[0]-of.Lo[0], int(i)/g.Size[0]%g.Size[1]-of.Lo[1], int(i)/(g.Size[0]*g.Size[1])-of.Lo[2]
 		squares[(z*size[1]+y)*size[0]+x] = 0

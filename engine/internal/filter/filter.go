@@ -199,13 +199,7 @@ func Add(dst, src []float32) {
 }
 
 // flat returns the weights at distances 0, ..., radius of a window.
-func flat(radius int, weight float32) []float32 {
-	w := make([]float32, radius+1)
-	for i := range w {
-		w[i] = weight
-	}
-	return w
-}
+func flat(radius int, weight float32) []float32 { return slices.Repeat([]float32{weight}, radius+1) }
 
 // half returns the weights at distances 0, 1, ... of a normalised symmetric Gaussian kernel.
 func half(sigma float64) []float32 {

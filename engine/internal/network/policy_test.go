@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"testing"
+
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 )
 
 // golden is testdata/policy.json, made by testdata/make_policy.py.
@@ -33,9 +35,7 @@ func load(t *testing.T) (g golden) {
 	if err == nil {
 		err = json.Unmarshal(text, &g)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, err)
 	return g
 }
 

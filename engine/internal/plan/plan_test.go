@@ -11,6 +11,7 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/referee"
 	"github.com/morphseek/morphseek/engine/internal/refine"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 )
 
 // largeImage has more voxels than a crop.
@@ -371,19 +372,14 @@ func TestNumbers(t *testing.T) {
 // The choices for many pairs come out as they did when the pairs were registered and their errors measured. A threshold that moves names the
 // pairs that it costs, or serves: where that is meant, python/benchmarks/facts.py measures them anew.
 func TestReplay(t *testing.T) {
-	text, err := os.ReadFile("testdata/facts.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile("testdata/facts.json"))(t)
 	var rows []struct {
 		Kind, Pair, Regime string
 		Search             float64
 		Facts              map[string]float64
 		Errors             map[string]float64 // mm at points, by the option smoothness
 	}
-	if err := json.Unmarshal(text, &rows); err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, json.Unmarshal(text, &rows))
 	if len(rows) < 20 {
 		t.Errorf("%d pairs", len(rows))
 	}
