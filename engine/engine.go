@@ -21,9 +21,8 @@ type Config struct {
 	RuntimeLibrary string // path of the ONNX Runtime library; empty: looked for (engine/internal/network says where)
 	ModelDir       string // extra folder of bundles; may be empty
 
-	// TuneCollector says that Go's garbage collector serves this engine alone, as it does in a library for C or Python:
-	// while a registration runs it collects early and between the stages, for less memory. Left off, the process's
-	// settings stay as they are.
+	// TuneCollector says that Go's garbage collector serves this engine alone, as in a library for C or Python: while a
+	// registration runs it collects early and between the stages, for less memory.
 	TuneCollector bool
 }
 
@@ -174,9 +173,8 @@ func (e *Engine) ListModels() (infos []ModelInfo, err error) {
 	return infos, nil
 }
 
-// VerifyModel reads the bundle called name (built in, in the configured folder, or a path) and checks it as a
-// registration would before running it. Errors: ModelNotFound, ModelCorrupt, ModelTampered, ModelVersion,
-// ModelExternal.
+// VerifyModel reads the bundle called name (built in, in the configured folder, or a path) and checks it as a registration
+// would. Errors: ModelNotFound, ModelCorrupt, ModelTampered, ModelVersion, ModelExternal.
 func (e *Engine) VerifyModel(name string) (info ModelInfo, err error) {
 	defer fault.Recovered(&err)
 	release, err := e.acquire()

@@ -20,9 +20,8 @@ const (
 	enough    = 5e-3 // root mean square length of a step, voxels, below which none follows
 )
 
-// shiftOf returns the field d in voxels along an axis: one's image is at x+d, other's at x-d. progress is told the
-// fraction done.
-//
+// shiftOf returns the field d in voxels along an axis: one's image is at x+d, other's at x-d. progress is told the fraction
+// done.
 // Errors: Cancelled.
 func shiftOf(
 	ctx context.Context, one, other *volume.Volume, axis, threads int, progress func(fraction float64),

@@ -39,9 +39,8 @@ func (f *Field) Endless(last volume.Affine) (*Endless, error) {
 // Last returns the affine map, LPS mm, that it ends with.
 func (e *Endless) Last() volume.Affine { return e.lastMM }
 
-// Margin returns how many voxels the margin has below and above the grid along x, y and z. On each side it is as wide
-// as the border's largest displacement, and twice as wide as its largest outward one, so that the fading does not fold;
-// but no wider than a sixteenth of the grid or, if that is more, 8 voxels. A side that does not move has none.
+// Margin returns how many voxels the margin has below and above the grid along x, y and z: as many as the border's largest
+// displacement, and twice its largest outward one, so that the fading does not fold; within bounds.
 func (e *Endless) Margin() [3][2]int {
 	e.measured.Do(e.measure)
 	return e.margin

@@ -2,12 +2,11 @@ package field
 
 import "github.com/morphseek/morphseek/engine/internal/parallel"
 
-// Reconcile moves u and w, a forward and a backward map on one grid that ought to be each other's inverse, each half
-// the way to the inverse of the other: what only one of two registrations found is halved, and found by both it stays.
+// Reconcile moves u and w, a forward and a backward map on one grid that ought to be each other's inverse, each half the
+// way to the inverse of the other: what only one of two registrations found is halved, and found by both it stays.
 //
-// The inverses are found by damped fixed-point steps at half the resolution, to some hundredths of a voxel where the
-// fields are smooth over two voxels: enough for a registration that goes on from there, at an eighth of the time of
-// Inverse, which is for results.
+// Damped fixed-point steps at half the resolution invert them to some hundredths of a voxel where they are smooth over two
+// voxels: enough for a registration that goes on from there, at an eighth of the time of Inverse, which is for results.
 func Reconcile(u, w *Field, threads int) {
 	half := u.Geometry
 	for a := range 3 {

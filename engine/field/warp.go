@@ -38,9 +38,8 @@ func (f *Field) read(g volume.Geometry, threads int, row func(dst []float32, x, 
 	return out
 }
 
-// TransformPoints maps points, LPS mm with x, y, z interleaved, from fixed to moving space in place: p -> p + d(p),
-// with the displacement read trilinearly. Outside the grid the border's displacement holds; a transform's points go by
-// Endless.
+// TransformPoints maps points, LPS mm with x, y, z interleaved, from fixed to moving space in place: p -> p + d(p), d read
+// trilinearly. Outside the grid the border's displacement holds; a transform's points go by Endless.
 func (f *Field) TransformPoints(points []float64) {
 	toIndex, toPhysical := f.PhysicalToIndex(), f.IndexToPhysical()
 	for ; len(points) >= 3; points = points[3:] {

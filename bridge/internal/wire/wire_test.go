@@ -120,9 +120,8 @@ func TestParseNamesTheFault(t *testing.T) {
 	}
 }
 
-// Whatever the text of a call, it is a pair or an error with a code. Addresses are the test's own words: numbers that a
-// fuzzer makes up lead anywhere, so texts with digits are left out. Each word's memory is larger than what any member
-// reads, and all but the grid is 0, so that whatever else is taken for a grid has no voxels.
+// Whatever the text of a call, it is a pair or an error with a code. Texts with digits could be addresses, and are left
+// out; the words stand for memory larger than any member reads, 0 but for the grid.
 func FuzzParse(f *testing.F) {
 	words := []string{"VOXELS", "MM", "GRID", "MATRIX", "POINTS"}
 	const room = 32 // numbers

@@ -45,10 +45,8 @@ type Options struct {
 
 // Certainty is how sure an alignment is.
 type Certainty struct {
-	// Confidence, 0..1, is strength times margin. Strength is the geometric mean of the score and of the score at its
-	// start, scaled from chance to certain. Margin is how far below the second-best position scores (less strain), in
-	// tenths of the score; 1 where all starts led to one. A low margin says that several positions fit alike, not that
-	// this one is wrong.
+	// Confidence, 0..1, is strength (the geometric mean of the scores here and at the start, from chance to certain) times
+	// margin (how far the second-best position scores below, in tenths; 1 where all starts led to one).
 	Confidence float64
 	// RivalMM is how far the second-best position lies from this one, mm, on average over the corners of the fixed image;
 	// 0 where there is none.
@@ -179,9 +177,8 @@ func (a *aligner) alignWithOneMask() (*Result, error) {
 // roundedStrain is the strain up to which a matrix counts as a rotation: its digits may be rounded.
 const roundedStrain = 1e-9
 
-// transformedBy returns v with the inverse of start in its geometry, and so in the fixed image's space. There the
-// scales of the caller's transform count as none: neither the voxel size of the comparison nor the penalty of strain
-// works against them.
+// transformedBy returns v with the inverse of start in its geometry, in the fixed image's space. There the caller's scales
+// count as none: neither the voxel of the comparison nor the penalty of strain works against them.
 func transformedBy(v *volume.Volume, start volume.Affine) *volume.Volume {
 	inverse, _ := start.Inverse() // checked
 	m := inverse.After(v.IndexToPhysical())
@@ -257,8 +254,7 @@ type views struct {
 }
 
 // describe computes the features of both images on voxels of h mm, or larger ones where memory demands it, the moving
-// image's axes along the columns of frame. It fails, and names the input, where an image has no voxel left at that
-// size.
+// image's axes along the columns of frame. It fails, and names the input, where an image has no voxel left at that size.
 func (a *aligner) describe(h float64, frame [9]float64) (views, error) {
 	threads := a.opt.Threads
 	h = affordable(h, a.fixed.Geometry, a.moving.Geometry, frame)

@@ -5,9 +5,8 @@ import (
 	"slices"
 )
 
-// foreground returns 1 on the body and 0 in the background around it. Where an image has no background (a crop within
-// the body), all that is valid is body. Voxels within half a bin of the threshold count in part: interpolated whole
-// numbers may crowd there, and noise would decide about all of them.
+// foreground returns 1 on the body, else 0; without a background all that is valid is body. Voxels within half a bin of the
+// threshold count in part: interpolated whole numbers crowd there, and noise would decide.
 func foreground(w *resampled, b *background) []float32 {
 	near := faces(w.grid.Size)[:2*w.image.Axes()]
 	if b == nil {

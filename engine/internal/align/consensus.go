@@ -23,9 +23,8 @@ type match struct {
 	weight float64 // the square of the depth in the body
 }
 
-// consensus fits t to block matches in both directions. Between modalities the score of the whole can be higher where
-// walls and spines agree and the organs lie centimetres off. A block inside the body, which moves by itself, finds its
-// organ.
+// consensus fits t to block matches in both directions. Between modalities the score of the whole can be higher where walls
+// and spines agree and the organs lie centimetres off. A block inside the body, which moves by itself, finds its organ.
 func (a *aligner) consensus(v views, t volume.Affine) (volume.Affine, error) {
 	for round := range blocks.Rounds {
 		if err := a.checkpoint(0.9 + float64(0.05*float64(round))); err != nil {

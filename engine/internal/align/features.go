@@ -63,9 +63,8 @@ func describe(w *resampled, threads int) features {
 	return f
 }
 
-// depthWeights rises from 0 on the surface of the body to 1 inside, for outlines depend on habitus and skull stripping
-// more than on anatomy. The blur is over the field of view alone, so that a cut through the body is no surface. It is
-// wide, so a grid of half the resolution will do.
+// depthWeights rises from 0 on the body's surface to 1 inside: outlines depend on habitus and skull stripping more than on
+// anatomy. The blur is over the field of view alone, so that a cut through the body is no surface.
 func depthWeights(w *resampled, threads int) []float32 {
 	sigma := depthSigma * w.image.Root(w.bodyCount) / 2
 	s := [3]float64{sigma, sigma, sigma}
@@ -244,9 +243,8 @@ func (v views) withIntensity() views {
 	return views{fixed: v.fixed.withIntensity(), moving: v.moving.withIntensity()}
 }
 
-// sameModality reports whether the intensities of the two images correspond under t: they correlate and are distributed
-// alike, or both are in Hounsfield units. Two CT scans of a torso may be distributed differently, by how much air and
-// lung each shows.
+// sameModality reports whether the intensities of two images correspond under t: they correlate and are distributed alike,
+// or both are in Hounsfield units, whose distribution varies with the air and lung shown.
 func (v views) sameModality(t volume.Affine, threads int) bool {
 	return v.bothHounsfield() || correlation(v.fixed.resampled, v.moving.resampled, t, threads)-v.distance() > sameAbove
 }
@@ -262,9 +260,8 @@ func (w *resampled) bodyIntensities(step int) (values, weights []float64) {
 	return values, weights
 }
 
-// distributionDistance returns the mean absolute difference of the standardised intensities at the quantiles of two
-// bodies, 2 % to 98 %: the earth mover's distance of the distributions, in standard deviations. Dark voxels (lungs,
-// bowel gas, what a skull stripper left) are no tissue and do not count.
+// distributionDistance returns the earth mover's distance of the distributions of two bodies' standardised intensities, by
+// the quantiles 2 % to 98 %. Dark voxels (lungs, bowel gas, what a skull stripper left) are no tissue and do not count.
 func distributionDistance(a, b *resampled) float64 {
 	const (
 		from, to = 2, 98

@@ -36,9 +36,8 @@ type objective struct {
 	threads    int
 }
 
-// newObjective samples about count voxels of fixed, three in four of them in its body. Whether a voxel is sampled depends
-// on where it is and on how many there are: if another one enters the body, the sample stays. fixedFeatures and
-// movingFeatures are interleaved over the grids.
+// newObjective samples about count voxels of fixed, three in four in its body, by where they are and how many: if another
+// one enters the body, the sample stays. fixedFeatures and movingFeatures are interleaved.
 func newObjective(
 	fixed *resampled, fixedFeatures []float32, moving *resampled, movingFeatures []float32, count int, seed uint64, threads int,
 ) *objective {

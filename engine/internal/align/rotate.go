@@ -129,9 +129,8 @@ type turnedResult struct {
 	upright rival   // of the pose that was there before
 }
 
-// searchRotations looks for the moving image in every orientation: translations at a coarse grid for each of a set of
-// rotations, rigid refinement of the best, and then the whole comparison, at voxels of h mm, in the frame that they
-// found. It compares them with the upright pose.
+// searchRotations looks for the moving image in every orientation: translations at a coarse grid, rigid refinement of the
+// best, and the whole comparison, at voxels of h mm, in the frame found, against the upright pose.
 func (a *aligner) searchRotations(t rotationSearch, upright outcome, h float64) (turnedResult, error) {
 	largest := max(extent(a.fixed.Geometry), extent(a.moving.Geometry))
 	fine := max(h, a.within(a.fixed.Root(largest/turnedVoxels[a.fixed.Axes()])))

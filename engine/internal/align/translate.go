@@ -78,11 +78,9 @@ func (s *searcher) channels(f features) [][]float32 {
 	return append(append([][]float32{}, f.planes...), f.body, f.valid, energy)
 }
 
-// search returns the best peaks over all translations of moving, whose content is first scaled by the factors along its
-// grid's axes: fixed index i falls on moving index scale*(i + offset + 0.5) - 0.5.
-//
-// The score of a translation is 2 sum(F M) / (sum(v_M F^2) + sum(v_F M^2)) * (overlap of the bodies / smaller
-// body)^0.3.
+// search returns the best peaks over all translations of moving, scaled first along its axes: fixed index i falls on
+// scale*(i + offset + 0.5) - 0.5. 2 sum(F M) / (sum(v_M F^2) + sum(v_F M^2)) * (overlap of the bodies / smaller body)^0.3
+// is the score of one.
 func (s *searcher) search(moving features, scale [3]float64) []peak {
 	m := rescaled(moving, scale, s.threads)
 	planes := s.channels(m)

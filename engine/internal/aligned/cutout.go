@@ -24,9 +24,8 @@ const (
 	fromEdge    = 0.05
 )
 
-// CutOut returns a mask of what an image shows that was cut out of its surroundings, as a stripped brain or the sector
-// of an ultrasound probe, where the other image has tissue under the pair's initial transform: the cut is no edge of
-// the body. Both are nil where neither image is such a cutout of the other.
+// CutOut returns a mask of what an image shows that was cut out (a stripped brain, the sector of a probe) of tissue that
+// the other has under the initial transform: the cut is no edge of the body. Else both are nil.
 func (p Pair) CutOut(threads int) (fixed, moving *volume.Volume) {
 	fixed, fixedCut := content(p.Fixed)
 	moving, movingCut := content(p.Moving)

@@ -83,9 +83,8 @@ func (s *Step) MinMarginals(trees int) (control volume.Geometry, marginals []flo
 	return control, sum
 }
 
-// Solve returns the level's displacements on its control grid: at every point the mean of all labels under the Gibbs
-// distribution of their min-marginals at a temperature, a cost. Where two match nearly alike, noise would
-// decide which has the least.
+// Solve returns the displacements on the control grid: at every point the mean of all labels under the Gibbs distribution
+// of their min-marginals at a temperature, a cost. Where two match nearly alike, noise would decide which has the least.
 func (s *Step) Solve(trees int, temperature float64) *field.Field {
 	const faintest = 16 // temperatures above the least, from which a label counts as nothing
 	control, marginals := s.MinMarginals(trees)
@@ -208,9 +207,8 @@ func (p *patch) leads(label int) bool {
 	return false
 }
 
-// compare writes to dst the mean distance of the point's samples under every displacement. A sample that leaves the
-// moving volume's valid part costs the mean over all valid ones, so the edge of a field of view neither draws nor
-// repels.
+// compare writes to dst the mean distance of the point's samples under every displacement. A sample that leaves the moving
+// volume's valid part costs the mean over all valid ones, so that the edge of a field of view neither draws nor repels.
 func (p *patch) compare(dst []float32, size [3]int, node int) {
 	n, q, length := p.Grid.Size, p.Quantum, p.phase()
 	mx, my, across := q*length, n[1]+2*p.Margin, p.Margin

@@ -132,10 +132,8 @@ func around(g volume.Geometry, inside []int32, of volume.Box, width float64, fre
 	return shares
 }
 
-// Make makes each body rigid under p -> initial(start(p + v(p))), LPS mm, by the rigid motion nearest to its present
-// one. It changes v; start and v are fields on the bodies' grid, and a nil start is the identity. Without a start the
-// result is exact; with one every call brings v closer to it. The whole map is rigid: where the initial transform
-// scales, v undoes that. Nil bodies change nothing.
+// Make makes each body rigid under p -> initial(start(p + v(p))), LPS mm, by the nearest rigid motion, and changes v; start
+// (nil: the identity), with which each call brings v closer, lies on the bodies' grid, too.
 func (b *Bodies) Make(v, start *field.Field, initial volume.Affine) {
 	if b == nil {
 		return

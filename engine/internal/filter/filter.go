@@ -9,9 +9,8 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 )
 
-// Rows reads or writes one row along x, at y and z, of each image that is filtered together. A filter calls one to fill
-// the rows and another to take the result, both from several goroutines at once. It may ask for a row more than once,
-// and the rows are valid only during the call.
+// Rows reads or writes one row along x, at y and z, of each image filtered together; rows are valid only during the call. A
+// filter calls one to fill rows, maybe twice, and another to take the result, concurrently.
 type Rows func(y, z int, rows [][]float32)
 
 // Band is the rows y of each slice z that are of interest: Band[z][0] <= y < Band[z][1]. Nil is all of them.

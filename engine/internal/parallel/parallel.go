@@ -18,9 +18,8 @@ func Threads(n int) int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// For calls body(lo, hi) over consecutive ranges that cover [0, n), each at most grain long, on at most threads
-// goroutines. Ranges are handed out in order; body must be safe to call concurrently on disjoint ranges. A panic in
-// body reaches the caller of For as a *Panic, so that the recover at the engine's border sees it.
+// For calls body(lo, hi) over ranges that cover [0, n), each at most grain long, in order, on at most threads goroutines at
+// once. A panic in body reaches the caller as a *Panic, so that the engine's border sees it.
 func For(n, grain, threads int, body func(lo, hi int)) {
 	if n <= 0 {
 		return

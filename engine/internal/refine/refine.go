@@ -82,9 +82,8 @@ type similarity interface {
 	validate(u *field.Field)
 	// voxels is how many voxels the last validate found valid.
 	voxels() int
-	// force returns the sum of the valid voxels' values under u and writes its derivative by a displacement of the warped
-	// image to g, times perValue. Wherever some slices of g are complete it calls done with the first and the one after the
-	// last; g may be a ring of part slices, of which later ones take the place.
+	// force returns the sum of the valid voxels' values under u and writes its derivative by the warped image's motion,
+	// times perValue, to g, or a ring of its slices; done hears of the slices as they are complete.
 	force(g, u *field.Field, done func(from, to int)) float64
 	// part is the number of slices for which force calls done, but for the last ones: even, or all.
 	part() int
@@ -449,9 +448,8 @@ type ascent struct {
 	progress   func(fraction float64)
 }
 
-// run takes steps until the similarity stops rising, and returns its value before each. The value is a mean over the
-// voxels that are valid at first. One that leaves the other field of view counts as the first mean, so that leaving
-// gains nothing.
+// run takes steps until the similarity stops rising, and returns its value before each: a mean over the voxels that are
+// valid at first. One that leaves the other field of view counts as the first mean, so that leaving gains nothing.
 func (c *ascent) run(ctx context.Context) ([]float64, error) {
 	grid := c.v.Geometry
 	part, done := grid, func(_, _ int) {}
@@ -501,9 +499,8 @@ func (c *ascent) run(ctx context.Context) ([]float64, error) {
 	return values, nil
 }
 
-// stalled says how far the values have ceased to rise, 0..1: where the last span of them lies on average above the span
-// before by half or less of what is enough, a hundredth of all that was gained or a thousandth of the first value. It
-// goes over to 0, so that noise does not decide how long the steps are.
+// stalled says how far the values have ceased to rise, 0..1: the last span lies above the one before by half or less of a
+// hundredth of the gain or a thousandth of the first value. It has no step, which noise could decide.
 func stalled(values []float64) float64 {
 	const span = 5
 	n := len(values)

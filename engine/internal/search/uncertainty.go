@@ -17,9 +17,8 @@ import (
 // grid each way.
 var around = blocks.Level{Spacing: 4, Radius: 3, Quantum: 1, Stiffness: 8}
 
-// Calibrated on pairs whose true displacement is known (python/benchmarks/uncertainty.py): first the temperature and
-// the stiffness of around, so that the uncertainty ranks the errors; then the dispersion, so that it has their size
-// (Laves et al., MIDL 2020).
+// Calibrated on known displacements (python/benchmarks/uncertainty.py): the temperature and the stiffness of around so that
+// the uncertainty ranks the errors, then the dispersion so that it has their size (Laves et al., MIDL 2020).
 const (
 	temperature = 1    // a cost
 	dispersion  = 1.05 // factor: min-marginals in a window alone understate the errors
