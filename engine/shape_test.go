@@ -136,12 +136,10 @@ func TestAlongIsRefused(t *testing.T) {
 		{`along is "ji"`, func(o *Options) { o.Along = "ji" }},
 		{"a network's displacement keeps to no axis", func(o *Options) { o.Model, o.Along = tiny, "j" }},
 	} {
-		t.Run(c.say, func(t *testing.T) {
-			_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving}, with(c.change), nil)
-			if fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), c.say) {
-				t.Errorf("want %q, got %v", c.say, err)
-			}
-		})
+		_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving}, with(c.change), nil)
+		if fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), c.say) {
+			t.Errorf("want %q, got %v", c.say, err)
+		}
 	}
 }
 
@@ -332,12 +330,10 @@ func TestRigidRegionsAreRefused(t *testing.T) {
 		{"leave model at none", fault.InvalidArgument, labels(func(*volume.Volume) {}), withTiny},
 		{"along at all", fault.InvalidArgument, labels(func(*volume.Volume) {}), func(o *Options) { o.Along = "j" }},
 	} {
-		t.Run(c.say, func(t *testing.T) {
-			_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving, Rigid: c.rigid}, with(c.change), nil)
-			if fault.CodeOf(err) != c.code || err == nil || !strings.Contains(err.Error(), c.say) {
-				t.Errorf("want %q, got %v", c.say, err)
-			}
-		})
+		_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving, Rigid: c.rigid}, with(c.change), nil)
+		if fault.CodeOf(err) != c.code || err == nil || !strings.Contains(err.Error(), c.say) {
+			t.Errorf("want %q, got %v", c.say, err)
+		}
 	}
 }
 

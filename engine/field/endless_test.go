@@ -32,12 +32,10 @@ func TestMargin(t *testing.T) {
 		"along z, before a rotation and a scale": {scale, [3]float64{0, 0, -2.5}, [3][2]int{{3, 3}, {2, 2}, {2, 1}}},
 		"no wider than a sixteenth or 8 voxels":  {scale, [3]float64{-90, 0, 0}, [3][2]int{{20, 20}, {8, 8}, {4, 4}}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			e := testkit.Must(shifted(g, c.last, c.mm).Endless(c.last))(t)
-			if got := e.Margin(); got != c.want {
-				t.Errorf("%v, want %v", got, c.want)
-			}
-		})
+		e := testkit.Must(shifted(g, c.last, c.mm).Endless(c.last))(t)
+		if got := e.Margin(); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
 	}
 	if _, err := field.New(g).Endless(volume.Affine{}); fault.CodeOf(err) != fault.SingularTransform {
 		t.Errorf("a map that cannot be undone: %v", err)

@@ -309,11 +309,9 @@ func TestSameGrid(t *testing.T) {
 		o    volume.Geometry
 		want bool
 	}{{"itself", g, true}, {"rounding", near, true}, {"shifted", far, false}, {"size", size, false}} {
-		t.Run(c.name, func(t *testing.T) {
-			if g.SameGrid(c.o) != c.want {
-				t.Errorf("SameGrid is %v", !c.want)
-			}
-		})
+		if g.SameGrid(c.o) != c.want {
+			t.Errorf("%s: SameGrid is %v", c.name, !c.want)
+		}
 	}
 }
 
@@ -334,11 +332,9 @@ func TestResampleAtTheFaces(t *testing.T) {
 		"closed":     {v.ResampleClosed(g, volume.IdentityAffine(), -9, 1), []float32{-9, 1, 1.5, 2.5, 3.5, 4.5, 5, -9}},
 		"repeated":   {v.ResampleRepeated(g, volume.IdentityAffine(), 1), []float32{1, 1, 1.5, 2.5, 3.5, 4.5, 5, 5}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if !slices.Equal(c.got.Data, c.want) {
-				t.Errorf("%v, want %v", c.got.Data, c.want)
-			}
-		})
+		if !slices.Equal(c.got.Data, c.want) {
+			t.Errorf("%s: %v, want %v", name, c.got.Data, c.want)
+		}
 	}
 }
 
@@ -386,11 +382,9 @@ func TestTurn(t *testing.T) {
 		"a quarter":         {[9]float64{1, 0, 0, 0, 0, -1, 0, 1, 0}, 90},
 		"a half":            {[9]float64{-1, 0, 0, 0, -1, 0, 0, 0, 1}, 180},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if got := (volume.Affine{M: c.m}).Turn(); math.Abs(got-c.want) > 1e-6 {
-				t.Errorf("%g degrees, want %g", got, c.want)
-			}
-		})
+		if got := (volume.Affine{M: c.m}).Turn(); math.Abs(got-c.want) > 1e-6 {
+			t.Errorf("%s: %g degrees, want %g", name, got, c.want)
+		}
 	}
 }
 

@@ -311,12 +311,10 @@ func TestAlignOfLittle(t *testing.T) {
 		{"a rod", grid([3]int{100, 4, 4}, [3]float64{1, 1, 1}, askew, [3]float64{}), grid([3]int{16, 16, 16}, [3]float64{1, 1, 1}, askew, [3]float64{})},
 		{"a detail and coarse voxels", grid([3]int{16, 16, 16}, [3]float64{0.5, 0.5, 0.5}, askew, [3]float64{}), grid([3]int{4, 4, 4}, [3]float64{8, 8, 8}, volume.Identity, [3]float64{})},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			_, err := Align(context.Background(), noise(c.fixed, 0), noise(c.moving, 1), Options{Method: Affine, Threads: 1})
-			if err != nil {
-				t.Error(err)
-			}
-		})
+		_, err := Align(context.Background(), noise(c.fixed, 0), noise(c.moving, 1), Options{Method: Affine, Threads: 1})
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
 	}
 
 	// A grid has a voxel at the centre of the volume, however thin that is and in every orientation.
@@ -365,11 +363,9 @@ func TestComparisonSpacing(t *testing.T) {
 		{"heads", head(1), head(1), math.Cbrt(8e6 / 500e3)},
 		{"fixed head coarser", head(4), head(1), 4},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			if got := comparisonSpacing(c.fixed, c.moving); math.Abs(got-c.want) > 1e-9 {
-				t.Errorf("%g mm, want %g", got, c.want)
-			}
-		})
+		if got := comparisonSpacing(c.fixed, c.moving); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%s: %g mm, want %g", c.name, got, c.want)
+		}
 	}
 }
 
@@ -547,13 +543,11 @@ func TestImageOnItselfStays(t *testing.T) {
 		"crop inside": grid([3]int{24, 22, 26}, [3]float64{2, 2, 2}, volume.Identity, [3]float64{4, -3, 2}),
 		"half a body": grid([3]int{40, 36, 23}, [3]float64{2.5, 2.5, 2.6}, volume.Identity, [3]float64{0, 0, 30}),
 	} {
-		t.Run(name, func(t *testing.T) {
-			v := p.image(g, volume.IdentityAffine(), nil)
-			r := testkit.Must(Align(context.Background(), v, v, Options{Method: Affine}))(t)
-			if d := worst(r.Transform, volume.IdentityAffine()); d > 0.02 || r.Score < 0.999 {
-				t.Errorf("moved by %.3f mm, score %.4f", d, r.Score)
-			}
-		})
+		v := p.image(g, volume.IdentityAffine(), nil)
+		r := testkit.Must(Align(context.Background(), v, v, Options{Method: Affine}))(t)
+		if d := worst(r.Transform, volume.IdentityAffine()); d > 0.02 || r.Score < 0.999 {
+			t.Errorf("%s: moved by %.3f mm, score %.4f", name, d, r.Score)
+		}
 	}
 }
 
@@ -624,12 +618,10 @@ func TestScansOnOneScale(t *testing.T) {
 		by   float64
 		same bool
 	}{{"Hounsfield units", 0, true}, {"some other scale", 2000, false}} {
-		t.Run(c.name, func(t *testing.T) {
-			r := testkit.Must(Align(context.Background(), shifted(scan(0), c.by), shifted(scan(160), c.by), Options{Method: Affine}))(t)
-			if r.SameModality != c.same {
-				t.Errorf("one modality %v", r.SameModality)
-			}
-		})
+		r := testkit.Must(Align(context.Background(), shifted(scan(0), c.by), shifted(scan(160), c.by), Options{Method: Affine}))(t)
+		if r.SameModality != c.same {
+			t.Errorf("%s: one modality %v", c.name, r.SameModality)
+		}
 	}
 }
 

@@ -59,11 +59,9 @@ func TestTrimmedFit(t *testing.T) {
 		"one place":  {{to: shift, weight: 1}, {to: shift, weight: 1}},
 		"no weight":  {{to: shift}, {at: shift}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if got := trimmedFit(matches); got != volume.IdentityAffine() {
-				t.Errorf("%v, want the identity", got)
-			}
-		})
+		if got := trimmedFit(matches); got != volume.IdentityAffine() {
+			t.Errorf("%s: %v, want the identity", name, got)
+		}
 	}
 }
 

@@ -90,9 +90,8 @@ func Contradictory(pairs []Pair, err float64) (wrong []int) {
 	return wrong
 }
 
-// Mirrored says whether the fixed points fit the moving ones, with an error of err mm, clearly better as their mirror
-// image: rigidly up to a scale, flat points within their plane, z = 0. Few points, or points of space in one plane, tell
-// nothing.
+// Mirrored says whether fixed points fit the moving ones, of an error of err mm, clearly better as their mirror image: rigidly
+// up to a scale, flat points within their plane, z = 0. Few points, or points of space in one plane, tell nothing.
 func Mirrored(pairs []Pair, flat bool, err float64) bool {
 	const far, better = 3, 2
 	axes := 3

@@ -42,13 +42,11 @@ func TestUnavailable(t *testing.T) {
 		{plugin + "/p.so", "/x/libonnxruntime.so.1", "Failed to load library /p.so with error: /p.so: invalid ELF header", "invalid ELF header", "give the path"},
 		{plugin + "/p.so", "/x/libonnxruntime.so.1", "Error creating C session: GridSample is only supported for 4D input tensors.", "4D input tensors.", "another one"},
 	} {
-		t.Run(c.remedy, func(t *testing.T) {
-			err := unavailable(c.device, c.library, errors.New(c.cause))
-			text := err.Error()
-			if fault.CodeOf(err) != fault.DeviceUnavailable || !strings.HasSuffix(text, c.says) || !strings.Contains(text, c.remedy) || !strings.Contains(text, "device "+c.device) || strings.Contains(text, "onnxruntime_src") {
-				t.Errorf("%q became %q", c.cause, text)
-			}
-		})
+		err := unavailable(c.device, c.library, errors.New(c.cause))
+		text := err.Error()
+		if fault.CodeOf(err) != fault.DeviceUnavailable || !strings.HasSuffix(text, c.says) || !strings.Contains(text, c.remedy) || !strings.Contains(text, "device "+c.device) || strings.Contains(text, "onnxruntime_src") {
+			t.Errorf("%s: %q became %q", c.remedy, c.cause, text)
+		}
 	}
 }
 

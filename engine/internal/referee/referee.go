@@ -264,9 +264,8 @@ func smoothed(v *volume.Volume, spacing [3]float64, threads int) *volume.Volume 
 	return out
 }
 
-// shown is 1 where v shows something: inside its mask, and not in a border of one dark value, or nearly, that takes a
-// fiftieth of the image or more (a scanner or a program put it there). The border's edge, which is in no body, counts with
-// it.
+// shown is 1 where v shows something: inside its mask, and not in a border of about one dark value, of a fiftieth of the image
+// or more, that a scanner or a program put there. The border's edge, which is in no body, counts with it.
 func shown(v *volume.Volume, mask *volume.Volume, threads int) *volume.Volume {
 	const grown, least = 2, 0.02
 	out := volume.Zeros(v.Geometry)

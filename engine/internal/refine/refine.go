@@ -82,8 +82,8 @@ type similarity interface {
 	validate(u *field.Field)
 	// voxels is how many voxels the last validate found valid.
 	voxels() int
-	// force returns the sum of the valid voxels' values under u and writes its derivative by the warped image's motion,
-	// times perValue, to g, or a ring of its slices; done hears of the slices as they are complete.
+	// force returns the sum of the valid voxels' values under u and writes its derivative by the warped image's motion, times
+	// perValue, to g, or a ring of part slices. It calls done(from, to) for slices from, ..., to-1 that are complete.
 	force(g, u *field.Field, done func(from, to int)) float64
 	// part is the number of slices for which force calls done, but for the last ones: even, or all.
 	part() int
@@ -500,7 +500,7 @@ func (c *ascent) run(ctx context.Context) ([]float64, error) {
 }
 
 // stalled says how far the values have ceased to rise, 0..1: the last span lies above the one before by half or less of a
-// hundredth of the gain or a thousandth of the first value. It has no step, which noise could decide.
+// hundredth of the gain or a thousandth of the first value. It goes over to 0, so that noise does not decide.
 func stalled(values []float64) float64 {
 	const span = 5
 	n := len(values)
