@@ -124,11 +124,7 @@ func between(features []float32, size [3]int, at [3]float64) (f [lanes]float32) 
 		for a := 2; a >= 0; a-- {
 			k := corner >> a & 1
 			i = i*size[a] + lo[a] + k
-			if k == 1 {
-				weight *= float64(share[a])
-			} else {
-				weight *= 1 - float64(share[a])
-			}
+			weight *= [2]float64{1 - float64(share[a]), float64(share[a])}[k]
 		}
 		if weight > 0 {
 			for c := range f {
@@ -457,10 +453,7 @@ func (o *objective) corners() [][3]float64 {
 	corners := make([][3]float64, 8)
 	for c := range corners {
 		for a := range 3 {
-			corners[c][a] = float64(float64(lo[a])*o.unit) + o.center[a]
-			if c>>a&1 == 1 {
-				corners[c][a] = float64(float64(hi[a])*o.unit) + o.center[a]
-			}
+			corners[c][a] = float64(float64([2]float32{lo[a], hi[a]}[c>>a&1])*o.unit) + o.center[a]
 		}
 	}
 	return corners
