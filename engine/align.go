@@ -89,9 +89,8 @@ func (p *problem) alignCutOut(e *env, a *align.Result, st state, method align.Me
 	return again, st, nil
 }
 
-// judgeStart takes the simplest start that is not clearly beaten: the caller's transform, or without one the headers',
-// where the alignment brings the images no closer. It takes a rigid one where scales and shears lead them apart nearly
-// everywhere. The state has what was found, and whether the images lay as frames of one scan do.
+// judgeStart takes the simplest start that is not clearly beaten: the caller's transform or the headers', or a rigid one
+// for an affine. The state has what was found, and whether the images lay as frames of one scan do.
 func (p *problem) judgeStart(e *env, a *align.Result, st state) (*align.Result, state, error) {
 	given := p.given()
 	before, after := p.look(given, nil), p.look(a.Transform, nil)

@@ -25,9 +25,7 @@ func TestRegisterAffine(t *testing.T) {
 	}
 	c := fixed.Center()
 	points := slices.Clone(c[:])
-	if err := r.TransformPoints(points); err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, r.TransformPoints(points))
 	if d := points[0] - c[0]; math.Abs(d-6) > 1 {
 		t.Errorf("the centre moves by %g mm along x, the image by 6", d)
 	}

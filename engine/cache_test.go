@@ -41,9 +41,7 @@ func TestCache(t *testing.T) {
 	}
 
 	t.Run("damaged", func(t *testing.T) {
-		if err := os.Truncate(files()[0], 1000); err != nil {
-			t.Fatal(err)
-		}
+		testkit.OK(t, os.Truncate(files()[0], 1000))
 		if r := register(t, e, p, opt); r.Metrics.Cached || !slices.Equal(r.Field.Data, fresh.Field.Data) {
 			t.Error("a damaged file was used")
 		}
@@ -55,18 +53,14 @@ func TestCache(t *testing.T) {
 		elsewhere := with(func(o *Options) { *o = opt; o.Cache = t.TempDir() })
 		register(t, e, Pair{Fixed: blob(size, 0), Moving: blob(size, 1)}, elsewhere)
 		others, _ := filepath.Glob(filepath.Join(elsewhere.Cache, "*"))
-		if err := os.Rename(others[0], files()[0]); err != nil {
-			t.Fatal(err)
-		}
+		testkit.OK(t, os.Rename(others[0], files()[0]))
 		if r := register(t, e, p, opt); r.Metrics.Cached || !slices.Equal(r.Field.Data, fresh.Field.Data) {
 			t.Error("another pair's result was taken for this one's")
 		}
 	})
 	t.Run("linked", func(t *testing.T) {
 		moved := filepath.Join(t.TempDir(), "moved")
-		if err := os.Rename(files()[0], moved); err != nil {
-			t.Fatal(err)
-		}
+		testkit.OK(t, os.Rename(files()[0], moved))
 		if err := os.Symlink(moved, files0); err != nil {
 			t.Skip(err)
 		}
@@ -86,9 +80,7 @@ func TestCache(t *testing.T) {
 		elsewhere := with(func(o *Options) { *o = opt; o.Cache = t.TempDir() })
 		register(t, e, Pair{Fixed: blob([3]int{24, 20, 16}, 0), Moving: p.Moving}, elsewhere)
 		others, _ := filepath.Glob(filepath.Join(elsewhere.Cache, "*"))
-		if err := os.Rename(others[0], files()[0]); err != nil {
-			t.Fatal(err)
-		}
+		testkit.OK(t, os.Rename(others[0], files()[0]))
 		if r := register(t, e, p, opt); r.Metrics.Cached || !slices.Equal(r.Field.Data, fresh.Field.Data) {
 			t.Error("another pair's result was taken for this one's")
 		}
@@ -134,10 +126,7 @@ func TestCache(t *testing.T) {
 	})
 	t.Run("manifest", func(t *testing.T) {
 		// The same network, told to look at the image in another way.
-		bundle, err := os.ReadFile(tiny)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bundle := testkit.Must(os.ReadFile(tiny))(t)
 		other := bytes.Replace(bundle, []byte(`"high": 99,`), []byte(`"high": 55,`), 1)
 		o := opt
 		o.Model = filepath.Join(t.TempDir(), "tiny.onnx")
@@ -166,16 +155,12 @@ func TestCache(t *testing.T) {
 		o := opt
 		o.Cache = t.TempDir()
 		register(t, e, p, o)
-		if err := os.Chmod(o.Cache, 0o777); err != nil {
-			t.Fatal(err)
-		}
+		testkit.OK(t, os.Chmod(o.Cache, 0o777))
 		r := register(t, e, p, o)
 		if r.Metrics.Cached || len(r.Metrics.Warnings) == 0 || !strings.Contains(r.Metrics.Warnings[0], "anybody can write") {
 			t.Errorf("cached %v, warnings %q", r.Metrics.Cached, r.Metrics.Warnings)
 		}
-		if err := os.Chmod(o.Cache, 0o770); err != nil {
-			t.Fatal(err)
-		}
+		testkit.OK(t, os.Chmod(o.Cache, 0o770))
 		if !register(t, e, p, o).Metrics.Cached {
 			t.Error("a group's cache was not used")
 		}
@@ -194,38 +179,23 @@ func TestCacheIsBounded(t *testing.T) {
 	r := register(t, e, p, with(nil))
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
-	if err := os.WriteFile(file("notes.txt"), make([]byte, 1<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, os.WriteFile(file("notes.txt"), make([]byte, 1<<20), 0o600))
 	for name, age := range map[string]time.Duration{"0": 25 * time.Hour, "1": time.Hour} { // of a process that was killed, and of one at work
 		name = file(snapshot.Temporary + name)
-		if err := os.WriteFile(name, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(name, time.Now().Add(-age), time.Now().Add(-age)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.OK(t, os.WriteFile(name, nil, 0o600))
+		testkit.OK(t, os.Chtimes(name, time.Now().Add(-age), time.Now().Add(-age)))
 	}
 	const ample = 1 << 40
 	for i, name := range []string{"a", "b", "c"} {
-		if err := keep(r, file(name+cacheEnding), ample); err != nil {
-			t.Fatal(err)
-		}
+		testkit.OK(t, keep(r, file(name+cacheEnding), ample))
 		then := time.Now().Add(time.Duration(i-10) * time.Hour)
-		if err := os.Chtimes(file(name+cacheEnding), then, then); err != nil {
-			t.Fatal(err)
-		}
+		testkit.OK(t, os.Chtimes(file(name+cacheEnding), then, then))
 	}
-	info, err := os.Stat(file("a" + cacheEnding))
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := testkit.Must(os.Stat(file("a" + cacheEnding)))(t)
 	if fromCache(file("a"+cacheEnding), p, with(nil)) == nil { // now b is the one used longest ago
 		t.Fatal("nothing read")
 	}
-	if err := keep(r, file("d"+cacheEnding), 3*info.Size()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, keep(r, file("d"+cacheEnding), 3*info.Size()))
 	var left []string
 	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {
@@ -234,9 +204,7 @@ func TestCacheIsBounded(t *testing.T) {
 	if want := []string{snapshot.Temporary + "1", "a" + cacheEnding, "c" + cacheEnding, "d" + cacheEnding, "notes.txt"}; !slices.Equal(left, want) {
 		t.Errorf("left %v, want %v", left, want)
 	}
-	if err := keep(r, file("e"+cacheEnding), 1); err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, keep(r, file("e"+cacheEnding), 1))
 	if found, _ := filepath.Glob(file("*" + cacheEnding)); len(found) != 1 || found[0] != file("e"+cacheEnding) {
 		t.Errorf("a result larger than the limit leaves %v, want it alone", found)
 	}

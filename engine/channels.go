@@ -52,10 +52,7 @@ func (n *notes) number(c *aligned.Channel, name string, common []float32) {
 	for _, side := range []struct{ labels, mask **volume.Volume }{{&c.Fixed, &c.FixedMask}, {&c.Moving, &c.MovingMask}} {
 		numbered, mask := volume.Zeros((*side.labels).Geometry), *side.mask
 		if mask == nil {
-			mask = volume.Zeros(numbered.Geometry)
-			for i := range mask.Data {
-				mask.Data[i] = 1
-			}
+			mask = &volume.Volume{Geometry: numbered.Geometry, Data: slices.Repeat([]float32{1}, numbered.Voxels())}
 		}
 		for i, l := range (*side.labels).Data {
 			if l == 0 {

@@ -166,12 +166,10 @@ func TestWrongChannels(t *testing.T) {
 		{Channel{Fixed: whole, Moving: volume.Zeros(moving.Geometry), Labels: true}, fault.InvalidArgument, "no label in common"},
 		{Channel{Fixed: whole, Moving: classes(moving, 100), Labels: true}, fault.InvalidArgument, "no label in common"},
 	} {
-		t.Run(c.say, func(t *testing.T) {
-			_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving, Channels: []Channel{c.channel}}, DefaultOptions(), nil)
-			if fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.say) {
-				t.Errorf("%v, want %q", err, c.say)
-			}
-		})
+		_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving, Channels: []Channel{c.channel}}, DefaultOptions(), nil)
+		if fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.say) {
+			t.Errorf("%v, want %q", err, c.say)
+		}
 	}
 	if _, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving, Channels: make([]Channel, 17)}, DefaultOptions(), nil); fault.CodeOf(err) != fault.InvalidArgument {
 		t.Errorf("17 channels: %v", err)

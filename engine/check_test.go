@@ -5,10 +5,12 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -17,9 +19,7 @@ func TestErrors(t *testing.T) {
 	nan := float32(math.NaN())
 	filled := func(x float32) *volume.Volume {
 		v := blob(size, 0)
-		for i := range v.Data {
-			v.Data[i] = x
-		}
+		copy(v.Data, slices.Repeat([]float32{x}, len(v.Data)))
 		return v
 	}
 	changed := func(change func(*volume.Volume)) *volume.Volume {
@@ -28,9 +28,7 @@ func TestErrors(t *testing.T) {
 		return v
 	}
 	garbage := filepath.Join(t.TempDir(), "garbage.onnx")
-	if err := os.WriteFile(garbage, []byte("not a model"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, os.WriteFile(garbage, []byte("not a model"), 0o600))
 	e := open(t, Config{})
 	for _, c := range []struct {
 		name   string

@@ -67,9 +67,8 @@ func (p *problem) rival(st state) *state {
 	return &st
 }
 
-// fit fits the pair smoothly at the coarse resolutions and adds to the facts how well the images agree then: what the
-// search and the smoothness are chosen by. last says that no search follows: what the caller or the facts ask for is
-// fitted then.
+// fit fits the pair smoothly at the coarse resolutions and adds to the facts how well the images agree then, by which the
+// search and smoothness are chosen. last says that no search follows: then what the caller or the facts ask for is fitted.
 func (p *problem) fit(e *env, st state, last bool) (state, error) {
 	o := p.opt.plan()
 	for {

@@ -13,9 +13,8 @@ import (
 // A registration may start from the caller's deformation. The deformable stages go on from it. The referee keeps it
 // where they bring the images no closer.
 
-// startOf returns where the stages start: the caller's initial transform, and the caller's deformation without folds,
-// nil where there is none. Where the deformation comes without a transform, one is split off; a field that does not
-// bend becomes that alone.
+// startOf returns where the stages start: the caller's initial transform and deformation, without folds; nil where there is
+// none. Of a deformation without a transform one is split off; a field that does not bend becomes that alone.
 func startOf(n *notes, pair Pair, threads int) (*volume.Affine, *field.Field) {
 	initial, f := pair.Initial, pair.InitialField
 	if f == nil {

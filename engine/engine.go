@@ -21,9 +21,8 @@ type Config struct {
 	RuntimeLibrary string // path of the ONNX Runtime library; empty: looked for (engine/internal/network says where)
 	ModelDir       string // extra folder of bundles; may be empty
 
-	// TuneCollector says that Go's garbage collector serves this engine alone, as it does in a library for C or Python:
-	// it collects early, and while a registration runs earlier still and between the stages, for less memory. Left off,
-	// the process's settings stay as they are.
+	// TuneCollector says that Go's garbage collector serves this engine alone, as in a library for C or Python: it collects
+	// early, and while a registration runs earlier still, for less memory.
 	TuneCollector bool
 }
 
@@ -148,48 +147,44 @@ type ModelInfo struct {
 }
 
 // Devices tries what there is to run networks on, by one small step each. It says what is missing; nothing is an error.
-func (e *Engine) Devices() (inventory network.Inventory, err error) {
+func (e *Engine) Devices() (network.Inventory, error) {
+	return within(e, func() (network.Inventory, error) { return e.sessions.Inventory(), nil })
+}
+
+// within makes a call that ends before the engine does.
+func within[T any](e *Engine, do func() (T, error)) (made T, err error) {
 	defer fault.Recovered(&err)
 	release, err := e.acquire()
 	if err != nil {
-		return network.Inventory{}, err
+		return made, err
 	}
 	defer release()
-	return e.sessions.Inventory(), nil
+	return do()
 }
 
 // ListModels returns the built-in bundles and those of the configured folder, verified; faulty ones say why.
-func (e *Engine) ListModels() (infos []ModelInfo, err error) {
-	defer fault.Recovered(&err)
-	release, err := e.acquire()
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	infos = []ModelInfo{}
-	for _, entry := range network.List(e.cfg.ModelDir) {
-		info := ModelInfo{Manifest: entry.Manifest, Path: entry.Path, Code: fault.CodeOf(entry.Err)}
-		if entry.Err != nil {
-			info.Error = entry.Err.Error()
+func (e *Engine) ListModels() ([]ModelInfo, error) {
+	return within(e, func() ([]ModelInfo, error) {
+		infos := []ModelInfo{}
+		for _, entry := range network.List(e.cfg.ModelDir) {
+			info := ModelInfo{Manifest: entry.Manifest, Path: entry.Path, Code: fault.CodeOf(entry.Err)}
+			if entry.Err != nil {
+				info.Error = entry.Err.Error()
+			}
+			infos = append(infos, info)
 		}
-		infos = append(infos, info)
-	}
-	return infos, nil
+		return infos, nil
+	})
 }
 
-// VerifyModel reads the bundle called name (built in, in the configured folder, or a path) and checks it as a
-// registration would before running it. Errors: ModelNotFound, ModelCorrupt, ModelTampered, ModelVersion,
-// ModelExternal.
-func (e *Engine) VerifyModel(name string) (info ModelInfo, err error) {
-	defer fault.Recovered(&err)
-	release, err := e.acquire()
-	if err != nil {
-		return ModelInfo{}, err
-	}
-	defer release()
-	m, err := network.Load(name, e.cfg.ModelDir)
-	if err != nil {
-		return ModelInfo{}, err
-	}
-	return ModelInfo{Manifest: m.Manifest, Path: m.Path}, nil
+// VerifyModel reads the bundle called name (built in, in the configured folder, or a path) and checks it as a registration
+// would. Errors: ModelNotFound, ModelCorrupt, ModelTampered, ModelVersion, ModelExternal.
+func (e *Engine) VerifyModel(name string) (ModelInfo, error) {
+	return within(e, func() (ModelInfo, error) {
+		m, err := network.Load(name, e.cfg.ModelDir)
+		if err != nil {
+			return ModelInfo{}, err
+		}
+		return ModelInfo{Manifest: m.Manifest, Path: m.Path}, nil
+	})
 }

@@ -67,9 +67,8 @@ func (p *problem) finish(e *env, st state, result *Result) error {
 	return nil
 }
 
-// total returns the transform of a state as one field on the fixed grid. It may change the deformation, which nobody
-// may read afterwards. A deformation without folding on its own grid may fold between that grid's points on a finer or
-// anisotropic fixed grid. There the folds are opened.
+// total returns the transform of a state as one field on the fixed grid. It may change the deformation, which nobody may
+// read afterwards, and opens folds that a deformation without any on its own grid may have between that grid's points.
 func (p *problem) total(st state) *field.Field {
 	deform := st.deform
 	if deform != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/snapshot"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -33,10 +34,7 @@ func FuzzParseOptions(f *testing.F) {
 			}
 			return
 		}
-		again, err := json.Marshal(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := testkit.Must(json.Marshal(o))(t)
 		if p, err := ParseOptions(string(again)); err != nil || p != o {
 			t.Errorf("%+v is read again as %+v (%v)", o, p, err)
 		}
@@ -46,10 +44,7 @@ func FuzzParseOptions(f *testing.F) {
 // A saved result whose metrics are anything.
 func FuzzMetrics(f *testing.F) {
 	r := Result{}
-	sound, err := json.Marshal(r.Metrics)
-	if err != nil {
-		f.Fatal(err)
-	}
+	sound := testkit.Must(json.Marshal(r.Metrics))(f)
 	for _, seed := range []string{string(sound), "{}", "", "null", "[]", `{"threads": -5}`, `{"threads": 1e99}`} {
 		f.Add(seed)
 	}
@@ -59,9 +54,7 @@ func FuzzMetrics(f *testing.F) {
 		path := filepath.Join(t.TempDir(), "a"+cacheEnding)
 		saved := *s
 		saved.Metrics = []byte(metrics)
-		if err := snapshot.Save(path, &saved); err != nil {
-			t.Fatal(err)
-		}
+		testkit.OK(t, snapshot.Save(path, &saved))
 		r, err := LoadResult(path)
 		if err != nil {
 			if code := fault.CodeOf(err); code != fault.SnapshotCorrupt {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -30,10 +31,7 @@ func blob(size [3]int, shift float64) *volume.Volume {
 
 func open(t testing.TB, cfg Config) *Engine {
 	t.Helper()
-	e, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := testkit.Must(Open(cfg))(t)
 	t.Cleanup(func() { e.Close() })
 	return e
 }
@@ -61,10 +59,7 @@ func withTiny(o *Options) { o.Model = tiny }
 
 func register(t testing.TB, e *Engine, p Pair, o Options) *Result {
 	t.Helper()
-	r, err := e.Register(context.Background(), p, o, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Must(e.Register(context.Background(), p, o, nil))(t)
 	return r
 }
 

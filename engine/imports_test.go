@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 )
 
 // layers are the packages of the engine and its bridges from the bottom up: a package imports those of lower layers
@@ -43,10 +45,7 @@ var helpers = []string{"engine/internal/guard", "engine/internal/testkit"}
 func TestImports(t *testing.T) {
 	const module = "github.com/morphseek/morphseek/"
 	const each = `{{.ImportPath}} {{join .Imports " "}}`
-	listed, err := exec.Command("go", "list", "-f", each, "../engine/...", "../bridge/...").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	listed := testkit.Must(exec.Command("go", "list", "-f", each, "../engine/...", "../bridge/...").Output())(t)
 	layer := func(name string) int {
 		return slices.IndexFunc(layers, func(l []string) bool { return slices.Contains(l, name) })
 	}
@@ -77,26 +76,17 @@ func TestFilesFormNoCircle(t *testing.T) {
 	long(t)
 	t.Parallel()
 	files := token.NewFileSet()
-	names, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := testkit.Must(filepath.Glob("*.go"))(t)
 	var parsed []*ast.File
 	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(files, name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := testkit.Must(parser.ParseFile(files, name, nil, 0))(t)
 		parsed = append(parsed, file)
 	}
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
-	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}", ".").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testkit.Must(exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}", ".").Output())(t)
 	compiled := map[string]string{} // which is quicker to read than the sources
 	for line := range strings.Lines(string(out)) {
 		name, file, _ := strings.Cut(strings.TrimSpace(line), "=")
@@ -140,19 +130,13 @@ func TestFilesFormNoCircle(t *testing.T) {
 // notes' metrics are written alone.
 func TestNotesAreNotRead(t *testing.T) {
 	written := regexp.MustCompile(`^\s*(e\.notes|n|run\.notes)\.metrics\.\w+(\.\w+)* = `)
-	names, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := testkit.Must(filepath.Glob("*.go"))(t)
 	lines := 0
 	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") || name == "notes.go" || name == "finish.go" || name == "register.go" {
 			continue
 		}
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Must(os.ReadFile(name))(t)
 		for line := range strings.Lines(string(text)) {
 			if !regexp.MustCompile(`(notes|\bn)\.metrics\b`).MatchString(line) {
 				continue
@@ -174,10 +158,7 @@ func TestStagesAreListed(t *testing.T) {
 		names = append(names, s.name)
 	}
 	for _, path := range []string{"result.go", "../bridge/capi/include/morphseek.h", "../slicer/MorphSeek/MorphSeekLib/request.py"} {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Must(os.ReadFile(path))(t)
 		for _, name := range names {
 			if !strings.Contains(string(text), strconv.Quote(name)) {
 				t.Errorf("%s does not name the stage %q", path, name)

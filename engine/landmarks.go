@@ -145,10 +145,7 @@ func (p *problem) missing(st state, deform *field.Field) (*landmark.Pull, float6
 	at, missing := make([][3]float64, len(p.landmarks)), make([][3]float64, len(p.landmarks))
 	for i, l := range p.landmarks {
 		at[i] = l.Fixed
-		to := back.Apply(l.Moving)
-		for a := range 3 {
-			missing[i][a] = to[a] - points[3*i+a]
-		}
+		missing[i] = volume.Sub(back.Apply(l.Moving), [3]float64(points[3*i:]))
 	}
 	return landmark.NewPull(at, missing, p.opt.LandmarkError, p.pair.Fixed.Longest(), aligned.Spacing(p.pair.Fixed.Geometry))
 }

@@ -22,9 +22,7 @@ import (
 func TestClosed(t *testing.T) {
 	e := open(t, Config{})
 	for range 2 {
-		if err := e.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.OK(t, e.Close())
 	}
 	v := blob([3]int{16, 16, 16}, 0)
 	for name, call := range map[string]func() error{
@@ -36,11 +34,9 @@ func TestClosed(t *testing.T) {
 		"ListModels":  func() error { _, err := e.ListModels(); return err },
 		"VerifyModel": func() error { _, err := e.VerifyModel("hippocampus"); return err },
 	} {
-		t.Run(name, func(t *testing.T) {
-			if err := call(); !errors.Is(err, fault.InvalidHandle) {
-				t.Errorf("%s after Close: %v", name, err)
-			}
-		})
+		if err := call(); !errors.Is(err, fault.InvalidHandle) {
+			t.Errorf("%s after Close: %v", name, err)
+		}
 	}
 }
 
@@ -91,9 +87,7 @@ func TestCollectorIsTheProcesss(t *testing.T) {
 				}
 				return true
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.OK(t, err)
 			if tuned := seen != c.idle; tuned != c.tune {
 				t.Errorf("the collector ran at %d %%", seen)
 			}
@@ -139,12 +133,10 @@ func TestCancelledKeepsItsCause(t *testing.T) {
 		{"by the context", ctx, nil, boss},
 		{"by progress", context.Background(), func(Progress) bool { return false }, context.Canceled},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			_, err := e.Register(c.ctx, Pair{Fixed: v, Moving: v}, with(nil), c.progress)
-			if !errors.Is(err, fault.Cancelled) || !errors.Is(err, c.want) {
-				t.Error(err)
-			}
-		})
+		_, err := e.Register(c.ctx, Pair{Fixed: v, Moving: v}, with(nil), c.progress)
+		if !errors.Is(err, fault.Cancelled) || !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
 	}
 }
 

@@ -15,10 +15,7 @@ import (
 
 // A network is compared with the images before it runs; the one for a hippocampus is made for 48 x 64 x 48 mm.
 func TestImagesThatAModelIsNotMadeFor(t *testing.T) {
-	m, err := network.Load("hippocampus", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := testkit.Must(network.Load("hippocampus", ""))(t)
 	image := func(size [3]int, spacing, least float64) *volume.Volume {
 		v := volume.Zeros(volume.Geometry{Size: size, Spacing: [3]float64{spacing, spacing, spacing}, Direction: volume.Identity})
 		for i := range v.Data {
@@ -89,10 +86,7 @@ func TestAModelOfOneContrastWarnsOfTwo(t *testing.T) {
 func TestModels(t *testing.T) {
 	e := open(t, Config{ModelDir: "internal/network/testdata"})
 	faulty, sound := 0, 0
-	models, err := e.ListModels()
-	if err != nil {
-		t.Fatal(err)
-	}
+	models := testkit.Must(e.ListModels())(t)
 	for _, m := range models {
 		if (m.Error == "") != (m.Code == fault.OK) {
 			t.Errorf("%+v", m)

@@ -37,10 +37,7 @@ func (brokenGPU) Close()                                     {}
 
 func TestFailingGPU(t *testing.T) {
 	e := open(t, Config{RuntimeLibrary: testkit.ONNXRuntime(t)})
-	m, err := network.Load(tiny, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := testkit.Must(network.Load(tiny, ""))(t)
 	for _, c := range []struct {
 		device string
 		fails  fault.Code
@@ -87,14 +84,9 @@ func TestOneRunOnGPU(t *testing.T) {
 	e := open(t, Config{RuntimeLibrary: testkit.ONNXRuntime(t)})
 	for _, file := range []string{"loop.onnx", "offset.onnx"} {
 		t.Run(file, func(t *testing.T) {
-			m, err := network.Load("internal/network/testdata/"+file, "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := testkit.Must(network.Load("internal/network/testdata/"+file, ""))(t)
 			runner, _, err := e.sessions.Get(m, "cpu", 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.OK(t, err)
 			oneRunOnGPU(t, e, m, runner)
 		})
 	}
@@ -109,15 +101,9 @@ func oneRunOnGPU(t *testing.T, e *Engine, m *network.Model, runner network.Runne
 			pair := Pair{Fixed: blob([3]int{20, 16, 12}, 0), Moving: blob([3]int{20, 16, 12}, 2)}
 			opt := with(func(o *Options) { o.Trajectories, o.Steps, o.Seed, o.Threads = trajectories, 4, 7, 1 })
 			run := testEnv(e, opt)
-			p, err := newProblem(run, pair, opt, m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := testkit.Must(newProblem(run, pair, opt, m))(t)
 			p.net.runner = on
-			made, err := p.network(run, p.at(p.start(), volume.IdentityAffine()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			made := testkit.Must(p.network(run, p.at(p.start(), volume.IdentityAffine())))(t)
 			fields[i], steps[i] = made.deform, run.notes.metrics.Steps
 			for k := range steps[i] {
 				s := &steps[i][k]

@@ -39,12 +39,10 @@ func TestSmoothnessOption(t *testing.T) {
 		{`{"smoothness": 1e2}`, "100", 100},
 		{`{"smoothness": "0.1"}`, "0.1", 0.1},
 	} {
-		t.Run(c.json, func(t *testing.T) {
-			o, err := ParseOptions(c.json)
-			if mm := o.plan().Width(); err != nil || o.Smoothness != c.read || mm != c.mm {
-				t.Errorf("read as %q, %g mm, %v", o.Smoothness, mm, err)
-			}
-		})
+		o, err := ParseOptions(c.json)
+		if mm := o.plan().Width(); err != nil || o.Smoothness != c.read || mm != c.mm {
+			t.Errorf("%s: read as %q, %g mm, %v", c.json, o.Smoothness, mm, err)
+		}
 	}
 	for json, want := range map[string]string{
 		`{"smoothness": "foo"}`:  `smoothness is "foo"; ` + kinds,
@@ -58,11 +56,9 @@ func TestSmoothnessOption(t *testing.T) {
 		`{"smoothness": true}`:   `smoothness is given as bool; ` + kinds,
 		`{"smoothness": [2]}`:    `smoothness is given as array; ` + kinds,
 	} {
-		t.Run(json, func(t *testing.T) {
-			if _, err := ParseOptions(json); fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), want) {
-				t.Errorf("%v; want %q", err, want)
-			}
-		})
+		if _, err := ParseOptions(json); fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", json, err, want)
+		}
 	}
 	o := DefaultOptions()
 	o.Smoothness = "0.05" // as C gives it
@@ -88,12 +84,10 @@ func TestOptionsOfAnotherType(t *testing.T) {
 		`[1]`:                     "cannot be read as JSON",
 		`{"seed": -1}`:            "seed is given as number -1; it must be a whole number from 0",
 	} {
-		t.Run(text, func(t *testing.T) {
-			_, err := ParseOptions(text)
-			if fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), want) {
-				t.Errorf("%v; want %q", err, want)
-			}
-		})
+		_, err := ParseOptions(text)
+		if fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", text, err, want)
+		}
 	}
 	o, err := ParseOptions(`{"search": false, "uncertainty": true, "threads": 2}`)
 	if err != nil || o.Search != "off" || o.Uncertainty != "on" || o.Threads != 2 {

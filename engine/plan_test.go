@@ -34,13 +34,11 @@ func TestGivenTransformMakesNoFrames(t *testing.T) {
 		{"by the headers and the identity", Pair{Fixed: fixed, Moving: moving, Initial: &identity}, true},
 		{"by the headers and a small shift", Pair{Fixed: fixed, Moving: moving, Initial: &shift}, true},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := register(t, e, c.pair, options)
-			frames := strings.Contains(strings.Join(r.Metrics.Plan.Reasons, "; "), "frames of one scan")
-			if frames != c.frames {
-				t.Errorf("frames of one scan: %v, want %v; start %q, %v", frames, c.frames, r.Metrics.Plan.Start, r.Metrics.Plan.Reasons)
-			}
-		})
+		r := register(t, e, c.pair, options)
+		frames := strings.Contains(strings.Join(r.Metrics.Plan.Reasons, "; "), "frames of one scan")
+		if frames != c.frames {
+			t.Errorf("%s: frames of one scan: %v, want %v; start %q, %v", c.name, frames, c.frames, r.Metrics.Plan.Start, r.Metrics.Plan.Reasons)
+		}
 	}
 }
 

@@ -252,13 +252,11 @@ func (at *planes) layBack(r *Result) {
 	m := at.onFixed.PhysicalToIndex().After(at.moving).After(flat.IndexToPhysical())
 	nx := flat.Size[0]
 	size := at.onFixed.Size
-	parallel.For(len(flat.X), 1<<14, r.Threads, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			p := m.Apply([3]float64{float64(i%nx) + float64(flat.X[i]), float64(i/nx) + float64(flat.Y[i]), 0})
-			total.X[i] = float32(p[0] - float64(i%size[0]))
-			total.Y[i] = float32(p[1] - float64(i/size[0]%size[1]))
-			total.Z[i] = float32(p[2] - float64(i/(size[0]*size[1])))
-		}
+	parallel.Each(len(flat.X), 1<<14, r.Threads, func(i int) {
+		p := m.Apply([3]float64{float64(i%nx) + float64(flat.X[i]), float64(i/nx) + float64(flat.Y[i]), 0})
+		total.X[i] = float32(p[0] - float64(i%size[0]))
+		total.Y[i] = float32(p[1] - float64(i/size[0]%size[1]))
+		total.Z[i] = float32(p[2] - float64(i/(size[0]*size[1])))
 	})
 	r.Field, r.Initial, r.Moving = total, at.initial(r.Initial), at.onMoving
 	for _, v := range []*volume.Volume{r.Warped, r.Uncertainty} {

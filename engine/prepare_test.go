@@ -163,10 +163,7 @@ func TestBlocksOfLargeImages(t *testing.T) {
 				mask.Data[i] = 0.4
 			}
 		}
-		p, err := newProblem(testEnv(e, opt), Pair{Fixed: v, Moving: v, FixedMask: mask}, opt, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := testkit.Must(newProblem(testEnv(e, opt), Pair{Fixed: v, Moving: v, FixedMask: mask}, opt, nil))(t)
 		selected := 0
 		for _, x := range p.pair.FixedMask.Data {
 			if x == 1 {

@@ -38,9 +38,7 @@ func TestProgress(t *testing.T) {
 		}
 		return true
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, err)
 	if want := []string{"align", "network", "finish"}; !slices.Equal(stages, want) || last != 1 {
 		t.Errorf("stages %v up to %g, want %v", stages, last, want)
 	}

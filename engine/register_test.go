@@ -17,16 +17,11 @@ import (
 // steps of the bundle from the identity, one warp; and the field of the bundle that displaces the images from step to
 // step.
 func TestRegisterGolden(t *testing.T) {
-	data, err := os.ReadFile("internal/network/testdata/register.bin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile("internal/network/testdata/register.bin"))(t)
 	size := [3]int{16, 8, 12}
 	n := size[0] * size[1] * size[2]
 	values := make([]float32, 9*n)
-	if err := binary.Read(bytes.NewReader(data), binary.LittleEndian, values); err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, binary.Read(bytes.NewReader(data), binary.LittleEndian, values))
 	g := volume.Geometry{Size: size, Spacing: [3]float64{1.5, 1, 2}, Origin: [3]float64{3, -4, 50}, Direction: volume.Identity}
 	p := Pair{Fixed: &volume.Volume{Geometry: g, Data: values[:n]}, Moving: &volume.Volume{Geometry: g, Data: values[n : 2*n]}}
 	u, warped, offset := values[2*n:5*n], values[5*n:6*n], values[6*n:]

@@ -19,9 +19,7 @@ func TestResult(t *testing.T) {
 	r := register(t, e, p, with(withTiny))
 
 	path := filepath.Join(t.TempDir(), "result")
-	if err := r.Save(path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, r.Save(path))
 	back, err := LoadResult(path)
 	if err != nil || !reflect.DeepEqual(back, r) {
 		t.Errorf("restored differs: %v", err)
@@ -50,12 +48,8 @@ func TestResult(t *testing.T) {
 		t.Errorf("the inverse has %d threads, what it was made from %d", inverse.Threads, r.Threads)
 	}
 	points := []float64{-8, 15, 11}
-	if err := inverse.TransformPoints(points); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.TransformPoints(points); err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, inverse.TransformPoints(points))
+	testkit.OK(t, r.TransformPoints(points))
 	for a, want := range []float64{-8, 15, 11} { // between voxels the two are interpolated
 		if math.Abs(points[a]-want) > 0.3+residual {
 			t.Errorf("there and back: %v, residual %g", points, residual)

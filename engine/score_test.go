@@ -3,6 +3,7 @@ package engine
 import (
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,10 +32,7 @@ func TestScoresDoNotDependOnTheNumbersOfLabels(t *testing.T) {
 		}
 		return m
 	}
-	det := make([]float32, g.Voxels())
-	for i := range det {
-		det[i] = 1.1
-	}
+	det := slices.Repeat([]float32{1.1}, g.Voxels())
 	var want []LabelScore
 	for _, c := range []struct {
 		a, b    int32
@@ -86,10 +84,7 @@ func TestSlicesAreScoredByArea(t *testing.T) {
 	}
 	for thin := range 3 {
 		fixed, moving := disc(64, 1, 3, thin), disc(128, 0.5, 5, thin)
-		det := make([]float32, fixed.Voxels())
-		for i := range det {
-			det[i] = 1
-		}
+		det := slices.Repeat([]float32{1}, fixed.Voxels())
 		got, err := ScoreLabels(field.New(fixed.Geometry), det, fixed, moving, nil, 2)
 		if err != nil || len(got) != 1 || math.Abs(got[0].VolumeError) > 1 || got[0].DiceAfter < 0.97 {
 			t.Errorf("thin along %d: %+v, %v", thin, got, err)
@@ -101,13 +96,7 @@ func TestSlicesAreScoredByArea(t *testing.T) {
 // panic.
 func TestScoresOfWrongLengths(t *testing.T) {
 	g := volume.Geometry{Size: [3]int{4, 4, 4}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
-	of := func(n int) LabelMap {
-		m := LabelMap{g, make([]int32, n)}
-		for i := range m.Data {
-			m.Data[i] = 1
-		}
-		return m
-	}
+	of := func(n int) LabelMap { return LabelMap{g, slices.Repeat([]int32{1}, n)} }
 	tiny := of(64)
 	tiny.Size[0] = 0
 	for _, c := range []struct {

@@ -115,10 +115,7 @@ func TestAlongBehindAnInitialTransform(t *testing.T) {
 	shift.T = [3]float64{3, 0, -2}
 	moving.Origin = shift.T
 	r := register(t, open(t, Config{}), Pair{Fixed: fixed, Moving: moving, Initial: &shift}, with(func(o *Options) { o.Refine, o.Along = 30, "j" }))
-	behind, err := r.Field.BehindMM(r.Initial, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	behind := testkit.Must(r.Field.BehindMM(r.Initial, 1))(t)
 	var most [3]float64
 	for i, d := range behind {
 		most[i%3] = max(most[i%3], math.Abs(float64(d)))
@@ -139,18 +136,16 @@ func TestAlongIsRefused(t *testing.T) {
 		{`along is "ji"`, func(o *Options) { o.Along = "ji" }},
 		{"a network's displacement keeps to no axis", func(o *Options) { o.Model, o.Along = tiny, "j" }},
 	} {
-		t.Run(c.say, func(t *testing.T) {
-			_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving}, with(c.change), nil)
-			if fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), c.say) {
-				t.Errorf("want %q, got %v", c.say, err)
-			}
-		})
+		_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving}, with(c.change), nil)
+		if fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), c.say) {
+			t.Errorf("want %q, got %v", c.say, err)
+		}
 	}
 }
 
 // ball is 1 within a ball.
 func ball(x, y, z float64, at [3]float64, radius float64) float64 {
-	d := math.Sqrt((x-at[0])*(x-at[0]) + (y-at[1])*(y-at[1]) + (z-at[2])*(z-at[2]))
+	d := volume.Distance([3]float64{x, y, z}, at)
 	t := min(max((radius+10-d)/10, 0), 1) // to none within 10 mm
 	return t * t * (3 - 2*t)
 }
@@ -208,33 +203,27 @@ func strainOf(r *Result, labels *volume.Volume, label float32, motion volume.Aff
 	toMM, n := g.IndexToPhysical(), g.Size
 	count := 0.0
 	leads := func(i int) [3]float64 {
-		return toMM.Apply([3]float64{float64(i%n[0]) + float64(r.Field.X[i]), float64(i/n[0]%n[1]) + float64(r.Field.Y[i]), float64(i/(n[0]*n[1])) + float64(r.Field.Z[i])})
+		x := g.Point(i)
+		return toMM.Apply([3]float64{x[0] + float64(r.Field.X[i]), x[1] + float64(r.Field.Y[i]), x[2] + float64(r.Field.Z[i])})
 	}
 	stride := [3]int{1, n[0], n[0] * n[1]}
 	for i, v := range labels.Data {
 		if v != label {
 			continue
 		}
-		at := toMM.Apply([3]float64{float64(i % n[0]), float64(i / n[0] % n[1]), float64(i / (n[0] * n[1]))})
-		want, got := motion.Apply(at), leads(i)
-		apart += math.Sqrt((want[0]-got[0])*(want[0]-got[0]) + (want[1]-got[1])*(want[1]-got[1]) + (want[2]-got[2])*(want[2]-got[2]))
+		got := leads(i)
+		apart += volume.Distance(motion.Apply(toMM.Apply(g.Point(i))), got)
 		count++
 		var columns [3][3]float64
 		whole := true
 		for a := range 3 {
 			if whole = whole && labels.Data[i+stride[a]] == label; whole {
-				to := leads(i + stride[a])
-				for k := range 3 {
-					columns[a][k] = (to[k] - got[k]) / g.Spacing[a]
-				}
+				columns[a] = volume.Sub(leads(i+stride[a]), got)
 			}
 		}
 		for a := range 3 {
 			for b := range 3 {
-				dot := 0.0
-				for k := range 3 {
-					dot += columns[a][k] * columns[b][k]
-				}
+				dot := volume.Dot(columns[a], columns[b]) / (g.Spacing[a] * g.Spacing[b])
 				if a == b {
 					dot--
 				}
@@ -341,12 +330,10 @@ func TestRigidRegionsAreRefused(t *testing.T) {
 		{"leave model at none", fault.InvalidArgument, labels(func(*volume.Volume) {}), withTiny},
 		{"along at all", fault.InvalidArgument, labels(func(*volume.Volume) {}), func(o *Options) { o.Along = "j" }},
 	} {
-		t.Run(c.say, func(t *testing.T) {
-			_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving, Rigid: c.rigid}, with(c.change), nil)
-			if fault.CodeOf(err) != c.code || err == nil || !strings.Contains(err.Error(), c.say) {
-				t.Errorf("want %q, got %v", c.say, err)
-			}
-		})
+		_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving, Rigid: c.rigid}, with(c.change), nil)
+		if fault.CodeOf(err) != c.code || err == nil || !strings.Contains(err.Error(), c.say) {
+			t.Errorf("want %q, got %v", c.say, err)
+		}
 	}
 }
 

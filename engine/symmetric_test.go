@@ -28,15 +28,12 @@ func roundTrip(t *testing.T, forth, back *Result, margin int) (mean, p95 float64
 	for z := across; z < g.Size[2]-across; z++ {
 		for y := margin; y < g.Size[1]-margin; y++ {
 			for x := margin; x < g.Size[0]-margin; x++ {
-				p := g.IndexToPhysical().Apply([3]float64{float64(x), float64(y), float64(z)})
+				at := [3]float64{float64(x), float64(y), float64(z)}
+				p := g.IndexToPhysical().Apply(at)
 				copy(points, p[:])
-				for _, r := range []*Result{forth, back} {
-					if err := r.TransformPoints(points); err != nil {
-						t.Fatal(err)
-					}
-				}
-				q := g.PhysicalToIndex().Apply([3]float64(points))
-				d := math.Sqrt((q[0]-float64(x))*(q[0]-float64(x)) + (q[1]-float64(y))*(q[1]-float64(y)) + (q[2]-float64(z))*(q[2]-float64(z)))
+				testkit.OK(t, forth.TransformPoints(points))
+				testkit.OK(t, back.TransformPoints(points))
+				d := volume.Distance(g.PhysicalToIndex().Apply([3]float64(points)), at)
 				apart, mean = append(apart, float32(d)), mean+d
 			}
 		}
@@ -150,10 +147,7 @@ func TestSymmetricFromATransform(t *testing.T) {
 	shift := volume.IdentityAffine()
 	shift.T = [3]float64{30, -20, 10}
 	moving.Origin = shift.T
-	mask := volume.Zeros(fixed.Geometry)
-	for i := range mask.Data {
-		mask.Data[i] = 1
-	}
+	mask := &volume.Volume{Geometry: fixed.Geometry, Data: slices.Repeat([]float32{1}, fixed.Voxels())}
 	back, _ := shift.Inverse()
 	e := open(t, Config{})
 	options := with(func(o *Options) { o.Refine, o.Symmetric = 20, "on" })
@@ -175,13 +169,7 @@ func TestSymmetricFromAnAffineField(t *testing.T) {
 	options := with(func(o *Options) { o.Refine, o.Symmetric = 20, "on" })
 	want := register(t, e, Pair{Fixed: fixed, Moving: moving, Initial: &shift}, options)
 	got := register(t, e, Pair{Fixed: fixed, Moving: moving, InitialField: field.FromAffine(fixed.Geometry, shift)}, options)
-	worst := 0.0
-	for i, x := range want.Field.Data {
-		worst = max(worst, math.Abs(float64(got.Field.Data[i]-x)))
-	}
-	if worst > 1e-3 {
-		t.Errorf("as a field the transform leads up to %.3f voxels from where it leads as a matrix", worst)
-	}
+	testkit.Close(t, "where it leads as a field and as a matrix, voxels", got.Field.Data, want.Field.Data, 1e-3)
 	if m := got.Metrics.Symmetric; math.Abs(m.MeanMM-want.Metrics.Symmetric.MeanMM) > 1e-3 {
 		t.Errorf("the two ways are %.3f mm apart, from the matrix %.3f mm", m.MeanMM, want.Metrics.Symmetric.MeanMM)
 	}
@@ -222,13 +210,7 @@ func TestSymmetricOfTwoPlaces(t *testing.T) {
 				t.Fatalf("the ways end %+v apart, and the discs are 12 mm apart: choose other noise for this test", m.Symmetric)
 			}
 			one := register(t, e, c.pair, with(c.change))
-			worst := 0.0
-			for i, x := range one.Field.Data {
-				worst = max(worst, math.Abs(float64(r.Field.Data[i]-x)))
-			}
-			if worst > 0.01 {
-				t.Errorf("the result lies up to %.2f voxels from that of the forward way", worst)
-			}
+			testkit.Close(t, "the result and that of the forward way, voxels", r.Field.Data, one.Field.Data, 0.01)
 			if !slices.Contains(m.Verdict.Reasons, noMiddle) || !slices.Contains(m.Warnings, noMiddle) || m.Verdict.Grade == Good {
 				t.Errorf("warnings %q, verdict %+v", m.Warnings, m.Verdict)
 			}
@@ -249,21 +231,11 @@ func TestSymmetricUncertainty(t *testing.T) {
 	r := register(t, e, Pair{Fixed: fixed, Moving: moving}, with(func(o *Options) {
 		o.Initial, o.Symmetric, o.Uncertainty = "affine", "on", "on"
 	}))
-	bent, err := r.Field.BehindMM(r.Initial, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bent := testkit.Must(r.Field.BehindMM(r.Initial, 1))(t)
 	deform := field.FromMM(fixed.Geometry, bent, 1)
 	same := register(t, e, Pair{Fixed: fixed, Moving: moving, Initial: &r.Initial, InitialField: deform},
 		with(func(o *Options) { o.Uncertainty = "on" }))
-	worst := 0.0
-	for i, x := range same.Uncertainty.Data {
-		worst = max(worst, math.Abs(float64(r.Uncertainty.Data[i]-x)))
-	}
-	if worst > 0.05 {
-		t.Errorf("the uncertainty differs by up to %.2f mm (mean %.3f mm) from that of the same transform given by itself (%.3f mm)",
-			worst, r.Metrics.Uncertainty.MeanMM, same.Metrics.Uncertainty.MeanMM)
-	}
+	testkit.Close(t, "the uncertainty and that of the same transform given by itself, mm", r.Uncertainty.Data, same.Uncertainty.Data, 0.05)
 	if got, want := r.Metrics.Align, same.Metrics.Align; math.Abs(got.Turn-r.Initial.Turn()) > 1e-6 || got.Overlap != want.Overlap {
 		t.Errorf("align says %.3f degrees and an overlap of %g; its matrix turns by %.3f degrees, and the images overlap by %g",
 			got.Turn, got.Overlap, r.Initial.Turn(), want.Overlap)
@@ -284,12 +256,10 @@ func TestSymmetricIsCancelledAndRefused(t *testing.T) {
 		t.Errorf("cancelled in %q: %v", last, err)
 	}
 	for name, change := range map[string]func(*Options){"network": withTiny, "one axis": func(o *Options) { o.Along = "i" }} {
-		t.Run(name, func(t *testing.T) {
-			_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving}, with(func(o *Options) { o.Symmetric = "on"; change(o) }), nil)
-			if fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), "leave symmetric off") {
-				t.Errorf("got %v", err)
-			}
-		})
+		_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving}, with(func(o *Options) { o.Symmetric = "on"; change(o) }), nil)
+		if fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), "leave symmetric off") {
+			t.Errorf("%s: got %v", name, err)
+		}
 	}
 }
 
@@ -332,23 +302,15 @@ func TestHalfway(t *testing.T) {
 	e := open(t, Config{})
 	rigid := register(t, e, Pair{Fixed: fixed, Moving: moving, Initial: &turn}, with(nil))
 	toFixed, toMoving, err := rigid.Halfway()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, err)
 	root, _ := turn.Root()
 	p := []float64{11, 17, 9}
 	want := root.Apply([3]float64(p))
-	for _, m := range []*Transform{toMoving} {
-		if err := m.TransformPoints(p); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if math.Hypot(p[0]-want[0], p[1]-want[1]) > 1e-4 || math.Abs(p[2]-want[2]) > 1e-4 {
+	testkit.OK(t, toMoving.TransformPoints(p))
+	if volume.Distance([3]float64(p), want) > 1e-4 {
 		t.Errorf("half of a turn leads to %v, want %v", p, want)
 	}
-	if err := toFixed.TransformPoints(p); err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, toFixed.TransformPoints(p))
 	if math.Abs(p[0]-11)+math.Abs(p[1]-17)+math.Abs(p[2]-9) > 1e-3 {
 		t.Errorf("back in the fixed space it lies at %v", p)
 	}
@@ -356,43 +318,30 @@ func TestHalfway(t *testing.T) {
 	options := with(func(o *Options) { o.Refine, o.Symmetric = 20, "on" })
 	forth, back := register(t, e, Pair{Fixed: fixed, Moving: moving}, options), register(t, e, Pair{Fixed: moving, Moving: fixed}, options)
 	f, m, err := forth.Halfway()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, err)
 	m2, f2, err := back.Halfway()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, err)
 	for _, c := range []struct {
 		name     string
 		one, two *Transform
 	}{{"fixed", f, f2}, {"moving", m, m2}} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, at := range [][3]float64{{15, 15, 15}, {9, 20, 12}, {22, 11, 18}} {
-				p, q := at[:], []float64{at[0], at[1], at[2]}
-				p = append([]float64{}, p...)
-				if err := c.one.TransformPoints(p); err != nil {
-					t.Fatal(err)
-				}
-				if err := c.two.TransformPoints(q); err != nil {
-					t.Fatal(err)
-				}
-				if d := math.Hypot(math.Hypot(p[0]-q[0], p[1]-q[1]), p[2]-q[2]); d > 0.03 {
+				p, q := slices.Clone(at[:]), slices.Clone(at[:])
+				testkit.OK(t, c.one.TransformPoints(p))
+				testkit.OK(t, c.two.TransformPoints(q))
+				if volume.Distance([3]float64(p), [3]float64(q)) > 0.03 {
 					t.Errorf("to the %s image from half-way: %v and, exchanged, %v", c.name, p, q)
 				}
 			}
 		})
 	}
 	x := []float64{14, 16, 15}
-	y := append([]float64{}, x...)
-	if err := forth.TransformPoints(y); err != nil {
-		t.Fatal(err)
-	}
+	y := slices.Clone(x)
+	testkit.OK(t, forth.TransformPoints(y))
 	mid := []float64{(x[0] + y[0]) / 2, (x[1] + y[1]) / 2, (x[2] + y[2]) / 2}
-	if err := f.TransformPoints(mid); err != nil {
-		t.Fatal(err)
-	}
-	if d := math.Hypot(math.Hypot(mid[0]-x[0], mid[1]-x[1]), mid[2]-x[2]); d > 0.02 {
+	testkit.OK(t, f.TransformPoints(mid))
+	if volume.Distance([3]float64(mid), [3]float64(x)) > 0.02 {
 		t.Errorf("the middle of %v and %v comes from %v", x, y, mid)
 	}
 }

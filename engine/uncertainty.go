@@ -62,15 +62,13 @@ func (p *problem) policySpread(e *env, st state, samples int) (*volume.Volume, e
 			copy(u.Data, s.U)
 		}
 		count := float32(j + 1)
-		parallel.For(len(sd.Data), 1<<14, threads, func(lo, hi int) {
-			for i := lo; i < hi; i++ {
-				dx, dy, dz := u.X[i]-mean.X[i], u.Y[i]-mean.Y[i], u.Z[i]-mean.Z[i]
-				mean.X[i] += dx / count
-				mean.Y[i] += dy / count
-				mean.Z[i] += dz / count
-				mm := toMM.Apply([3]float64{float64(dx), float64(dy), float64(dz)})
-				sd.Data[i] += float32(volume.Dot(mm, mm)) * (count - 1) / count
-			}
+		parallel.Each(len(sd.Data), 1<<14, threads, func(i int) {
+			dx, dy, dz := u.X[i]-mean.X[i], u.Y[i]-mean.Y[i], u.Z[i]-mean.Z[i]
+			mean.X[i] += dx / count
+			mean.Y[i] += dy / count
+			mean.Z[i] += dz / count
+			mm := toMM.Apply([3]float64{float64(dx), float64(dy), float64(dz)})
+			sd.Data[i] += float32(volume.Dot(mm, mm)) * (count - 1) / count
 		})
 	}
 	for i, v := range sd.Data {

@@ -27,16 +27,11 @@ func TestUncertaintyOfThePolicy(t *testing.T) {
 		t.Fatalf("metrics %+v", m)
 	}
 
-	m, err := network.Load(tiny, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := testkit.Must(network.Load(tiny, ""))(t)
 	sessions := network.NewSessions(library)
 	t.Cleanup(sessions.Close)
 	runner, _, err := sessions.Get(m, "cpu", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, err)
 	feed := problem{opt: Options{Threads: 1}, net: &net{Model: m}}
 	input := func(v *volume.Volume) []float32 {
 		return feed.input(v, v.Percentiles(m.Intensity.Low, m.Intensity.High), m.Grid(g), volume.IdentityAffine()).Data
@@ -46,9 +41,7 @@ func TestUncertaintyOfThePolicy(t *testing.T) {
 	s.Fixed, s.Moving = input(p.Fixed), input(p.Moving)
 	s.Previous, s.Tau = make([]float32, 3*grid.Voxels()), tau
 	network.Sample(s.Epsilon, samples+1, seed, 0)
-	if err := runner.Run(context.Background(), s); err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, runner.Run(context.Background(), s))
 	want := volume.Zeros(grid)
 	n := grid.Voxels()
 	for i := range n {
@@ -106,9 +99,7 @@ func TestUncertaintyOfTheSearch(t *testing.T) {
 		}
 		return true
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, err)
 	if want := []string{"align", "search", "refine", "uncertainty", "finish"}; !slices.Equal(stages, want) {
 		t.Errorf("stages %v", stages)
 	}
@@ -131,9 +122,7 @@ func TestUncertaintyOfTheSearch(t *testing.T) {
 	}
 
 	path := filepath.Join(t.TempDir(), "a.morphseek")
-	if err := r.Save(path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, r.Save(path))
 	if again, err := LoadResult(path); err != nil || !slices.Equal(again.Uncertainty.Data, r.Uncertainty.Data) || *again.Metrics.Uncertainty != *m {
 		t.Errorf("not saved and loaded: %v", err)
 	}

@@ -59,9 +59,7 @@ func lengthsOf(t *testing.T, r *Result) map[string]float64 {
 	t.Helper()
 	m := r.Metrics
 	_, residual, err := r.Inverse()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, err)
 	g := r.Field.Geometry
 	points := make([]float64, 0, 6)
 	for _, at := range []float64{0.4, 1.1} { // inside the fixed image and beyond it
@@ -69,9 +67,7 @@ func lengthsOf(t *testing.T, r *Result) map[string]float64 {
 		p := g.IndexToPhysical().Apply(x)
 		points = append(points, p[:]...)
 	}
-	if err := r.TransformPoints(points); err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, r.TransformPoints(points))
 	all := map[string]float64{
 		"estimated error": m.Verdict.ErrorMM, "reach": m.Referee.ReachMM, "smoothness": m.Plan.SmoothnessMM,
 		"displacement": m.DisplacementMean, "residual of the inverse": residual,

@@ -23,11 +23,9 @@ func TestTableRefusesWhatIsNotOpen(t *testing.T) {
 	for name, err := range map[string]error{
 		"zero": a.use(0, use), "never made": a.use(1<<63, use), "of another table": b.use(h, use), "removed from another": b.remove(h),
 	} {
-		t.Run(name, func(t *testing.T) {
-			if fault.CodeOf(err) != fault.InvalidHandle {
-				t.Error(err)
-			}
-		})
+		if fault.CodeOf(err) != fault.InvalidHandle {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	if err := a.remove(h); err != nil {
 		t.Error(err)

@@ -151,16 +151,11 @@ func ms_result_halfway(handle C.ms_result, toFixed, toMoving *C.ms_result) C.ms_
 //export ms_result_jacobian
 func ms_result_jacobian(handle C.ms_result, dst *C.float, n C.size_t) C.ms_status {
 	return withTransform(handle, func(t *engine.Transform) error {
-		buffer, err := floats(dst, n, t.Field.Voxels())
-		if err != nil {
-			return err
-		}
 		det, err := t.JacobianDeterminant()
 		if err != nil {
 			return err
 		}
-		copy(buffer, det.Data)
-		return nil
+		return copyOut(dst, n, det.Data)
 	})
 }
 

@@ -6,9 +6,8 @@ import (
 	"github.com/morphseek/morphseek/engine/epi"
 )
 
-// CorrectEPI writes the shift of two images of opposite phase encodings along an axis (0, 1 or 2: x, y or z) of their
-// grid, voxels, and both images without distortion to shift, first and second: float32 on the grid. progress is as
-// Register's.
+// CorrectEPI writes the shift of two images of opposite phase encodings along an axis (0, 1 or 2: x, y or z) of their grid,
+// voxels, and both images without distortion to shift, first and second: float32 on the grid. progress is as Register's.
 func CorrectEPI(one, oneGrid, other, otherGrid uint64, axis, threads int,
 	progress func(stage string, fraction float64, message string) bool, shift, first, second uint64) (err error) {
 	defer guard(&err)

@@ -111,44 +111,31 @@ func (r *Result) Uncertainty(out uint64) (err error) {
 	return nil
 }
 
-// Models returns the list of known bundles, engine.ModelInfo, as JSON.
-func Models() (list string, err error) {
+// asked returns what the process's engine says, as JSON.
+func asked(say func(*engine.Engine) (any, error)) (said string, err error) {
 	defer guard(&err)
 	e, err := current()
 	if err != nil {
 		return "", err
 	}
-	models, err := e.ListModels()
+	answer, err := say(e)
 	if err != nil {
 		return "", err
 	}
-	return text(models)
+	return text(answer)
+}
+
+// Models returns the list of known bundles, engine.ModelInfo, as JSON.
+func Models() (list string, err error) {
+	return asked(func(e *engine.Engine) (any, error) { return e.ListModels() })
 }
 
 // Devices returns what there is to run networks on, network.Inventory, as JSON.
 func Devices() (inventory string, err error) {
-	defer guard(&err)
-	e, err := current()
-	if err != nil {
-		return "", err
-	}
-	found, err := e.Devices()
-	if err != nil {
-		return "", err
-	}
-	return text(found)
+	return asked(func(e *engine.Engine) (any, error) { return e.Devices() })
 }
 
 // VerifyModel checks the bundle called name, a built-in name or a path, and returns its engine.ModelInfo as JSON.
 func VerifyModel(name string) (info string, err error) {
-	defer guard(&err)
-	e, err := current()
-	if err != nil {
-		return "", err
-	}
-	m, err := e.VerifyModel(name)
-	if err != nil {
-		return "", err
-	}
-	return text(m)
+	return asked(func(e *engine.Engine) (any, error) { return e.VerifyModel(name) })
 }

@@ -20,9 +20,8 @@ const (
 	enough    = 5e-3 // root mean square length of a step, voxels, below which none follows
 )
 
-// shiftOf returns the field d in voxels along an axis: one's image is at x+d, other's at x-d. progress is told the
-// fraction done.
-//
+// shiftOf returns the field d in voxels along an axis: one's image is at x+d, other's at x-d. progress is told the fraction
+// done.
 // Errors: Cancelled.
 func shiftOf(
 	ctx context.Context, one, other *volume.Volume, axis, threads int, progress func(fraction float64),
@@ -131,10 +130,8 @@ func (l lineOf) read(data []float32, x float32) (value, slope float32) {
 func each(v *volume.Volume, axis, threads int, do func(lineOf)) {
 	stride := [3]int{1, v.Size[0], v.Size[0] * v.Size[1]}
 	b, c := (axis+1)%3, (axis+2)%3
-	parallel.For(v.Size[b]*v.Size[c], 16, threads, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			do(lineOf{i, i%v.Size[b]*stride[b] + i/v.Size[b]*stride[c], stride[axis], v.Size[axis]})
-		}
+	parallel.Each(v.Size[b]*v.Size[c], 16, threads, func(i int) {
+		do(lineOf{i, i%v.Size[b]*stride[b] + i/v.Size[b]*stride[c], stride[axis], v.Size[axis]})
 	})
 }
 

@@ -48,10 +48,7 @@ func TestFieldIsFound(t *testing.T) {
 			return 4*math.Exp(-12*((x-0.4)*(x-0.4)+(y-0.55)*(y-0.55)+(z-0.5)*(z-0.5))) - 1.5*math.Sin(2*x)*z
 		}
 		one, other := distorted(body, d, axis, 1), distorted(body, d, axis, -1)
-		found, err := Correct(context.Background(), Pair{one, other, axis}, 2, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := testkit.Must(Correct(context.Background(), Pair{one, other, axis}, 2, nil))(t)
 		var errors, before, wrong []float32
 		for i, v := range body.Data {
 			at := [3]float64{float64(i % n), float64(i / n % n), float64(i / (n * n))}
@@ -82,10 +79,7 @@ func TestSmallObjectIsCorrected(t *testing.T) {
 	}
 	shift := func([3]float64) float64 { return 1.5 }
 	one, other := distorted(body, shift, 1, 1), distorted(body, shift, 1, -1)
-	found, err := Correct(context.Background(), Pair{one, other, 1}, 1, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := testkit.Must(Correct(context.Background(), Pair{one, other, 1}, 1, nil))(t)
 	if got := found.Shift.Data[(n*n*n+n*n+n)/2]; math.Abs(float64(got)-1.5) > 0.2 {
 		t.Errorf("in the object's middle the shift is %.2f voxels, want 1.5", got)
 	}

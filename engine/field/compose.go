@@ -6,9 +6,8 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// Compose writes prev o phi to dst and returns it: u(x) = phi(x) + prev(x + phi(x)), with prev read trilinearly and
-// clamped to its border. All are on one grid. A nil dst is allocated; dst may be phi, but must not share memory with
-// prev.
+// Compose writes prev o phi to dst (nil: a new field) and returns it: u(x) = phi(x) + prev(x + phi(x)), prev read
+// trilinearly and clamped to its border. All are on one grid. dst may be phi, but must not share memory with prev.
 func Compose(dst, prev, phi *Field, threads int) *Field {
 	if dst == nil {
 		dst = New(phi.Geometry)
@@ -18,12 +17,10 @@ func Compose(dst, prev, phi *Field, threads int) *Field {
 	}
 	nx, ny := phi.Size[0], phi.Size[1]
 	planes := interp.Planes{Size: prev.Size, Data: [][]float32{prev.X, prev.Y, prev.Z}}
-	parallel.For(ny*phi.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			y, z := r%ny, r/ny
-			d := dst.Row(y, z)
-			planes.Compose(d[:], 0, y, z, 1, phi.Row(y, z))
-		}
+	parallel.Each(ny*phi.Size[2], parallel.Rows(nx), threads, func(r int) {
+		y, z := r%ny, r/ny
+		d := dst.Row(y, z)
+		planes.Compose(d[:], 0, y, z, 1, phi.Row(y, z))
 	})
 	return dst
 }
@@ -37,9 +34,8 @@ func (f *Field) Resample(g volume.Geometry, threads int) *Field {
 	return f.resample(g, g.To(f.Geometry), f.To(g), volume.Affine{}, threads)
 }
 
-// Total returns a registration's total transform on the fixed grid: p -> initial(p + d(p)) in LPS mm, where d is the
-// displacement of deform, which may lie on another grid (the network's) and is read as in Resample. A nil deform is the
-// identity.
+// Total returns a registration's total transform on the fixed grid: p -> initial(p + d(p)) in LPS mm, d being the
+// displacement of deform (nil: none), which may lie on another grid (the network's) and is read as in Resample.
 func Total(initial volume.Affine, deform *Field, fixed volume.Geometry, threads int) *Field {
 	toFixed, toPhysical := fixed.PhysicalToIndex(), fixed.IndexToPhysical()
 	base := toFixed.After(initial).After(toPhysical) // x + u(x) where d is zero

@@ -39,9 +39,8 @@ func (f *Field) Endless(last volume.Affine) (*Endless, error) {
 // Last returns the affine map, LPS mm, that it ends with.
 func (e *Endless) Last() volume.Affine { return e.lastMM }
 
-// Margin returns how many voxels the margin has below and above the grid along x, y and z. On each side it is as wide
-// as the border's largest displacement, and twice as wide as its largest outward one, so that the fading does not fold;
-// but no wider than a sixteenth of the grid or, if that is more, 8 voxels. A side that does not move has none.
+// Margin returns how many voxels the margin has below and above the grid along x, y and z: as many as the border's largest
+// displacement, and twice its largest outward one, so that the fading does not fold; within bounds.
 func (e *Endless) Margin() [3][2]int {
 	e.measured.Do(e.measure)
 	return e.margin
@@ -156,33 +155,31 @@ func (e *Endless) BehindMM(dst []float32, threads int) error {
 	}
 	nx, ny := g.Size[0], g.Size[1]
 	low, high := e.margin[0][0], e.margin[0][0]+e.Size[0] // where the field's row lies in the larger one
-	parallel.For(ny*g.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			y, z := r%ny-e.margin[1][0], r/ny-e.margin[2][0]
-			wy, _ := e.weight(1, float64(y))
-			wz, _ := e.weight(2, float64(z))
-			cy, cz := min(max(y, 0), e.Size[1]-1), min(max(z, 0), e.Size[2]-1)
-			out := dst[3*r*nx : 3*(r+1)*nx]
-			inside := out[3*low : 3*high]
-			row(inside, cy, cz)
-			first, final := [3]float32(inside), [3]float32(inside[len(inside)-3:])
-			w := wy * wz
-			if w != 1 {
-				for i, d := range inside {
-					inside[i] = float32(w * float64(d))
-				}
+	parallel.Each(ny*g.Size[2], parallel.Rows(nx), threads, func(r int) {
+		y, z := r%ny-e.margin[1][0], r/ny-e.margin[2][0]
+		wy, _ := e.weight(1, float64(y))
+		wz, _ := e.weight(2, float64(z))
+		cy, cz := min(max(y, 0), e.Size[1]-1), min(max(z, 0), e.Size[2]-1)
+		out := dst[3*r*nx : 3*(r+1)*nx]
+		inside := out[3*low : 3*high]
+		row(inside, cy, cz)
+		first, final := [3]float32(inside), [3]float32(inside[len(inside)-3:])
+		w := wy * wz
+		if w != 1 {
+			for i, d := range inside {
+				inside[i] = float32(w * float64(d))
 			}
-			for i := range low {
-				share, _ := e.weight(0, float64(i-low))
-				for k := range 3 {
-					out[3*i+k] = float32(w * share * float64(first[k]))
-				}
+		}
+		for i := range low {
+			share, _ := e.weight(0, float64(i-low))
+			for k := range 3 {
+				out[3*i+k] = float32(w * share * float64(first[k]))
 			}
-			for i := high; i < nx; i++ {
-				share, _ := e.weight(0, float64(i-low))
-				for k := range 3 {
-					out[3*i+k] = float32(w * share * float64(final[k]))
-				}
+		}
+		for i := high; i < nx; i++ {
+			share, _ := e.weight(0, float64(i-low))
+			for k := range 3 {
+				out[3*i+k] = float32(w * share * float64(final[k]))
 			}
 		}
 	})

@@ -32,15 +32,10 @@ func TestMargin(t *testing.T) {
 		"along z, before a rotation and a scale": {scale, [3]float64{0, 0, -2.5}, [3][2]int{{3, 3}, {2, 2}, {2, 1}}},
 		"no wider than a sixteenth or 8 voxels":  {scale, [3]float64{-90, 0, 0}, [3][2]int{{20, 20}, {8, 8}, {4, 4}}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			e, err := shifted(g, c.last, c.mm).Endless(c.last)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := e.Margin(); got != c.want {
-				t.Errorf("%v, want %v", got, c.want)
-			}
-		})
+		e := testkit.Must(shifted(g, c.last, c.mm).Endless(c.last))(t)
+		if got := e.Margin(); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
 	}
 	if _, err := field.New(g).Endless(volume.Affine{}); fault.CodeOf(err) != fault.SingularTransform {
 		t.Errorf("a map that cannot be undone: %v", err)
@@ -57,10 +52,7 @@ func bent() (*field.Field, volume.Affine) {
 // The fading, by hand: half way through the margin half of what the border has besides the affine map is left.
 func TestBeyondTheGrid(t *testing.T) {
 	f, last := bent()
-	e, err := f.Endless(last)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := testkit.Must(f.Endless(last))(t)
 	at := func(x, y, z float64) [3]float64 { return f.IndexToPhysical().Apply([3]float64{x, y, z}) }
 	phi := func(p [3]float64) [3]float64 { e.TransformPoints(p[:]); return p }
 	wide := float64(e.Margin()[0][1])
@@ -89,10 +81,7 @@ func TestBeyondTheGrid(t *testing.T) {
 func TestInverseBeyondTheGrid(t *testing.T) {
 	t.Parallel()
 	f, last := bent()
-	e, err := f.Endless(last)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := testkit.Must(f.Endless(last))(t)
 	to := f.Geometry // three times as large, around the grid
 	for a := range to.Size {
 		to.Size[a] *= 3

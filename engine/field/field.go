@@ -66,16 +66,7 @@ func (f *Field) at(x, y, z float64) (ux, uy, uz float32) {
 	ix, fx := volume.Cell(x, float64(f.Size[0]-1))
 	iy, fy := volume.Cell(y, float64(f.Size[1]-1))
 	iz, fz := volume.Cell(z, float64(f.Size[2]-1))
-	dx, dy, dz := 0, 0, 0
-	if fx > 0 {
-		dx = 1
-	}
-	if fy > 0 {
-		dy = nx
-	}
-	if fz > 0 {
-		dz = nxy
-	}
+	dx, dy, dz := volume.Next(fx, 1), volume.Next(fy, nx), volume.Next(fz, nxy)
 	o := ix + iy*nx + iz*nxy
 	return interp.Trilinear(f.X, o, dx, dy, dz, fx, fy, fz),
 		interp.Trilinear(f.Y, o, dx, dy, dz, fx, fy, fz),

@@ -52,10 +52,7 @@ func TestInverseOfAffines(t *testing.T) {
 		{M: [9]float64{0.7, 0.3, 0, -0.2, 1.1, 0.1, 0, 0.2, 0.9}, T: [3]float64{300, -200, 100}}, // far from its grid
 	} {
 		t.Run(fmt.Sprint(a.M), func(t *testing.T) {
-			inv, err := a.Inverse()
-			if err != nil {
-				t.Fatal(err)
-			}
+			inv := testkit.Must(a.Inverse())(t)
 			to := g.CenteredAt(a.Apply(g.Center()))
 			got, residual := field.FromAffine(g, a).Inverse(to, 0)
 			testkit.Close(t, "affine", got.Data, field.FromAffine(to, inv).Data, 3e-3)
@@ -242,10 +239,7 @@ func TestBehindMM(t *testing.T) {
 	for i := range f.Data {
 		f.Data[i] = float32(math.Sin(float64(i)))
 	}
-	d, err := f.BehindMM(last, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := testkit.Must(f.BehindMM(last, 2))(t)
 	toMM := g.IndexToPhysical()
 	for i := range g.Voxels() {
 		x := [3]float64{float64(i % 5), float64(i / 5 % 4), float64(i / 20)}

@@ -12,13 +12,11 @@ import (
 // newtonSteps are the most for a voxel.
 const newtonSteps = 30
 
-// Inverse returns the inverse map on grid g, typically the moving image's, and the largest |Phi(Inverse(y)) - y| in mm
-// over the voxels y whose preimage lies inside f's grid. Where the field folds there is no inverse: the nearest
-// preimage found stands, and the residual tells.
+// Inverse returns the inverse map on grid g, typically the moving image's, and the largest |Phi(Inverse(y)) - y| in mm over
+// the voxels y whose preimage lies inside f's grid: it tells of folds, where there is no inverse.
 //
-// Every voxel is solved by damped Newton steps on the trilinear field, from its neighbour's solution and, where that
-// fails, from the best affine fit. Beyond its grid the map continues with the linear part of that fit, so that
-// rotations and scales need not be small.
+// Damped Newton steps solve every voxel, from its neighbour's solution or else from the best affine fit, with whose linear
+// part the map continues beyond its grid, so that rotations and scales need not be small.
 func (f *Field) Inverse(g volume.Geometry, threads int) (inverse *Field, maxResidualMM float64) {
 	return f.inverse(g, threads, nil)
 }
@@ -180,7 +178,7 @@ func (s *solver) solve(start, y [3]float64) (x [3]float64, residual float64) {
 		step := newton.Apply(e)
 		improved := false
 		for range 8 { // halve until the mismatch falls
-			trial := [3]float64{x[0] - step[0], x[1] - step[1], x[2] - step[2]}
+			trial := volume.Sub(x, step)
 			te, tj := s.mismatch(trial, y)
 			if n := s.norm(te); n < residual {
 				x, e, jacobian, residual, improved = trial, te, tj, n, true

@@ -24,10 +24,8 @@ type Stats struct {
 func (f *Field) JacobianDeterminant(threads int) *volume.Volume {
 	out := volume.Zeros(f.Geometry)
 	nx := f.Size[0]
-	parallel.For(f.Size[1]*f.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			f.jacobianRow(out.Data[r*nx:(r+1)*nx], r)
-		}
+	parallel.Each(f.Size[1]*f.Size[2], parallel.Rows(nx), threads, func(r int) {
+		f.jacobianRow(out.Data[r*nx:(r+1)*nx], r)
 	})
 	return out
 }

@@ -2,12 +2,11 @@ package field
 
 import "github.com/morphseek/morphseek/engine/internal/parallel"
 
-// Reconcile moves u and w, a forward and a backward map on one grid that ought to be each other's inverse, each half
-// the way to the inverse of the other: what only one of two registrations found is halved, and found by both it stays.
+// Reconcile moves u and w, a forward and a backward map on one grid that ought to be each other's inverse, each half the
+// way to the inverse of the other: what only one of two registrations found is halved, and found by both it stays.
 //
-// The inverses are found by damped fixed-point steps at half the resolution, to some hundredths of a voxel where the
-// fields are smooth over two voxels: enough for a registration that goes on from there, at an eighth of the time of
-// Inverse, which is for results.
+// Damped fixed-point steps at half the resolution invert them to some hundredths of a voxel where they are smooth over two
+// voxels: enough for a registration that goes on from there, at an eighth of the time of Inverse, which is for results.
 func Reconcile(u, w *Field, threads int) {
 	half := u.Geometry
 	for a := range 3 {
@@ -27,10 +26,8 @@ func (f *Field) roughInverse(threads int) *Field {
 	inverse, residual := New(f.Geometry), New(f.Geometry)
 	for range steps {
 		Compose(residual, f, inverse, threads)
-		parallel.For(len(inverse.Data), 1<<16, threads, func(lo, hi int) {
-			for i := lo; i < hi; i++ {
-				inverse.Data[i] -= float32(damping * residual.Data[i])
-			}
+		parallel.Each(len(inverse.Data), 1<<16, threads, func(i int) {
+			inverse.Data[i] -= float32(damping * residual.Data[i])
 		})
 	}
 	return inverse
@@ -38,15 +35,11 @@ func (f *Field) roughInverse(threads int) *Field {
 
 // moveHalf adds half of what leads from one field to another, on a grid of their own, to f. It overwrites from.
 func (f *Field) moveHalf(from, to *Field, threads int) {
-	parallel.For(len(from.Data), 1<<16, threads, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			from.Data[i] = 0.5 * (to.Data[i] - from.Data[i])
-		}
+	parallel.Each(len(from.Data), 1<<16, threads, func(i int) {
+		from.Data[i] = 0.5 * (to.Data[i] - from.Data[i])
 	})
 	step := from.Resample(f.Geometry, threads)
-	parallel.For(len(f.Data), 1<<16, threads, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			f.Data[i] += step.Data[i]
-		}
+	parallel.Each(len(f.Data), 1<<16, threads, func(i int) {
+		f.Data[i] += step.Data[i]
 	})
 }

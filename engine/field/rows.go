@@ -25,9 +25,7 @@ func (f *Field) columns(m volume.Affine, n int) []column {
 	all := make([]column, n)
 	for i := range all {
 		all[i].i, all[i].fraction = volume.Cell(m.T[0]+float64(m.M[0]*float64(i)), float64(f.Size[0]-1))
-		if all[i].fraction > 0 {
-			all[i].step = 1
-		}
+		all[i].step = volume.Next(all[i].fraction, 1)
 	}
 	return all
 }
@@ -62,13 +60,7 @@ func (r *rows) turn(y, z float64) {
 	var iy, iz int
 	iy, r.fy = volume.Cell(y, float64(r.Size[1]-1))
 	iz, r.fz = volume.Cell(z, float64(r.Size[2]-1))
-	first, dy, dz := (iz*r.Size[1]+iy)*r.Size[0], 0, 0
-	if r.fy > 0 {
-		dy = r.Size[0]
-	}
-	if r.fz > 0 {
-		dz = r.Size[0] * r.Size[1]
-	}
+	first, dy, dz := (iz*r.Size[1]+iy)*r.Size[0], volume.Next(r.fy, r.Size[0]), volume.Next(r.fz, r.Size[0]*r.Size[1])
 	needed := [4]int{first, first + dy, first + dz, first + dz + dy}
 	for k, start := range needed {
 		r.place[k] = slices.Index(r.start[:], start)

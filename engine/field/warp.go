@@ -38,9 +38,8 @@ func (f *Field) read(g volume.Geometry, threads int, row func(dst []float32, x, 
 	return out
 }
 
-// TransformPoints maps points, LPS mm with x, y, z interleaved, from fixed to moving space in place: p -> p + d(p),
-// with the displacement read trilinearly. Outside the grid the border's displacement holds; a transform's points go by
-// Endless.
+// TransformPoints maps points, LPS mm with x, y, z interleaved, from fixed to moving space in place: p -> p + d(p), d read
+// trilinearly. Outside the grid the border's displacement holds; a transform's points go by Endless.
 func (f *Field) TransformPoints(points []float64) {
 	toIndex, toPhysical := f.PhysicalToIndex(), f.IndexToPhysical()
 	for ; len(points) >= 3; points = points[3:] {
@@ -61,13 +60,11 @@ func (f *Field) MM(dst []float32, threads int) []float32 {
 		panic("field: MM needs three floats a voxel")
 	}
 	m := f.IndexToPhysical().M
-	parallel.For(len(f.X), 1<<14, threads, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			x, y, z := float64(f.X[i]), float64(f.Y[i]), float64(f.Z[i])
-			dst[3*i] = float32(float64(m[0]*x) + float64(m[1]*y) + float64(m[2]*z))
-			dst[3*i+1] = float32(float64(m[3]*x) + float64(m[4]*y) + float64(m[5]*z))
-			dst[3*i+2] = float32(float64(m[6]*x) + float64(m[7]*y) + float64(m[8]*z))
-		}
+	parallel.Each(len(f.X), 1<<14, threads, func(i int) {
+		x, y, z := float64(f.X[i]), float64(f.Y[i]), float64(f.Z[i])
+		dst[3*i] = float32(float64(m[0]*x) + float64(m[1]*y) + float64(m[2]*z))
+		dst[3*i+1] = float32(float64(m[3]*x) + float64(m[4]*y) + float64(m[5]*z))
+		dst[3*i+2] = float32(float64(m[6]*x) + float64(m[7]*y) + float64(m[8]*z))
 	})
 	return dst
 }
@@ -81,10 +78,8 @@ func (f *Field) BehindMM(last volume.Affine, threads int) ([]float32, error) {
 	}
 	dst := make([]float32, len(f.Data))
 	nx, ny := f.Size[0], f.Size[1]
-	parallel.For(ny*f.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			row(dst[3*r*nx:3*(r+1)*nx], r%ny, r/ny)
-		}
+	parallel.Each(ny*f.Size[2], parallel.Rows(nx), threads, func(r int) {
+		row(dst[3*r*nx:3*(r+1)*nx], r%ny, r/ny)
 	})
 	return dst, nil
 }
@@ -123,13 +118,11 @@ func FromMM(g volume.Geometry, mm []float32, threads int) *Field {
 		panic("field: FromMM needs three floats a voxel")
 	}
 	m := g.PhysicalToIndex().M
-	parallel.For(len(f.X), 1<<14, threads, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			x, y, z := float64(mm[3*i]), float64(mm[3*i+1]), float64(mm[3*i+2])
-			f.X[i] = float32(float64(m[0]*x) + float64(m[1]*y) + float64(m[2]*z))
-			f.Y[i] = float32(float64(m[3]*x) + float64(m[4]*y) + float64(m[5]*z))
-			f.Z[i] = float32(float64(m[6]*x) + float64(m[7]*y) + float64(m[8]*z))
-		}
+	parallel.Each(len(f.X), 1<<14, threads, func(i int) {
+		x, y, z := float64(mm[3*i]), float64(mm[3*i+1]), float64(mm[3*i+2])
+		f.X[i] = float32(float64(m[0]*x) + float64(m[1]*y) + float64(m[2]*z))
+		f.Y[i] = float32(float64(m[3]*x) + float64(m[4]*y) + float64(m[5]*z))
+		f.Z[i] = float32(float64(m[6]*x) + float64(m[7]*y) + float64(m[8]*z))
 	})
 	return f
 }

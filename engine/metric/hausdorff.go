@@ -25,18 +25,16 @@ func (r *Runs) Compare(o *Runs, spacing [3]float64, threads int) []Agreement {
 	slices.Sort(labels)
 	labels = slices.Compact(labels)
 	found, near := make([]Agreement, len(labels)), shellsOf(spacing)
-	parallel.For(len(labels), 1, threads, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			l := labels[i]
-			found[i] = Agreement{Label: l, HD95: math.Inf(1)}
-			if r.byLabel[l] == nil || o.byLabel[l] == nil {
-				continue
-			}
-			a, b := r.mask(l), o.mask(l)
-			found[i].Dice = 2 * float64(a.common(b)) / float64(a.count+b.count)
-			s, t := newTarget(a.surface(), spacing), newTarget(b.surface(), spacing)
-			found[i].HD95 = max(t.percentile95(s, near), s.percentile95(t, near))
+	parallel.Each(len(labels), 1, threads, func(i int) {
+		l := labels[i]
+		found[i] = Agreement{Label: l, HD95: math.Inf(1)}
+		if r.byLabel[l] == nil || o.byLabel[l] == nil {
+			return
 		}
+		a, b := r.mask(l), o.mask(l)
+		found[i].Dice = 2 * float64(a.common(b)) / float64(a.count+b.count)
+		s, t := newTarget(a.surface(), spacing), newTarget(b.surface(), spacing)
+		found[i].HD95 = max(t.percentile95(s, near), s.percentile95(t, near))
 	})
 	return found
 }

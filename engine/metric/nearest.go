@@ -53,12 +53,12 @@ func (n *node) reach(lo, hi point) {
 	}
 }
 
-// grow adds the node of these leaves, halved across its longest side, and returns it.
-func (t *target) grow(leaves []node) node {
+// grow adds the node of these leaves, halved across its longest side.
+func (t *target) grow(leaves []node) {
 	i := len(t.nodes)
 	t.nodes = append(t.nodes, leaves[0])
 	if len(leaves) == 1 {
-		return leaves[0]
+		return
 	}
 	whole := leaves[0]
 	for _, n := range leaves[1:] {
@@ -84,7 +84,6 @@ func (t *target) grow(leaves []node) node {
 	whole.other = int32(len(t.nodes))
 	t.grow(leaves[k:])
 	t.nodes[i] = whole
-	return whole
 }
 
 // search is for the voxel of a surface nearest to p. It may end at any that is enough or less away.

@@ -82,7 +82,7 @@ const maxVoxels = 1 << 33
 
 // Check reports the first fault of the geometry. name says which input it is ("fixed", "moving mask").
 func (g Geometry) Check(name string) error {
-	voxels := 1
+	voxels, thin := 1, 0
 	for a, n := range g.Size {
 		if n <= 0 {
 			return fault.New(fault.EmptyVolume,
@@ -92,9 +92,6 @@ func (g Geometry) Check(name string) error {
 			return fault.New(fault.InvalidArgument, "%s volume: size %v is beyond what this library handles", name, g.Size)
 		}
 		voxels *= n
-	}
-	thin := 0
-	for _, n := range g.Size {
 		if n == 1 {
 			thin++
 		}

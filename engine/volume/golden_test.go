@@ -38,10 +38,7 @@ func readGolden(t *testing.T) (d goldenData) {
 
 func TestResampleEqualsSimpleITK(t *testing.T) {
 	for _, c := range readGolden(t).Resample {
-		interp, err := volume.ParseInterpolation(c.Interpolation)
-		if err != nil {
-			t.Fatal(err)
-		}
+		interp := testkit.Must(volume.ParseInterpolation(c.Interpolation))(t)
 		got := c.Image.Volume().Resample(c.Want.Grid, c.Affine, interp, c.Background, 2)
 		testkit.Close(t, c.Interpolation, got.Data, c.Want.Data, 3e-5)
 	}

@@ -217,12 +217,8 @@ func Percentiles(values []float32, ps ...float64) []float64 {
 			total++
 		}
 	}
-	out := make([]float64, len(ps))
 	if total == 0 {
-		for i := range out {
-			out[i] = math.NaN()
-		}
-		return out
+		return slices.Repeat([]float64{math.NaN()}, len(ps))
 	}
 
 	// digit returns the digit of the value of rank k, and its rank among those with that digit.
@@ -256,6 +252,7 @@ func Percentiles(values []float32, ps ...float64) []float64 {
 		l, _ := digit(low[place[d]], within)
 		return float64(fromOrderedBits(uint32(d)<<16 | uint32(l)))
 	}
+	out := make([]float64, len(ps))
 	for i, p := range ps {
 		pos := position(p, total)
 		a, b := value(ranks[i][0]), value(ranks[i][1])

@@ -152,16 +152,7 @@ func (s Sampler) linear(dst []float32, xs, ys, zs []float64) {
 		ix, fx := Cell(x, lastX)
 		iy, fy := Cell(y, lastY)
 		iz, fz := Cell(z, lastZ)
-		dx, dy, dz := 0, 0, 0
-		if fx > 0 {
-			dx = 1
-		}
-		if fy > 0 {
-			dy = nx
-		}
-		if fz > 0 {
-			dz = nxy
-		}
+		dx, dy, dz := Next(fx, 1), Next(fy, nx), Next(fz, nxy)
 		o := ix + iy*nx + iz*nxy
 		// interp.Trilinear written out: the call costs a tenth of a warp.
 		a := data[o] + float32(fx*(data[o+dx]-data[o]))
@@ -202,4 +193,12 @@ func Cell(c, last float64) (i int, f float32) {
 	}
 	i = int(c)
 	return i, float32(c - float64(i))
+}
+
+// Next returns the step to the next voxel along an axis of that stride: 0 where Cell's f is 0, for there may be none.
+func Next(f float32, stride int) int {
+	if f > 0 {
+		return stride
+	}
+	return 0
 }

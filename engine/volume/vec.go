@@ -16,6 +16,9 @@ func Cross(a, b [3]float64) [3]float64 {
 	}
 }
 
+// Sub returns a - b.
+func Sub(a, b [3]float64) [3]float64 { return [3]float64{a[0] - b[0], a[1] - b[1], a[2] - b[2]} }
+
 // Norm returns the length of v.
 func Norm(v [3]float64) float64 { return math.Sqrt(Dot(v, v)) }
 

@@ -309,11 +309,9 @@ func TestSameGrid(t *testing.T) {
 		o    volume.Geometry
 		want bool
 	}{{"itself", g, true}, {"rounding", near, true}, {"shifted", far, false}, {"size", size, false}} {
-		t.Run(c.name, func(t *testing.T) {
-			if g.SameGrid(c.o) != c.want {
-				t.Errorf("SameGrid is %v", !c.want)
-			}
-		})
+		if g.SameGrid(c.o) != c.want {
+			t.Errorf("%s: SameGrid is %v", c.name, !c.want)
+		}
 	}
 }
 
@@ -334,11 +332,9 @@ func TestResampleAtTheFaces(t *testing.T) {
 		"closed":     {v.ResampleClosed(g, volume.IdentityAffine(), -9, 1), []float32{-9, 1, 1.5, 2.5, 3.5, 4.5, 5, -9}},
 		"repeated":   {v.ResampleRepeated(g, volume.IdentityAffine(), 1), []float32{1, 1, 1.5, 2.5, 3.5, 4.5, 5, 5}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if !slices.Equal(c.got.Data, c.want) {
-				t.Errorf("%v, want %v", c.got.Data, c.want)
-			}
-		})
+		if !slices.Equal(c.got.Data, c.want) {
+			t.Errorf("%s: %v, want %v", name, c.got.Data, c.want)
+		}
 	}
 }
 
@@ -356,10 +352,7 @@ func TestResampleSplineAtTheFaces(t *testing.T) {
 
 func TestAffineInverse(t *testing.T) {
 	a := volume.Affine{M: [9]float64{1, 2, 0, -1, 1, 0.5, 0, 0.25, 3}, T: [3]float64{4, 5, -6}}
-	inv, err := a.Inverse()
-	if err != nil {
-		t.Fatal(err)
-	}
+	inv := testkit.Must(a.Inverse())(t)
 	p := [3]float64{7, -8, 9}
 	got := inv.After(a).Apply(p)
 	testkit.Close(t, "there and back", got[:], p[:], 1e-12)
@@ -389,11 +382,9 @@ func TestTurn(t *testing.T) {
 		"a quarter":         {[9]float64{1, 0, 0, 0, 0, -1, 0, 1, 0}, 90},
 		"a half":            {[9]float64{-1, 0, 0, 0, -1, 0, 0, 0, 1}, 180},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if got := (volume.Affine{M: c.m}).Turn(); math.Abs(got-c.want) > 1e-6 {
-				t.Errorf("%g degrees, want %g", got, c.want)
-			}
-		})
+		if got := (volume.Affine{M: c.m}).Turn(); math.Abs(got-c.want) > 1e-6 {
+			t.Errorf("%s: %g degrees, want %g", name, got, c.want)
+		}
 	}
 }
 
@@ -458,9 +449,7 @@ func TestFrozen(t *testing.T) {
 // Holds is what Resample reads, at the nearest voxel, of a volume of ones.
 func TestHolds(t *testing.T) {
 	v := volume.Zeros(volume.Geometry{Size: [3]int{5, 4, 3}, Spacing: [3]float64{1, 2, 1.5}, Direction: volume.Identity})
-	for i := range v.Data {
-		v.Data[i] = 1
-	}
+	copy(v.Data, slices.Repeat([]float32{1}, len(v.Data)))
 	g := volume.Geometry{Size: [3]int{9, 9, 9}, Origin: [3]float64{-2, -1.5, -1}, Spacing: [3]float64{0.75, 1, 0.5}, Direction: volume.Identity}
 	turn := volume.IdentityAffine()
 	turn.M[1], turn.M[3], turn.T[2] = 0.25, -0.5, 0.75

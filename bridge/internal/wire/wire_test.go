@@ -64,11 +64,9 @@ func TestParseReadsACall(t *testing.T) {
 		"fixed": pair.Fixed, "moving": pair.Moving, "moving mask": pair.MovingMask, "rigid": pair.Rigid,
 		"channel, fixed": pair.Channels[0].Fixed, "channel, moving": pair.Channels[0].Moving,
 	} {
-		t.Run(name, func(t *testing.T) {
-			if v.Geometry != want || &v.Data[0] != &m.voxels[0] || len(v.Data) != 8 {
-				t.Errorf("%s is %v, not the caller's voxels on their grid", name, v)
-			}
-		})
+		if v.Geometry != want || &v.Data[0] != &m.voxels[0] || len(v.Data) != 8 {
+			t.Errorf("%s is %v, not the caller's voxels on their grid", name, v)
+		}
 	}
 	if pair.FixedMask != nil || pair.Channels[1].Fixed != nil {
 		t.Error("an image that was not given is there")
@@ -111,18 +109,15 @@ func TestParseNamesTheFault(t *testing.T) {
 		{"names alone", `{"landmarks": {"names": ["a"]}}`, fault.InvalidArgument, "1 names are given for 0"},
 		{"an empty doubt", `{"doubts": ["fixed: two places.", ""]}`, fault.InvalidArgument, "doubt 2 is empty"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			_, _, err := Parse(newMemory().filled(c.text))
-			if fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.words) {
-				t.Errorf("%v is %v, not %v with %q", err, fault.CodeOf(err), c.code, c.words)
-			}
-		})
+		_, _, err := Parse(newMemory().filled(c.text))
+		if fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.words) {
+			t.Errorf("%s: %v is %v, not %v with %q", c.name, err, fault.CodeOf(err), c.code, c.words)
+		}
 	}
 }
 
-// Whatever the text of a call, it is a pair or an error with a code. Addresses are the test's own words: numbers that a
-// fuzzer makes up lead anywhere, so texts with digits are left out. Each word's memory is larger than what any member
-// reads, and all but the grid is 0, so that whatever else is taken for a grid has no voxels.
+// Whatever the text of a call, it is a pair or an error with a code. Texts with digits could be addresses, and are left
+// out; the words stand for memory larger than any member reads, 0 but for the grid.
 func FuzzParse(f *testing.F) {
 	words := []string{"VOXELS", "MM", "GRID", "MATRIX", "POINTS"}
 	const room = 32 // numbers

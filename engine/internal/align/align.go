@@ -48,10 +48,8 @@ type Options struct {
 
 // Certainty is how sure an alignment is.
 type Certainty struct {
-	// Confidence, 0..1, is strength times margin. Strength is the geometric mean of the score and of the score at its
-	// start, scaled from chance to certain. Margin is how far below the second-best position scores (less strain), in
-	// tenths of the score; 1 where all starts led to one. A low margin says that several positions fit alike, not that
-	// this one is wrong.
+	// Confidence, 0..1, is strength (the geometric mean of the scores here and at the start, from chance to certain) times
+	// margin (how far the second-best position scores below, in tenths; 1 where all starts led to one).
 	Confidence float64
 	// RivalMM is how far the second-best position lies from this one, mm, on average over the corners of the fixed image;
 	// 0 where there is none.
@@ -185,9 +183,8 @@ func (a *aligner) alignWithOneMask() (*Result, error) {
 // roundedStrain is the strain up to which a matrix counts as a rotation: its digits may be rounded.
 const roundedStrain = 1e-9
 
-// transformedBy returns v with the inverse of start in its geometry, and so in the fixed image's space. There the
-// scales of the caller's transform count as none: neither the voxel size of the comparison nor the penalty of strain
-// works against them.
+// transformedBy returns v with the inverse of start in its geometry, in the fixed image's space. There the caller's scales
+// count as none: neither the voxel of the comparison nor the penalty of strain works against them.
 func transformedBy(v *volume.Volume, start volume.Affine) *volume.Volume {
 	inverse, _ := start.Inverse() // checked
 	m := inverse.After(v.IndexToPhysical())
@@ -234,21 +231,6 @@ type aligner struct {
 	fixedBackground, movingBackground background
 }
 
-// fixedBlocks downsamples the fixed image for the comparison, which has one background of it in every frame. The search
-// over poses finds one anew for each (RATIONALE.md, Steadiness).
-func (a *aligner) fixedBlocks(h float64) downsampled {
-	d := downsample(a.fixed, a.opt.FixedMask, h, a.opt.Threads)
-	d.background = &a.fixedBackground
-	return d
-}
-
-// movingBlocks does so with the moving image.
-func (a *aligner) movingBlocks(h float64) downsampled {
-	d := downsample(a.moving, a.opt.MovingMask, h, a.opt.Threads)
-	d.background = &a.movingBackground
-	return d
-}
-
 // checkpoint reports progress, which never decreases, and returns Cancelled where the context has ended.
 func (a *aligner) checkpoint(fraction float64) error {
 	a.done = max(a.done, fraction)
@@ -278,12 +260,13 @@ type views struct {
 }
 
 // describe computes the features of both images on voxels of h mm, or larger ones where memory demands it, the moving
-// image's axes along the columns of frame. It fails, and names the input, where an image has no voxel left at that
-// size.
+// image's axes along the columns of frame. It fails, and names the input, where an image has no voxel left at that size.
 func (a *aligner) describe(h float64, frame [9]float64) (views, error) {
 	threads := a.opt.Threads
 	h = affordable(h, a.fixed.Geometry, a.moving.Geometry, frame)
-	view := func(name string, blocks downsampled, mask *volume.Volume, frame [9]float64) (features, error) {
+	view := func(name string, v, mask *volume.Volume, of *background, frame [9]float64) (features, error) {
+		blocks := downsample(v, mask, h, threads)
+		blocks.background = of // one in every frame; the search over poses finds one anew (RATIONALE.md, Steadiness)
 		w := newResampled(blocks, h, frame, threads)
 		switch {
 		case w.bodyCount > 0:
@@ -296,11 +279,11 @@ func (a *aligner) describe(h float64, frame [9]float64) (views, error) {
 			"the %s volume, %.3g mm at its thinnest, is less than one voxel of %.3g mm, at which the volumes are "+
 				"compared; crop or resample the other volume to about its size", name, thinnest(blocks.extent), h)
 	}
-	f, err := view("fixed", a.fixedBlocks(h), a.opt.FixedMask, volume.Identity)
+	f, err := view("fixed", a.fixed, a.opt.FixedMask, &a.fixedBackground, volume.Identity)
 	if err != nil {
 		return views{}, err
 	}
-	m, err := view("moving", a.movingBlocks(h), a.opt.MovingMask, frame)
+	m, err := view("moving", a.moving, a.opt.MovingMask, &a.movingBackground, frame)
 	if err != nil {
 		return views{}, err
 	}
@@ -362,8 +345,7 @@ func (a *aligner) start(given volume.Affine, h float64) (outcome, views, error) 
 		return outcome{}, views{}, err
 	}
 	if a.opt.Method != None && a.opt.Initial == nil {
-		f, m := centroid(v.fixed.resampled), centroid(v.moving.resampled)
-		given.T = [3]float64{m[0] - f[0], m[1] - f[1], m[2] - f[2]}
+		given.T = volume.Sub(centroid(v.moving.resampled), centroid(v.fixed.resampled))
 	}
 	if err := a.checkpoint(0.2); err != nil {
 		return outcome{}, views{}, err
@@ -436,12 +418,8 @@ func (a *aligner) result(o outcome, same bool) *Result {
 
 // rigidBeside returns the best transform near an affine one without scales and shears.
 func (a *aligner) rigidBeside(best outcome, v views) (outcome, error) {
-	middle := centroid(v.fixed.resampled)
-	there := best.transform.Apply(middle)
-	rigid := volume.Affine{M: a.rotationOf(best.transform)}
-	for i, x := range rigid.Apply(middle) {
-		rigid.T[i] = there[i] - x
-	}
+	middle, rigid := centroid(v.fixed.resampled), volume.Affine{M: a.rotationOf(best.transform)}
+	rigid.T = volume.Sub(best.transform.Apply(middle), rigid.Apply(middle))
 	rigid, _, err := a.objective(v, v.coarse, a.manyPoints(v)).maximise(a.ctx, rigid, true, fine)
 	if err != nil {
 		return outcome{}, a.failed(err)

@@ -1,10 +1,12 @@
 package align
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
-// foreground returns 1 on the body and 0 in the background around it. Where an image has no background (a crop within
-// the body), all that is valid is body. Voxels within half a bin of the threshold count in part: interpolated whole
-// numbers may crowd there, and noise would decide about all of them.
+// foreground returns 1 on the body, else 0; without a background all that is valid is body. Voxels within half a bin of the
+// threshold count in part: interpolated whole numbers crowd there, and noise would decide.
 func foreground(w *resampled, b *background) []float32 {
 	near := faces(w.grid.Size)[:2*w.image.Axes()]
 	if b == nil {
@@ -90,7 +92,8 @@ func backgroundOf(w *resampled, near []int) background {
 	}
 	var border, dark float64
 	for i := range w.intensity {
-		if w.valid[i] > 0 && onBorder(w.valid, i, near) {
+		// On the border a face neighbour is not valid. The outermost voxels never are.
+		if w.valid[i] > 0 && slices.ContainsFunc(near, func(d int) bool { return w.valid[i+d] == 0 }) {
 			border++
 			if w.intensity[i] <= threshold {
 				dark++
@@ -171,23 +174,18 @@ func falls(histogram []float64) bool {
 }
 
 // robustRange returns the least valid intensity and one that about a hundredth of the valid voxels exceed.
-func robustRange(w *resampled) (lo, hi float32) {
-	first := true
-	var top float32
+func robustRange(w *resampled) (float32, float32) {
+	lo, top := float32(math.Inf(1)), float32(math.Inf(-1))
 	for i, x := range w.intensity {
-		if w.valid[i] == 0 {
-			continue
+		if w.valid[i] > 0 {
+			lo, top = min(lo, x), max(top, x)
 		}
-		if first {
-			lo, top, first = x, x, false
-		}
-		lo, top = min(lo, x), max(top, x)
 	}
 	if !(top > lo) {
 		return lo, top
 	}
 	// Two rounds of counting: outliers may crowd everything else into a few bins of the first.
-	hi = top
+	hi := top
 	for range 3 {
 		var counts [1024]float64
 		total := 0.0
@@ -212,11 +210,6 @@ func robustRange(w *resampled) (lo, hi float32) {
 		top = hi
 	}
 	return lo, hi
-}
-
-// onBorder reports whether a face neighbour of voxel i is not valid. The outermost voxels never are.
-func onBorder(valid []float32, i int, near []int) bool {
-	return slices.ContainsFunc(near, func(d int) bool { return valid[i+d] == 0 })
 }
 
 // faces are the offsets of the face neighbours of a voxel that is not one of the outermost. Those are never part of a

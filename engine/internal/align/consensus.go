@@ -23,9 +23,8 @@ type match struct {
 	weight float64 // the square of the depth in the body
 }
 
-// consensus fits t to block matches in both directions. Between modalities the score of the whole can be higher where
-// walls and spines agree and the organs lie centimetres off. A block inside the body, which moves by itself, finds its
-// organ.
+// consensus fits t to block matches in both directions. Between modalities the score of the whole can be higher where walls
+// and spines agree and the organs lie centimetres off. A block inside the body, which moves by itself, finds its organ.
 func (a *aligner) consensus(v views, t volume.Affine) (volume.Affine, error) {
 	for round := range blocks.Rounds {
 		if err := a.checkpoint(0.9 + float64(0.05*float64(round))); err != nil {
@@ -35,13 +34,9 @@ func (a *aligner) consensus(v views, t volume.Affine) (volume.Affine, error) {
 		if err != nil {
 			return t, nil // nothing to match
 		}
-		forward := aligned.Pair{
-			Fixed: a.fixed, Moving: a.moving, FixedMask: a.opt.FixedMask, MovingMask: a.opt.MovingMask, Initial: t,
-		}
+		forward := aligned.Pair{Fixed: a.fixed, Moving: a.moving, FixedMask: a.opt.FixedMask, MovingMask: a.opt.MovingMask, Initial: t}
 		matches := sampleMatches(v.fixed, v.moving, t, blocks.Match(forward, round, a.opt.Threads))
-		backward := aligned.Pair{
-			Fixed: a.moving, Moving: a.fixed, FixedMask: a.opt.MovingMask, MovingMask: a.opt.FixedMask, Initial: inverse,
-		}
+		backward := aligned.Pair{Fixed: a.moving, Moving: a.fixed, FixedMask: a.opt.MovingMask, MovingMask: a.opt.FixedMask, Initial: inverse}
 		for _, w := range sampleMatches(v.moving, v.fixed, inverse, blocks.Match(backward, round, a.opt.Threads)) {
 			matches = append(matches, match{at: inverse.Apply(w.to), to: inverse.Apply(w.at), weight: w.weight})
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -58,11 +59,9 @@ func TestTrimmedFit(t *testing.T) {
 		"one place":  {{to: shift, weight: 1}, {to: shift, weight: 1}},
 		"no weight":  {{to: shift}, {at: shift}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if got := trimmedFit(matches); got != volume.IdentityAffine() {
-				t.Errorf("%v, want the identity", got)
-			}
-		})
+		if got := trimmedFit(matches); got != volume.IdentityAffine() {
+			t.Errorf("%s: %v, want the identity", name, got)
+		}
 	}
 }
 
@@ -78,20 +77,14 @@ func TestConsensusFindsTheWayBack(t *testing.T) {
 		moving: p.image(g.CenteredAt(truth.T), back, otherContrast),
 	}
 	h := comparisonSpacing(a.fixed.Geometry, a.moving.Geometry)
-	v, err := a.describe(h, volume.Identity)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := testkit.Must(a.describe(h, volume.Identity))(t)
 	for name, start := range map[string]volume.Affine{
 		"there":          truth,
 		"8 mm off":       about(volume.Identity, [3]float64{20, 0, -2}),
 		"off and scaled": about([9]float64{1, 0, 0, 0, 1.05, 0, 0, 0, 0.92}, [3]float64{16, 3, -10}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := a.consensus(v, start)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := testkit.Must(a.consensus(v, start))(t)
 			before, after := worst(start, truth), worst(got, truth)
 			t.Logf("off by %.2f mm, then %.2f mm", before, after)
 			if after > max(0.5, before/2) { // the ridge holds back what is not a translation

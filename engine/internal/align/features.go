@@ -38,16 +38,14 @@ func describe(w *resampled, threads int) features {
 	all := mind.Describe(w.intensity, nil, w.grid.Size, kernel, threads)
 	f := features{w, make([][]float32, mind.Channels), depthWeights(w, threads)}
 	energy := make([]float64, mind.Channels)
-	parallel.For(mind.Channels, 1, threads, func(lo, hi int) {
-		for c := lo; c < hi; c++ {
-			plane := all[c*n : (c+1)*n]
-			f.planes[c] = plane
-			mean := float32(blas32.DDot(vector(w.body), vector(plane)) / max(w.bodyCount, 1))
-			for i, d := range f.depth {
-				plane[i] = d * (plane[i] - mean)
-			}
-			energy[c] = blas32.DDot(vector(plane), vector(plane))
+	parallel.Each(mind.Channels, 1, threads, func(c int) {
+		plane := all[c*n : (c+1)*n]
+		f.planes[c] = plane
+		mean := float32(blas32.DDot(vector(w.body), vector(plane)) / max(w.bodyCount, 1))
+		for i, d := range f.depth {
+			plane[i] = d * (plane[i] - mean)
 		}
+		energy[c] = blas32.DDot(vector(plane), vector(plane))
 	})
 	total := 0.0
 	for _, e := range energy {
@@ -57,19 +55,16 @@ func describe(w *resampled, threads int) features {
 	if total > 0 {
 		scale = float32(1 / math.Sqrt(total/w.bodyCount))
 	}
-	parallel.For(mind.Channels, 1, threads, func(lo, hi int) {
-		for c := lo; c < hi; c++ {
-			for i := range f.planes[c] {
-				f.planes[c][i] *= scale
-			}
+	parallel.Each(mind.Channels, 1, threads, func(c int) {
+		for i := range f.planes[c] {
+			f.planes[c][i] *= scale
 		}
 	})
 	return f
 }
 
-// depthWeights rises from 0 on the surface of the body to 1 inside, for outlines depend on habitus and skull stripping
-// more than on anatomy. The blur is over the field of view alone, so that a cut through the body is no surface. It is
-// wide, so a grid of half the resolution will do.
+// depthWeights rises from 0 on the body's surface to 1 inside: outlines depend on habitus and skull stripping more than on
+// anatomy. The blur is over the field of view alone, so that a cut through the body is no surface.
 func depthWeights(w *resampled, threads int) []float32 {
 	sigma := depthSigma * w.image.Root(w.bodyCount) / 2
 	s := [3]float64{sigma, sigma, sigma}
@@ -99,11 +94,9 @@ func principal(a, b features, threads int) *mat.Dense {
 		}
 	}
 	values := make([]float64, len(cells))
-	parallel.For(len(cells), 1, threads, func(lo, hi int) {
-		for k := lo; k < hi; k++ {
-			for _, f := range []features{a, b} {
-				values[k] += blas32.DDot(vector(f.planes[cells[k].r]), vector(f.planes[cells[k].c])) / f.bodyCount
-			}
+	parallel.Each(len(cells), 1, threads, func(k int) {
+		for _, f := range []features{a, b} {
+			values[k] += blas32.DDot(vector(f.planes[cells[k].r]), vector(f.planes[cells[k].c])) / f.bodyCount
 		}
 	})
 	for k, c := range cells {
@@ -162,10 +155,8 @@ func (f features) halved(count, threads int) features {
 	body := f.resampled.halved(f.body)
 	w := &resampled{grid: body.Geometry, image: f.image, valid: f.resampled.halved(f.valid).Data, body: body.Data, bodyCount: f.bodyCount / 8}
 	out := features{resampled: w, planes: make([][]float32, len(f.planes))}
-	parallel.For(len(f.planes), 1, threads, func(lo, hi int) {
-		for c := lo; c < hi; c++ {
-			out.planes[c] = f.resampled.halved(f.planes[c]).Data
-		}
+	parallel.Each(len(f.planes), 1, threads, func(c int) {
+		out.planes[c] = f.resampled.halved(f.planes[c]).Data
 	})
 	return out
 }
@@ -254,9 +245,8 @@ func (v views) withIntensity() views {
 	return views{fixed: v.fixed.withIntensity(), moving: v.moving.withIntensity()}
 }
 
-// sameModality reports whether the intensities of the two images correspond under t: they correlate and are distributed
-// alike, or both are in Hounsfield units. Two CT scans of a torso may be distributed differently, by how much air and
-// lung each shows.
+// sameModality reports whether the intensities of two images correspond under t: they correlate and are distributed alike,
+// or both are in Hounsfield units, whose distribution varies with the air and lung shown.
 func (v views) sameModality(t volume.Affine, threads int) bool {
 	return v.bothHounsfield() || correlation(v.fixed.resampled, v.moving.resampled, t, threads)-v.distance() > sameAbove
 }
@@ -272,9 +262,8 @@ func (w *resampled) bodyIntensities(step int) (values, weights []float64) {
 	return values, weights
 }
 
-// distributionDistance returns the mean absolute difference of the standardised intensities at the quantiles of two
-// bodies, 2 % to 98 %: the earth mover's distance of the distributions, in standard deviations. Dark voxels (lungs,
-// bowel gas, what a skull stripper left) are no tissue and do not count.
+// distributionDistance returns the earth mover's distance of the distributions of two bodies' standardised intensities, by
+// the quantiles 2 % to 98 %. Dark voxels (lungs, bowel gas, what a skull stripper left) are no tissue and do not count.
 func distributionDistance(a, b *resampled) float64 {
 	const (
 		from, to = 2, 98

@@ -262,9 +262,8 @@ func (h hessian) step(gradient []float64) []float64 {
 	return step.RawVector().Data
 }
 
-// learn raises the curvature along the way from one place to another to what the gradients there show. Otherwise steps
-// go to and fro across a valley that narrows. A way that is short against a voxel teaches less, for the slope varies
-// within one.
+// learn raises the curvature along the way between two places to what the gradients there show; else steps go to and fro
+// across a valley that narrows. A way that is short against a voxel teaches less, for the slope varies within one.
 func (h hessian) learn(from, to, slopeFrom, slopeTo []float64) {
 	const short = 0.25 // voxels at the rim
 	way, rise := mat.NewVecDense(len(from), nil), mat.NewVecDense(len(from), nil)

@@ -37,8 +37,8 @@ type objective struct {
 	threads    int
 }
 
-// newObjective samples about count voxels of fixed, three in four of them in its body. Whether a voxel is sampled depends
-// on where it is and on how many there are: if another one enters the body, the sample stays.
+// newObjective samples about count voxels of fixed, three in four in its body, by where they are and how many: if another
+// one enters the body, the sample stays.
 func newObjective(fixed, moving *resampled, s samples, count int, seed uint64, threads int) *objective {
 	o := &objective{
 		unit: aligned.Spacing(fixed.image), center: centroid(fixed), grid: moving.grid, flat: fixed.image.Flat(),
@@ -126,11 +126,7 @@ func between(features []float32, size [3]int, at [3]float64) (f [lanes]float32) 
 		for a := 2; a >= 0; a-- {
 			k := corner >> a & 1
 			i = i*size[a] + lo[a] + k
-			if k == 1 {
-				weight *= float64(share[a])
-			} else {
-				weight *= 1 - float64(share[a])
-			}
+			weight *= [2]float64{1 - float64(share[a]), float64(share[a])}[k]
 		}
 		if weight > 0 {
 			for c := range f {
@@ -459,10 +455,7 @@ func (o *objective) corners() [][3]float64 {
 	corners := make([][3]float64, 8)
 	for c := range corners {
 		for a := range 3 {
-			corners[c][a] = float64(float64(lo[a])*o.unit) + o.center[a]
-			if c>>a&1 == 1 {
-				corners[c][a] = float64(float64(hi[a])*o.unit) + o.center[a]
-			}
+			corners[c][a] = float64(float64([2]float32{lo[a], hi[a]}[c>>a&1])*o.unit) + o.center[a]
 		}
 	}
 	return corners
@@ -471,17 +464,9 @@ func (o *objective) corners() [][3]float64 {
 // centroid is the centre of mass of the body, LPS mm.
 func centroid(w *resampled) [3]float64 {
 	var c [3]float64
-	n := w.grid.Size
-	i := 0
-	for z := range n[2] {
-		for y := range n[1] {
-			for x := range n[0] {
-				b := float64(w.body[i])
-				c[0] += float64(b * float64(x))
-				c[1] += float64(b * float64(y))
-				c[2] += float64(b * float64(z))
-				i++
-			}
+	for i, b := range w.body {
+		for a, x := range w.grid.Point(i) {
+			c[a] += float64(float64(b) * x)
 		}
 	}
 	for a := range 3 {

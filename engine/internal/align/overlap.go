@@ -24,15 +24,12 @@ func separation(fixed, moving volume.Geometry, t volume.Affine) float64 {
 	for i := range f {
 		f[i] = t.Apply(f[i])
 	}
-	difference := func(i, j int) [3]float64 {
-		return [3]float64{m[j][0] - f[i][0], m[j][1] - f[i][1], m[j][2] - f[i][2]}
-	}
-	x := difference(0, 0)
+	x := volume.Sub(m[0], f[0])
 	for range 200 {
 		support, least := x, math.Inf(1)
-		for i := range f {
-			for j := range m {
-				if d := difference(i, j); volume.Dot(d, x) < least {
+		for _, p := range f {
+			for _, q := range m {
+				if d := volume.Sub(q, p); volume.Dot(d, x) < least {
 					support, least = d, volume.Dot(d, x)
 				}
 			}
@@ -42,7 +39,7 @@ func separation(fixed, moving volume.Geometry, t volume.Affine) float64 {
 			return math.Sqrt(norm2)
 		}
 		// The point of the segment from x to support nearest to the origin.
-		step := [3]float64{support[0] - x[0], support[1] - x[1], support[2] - x[2]}
+		step := volume.Sub(support, x)
 		length := volume.Dot(step, step)
 		if length == 0 || norm2 < touching*touching {
 			return 0

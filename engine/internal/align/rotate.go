@@ -129,9 +129,8 @@ type turnedResult struct {
 	upright rival   // of the pose that was there before
 }
 
-// searchRotations looks for the moving image in every orientation: translations at a coarse grid for each of a set of
-// rotations, rigid refinement of the best, and then the whole comparison, at voxels of h mm, in the frame that they
-// found. It compares them with the upright pose.
+// searchRotations looks for the moving image in every orientation: translations at a coarse grid, rigid refinement of the
+// best, and the whole comparison, at voxels of h mm, in the frame found, against the upright pose.
 func (a *aligner) searchRotations(t rotationSearch, upright outcome, h float64) (turnedResult, error) {
 	largest := max(extent(a.fixed.Geometry), extent(a.moving.Geometry))
 	fine := max(h, a.within(a.fixed.Root(largest/turnedVoxels[a.fixed.Axes()])))
@@ -285,10 +284,7 @@ func (p poser) improve(t volume.Affine, start, score float64, steps int) (outcom
 
 // ahead is by how much the first of some poses scores more than the second.
 func ahead(poses []outcome) float64 {
-	switch len(poses) {
-	case 0:
-		return 0
-	case 1:
+	if len(poses) == 1 {
 		return poses[0].score
 	}
 	return poses[0].score - poses[1].score

@@ -78,11 +78,9 @@ func (s *searcher) channels(f features) [][]float32 {
 	return append(append([][]float32{}, f.planes...), f.body, f.valid, energy)
 }
 
-// search returns the best peaks over all translations of moving, whose content is first scaled by the factors along its
-// grid's axes: fixed index i falls on moving index scale*(i + offset + 0.5) - 0.5.
-//
-// The score of a translation is 2 sum(F M) / (sum(v_M F^2) + sum(v_F M^2)) * (overlap of the bodies / smaller
-// body)^0.3.
+// search returns the best peaks over all translations of moving, scaled first along its axes: fixed index i falls on
+// scale*(i + offset + 0.5) - 0.5. 2 sum(F M) / (sum(v_M F^2) + sum(v_F M^2)) * (overlap of the bodies / smaller body)^0.3
+// is the score of one.
 func (s *searcher) search(moving features, scale [3]float64) []peak {
 	m := rescaled(moving, scale, s.threads)
 	planes := s.channels(m)
@@ -118,23 +116,17 @@ func (s *searcher) search(moving features, scale [3]float64) []peak {
 	s.fft.inverse(energy, energySpectrum)
 
 	smaller := min(sum(s.fixed.body), sum(m.body))
-	floor := float32(0.05 * (sum(planes[energyAt]) + s.fixedEnergy()))
-	parallel.For(len(score), 1<<14, s.threads, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			o := float64(overlap[i]) / smaller
-			if o < minOverlap {
-				score[i] = 0
-				continue
-			}
-			score[i] = 2 * score[i] / max(energy[i], floor) * float32(math.Pow(min(o, 1), overlapPower))
+	fixedEnergy := float64(real(s.spectra[energyAt][0])) // the zero frequency is the sum
+	floor := float32(0.05 * (sum(planes[energyAt]) + fixedEnergy))
+	parallel.Each(len(score), 1<<14, s.threads, func(i int) {
+		o := float64(overlap[i]) / smaller
+		if o < minOverlap {
+			score[i] = 0
+			return
 		}
+		score[i] = 2 * score[i] / max(energy[i], floor) * float32(math.Pow(min(o, 1), overlapPower))
 	})
 	return s.peaks(score, m, moving, scale)
-}
-
-func (s *searcher) fixedEnergy() float64 {
-	last := s.spectra[len(s.spectra)-1]
-	return float64(real(last[0])) // the zero frequency is the sum
 }
 
 func sum(x []float32) float64 {

@@ -26,9 +26,8 @@ type Pair struct {
 	Channels              []Channel      // further images and label maps; may be nil
 }
 
-// Images are a pair at one resolution, with intensities in 0..1: the fixed image on a grid, and the moving one, under
-// the initial transform, on that grid grown by a margin, so that a displacement may reach beyond the fixed field of
-// view.
+// Images are a pair at one resolution, with intensities in 0..1: the fixed image on a grid, and the moving one, under the
+// initial transform, on that grid grown by a margin, so that a displacement may reach beyond the fixed field of view.
 type Images struct {
 	Fixed, Moving           *volume.Volume
 	FixedValid, MovingValid *volume.Volume // 1 inside the field of view and the mask, else 0: unknown, not air; nil where packed
@@ -137,9 +136,8 @@ func Grow(g volume.Geometry, margin int) volume.Geometry {
 	return grown.CenteredAt(g.Center())
 }
 
-// prepare maps the 0.5th and the 99.5th percentile of v to 0 and 1, clamps to these, and resamples v to g under a,
-// smoothed first where g is coarser. Where g is finer, v is read by cubic B-splines for the refinement (RepeatedEdge):
-// linear interpolation would blur away what g gains.
+// prepare maps the 0.5th and the 99.5th percentile of v to 0 and 1, clamps, and resamples v to g under a, smoothed first
+// where g is coarser; on a finer g RepeatedEdge reads cubic B-splines, which blur less.
 func prepare(v *volume.Volume, g volume.Geometry, a volume.Affine, e Edge, threads int) *volume.Volume {
 	return resampled(v.Geometry, g, a, e, threads, Unit(v))
 }
@@ -200,9 +198,8 @@ func coarser(v, g volume.Geometry, a volume.Affine) (r [3]float64) {
 	return r
 }
 
-// blur returns how an axis of n voxels is smoothed for a grid whose voxels are r times as large: block voxels are
-// averaged, and a Gaussian of standard deviation sigma, in blocks, follows. Blocks are larger than 1 only for extreme
-// ratios, for which the Gaussian alone would cost too much.
+// blur returns how an axis of n voxels is smoothed for voxels r times as large: by the mean of block voxels, then by a
+// Gaussian of sigma blocks. Blocks are for extreme ratios, where the Gaussian alone would cost too much.
 func blur(r float64, n int) (block int, sigma float64) {
 	const widest, left = 32, 8 // the largest r without blocks, and r in blocks
 	switch {
@@ -304,11 +301,9 @@ func (im Images) Packed() Images {
 func (im Images) Warp(dst []float32, u *field.Field, band filter.Band, threads int) {
 	nx, ny, margin, across := u.Size[0], u.Size[1], im.Margin(), im.Across()
 	planes := interp.Planes{Size: im.Moving.Size, Data: [][]float32{im.Moving.Data}}
-	parallel.For(ny*u.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			if y, z := r%ny, r/ny; band.Has(y, z) {
-				planes.Row([][]float32{dst[r*nx : (r+1)*nx]}, margin, margin+y, across+z, u.Row(y, z))
-			}
+	parallel.Each(ny*u.Size[2], parallel.Rows(nx), threads, func(r int) {
+		if y, z := r%ny, r/ny; band.Has(y, z) {
+			planes.Row([][]float32{dst[r*nx : (r+1)*nx]}, margin, margin+y, across+z, u.Row(y, z))
 		}
 	})
 }

@@ -99,12 +99,10 @@ func TestGridOfASheetIsBounded(t *testing.T) {
 		{"few slices", volume.Geometry{Size: [3]int{512, 512, 2}, Spacing: [3]float64{0.4, 0.4, 2}, Direction: volume.Identity}, 0.7, true},
 		{"sheet", volume.Geometry{Size: [3]int{300, 300, 10}, Spacing: [3]float64{1, 1, 0.02}, Direction: volume.Identity}, 0.27, false},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			p := Pair{Fixed: &volume.Volume{Geometry: c.g}}
-			if got := p.Grid(c.spacing); (got.Spacing[0] == c.spacing) != c.same || got.Voxels() > 10<<20 {
-				t.Errorf("%v voxels of %v mm", got.Size, got.Spacing)
-			}
-		})
+		p := Pair{Fixed: &volume.Volume{Geometry: c.g}}
+		if got := p.Grid(c.spacing); (got.Spacing[0] == c.spacing) != c.same || got.Voxels() > 10<<20 {
+			t.Errorf("%s: %v voxels of %v mm", c.name, got.Size, got.Spacing)
+		}
 	}
 }
 

@@ -68,8 +68,7 @@ func directions(labels int) [][Planes]float32 {
 }
 
 // LabelsAt returns label maps on grid g as At does images: for either side an image for each component of directions,
-// in which a voxel that several labels share has their mean. moving is resampled through u, which may be nil. The
-// images of im are those of the first component.
+// moving ones resampled through u, which may be nil. The images of im are those of the first component.
 func (p Pair) LabelsAt(g volume.Geometry, margin, labels int, u *field.Field, threads int) (im Images, fixed, moving [][]float32) {
 	grown := Grow(g, margin)
 	im.FixedValid = inside(p.Fixed, p.FixedMask, g, volume.IdentityAffine(), threads)

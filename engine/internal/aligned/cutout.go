@@ -2,6 +2,7 @@ package aligned
 
 import (
 	"math"
+	"slices"
 
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -23,9 +24,8 @@ const (
 	fromEdge    = 0.05
 )
 
-// CutOut returns a mask of what an image shows that was cut out of its surroundings, as a stripped brain or the sector
-// of an ultrasound probe, where the other image has tissue under the pair's initial transform: the cut is no edge of
-// the body. Both are nil where neither image is such a cutout of the other.
+// CutOut returns a mask of what an image shows that was cut out (a stripped brain, the sector of a probe) of tissue that
+// the other has under the initial transform: the cut is no edge of the body. Else both are nil.
 func (p Pair) CutOut(threads int) (fixed, moving *volume.Volume) {
 	fixed, fixedCut := content(p.Fixed)
 	moving, movingCut := content(p.Moving)
@@ -94,10 +94,7 @@ func kinds(v, content *volume.Volume, g volume.Geometry, a volume.Affine, thread
 // has one.
 func content(v *volume.Volume) (out *volume.Volume, bordered bool) {
 	dark := Dark(v.Range())
-	out = volume.Zeros(v.Geometry)
-	for i := range out.Data {
-		out.Data[i] = 1
-	}
+	out = &volume.Volume{Geometry: v.Geometry, Data: slices.Repeat([]float32{1}, len(v.Data))}
 	border := func(i int) bool { return out.Data[i] != 0 && !(v.Data[i] > dark) } // NaN is border, too
 	nx, slice := v.Size[0], v.Size[0]*v.Size[1]
 	type run struct{ from, to int } // of a row

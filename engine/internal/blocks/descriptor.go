@@ -103,21 +103,19 @@ func Describe(v, valid *volume.Volume, t Thresholds, dilation int, room *Room, t
 	channels := room.values(mind.Channels * n)
 	mind.DescribeTo(channels, v.Data, valid.Data, v.Size, mind.Kernel{Dilation: dilation, Least: mind.Steady}, threads)
 	codes := make([]Descriptor, n)
-	parallel.For(n, 1<<14, threads, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			if valid.Data[i] == 0 {
-				continue
-			}
-			d := &codes[i]
-			d[1] = known
-			for c := range mind.Channels {
-				cost := float32(channels[c*n+i]*(mostOfChannel+1)) - 0.5
-				d.put(c, uint8(float32(min(max(cost, 0), mostOfChannel)*unit)+0.5))
-			}
-			for k, threshold := range t {
-				cost := float32((v.Data[i]-threshold)*(0.5/ramp)) + 0.5
-				d.put(mind.Channels+k, uint8(float32(min(max(cost, 0), 1)*unit)+0.5))
-			}
+	parallel.Each(n, 1<<14, threads, func(i int) {
+		if valid.Data[i] == 0 {
+			return
+		}
+		d := &codes[i]
+		d[1] = known
+		for c := range mind.Channels {
+			cost := float32(channels[c*n+i]*(mostOfChannel+1)) - 0.5
+			d.put(c, uint8(float32(min(max(cost, 0), mostOfChannel)*unit)+0.5))
+		}
+		for k, threshold := range t {
+			cost := float32((v.Data[i]-threshold)*(0.5/ramp)) + 0.5
+			d.put(mind.Channels+k, uint8(float32(min(max(cost, 0), 1)*unit)+0.5))
 		}
 	})
 	return codes

@@ -48,14 +48,6 @@ func (s *Step) found(control volume.Geometry) (u [3][]float32) {
 	return [3][]float32{at.X, at.Y, at.Z}
 }
 
-// across is the margin along z: 0 for slices.
-func (s *Step) across() int {
-	if s.Grid.Flat() {
-		return 0
-	}
-	return s.Margin
-}
-
 // MinMarginals returns the level's control grid and what the min-marginals of its labels exceed the least of a point by,
 // point by point, as means over so many spanning trees; 0: one. They lie in the room.
 func (s *Step) MinMarginals(trees int) (control volume.Geometry, marginals []float32) {
@@ -91,9 +83,8 @@ func (s *Step) MinMarginals(trees int) (control volume.Geometry, marginals []flo
 	return control, sum
 }
 
-// Solve returns the level's displacements on its control grid: at every point the mean of all labels under the Gibbs
-// distribution of their min-marginals at a temperature, a cost. Where two match nearly alike, noise would
-// decide which has the least.
+// Solve returns the displacements on the control grid: at every point the mean of all labels under the Gibbs distribution
+// of their min-marginals at a temperature, a cost. Where two match nearly alike, noise would decide which has the least.
 func (s *Step) Solve(trees int, temperature float64) *field.Field {
 	const faintest = 16 // temperatures above the least, from which a label counts as nothing
 	control, marginals := s.MinMarginals(trees)
@@ -101,27 +92,25 @@ func (s *Step) Solve(trees int, temperature float64) *field.Field {
 	width := 2*s.Radius + 1
 	labels, deep := s.Labels(s.Grid)
 	scale, faint, cold := float64(s.Quantum)/float64(s.Spacing), float32(faintest*temperature), float32(1/temperature)
-	parallel.For(control.Voxels(), 64, s.Threads, func(lo, hi int) {
-		for node := lo; node < hi; node++ {
-			m := marginals[node*labels : (node+1)*labels]
-			least := leastOf(m)
-			var total, x, y, z float64
-			for r := range labels / width {
-				var sum, along float64 // of a row of labels
-				for i, v := range m[r*width : (r+1)*width] {
-					if above := v - least; above <= faint {
-						p := float64(mind.Decay(above * cold))
-						sum += p
-						along += float64(p * float64(i-s.Radius))
-					}
+	parallel.Each(control.Voxels(), 64, s.Threads, func(node int) {
+		m := marginals[node*labels : (node+1)*labels]
+		least := leastOf(m)
+		var total, x, y, z float64
+		for r := range labels / width {
+			var sum, along float64 // of a row of labels
+			for i, v := range m[r*width : (r+1)*width] {
+				if above := v - least; above <= faint {
+					p := float64(mind.Decay(above * cold))
+					sum += p
+					along += float64(p * float64(i-s.Radius))
 				}
-				total += sum
-				x += along
-				y += float64(sum * float64(r%width-s.Radius))
-				z += float64(sum * float64(r/width-deep/2))
 			}
-			u.X[node], u.Y[node], u.Z[node] = float32(scale*x/total), float32(scale*y/total), float32(scale*z/total)
+			total += sum
+			x += along
+			y += float64(sum * float64(r%width-s.Radius))
+			z += float64(sum * float64(r/width-deep/2))
 		}
+		u.X[node], u.Y[node], u.Z[node] = float32(scale*x/total), float32(scale*y/total), float32(scale*z/total)
 	})
 	return u
 }
@@ -218,12 +207,14 @@ func (p *patch) leads(label int) bool {
 	return false
 }
 
-// compare writes to dst the mean distance of the point's samples under every displacement. A sample that leaves the
-// moving volume's valid part costs the mean over all valid ones, so the edge of a field of view neither draws nor
-// repels.
+// compare writes to dst the mean distance of the point's samples under every displacement. A sample that leaves the moving
+// volume's valid part costs the mean over all valid ones, so that the edge of a field of view neither draws nor repels.
 func (p *patch) compare(dst []float32, size [3]int, node int) {
 	n, q, length := p.Grid.Size, p.Quantum, p.phase()
-	mx, my := q*length, n[1]+2*p.Margin
+	mx, my, across := q*length, n[1]+2*p.Margin, p.Margin
+	if p.Grid.Flat() {
+		across = 0
+	}
 	p.codes, p.at = p.codes[:0], p.at[:0]
 	x0, y0, z0 := node%size[0]*p.Spacing, node/size[0]%size[1]*p.Spacing, node/(size[0]*size[1])*p.Spacing
 	for z := z0; z < min(z0+p.Spacing, n[2]); z += p.stride {
@@ -232,7 +223,7 @@ func (p *patch) compare(dst []float32, size [3]int, node int) {
 				if c := p.Fixed[(z*n[1]+y)*n[0]+x]; c[1] != 0 {
 					x := x + p.Margin
 					p.codes = append(p.codes, c)
-					p.at = append(p.at, ((z+p.across())*my+y+p.Margin)*mx+x%q*length+x/q)
+					p.at = append(p.at, ((z+across)*my+y+p.Margin)*mx+x%q*length+x/q)
 				}
 			}
 		}

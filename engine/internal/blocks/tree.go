@@ -34,9 +34,8 @@ func neighbours(size [3]int) [][2]int {
 	return pairs
 }
 
-// spanningTree returns a random spanning tree of the 6-connected grid (Kruskal), rooted at the grid's centre. Each index
-// has a tree of its own, which depends on the size alone: along a tree that follows the image, noise of a millionth
-// exchanged edges, and whole branches moved.
+// spanningTree returns a random spanning tree of the 6-connected grid (Kruskal), rooted at its centre, by its index and
+// size alone: along a tree that follows the image, noise of a millionth exchanged edges, and whole branches moved.
 func spanningTree(size [3]int, index int) *tree {
 	n, edges := size[0]*size[1]*size[2], neighbours(size)
 	rand.New(rand.NewPCG(uint64(index), 0)).Shuffle(len(edges), func(i, j int) { edges[i], edges[j] = edges[j], edges[i] })
@@ -81,9 +80,8 @@ func spanningTree(size [3]int, index int) *tree {
 	return t
 }
 
-// tension is the cost of neighbours that move differently: weight times the squared difference of their total
-// displacements, in labels, and less where the image differs between them, as it does between organs. A total
-// displacement is the label plus the displacement of the levels before.
+// tension is the cost of neighbours that move differently: weight times the squared difference of their total displacements
+// (label plus earlier levels), in labels, and less where the image differs, as between organs.
 type tension struct {
 	width    int
 	deep     int // labels along z
@@ -127,7 +125,9 @@ func (t tension) between(p *penalties, from, to int) {
 // which gives way to the node's min-marginals.
 func (t *tree) marginals(sum, costs, up []float32, share float32, between tension, threads int) {
 	labels := between.width * between.width * between.deep
-	rooms := sync.Pool{New: func() any { return newRoom(labels, between.width) }}
+	rooms := sync.Pool{New: func() any {
+		return &room{make([]float32, labels), make([]float32, labels), make([]float32, labels), newPenalties(between.width)}
+	}}
 	at := func(x []float32, i int) []float32 { return x[i*labels : (i+1)*labels] }
 	// below writes to dst the node's costs and the messages of its children.
 	below := func(dst []float32, i int) {
@@ -176,10 +176,6 @@ type room struct {
 	penalties           *penalties
 }
 
-func newRoom(labels, width int) *room {
-	return &room{make([]float32, labels), make([]float32, labels), make([]float32, labels), newPenalties(width)}
-}
-
 // subtract writes a - b to dst.
 func subtract(dst, a, b []float32) {
 	for i := subtractVector(dst, a, b); i < len(dst); i++ {
@@ -213,9 +209,8 @@ func leastOf(x []float32) float32 {
 // vectorPad is how many floats a vector may read or write beyond a line.
 const vectorPad = 16
 
-// penalties are the costs that a message adds, by d: the label of the node that it goes to less that of the node that
-// it comes from, from 1-width to width-1. Along x entry k is that of d = k-width+1, along y and z that of d =
-// width-1-k.
+// penalties are the costs that a message adds, by d, the label of its target less that of its source, from 1-width to
+// width-1. Along x entry k is that of d = k-width+1, along y and z that of d = width-1-k.
 type penalties struct {
 	width int
 	deep  int // labels along z: width, or one

@@ -51,10 +51,7 @@ func TestMarginalsAreExact(t *testing.T) {
 			}
 			return d
 		}
-		want := make([]float32, len(costs))
-		for i := range want {
-			want[i] = float32(math.Inf(1))
-		}
+		want := slices.Repeat([]float32{float32(math.Inf(1))}, len(costs))
 		labelling := make([]int, nodes)
 		for code := range 1 << (3 * nodes) { // 8 labels a node
 			e := float32(0)

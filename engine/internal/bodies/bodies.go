@@ -63,10 +63,7 @@ func On(g volume.Geometry, labels *volume.Volume, threads int) *Bodies {
 		boxes[k] = boxes[k].With(g.Index(i))
 	}
 	width := rim * math.Cbrt(g.Spacing[0]*g.Spacing[1]*g.Spacing[2])
-	none := make([]float32, g.Voxels()) // share of a voxel that belongs to no body
-	for i := range none {
-		none[i] = 1
-	}
+	none := slices.Repeat([]float32{1}, g.Voxels()) // share of a voxel that belongs to no body
 	for k := range b.parts {
 		p := &b.parts[k]
 		p.rim = around(g, p.inside, boxes[k], width, b.inside)
@@ -95,10 +92,7 @@ func around(g volume.Geometry, inside []int32, of volume.Box, width float64, fre
 	of = of.Grown(reach, g.Size)
 	size := of.Size()
 	far := width * width
-	squares := make([]float64, size[0]*size[1]*size[2])
-	for i := range squares {
-		squares[i] = far
-	}
+	squares := slices.Repeat([]float64{far}, size[0]*size[1]*size[2])
 	for _, i := range inside {
 		x, y, z := int(i)%g.Size[0]-of.Lo[0], int(i)/g.Size[0]%g.Size[1]-of.Lo[1], int(i)/(g.Size[0]*g.Size[1])-of.Lo[2]
 		squares[(z*size[1]+y)*size[0]+x] = 0
@@ -138,10 +132,8 @@ func around(g volume.Geometry, inside []int32, of volume.Box, width float64, fre
 	return shares
 }
 
-// Make makes each body rigid under p -> initial(start(p + v(p))), LPS mm, by the rigid motion nearest to its present
-// one. It changes v; start and v are fields on the bodies' grid, and a nil start is the identity. Without a start the
-// result is exact; with one every call brings v closer to it. The whole map is rigid: where the initial transform
-// scales, v undoes that. Nil bodies change nothing.
+// Make makes each body rigid under p -> initial(start(p + v(p))), LPS mm, by the nearest rigid motion, and changes v; start
+// (nil: the identity), with which each call brings v closer, lies on the bodies' grid, too.
 func (b *Bodies) Make(v, start *field.Field, initial volume.Affine) {
 	if b == nil {
 		return
@@ -236,9 +228,6 @@ func rigid(like volume.Affine, voxel float64, pairs func(yield func(from, to [3]
 		m[i] += float64(slight * (spread + float64(voxel*voxel)) * turn[i])
 	}
 	motion := volume.Affine{M: volume.NearestRotation(m)}
-	at := motion.Apply(p)
-	for a := range 3 {
-		motion.T[a] = q[a] - at[a]
-	}
+	motion.T = volume.Sub(q, motion.Apply(p))
 	return motion
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 )
 
-// Rows reads or writes one row along x, at y and z, of each image that is filtered together. A filter calls one to fill
-// the rows and another to take the result, both from several goroutines at once. It may ask for a row more than once,
-// and the rows are valid only during the call.
+// Rows reads or writes one row along x, at y and z, of each image filtered together; rows are valid only during the call. A
+// filter calls one to fill rows, maybe twice, and another to take the result, concurrently.
 type Rows func(y, z int, rows [][]float32)
 
 // Band is the rows y of each slice z that are of interest: Band[z][0] <= y < Band[z][1]. Nil is all of them.
@@ -199,13 +198,7 @@ func Add(dst, src []float32) {
 }
 
 // flat returns the weights at distances 0, ..., radius of a window.
-func flat(radius int, weight float32) []float32 {
-	w := make([]float32, radius+1)
-	for i := range w {
-		w[i] = weight
-	}
-	return w
-}
+func flat(radius int, weight float32) []float32 { return slices.Repeat([]float32{weight}, radius+1) }
 
 // half returns the weights at distances 0, 1, ... of a normalised symmetric Gaussian kernel.
 func half(sigma float64) []float32 {
@@ -247,12 +240,10 @@ func separable(size [3]int, w [3][]float32, repeat bool, images, threads int, ba
 		// A segment along z filters the slices beyond its ends as well.
 		segments = min((threads+most-1)/most, max(1, size[2]/(4*len(w[2]))))
 	}
-	parallel.For(tiles*segments, 1, threads, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			t, s := i%tiles, i/tiles
-			y, z := [2]int{t * size[1] / tiles, (t + 1) * size[1] / tiles}, [2]int{s * size[2] / segments, (s + 1) * size[2] / segments}
-			walk(size, y, z, w, repeat, images, nil, band, read, write)(z[1])
-		}
+	parallel.Each(tiles*segments, 1, threads, func(i int) {
+		t, s := i%tiles, i/tiles
+		y, z := [2]int{t * size[1] / tiles, (t + 1) * size[1] / tiles}, [2]int{s * size[2] / segments, (s + 1) * size[2] / segments}
+		walk(size, y, z, w, repeat, images, nil, band, read, write)(z[1])
 	})
 }
 

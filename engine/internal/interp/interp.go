@@ -20,9 +20,8 @@ func (p Planes) Compose(dst [][]float32, x, y, z int, scale float32, u [3][]floa
 	p.row(dst, true, x, y, z, scale, u)
 }
 
-// Advect is Compose to the first order, for displacements of up to half a voxel at the grid's own points (0, y, z) to (nx-1, y,
-// z): the planes plus their slope, by central differences, along scale*u, plus scale*u. Interpolation would blur the planes.
-// dst may be u.
+// Advect is Compose to the first order, for displacements up to half a voxel at the grid's own points: the planes plus
+// their slope, by central differences, along scale*u, plus scale*u, without blur. dst may be u.
 func (p Planes) Advect(dst [][]float32, y, z int, scale float32, u [3][]float32) {
 	nx, ny, nz := p.Size[0], p.Size[1], p.Size[2]
 	at := func(y, z int) int { return (min(max(z, 0), nz-1)*ny + min(max(y, 0), ny-1)) * nx }

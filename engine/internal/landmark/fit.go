@@ -48,10 +48,7 @@ func Fit(pairs []Pair, affine bool) volume.Affine {
 	case len(pairs) >= EnoughTurn && extents[1] > flatness*extents[0]:
 		linear.M = rotation(pairs, from, to)
 	}
-	moved := linear.Apply(from)
-	for a := range 3 {
-		linear.T[a] = to[a] - moved[a]
-	}
+	linear.T = volume.Sub(to, linear.Apply(from))
 	return linear
 }
 
@@ -93,9 +90,8 @@ func Contradictory(pairs []Pair, err float64) (wrong []int) {
 	return wrong
 }
 
-// Mirrored says whether the fixed points fit the moving ones clearly better as their mirror image than as they are, err
-// being the error of points in mm. Each is fitted rigidly, up to a scale; flat points within their plane, z = 0. Few
-// points, or points of space in one plane, tell nothing.
+// Mirrored says whether fixed points fit the moving ones, of an error of err mm, clearly better as their mirror image: rigidly
+// up to a scale, flat points within their plane, z = 0. Few points, or points of space in one plane, tell nothing.
 func Mirrored(pairs []Pair, flat bool, err float64) bool {
 	const far, better = 3, 2
 	axes := 3
@@ -155,11 +151,8 @@ func middles(pairs []Pair) (from, to [3]float64) {
 func spread(pairs []Pair, middle [3]float64) (extents [3]float64) {
 	covariance := mat.NewSymDense(3, nil)
 	for _, p := range pairs {
-		d := mat.NewVecDense(3, nil)
-		for a := range 3 {
-			d.SetVec(a, p.Fixed[a]-middle[a])
-		}
-		covariance.SymRankOne(covariance, 1/float64(len(pairs)), d)
+		d := volume.Sub(p.Fixed, middle)
+		covariance.SymRankOne(covariance, 1/float64(len(pairs)), mat.NewVecDense(3, d[:]))
 	}
 	var eigen mat.EigenSym
 	if !eigen.Factorize(covariance, false) {
@@ -175,10 +168,9 @@ func spread(pairs []Pair, middle [3]float64) (extents [3]float64) {
 func leastSquares(pairs []Pair, from, to [3]float64) (m [9]float64) {
 	a, b := mat.NewDense(len(pairs), 3, nil), mat.NewDense(len(pairs), 3, nil)
 	for i, p := range pairs {
-		for k := range 3 {
-			a.Set(i, k, p.Fixed[k]-from[k])
-			b.Set(i, k, p.Moving[k]-to[k])
-		}
+		here, there := volume.Sub(p.Fixed, from), volume.Sub(p.Moving, to)
+		a.SetRow(i, here[:])
+		b.SetRow(i, there[:])
 	}
 	var x mat.Dense
 	if err := x.Solve(a, b); err != nil {

@@ -66,12 +66,10 @@ func TestFitOfFewPoints(t *testing.T) {
 		pairs      []Pair
 		translates bool
 	}{{"one", line[:1], true}, {"two", line[:2], true}, {"a line", line, true}, {"a plane", plane, false}} {
-		t.Run(c.name, func(t *testing.T) {
-			m := Fit(c.pairs, true)
-			if translates := m.M == volume.Identity; translates != c.translates || math.Abs(m.Det()-1) > 1e-9 {
-				t.Error(m)
-			}
-		})
+		m := Fit(c.pairs, true)
+		if translates := m.M == volume.Identity; translates != c.translates || math.Abs(m.Det()-1) > 1e-9 {
+			t.Errorf("%s: %v", c.name, m)
+		}
 	}
 }
 
@@ -109,11 +107,9 @@ func TestMirrored(t *testing.T) {
 		{"in a slice, mirrored", of(fixed, -1, 0, 1), true, true},
 		{"all at one point", make([]Pair, 8), false, false},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			if got := Mirrored(c.pairs, c.flat, 1); got != c.want {
-				t.Errorf("mirrored %t", got)
-			}
-		})
+		if got := Mirrored(c.pairs, c.flat, 1); got != c.want {
+			t.Errorf("%s: mirrored %t", c.name, got)
+		}
 	}
 }
 

@@ -141,11 +141,9 @@ func (p *Pull) Longest() float64 { return p.most }
 func (p *Pull) Sample(g volume.Geometry, threads int) []float32 {
 	out := make([]float32, 3*g.Voxels())
 	toPhysical := g.IndexToPhysical()
-	parallel.For(g.Voxels(), 256, threads, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			d := p.At(toPhysical.Apply(g.Point(i)))
-			out[3*i], out[3*i+1], out[3*i+2] = float32(d[0]), float32(d[1]), float32(d[2])
-		}
+	parallel.Each(g.Voxels(), 256, threads, func(i int) {
+		d := p.At(toPhysical.Apply(g.Point(i)))
+		out[3*i], out[3*i+1], out[3*i+2] = float32(d[0]), float32(d[1]), float32(d[2])
 	})
 	return out
 }

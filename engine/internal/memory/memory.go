@@ -76,9 +76,8 @@ var collector struct {
 	users, before int
 }
 
-// Trim gives memory that is no longer used back to the system at once, where it may be more than a quarter of a gigabyte:
-// Go would keep it for minutes, while the caller writes large files. Less is kept: asking the system for it again would
-// take longer.
+// Trim gives unused memory back to the system at once, where it may be more than a quarter of a gigabyte: Go would keep it
+// for minutes, while the caller writes large files. To ask the system for less again would take longer.
 func Trim() {
 	if Held() > 1<<28 {
 		debug.FreeOSMemory()

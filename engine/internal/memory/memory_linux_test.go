@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"unsafe"
+
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 )
 
 // TestReserve sees that what is allocated after Reserve lies in large pages, which the system says in smaps.
@@ -30,10 +32,7 @@ func TestReserve(t *testing.T) {
 // inLarge reads whether large pages were asked for at an address.
 func inLarge(t *testing.T, at uintptr) bool {
 	t.Helper()
-	maps, err := os.ReadFile("/proc/self/smaps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	maps := testkit.Must(os.ReadFile("/proc/self/smaps"))(t)
 	here := false
 	for line := range bytes.Lines(maps) {
 		var lo, hi uintptr
@@ -63,9 +62,7 @@ func TestReserveForEach(t *testing.T) {
 // TestMayGrow sees that a process is told of the bound of its addresses (ulimit -v), beyond which Go would end it.
 func TestMayGrow(t *testing.T) {
 	var before syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_AS, &before); err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, syscall.Getrlimit(syscall.RLIMIT_AS, &before))
 	const bound = 1 << 42
 	limit := before
 	limit.Cur = bound
@@ -90,12 +87,8 @@ func TestLimitsOfControlGroups(t *testing.T) {
 		"memory/one/memory.limit_in_bytes": "500\n", "memory/one/memory.usage_in_bytes": "100\n", "memory/one/memory.stat": "total_inactive_file 7\n",
 	} {
 		path = filepath.Join(root, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testkit.OK(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	for lines, want := range map[string]int64{
 		"": math.MaxInt64, "0::/\n": math.MaxInt64, "0::/job/step\n": 350, "0::/job\n": 350,

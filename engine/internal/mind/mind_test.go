@@ -11,6 +11,7 @@ import (
 
 	"github.com/morphseek/morphseek/engine/internal/cpu"
 	"github.com/morphseek/morphseek/engine/internal/guard"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 )
 
 // golden is the kernel of the golden file.
@@ -18,10 +19,7 @@ var golden = Kernel{Dilation: 2, Least: Steady}
 
 // The golden file is written by testdata/make_golden.py with the authors' torch formulation.
 func TestDescriptorsMatchTorch(t *testing.T) {
-	raw, err := os.ReadFile("testdata/golden.f32")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := testkit.Must(os.ReadFile("testdata/golden.f32"))(t)
 	values := make([]float32, len(raw)/4)
 	for i := range values {
 		values[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))

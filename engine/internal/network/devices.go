@@ -159,10 +159,8 @@ func providerLibraries(library string) []string {
 	return append(glob(filepath.Dir(library), "libonnxruntime_providers_cuda.so"), glob(filepath.Dir(library), "libonnxruntime_providers_tensorrt.so")...)
 }
 
-// cudaLibraries lists the libraries that ONNX Runtime's GPU providers link to and that lie in the `nvidia-*` and
-// TensorRT wheels beside the ONNX Runtime wheel, each after those it needs itself. Once they are loaded in this order
-// by path, the loader finds them by name (SONAME) when it resolves the provider, without LD_LIBRARY_PATH. Only Linux
-// needs this.
+// cudaLibraries lists the libraries that ONNX Runtime's GPU providers link to in wheels beside its own, each after those it
+// needs: loaded by path, the loader then finds them by name without LD_LIBRARY_PATH (Linux alone).
 func cudaLibraries(library string) []string {
 	sitePackages := filepath.Join(filepath.Dir(library), "..", "..")
 	dirs := append(glob(sitePackages, "nvidia", "*", "lib"), glob(sitePackages, "tensorrt_libs")...)

@@ -42,13 +42,11 @@ func TestUnavailable(t *testing.T) {
 		{plugin + "/p.so", "/x/libonnxruntime.so.1", "Failed to load library /p.so with error: /p.so: invalid ELF header", "invalid ELF header", "give the path"},
 		{plugin + "/p.so", "/x/libonnxruntime.so.1", "Error creating C session: GridSample is only supported for 4D input tensors.", "4D input tensors.", "another one"},
 	} {
-		t.Run(c.remedy, func(t *testing.T) {
-			err := unavailable(c.device, c.library, errors.New(c.cause))
-			text := err.Error()
-			if fault.CodeOf(err) != fault.DeviceUnavailable || !strings.HasSuffix(text, c.says) || !strings.Contains(text, c.remedy) || !strings.Contains(text, "device "+c.device) || strings.Contains(text, "onnxruntime_src") {
-				t.Errorf("%q became %q", c.cause, text)
-			}
-		})
+		err := unavailable(c.device, c.library, errors.New(c.cause))
+		text := err.Error()
+		if fault.CodeOf(err) != fault.DeviceUnavailable || !strings.HasSuffix(text, c.says) || !strings.Contains(text, c.remedy) || !strings.Contains(text, "device "+c.device) || strings.Contains(text, "onnxruntime_src") {
+			t.Errorf("%s: %q became %q", c.remedy, c.cause, text)
+		}
 	}
 }
 
@@ -112,9 +110,7 @@ func TestPlugin(t *testing.T) {
 	m := tinyModel(t)
 	folder := t.TempDir()
 	text := filepath.Join(folder, "text.so")
-	if err := os.WriteFile(text, []byte("not a library"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, os.WriteFile(text, []byte("not a library"), 0o600))
 	foreign := compile(t, folder, "libforeign.so", "int nothing;")
 	for path, says := range map[string]string{
 		filepath.Join(folder, "absent.so"): "does not exist",
@@ -130,9 +126,7 @@ func TestPlugin(t *testing.T) {
 		})
 	}
 	runner, _, err := sessions.Get(m, cpu, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, err)
 	chain(t, runner, m) // what was refused has done no harm
 	path := os.Getenv("MORPHSEEK_PLUGIN_PROVIDER")
 	if path == "" {
@@ -158,9 +152,7 @@ func TestCUDALibraries(t *testing.T) {
 	site := t.TempDir()
 	dir := func(elements ...string) string {
 		path := filepath.Join(append([]string{site}, elements...)...)
-		if err := os.MkdirAll(path, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.OK(t, os.MkdirAll(path, 0o700))
 		return path
 	}
 	cu13, cudnn, trt, capi := dir("nvidia", "cu13", "lib"), dir("nvidia", "cudnn", "lib"), dir("tensorrt_libs"), dir("onnxruntime", "capi")
@@ -204,9 +196,7 @@ func TestCUDALibraries(t *testing.T) {
 func compile(t *testing.T, folder, name, code string, links ...string) string {
 	t.Helper()
 	source, path := filepath.Join(t.TempDir(), "source.c"), filepath.Join(folder, name)
-	if err := os.WriteFile(source, []byte(code), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, os.WriteFile(source, []byte(code), 0o600))
 	arguments := append([]string{"-shared", "-fPIC", "-Wl,-soname," + name, "-Wl,--unresolved-symbols=ignore-in-shared-libs", "-o", path, source}, links...)
 	if out, err := exec.Command("cc", arguments...).CombinedOutput(); err != nil {
 		t.Fatalf("cc: %v\n%s", err, out)
@@ -216,7 +206,5 @@ func compile(t *testing.T, folder, name, code string, links ...string) string {
 
 func touch(t *testing.T, elements ...string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(elements...), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, os.WriteFile(filepath.Join(elements...), nil, 0o600))
 }

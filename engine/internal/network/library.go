@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/morphseek/morphseek/engine/fault"
 )
@@ -72,21 +73,10 @@ func libraryCandidates(explicit string) ([]string, error) {
 			}
 		}
 	}
-	return append(found, systemLibrary()), nil
+	return append(found, strings.TrimSuffix(libraryPatterns()[0], "*")), nil // what the system's loader looks up
 }
 
 func glob(elements ...string) []string {
 	files, _ := filepath.Glob(filepath.Join(elements...))
 	return files
-}
-
-// systemLibrary is the bare name that the system's loader looks up.
-func systemLibrary() string {
-	switch runtime.GOOS {
-	case "windows":
-		return "onnxruntime.dll"
-	case "darwin":
-		return "libonnxruntime.dylib"
-	}
-	return "libonnxruntime.so.1"
 }

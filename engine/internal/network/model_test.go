@@ -10,15 +10,13 @@ import (
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
 func read(t testing.TB, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Must(os.ReadFile(filepath.Join("testdata", name)))(t)
 	return data
 }
 
@@ -113,9 +111,7 @@ func TestLoad(t *testing.T) {
 	dir := t.TempDir()
 	tiny := read(t, "tiny.onnx")
 	for name, data := range map[string][]byte{"good.onnx": tiny, "bad.onnx": tiny[:99], "note.txt": nil} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.OK(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}
 	for _, c := range []struct {
 		name, dir string
@@ -131,11 +127,9 @@ func TestLoad(t *testing.T) {
 		{dir, "", fault.ModelNotFound},
 		{filepath.Join(dir, "good.onnx", "x"), "", fault.ModelNotFound},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			if _, err := Load(c.name, c.dir); fault.CodeOf(err) != c.want {
-				t.Errorf("Load(%q, %q): %v, want %v", c.name, c.dir, err, c.want)
-			}
-		})
+		if _, err := Load(c.name, c.dir); fault.CodeOf(err) != c.want {
+			t.Errorf("Load(%q, %q): %v, want %v", c.name, c.dir, err, c.want)
+		}
 	}
 	builtin := len(List(""))
 	entries := List(dir)[builtin:]

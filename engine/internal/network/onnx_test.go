@@ -31,10 +31,7 @@ func text(number uint64, s string) []byte { return lengthed(number, []byte(s)) }
 // resigned returns a bundle whose graph has more in it, and whose manifest says so.
 func resigned(t testing.TB, data []byte, more ...[]byte) []byte {
 	t.Helper()
-	file, err := scanONNX(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := testkit.Must(scanONNX(data))(t)
 	sum := func(graph []byte) string {
 		s := sha256.Sum256(graph)
 		return hex.EncodeToString(s[:])
@@ -113,12 +110,10 @@ func TestParseIsStrict(t *testing.T) {
 		{"a key in another case", "twice", manifest(`"modality": "any"`, `"NAME": "another"`), fault.ModelCorrupt},
 		{"a key of an object twice", "twice", manifest(`"low": 1, "high": 99,`, `"low": 1, "low" : 99,`), fault.ModelCorrupt},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			_, err := Parse(c.data, "test.onnx")
-			if fault.CodeOf(err) != c.want || err != nil && !strings.Contains(err.Error(), c.words) {
-				t.Errorf("got %v (%v), want %v", fault.CodeOf(err), err, c.want)
-			}
-		})
+		_, err := Parse(c.data, "test.onnx")
+		if fault.CodeOf(err) != c.want || err != nil && !strings.Contains(err.Error(), c.words) {
+			t.Errorf("%s: got %v (%v), want %v", c.name, fault.CodeOf(err), err, c.want)
+		}
 	}
 }
 
@@ -128,10 +123,7 @@ func TestRunnableHoldsWhatWasHashed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := model(t, name)
 			given := m.runnable()
-			o, err := scanONNX(given)
-			if err != nil {
-				t.Fatal(err)
-			}
+			o := testkit.Must(scanONNX(given))(t)
 			if !bytes.Equal(o.graph, m.graph) || o.ir != m.ir || o.opset != m.opset || len(o.metadata) != 0 {
 				t.Error("another model is run")
 			}
@@ -143,14 +135,9 @@ func TestRunnableHoldsWhatWasHashed(t *testing.T) {
 func TestRunsWhatWasVerified(t *testing.T) {
 	sessions := NewSessions(testkit.ONNXRuntime(t))
 	defer sessions.Close()
-	m, err := Parse(slices.Concat(text(6, "  ORTM  "), read(t, "tiny.onnx")), "like a flatbuffer")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := testkit.Must(Parse(slices.Concat(text(6, "  ORTM  "), read(t, "tiny.onnx")), "like a flatbuffer"))(t)
 	runner, _, err := sessions.Get(m, "cpu", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, err)
 	s := NewStep(m.Manifest, [3]int{8, 8, 8}, 1)
 	s.Fixed, s.Moving, s.Previous = make([]float32, 512), make([]float32, 512), make([]float32, 3*512)
 	if err := runner.Run(context.Background(), s); err != nil {
@@ -182,10 +169,7 @@ func FuzzGraph(f *testing.F) {
 }
 
 func FuzzManifest(f *testing.F) {
-	file, err := scanONNX(read(f, "tiny.onnx"))
-	if err != nil {
-		f.Fatal(err)
-	}
+	file := testkit.Must(scanONNX(read(f, "tiny.onnx")))(f)
 	sound := file.metadata[manifestKey]
 	for _, seed := range []string{"", "{}", sound, strings.Replace(sound, "null", "1e300", 1), strings.Repeat("[", 20000), `{"format": 1, "format": 2}`} {
 		f.Add(seed)

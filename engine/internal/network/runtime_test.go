@@ -27,9 +27,7 @@ func TestRuntimeMissing(t *testing.T) {
 		return
 	}
 	notLibrary := filepath.Join(t.TempDir(), "libonnxruntime.so.1.99")
-	if err := os.WriteFile(notLibrary, []byte("not a library"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, os.WriteFile(notLibrary, []byte("not a library"), 0o600))
 	m := tinyModel(t)
 	for _, path := range []string{filepath.Join(t.TempDir(), "absent.so"), notLibrary} {
 		t.Run(filepath.Base(path), func(t *testing.T) {
@@ -60,12 +58,8 @@ func TestRuntimeFromElsewhere(t *testing.T) {
 	}
 	dir := t.TempDir()
 	link, other := filepath.Join(dir, "link.so"), filepath.Join(dir, "other.so")
-	if err := os.Symlink(loaded, link); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(other, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, os.Symlink(loaded, link))
+	testkit.OK(t, os.WriteFile(other, nil, 0o600))
 	for _, c := range []struct {
 		path string
 		want fault.Code

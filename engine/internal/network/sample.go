@@ -33,9 +33,8 @@ func Draw(row []float32, seed uint64, step, j int) {
 	}
 }
 
-// quantile returns the inverse of the standard normal distribution function at p in (0, 1), to about 16 digits:
-// Wichura's algorithm AS 241 (PPND16), Applied Statistics 37 (1988) 477-484. Each product is rounded by an explicit
-// conversion, because Go may otherwise fuse it with the following sum on some platforms.
+// quantile returns the inverse of the standard normal distribution function at p in (0, 1), to about 16 digits: Wichura's
+// algorithm AS 241 (PPND16), Applied Statistics 37 (1988) 477-484.
 func quantile(p float64) float64 {
 	q := p - 0.5
 	if math.Abs(q) <= 0.425 {

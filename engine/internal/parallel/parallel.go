@@ -18,9 +18,8 @@ func Threads(n int) int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// For calls body(lo, hi) over consecutive ranges that cover [0, n), each at most grain long, on at most threads
-// goroutines. Ranges are handed out in order; body must be safe to call concurrently on disjoint ranges. A panic in
-// body reaches the caller of For as a *Panic, so that the recover at the engine's border sees it.
+// For calls body(lo, hi) over ranges that cover [0, n), each at most grain long, in order, on at most threads goroutines at
+// once. A panic in body reaches the caller as a *Panic, so that the engine's border sees it.
 func For(n, grain, threads int, body func(lo, hi int)) {
 	if n <= 0 {
 		return
@@ -66,6 +65,15 @@ func For(n, grain, threads int, body func(lo, hi int)) {
 	if failure != nil {
 		panic(failure)
 	}
+}
+
+// Each calls body(i) for every i in [0, n), in ranges of grain as For does.
+func Each(n, grain, threads int, body func(i int)) {
+	For(n, grain, threads, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			body(i)
+		}
+	})
 }
 
 // Panic is what a body panicked with, and the stack of the goroutine that it ran on.

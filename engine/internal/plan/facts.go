@@ -239,9 +239,8 @@ func MostTelling(first refine.Agreement, channels []refine.Agreement) refine.Agr
 	return most
 }
 
-// How well two images must agree once one's contrast is mapped to the other's; what share of the variation of the contrast from
-// place to place that may leave; of how much variation no curve is made, for descriptors then agree in the large alone; and how
-// much of the image intensities may take elsewhere than descriptors did.
+// How well two images must agree once one's contrast is mapped; what share of its variation that may leave; from how much
+// of it on no curve is made; how much of the image intensities may take elsewhere than descriptors.
 const (
 	leastMapped   = 0.70
 	leftUnmapped  = 0.65

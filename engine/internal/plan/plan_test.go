@@ -11,6 +11,7 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/referee"
 	"github.com/morphseek/morphseek/engine/internal/refine"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 )
 
 // largeImage has more voxels than a crop.
@@ -74,11 +75,9 @@ func TestRegimes(t *testing.T) {
 		{"two contrasts that a curve maps", mapped, "one contrast by a curve"},
 		{"after a network", network, "asked"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			if got := For(auto, c.facts); got.Name != c.want || (got.Why == "") != (c.want == "asked") {
-				t.Errorf("%q because %q, want %q", got.Name, got.Why, c.want)
-			}
-		})
+		if got := For(auto, c.facts); got.Name != c.want || (got.Why == "") != (c.want == "asked") {
+			t.Errorf("%s: %q because %q, want %q", c.name, got.Name, got.Why, c.want)
+		}
 	}
 }
 
@@ -128,22 +127,18 @@ func TestSearchFor(t *testing.T) {
 		{"neighbouring sections of tissue", func(f *Facts) { f.Slices, f.Large, f.Agreement.Correlation = true, true, 0.35 }, 0},
 		{"slices of two people's heads", func(f *Facts) { f.Slices, f.Agreement.Correlation = true, 0.75 }, 0},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			if s := SearchFor(auto, facts(c.change)); math.Abs(s.Share-c.share) > 1e-9 || s.Why == "" {
-				t.Errorf("share %g because %q, want %g", s.Share, s.Why, c.share)
-			}
-		})
+		if s := SearchFor(auto, facts(c.change)); math.Abs(s.Share-c.share) > 1e-9 || s.Why == "" {
+			t.Errorf("%s: share %g because %q, want %g", c.name, s.Share, s.Why, c.share)
+		}
 	}
 }
 
 // What the search finds in pairs that are neither well nor badly aligned counts in part.
 func TestUnaligned(t *testing.T) {
 	for _, c := range []struct{ score, want float64 }{{0.3, 1}, {0.66, 1}, {0.67, 0.75}, {0.68, 0.5}, {0.7, 0}, {0.9, 0}} {
-		t.Run(fmt.Sprint(c.score), func(t *testing.T) {
-			if got := unaligned(Facts{Score: c.score}); math.Abs(got-c.want) > 1e-9 {
-				t.Errorf("score %g: %g, want %g", c.score, got, c.want)
-			}
-		})
+		if got := unaligned(Facts{Score: c.score}); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("score %g: %g, want %g", c.score, got, c.want)
+		}
 	}
 }
 
@@ -229,11 +224,9 @@ func TestIsMapped(t *testing.T) {
 		{"MR and CT of two people", 0.75, match(0.89, 0.86, 0.42, 0.22), false},
 		{"two of a cord's contrasts", 0.43, match(0.25, 0.25, 0.42, 0.43), false},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			if got := (Facts{Agreement: refine.Agreement{Gain: c.gain}}).IsMapped(c.m); got != c.want {
-				t.Error(got)
-			}
-		})
+		if got := (Facts{Agreement: refine.Agreement{Gain: c.gain}}).IsMapped(c.m); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
 	}
 }
 
@@ -252,12 +245,10 @@ func TestContrastVaries(t *testing.T) {
 		{"two people's heads, two scanners", 0.75, refine.Agreement{Correlation: 0.64, Negative: 0.0012, Gain: 0.26}, false},
 		{"one body", 0.9, refine.Agreement{Correlation: 0.95, Gain: 0.3}, false},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			f := Facts{SameModality: true, Score: c.score, Agreement: c.a}
-			if got := f.ContrastVaries(auto); got != c.want {
-				t.Errorf("%v, want %v", got, c.want)
-			}
-		})
+		f := Facts{SameModality: true, Score: c.score, Agreement: c.a}
+		if got := f.ContrastVaries(auto); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
 	}
 }
 
@@ -272,11 +263,9 @@ func TestDeformation(t *testing.T) {
 		{"two contrasts under noise", referee.Margin{Distance: 0.06, Correlation: 0.04}, true},
 		{"apart", referee.Margin{Distance: -0.2, Correlation: -0.1}, false},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			if why := Deformation(c.m); (why == "") != c.want {
-				t.Errorf("refused because %q", why)
-			}
-		})
+		if why := Deformation(c.m); (why == "") != c.want {
+			t.Errorf("%s: refused because %q", c.name, why)
+		}
 	}
 }
 
@@ -297,11 +286,9 @@ func TestAlignment(t *testing.T) {
 		{"speckle, which is another in every frame", referee.Margin{Distance: 0.09, Correlation: 0.1, Common: 0.9, T: 3.6}, true, true},
 		{"the same of two contrasts", referee.Margin{Distance: 0.09, Correlation: 0.1, Common: 0.9, T: 3.6}, false, false},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			if why := Alignment(c.compare)(c.m); (why == "") != c.want {
-				t.Errorf("refused because %q, want taken: %v", why, c.want)
-			}
-		})
+		if why := Alignment(c.compare)(c.m); (why == "") != c.want {
+			t.Errorf("%s: refused because %q, want taken: %v", c.name, why, c.want)
+		}
 	}
 }
 
@@ -371,19 +358,14 @@ func TestNumbers(t *testing.T) {
 // The choices for many pairs come out as they did when the pairs were registered and their errors measured. A threshold that moves names the
 // pairs that it costs, or serves: where that is meant, python/benchmarks/facts.py measures them anew.
 func TestReplay(t *testing.T) {
-	text, err := os.ReadFile("testdata/facts.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile("testdata/facts.json"))(t)
 	var rows []struct {
 		Kind, Pair, Regime string
 		Search             float64
 		Facts              map[string]float64
 		Errors             map[string]float64 // mm at points, by the option smoothness
 	}
-	if err := json.Unmarshal(text, &rows); err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, json.Unmarshal(text, &rows))
 	if len(rows) < 20 {
 		t.Errorf("%d pairs", len(rows))
 	}
@@ -414,11 +396,9 @@ func TestIsOneBody(t *testing.T) {
 		{"two contrasts of one head", Facts{Agreement: refine.Agreement{Correlation: 0.58}}, true},
 		{"MR and CT of two people", Facts{Agreement: refine.Agreement{Correlation: 0.3}}, false},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			if got := c.facts.IsOneBody(auto); got != c.want {
-				t.Error(got)
-			}
-		})
+		if got := c.facts.IsOneBody(auto); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
 	}
 }
 

@@ -86,9 +86,8 @@ func none(Facts) float64 { return 0 }
 // search would only find others like it.
 const sharesContrast = 0.5
 
-// unaligned is how much of the search counts by the score of the initial alignment of two images of one modality. Well aligned
-// ones are taken to be without large displacements: there the search only adds noise. In between it counts in part, so that the
-// same pair on another grid is treated alike.
+// unaligned is how much of the search counts by the score of the alignment within one modality: well aligned, large
+// displacements are noise. In between it counts in part, so that a pair on another grid is treated alike.
 func unaligned(f Facts) float64 {
 	const poorly, well = 0.66, 0.70
 	return min(max((well-f.Score)/(well-poorly), 0), 1)
@@ -123,9 +122,8 @@ func SearchAsked(o Options, f Facts) Search {
 	return s
 }
 
-// stiffness is how stiff the search is. Where nothing is given, it expects a refinement as of two people or of two contrasts,
-// since no regime is chosen yet. Energies of strain go with the square of the length over which tissue moves together.
-// Descriptors of two contrasts ask for more: their costs hardly tell neighbours apart.
+// stiffness is how stiff the search is, by the width of a refinement that is given or else of the likeliest kind: strain
+// goes with its square. Descriptors ask for more: their costs hardly tell neighbours apart.
 func stiffness(o Options, f Facts) float64 {
 	fluid := rough(o, f).Fluid
 	switch {

@@ -23,9 +23,8 @@ func voxel(g volume.Geometry) float64 {
 	return math.Cbrt(g.Spacing[0] * g.Spacing[1] * g.Spacing[2])
 }
 
-// Evidence is the relative growth of the descriptors' mean distance when the candidate p -> initial(p + d(p)) is moved
-// by three to eight voxels of a coarse grid: the mean over both directions along three orthogonal axes (two for a
-// slice). If it does not grow, nothing in the images supports this position. reach is the longest of the moves, mm.
+// Evidence is the relative growth of the descriptors' mean distance when p -> initial(p + d(p)) is moved by 3 to 8 voxels
+// of a coarse grid, both ways along three orthogonal axes (a slice: two). reach is the longest, mm.
 func (r *Referee) Evidence(initial volume.Affine, deform *field.Field) (growth, reach float64) {
 	coarse := r.coarse(shakenVoxels)
 	here := coarse.Look(initial, deform)

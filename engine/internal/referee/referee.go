@@ -16,9 +16,8 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// most bounds the voxels that are compared, by the axes along which the image extends: every k-th of the fixed image's
-// own along each axis. They are not resampled to cubes, because thick slices would be interpolated, and an interpolation
-// looks like a misfit.
+// most bounds the voxels that are compared, by the axes along which the image extends: every k-th of the fixed image's own.
+// They are not resampled to cubes: thick slices would be interpolated, and an interpolation looks like a misfit.
 var most = [4]int{2: aligned.SlicePixels, 3: 250_000}
 
 // kernel is that of the descriptors, and window the radius of the local correlation's, in voxels of the referee's grid.
@@ -265,9 +264,8 @@ func smoothed(v *volume.Volume, spacing [3]float64, threads int) *volume.Volume 
 	return out
 }
 
-// shown is 1 where v shows something: inside its mask, and not in a border of one dark value, or nearly, which a scanner
-// or a program put there. A border counts where it takes a fiftieth of the image or more, and its edge, which is in no
-// body, counts with it.
+// shown is 1 where v shows something: inside its mask, and not in a border of about one dark value, of a fiftieth of the image
+// or more, that a scanner or a program put there. The border's edge, which is in no body, counts with it.
 func shown(v *volume.Volume, mask *volume.Volume, threads int) *volume.Volume {
 	const grown, least = 2, 0.02
 	out := volume.Zeros(v.Geometry)

@@ -253,12 +253,10 @@ func TestCovered(t *testing.T) {
 		{"half along each axis", moving.Resample(box, volume.IdentityAffine(), volume.Linear, 0, 1), volume.IdentityAffine(), 0.125},
 		{"a moving space of twice the length", moving, double, 0.125},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := New(aligned.Pair{Fixed: fixed, Moving: c.moving}, 1)
-			if got := r.Covered(c.by); math.Abs(got-c.want) > 0.02 {
-				t.Errorf("%.3f, want %.3f", got, c.want)
-			}
-		})
+		r := New(aligned.Pair{Fixed: fixed, Moving: c.moving}, 1)
+		if got := r.Covered(c.by); math.Abs(got-c.want) > 0.02 {
+			t.Errorf("%s: %.3f, want %.3f", c.name, got, c.want)
+		}
 	}
 }
 
@@ -273,11 +271,9 @@ func TestVoxelOfASection(t *testing.T) {
 		{"a section", [3]int{200, 200, 1}, 1},
 		{"a volume, thinned", [3]int{120, 120, 120}, 2},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			g := volume.Geometry{Size: c.size, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
-			if got := voxel(thinned(g, most[g.Axes()])); math.Abs(got-c.want) > 0.1 {
-				t.Errorf("%g mm, want about %g", got, c.want)
-			}
-		})
+		g := volume.Geometry{Size: c.size, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+		if got := voxel(thinned(g, most[g.Axes()])); math.Abs(got-c.want) > 0.1 {
+			t.Errorf("%s: %g mm, want about %g", c.name, got, c.want)
+		}
 	}
 }

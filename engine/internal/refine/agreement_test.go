@@ -3,6 +3,7 @@ package refine
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/field"
@@ -63,9 +64,5 @@ func TestAgreement(t *testing.T) {
 }
 
 func ones(g volume.Geometry) *volume.Volume {
-	v := volume.Zeros(g)
-	for i := range v.Data {
-		v.Data[i] = 1
-	}
-	return v
+	return &volume.Volume{Geometry: g, Data: slices.Repeat([]float32{1}, g.Voxels())}
 }

@@ -9,14 +9,12 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// wide is the standard deviation of a Gaussian, in voxels, from which on it acts on a grid of half the resolution: at the
-// finest one alone, after which nothing is decided, and if that is large. What the Gaussian leaves is as smooth there, and
-// an eighth of the voxels take an eighth of the time. Narrower ones lose overlap by it.
+// wide is the standard deviation of a Gaussian, in voxels, from which on it acts on half of a large grid, in an eighth of
+// the time, at the finest resolution, after which nothing is decided. Narrower ones lose overlap.
 const wide = 2.25
 
-// isLarge is whether a grid has many voxels, and long axes, so that few of them are near a border. There wide Gaussians act
-// on half of it, windows stand on every second slice, and displacements compose to the first order (RATIONALE.md, Where a
-// large pair's time goes).
+// isLarge is whether a grid has many voxels, and long axes: there wide Gaussians act on half of it, windows stand on every
+// second slice, and displacements compose to the first order (RATIONALE.md, Where a large pair's time goes).
 func isLarge(size [3]int) bool {
 	const many, long = 1 << 17, 72
 	voxels, shortest := 1, size[0]
@@ -76,10 +74,6 @@ type doubled struct {
 	*field.Field
 	size [3]int    // of the finer grid
 	line []float32 // a row of the field, with one voxel more at both ends
-}
-
-func newDoubled(f *field.Field, size [3]int) *doubled {
-	return &doubled{f, size, make([]float32, f.Size[0]+2)}
 }
 
 // row writes the row y, z of the finer grid to rows.

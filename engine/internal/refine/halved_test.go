@@ -31,7 +31,7 @@ func TestHalvedAndDoubled(t *testing.T) {
 			back := func(f *field.Field) *field.Field {
 				coarse, out := field.New(halved(g)), field.New(g)
 				halve(coarse, f, 0, f.Size[2], 2)
-				d := newDoubled(coarse, size)
+				d := &doubled{coarse, size, make([]float32, coarse.Size[0]+2)}
 				for z := range size[2] {
 					for y := range size[1] {
 						row := out.Row(y, z)

@@ -105,9 +105,8 @@ func (c *curve) through(v *volume.Volume) *volume.Volume {
 	return out
 }
 
-// curves returns the mean moving intensity for each fixed one and the reverse, over the voxels that are valid in both
-// under the displacement that Coarse has found. They are read at the finest resolution. Curves of less noisy images
-// would amplify the noise there.
+// curves returns the mean moving intensity for each fixed one and the reverse, where both are valid under what Coarse has
+// found, at the finest resolution: curves of less noisy images would amplify the noise there.
 func (r *Refinement) curves() (there, back curve) {
 	g := r.grids[len(r.grids)-1]
 	im := r.pair.At(g, margin, aligned.RepeatedEdge, r.opt.Threads).Through(r.start, r.opt.Threads)

@@ -21,10 +21,7 @@ func TestMatched(t *testing.T) {
 	fixed, moving, truth := testkit.Phantom(n, 2.5, true)
 	begun := func(moving *volume.Volume, threads int) (*Refinement, Agreement) {
 		r := New(aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil, Options{Similarity: MIND, Iterations: 30, Voxels: 1 << 20, Threads: threads})
-		a, err := r.Coarse(context.Background(), by, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := testkit.Must(r.Coarse(context.Background(), by, true))(t)
 		return r, a
 	}
 	r, descriptors := begun(moving, 1)
@@ -37,9 +34,7 @@ func TestMatched(t *testing.T) {
 		}
 	}
 	matched, m, err := r.Matched(context.Background(), by)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, err)
 	if m.Correlation < 0.8 || m.Apart > 0.05 || m.Before.Gain > 0.65*descriptors.Gain {
 		t.Errorf("a curve maps one contrast to the other: %+v, and descriptors had %+v", m, descriptors)
 	}

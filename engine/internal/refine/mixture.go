@@ -9,9 +9,8 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// mixture is several similarities of one pair, the first being that of the pair's own images. Each is scaled to a
-// log-likelihood: correlations window by window, differences (of descriptors, of label maps) by their mean at the start
-// of the resolution. So a weight means the same for all of them, and a channel that shows only noise hardly counts.
+// mixture is several similarities of one pair, its own images' first, scaled to log-likelihoods (correlations by window,
+// differences by their first mean): a weight means the same for all, and noise hardly counts.
 type mixture struct {
 	parts   []part
 	g       *field.Field // of one part

@@ -47,14 +47,8 @@ func TestForceOfChannels(t *testing.T) {
 			r := New(c.pair, nil, Options{Similarity: c.main, Iterations: 1, Voxels: 1 << 20, Threads: 1})
 			g := c.pair.Grid(1)
 			smooth := Regularisation{}
-			first, err := newSimilarity(c.main, r.sharpened(c.pair.At(g, margin, aligned.RepeatedEdge, 1), smooth), 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s, err := r.channels(first, g, smooth)
-			if err != nil {
-				t.Fatal(err)
-			}
+			first := testkit.Must(newSimilarity(c.main, r.sharpened(c.pair.At(g, margin, aligned.RepeatedEdge, 1), smooth), 1))(t)
+			s := testkit.Must(r.channels(first, g, smooth))(t)
 			predicted, measured := slopes(s, g)
 			if math.Abs(predicted-measured) > c.tolerance*math.Abs(measured) {
 				t.Errorf("derivative %g, finite differences say %g", predicted, measured)

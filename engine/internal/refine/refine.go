@@ -23,7 +23,6 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/bodies"
 	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/interp"
-	"github.com/morphseek/morphseek/engine/internal/mind"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -83,9 +82,8 @@ type similarity interface {
 	validate(u *field.Field)
 	// voxels is how many voxels the last validate found valid.
 	voxels() int
-	// force returns the sum of the valid voxels' values under u and writes its derivative by a displacement of the warped
-	// image to g, times perValue. Wherever some slices of g are complete it calls done with the first and the one after the
-	// last; g may be a ring of part slices, of which later ones take the place.
+	// force returns the sum of the valid voxels' values under u and writes its derivative by the warped image's motion, times
+	// perValue, to g, or a ring of part slices. It calls done(from, to) for slices from, ..., to-1 that are complete.
 	force(g, u *field.Field, done func(from, to int)) float64
 	// part is the number of slices for which force calls done, but for the last ones: even, or all.
 	part() int
@@ -401,34 +399,19 @@ func resolutions(pair aligned.Pair, opt Options, first bool) []volume.Geometry {
 }
 
 func newSimilarity(name Similarity, im aligned.Images, threads int) (similarity, error) {
-	for _, s := range similarities {
-		if s.name == name {
-			return s.make(im, threads), nil
-		}
+	switch name {
+	case NCC:
+		return newNCC(im, threads), nil
+	case MSE:
+		return newSSD(im, 1, im.Fixed.Data, im.Moving.Data, threads), nil
+	case MIND:
+		return newMIND(im, threads), nil
 	}
-	return nil, fault.New(fault.InvalidArgument,
-		"similarity %q is unknown; the option's choices are the similarities", name)
-}
-
-// kind is a similarity that there is.
-type kind struct {
-	name     Similarity
-	channels int // values of a voxel that are compared; not Pair.Channels, which are further images
-	make     func(im aligned.Images, threads int) similarity
-}
-
-var similarities = []kind{
-	{NCC, 1, func(im aligned.Images, threads int) similarity { return newNCC(im, threads) }},
-	{MSE, 1, func(im aligned.Images, threads int) similarity {
-		return newSSD(im, 1, im.Fixed.Data, im.Moving.Data, threads)
-	}},
-	{MIND, mind.Channels, func(im aligned.Images, threads int) similarity { return newMIND(im, threads) }},
+	return nil, fault.New(fault.InvalidArgument, "similarity %q is unknown; the option's choices are the similarities", name)
 }
 
 // Descriptors says whether a similarity compares several values of a voxel, which tell of its surroundings whatever the contrast.
-func (s Similarity) Descriptors() bool {
-	return slices.ContainsFunc(similarities, func(k kind) bool { return k.name == s && k.channels > 1 })
-}
+func (s Similarity) Descriptors() bool { return s == MIND }
 
 // openRow sets, in the row y, z of open, bit k where a voxel and both its neighbours along axis k have weight 1.
 func openRow(open []uint8, weight []float32, size [3]int, y, z int) {
@@ -465,9 +448,8 @@ type ascent struct {
 	progress   func(fraction float64)
 }
 
-// run takes steps until the similarity stops rising, and returns its value before each. The value is a mean over the
-// voxels that are valid at first. One that leaves the other field of view counts as the first mean, so that leaving
-// gains nothing.
+// run takes steps until the similarity stops rising, and returns its value before each: a mean over the voxels that are
+// valid at first. One that leaves the other field of view counts as the first mean, so that leaving gains nothing.
 func (c *ascent) run(ctx context.Context) ([]float64, error) {
 	grid := c.v.Geometry
 	part, done := grid, func(_, _ int) {}
@@ -517,9 +499,8 @@ func (c *ascent) run(ctx context.Context) ([]float64, error) {
 	return values, nil
 }
 
-// stalled says how far the values have ceased to rise, 0..1: where the last span of them lies on average above the span
-// before by half or less of what is enough, a hundredth of all that was gained or a thousandth of the first value. It
-// goes over to 0, so that noise does not decide how long the steps are.
+// stalled says how far the values have ceased to rise, 0..1: the last span lies above the one before by half or less of a
+// hundredth of the gain or a thousandth of the first value. It goes over to 0, so that noise does not decide.
 func stalled(values []float64) float64 {
 	const span = 5
 	n := len(values)
@@ -583,7 +564,7 @@ func (c *ascent) flow(g *field.Field, step float32) {
 	}
 	compose := func(y, z int, rows [][]float32) { move(rows, y, z, g.Row(y, z)) }
 	if g.Size != size {
-		lines := sync.Pool{New: func() any { return newDoubled(g, size) }}
+		lines := sync.Pool{New: func() any { return &doubled{g, size, make([]float32, g.Size[0]+2)} }}
 		compose = func(y, z int, rows [][]float32) {
 			d := lines.Get().(*doubled)
 			d.row(rows, y, z)

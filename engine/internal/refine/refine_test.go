@@ -81,10 +81,7 @@ func TestForceIsTheDerivative(t *testing.T) {
 				copy(smooth.X, v.Data)
 				copy(v.Data, smooth.Smoothed(nil, 1.5, 1).X)
 			}
-			s, err := newSimilarity(c.name, im, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := testkit.Must(newSimilarity(c.name, im, 1))(t)
 			if n, ok := s.(*ncc); ok && n.alternates() != (c.voxels == large) {
 				t.Fatalf("%d voxels a side: windows on every second slice: %v", c.voxels, n.alternates())
 			}
@@ -156,9 +153,7 @@ func TestRecoversDisplacement(t *testing.T) {
 			run := func(threads int) (*field.Field, []Level) {
 				u, levels, err := Run(context.Background(), aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil,
 					gentle, Options{Similarity: c.similarity, Iterations: 20, Voxels: 1 << 20, Threads: threads})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.OK(t, err)
 				return u, levels
 			}
 			u, levels := run(1)
@@ -237,9 +232,7 @@ func TestAnImageOntoItselfStays(t *testing.T) {
 					by = Regularisation{Fluid: 3.5, Elastic: 1, Fading: 1, Sharpen: 0.5}
 				}
 				u, levels, err := Run(context.Background(), aligned.Pair{Fixed: v, Moving: v, Initial: volume.IdentityAffine()}, nil, by, Options{Similarity: s, Iterations: 30, Voxels: 1 << 20, Threads: 1})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.OK(t, err)
 				if far := u.Stats(1).DisplacementMaxMM; far > most*1.5 {
 					t.Errorf("%s, noise %g: %g mm away after %d levels", s, noise, far, len(levels))
 				}
@@ -255,9 +248,7 @@ func TestStartsFromAField(t *testing.T) {
 	fixed, moving, truth := testkit.Phantom(40, 5, false)
 	pair := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
 	u, levels, err := Run(context.Background(), pair, truth, gentle, Options{Similarity: NCC, Iterations: 100, Voxels: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, err)
 	lo, hi := [3]int{8, 8, 8}, [3]int{32, 32, 32}
 	if e := testkit.MeanError(u, truth, lo, hi); e > 0.8 {
 		t.Errorf("mean error %g voxels from the truth", e)
@@ -286,9 +277,7 @@ func TestMasksHideWhatDiffers(t *testing.T) {
 	run := func(mask *volume.Volume) float64 {
 		pair := aligned.Pair{Fixed: fixed, Moving: moving, MovingMask: mask, Initial: volume.IdentityAffine()}
 		u, _, err := Run(context.Background(), pair, nil, gentle, Options{Similarity: MSE, Iterations: 10, Voxels: 1 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.OK(t, err)
 		return testkit.MeanError(u, truth, [3]int{}, [3]int{32, 32, 32})
 	}
 	if open, hidden := run(nil), run(mask); hidden > 0.08 || open < 3*hidden {
@@ -322,10 +311,7 @@ func BenchmarkIteration(b *testing.B) {
 	im := aligned.Pair{Fixed: v, Moving: v, Initial: volume.IdentityAffine()}.At(g, margin, aligned.ZeroEdge, 0)
 	for _, name := range []Similarity{NCC, MSE, MIND} {
 		b.Run(string(name), func(b *testing.B) {
-			s, err := newSimilarity(name, im, 0)
-			if err != nil {
-				b.Fatal(err)
-			}
+			s := testkit.Must(newSimilarity(name, im, 0))(b)
 			c := ascent{similarity: s, v: wave(g, 1), by: gentle, iterations: 1, progress: func(float64) {}}
 			for b.Loop() {
 				if _, err := c.run(context.Background()); err != nil {
@@ -356,9 +342,7 @@ func TestFadingStepsRest(t *testing.T) {
 		by := gentle
 		by.Fading = fading
 		u, _, err := Run(context.Background(), aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil, by, Options{Similarity: NCC, Iterations: 30, Voxels: 1 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.OK(t, err)
 		return u.Stats(1).DisplacementMeanMM
 	}
 	if always, faded := moved(0), moved(1); !(faded < always) {
@@ -392,10 +376,7 @@ func TestEmptyRowsAreLeftOut(t *testing.T) {
 	im := pair.At(fixed.Geometry, margin, aligned.RepeatedEdge, 1)
 	run := func(s similarity) (*field.Field, []float64) {
 		c := ascent{similarity: s, v: wave(fixed.Geometry, 0.5), by: gentle, iterations: revalidate + 2, threads: 2, progress: func(float64) {}}
-		values, err := c.run(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		values := testkit.Must(c.run(context.Background()))(t)
 		return c.v, values
 	}
 	part := newNCC(im, 2)
@@ -420,10 +401,7 @@ func TestLeavingCountsAsTheMean(t *testing.T) {
 	g := volume.Geometry{Size: [3]int{16, 16, 16}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
 	s := &leaving{counts: []int{4096, 2048, 1024}, sums: []float64{2048, 1024, 512}} // 0.5 a voxel throughout
 	c := ascent{similarity: s, v: field.New(g), by: gentle, iterations: 3 * revalidate, threads: 1, progress: func(float64) {}}
-	values, err := c.run(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	values := testkit.Must(c.run(context.Background()))(t)
 	for i, v := range values {
 		if math.Abs(v-0.5) > 1e-12 {
 			t.Fatalf("value %d is %g, want 0.5: %v", i, v, values)
@@ -468,10 +446,7 @@ func TestDetail(t *testing.T) {
 				}
 			}
 			r := New(aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil, Options{Similarity: NCC, Iterations: 10, Voxels: 1 << 20})
-			a, err := r.Coarse(context.Background(), gentle, true)
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := testkit.Must(r.Coarse(context.Background(), gentle, true))(t)
 			if d := r.Detail(); d < c.from || d > c.to {
 				t.Errorf("%.3f of %.3f is left", d, a.Correlation)
 			}
@@ -482,10 +457,7 @@ func TestDetail(t *testing.T) {
 // The choices of the option similarity are the similarities that there are.
 func TestSimilaritiesAreTheChoices(t *testing.T) {
 	row := slices.IndexFunc(option.Table, func(o option.Option) bool { return o.Name == "similarity" })
-	names := []string{"auto"}
-	for _, k := range similarities {
-		names = append(names, string(k.name))
-	}
+	names := []string{"auto", string(NCC), string(MSE), string(MIND)}
 	if choices := option.Table[row].Choices; !slices.Equal(choices, names) {
 		t.Errorf("the option has %q, the refinement %q", choices, names)
 	}

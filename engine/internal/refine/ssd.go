@@ -60,10 +60,8 @@ func (s *ssd) validate(u *field.Field) {
 	for _, w := range s.weight {
 		s.valid += int(w)
 	}
-	parallel.For(len(s.open)/u.Size[0], parallel.Rows(u.Size[0]), s.threads, func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			openRow(s.open, s.weight, u.Size, r%u.Size[1], r/u.Size[1])
-		}
+	parallel.Each(len(s.open)/u.Size[0], parallel.Rows(u.Size[0]), s.threads, func(r int) {
+		openRow(s.open, s.weight, u.Size, r%u.Size[1], r/u.Size[1])
 	})
 }
 
@@ -213,16 +211,7 @@ func (s *ssd) warpRow(row []float32, at cells) {
 	c, nx, slice := s.channels, s.channels*s.Moving.Size[0], s.channels*s.Moving.Size[0]*s.Moving.Size[1]
 	for i, o := range at.first {
 		fx, fy, fz := at.x[i], at.y[i], at.z[i]
-		dx, dy, dz := 0, 0, 0
-		if fx > 0 {
-			dx = c
-		}
-		if fy > 0 {
-			dy = nx
-		}
-		if fz > 0 {
-			dz = slice
-		}
+		dx, dy, dz := volume.Next(fx, c), volume.Next(fy, nx), volume.Next(fz, slice)
 		out := row[i*c : (i+1)*c]
 		m := func(o int) []float32 { return s.moving[o : o+c][:len(out)] }
 		a0, a1, a2, a3 := m(o), m(o+dx), m(o+dy), m(o+dy+dx)

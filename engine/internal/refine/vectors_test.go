@@ -10,6 +10,7 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/cpu"
 	"github.com/morphseek/morphseek/engine/internal/guard"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -36,10 +37,7 @@ func TestVectorsMatchLoops(t *testing.T) {
 			im := aligned.Pair{Fixed: fixed, Moving: moving, MovingMask: mask, Initial: volume.IdentityAffine()}.At(g, margin, aligned.ZeroEdge, 1)
 			for _, name := range []Similarity{NCC, MIND} {
 				run := func(vectors bool) (value float64, longest float32, force []float32) {
-					s, err := newSimilarity(name, im, 1)
-					if err != nil {
-						t.Fatal(err)
-					}
+					s := testkit.Must(newSimilarity(name, im, 1))(t)
 					if !vectors {
 						defer cpu.Disable()()
 					}

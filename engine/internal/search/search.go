@@ -71,9 +71,8 @@ func Fits(pair aligned.Pair) bool {
 	return len(plan) > 0
 }
 
-// Run returns a smooth field without folding on a working grid of isotropic voxels over the fixed volume: zeros where
-// the pair is too small.
-//
+// Run returns a smooth field without folding on a working grid of isotropic voxels over the fixed volume: zeros where the
+// pair is too small.
 // Errors: Cancelled.
 func Run(ctx context.Context, pair aligned.Pair, opt Options) (*field.Field, error) {
 	grid := blocks.WorkingGrid(pair)

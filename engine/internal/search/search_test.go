@@ -29,10 +29,7 @@ func TestRecoversLargeDisplacement(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			run := func(threads int) *field.Field {
 				pair := aligned.Pair{Fixed: whole, Moving: c.moving, Initial: volume.IdentityAffine()}
-				u, err := Run(context.Background(), pair, Options{Trees: c.trees, Threads: threads})
-				if err != nil {
-					t.Fatal(err)
-				}
+				u := testkit.Must(Run(context.Background(), pair, Options{Trees: c.trees, Threads: threads}))(t)
 				return u
 			}
 			u := run(1)

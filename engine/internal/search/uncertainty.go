@@ -17,9 +17,8 @@ import (
 // grid each way.
 var around = blocks.Level{Spacing: 4, Radius: 3, Quantum: 1, Stiffness: 8}
 
-// Calibrated on pairs whose true displacement is known (python/benchmarks/uncertainty.py): first the temperature and
-// the stiffness of around, so that the uncertainty ranks the errors; then the dispersion, so that it has their size
-// (Laves et al., MIDL 2020).
+// Calibrated on known displacements (python/benchmarks/uncertainty.py): the temperature and the stiffness of around so that
+// the uncertainty ranks the errors, then the dispersion so that it has their size (Laves et al., MIDL 2020).
 const (
 	temperature = 1    // a cost
 	dispersion  = 1.05 // factor: min-marginals in a window alone understate the errors
@@ -52,11 +51,9 @@ func Uncertainty(ctx context.Context, pair aligned.Pair, u *field.Field, opt Opt
 	_, deep := s.Labels(grid)
 	lengths := squaredLengths(around, pair.Initial.After(grid.IndexToPhysical()).M, deep)
 	sd := volume.Zeros(control)
-	parallel.For(len(sd.Data), 64, opt.Threads, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			square := expectation(marginals[i*len(lengths):(i+1)*len(lengths)], lengths, temperature)
-			sd.Data[i] = dispersion * float32(math.Sqrt(square))
-		}
+	parallel.Each(len(sd.Data), 64, opt.Threads, func(i int) {
+		square := expectation(marginals[i*len(lengths):(i+1)*len(lengths)], lengths, temperature)
+		sd.Data[i] = dispersion * float32(math.Sqrt(square))
 	})
 	return sd, nil
 }

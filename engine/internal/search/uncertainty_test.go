@@ -56,15 +56,9 @@ func TestUncertaintyTellsTheError(t *testing.T) {
 	const n = 48
 	fixed, moving, truth := testkit.Phantom(n, 6, true)
 	pair := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
-	u, err := Run(context.Background(), pair, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := testkit.Must(Run(context.Background(), pair, Options{}))(t)
 	look := func(threads int) *volume.Volume {
-		sd, err := Uncertainty(context.Background(), pair, u, Options{Threads: threads})
-		if err != nil {
-			t.Fatal(err)
-		}
+		sd := testkit.Must(Uncertainty(context.Background(), pair, u, Options{Threads: threads}))(t)
 		return sd.Resample(fixed.Geometry, volume.IdentityAffine(), volume.Linear, -1, threads)
 	}
 	sd := look(1)
@@ -97,10 +91,7 @@ func TestUncertaintyTellsTheError(t *testing.T) {
 	}
 
 	// Without knowing the way, it is larger: the truth lies elsewhere.
-	lost, err := Uncertainty(context.Background(), pair, nil, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	lost := testkit.Must(Uncertainty(context.Background(), pair, nil, Options{}))(t)
 	at := [3]int{24, 24, 24}
 	i := (at[2]*n+at[1])*n + at[0]
 	if away := lost.Resample(fixed.Geometry, volume.IdentityAffine(), volume.Linear, -1, 1).Data[i]; !(away > 1.5*sd.Data[i]) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -51,9 +52,7 @@ func keyed(s *Snapshot) *Snapshot {
 func encoded(t testing.TB, s *Snapshot) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := write(&b, s); err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, write(&b, s))
 	return b.Bytes()
 }
 
@@ -67,14 +66,9 @@ func TestRoundTrip(t *testing.T) {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "a.morphseek")
 			for range 2 { // the second replaces the first
-				if err := Save(path, want); err != nil {
-					t.Fatal(err)
-				}
+				testkit.OK(t, Save(path, want))
 			}
-			got, err := Load(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := testkit.Must(Load(path))(t)
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("size %v: what was read differs from what was written", size)
 			}
@@ -87,10 +81,7 @@ func TestRoundTrip(t *testing.T) {
 
 // testdata/version1.morphseek is what the library of version 1 of the format wrote of the example.
 func TestReadsVersion1(t *testing.T) {
-	got, err := Load("testdata/version1.morphseek")
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := testkit.Must(Load("testdata/version1.morphseek"))(t)
 	if want := example([3]int{3, 2, 2}); !reflect.DeepEqual(got, want) {
 		t.Errorf("read %+v, written was %+v", got, want)
 	}
@@ -156,15 +147,11 @@ func TestForeign(t *testing.T) {
 		"huge grid":       encoded(t, huge),
 		"overflowing":     encoded(t, overflow),
 	} {
-		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(dir, name)
-			if err := os.WriteFile(path, data, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := Load(path); fault.CodeOf(err) != fault.SnapshotCorrupt {
-				t.Error(err)
-			}
-		})
+		path := filepath.Join(dir, name)
+		testkit.OK(t, os.WriteFile(path, data, 0o600))
+		if _, err := Load(path); fault.CodeOf(err) != fault.SnapshotCorrupt {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	if _, err := Load(dir); fault.CodeOf(err) != fault.InputUnreadable {
 		t.Errorf("a folder: %v", err)
@@ -181,12 +168,8 @@ func TestForeign(t *testing.T) {
 func TestPermissions(t *testing.T) {
 	dir := t.TempDir()
 	path, plain := filepath.Join(dir, "a"), filepath.Join(dir, "b")
-	if err := Save(path, example([3]int{2, 2, 2})); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(plain, nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, Save(path, example([3]int{2, 2, 2})))
+	testkit.OK(t, os.WriteFile(plain, nil, 0o666))
 	got, err := os.Stat(path)
 	want, err2 := os.Stat(plain)
 	if err != nil || err2 != nil || got.Mode() != want.Mode() {
@@ -197,9 +180,7 @@ func TestPermissions(t *testing.T) {
 func TestUnwritable(t *testing.T) {
 	s := example([3]int{2, 2, 2})
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, []byte("kept"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, os.WriteFile(file, []byte("kept"), 0o600))
 	for _, path := range []string{filepath.Join(t.TempDir(), "no", "such", "folder"), filepath.Join(file, "below a file"), t.TempDir()} {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			if err := Save(path, s); fault.CodeOf(err) != fault.OutputUnwritable {

@@ -54,6 +54,23 @@ func Read(t testing.TB, path string, v any) {
 	}
 }
 
+// Must returns what a call gives, or ends the test at its error: testkit.Must(call())(t).
+func Must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		OK(t, err)
+		return v
+	}
+}
+
+// OK ends the test at an error.
+func OK(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Close ends in an error of the test, with the worst item named, unless got equals want to within tolerance everywhere.
 // NaN equals nothing.
 func Close[T float32 | float64](t testing.TB, what string, got, want []T, tolerance float64) {

@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// ONNXRuntime returns the path of an ONNX Runtime library: MORPHSEEK_ORT_LIBRARY, the wheel in build/venv, or that of
-// the python3 on the PATH. Where there is none, or no cgo to load it with, the test is skipped; with
-// MORPHSEEK_NEEDS_ORT set, which is for CI, it fails.
+// ONNXRuntime returns the path of an ONNX Runtime library: MORPHSEEK_ORT_LIBRARY, the wheel in build/venv or that of the
+// PATH's python3. Without, or without cgo, the test is skipped, or by MORPHSEEK_NEEDS_ORT fails.
 func ONNXRuntime(t testing.TB) string {
 	t.Helper()
 	if !cgo {

@@ -8,15 +8,13 @@ import (
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/internal/option"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 )
 
 const root = "../../../.."
 
 func TestFilesAreCurrent(t *testing.T) {
-	stale, err := generate(root, option.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stale := testkit.Must(generate(root, option.Table))(t)
 	for path := range stale {
 		t.Errorf("%s is stale: run go generate ./engine", path)
 	}
@@ -45,31 +43,20 @@ func TestOneEditIsAnOption(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, err)
 
 	table := filepath.Join(scratch, "engine/internal/option/table.go")
-	text, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(table))(t)
 	end := strings.LastIndex(string(text), "}")
 	edited := string(text[:end]) + "\t{Name: \"half_bar\", Label: \"Half bar\", Default: \"off\", Choices: []string{\"off\", \"on\"}, Since: \"9.9\", Help: \"Bars.\"},\n" +
 		"\t{Name: \"half_baz\", Label: \"Half baz\", Default: 0, Unset: true, Since: \"9.9\", Help: \"Bazs.\"},\n" +
 		"\t{Name: \"half_foo\", Label: \"Half foo\", Default: 7, Min: 3, Max: 9, Since: \"9.9\", Help: \"Foos, <halved>.\"},\n}\n"
-	if err := os.WriteFile(table, []byte(edited), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, os.WriteFile(table, []byte(edited), 0o600))
 	metrics := filepath.Join(scratch, metricsFile)
 	text, err = os.ReadFile(metrics)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, err)
 	edited = strings.Replace(string(text), "type Metrics struct {\n", "type Metrics struct {\n\tFooMM []float64 `json:\"foo_mm\"` // foos, \"bar\"\n", 1)
-	if err := os.WriteFile(metrics, []byte(edited), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.OK(t, os.WriteFile(metrics, []byte(edited), 0o600))
 	check := filepath.Join(scratch, "engine", "scratch_test.go")
 	if err := os.WriteFile(check, []byte(`package engine
 
@@ -104,10 +91,7 @@ func TestScratch(t *testing.T) {
 	}
 	holds := func(path, want string) {
 		t.Helper()
-		got, err := os.ReadFile(filepath.Join(scratch, path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := testkit.Must(os.ReadFile(filepath.Join(scratch, path)))(t)
 		if !strings.Contains(string(got), want) {
 			t.Errorf("%s holds no %q", path, want)
 		}
@@ -149,14 +133,7 @@ func TestMarkersMustBeThere(t *testing.T) {
 
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
-	text, err := os.ReadFile(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(to, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Must(os.ReadFile(from))(t)
+	testkit.OK(t, os.MkdirAll(filepath.Dir(to), 0o700))
+	testkit.OK(t, os.WriteFile(to, text, 0o600))
 }
