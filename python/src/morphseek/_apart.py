@@ -82,9 +82,7 @@ def is_possible() -> bool:
 
 
 def main(rewrite: Callable[[Path, Path], None]) -> None:
-    """Read a file and write its plain form, or a sentence, within the memory and the time that the
-    caller of this process allows.
-    """
+    """Read a file and write its plain form, or a sentence, within the caller's limits."""
     path, out, note, memory, seconds = sys.argv[2:7]
     from ._engine import core
 

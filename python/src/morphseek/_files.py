@@ -38,9 +38,7 @@ def check_path(path: Path, name: str, error: type[errors.MorphSeekError]) -> Non
 
 @contextlib.contextmanager
 def readable(path: Path, name: str) -> Iterator[None]:
-    """See that there is a file or a folder that may be opened, and name it in what the system says
-    when it is read.
-    """
+    """See that a file or folder is there, and name it in what the system says of it."""
     check_path(path, name, errors.InputUnreadableError)
     try:
         check_regular(path, name)
@@ -86,9 +84,7 @@ def write_seal(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_seal(path: Path, what: str) -> dict[str, Any]:
-    """Return the content of a JSON file of :func:`write_seal`; refuse it where its files are not as
-    it lists them.
-    """
+    """Return the content of a file of :func:`write_seal`; refuse it where its files changed."""
     settle(path.parent)
     content = _json.read(path, what, _json.MOST_RESULT_BYTES)
     try:
@@ -100,9 +96,7 @@ def read_seal(path: Path, what: str) -> dict[str, Any]:
 
 
 def at_once(*writers: Callable[[], Any], threads: int | None = None) -> None:
-    """Call each in a thread of its own, or as many at a time as ``threads`` says, and wait for all:
-    what they do is mostly outside Python's lock. The first one's error is raised.
-    """
+    """Call each in a thread, at most ``threads`` at a time, and wait; raise the first error."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(threads or len(writers) or 1) as pool:
@@ -120,9 +114,7 @@ def write_with(write: Callable[[Path], Any], path: str | os.PathLike[str]) -> No
 
 
 def reserve(path: Path, size: int) -> None:
-    """See that the disk takes size bytes: where it does not, ITK's text writer says nothing, and
-    HDF5 crashes as the process ends.
-    """
+    """See that the disk takes size bytes: ITK's text writer would say nothing, HDF5 crash."""
     if hasattr(os, "posix_fallocate"):
         with open(path, "wb") as file:
             os.posix_fallocate(file.fileno(), 0, size)
@@ -262,9 +254,7 @@ def locked(folder: Path, patience: float = 1.0) -> Iterator[None]:
 def together(
     folder: Path, known: Collection[str] = (), seal: str = "", ours: Collection[str] = ()
 ) -> Iterator[Path]:
-    """Give an empty folder to write to, as :func:`output_folder` does, for a folder that is there
-    and that the caller holds.
-    """
+    """Give an empty folder as :func:`output_folder` does, inside one that the caller holds."""
     name = seal or "output"
     with contextlib.ExitStack() as stack:
         try:

@@ -78,9 +78,7 @@ def _without_warnings() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _plain_numbers() -> Iterator[None]:
-    """Give this thread the decimal point. Hosts such as Qt, R and MATLAB set the process's locale,
-    and with a decimal comma ITK reads 1.5 as 1.
-    """
+    """Give this thread the decimal point: hosts set a comma, and ITK then reads 1.5 as 1."""
     if locale.localeconv()["decimal_point"] == ".":
         yield
         return
@@ -148,9 +146,7 @@ def to_read(path: Path, others: Sequence[Path] = ()) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def to_write(path: Path) -> Iterator[Path]:
-    """Give the name by which ITK can write a file; what is there when the block ends well goes to
-    where it belongs.
-    """
+    """Give the name by which ITK can write a file, and move what it wrote to its place."""
     if _opens(path):
         with itk_io():
             yield path

@@ -40,9 +40,7 @@ def check_regular(path: str | os.PathLike[str], name: str) -> None:
 
 
 def head(path: str | os.PathLike[str], count: int) -> bytes:
-    """Return the first bytes of a regular file; none of anything else, or where it cannot be
-    read.
-    """
+    """Return the first bytes of a regular file; none of anything else, or on an error."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return b""

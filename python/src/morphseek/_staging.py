@@ -52,9 +52,7 @@ class Busy(OSError):
 
 
 def _lock(folder: Path, wait: bool = False) -> int | None:
-    """Return the open lock of a folder, which ends with the process at the latest; None where the
-    system, or this file system, has no such locks.
-    """
+    """Return the open lock of a folder; None where the system or file system has none."""
     if fcntl is None:
         return None
     # what others made in the place of a folder may be a pipe, which would be waited for
@@ -71,9 +69,7 @@ def _lock(folder: Path, wait: bool = False) -> int | None:
 
 @contextlib.contextmanager
 def alone(folder: Path, patience: float = 0.0) -> Iterator[None]:
-    """Hold a folder's lock; raise :class:`Busy` where somebody else does. Who only clears up has it
-    for a moment: ``patience``, in seconds, outlasts that.
-    """
+    """Hold a folder's lock; raise :class:`Busy` where others do for ``patience`` seconds."""
     deadline = time.monotonic() + patience
     while True:
         try:
@@ -109,9 +105,7 @@ def _lock_file(folder: Path) -> int:
 
 @contextlib.contextmanager
 def staging(parent: Path) -> Iterator[Path]:
-    """Give an empty folder inside ``parent``, which is locked and goes when the block ends; one
-    with a plan in it stays.
-    """
+    """Give an empty, locked folder inside ``parent``; it goes at the end, unless it has a plan."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=staging_prefix(), dir=parent))
         with contextlib.suppress(FileNotFoundError):
@@ -150,9 +144,7 @@ def switch(folder: Path, temporary: Path, new: Sequence[str], old: Sequence[str]
 
 
 def _carry_out(folder: Path, temporary: Path, new: Sequence[str], old: Sequence[str]) -> None:
-    """Move the files that a plan still has, then remove the plan: from there on what lies in the
-    folder is nobody's business but its user's.
-    """
+    """Move the files that a plan still has, then remove the plan."""
     for name in old:
         # a new file that has left the staging folder is the one that lies there
         if (name not in new or (temporary / name).exists()) and (folder / name).exists():
@@ -164,9 +156,7 @@ def _carry_out(folder: Path, temporary: Path, new: Sequence[str], old: Sequence[
 
 
 def _undo(folder: Path, temporary: Path, new: Sequence[str], old: Sequence[str]) -> None:
-    """Take a plan back, unless it was carried out. What cannot be taken back is carried out by the
-    next call.
-    """
+    """Take a plan back, unless it was carried out; the next call carries out what remains."""
     with contextlib.suppress(OSError):
         if not (temporary / _PLAN).exists():
             return
@@ -180,9 +170,7 @@ def _undo(folder: Path, temporary: Path, new: Sequence[str], old: Sequence[str])
 
 
 def tidy(folder: Path) -> None:
-    """Remove the staging folders that killed processes left in a folder that this call holds alone,
-    and carry out their plans.
-    """
+    """Carry out the plans of killed processes in a folder held alone; remove their folders."""
     for path in folder.glob(f"{PREFIX}*"):
         if path.name != _LOCK and path.is_dir() and not path.is_symlink():
             with contextlib.suppress(Busy, FileNotFoundError):
@@ -190,9 +178,7 @@ def tidy(folder: Path) -> None:
 
 
 def settle(folder: Path) -> None:
-    """Carry out the plans of killed processes in a folder, and remove what they left, as far as
-    the folder is nobody's at the moment. Whoever reads a result calls this first.
-    """
+    """Do :func:`tidy` where nobody holds the folder; whoever reads a result calls this first."""
     with contextlib.suppress(OSError):
         if any(folder.glob(f"{PREFIX}*")):
             with alone(folder):

@@ -247,9 +247,7 @@ class Matched:
         return list(self.fixed.names or self.moving._labels())
 
     def note(self) -> str:
-        """Return a warning that names the points of one image alone, or says that the names did not
-        tell which belong together; empty without.
-        """
+        """Return a warning of points without a partner, or of names that tell nothing; or ""."""
         named = [set(points.names) - {""} for points in (self.fixed, self.moving)]
         if all(named) and not set.intersection(*named):
             return (
@@ -303,9 +301,7 @@ def match_landmarks(fixed: LandmarksLike | None, moving: LandmarksLike | None) -
 
 
 def pair_landmarks(fixed: LandmarksLike, moving: LandmarksLike) -> tuple[Landmarks, Landmarks]:
-    """Return the landmarks of two images that belong together at one place: see
-    :func:`match_landmarks`. Refuse them where only some of the names agree.
-    """
+    """Do what :func:`match_landmarks` does; refuse names of which only some agree."""
     matched = match_landmarks(fixed, moving)
     for points, other in ((matched.only_fixed, "moving"), (matched.only_moving, "fixed")):
         if points is not None:
@@ -347,9 +343,7 @@ def _listed(names: set[str], most: int = 5) -> str:
 
 
 def check_inside(landmarks: Landmarks, grid: Grid, image: str) -> str:
-    """Return a warning that names the points outside an image's grid; empty where there are none.
-    Refuse points that are all outside: they are of another space.
-    """
+    """Return a warning that names the points outside a grid; refuse them where all are."""
     index = grid.to_index(landmarks.points)
     outside = np.any((index < -0.5) | (index > np.array(grid.size) - 0.5), axis=1)
     if outside.all():

@@ -142,9 +142,7 @@ def intensities(
 
 
 def transform_points(field: Floats, grid: Grid, last: Doubles, points: Doubles) -> None:
-    """Map points of shape (n, 3), LPS mm, from fixed to moving space in place. The field ends with
-    the 4x4 matrix `last`, which alone remains far from the grid.
-    """
+    """Map points (n, 3), LPS mm, in place; far from the grid the 4x4 `last` alone remains."""
     _check_field(field, grid)
     _check("points", points, np.float64, (len(points), 3), written=True)
     call(gopy.TransformPoints, field, grid, _affine(last), points, len(points))

@@ -45,9 +45,7 @@ def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return :func:`plain_options` and what is known of the model that they name. Refuse options
-    that the engine does not take and a model that cannot be used, before a list of pairs is begun.
-    """
+    """Return :func:`plain_options` and their model's manifest; refuse what cannot be used."""
     chosen = plain_options(options)
     model = chosen.get("model", "default")
     return chosen, {} if model in ("none", "default") else core.verify_model(model)
@@ -88,9 +86,7 @@ def load_preset(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _check_harmless(options: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Refuse what a preset must not say. It comes from others as images do: it loads no library,
-    reads no other file, and does not decide that images are kept.
-    """
+    """Refuse what a stranger's preset must not decide: a library, another file, a cache."""
     for option in option_table():
         name = option["name"]
         value = options.get(name, option["default"])

@@ -134,9 +134,7 @@ def _fetch(atlas: str, keys: dict[str, str], suffix: str) -> str:
 
 
 def _label_names(folder: Path, file: _File) -> dict[int, str]:
-    """Return the names in the table of a segmentation: the one that shares most of its keys and has
-    no others. None where it was not fetched or is no such table.
-    """
+    """Return the names of the table that shares most of a segmentation's keys, or none."""
     tables = [
         table
         for table in _files(folder, ".tsv")

@@ -146,9 +146,7 @@ def _by_affine(array: np.ndarray, affine: np.ndarray, name: str) -> Image:
 
 
 def _in_memory(array: np.ndarray, name: str) -> np.ndarray:
-    """Return a memory-mapped array's copy, any other itself: if another program cuts the file
-    short, the next look at what was mapped would end the process.
-    """
+    """Return a memory-mapped array's copy: one whose file is cut short ends the process."""
     source: Any = array
     while isinstance(source, (np.ndarray, memoryview)):
         source = source.base if isinstance(source, np.ndarray) else source.obj
@@ -214,9 +212,7 @@ def _from_itk(image: Any, name: str) -> Image:
 def _in_space(
     array: np.ndarray, image: Any, origin: Any, direction: np.ndarray, name: str
 ) -> Image:
-    """Return an image of ITK's; a 4-D one of one volume passes, its geometry that of the first
-    three axes.
-    """
+    """Return an image of ITK's; a 4-D one of one volume lies by its first three axes."""
     components = image.GetNumberOfComponentsPerPixel()
     if is_colour(image):
         array, components = array[..., :3].astype(np.float32) @ np.array(_LUMA, np.float32), 1
@@ -277,9 +273,7 @@ def _nifti_on(array: np.ndarray, image: Any, name: str) -> Image:
 
 
 def _as_filed(image: Image, metadata: Mapping[str, str], name: str) -> Image:
-    """Return an image that ITK read of a NIfTI where the file's header lays it. Of another file it
-    is in doubt where ITK passed over a unit of length.
-    """
+    """Return ITK's image where its NIfTI's header lays it; doubt a unit that ITK passed over."""
     place = place_of_itk(image.grid, metadata, name)
     volume = Image.on_grid(image.array, place.grid)
     words = sorted({text for key, text in metadata.items() if UNITS.fullmatch(key)})
@@ -324,9 +318,7 @@ def is_image(source: Any) -> bool:
 
 
 def as_kind_of(source: ImageLike, image: Image) -> Any:
-    """Return ``image`` as what ``source`` is: a numpy array for an array or a tensor without a
-    place, a SimpleITK image for a path.
-    """
+    """Return ``image`` as what ``source`` is; SimpleITK's for a path, an array for a tensor."""
     if isinstance(source, Image):
         return image
     if is_array(source):
@@ -355,9 +347,7 @@ _TEMPLATES = 2  # NIfTI's codes above it name an atlas, which a resampled image 
 
 
 def _to_nibabel(source: Any, image: Image) -> Any:
-    """Return ``image`` as a nibabel image of the kind of ``source``; a NIfTI keeps the units and
-    which of its two forms count.
-    """
+    """Return a nibabel image of the source's kind; a NIfTI keeps its units and its forms."""
     from nibabel.freesurfer.mghformat import MGHError
     from nibabel.spatialimages import HeaderDataError
 

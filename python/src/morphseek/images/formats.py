@@ -39,9 +39,7 @@ SEARCHED = tuple(f.suffix for f in FORMATS if f.searched)
 
 
 def pair_of(path: Path) -> list[Path]:
-    """Return the files that may be a header and its voxels, of which one is given: first those that
-    are compressed as that one is.
-    """
+    """Return what may be a header and its voxels, first those compressed as this file is."""
     match = re.search(r"(?i)\.(?:hdr|img)(\.gz)?$", path.name)
     if match is None:
         return []

@@ -79,9 +79,7 @@ class Frames:
 
     @property
     def time(self) -> tuple[float, float]:
-        """When the first frame was taken and the time between two, s; 0 and 1 where it is not
-        known.
-        """
+        """When the first frame was taken and the time between two, s; else 0 and 1."""
         if isinstance(self._series, sitk.Image):
             return float(self._series.GetOrigin()[3]), float(self._series.GetSpacing()[3])
         if self._series is None or not hasattr(self._series.header, "get_xyzt_units"):

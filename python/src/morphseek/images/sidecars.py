@@ -22,9 +22,7 @@ _HEADERS = (".mhd", ".nhdr", ".mha", ".nrrd")  # the latter two may name another
 
 
 def parts(path: Path) -> list[Path]:
-    """Return the files that an image is in: its own and, where one has the geometry and another the
-    voxels, that one.
-    """
+    """Return the files of an image: its own and, where the voxels are in another, that one."""
     check_regular(path, "image")
     suffix = path.suffix.lower()
     if suffix in _HEADERS:
@@ -39,9 +37,7 @@ def parts(path: Path) -> list[Path]:
 
 
 def data_files(header: bytes) -> list[str]:
-    """Return the names of the files with the voxels: one; a pattern, :data:`SERIES`; or a list, a
-    line each.
-    """
+    """Return the names of the voxels' files: one, a pattern (:data:`SERIES`), or a list."""
     match = re.search(rb"^(?:ElementDataFile[ \t]*=|data ?file:)[ \t]*(.+?)[ \t\r]*$", header, re.M)
     if not match:
         return []
@@ -59,9 +55,7 @@ def data_files(header: bytes) -> list[str]:
 
 
 def check_name(path: Path, compress: bool) -> None:
-    """Refuse to write an image whose header names its voxels' file so that no reader finds it, or
-    whose voxels would take the place of another header's, or be mistaken for them.
-    """
+    """Refuse a name by which readers would find no voxels, or those of another image."""
     others = next((f.others for f in FORMATS if path.name.lower().endswith(f.suffix)), ())
     named = others and not pair_of(path)
     if (
@@ -102,9 +96,7 @@ def _headers_of(voxels: Path) -> list[Path]:
 def check_apart(
     folder: str | os.PathLike[str], names: Collection[str], inputs: Mapping[str, Any]
 ) -> None:
-    """Refuse a call that would write one of the files ``names`` in ``folder`` over one of its own
-    inputs, a mapping by what messages call them; those that are no paths pass.
-    """
+    """Refuse to write ``names`` in ``folder`` over ``inputs``, keyed by what messages call them."""
     written = {
         os.path.join(os.path.realpath(folder), file) for name in names for file in _written(name)
     }

@@ -74,9 +74,7 @@ def _bytes(image: sitk.Image) -> int:
 
 
 def _check_written(path: Path, image: sitk.Image) -> None:
-    """See that all of a file has reached the disk: of the last bytes, which go there when a file is
-    closed, ITK does not ask.
-    """
+    """See that all of a file reached the disk: ITK does not ask for its last bytes."""
     if not path.exists():  # the move reports it
         return
     try:
@@ -104,9 +102,7 @@ def _write_nifti(
     pieces: Iterable[np.ndarray],
     fields: Mapping[str, Any],
 ) -> None:
-    """Write the voxels of pieces, one after another, as an image of that size that lies like
-    another one.
-    """
+    """Write pieces, one after another, as an image of that size that lies like another."""
     axes = like.GetDimension()
     if is_sheared(np.array(like.GetDirection()).reshape(axes, axes)):
         raise errors.OutputUnwritableError(
@@ -184,9 +180,7 @@ def write_vectors(path: str | os.PathLike[str], array: np.ndarray, grid: Grid) -
 def write_pieces(
     path: str | os.PathLike[str], grid: Grid, dtype: np.dtype, pieces: Iterable[np.ndarray]
 ) -> None:
-    """Write an image whose slabs along z come one after another: ``.nii``, ``.nii.gz`` or, not
-    compressed, ``.nrrd``.
-    """
+    """Write slabs along z, one after another, as ``.nii``, ``.nii.gz`` or plain ``.nrrd``."""
     small = storable(np.zeros((2, 2, 2), dtype))
     like = sitk.GetImageFromArray(small)
     slabs = (np.asarray(piece, small.dtype) for piece in pieces)

@@ -218,9 +218,7 @@ def _grid(
 
 
 class _Bend:
-    """p -> p + d(p), d a few plane waves. Its gradient's norm stays below 0.6, so the map is
-    invertible.
-    """
+    """p -> p + d(p), d a few plane waves; with a gradient below 0.6 it is invertible."""
 
     def __init__(self, rng: np.random.Generator, waves: int = 6, bound: float = 0.6):
         direction = rng.normal(size=(waves, 3))

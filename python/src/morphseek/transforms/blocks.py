@@ -37,9 +37,7 @@ WRITTEN = (".nii", ".nii.gz", ".nrrd")
 
 
 def needs_blocks(image: Path, out: Path, transform: Transform, reference: Path | None) -> bool:
-    """Whether an image and its result would take more memory than is free, and can be done by
-    blocks.
-    """
+    """Whether an image and its result exceed the free memory, and can be done by blocks."""
     free = _free()
     stored = _stored(image)
     if free is None or stored is None or stored.packed or not out.name.lower().endswith(WRITTEN):
@@ -186,9 +184,7 @@ class _BoxReader:
         return np.memmap(stored.files[0], header.dtype, "r", stored.offset, self._grid.shape)
 
     def _of_itk(self, stored: Stored, path: Path) -> np.ndarray | None:
-        """Return the voxels of a .nrrd or .mha mapped into memory, which ITK would read as a whole;
-        None where they are not plainly the rest of one file.
-        """
+        """Map the voxels of a .nrrd or .mha; None where they are not the rest of one file."""
         self._reader = sitk.ImageFileReader()
         self._reader.SetFileName(str(path))
         with whole(self._path, "input"):

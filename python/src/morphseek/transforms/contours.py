@@ -50,9 +50,7 @@ def _area(ring: np.ndarray) -> float:
 
 
 def _joined(ring: np.ndarray, hole: np.ndarray) -> np.ndarray:
-    """Return one closed line that goes round a ring, over to the hole next to it, round it, and
-    back.
-    """
+    """Return one closed line round a ring, over to the hole next to it, round it, and back."""
     from scipy.spatial import cKDTree
 
     far, near = cKDTree(ring).query(hole)

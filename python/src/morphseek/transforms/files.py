@@ -76,9 +76,7 @@ _INVERSE = "Inverse"  # begins Slicer's names of transforms that it inverts befo
 
 
 def text_of(path: Path, most: int = -1) -> str:
-    """Return what a text file says in its first bytes, in UTF-8, UTF-16 or an older encoding. Raise
-    ValueError where it is no text.
-    """
+    """Return a file's text, UTF-8, UTF-16 or older; ValueError where it is none."""
     with open(path, "rb") as file:
         data = file.read(most)
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -307,9 +305,7 @@ def _field(part: h5.Part) -> sitk.Transform:
 
 
 def rewrite(path: Path, plain: Path) -> None:
-    """Write a transform anew as :func:`h5.write` does; what :mod:`_apart` does in a process of its
-    own.
-    """
+    """Write a transform anew as :func:`h5.write` does; :mod:`_apart` calls it."""
     h5.write(plain, _read_by_itk(path))
 
 
@@ -357,7 +353,5 @@ def write_parts(
     grid: Grid | None = None,
     moving_grid: Grid | None = None,
 ) -> None:
-    """Write a transform made of parts, the last of which acts first, as ``.h5``; with the fixed and
-    the moving image's grid.
-    """
+    """Write parts, the last of which acts first, as ``.h5`` with the two images' grids."""
     write_with(lambda temporary: h5.write(temporary, parts, (grid, moving_grid)), path)

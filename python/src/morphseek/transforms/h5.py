@@ -112,9 +112,7 @@ def read(path: Path) -> list[Part] | None:
 
 
 def grids(path: Path) -> tuple[Grid | None, Grid | None]:
-    """Return the fixed and the moving image's grid that :func:`write` left in a file; None of what
-    it did not.
-    """
+    """Return the fixed and the moving grid that :func:`write` left in a file, or None."""
     index = _index(path)
     fixed, moving = (None, None) if index is None else index["grids"]
     return fixed and Grid.from_numbers(fixed), moving and Grid.from_numbers(moving)

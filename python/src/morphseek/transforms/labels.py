@@ -81,9 +81,7 @@ def checked_dtype(dtype: Any) -> np.dtype | None:
 
 
 def as_type(array: np.ndarray, dtype: np.dtype, instead: float = 0.0) -> np.ndarray:
-    """Return an array in a type: for integers rounded, clamped to its range, and with `instead` of
-    what is no number.
-    """
+    """Return an array in a type: integers rounded, clamped, `instead` of NaN and infinity."""
     if dtype.kind not in "biu" or array.dtype.kind in "biu" and array.dtype == dtype:
         return array.astype(dtype, copy=False)
     if array.dtype.kind == "f":

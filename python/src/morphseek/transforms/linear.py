@@ -60,9 +60,7 @@ def affine(matrix: np.ndarray) -> sitk.AffineTransform:
 
 
 def linear_part(transform: sitk.Transform) -> np.ndarray:
-    """Return a linear transform as 4x4 LPS matrix; refuse one that bends, as a displacement field
-    or a spline does.
-    """
+    """Return a linear transform as 4x4 LPS matrix; refuse one that bends."""
     if transform.GetDimension() != 3 or not transform.IsLinear():
         raise errors.InvalidArgumentError(
             f"a {transform.GetName()} bends, where a rigid or affine 3-D transform is needed"

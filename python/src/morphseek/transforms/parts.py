@@ -33,9 +33,7 @@ def parts_of(transform: sitk.Transform) -> list[sitk.Transform]:
 
 
 def own_class(transform: sitk.Transform) -> sitk.Transform:
-    """Return a transform as SimpleITK's own class, or as the base class where there is none: what
-    SimpleITK's functions do themselves fails for these.
-    """
+    """Return a transform as its own class, or as SimpleITK's base class where there is none."""
     try:
         return transform.Downcast()
     except (KeyError, TypeError, RuntimeError):
@@ -212,9 +210,7 @@ def named(name: str) -> Iterator[None]:
 
 
 def reached(vectors: np.ndarray, grid: Grid, onto: Grid) -> tuple[Doubles, Doubles]:
-    """Return the least and the greatest index of another grid that displacements, LPS mm of shape
-    (z, y, x, 3), lead the voxels of theirs to.
-    """
+    """Return the least and greatest index on another grid that displacements, mm, lead to."""
     rows, own = onto.physical_to_index[:3, :3], onto.physical_to_index @ grid.index_to_physical
     z, y, x = (np.arange(n, dtype=np.float64) for n in vectors.shape[:3])
     low, high = np.empty(3), np.empty(3)

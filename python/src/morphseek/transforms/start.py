@@ -28,9 +28,7 @@ class Start(NamedTuple):
 
 
 def start_of(source: Any, fixed: images.Image, moving: images.Image) -> Start:
-    """Return where a registration of two images starts, from what a user has. Refuse what is no
-    transform, or lies elsewhere than the fixed image.
-    """
+    """Return where a registration starts; refuse what is no transform, or lies elsewhere."""
     if source is None:
         return Start()
     transform = _read(source, fixed, moving)

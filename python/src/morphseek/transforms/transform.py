@@ -654,9 +654,7 @@ def _of_loaded(
 
 
 def target_grid(transform: Transform, reference: images.ImageLike | None) -> Grid:
-    """Return the grid of `reference`, by default the fixed image's. Raise InvalidArgumentError
-    where there is none, or it lies elsewhere than the transform's field.
-    """
+    """Return the grid of `reference`, by default the fixed image's; refuse one elsewhere."""
     if reference is None:
         if transform.grid is None:
             raise errors.InvalidArgumentError(
@@ -680,9 +678,7 @@ def target_grid(transform: Transform, reference: images.ImageLike | None) -> Gri
 
 
 def check_frame(transform: Transform, image: images.ImageLike, side: int) -> None:
-    """Refuse a DICOM image, of the fixed (0) or the moving space (1), whose frame of reference
-    is not the one that a DICOM registration names. Other images do not say theirs.
-    """
+    """Refuse a DICOM image, fixed (0) or moving (1), of another frame of reference."""
     if transform._frames[side] and isinstance(image, (str, os.PathLike)):
         check_frame_uid(transform, frame_of(image), side, str(image))
 

@@ -29,9 +29,7 @@ class _Signals(WorkerBaseSignals):  # type: ignore[misc]
 
 
 class _Run(WorkerBase):  # type: ignore[misc]
-    """A job in a thread of its own. Its answer is what was found, or a sentence: napari would show
-    an exception as a traceback.
-    """
+    """A job in a thread. Its answer is what was found, or a sentence in place of a traceback."""
 
     def __init__(self, job: RunInputs):
         super().__init__(SignalsClass=_Signals)

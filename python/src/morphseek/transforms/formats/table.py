@@ -58,9 +58,7 @@ _BY_NAME = {each.name: each for each in FORMATS}
 def split(
     path: str | os.PathLike[str], format: str | None = None
 ) -> tuple[str | os.PathLike[str], bool, str | None]:
-    """Return the path, whether its inverse is meant, and its format: all three may be said by a
-    name such as ``a.mat@greedy@inverse``.
-    """
+    """Return path, whether it is inverted, and format: ``a.mat@greedy@inverse`` says all."""
     text, inverse = os.fspath(path), False
     if "@" not in text:  # as of nearly all files, which a study asks by the hundred thousand
         return path, inverse, format
