@@ -1,6 +1,4 @@
-"""The one way in which files are written: in a temporary folder beside their place, and moved there
-when they are complete; several together or not at all.
-"""
+"""The one way to write files: in a temporary folder, then moved to their place, all or none."""
 
 from __future__ import annotations
 
@@ -157,11 +155,8 @@ def output_error(error: Exception, path: str | os.PathLike[str]) -> errors.Morph
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary place for a file of that name; the file becomes ``path`` when the block ends
-    well and is removed otherwise.
-
-    Where a format has the voxels in a file of their own (.mhd, .nhdr, .hdr), that one comes along,
-    under the name that the header says.
+    """Give a temporary place for a file that becomes ``path`` when the block ends well, with that of
+    the voxels, which its header names (.mhd, .nhdr, .hdr).
     """
     path = Path(path)
     check_path(path, "output", errors.OutputUnwritableError)
@@ -186,22 +181,12 @@ def output_folder(
     patience: float = 1.0,
 ) -> Iterator[Path]:
     """Give an empty folder to write to; its files appear in ``folder`` together when the block ends
-    well, or not at all. Nobody else writes there meanwhile.
+    well, or not at all. Nobody else writes there meanwhile; ``patience`` is how many seconds to
+    wait for them. A folder that was made is removed again on failure.
 
-    ``folder`` is made if need be, and removed again on failure if it was.
-
-    Parameters
-    ----------
-    known : collection of str
-        Patterns of the names that an earlier run may have left: those of its files that the block
-        did not write are removed when it ends well. Where it wrote nothing, they stay.
-    seal : str
-        The file that says that the others are whole, and lists them: the last one to come, the
-        first one to go. Without it nothing is known of an earlier run.
-    ours : collection of str
-        Files that are an earlier run's in any case.
-    patience : float
-        Seconds to wait for another call that writes there.
+    An earlier run's files whose names match the patterns ``known``, and the files ``ours``, are
+    removed where the block wrote others. ``seal`` is the file that lists them: the last one to
+    come, the first one to go; without it nothing is known of an earlier run.
     """
     folder = Path(folder)
     check_path(folder, "output", errors.OutputUnwritableError)
@@ -233,9 +218,7 @@ def output_folder(
 
 @contextlib.contextmanager
 def locked(folder: Path, patience: float = 1.0) -> Iterator[None]:
-    """Hold a folder against all others that write results there, and clear up behind those that
-    were killed; ``patience`` is in seconds.
-    """
+    """Hold a folder against other writers, waiting ``patience`` s; clear up behind killed ones."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(_staging.alone(folder, patience))

@@ -126,9 +126,8 @@ HDF5 = (".h5", ".hdf5", ".hdf", ".he5", ".hd5", ".hdf4", ".he2", ".he4", ".h4", 
 
 @contextlib.contextmanager
 def to_read(path: Path, others: Sequence[Path] = ()) -> Iterator[Path]:
-    """Give the name by which ITK can open a file. On Windows most of its formats open no name with
-    a letter beyond ASCII, in the folder's name or the file's: there it is a copy's, elsewhere. The
-    file knows ``others``, which the image is in besides, by name.
+    """Give the name by which ITK can open a file: on Windows, for a name beyond ASCII, a copy's in
+    another folder. The file knows ``others``, which the image is in besides, by name.
     """
     if _opens(path):
         with itk_io():

@@ -9,7 +9,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -144,10 +144,7 @@ class Landmarks:
         """
         path = Path(path)
         check_path(path, name, errors.InputUnreadableError)
-        ending = path.name.lower()
-        read: Callable[[Path, str], tuple[list[list[float]], list[str]]] = (
-            _json if ending.endswith(".json") else _fcsv if ending.endswith(".fcsv") else _csv
-        )
+        read = {".json": _json, ".fcsv": _fcsv}.get(path.suffix.lower(), _csv)
         points, names = read(path, name)
         try:
             return cls(np.reshape(points, (-1, 3)), tuple(names), f"{name}: {path}")
@@ -218,12 +215,11 @@ class Landmarks:
         return "\n".join(lines) + "\n" + text.getvalue()
 
     def _to_csv(self) -> str:
-        rows = [dict(zip("xyz", map(float, point))) for point in self.points]
-        if not self.names:
-            return csv_text("xyz", rows)
-        return csv_text(
-            ["name", *"xyz"], [{"name": name, **row} for name, row in zip(self.names, rows)]
-        )
+        rows = [
+            {"name": name, **dict(zip("xyz", map(float, point)))}
+            for name, point in zip(self._labels(), self.points)
+        ]
+        return csv_text(["name", *"xyz"] if self.names else "xyz", rows)
 
 
 LandmarksLike = Landmarks | str | os.PathLike[str] | np.ndarray | Sequence[Any]
@@ -326,13 +322,9 @@ def steering(
             " it to how exactly they were marked, mm (1 to 2 for clear points). To measure at them"
             " instead: morphseek.scoring.score_landmarks"
         )
-    notes = [
-        check_inside(here, fixed_grid, "fixed"),
-        check_inside(there, moving_grid, "moving"),
-        matched.note(),
-    ]
+    outside = check_inside(here, fixed_grid, "fixed"), check_inside(there, moving_grid, "moving")
     numbers = np.ascontiguousarray(np.hstack([here.points, there.points]))
-    return (numbers, matched.names), [note for note in notes if note]
+    return (numbers, matched.names), [note for note in (*outside, matched.note()) if note]
 
 
 def _listed(names: set[str], most: int = 5) -> str:

@@ -339,8 +339,8 @@ class Registration(Applicable):
             raise errors.InputUnreadableError(
                 f"{path} is not a registration's report: {error!r}"
             ) from None
-        read = ["displacement.nrrd", "warped.nii.gz", "uncertainty.nrrd"]
-        _manifest.check(folder, entries, read, "result")
+        names = ["warped.nii.gz"] + ["uncertainty.nrrd"] * bool(report.get("uncertainty"))
+        _manifest.check(folder, entries, ["displacement.nrrd", *names], "result")
         vectors = folder / "displacement.nrrd"
         mm = np.ascontiguousarray(images.read_vectors(vectors), dtype=np.float32)
         grid, moving_grid = grids
@@ -356,19 +356,14 @@ class Registration(Applicable):
             raise errors.InputUnreadableError(
                 f"{path} is not a registration's report: {error}"
             ) from None
-        warped = images.read(folder / "warped.nii.gz", "warped").float32()
-        uncertainty = (
-            images.read(folder / "uncertainty.nrrd", "uncertainty").float32()
-            if report.get("uncertainty")
-            else None
-        )
-        for name, image in (("warped.nii.gz", warped), ("uncertainty.nrrd", uncertainty)):
-            if image is not None and image.shape != mm.shape[:3]:
+        arrays = [images.read(folder / n, n.partition(".")[0]).float32() for n in names]
+        for name, array in zip(names, arrays):
+            if array.shape != grid.shape:
                 raise errors.GridMismatchError(
-                    f"{folder / name} has shape {image.shape}, another grid than {path} says"
+                    f"{folder / name} has shape {array.shape}, another grid than {path} says"
                 )
         transform = Field(read_only(displacement), grid, moving_grid, initial)
-        return Registration(transform, warped, report, options, uncertainty)
+        return Registration(transform, arrays[0], report, options, *arrays[1:])
 
 
 _LARGE = 1 << 28  # bytes of a field whose files are written one after another

@@ -1,6 +1,4 @@
-"""The way to the compiled engine: the one place where addresses, JSON and error texts become
-Python.
-"""
+"""The one place where addresses, JSON and error texts of the compiled engine become Python."""
 
 from __future__ import annotations
 

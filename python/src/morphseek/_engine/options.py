@@ -27,9 +27,7 @@ STILL = {"model": "none", "search": False, "refine": 0}
 
 
 def all_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every option as the engine reads it, in Python's words: those given, and the others at
-    their defaults. Refuse a name or a value that the engine does not know.
-    """
+    """Return every option, given or default, in Python's words; refuse unknown ones."""
     # the names, before values that may be images
     bindings.check_options(dict.fromkeys(options))
     given = {name: _plain(name, value) for name, value in options.items() if value is not None}
@@ -39,7 +37,9 @@ def all_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that are given, and those of a preset's file, as the engine reads them."""
-    options = _with_file(options)
+    if is_preset_file(preset := options.get("preset")):  # whose options stand where no others do
+        own = load_preset(Path(str(preset)))
+        options = own | {k: v for k, v in options.items() if v is not None and k != "preset"}
     read = all_options(options)
     return {name: read[name] for name, value in options.items() if value is not None}
 
@@ -140,16 +140,6 @@ def save_preset(path: str | os.PathLike[str], **options: Unpack[Options]) -> Non
     _check_harmless(chosen, path)
     words = {name: for_engine(value) for name, value in chosen.items()}
     write_text(path, json.dumps(words, indent=2) + "\n")
-
-
-def _with_file(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return options in which those of a preset's file stand, where no other value is given."""
-    preset = options.get("preset")
-    if not is_preset_file(preset):
-        return options
-    given = {name: value for name, value in options.items() if value is not None}
-    del given["preset"]
-    return load_preset(Path(str(preset))) | given
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -51,11 +51,8 @@ def home() -> Path:
 def find(
     label: str, atlas: str, keys: dict[str, str], word: str
 ) -> tuple[list[Path], Callable[[], dict[int, str]]]:
-    """Return an image's file, and what reads the names of its labels.
-
-    Messages begin with ``label``; the rest is what a name says,
-    ``templateflow:atlas:key-value:word``. Refuse an image that is not there, was not fetched, or is
-    one of several.
+    """Return an image's file, and what reads the names of its labels, of what a name says:
+    ``templateflow:atlas:key-value:word``. Messages begin with ``label``.
     """
     folder = home() / f"tpl-{atlas}"
     keys = {key: _value(key, value) for key, value in keys.items()}

@@ -188,9 +188,7 @@ class _VoxelView:
 
 
 def _from_sitk(image: sitk.Image, name: str) -> Image:
-    """Return a SimpleITK image as an :class:`Image` that shares its voxels. Pass a fresh one: the
-    first view of an image whose voxels another one shares copies them, and older views dangle.
-    """
+    """Return an image that shares a fresh one's voxels: views of a shared one copy, or dangle."""
     # a view of it would crash the process
     if image.GetPixelIDTypeAsString().startswith("label of"):
         raise errors.InvalidArgumentError(

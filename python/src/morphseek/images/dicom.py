@@ -1,6 +1,4 @@
-"""DICOM images: a file, or a folder with one series. Their slices lie where the headers say, and
-GDCM reads their pixels.
-"""
+"""DICOM images, a file or a series: laid by their headers, their pixels read by GDCM."""
 
 from __future__ import annotations
 

@@ -293,9 +293,7 @@ def _frames(path: Path, name: str, is_new: bool) -> list[Frame]:
 
 
 def _syntax(head: Dataset) -> tuple[Literal["little", "big"], bool, bool] | None:
-    """Return the order of bytes, whether types are written, and whether the pixels are a chain of
-    compressed pieces; None of no syntax, or of one of somebody's own.
-    """
+    """Return byte order, whether types are written, whether pixels are a chain; None: unknown."""
     syntax = head.file_meta.get("TransferSyntaxUID")
     try:
         order: Literal["little", "big"] = "little" if syntax.is_little_endian else "big"

@@ -16,12 +16,11 @@ from . import named
 from .convert import as_kind_of, is_colour, of_atlas, read
 from .files import read_path
 from .image import Image, ImageLike, storable, tell
-from .nifti import keep_times, notes_of
+from .nifti import Header, keep_times, notes_of
 from .sequence import SEQUENCES, series_of
 
 # NIfTI's intents of what turns with the tissue: matrices, tensors, vectors, quaternions
 _TURNING = {"1003", "1004", "1005", "1006", "1007", "1010"}
-_SECONDS = {"sec": 1.0, "msec": 1e-3, "usec": 1e-6}
 _HARMONICS = {6, 15, 28, 45, 66, 91}  # numbers of even spherical harmonics; 6 are a tensor's, too
 
 
@@ -84,8 +83,9 @@ class Frames:
             return float(self._series.GetOrigin()[3]), float(self._series.GetSpacing()[3])
         if self._series is None or not hasattr(self._series.header, "get_xyzt_units"):
             return 0.0, 1.0
-        unit = _SECONDS.get(self._series.header.get_xyzt_units()[1], 1.0)
-        return float(self._series.header["toffset"]) * unit, (self._zoom() or (1.0,))[0] * unit
+        header = Header.of_bytes(self._series.header.binaryblock)
+        assert header is not None
+        return header.seconds
 
     def __iter__(self) -> Iterator[Image]:
         if self._series is None:
@@ -101,10 +101,7 @@ class Frames:
                 yield read(self._series.slicer[..., k], self.name)
 
     def map(self, function: Callable[[Image], Image]) -> Any:
-        """Return what a function makes of each volume, and of each colour of a picture, as an image
-        of the source's kind. A file that contradicts itself about the place of its voxels is a
-        :class:`morphseek.errors.GeometryWarning`.
-        """
+        """Return what a function makes of each volume, as the source's kind; warn of its doubts."""
         volumes, doubts = [], dict.fromkeys(self._doubts)
         for frame in [read(colour, self.name) for colour in self._colours] or self:
             doubts |= dict.fromkeys(frame.doubts)
@@ -127,8 +124,6 @@ class Frames:
         if hasattr(joined.header, "get_xyzt_units"):
             joined.header["toffset"] = self._series.header["toffset"]
         if hasattr(joined.header, "set_zooms"):
-            joined.header.set_zooms((*joined.header.get_zooms()[:3], *self._zoom()))
+            steps = self._series.header.get_zooms()[3:4]
+            joined.header.set_zooms((*joined.header.get_zooms()[:3], *steps))
         return joined
-
-    def _zoom(self) -> tuple[float, ...]:
-        return tuple(float(z) for z in self._series.header.get_zooms()[3:4])

@@ -361,6 +361,7 @@ def _check_numbers(field: str, values: np.ndarray) -> None:
             raise Unsound(f"{field} has {value:g}, which is no number of a grid")
 
 
+_NOTES = ("intent_code", "intent_name", "intent_p1", "intent_p2", "intent_p3", "descrip")
 TIMES = ("pixdim[4]", "toffset", "xyzt_units")
 _SECOND, _TIME = 8, 0x38  # the code of a second, and the bits of a unit of time
 
@@ -374,12 +375,12 @@ def keep_times(image: sitk.Image, series: sitk.Image) -> sitk.Image:
 
 
 def notes_of(header: Any) -> dict[str, str]:
-    """Return what a header of nibabel says of its numbers, as SimpleITK's metadata would."""
+    """Return what a header, or one of nibabel, says of its numbers as SimpleITK's metadata."""
     notes = {}
-    known = header.keys() if hasattr(header, "keys") else ()
-    for key in {"intent_code", "intent_name", "intent_p1", "descrip"}.intersection(known):
-        field = header[key].item()
-        notes[key] = field.decode("latin-1") if isinstance(field, bytes) else f"{field:g}"
+    for key in _NOTES if hasattr(header, "keys") else ():
+        if key in header.keys():
+            field = np.asarray(header[key]).item()
+            notes[key] = field.decode("latin-1") if isinstance(field, bytes) else f"{field:g}"
     return notes
 
 
@@ -474,8 +475,6 @@ def read_nifti(header: Header, stored: Stored, name: str) -> Reading:
         for field in TIMES:
             value = header["pixdim"][4] if field == "pixdim[4]" else header[field]
             image.SetMetaData(field, repr(value))
-    for field in ("intent_code", "intent_name", "intent_p1", "intent_p2", "intent_p3", "descrip"):
-        value = header[field]
-        text = value.decode("latin-1") if isinstance(value, bytes) else f"{value:g}"
+    for field, text in notes_of(header.fields).items():
         image.SetMetaData(field, text)
     return Reading(lay(image, place.grid), place.doubts)

@@ -1,6 +1,4 @@
-"""Images that come in several files, a header and its voxels; and results that would be written
-over one of them.
-"""
+"""Images in several files, a header and its voxels; results that would overwrite an input."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from typing import Any
 
 from .. import errors
 from .._regular import check_regular
-from .formats import FORMATS, pair_of
+from .formats import BESIDE, pair_of
 
 #: A pattern of names with the first and the last number and the step, and maybe a file's axes.
 SERIES = re.compile(r"([^\s%]*%0?\d{0,2}d[^\s%]*) +(-?\d{1,9}) +(-?\d{1,9}) +(-?\d{1,9})( +\d+)?")
@@ -56,7 +54,7 @@ def data_files(header: bytes) -> list[str]:
 
 def check_name(path: Path, compress: bool) -> None:
     """Refuse a name by which readers would find no voxels, or those of another image."""
-    others = next((f.others for f in FORMATS if path.name.lower().endswith(f.suffix)), ())
+    others = next((BESIDE[e] for e in BESIDE if path.name.lower().endswith(e)), ())
     named = others and not pair_of(path)
     if (
         re.search(r"[\r\n]", path.name)
@@ -119,7 +117,7 @@ def check_apart(
 
 def _written(name: str) -> list[str]:
     """Return the names of the files that an output of that name may come in."""
-    for known in FORMATS:
-        if known.others and name.lower().endswith(known.suffix):
-            return [name, *(name[: -len(known.suffix)] + other for other in known.others)]
+    for ending, others in BESIDE.items():
+        if name.lower().endswith(ending):
+            return [name, *(name[: -len(ending)] + other for other in others)]
     return [name]

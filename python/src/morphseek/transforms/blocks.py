@@ -193,10 +193,7 @@ class _BoxReader:
         if self._reader.GetNumberOfComponents() != 1 or len(size) < 3 or math.prod(size[3:]) != 1:
             raise self._no_volume()
         self._more = len(size) - 3
-        direction = np.array(self._reader.GetDirection()).reshape(len(size), -1)[:3, :3]
-        spacing, origin = self._reader.GetSpacing()[:3], self._reader.GetOrigin()[:3]
-        grid = Grid(size[:3], spacing, origin, tuple(direction.ravel()))
-        self._grid = stored.placed(grid)
+        self._grid = stored.placed(Grid.of(self._reader))
         tell(sentences(stored.doubts, self.name))
         file, kind = stored.files[0], _TYPES.get(self._reader.GetPixelID())
         if len(stored.files) > 1 or kind is None:
@@ -237,6 +234,13 @@ _TYPES = {
 }  # fmt: skip
 
 
+def _slabs(size: np.ndarray, voxels: float) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Give the corners, x, y, z, of boxes along z of about so many voxels."""
+    step = max(int(voxels / max(size[:2].prod(), 1)), 1)
+    for z in range(0, int(size[2]), step):
+        yield np.array([0, 0, z]), np.array([*size[:2], min(z + step, size[2])])
+
+
 class _Work:
     def __init__(
         self, transform: Transform, source: _BoxReader, grid: Grid, how: Resampling, memory: float
@@ -258,11 +262,8 @@ class _Work:
             self.background = background or 0.0
             return
         self.by_default = True
-        step = max(int(self.memory / 4 / max(self.source.size[:2].prod() * 8, 1)), 1)
         least = math.inf
-        for z in range(0, int(self.source.size[2]), step):
-            low, high = np.array([0, 0, z]), self.source.size.copy()
-            high[2] = min(z + step, high[2])
+        for low, high in _slabs(self.source.size, self.memory / 4 / 8):
             array = self.source.read(low, high).array
             finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array
             least = min(least, float(finite.min())) if finite.size else least
@@ -270,10 +271,7 @@ class _Work:
 
     def slabs(self) -> Iterator[np.ndarray]:
         """Give the result, slab by slab along z."""
-        step = max(int(self.memory / 2 / (self.size[:2].prod() * _HELD)), 1)
-        for z in range(0, int(self.size[2]), step):
-            low, high = np.array([0, 0, z]), self.size.copy()
-            high[2] = min(z + step, high[2])
+        for low, high in _slabs(self.size, self.memory / 2 / _HELD):
             out = np.empty(tuple((high - low)[::-1]), self.kind)
             self._fill(out, low, low, high)
             yield out

@@ -40,11 +40,9 @@ def carry(
     transform: Transform,
     reference: images.ImageLike | None = None,
 ) -> int:
-    """Map the points of a file from fixed to moving space and write them; return how many.
-
-    Points of one ending can be written as another one's, so can surfaces, so can tracts.
-    ``reference`` is the image of the space that they go to, which a ``.trk`` names in its header.
-    Refuse a file that cannot be read, or does not say where its points lie.
+    """Map the points of a file from fixed to moving space and write them; return how many. Points
+    can go to a file of another ending, so can surfaces, so can tracts; a ``.trk`` names
+    ``reference``, the image of the space that they go to.
     """
     source, out = Path(source), Path(out)
     check_path(source, "input", errors.InputUnreadableError)

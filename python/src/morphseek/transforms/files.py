@@ -22,8 +22,17 @@ from .._grid import Grid
 from .._itk import HDF5, NO_TRANSFORM, hdf5_lock, itk_io, itk_reason
 from ..images.headers import limit
 from . import h5
-from .linear import linear, linear_part
-from .parts import field_part, from_itk_order, inverted, itk_order, own_class, parts_of, vectors_of
+from .linear import linear_part
+from .parts import (
+    field_part,
+    from_itk_order,
+    inverted,
+    itk_order,
+    joined,
+    own_class,
+    parts_of,
+    vectors_of,
+)
 from .summary import problems
 
 #: Endings of the transform files that ITK knows.
@@ -183,9 +192,8 @@ _NAME = re.compile(rb"(Inverse)?([A-Z]\w{0,50}?Transform)_(?:double|float)_3_3")
 
 @contextlib.contextmanager
 def _readable(path: Path) -> Iterator[tuple[Path, set[str]]]:
-    """Give a file that ITK reads, and the classes in it that are to be inverted. ITK knows none of
-    Slicer's names for these, no ending in capitals, and no text that begins with a mark of UTF-8
-    or whose last line has no end.
+    """Give a file that ITK reads, and the classes in it that are to be inverted: ITK knows none of
+    Slicer's names for these, no ending in capitals, no mark of UTF-8, no last line without an end.
     """
     packed, ending = _is_hdf5(path), path.suffix.lower()
     text = "" if packed or ending == ".mat" else text_of(path)
@@ -261,9 +269,7 @@ def transform_of(parts: Sequence[h5.Part], name: str = "the transform") -> sitk.
         if wrong := problems(one):
             raise errors.InputUnreadableError(f"{name} {wrong[0]}")
         transforms += inverted(one, name)
-    if not transforms:  # an empty composite
-        return linear(np.eye(4))
-    return transforms[0] if len(transforms) == 1 else sitk.CompositeTransform(transforms)
+    return joined(transforms)
 
 
 def is_known(kind: str) -> bool:

@@ -89,13 +89,7 @@ def write(path: Path, parts: Sequence[Part], grids: Sequence[Grid | None] = (Non
 
 
 def read(path: Path) -> list[Part] | None:
-    """Return the transforms of a file as :func:`write` writes it, None of any other.
-
-    Raises
-    ------
-    RuntimeError
-        A checksum is another.
-    """
+    """Return the transforms of a file of :func:`write`, None of any other; check its checksums."""
     index = _index(path)
     if index is None:
         return None

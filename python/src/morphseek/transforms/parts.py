@@ -48,9 +48,14 @@ def composed(parts: Sequence[sitk.Transform]) -> sitk.Transform:
             merged[-1] = linear(linear_part(merged[-1]) @ linear_part(part))
         else:
             merged.append(part)
-    if not merged:
-        return linear(np.eye(4))
-    return merged[0] if len(merged) == 1 else sitk.CompositeTransform(merged)
+    return joined(merged)
+
+
+def joined(parts: Sequence[sitk.Transform]) -> sitk.Transform:
+    """Return parts, the last of which acts first, as one transform: without any the identity."""
+    if len(parts) > 1:
+        return sitk.CompositeTransform(parts)
+    return parts[0] if parts else linear(np.eye(4))
 
 
 def matrix_of(parts: Sequence[sitk.Transform]) -> Doubles:

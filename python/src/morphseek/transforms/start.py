@@ -12,7 +12,7 @@ from .. import errors, images
 from .._engine.bindings import Doubles, Floats, to_mm
 from .._grid import Grid
 from .field import Field
-from .parts import field_on, field_part, grid_of_field, is_field, matrix_of, split_linear
+from .parts import field_on, field_part, grid_of_field, is_field, joined, matrix_of, split_linear
 from .transform import Transform, check_place
 
 _LEAST = 0.5  # share of the fixed image that a field covers, as the engine has it
@@ -42,8 +42,7 @@ def start_of(source: Any, fixed: images.Image, moving: images.Image) -> Start:
     split = None if np.array_equal(matrix, np.eye(4)) else matrix
     if is_field(parts[-1]):
         _check_covered(transform, grid_of_field(parts[-1]), fixed.grid)
-    rest = parts[0] if len(parts) == 1 else sitk.CompositeTransform(parts)
-    return Start(split, (field_on(rest, fixed.grid), fixed.grid))
+    return Start(split, (field_on(joined(parts), fixed.grid), fixed.grid))
 
 
 def _of_field(field: Field, fixed: images.Image) -> Start:

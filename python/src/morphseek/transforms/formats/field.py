@@ -1,6 +1,4 @@
-"""Displacement fields as vector images: ITK's convention, LPS mm, and those of Slicer's NIfTI and
-of SPM.
-"""
+"""Displacement fields as vector images: ITK's (LPS mm), Slicer's NIfTI, and SPM's."""
 
 from __future__ import annotations
 

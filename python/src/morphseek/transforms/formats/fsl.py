@@ -58,8 +58,7 @@ def _read_warp(source: TransformFile, moving: Grid) -> Content:
     if image.GetDimension() != 4 or image.GetSize()[3] != 3:
         raise source.unreadable("is no warp of FSL, which has three volumes")
     array = sitk.GetArrayFromImage(image).astype(np.float64)
-    first = sitk.Extract(image, [*image.GetSize()[:3], 0], [0, 0, 0, 0])
-    grid = Grid.of(first)
+    grid = Grid.of(image)
     place, vectors = grid.points(), np.moveaxis(array, 0, -1)
     here = mapped(to_fsl(grid), place)
     if np.var(vectors - here, axis=(0, 1, 2)).sum() < np.var(vectors, axis=(0, 1, 2)).sum():

@@ -106,9 +106,8 @@ def of_image(image: sitk.Image, vectors: Vectors) -> Vectors:
     vectors = vectors._replace(header=header)
     check_intent(vectors)
     if numbers == 1 and size[3:] in ((3,), (1, 3)):  # ITK's of another intent than a vector's
-        first = sitk.Extract(image, [*size[:3], *[0] * (axes - 3)], [0] * axes)
         array = np.moveaxis(sitk.GetArrayFromImage(image).reshape(3, *size[2::-1]), 0, -1)
-        vectors = vectors._replace(values=array, grid=Grid.of(first))
+        vectors = vectors._replace(values=array, grid=Grid.of(image))
         if axes == 4 and vectors.format not in _FORMATS:
             raise vectors.refused(
                 "has three volumes, as FSL's warps have: give the format fsl and the moving image"
