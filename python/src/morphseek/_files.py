@@ -155,8 +155,8 @@ def output_error(error: Exception, path: str | os.PathLike[str]) -> errors.Morph
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary place for a file that becomes ``path`` when the block ends well, with that of
-    the voxels, which its header names (.mhd, .nhdr, .hdr).
+    """Give a temporary place for a file, which becomes ``path`` when the block ends well; so does
+    that of the voxels, which its header names (.mhd, .nhdr, .hdr).
     """
     path = Path(path)
     check_path(path, "output", errors.OutputUnwritableError)

@@ -38,10 +38,7 @@ _PLAN_AGE = 60.0  # the same with a plan in it, which is carried out within mill
 
 @functools.cache
 def staging_prefix() -> str:
-    """Return the prefix of the staging folders' names. Such a folder is locked as long as its
-    process lives, however that ends; locks on folders do not reach other hosts, so the name says on
-    which one they count.
-    """
+    """Return how the names of this host's staging folders begin: locks do not reach other hosts."""
     import socket
 
     return f"{PREFIX}{socket.gethostname()}-"
@@ -124,9 +121,7 @@ def staging(parent: Path) -> Iterator[Path]:
 
 
 def switch(folder: Path, temporary: Path, new: Sequence[str], old: Sequence[str]) -> None:
-    """Put files out of a staging folder into their place, in that order, where others go before, in
-    theirs. What fails is undone.
-    """
+    """Move new files out of a staging folder, in that order, and old ones in; undo on failure."""
     if not new and not old:
         return
     if len(new) == 1 and set(old) <= set(new):  # the system does that in one step
@@ -210,13 +205,8 @@ def _read_plan(path: Path) -> tuple[list[str], list[str]] | None:
     """Return the new and the old names of a plan; None of what no call of ours wrote."""
     try:
         plan = _json.read(path, "plan")
-        return _plain(plan["new"]), _plain(plan["old"])
+        new, old = list(plan["new"]), list(plan["old"])
+        leads_out = any(n != os.path.basename(n) or n in ("", ".", "..") for n in (*new, *old))
+        return None if leads_out else (new, old)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _plain(names: Sequence[str]) -> list[str]:
-    """Return names of files, none of which leads out of its folder."""
-    if not all(name == os.path.basename(name) and name not in ("", ".", "..") for name in names):
-        raise ValueError(names)
-    return list(names)

@@ -15,26 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from . import errors
+from . import _tables, errors
 from ._engine.bindings import Doubles
 from ._files import check_path, write_text
 from ._grid import Grid
 from ._json import parse, read_text
 from ._plain import unguarded
 from ._points import checked_points
-from ._tables import (
-    Records,
-    Row,
-    csv_text,
-    frame_table,
-    has_heading,
-    is_frame,
-    is_number,
-    numbers,
-    read_plain,
-    records_of,
-    whole_name,
-)
 
 # columns, signs to LPS
 _SPACES: dict[tuple[str, ...], tuple[int, int, int]] = {
@@ -44,6 +31,7 @@ _SPACES: dict[tuple[str, ...], tuple[int, int, int]] = {
 }
 _SIGNS = {"lps": (1, 1, 1), "1": (1, 1, 1), "ras": (-1, -1, 1), "0": (-1, -1, 1)}
 _NAMES = ("name", "label", "id")
+_MOST = 5  # names in a message
 _SCHEMA = (
     "https://raw.githubusercontent.com/slicer/slicer/master/Modules/Loadable/Markups/Resources/"
     "Schema/markups-schema-v1.0.3.json#"
@@ -114,7 +102,7 @@ class Landmarks:
         if isinstance(source, (str, os.PathLike)):
             return cls.read(source, name)
         try:
-            if is_frame(source):
+            if _tables.is_frame(source):
                 points, names = _csv(source, name)
                 return cls(np.reshape(points, (-1, 3)), tuple(names), name)
             return cls(checked_points(source), source=name)
@@ -219,7 +207,7 @@ class Landmarks:
             {"name": name, **dict(zip("xyz", map(float, point)))}
             for name, point in zip(self._labels(), self.points)
         ]
-        return csv_text(["name", *"xyz"] if self.names else "xyz", rows)
+        return _tables.csv_text(["name", *"xyz"] if self.names else "xyz", rows)
 
 
 LandmarksLike = Landmarks | str | os.PathLike[str] | np.ndarray | Sequence[Any]
@@ -262,8 +250,7 @@ class Matched:
 
 def match_landmarks(fixed: LandmarksLike | None, moving: LandmarksLike | None) -> Matched:
     """Return the landmarks of two images, paired by the names that both have, else in the order
-    given. Refuse them where one image has none, where the numbers differ and no names tell which
-    belong together, and where a name is there twice.
+    given. Refuse a side without any, a name that is there twice, and different numbers unnamed.
     """
     if fixed is None or moving is None:
         own, missing = ("moving", "fixed") if fixed is None else ("fixed", "moving")
@@ -311,9 +298,8 @@ def pair_landmarks(fixed: LandmarksLike, moving: LandmarksLike) -> tuple[Landmar
 def steering(
     matched: Matched, fixed_grid: Grid, moving_grid: Grid, options: dict[str, Any]
 ) -> tuple[tuple[Doubles, list[str]], list[str]]:
-    """Return landmarks that steer a registration, as the engine takes them: their numbers, shape
-    (n, 6), fixed, then moving, LPS mm, with their names; and warnings. Refuse them where the
-    options do not say how exactly they were marked, or all lie outside their image.
+    """Return landmarks that steer a registration: numbers (n, 6), fixed, then moving, LPS mm, with
+    their names; and warnings. Refuse them without ``landmark_error``, or all outside an image.
     """
     here, there = matched.fixed, matched.moving
     if not options.get("landmark_error"):
@@ -323,15 +309,13 @@ def steering(
             " instead: morphseek.scoring.score_landmarks"
         )
     outside = check_inside(here, fixed_grid, "fixed"), check_inside(there, moving_grid, "moving")
-    numbers = np.ascontiguousarray(np.hstack([here.points, there.points]))
-    return (numbers, matched.names), [note for note in (*outside, matched.note()) if note]
+    points = np.ascontiguousarray(np.hstack([here.points, there.points]))
+    return (points, matched.names), [note for note in (*outside, matched.note()) if note]
 
 
-def _listed(names: set[str], most: int = 5) -> str:
-    ordered = sorted(names)
-    return ", ".join(ordered[:most]) + (
-        f" and {len(ordered) - most} more" if len(ordered) > most else ""
-    )
+def _listed(names: set[str]) -> str:
+    first, more = sorted(names)[:_MOST], len(names) - _MOST
+    return ", ".join(first) + (f" and {more} more" if more > 0 else "")
 
 
 def check_inside(landmarks: Landmarks, grid: Grid, image: str) -> str:
@@ -359,14 +343,14 @@ def _number(cell: Any) -> float:
 
 
 def _csv(source: Any, name: str) -> tuple[list[list[float]], list[str]]:
-    wanted = list(_SPACES)
+    wanted, is_frame = list(_SPACES), _tables.is_frame(source)
     table = (
-        frame_table(source, name, {*_NAMES, *(c for columns in wanted for c in columns)})
-        if is_frame(source)
-        else read_plain(source, name, wanted, _is_point)
+        _tables.frame_table(source, name, {*_NAMES, *(c for columns in wanted for c in columns)})
+        if is_frame
+        else _tables.read_plain(source, name, wanted, _is_point)
     )
-    if has_heading(table, wanted):
-        records = records_of(table, wanted, filled=False, text=_NAMES)
+    if _tables.has_heading(table, wanted):
+        records = _tables.records_of(table, wanted, filled=False, text=_NAMES)
         rows = [
             [row.cells.get(column, "") if _is_marked(row) else "" for column in records.columns]
             for row in records.rows
@@ -375,10 +359,10 @@ def _csv(source: Any, name: str) -> tuple[list[list[float]], list[str]]:
         called = next((n for n in _NAMES if any(n in row.cells for row in records.rows)), "")
         called = called or _words(records)
         cells = [row.cells.get(called, "") for row in records.rows] if called else []
-        names = [whole_name(unguarded(cell)) for cell in cells]
+        names = [_tables.whole_name(unguarded(cell)) for cell in cells]
     else:
         rows, signs, names = table.rows, (1, 1, 1), []
-        if is_frame(source) and all(map(str.isdecimal, table.rows[0])):  # columns without names
+        if is_frame and all(map(str.isdecimal, table.rows[0])):  # columns without names
             rows = table.rows[1:]
         if not rows or not all(map(_is_point, rows)):
             heading = ", ".join(table.rows[0]) if table.rows else "none"
@@ -386,28 +370,28 @@ def _csv(source: Any, name: str) -> tuple[list[list[float]], list[str]]:
                 " needs the columns x, y and z (LPS mm; or r, a and s), and may have name. Its"
                 f" heading: {heading}"
             )
-    values = numbers([cell for row in rows for cell in row], table)
+    values = _tables.numbers([cell for row in rows for cell in row], table)
     points = [[s * v for s, v in zip(signs, values[k : k + 3])] for k in range(0, len(values), 3)]
     return points, names
 
 
-def _is_marked(row: Row) -> bool:
+def _is_marked(row: _tables.Row) -> bool:
     """Whether a point was placed, which a table of 3D Slicer says."""
     return row.cells.get("defined", "1") not in ("0", "False", "false")
 
 
-def _words(records: Records) -> str:
+def _words(records: _tables.Records) -> str:
     """Return the first column of words that tell all rows apart; empty where there is none."""
     for column in records.rows[0].cells if records.rows else ():
         cells = {row.cells.get(column, "") for row in records.rows} - {""}
         is_full = len(cells) == len(records.rows) and column not in records.columns
-        if is_full and not any(map(is_number, cells)):
+        if is_full and not any(map(_tables.is_number, cells)):
             return column
     return ""
 
 
 def _is_point(row: list[str]) -> bool:
-    return len(row) == 3 and all(map(is_number, row))
+    return len(row) == 3 and all(map(_tables.is_number, row))
 
 
 def _fcsv(path: Path, name: str) -> tuple[list[list[float]], list[str]]:

@@ -221,12 +221,8 @@ class Registration(Applicable):
 
     def plot(self, fixed: ImageLike | None = None, moving: ImageLike | None = None) -> Figure:
         """Return a Matplotlib figure for a paper: fixed, before, after and the volume change, in
-        three planes (extra: ``pip install morphseek[plot]``).
-
-        Parameters
-        ----------
-        fixed, moving : ImageLike, optional
-            What was registered; to be given for a result that was loaded.
+        three planes (extra: ``pip install morphseek[plot]``). A result that was loaded needs the
+        two images.
 
         Examples
         --------
@@ -242,12 +238,7 @@ class Registration(Applicable):
     def halfway(self, fixed: ImageLike | None = None, moving: ImageLike | None = None) -> Halfway:
         """Return the space half-way between the images, with both of them in it: a
         :class:`morphseek.halfway.Halfway`. It does not depend on which image is called fixed where
-        the registration does not: ``symmetric=True``.
-
-        Parameters
-        ----------
-        fixed, moving : ImageLike, optional
-            What was registered; to be given for a result that was loaded.
+        the registration does not: ``symmetric=True``. A result that was loaded needs the images.
 
         Examples
         --------
@@ -307,12 +298,8 @@ class Registration(Applicable):
 
     @staticmethod
     def read(folder: str | os.PathLike[str]) -> Registration:
-        """Read back what :meth:`save` or ``morphseek register`` wrote.
-
-        Parameters
-        ----------
-        folder : path
-            With report.json, displacement.nrrd and warped.nii.gz in it.
+        """Read back what :meth:`save` or ``morphseek register`` wrote to a folder: report.json,
+        displacement.nrrd and warped.nii.gz.
 
         Raises
         ------

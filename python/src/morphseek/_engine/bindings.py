@@ -157,9 +157,7 @@ def inverse(field: Floats, grid: Grid, last: Doubles, onto: Grid) -> Floats:
 def halfway(
     field: Floats, grid: Grid, last: Doubles
 ) -> tuple[Grid, tuple[Floats, Doubles], tuple[Floats, Doubles]]:
-    """Return the grid half-way between two images, and the maps from there to the fixed and to the
-    moving space: fields, and the 4x4 matrices that they end with.
-    """
+    """Return the grid half-way and each map from there: a field, and the 4x4 that it ends with."""
     _check_field(field, grid)
     there = np.empty(18)
     fields = np.empty_like(field), np.empty_like(field)
@@ -177,9 +175,7 @@ def correct_epi(
     axis: int,
     progress: Callable[[str, float, str], bool],
 ) -> tuple[Floats, Floats, Floats]:
-    """Return the shift, voxels along an axis (0, 1 or 2: x, y or z), of two images of opposite
-    phase encodings, and both without distortion.
-    """
+    """Return the shift, voxels along axis 0, 1 or 2 (x, y, z), and both images undistorted."""
     _check_volume("first", *one)
     _check_volume("second", *other)
     shift, first, second = (np.empty(shape_of(one[1]), np.float32) for _ in range(3))

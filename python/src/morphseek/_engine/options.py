@@ -52,12 +52,8 @@ def checked_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[st
 
 
 def load_preset(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the options of a preset's file: a JSON object of names and values.
-
-    Parameters
-    ----------
-    path : path
-        As :func:`save_preset`, ``--save-preset`` and 3D Slicer write it.
+    """Return the options of a preset's file, a JSON object of names and values, as
+    :func:`save_preset`, ``--save-preset`` and 3D Slicer write it.
 
     Raises
     ------
@@ -112,14 +108,7 @@ def _check_harmless(options: Mapping[str, Any], path: str | os.PathLike[str]) ->
 
 
 def save_preset(path: str | os.PathLike[str], **options: Unpack[Options]) -> None:
-    """Write options to a file for ``preset=Path(...)``.
-
-    Parameters
-    ----------
-    path : path
-        The JSON file to write.
-    **options
-        As for :func:`morphseek.register`.
+    """Write options of :func:`morphseek.register` to a JSON file, for ``preset=Path(...)``.
 
     Raises
     ------

@@ -191,8 +191,7 @@ def _apart(one: Grid, other: Grid) -> float:
 
 def place_of(header: Header, name: str) -> Place:
     """Return where a header lays its voxels: by the sform, or else the qform, or else by pixdim.
-    Raise Unsound where its numbers are none, or none of its forms is a grid; refuse axes that are
-    not at right angles.
+    Raise Unsound where its numbers are no grid; refuse axes that are not at right angles.
     """
     unit = _MM.get(int(header["xyzt_units"]) & 7, 1.0) if header.is_nifti else 1.0
     stored = np.array(header["pixdim"][1:4], np.float64) * unit

@@ -227,13 +227,12 @@ def _tracts(source: Path, out: Path, transform: Transform, reference: Any) -> in
 
 
 def _trk_header(header: dict[str, Any], grid: Grid) -> dict[str, Any]:
+    from nibabel import aff2axcodes
+
     to_ras = RAS @ grid.index_to_physical
-    axes = np.abs(to_ras[:3, :3] / grid.spacing).argmax(axis=0)
-    letters = ("LR", "PA", "IS")
-    order = "".join(letters[a][int(to_ras[a, k] > 0)] for k, a in enumerate(axes))
     return header | {
         "voxel_to_rasmm": to_ras.astype(np.float32),
         "dimensions": np.array(grid.size, np.int16),
         "voxel_sizes": np.array(grid.spacing, np.float32),
-        "voxel_order": order.encode(),
+        "voxel_order": "".join(aff2axcodes(to_ras)).encode(),
     }

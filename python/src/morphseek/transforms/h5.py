@@ -48,9 +48,7 @@ class Part(NamedTuple):
 
 
 def write(path: Path, parts: Sequence[Part], grids: Sequence[Grid | None] = (None, None)) -> None:
-    """Write one transform or, of several, a composite in which the last acts first; and behind
-    HDF5's end an index of it, with the fixed and the moving image's grid.
-    """
+    """Write one transform, or several of which the last acts first, and an index with the grids."""
     file = _File(max(_LEAF, len(parts) // 2 + 1))
     texts = {
         "ITKVersion": "5.4.0",

@@ -86,9 +86,7 @@ def field_part(displacement: np.ndarray, grid: Grid) -> sitk.DisplacementFieldTr
 
 
 def dense(displacement: Floats, grid: Grid, initial: Doubles) -> sitk.Transform:
-    """Return displacements in voxels, shape (3, z, y, x), as SimpleITK's transform: a field inside
-    a composite with the linear part that they contain, or that part alone.
-    """
+    """Return displacements, voxels (3, z, y, x), as a field behind their linear part."""
     behind, margin = bindings.behind_mm(displacement, grid, initial)
     if is_still(behind, grid):
         return linear(initial)

@@ -131,10 +131,7 @@ class Applicable(ABC):
                 )
         array = images.arrays.is_array(image)
         if array and transform.moving_grid is None:
-            raise errors.InvalidArgumentError(
-                f"an array does not say where it lies, nor does {transform.name}; give"
-                " morphseek.Image(array, spacing, origin, direction)"
-            )
+            raise _lies_nowhere("an array", transform)
         check_frame(transform, image, 1)
         grid = target_grid(transform, reference)
         how = Resampling(
@@ -174,17 +171,9 @@ class Applicable(ABC):
         return self._transform.transform_points(points)
 
     def displacement(self, reference: images.ImageLike | None = None) -> Floats:
-        """Return the displacements in voxels of the fixed image's grid, or that of `reference`.
-
-        Parameters
-        ----------
-        reference : ImageLike, optional
-            Image whose voxels they are computed at; needed where :attr:`grid` is None.
-
-        Returns
-        -------
-        numpy.ndarray
-            float32, shape (3, z, y, x), component i along array axis i.
+        """Return the displacements in voxels of the fixed image's grid, or that of `reference`,
+        which is needed where :attr:`grid` is None: float32, shape (3, z, y, x), component i along
+        array axis i. Read-only where they are a field's own.
 
         Examples
         --------
@@ -194,17 +183,8 @@ class Applicable(ABC):
         return self._transform.displacement(reference)
 
     def displacement_mm(self, reference: images.ImageLike | None = None) -> Floats:
-        """Return the displacements in LPS mm on the fixed image's grid, or that of `reference`.
-
-        Parameters
-        ----------
-        reference : ImageLike, optional
-            As for :meth:`displacement`.
-
-        Returns
-        -------
-        numpy.ndarray
-            float32, shape (z, y, x, 3), components x, y, z: the buffer of an ITK vector image.
+        """Return the displacements in LPS mm on the fixed image's grid, or that of `reference`:
+        float32, shape (z, y, x, 3), components x, y, z, the buffer of an ITK vector image.
 
         Examples
         --------
@@ -665,16 +645,20 @@ def target_grid(transform: Transform, reference: images.ImageLike | None) -> Gri
     check_frame(transform, reference, 0)
     if images.arrays.is_array(reference):
         if transform.grid is None:
-            raise errors.InvalidArgumentError(
-                f"reference: an array does not say where it lies, nor does {transform.name}; give"
-                " morphseek.Image(array, spacing, origin, direction)"
-            )
+            raise _lies_nowhere("reference: an array", transform)
         return images.read_on(reference, transform.grid, "reference").grid
     image = images.read(reference, "reference")
     tell(image.doubts)
     name = str(reference) if isinstance(reference, (str, os.PathLike)) else "image"
     check_place(transform, image.grid, f"the reference {name}")
     return image.grid
+
+
+def _lies_nowhere(what: str, transform: Transform) -> errors.MorphSeekError:
+    return errors.InvalidArgumentError(
+        f"{what} does not say where it lies, nor does {transform.name}; give"
+        " morphseek.Image(array, spacing, origin, direction)"
+    )
 
 
 def check_frame(transform: Transform, image: images.ImageLike, side: int) -> None:

@@ -57,13 +57,7 @@ def _in_python(option: dict[str, Any], word: str) -> Any:
 
 
 class RegisterWidget(Container):  # type: ignore[misc]
-    """The panel.
-
-    Parameters
-    ----------
-    napari_viewer : napari.Viewer
-        Whose layers are offered, and which the results are added to.
-    """
+    """The panel: it offers the layers of ``napari_viewer``, and adds the results to them."""
 
     def __init__(self, napari_viewer: Any):
         self._viewer = napari_viewer
