@@ -122,8 +122,6 @@ def staging(parent: Path) -> Iterator[Path]:
 
 def switch(folder: Path, temporary: Path, new: Sequence[str], old: Sequence[str]) -> None:
     """Move new files out of a staging folder, in that order, and old ones in; undo on failure."""
-    if not new and not old:
-        return
     if len(new) == 1 and set(old) <= set(new):  # the system does that in one step
         os.replace(temporary / new[0], folder / new[0])
         return

@@ -20,7 +20,7 @@ from .arrays import as_array, has_axes, is_array, is_placed
 from .files import read_path
 from .headers.fields import UNITS, Unsound, units_of
 from .image import Image, ImageLike, sentences, storable
-from .nifti import Header, place_of, place_of_itk
+from .nifti import Header, metadata_of, place_of, place_of_itk
 
 
 def read_on(source: ImageLike, grid: Grid, name: str) -> Image:
@@ -88,14 +88,11 @@ def read(source: ImageLike, name: str = "image") -> Image:
     elif isinstance(source, sitk.Image):
         # a shallow copy: the view below takes it apart from the caller's image, from any thread
         image = _from_sitk(sitk.Image(source), name)
-        known = {key: source.GetMetaData(key) for key in source.GetMetaDataKeys()}
-        image = _as_filed(image, known, name)
+        image = _as_filed(image, metadata_of(source), name)
     elif hasattr(source, "affine") and hasattr(source, "dataobj"):
         image = _from_nibabel(source, name)
     elif hasattr(source, "GetLargestPossibleRegion"):
-        itk_image: Any = source
-        known = {key: text for key, text in dict(itk_image).items() if isinstance(text, str)}
-        image = _as_filed(_from_itk(source, name), known, name)
+        image = _as_filed(_from_itk(source, name), metadata_of(source), name)
     elif is_array(source):
         image = Image(as_array(source, name))
         shape = image.array.shape

@@ -16,7 +16,7 @@ from . import named
 from .convert import as_kind_of, is_colour, of_atlas, read
 from .files import read_path
 from .image import Image, ImageLike, storable, tell
-from .nifti import Header, keep_times, notes_of
+from .nifti import Header, keep_times, metadata_of, notes_of
 from .sequence import SEQUENCES, series_of
 
 # NIfTI's intents of what turns with the tissue: matrices, tensors, vectors, quaternions
@@ -51,10 +51,9 @@ class Frames:
             self._series = None
         if isinstance(self._series, sitk.Image):
             size = self._series.GetSize()
-            header = {k: self._series.GetMetaData(k) for k in self._series.GetMetaDataKeys()}
             components = self._series.GetNumberOfComponentsPerPixel()
-            self._check_scalar(header, int(np.prod(size[3:])), components)
-            if self._series.GetDimension() != 4 or self._series.GetSize()[3] == 1:
+            self._check_scalar(metadata_of(self._series), int(np.prod(size[3:])), components)
+            if len(size) != 4 or size[3] == 1:
                 self._source, self._series = self._series, None
 
     def _check_scalar(

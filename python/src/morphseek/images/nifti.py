@@ -373,6 +373,13 @@ def keep_times(image: sitk.Image, series: sitk.Image) -> sitk.Image:
     return image
 
 
+def metadata_of(image: Any) -> dict[str, str]:
+    """Return what an image of SimpleITK or itk keeps of its file's header."""
+    if isinstance(image, sitk.Image):
+        return {key: image.GetMetaData(key) for key in image.GetMetaDataKeys()}
+    return {key: text for key, text in dict(image).items() if isinstance(text, str)}
+
+
 def notes_of(header: Any) -> dict[str, str]:
     """Return what a header, or one of nibabel, says of its numbers as SimpleITK's metadata."""
     notes = {}

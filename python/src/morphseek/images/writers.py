@@ -26,7 +26,7 @@ from .formats import NIFTI, PAIRS, WRITTEN, pair_of
 from .headers import check_header, check_voxels
 from .headers.stream import fast
 from .image import Image, storable
-from .nifti import LAYOUTS, times_beyond_itk
+from .nifti import LAYOUTS, metadata_of, times_beyond_itk
 from .sidecars import check_name
 
 _MOST_NIFTI = 2**15 - 1  # voxels along an axis, that NIfTI-1 holds
@@ -137,8 +137,8 @@ def _write_nifti(
 def _head(like: sitk.Image, size: tuple[int, ...], suffix: str) -> bytes:
     """Return what ITK writes before the voxels of an image of up to two voxels along each axis."""
     small = like[tuple(slice(0, min(n, 2)) for n in size)] if like.GetSize() == size else like
-    for key in like.GetMetaDataKeys():
-        small.SetMetaData(key, like.GetMetaData(key))
+    for key, text in metadata_of(like).items():
+        small.SetMetaData(key, text)
     with tempfile.TemporaryDirectory() as folder, to_write(Path(folder, f"small{suffix}")) as own:
         sitk.WriteImage(small, str(own), useCompression=False)
         data = own.read_bytes()

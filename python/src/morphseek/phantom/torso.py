@@ -81,15 +81,9 @@ class PhantomPair:
         return np.argwhere(inside)
 
     def errors(self, transform: Any, step: int = 3) -> dict[str, Any]:
-        """Measure how far a transform of the pair carries points from where they truly lie in the
-        moving image.
-
-        Parameters
-        ----------
-        transform : Registration or transform
-            Whatever :meth:`morphseek.Transform.of` takes.
-        step : int
-            Of :meth:`target_points`. Points that truly lie outside the moving image do not count.
+        """Measure how far a transform of the pair, whatever :meth:`morphseek.Transform.of` takes,
+        carries :meth:`target_points` from where they truly lie in the moving image. Points that
+        truly lie outside it do not count.
 
         Returns
         -------

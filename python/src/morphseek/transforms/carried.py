@@ -49,15 +49,14 @@ def carry(
     check_regular(source, "input")
     if not source.is_file():
         raise errors.InputUnreadableError(f"input: {source} does not exist; check the path")
-    for endings, function in ((POINTS, _points), (SURFACES, _surface), (TRACTS, _tracts)):
-        if _ending(source, endings):
-            if not _ending(out, endings):
-                raise errors.OutputUnwritableError(
-                    f"{out}: what {source.name} holds is written to {', '.join(endings)}; give the"
-                    " file such an ending"
-                )
-            return function(source, out, transform, reference)
-    raise errors.InputUnreadableError(f"input: {source} has no points, surface or tracts")
+    kinds = ((POINTS, _points), (SURFACES, _surface), (TRACTS, _tracts))
+    endings, function = next(kind for kind in kinds if _ending(source, kind[0]))
+    if not _ending(out, endings):
+        raise errors.OutputUnwritableError(
+            f"{out}: what {source.name} holds is written to {', '.join(endings)}; give the file"
+            " such an ending"
+        )
+    return function(source, out, transform, reference)
 
 
 def _ending(path: str | os.PathLike[str], endings: tuple[str, ...]) -> str:

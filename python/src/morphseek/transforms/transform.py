@@ -149,19 +149,9 @@ class Applicable(ABC):
         return Frames(image, "moving").map(move)
 
     def transform_points(self, points: Any) -> Doubles:
-        """Map points from the fixed to the moving space.
-
-        Parameters
-        ----------
-        points : array_like
-            Shape (n, 3), LPS mm, or a data frame with the columns x, y and z. They may lie outside
-            the fixed image.
-
-        Returns
-        -------
-        numpy.ndarray
-            float64, shape (n, 3): where the moving image shows what the fixed image shows at
-            `points`.
+        """Map points, shape (n, 3), LPS mm, or a data frame with the columns x, y and z, from the
+        fixed to the moving space: float64, shape (n, 3), where the moving image shows what the
+        fixed image shows at `points`. They may lie outside the fixed image.
 
         Examples
         --------

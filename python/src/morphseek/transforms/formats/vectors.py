@@ -18,6 +18,7 @@ from ... import errors
 from ..._grid import RAS, Grid
 from ...images.headers.fields import header_lines
 from ...images.headers.nrrd import DOMAINS
+from ...images.nifti import metadata_of
 from ..parts import composed, field_part, inverted
 from .job import Content
 
@@ -100,7 +101,7 @@ def read(vectors: Vectors, moving_grid: Grid | None = None) -> Content:
 
 def of_image(image: sitk.Image, vectors: Vectors) -> Vectors:
     """Add the numbers of an image of SimpleITK, as its file has them, and their grid."""
-    header = {**{k: image.GetMetaData(k) for k in image.GetMetaDataKeys()}, **vectors.header}
+    header = {**metadata_of(image), **vectors.header}
     axes, numbers = image.GetDimension(), image.GetNumberOfComponentsPerPixel()
     size = image.GetSize()
     vectors = vectors._replace(header=header)
