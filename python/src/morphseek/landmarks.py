@@ -22,6 +22,7 @@ from ._grid import Grid
 from ._json import parse, read_text
 from ._plain import unguarded
 from ._points import checked_points
+from .images.formats import ending_of
 
 # columns, signs to LPS
 _SPACES: dict[tuple[str, ...], tuple[int, int, int]] = {
@@ -154,11 +155,9 @@ class Landmarks:
         >>> morphseek.Landmarks.read("points.mrk.json")
         Landmarks(1 points: tip)
         """
-        name = Path(path).name.lower()
         writers = {".mrk.json": self._to_json, ".fcsv": self._to_fcsv, ".csv": self._to_csv}
-        for ending, text in writers.items():
-            if name.endswith(ending):
-                return write_text(path, text())
+        if ending := ending_of(path, writers):
+            return write_text(path, writers[ending]())
         raise errors.OutputUnwritableError(
             f"{path}: points are written to {', '.join(writers)}; give the file such an ending"
         )

@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import errors
 from .._regular import check_regular
-from .formats import BESIDE, pair_of
+from .formats import BESIDE, ending_of, pair_of
 
 #: A pattern of names with the first and the last number and the step, and maybe a file's axes.
 SERIES = re.compile(r"([^\s%]*%0?\d{0,2}d[^\s%]*) +(-?\d{1,9}) +(-?\d{1,9}) +(-?\d{1,9})( +\d+)?")
@@ -54,7 +54,7 @@ def data_files(header: bytes) -> list[str]:
 
 def check_name(path: Path, compress: bool) -> None:
     """Refuse a name by which readers would find no voxels, or those of another image."""
-    others = next((BESIDE[e] for e in BESIDE if path.name.lower().endswith(e)), ())
+    others = BESIDE.get(ending_of(path, BESIDE), ())
     named = others and not pair_of(path)
     if (
         re.search(r"[\r\n]", path.name)
@@ -117,7 +117,5 @@ def check_apart(
 
 def _written(name: str) -> list[str]:
     """Return the names of the files that an output of that name may come in."""
-    for ending, others in BESIDE.items():
-        if name.lower().endswith(ending):
-            return [name, *(name[: -len(ending)] + other for other in others)]
-    return [name]
+    ending = ending_of(name, BESIDE)
+    return [name, *(name[: -len(ending)] + other for other in BESIDE.get(ending, ()))]

@@ -18,6 +18,7 @@ from .. import errors, images
 from .._features import needing
 from .._files import check_path, check_regular, write_with
 from .._grid import RAS, RAS_SIGNS, Grid
+from ..images.formats import ending_of
 from ..landmarks import Landmarks
 from .transform import Transform
 
@@ -31,7 +32,7 @@ _SPACE = re.compile(rb"SPACE\s*=\s*(LPS|RAS)", re.I)
 
 def is_geometry(path: str | os.PathLike[str]) -> bool:
     """Whether a file's ending is one of points, surfaces or tracts."""
-    return _ending(path, (*POINTS, *SURFACES, *TRACTS)) != ""
+    return ending_of(path, (*POINTS, *SURFACES, *TRACTS)) != ""
 
 
 def carry(
@@ -50,17 +51,13 @@ def carry(
     if not source.is_file():
         raise errors.InputUnreadableError(f"input: {source} does not exist; check the path")
     kinds = ((POINTS, _points), (SURFACES, _surface), (TRACTS, _tracts))
-    endings, function = next(kind for kind in kinds if _ending(source, kind[0]))
-    if not _ending(out, endings):
+    endings, function = next(kind for kind in kinds if ending_of(source, kind[0]))
+    if not ending_of(out, endings):
         raise errors.OutputUnwritableError(
             f"{out}: what {source.name} holds is written to {', '.join(endings)}; give the file"
             " such an ending"
         )
     return function(source, out, transform, reference)
-
-
-def _ending(path: str | os.PathLike[str], endings: tuple[str, ...]) -> str:
-    return next((e for e in endings if os.fspath(path).lower().endswith(e)), "")
 
 
 def _points(source: Path, out: Path, transform: Transform, reference: Any) -> int:
@@ -90,7 +87,7 @@ def _checked(points: np.ndarray, path: Path) -> np.ndarray:
 
 
 def _surface(source: Path, out: Path, transform: Transform, reference: Any) -> int:
-    one, other = _ending(source, (".gii",)), _ending(out, (".gii",))
+    one, other = ending_of(source, (".gii",)), ending_of(out, (".gii",))
     if one != other:
         raise errors.OutputUnwritableError(
             f"{out}: a .gii stays a .gii, and other surfaces none; give the file another ending"
@@ -134,7 +131,7 @@ def _mesh(source: Path, out: Path, transform: Transform) -> int:
         ".stl": (vtkIOGeometry, "vtkSTL"),
         ".ply": (vtkIOPLY, "vtkPLY"),
     }
-    module, name = formats[_ending(source, SURFACES)]
+    module, name = formats[ending_of(source, SURFACES)]
     reader = getattr(module, f"{name}Reader")()
     reader.SetFileName(str(source))
     reader.GlobalWarningDisplayOff()
@@ -166,7 +163,7 @@ def _mesh(source: Path, out: Path, transform: Transform) -> int:
                 and array != data.GetTCoords()
             ):
                 data.RemoveArray(k)
-    module, name = formats[_ending(out, SURFACES)]
+    module, name = formats[ending_of(out, SURFACES)]
     writer = getattr(module, f"{name}Writer")()
     note = "SPACE=LPS"
     if name == "vtkXMLPolyData":
@@ -205,13 +202,13 @@ def _tracts(source: Path, out: Path, transform: Transform, reference: Any) -> in
         targets = transform.transform_points(points * RAS_SIGNS) * RAS_SIGNS
         tracts = np.split(targets.astype(np.float32), np.cumsum(lengths)[:-1])
     more = {}
-    if _ending(out, (".trk",)):  # a .tck holds points alone
+    if ending_of(out, (".trk",)):  # a .tck holds points alone
         kinds = ("data_per_streamline", "data_per_point")
         more = {kind: getattr(content.tractogram, kind) for kind in kinds}
     tractogram = streamlines.Tractogram(tracts, affine_to_rasmm=np.eye(4), **more)
-    same = _ending(source, TRACTS) == _ending(out, TRACTS)
+    same = ending_of(source, TRACTS) == ending_of(out, TRACTS)
     header = dict(content.header.items()) if same else {}
-    if _ending(out, (".tck",)):
+    if ending_of(out, (".tck",)):
         file = streamlines.TckFile(tractogram, header)
     else:
         if reference is not None:

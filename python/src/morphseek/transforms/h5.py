@@ -138,27 +138,25 @@ class _File:
 
     def __init__(self, leaf: int) -> None:
         self.leaf = leaf
-        self.pieces: list[tuple[int, bytes | np.ndarray]] = []
+        self.pieces: list[tuple[int, Any]] = []  # bytes and arrays
         self.end = 96  # after the superblock
 
-    def add(self, piece: bytes | np.ndarray) -> int:
+    def add(self, piece: Any) -> int:
         place = self.end
-        size = piece.nbytes if isinstance(piece, np.ndarray) else len(piece)
         self.pieces.append((place, piece))
-        self.end = place + (size + 7) // 8 * 8
+        self.end = place + (memoryview(piece).nbytes + 7) // 8 * 8
         return place
 
     def text(self, text: str) -> int:
         """Add a data set of one text of variable length, in a heap of its own."""
-        data = text.encode() + bytes(-len(text.encode()) % 8)
-        size = 4096  # the least
-        entry = struct.pack("<HHIQ", 1, 1, 0, len(text.encode())) + data
+        data, size = text.encode(), 4096  # the least
+        entry = struct.pack("<HHIQ", 1, 1, 0, len(data)) + data + bytes(-len(data) % 8)
         rest = size - 16 - len(entry)
         heap = self.add(
             b"GCOL" + struct.pack("<BxxxQ", 1, size) + entry
             + struct.pack("<HHIQ", 0, 0, 0, rest) + bytes(rest - 16)
         )  # fmt: skip
-        value = self.add(struct.pack("<IQI", len(text.encode()), heap, 1))
+        value = self.add(struct.pack("<IQI", len(data), heap, 1))
         return self._data_set(1, _TEXT, value, 16)
 
     def numbers(self, array: np.ndarray) -> int:
@@ -211,7 +209,7 @@ class _File:
             file.write(superblock)
             for place, piece in self.pieces:
                 file.seek(place)
-                file.write(piece.data if isinstance(piece, np.ndarray) else piece)
+                file.write(piece)
             file.seek(self.end)
             file.write(index)
 

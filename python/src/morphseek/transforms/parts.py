@@ -79,10 +79,13 @@ def is_field(part: sitk.Transform) -> bool:
 
 def field_part(displacement: np.ndarray, grid: Grid) -> sitk.DisplacementFieldTransform:
     """Return displacements, LPS mm of shape (z, y, x, 3), as SimpleITK's transform."""
-    vectors = np.ascontiguousarray(displacement, dtype=np.float64)
-    return sitk.DisplacementFieldTransform(
-        grid.place(sitk.GetImageFromArray(vectors, isVector=True))
-    )
+    return sitk.DisplacementFieldTransform(vector_image(displacement, grid, np.float64))
+
+
+def vector_image(vectors: np.ndarray, grid: Grid, dtype: type[np.floating]) -> sitk.Image:
+    """Return vectors of shape (z, y, x, 3) as SimpleITK's image."""
+    voxels = np.ascontiguousarray(vectors, dtype=dtype)
+    return grid.place(sitk.GetImageFromArray(voxels, isVector=True))
 
 
 def dense(displacement: Floats, grid: Grid, initial: Doubles) -> sitk.Transform:

@@ -34,6 +34,7 @@ from .parts import (
     parts_of,
     planar,
     split_linear,
+    vector_image,
 )
 from .resample import Resampling, jacobian_on, resample
 from .summary import problems, summary
@@ -503,7 +504,7 @@ class Transform(Applicable):
         """
         grid = target_grid(self, reference)
         vectors = field_on(self._sitk(), grid) if reference is not None else self.displacement_mm()
-        return grid.place(sitk.GetImageFromArray(vectors, isVector=True))
+        return vector_image(vectors, grid, np.float32)
 
     def jacobian(self, reference: images.ImageLike | None = None) -> Floats:
         with named(self._name):

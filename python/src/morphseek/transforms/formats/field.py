@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import SimpleITK as sitk
 
 from ... import images
-from ..._grid import RAS_SIGNS, Grid
+from ..._grid import RAS_SIGNS
 from ...images.files import read_path
 from ...images.headers import check_header
 from ...images.image import tell
 from ...images.writers import write_nifti
-from ..parts import field_on
+from ..parts import field_on, vector_image
 from . import vectors
 from .job import Content, Export, TransformFile
 
@@ -33,22 +32,17 @@ def read(source: TransformFile) -> Content:
 
 
 def write(job: Export) -> None:
-    images.write(job.path, vector_image(*job.field()), compress=job.ending == ".nii.gz")
+    images.write(job.path, vector_image(*job.field(), np.float32), compress=job.ending == ".nii.gz")
 
 
 def write_ras(job: Export) -> None:
     displacements, grid = job.field()
-    image = vector_image(displacements * RAS_SIGNS, grid)
+    image = vector_image(displacements * RAS_SIGNS, grid, np.float32)
     write_nifti(job.path, image, {"intent_code": _DISPLACEMENT})
 
 
 def write_spm(job: Export) -> None:
     grid = job.grid  # without a margin: SPM writes images on the field's grid
     displacements = field_on(job.transform, grid)
-    image = vector_image((grid.points() + displacements) * RAS_SIGNS, grid)
+    image = vector_image((grid.points() + displacements) * RAS_SIGNS, grid, np.float32)
     write_nifti(job.path, image, {"intent_code": _VECTOR, "intent_name": b"Mapping"})
-
-
-def vector_image(vectors: np.ndarray, grid: Grid) -> sitk.Image:
-    voxels = np.ascontiguousarray(vectors, dtype=np.float32)
-    return grid.place(sitk.GetImageFromArray(voxels, isVector=True))
