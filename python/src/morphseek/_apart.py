@@ -28,9 +28,8 @@ _READERS = {"transform": "morphseek.transforms.files", "image": "morphseek.image
 
 @contextlib.contextmanager
 def plain(kind: str, path: Path, what: str, limit: float) -> Iterator[Path]:
-    """Copy a file's content into a plain file, and give that one: for the kind "transform" an
-    ``.h5`` as :mod:`morphseek.transforms.h5` writes it, for the kind "image" a ``.mha``. It may
-    hold `limit` GiB. Refuse a file that cannot be read.
+    """Copy a file's content, of `limit` GiB at most, into a plain file and give that: of the kind
+    "transform" an ``.h5`` as :mod:`morphseek.transforms.h5` writes it, of "image" a ``.mha``.
     """
     size = path.stat().st_size
     # a field is kept several times while it is read and written

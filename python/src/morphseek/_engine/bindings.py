@@ -253,8 +253,7 @@ def score_labels(
     carried: Labels | None,
 ) -> list[dict[str, Any]]:
     """Return label, dice and hd95 (mm, or None) before and after, and volume_error_percent, of
-    every label that both maps have; the fixed one lies on the field's grid. `carried` is the moving
-    one as the field carries it there, where it is at hand.
+    every label that both maps have. `carried` is the moving one on the field's grid, if at hand.
     """
     _check_field(field, grid)
     _check("determinants", determinants, np.float32, shape_of(grid))

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 from .. import errors
 
-# To the module whose `find` looks an atlas up, which imports nothing of images. It loads when a
-# name is used.
+# the module whose `find` looks an atlas up; it loads when a name is used
 SCHEMES = {host: f"morphseek.hosts.{host}" for host in ("templateflow", "brainglobe")}
 
 # two letters or more: C: is a drive of Windows

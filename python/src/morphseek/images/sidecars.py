@@ -104,8 +104,7 @@ def check_apart(
             files = [path]
             with contextlib.suppress(OSError, ValueError):
                 files = parts(path) if path.is_file() else files
-            # The file itself, and the name, which may be a link to it: a result takes the place of
-            # either.
+            # a result takes the place of the file, and of the name, which may be a link to it
             own = [os.path.realpath(file) for file in files]
             own += [os.path.join(os.path.realpath(file.parent), file.name) for file in files]
             if not written.isdisjoint(own):

@@ -8,8 +8,7 @@ Pair = tuple[float, float]
 Triple = tuple[float, float, float]
 
 CONTRASTS = ("MR", "CT")  # of _TISSUES
-# Intensity of each tissue: fat-suppressed T2-weighted MR in arbitrary units, CT in Hounsfield
-# units.
+# intensities: fat-suppressed T2-weighted MR in arbitrary units, CT in Hounsfield units
 _TISSUES = {
     "air": (8, -1000),
     "fat": (95, -95),

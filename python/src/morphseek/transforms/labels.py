@@ -34,10 +34,9 @@ def carrier(
     too_large: Callable[[np.ndarray], bool],
     dtype: np.dtype | None = None,
 ) -> Carrier:
-    """Prepare an array for a resampler: the background by default is its minimum, or the label 0
-    where labels are asked for. What comes back has the array's type, or the one asked for:
-    integers rounded, and clamped to what it holds; labels must fit it. Labels travel as ranks where
-    they are too large for the resampler.
+    """Prepare an array for a resampler; labels that are too large for it travel as ranks. The
+    background is by default the minimum, or the label 0. What comes back has the array's type, or
+    the one asked for: integers rounded and clamped, while labels must fit it.
     """
     errors._check_choice("interpolation", interpolation, INTERPOLATIONS)
     kind = array.dtype if dtype is None else dtype

@@ -15,7 +15,6 @@ from . import vectors
 from .job import Content, Export, TransformFile
 
 ENDINGS = (".nii.gz", ".nii", ".nrrd", ".mha", ".mhd", ".nhdr")
-_DISPLACEMENT, _VECTOR = 1006, 1007  # NIfTI's intent codes
 
 
 def read(source: TransformFile) -> Content:
@@ -38,11 +37,11 @@ def write(job: Export) -> None:
 def write_ras(job: Export) -> None:
     displacements, grid = job.field()
     image = vector_image(displacements * RAS_SIGNS, grid, np.float32)
-    write_nifti(job.path, image, {"intent_code": _DISPLACEMENT})
+    write_nifti(job.path, image, {"intent_code": vectors.DISPLACEMENT})
 
 
 def write_spm(job: Export) -> None:
     grid = job.grid  # without a margin: SPM writes images on the field's grid
     displacements = field_on(job.transform, grid)
     image = vector_image((grid.points() + displacements) * RAS_SIGNS, grid, np.float32)
-    write_nifti(job.path, image, {"intent_code": _VECTOR, "intent_name": b"Mapping"})
+    write_nifti(job.path, image, {"intent_code": vectors.VECTOR, "intent_name": b"Mapping"})

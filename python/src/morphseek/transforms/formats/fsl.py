@@ -18,9 +18,7 @@ from ..parts import field_on, field_part
 from .field import ENDINGS
 from .greedy import matrix_of, text_of
 from .job import Content, Export, TransformFile
-from .vectors import SPLINES
-
-_WARP = 2006  # NIfTI's intent code
+from .vectors import SPLINES, WARP
 
 
 def to_fsl(grid: Grid) -> np.ndarray:
@@ -82,4 +80,4 @@ def write(job: Export) -> None:
     frames = [
         grid.place(sitk.GetImageFromArray(np.ascontiguousarray(vectors[..., k]))) for k in range(3)
     ]
-    write_nifti(job.path, sitk.JoinSeries(frames), {"intent_code": _WARP})
+    write_nifti(job.path, sitk.JoinSeries(frames), {"intent_code": WARP})
