@@ -361,6 +361,22 @@ def test_units_of_length_become_mm(name: str, unit: str, tmp_path: Path):
     np.testing.assert_allclose(images.read(tmp_path / "c.mha").spacing, read.spacing)
 
 
+@pytest.mark.parametrize(
+    "step, unit, first, truth",
+    [(1.5, "sec", 3, (3, 1.5)), (800, "msec", 100, (0.1, 0.8)), (0, "sec", 0, (0, 1))],
+)
+def test_a_series_has_the_time_of_its_header(
+    step: float, unit: str, first: float, truth: tuple[float, float], tmp_path: Path
+):
+    """nibabel's object and its file say the same, also where the step is not known."""
+    series = nibabel.Nifti1Image(np.zeros((4, 4, 4, 3), np.float32), np.eye(4))
+    series.header.set_xyzt_units("mm", unit)
+    series.header["pixdim"][4], series.header["toffset"] = step, first
+    nibabel.save(series, tmp_path / "s.nii")
+    for source in (series, nibabel.load(tmp_path / "s.nii"), tmp_path / "s.nii"):
+        np.testing.assert_allclose(Frames(source, "series").time, truth, rtol=1e-6)
+
+
 @pytest.mark.parametrize("name", HEADS)
 def test_an_unknown_unit_of_length_is_a_doubt(name: str, tmp_path: Path):
     read = images.read(in_unit(name, "inch", tmp_path))

@@ -28,9 +28,8 @@ _READERS = {"transform": "morphseek.transforms.files", "image": "morphseek.image
 
 @contextlib.contextmanager
 def plain(kind: str, path: Path, what: str, limit: float) -> Iterator[Path]:
-    """Copy a file's content into a plain file, and give that one: for the kind "transform" an
-    ``.h5`` as :mod:`morphseek.transforms.h5` writes it, for the kind "image" a ``.mha``. It may
-    hold `limit` GiB. Refuse a file that cannot be read.
+    """Copy a file's content, of `limit` GiB at most, into a plain file and give that: of the kind
+    "transform" an ``.h5`` as :mod:`morphseek.transforms.h5` writes it, of "image" a ``.mha``.
     """
     size = path.stat().st_size
     # a field is kept several times while it is read and written
@@ -58,11 +57,11 @@ def plain(kind: str, path: Path, what: str, limit: float) -> Iterator[Path]:
                 check=False,
             ).returncode
             reason = note.read_text(encoding="utf-8") if note.exists() else ""
-        except subprocess.TimeoutExpired:
-            code, clock = 1, _PATIENCE * seconds
+        except subprocess.TimeoutExpired as error:
+            code = 1
             reason = (
-                f"its reader did not come to an end in {clock:.0f} s; try again when the machine is"
-                " less busy"
+                f"its reader did not come to an end in {error.timeout:.0f} s; try again when the"
+                " machine is less busy"
             )
         if code == -getattr(signal, "SIGXCPU", 0) != 0:
             reason = (
@@ -82,9 +81,7 @@ def is_possible() -> bool:
 
 
 def main(rewrite: Callable[[Path, Path], None]) -> None:
-    """Read a file and write its plain form, or a sentence, within the memory and the time that the
-    caller of this process allows.
-    """
+    """Read a file and write its plain form, or a sentence, within the caller's limits."""
     path, out, note, memory, seconds = sys.argv[2:7]
     from ._engine import core
 
@@ -95,12 +92,10 @@ def main(rewrite: Callable[[Path, Path], None]) -> None:
     except (RuntimeError, OSError, ValueError, MemoryError) as error:
         from ._itk import itk_reason
 
-        reason = "it claims more than it can hold" if _is_memory(error) else itk_reason(error)
+        text = str(error)
+        is_memory = isinstance(error, MemoryError) or "memory" in text or "bad_alloc" in text
+        reason = "it claims more than it can hold" if is_memory else itk_reason(error)
         Path(note).write_text(reason or type(error).__name__, encoding="utf-8")
-
-
-def _is_memory(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or "memory" in str(error) or "bad_alloc" in str(error)
 
 
 def _limit(more: int, seconds: float) -> None:

@@ -90,9 +90,7 @@ def missing(name: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
 
 
 def requirements(feature: Feature) -> list[Requirement]:
-    """Return the packages that a feature asks for on this Python. Raise PackageNotFoundError where
-    this is no installed distribution, ImportError where the package ``packaging`` is missing.
-    """
+    """Return a feature's packages; ImportError where morphseek or packaging is not installed."""
     from packaging.requirements import Requirement as Parsed
 
     result = []

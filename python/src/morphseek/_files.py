@@ -1,6 +1,4 @@
-"""The one way in which files are written: in a temporary folder beside their place, and moved there
-when they are complete; several together or not at all.
-"""
+"""The one way to write files: in a temporary folder, then moved to their place, all or none."""
 
 from __future__ import annotations
 
@@ -38,9 +36,7 @@ def check_path(path: Path, name: str, error: type[errors.MorphSeekError]) -> Non
 
 @contextlib.contextmanager
 def readable(path: Path, name: str) -> Iterator[None]:
-    """See that there is a file or a folder that may be opened, and name it in what the system says
-    when it is read.
-    """
+    """See that a file or folder is there, and name it in what the system says of it."""
     check_path(path, name, errors.InputUnreadableError)
     try:
         check_regular(path, name)
@@ -86,9 +82,7 @@ def write_seal(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_seal(path: Path, what: str) -> dict[str, Any]:
-    """Return the content of a JSON file of :func:`write_seal`; refuse it where its files are not as
-    it lists them.
-    """
+    """Return the content of a file of :func:`write_seal`; refuse it where its files changed."""
     settle(path.parent)
     content = _json.read(path, what, _json.MOST_RESULT_BYTES)
     try:
@@ -100,9 +94,7 @@ def read_seal(path: Path, what: str) -> dict[str, Any]:
 
 
 def at_once(*writers: Callable[[], Any], threads: int | None = None) -> None:
-    """Call each in a thread of its own, or as many at a time as ``threads`` says, and wait for all:
-    what they do is mostly outside Python's lock. The first one's error is raised.
-    """
+    """Call each in a thread, at most ``threads`` at a time, and wait; raise the first error."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(threads or len(writers) or 1) as pool:
@@ -120,9 +112,7 @@ def write_with(write: Callable[[Path], Any], path: str | os.PathLike[str]) -> No
 
 
 def reserve(path: Path, size: int) -> None:
-    """See that the disk takes size bytes: where it does not, ITK's text writer says nothing, and
-    HDF5 crashes as the process ends.
-    """
+    """See that the disk takes size bytes: ITK's text writer would say nothing, HDF5 crash."""
     if hasattr(os, "posix_fallocate"):
         with open(path, "wb") as file:
             os.posix_fallocate(file.fileno(), 0, size)
@@ -165,11 +155,8 @@ def output_error(error: Exception, path: str | os.PathLike[str]) -> errors.Morph
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary place for a file of that name; the file becomes ``path`` when the block ends
-    well and is removed otherwise.
-
-    Where a format has the voxels in a file of their own (.mhd, .nhdr, .hdr), that one comes along,
-    under the name that the header says.
+    """Give a temporary place for a file, which becomes ``path`` when the block ends well; so does
+    that of the voxels, which its header names (.mhd, .nhdr, .hdr).
     """
     path = Path(path)
     check_path(path, "output", errors.OutputUnwritableError)
@@ -194,22 +181,12 @@ def output_folder(
     patience: float = 1.0,
 ) -> Iterator[Path]:
     """Give an empty folder to write to; its files appear in ``folder`` together when the block ends
-    well, or not at all. Nobody else writes there meanwhile.
+    well, or not at all. Nobody else writes there meanwhile; ``patience`` is how many seconds to
+    wait for them. A folder that was made is removed again on failure.
 
-    ``folder`` is made if need be, and removed again on failure if it was.
-
-    Parameters
-    ----------
-    known : collection of str
-        Patterns of the names that an earlier run may have left: those of its files that the block
-        did not write are removed when it ends well. Where it wrote nothing, they stay.
-    seal : str
-        The file that says that the others are whole, and lists them: the last one to come, the
-        first one to go. Without it nothing is known of an earlier run.
-    ours : collection of str
-        Files that are an earlier run's in any case.
-    patience : float
-        Seconds to wait for another call that writes there.
+    An earlier run's files whose names match the patterns ``known``, and the files ``ours``, are
+    removed where the block wrote others. ``seal`` is the file that lists them: the last one to
+    come, the first one to go; without it nothing is known of an earlier run.
     """
     folder = Path(folder)
     check_path(folder, "output", errors.OutputUnwritableError)
@@ -241,9 +218,7 @@ def output_folder(
 
 @contextlib.contextmanager
 def locked(folder: Path, patience: float = 1.0) -> Iterator[None]:
-    """Hold a folder against all others that write results there, and clear up behind those that
-    were killed; ``patience`` is in seconds.
-    """
+    """Hold a folder against other writers, waiting ``patience`` s; clear up behind killed ones."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(_staging.alone(folder, patience))
@@ -262,9 +237,7 @@ def locked(folder: Path, patience: float = 1.0) -> Iterator[None]:
 def together(
     folder: Path, known: Collection[str] = (), seal: str = "", ours: Collection[str] = ()
 ) -> Iterator[Path]:
-    """Give an empty folder to write to, as :func:`output_folder` does, for a folder that is there
-    and that the caller holds.
-    """
+    """Give an empty folder as :func:`output_folder` does, inside one that the caller holds."""
     name = seal or "output"
     with contextlib.ExitStack() as stack:
         try:

@@ -61,14 +61,17 @@ class Grid:
 
     @classmethod
     def of(cls, image: Any) -> Grid:
-        """Return the grid of a 3-D SimpleITK image, or of a reader of one.
+        """Return the grid of a SimpleITK image's first three axes, or of a reader of one.
 
         Examples
         --------
         >>> Grid.of(pair.fixed.to_sitk()) == pair.fixed.grid
         True
         """
-        return cls(image.GetSize(), image.GetSpacing(), image.GetOrigin(), image.GetDirection())
+        axes = image.GetDimension()
+        direction = np.reshape(image.GetDirection(), (axes, axes))[:3, :3]
+        place = image.GetSpacing()[:3], image.GetOrigin()[:3], tuple(direction.ravel().tolist())
+        return cls(image.GetSize()[:3], *place)
 
     @classmethod
     def from_numbers(cls, numbers: ArrayLike) -> Grid:

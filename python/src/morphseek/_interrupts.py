@@ -12,10 +12,8 @@ _STOPS = [getattr(signal, s) for s in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr
 
 
 class SignalDelay:
-    """A block in which no signal raises: what it would have raised is kept in ``interruption``.
-
-    A signal can arrive between making a resource and storing it. Hold signals there, so that the
-    cleanup always knows the resource.
+    """A block in which no signal raises, as between making a resource and storing it for the
+    cleanup: what it would have raised is kept in ``interruption``.
     """
 
     def __init__(self) -> None:

@@ -78,9 +78,7 @@ def _without_warnings() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _plain_numbers() -> Iterator[None]:
-    """Give this thread the decimal point. Hosts such as Qt, R and MATLAB set the process's locale,
-    and with a decimal comma ITK reads 1.5 as 1.
-    """
+    """Give this thread the decimal point: hosts set a comma, and ITK then reads 1.5 as 1."""
     if locale.localeconv()["decimal_point"] == ".":
         yield
         return
@@ -128,9 +126,8 @@ HDF5 = (".h5", ".hdf5", ".hdf", ".he5", ".hd5", ".hdf4", ".he2", ".he4", ".h4", 
 
 @contextlib.contextmanager
 def to_read(path: Path, others: Sequence[Path] = ()) -> Iterator[Path]:
-    """Give the name by which ITK can open a file. On Windows most of its formats open no name with
-    a letter beyond ASCII, in the folder's name or the file's: there it is a copy's, elsewhere. The
-    file knows ``others``, which the image is in besides, by name.
+    """Give the name by which ITK can open a file: on Windows, for a name beyond ASCII, a copy's in
+    another folder. The file knows ``others``, which the image is in besides, by name.
     """
     if _opens(path):
         with itk_io():
@@ -148,9 +145,7 @@ def to_read(path: Path, others: Sequence[Path] = ()) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def to_write(path: Path) -> Iterator[Path]:
-    """Give the name by which ITK can write a file; what is there when the block ends well goes to
-    where it belongs.
-    """
+    """Give the name by which ITK can write a file, and move what it wrote to its place."""
     if _opens(path):
         with itk_io():
             yield path

@@ -23,9 +23,7 @@ _DEEPEST = 64
 
 
 def read_text(path: str | os.PathLike[str], what: str, most: int = MOST_BYTES) -> str:
-    """Return the text in a file of `most` bytes at most. Refuse what is no regular file, cannot be
-    read, is larger, or is no text in UTF-8.
-    """
+    """Return a file's text; refuse what cannot be read, exceeds `most` bytes, or is not UTF-8."""
     check_regular(path, what)
     try:
         if (size := os.stat(path).st_size) > most:
@@ -72,9 +70,7 @@ def object_in(path: str | os.PathLike[str], most: int = MOST_RESULT_BYTES) -> di
 
 
 def parse(text: str) -> Any:
-    """Return the content of a JSON text. Raise ValueError where it is none, or its brackets are
-    nested too deeply.
-    """
+    """Return the content of a JSON text; ValueError where it is none, or nested too deeply."""
     try:
         content = json.loads(text)
     except RecursionError:

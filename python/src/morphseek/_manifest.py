@@ -60,11 +60,8 @@ def of(listing: Path) -> Mapping[str, Any]:
 def owned(
     folder: Path, known: Collection[str], listing: str, but: Collection[str] = ()
 ) -> set[str]:
-    """Return the files in a folder, ``but`` for some, that an earlier run left there, and that may
-    go.
-
-    ``known`` are patterns of all that a run may leave. What the run did not list, or what was
-    changed since, is the user's; without ``listing`` itself nothing is ours.
+    """Return the files in a folder, ``but`` for some, that an earlier run left there: those of the
+    patterns ``known`` that ``listing`` has, unchanged. The rest is the user's; without it all is.
     """
     entries = of(folder / listing)
     there = {name for name in os.listdir(folder) if name not in but}

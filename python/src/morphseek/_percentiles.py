@@ -1,6 +1,4 @@
-"""Percentiles and distinct values as numpy's, whose own functions import numpy.ma, which takes .05
-to .07 CPU s.
-"""
+"""Percentiles and distinct values; numpy's own import numpy.ma, which takes .05 to .07 CPU s."""
 
 from __future__ import annotations
 

@@ -13,9 +13,7 @@ from .images.arrays import as_array, is_array, is_masked
 
 
 def checked_points(points: Any) -> Doubles:
-    """Return a copy of points, float64 of shape (n, 3); of a data frame the columns x, y, z or, if
-    its columns have no names, all. Refuse points that are no numbers, or have another shape.
-    """
+    """Return a copy of points, float64 (n, 3), of a data frame by its columns x, y, z, or all."""
     if is_frame(points):
         points = _columns(points)
     rows = points if isinstance(points, (list, tuple)) else ()

@@ -24,9 +24,8 @@ def special(path: str | os.PathLike[str]) -> str:
 
 
 def check_regular(path: str | os.PathLike[str], name: str) -> None:
-    """Refuse what is neither a file nor a folder before it is opened: a pipe that nobody writes to
-    would be waited for without end. Refuse a link to what is not there, too, as git-annex leaves
-    them. What is not there itself passes; opening it will tell.
+    """Refuse a pipe, which would be waited for without end, a device, and a link to nothing, as
+    git-annex leaves them. What is not there passes; opening it will tell.
     """
     if os.path.islink(path) and not os.path.exists(path):
         raise errors.InputUnreadableError(
@@ -40,9 +39,7 @@ def check_regular(path: str | os.PathLike[str], name: str) -> None:
 
 
 def head(path: str | os.PathLike[str], count: int) -> bytes:
-    """Return the first bytes of a regular file; none of anything else, or where it cannot be
-    read.
-    """
+    """Return the first bytes of a regular file; none of anything else, or on an error."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return b""

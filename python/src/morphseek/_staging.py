@@ -38,10 +38,7 @@ _PLAN_AGE = 60.0  # the same with a plan in it, which is carried out within mill
 
 @functools.cache
 def staging_prefix() -> str:
-    """Return the prefix of the staging folders' names. Such a folder is locked as long as its
-    process lives, however that ends; locks on folders do not reach other hosts, so the name says on
-    which one they count.
-    """
+    """Return how the names of this host's staging folders begin: locks do not reach other hosts."""
     import socket
 
     return f"{PREFIX}{socket.gethostname()}-"
@@ -52,9 +49,7 @@ class Busy(OSError):
 
 
 def _lock(folder: Path, wait: bool = False) -> int | None:
-    """Return the open lock of a folder, which ends with the process at the latest; None where the
-    system, or this file system, has no such locks.
-    """
+    """Return the open lock of a folder; None where the system or file system has none."""
     if fcntl is None:
         return None
     # what others made in the place of a folder may be a pipe, which would be waited for
@@ -71,9 +66,7 @@ def _lock(folder: Path, wait: bool = False) -> int | None:
 
 @contextlib.contextmanager
 def alone(folder: Path, patience: float = 0.0) -> Iterator[None]:
-    """Hold a folder's lock; raise :class:`Busy` where somebody else does. Who only clears up has it
-    for a moment: ``patience``, in seconds, outlasts that.
-    """
+    """Hold a folder's lock; raise :class:`Busy` where others do for ``patience`` seconds."""
     deadline = time.monotonic() + patience
     while True:
         try:
@@ -109,9 +102,7 @@ def _lock_file(folder: Path) -> int:
 
 @contextlib.contextmanager
 def staging(parent: Path) -> Iterator[Path]:
-    """Give an empty folder inside ``parent``, which is locked and goes when the block ends; one
-    with a plan in it stays.
-    """
+    """Give an empty, locked folder inside ``parent``; it goes at the end, unless it has a plan."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=staging_prefix(), dir=parent))
         with contextlib.suppress(FileNotFoundError):
@@ -130,11 +121,7 @@ def staging(parent: Path) -> Iterator[Path]:
 
 
 def switch(folder: Path, temporary: Path, new: Sequence[str], old: Sequence[str]) -> None:
-    """Put files out of a staging folder into their place, in that order, where others go before, in
-    theirs. What fails is undone.
-    """
-    if not new and not old:
-        return
+    """Move new files out of a staging folder, in that order, and old ones in; undo on failure."""
     if len(new) == 1 and set(old) <= set(new):  # the system does that in one step
         os.replace(temporary / new[0], folder / new[0])
         return
@@ -150,9 +137,7 @@ def switch(folder: Path, temporary: Path, new: Sequence[str], old: Sequence[str]
 
 
 def _carry_out(folder: Path, temporary: Path, new: Sequence[str], old: Sequence[str]) -> None:
-    """Move the files that a plan still has, then remove the plan: from there on what lies in the
-    folder is nobody's business but its user's.
-    """
+    """Move the files that a plan still has, then remove the plan."""
     for name in old:
         # a new file that has left the staging folder is the one that lies there
         if (name not in new or (temporary / name).exists()) and (folder / name).exists():
@@ -164,9 +149,7 @@ def _carry_out(folder: Path, temporary: Path, new: Sequence[str], old: Sequence[
 
 
 def _undo(folder: Path, temporary: Path, new: Sequence[str], old: Sequence[str]) -> None:
-    """Take a plan back, unless it was carried out. What cannot be taken back is carried out by the
-    next call.
-    """
+    """Take a plan back, unless it was carried out; the next call carries out what remains."""
     with contextlib.suppress(OSError):
         if not (temporary / _PLAN).exists():
             return
@@ -180,9 +163,7 @@ def _undo(folder: Path, temporary: Path, new: Sequence[str], old: Sequence[str])
 
 
 def tidy(folder: Path) -> None:
-    """Remove the staging folders that killed processes left in a folder that this call holds alone,
-    and carry out their plans.
-    """
+    """Carry out the plans of killed processes in a folder held alone; remove their folders."""
     for path in folder.glob(f"{PREFIX}*"):
         if path.name != _LOCK and path.is_dir() and not path.is_symlink():
             with contextlib.suppress(Busy, FileNotFoundError):
@@ -190,9 +171,7 @@ def tidy(folder: Path) -> None:
 
 
 def settle(folder: Path) -> None:
-    """Carry out the plans of killed processes in a folder, and remove what they left, as far as
-    the folder is nobody's at the moment. Whoever reads a result calls this first.
-    """
+    """Do :func:`tidy` where nobody holds the folder; whoever reads a result calls this first."""
     with contextlib.suppress(OSError):
         if any(folder.glob(f"{PREFIX}*")):
             with alone(folder):
@@ -224,13 +203,8 @@ def _read_plan(path: Path) -> tuple[list[str], list[str]] | None:
     """Return the new and the old names of a plan; None of what no call of ours wrote."""
     try:
         plan = _json.read(path, "plan")
-        return _plain(plan["new"]), _plain(plan["old"])
+        new, old = list(plan["new"]), list(plan["old"])
+        leads_out = any(n != os.path.basename(n) or n in ("", ".", "..") for n in (*new, *old))
+        return None if leads_out else (new, old)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _plain(names: Sequence[str]) -> list[str]:
-    """Return names of files, none of which leads out of its folder."""
-    if not all(name == os.path.basename(name) and name not in ("", ".", "..") for name in names):
-        raise ValueError(names)
-    return list(names)

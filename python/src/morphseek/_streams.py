@@ -22,9 +22,7 @@ class _Errors(io.TextIOWrapper):
 
 
 def open_streams() -> None:
-    """Make standard output and error take any text: a letter that their encoding lacks is escaped,
-    and what goes to a closed one is lost. A program calls it once, before it opens anything.
-    """
+    """Make standard streams take any text, even closed ones; call it before opening a file."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     if isinstance(sys.stderr, io.TextIOWrapper):

@@ -72,28 +72,10 @@ def read_records(
     filled: bool = True,
     text: Collection[str] = (),
 ) -> Records:
-    """Return the rows of a CSV file or a data frame by its heading. A first column of whole numbers
-    without a name is the index that pandas and R write, and does not count.
-
-    Parameters
-    ----------
-    source : path or data frame
-    what : str
-        What error messages call it.
-    needed : sequence of sequence of str
-        Columns; where there are several such sets, the heading must have one of them.
-    optional : collection of str, optional
-        Other columns that the heading may have; by default any.
-    filled : bool
-        Whether every row must have the needed cells.
-    text : collection of str
-        Columns in which such words as NA are a text; elsewhere they are an empty cell.
-
-    Raises
-    ------
-    InputUnreadableError
-        The file cannot be read; a column is missing, unknown or there twice; or a cell is missing,
-        or stands below no heading.
+    """Return the rows of a CSV file or a data frame by its heading, which must have one of the sets
+    of columns ``needed`` and may have the ``optional`` ones, by default any. ``filled``: every row
+    must have the needed cells. In columns of ``text`` such words as NA are no empty cell. Leave out
+    a first column of whole numbers without a name, the index that pandas and R write.
     """
     if is_frame(source):
         known = {*(optional or ()), *(column for columns in needed for column in columns)}
@@ -109,9 +91,7 @@ def read_plain(
     needed: Sequence[Sequence[str]],
     is_row: Callable[[list[str]], bool],
 ) -> Table:
-    """Return a table that may have no heading: by one of the headings, else by the separator with
-    which each row is one. Refuse a table of which two separators make rows.
-    """
+    """Return a table by a heading, else by the one separator that makes rows; refuse two such."""
     tables = _tables(path, what)
     if has_heading(best := _by_heading(tables, needed), needed):
         return best
@@ -243,9 +223,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def frame_table(frame: Any, what: str, known: Collection[str]) -> Table:
-    """Return a data frame as a table of texts. An index with a name is a column. Refuse a cell of a
-    known column that is neither a text, nor a path, nor a number.
-    """
+    """Return a data frame as texts, a named index as a column; refuse objects in known columns."""
     if any(name is not None for name in getattr(getattr(frame, "index", None), "names", ())):
         try:
             frame = frame.reset_index()

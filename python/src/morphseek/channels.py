@@ -58,9 +58,8 @@ ChannelLike = Channel | Sequence[Any]
 def first_and_others(
     fixed: Any, moving: Any, channels: Iterable[ChannelLike] | None
 ) -> tuple[Any, Any, list[Channel], list[str]]:
-    """Return the first pair of images, the channels beside it, and what is to be said of images
-    that one side alone has. ``fixed`` and ``moving`` may be lists of as many images; refuse lists
-    of different lengths, empty ones, and what is no channel.
+    """Return the first pair of images, the channels beside it, and warnings of images that one
+    side alone has. ``fixed`` and ``moving`` may be lists of as many images.
     """
     others: list[Channel] = []
     warnings = []

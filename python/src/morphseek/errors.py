@@ -212,9 +212,7 @@ def _from_engine(error: Exception) -> MorphSeekError:
 
 
 def _from_exception(error: BaseException) -> MorphSeekError:
-    """Return any exception as one of these: itself, if it is one, a defect, if nothing better is
-    known.
-    """
+    """Return any exception as one of these: itself, or a defect if nothing better is known."""
     if isinstance(error, MorphSeekError):
         return error
     if isinstance(error, KeyboardInterrupt):

@@ -9,32 +9,20 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from . import errors
+from . import _tables, errors
 from ._engine.bindings import Doubles
 from ._files import check_path, write_text
 from ._grid import Grid
 from ._json import parse, read_text
 from ._plain import unguarded
 from ._points import checked_points
-from ._tables import (
-    Records,
-    Row,
-    csv_text,
-    frame_table,
-    has_heading,
-    is_frame,
-    is_number,
-    numbers,
-    read_plain,
-    records_of,
-    whole_name,
-)
+from .images.formats import ending_of
 
 # columns, signs to LPS
 _SPACES: dict[tuple[str, ...], tuple[int, int, int]] = {
@@ -44,6 +32,7 @@ _SPACES: dict[tuple[str, ...], tuple[int, int, int]] = {
 }
 _SIGNS = {"lps": (1, 1, 1), "1": (1, 1, 1), "ras": (-1, -1, 1), "0": (-1, -1, 1)}
 _NAMES = ("name", "label", "id")
+_MOST = 5  # names in a message
 _SCHEMA = (
     "https://raw.githubusercontent.com/slicer/slicer/master/Modules/Loadable/Markups/Resources/"
     "Schema/markups-schema-v1.0.3.json#"
@@ -114,7 +103,7 @@ class Landmarks:
         if isinstance(source, (str, os.PathLike)):
             return cls.read(source, name)
         try:
-            if is_frame(source):
+            if _tables.is_frame(source):
                 points, names = _csv(source, name)
                 return cls(np.reshape(points, (-1, 3)), tuple(names), name)
             return cls(checked_points(source), source=name)
@@ -144,10 +133,7 @@ class Landmarks:
         """
         path = Path(path)
         check_path(path, name, errors.InputUnreadableError)
-        ending = path.name.lower()
-        read: Callable[[Path, str], tuple[list[list[float]], list[str]]] = (
-            _json if ending.endswith(".json") else _fcsv if ending.endswith(".fcsv") else _csv
-        )
+        read = {".json": _json, ".fcsv": _fcsv}.get(path.suffix.lower(), _csv)
         points, names = read(path, name)
         try:
             return cls(np.reshape(points, (-1, 3)), tuple(names), f"{name}: {path}")
@@ -169,11 +155,9 @@ class Landmarks:
         >>> morphseek.Landmarks.read("points.mrk.json")
         Landmarks(1 points: tip)
         """
-        name = Path(path).name.lower()
         writers = {".mrk.json": self._to_json, ".fcsv": self._to_fcsv, ".csv": self._to_csv}
-        for ending, text in writers.items():
-            if name.endswith(ending):
-                return write_text(path, text())
+        if ending := ending_of(path, writers):
+            return write_text(path, writers[ending]())
         raise errors.OutputUnwritableError(
             f"{path}: points are written to {', '.join(writers)}; give the file such an ending"
         )
@@ -218,12 +202,11 @@ class Landmarks:
         return "\n".join(lines) + "\n" + text.getvalue()
 
     def _to_csv(self) -> str:
-        rows = [dict(zip("xyz", map(float, point))) for point in self.points]
-        if not self.names:
-            return csv_text("xyz", rows)
-        return csv_text(
-            ["name", *"xyz"], [{"name": name, **row} for name, row in zip(self.names, rows)]
-        )
+        rows = [
+            {"name": name, **dict(zip("xyz", map(float, point)))}
+            for name, point in zip(self._labels(), self.points)
+        ]
+        return _tables.csv_text(["name", *"xyz"] if self.names else "xyz", rows)
 
 
 LandmarksLike = Landmarks | str | os.PathLike[str] | np.ndarray | Sequence[Any]
@@ -247,9 +230,7 @@ class Matched:
         return list(self.fixed.names or self.moving._labels())
 
     def note(self) -> str:
-        """Return a warning that names the points of one image alone, or says that the names did not
-        tell which belong together; empty without.
-        """
+        """Return a warning of points without a partner, or of names that tell nothing; or ""."""
         named = [set(points.names) - {""} for points in (self.fixed, self.moving)]
         if all(named) and not set.intersection(*named):
             return (
@@ -268,8 +249,7 @@ class Matched:
 
 def match_landmarks(fixed: LandmarksLike | None, moving: LandmarksLike | None) -> Matched:
     """Return the landmarks of two images, paired by the names that both have, else in the order
-    given. Refuse them where one image has none, where the numbers differ and no names tell which
-    belong together, and where a name is there twice.
+    given. Refuse a side without any, a name that is there twice, and different numbers unnamed.
     """
     if fixed is None or moving is None:
         own, missing = ("moving", "fixed") if fixed is None else ("fixed", "moving")
@@ -303,9 +283,7 @@ def match_landmarks(fixed: LandmarksLike | None, moving: LandmarksLike | None) -
 
 
 def pair_landmarks(fixed: LandmarksLike, moving: LandmarksLike) -> tuple[Landmarks, Landmarks]:
-    """Return the landmarks of two images that belong together at one place: see
-    :func:`match_landmarks`. Refuse them where only some of the names agree.
-    """
+    """Do what :func:`match_landmarks` does; refuse names of which only some agree."""
     matched = match_landmarks(fixed, moving)
     for points, other in ((matched.only_fixed, "moving"), (matched.only_moving, "fixed")):
         if points is not None:
@@ -319,9 +297,8 @@ def pair_landmarks(fixed: LandmarksLike, moving: LandmarksLike) -> tuple[Landmar
 def steering(
     matched: Matched, fixed_grid: Grid, moving_grid: Grid, options: dict[str, Any]
 ) -> tuple[tuple[Doubles, list[str]], list[str]]:
-    """Return landmarks that steer a registration, as the engine takes them: their numbers, shape
-    (n, 6), fixed, then moving, LPS mm, with their names; and warnings. Refuse them where the
-    options do not say how exactly they were marked, or all lie outside their image.
+    """Return landmarks that steer a registration: numbers (n, 6), fixed, then moving, LPS mm, with
+    their names; and warnings. Refuse them without ``landmark_error``, or all outside an image.
     """
     here, there = matched.fixed, matched.moving
     if not options.get("landmark_error"):
@@ -330,26 +307,18 @@ def steering(
             " it to how exactly they were marked, mm (1 to 2 for clear points). To measure at them"
             " instead: morphseek.scoring.score_landmarks"
         )
-    notes = [
-        check_inside(here, fixed_grid, "fixed"),
-        check_inside(there, moving_grid, "moving"),
-        matched.note(),
-    ]
-    numbers = np.ascontiguousarray(np.hstack([here.points, there.points]))
-    return (numbers, matched.names), [note for note in notes if note]
+    outside = check_inside(here, fixed_grid, "fixed"), check_inside(there, moving_grid, "moving")
+    points = np.ascontiguousarray(np.hstack([here.points, there.points]))
+    return (points, matched.names), [note for note in (*outside, matched.note()) if note]
 
 
-def _listed(names: set[str], most: int = 5) -> str:
-    ordered = sorted(names)
-    return ", ".join(ordered[:most]) + (
-        f" and {len(ordered) - most} more" if len(ordered) > most else ""
-    )
+def _listed(names: set[str]) -> str:
+    first, more = sorted(names)[:_MOST], len(names) - _MOST
+    return ", ".join(first) + (f" and {more} more" if more > 0 else "")
 
 
 def check_inside(landmarks: Landmarks, grid: Grid, image: str) -> str:
-    """Return a warning that names the points outside an image's grid; empty where there are none.
-    Refuse points that are all outside: they are of another space.
-    """
+    """Return a warning that names the points outside a grid; refuse them where all are."""
     index = grid.to_index(landmarks.points)
     outside = np.any((index < -0.5) | (index > np.array(grid.size) - 0.5), axis=1)
     if outside.all():
@@ -373,14 +342,14 @@ def _number(cell: Any) -> float:
 
 
 def _csv(source: Any, name: str) -> tuple[list[list[float]], list[str]]:
-    wanted = list(_SPACES)
+    wanted, is_frame = list(_SPACES), _tables.is_frame(source)
     table = (
-        frame_table(source, name, {*_NAMES, *(c for columns in wanted for c in columns)})
-        if is_frame(source)
-        else read_plain(source, name, wanted, _is_point)
+        _tables.frame_table(source, name, {*_NAMES, *(c for columns in wanted for c in columns)})
+        if is_frame
+        else _tables.read_plain(source, name, wanted, _is_point)
     )
-    if has_heading(table, wanted):
-        records = records_of(table, wanted, filled=False, text=_NAMES)
+    if _tables.has_heading(table, wanted):
+        records = _tables.records_of(table, wanted, filled=False, text=_NAMES)
         rows = [
             [row.cells.get(column, "") if _is_marked(row) else "" for column in records.columns]
             for row in records.rows
@@ -389,10 +358,10 @@ def _csv(source: Any, name: str) -> tuple[list[list[float]], list[str]]:
         called = next((n for n in _NAMES if any(n in row.cells for row in records.rows)), "")
         called = called or _words(records)
         cells = [row.cells.get(called, "") for row in records.rows] if called else []
-        names = [whole_name(unguarded(cell)) for cell in cells]
+        names = [_tables.whole_name(unguarded(cell)) for cell in cells]
     else:
         rows, signs, names = table.rows, (1, 1, 1), []
-        if is_frame(source) and all(map(str.isdecimal, table.rows[0])):  # columns without names
+        if is_frame and all(map(str.isdecimal, table.rows[0])):  # columns without names
             rows = table.rows[1:]
         if not rows or not all(map(_is_point, rows)):
             heading = ", ".join(table.rows[0]) if table.rows else "none"
@@ -400,28 +369,28 @@ def _csv(source: Any, name: str) -> tuple[list[list[float]], list[str]]:
                 " needs the columns x, y and z (LPS mm; or r, a and s), and may have name. Its"
                 f" heading: {heading}"
             )
-    values = numbers([cell for row in rows for cell in row], table)
+    values = _tables.numbers([cell for row in rows for cell in row], table)
     points = [[s * v for s, v in zip(signs, values[k : k + 3])] for k in range(0, len(values), 3)]
     return points, names
 
 
-def _is_marked(row: Row) -> bool:
+def _is_marked(row: _tables.Row) -> bool:
     """Whether a point was placed, which a table of 3D Slicer says."""
     return row.cells.get("defined", "1") not in ("0", "False", "false")
 
 
-def _words(records: Records) -> str:
+def _words(records: _tables.Records) -> str:
     """Return the first column of words that tell all rows apart; empty where there is none."""
     for column in records.rows[0].cells if records.rows else ():
         cells = {row.cells.get(column, "") for row in records.rows} - {""}
         is_full = len(cells) == len(records.rows) and column not in records.columns
-        if is_full and not any(map(is_number, cells)):
+        if is_full and not any(map(_tables.is_number, cells)):
             return column
     return ""
 
 
 def _is_point(row: list[str]) -> bool:
-    return len(row) == 3 and all(map(is_number, row))
+    return len(row) == 3 and all(map(_tables.is_number, row))
 
 
 def _fcsv(path: Path, name: str) -> tuple[list[list[float]], list[str]]:

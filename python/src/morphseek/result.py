@@ -221,12 +221,8 @@ class Registration(Applicable):
 
     def plot(self, fixed: ImageLike | None = None, moving: ImageLike | None = None) -> Figure:
         """Return a Matplotlib figure for a paper: fixed, before, after and the volume change, in
-        three planes (extra: ``pip install morphseek[plot]``).
-
-        Parameters
-        ----------
-        fixed, moving : ImageLike, optional
-            What was registered; to be given for a result that was loaded.
+        three planes (extra: ``pip install morphseek[plot]``). A result that was loaded needs the
+        two images.
 
         Examples
         --------
@@ -242,12 +238,7 @@ class Registration(Applicable):
     def halfway(self, fixed: ImageLike | None = None, moving: ImageLike | None = None) -> Halfway:
         """Return the space half-way between the images, with both of them in it: a
         :class:`morphseek.halfway.Halfway`. It does not depend on which image is called fixed where
-        the registration does not: ``symmetric=True``.
-
-        Parameters
-        ----------
-        fixed, moving : ImageLike, optional
-            What was registered; to be given for a result that was loaded.
+        the registration does not: ``symmetric=True``. A result that was loaded needs the images.
 
         Examples
         --------
@@ -311,12 +302,8 @@ class Registration(Applicable):
 
     @staticmethod
     def read(folder: str | os.PathLike[str]) -> Registration:
-        """Read back what :meth:`save` or ``morphseek register`` wrote.
-
-        Parameters
-        ----------
-        folder : path
-            With report.json, displacement.nrrd and warped.nii.gz in it.
+        """Read back what :meth:`save` or ``morphseek register`` wrote to a folder: report.json,
+        displacement.nrrd and warped.nii.gz.
 
         Raises
         ------
@@ -343,8 +330,8 @@ class Registration(Applicable):
             raise errors.InputUnreadableError(
                 f"{path} is not a registration's report: {error!r}"
             ) from None
-        read = ["displacement.nrrd", "warped.nii.gz", "uncertainty.nrrd"]
-        _manifest.check(folder, entries, read, "result")
+        names = ["warped.nii.gz"] + ["uncertainty.nrrd"] * bool(report.get("uncertainty"))
+        _manifest.check(folder, entries, ["displacement.nrrd", *names], "result")
         vectors = folder / "displacement.nrrd"
         mm = np.ascontiguousarray(images.read_vectors(vectors), dtype=np.float32)
         grid, moving_grid = grids
@@ -360,19 +347,14 @@ class Registration(Applicable):
             raise errors.InputUnreadableError(
                 f"{path} is not a registration's report: {error}"
             ) from None
-        warped = images.read(folder / "warped.nii.gz", "warped").float32()
-        uncertainty = (
-            images.read(folder / "uncertainty.nrrd", "uncertainty").float32()
-            if report.get("uncertainty")
-            else None
-        )
-        for name, image in (("warped.nii.gz", warped), ("uncertainty.nrrd", uncertainty)):
-            if image is not None and image.shape != mm.shape[:3]:
+        arrays = [images.read(folder / n, n.partition(".")[0]).float32() for n in names]
+        for name, array in zip(names, arrays):
+            if array.shape != grid.shape:
                 raise errors.GridMismatchError(
-                    f"{folder / name} has shape {image.shape}, another grid than {path} says"
+                    f"{folder / name} has shape {array.shape}, another grid than {path} says"
                 )
         transform = Field(read_only(displacement), grid, moving_grid, initial)
-        return Registration(transform, warped, report, options, uncertainty)
+        return Registration(transform, arrays[0], report, options, *arrays[1:])
 
 
 _LARGE = 1 << 25  # bytes of a field whose files are written one after another

@@ -142,9 +142,7 @@ def intensities(
 
 
 def transform_points(field: Floats, grid: Grid, last: Doubles, points: Doubles) -> None:
-    """Map points of shape (n, 3), LPS mm, from fixed to moving space in place. The field ends with
-    the 4x4 matrix `last`, which alone remains far from the grid.
-    """
+    """Map points (n, 3), LPS mm, in place; far from the grid the 4x4 `last` alone remains."""
     _check_field(field, grid)
     _check("points", points, np.float64, (len(points), 3), written=True)
     call(gopy.TransformPoints, field, grid, _affine(last), points, len(points))
@@ -159,9 +157,7 @@ def inverse(field: Floats, grid: Grid, last: Doubles, onto: Grid) -> Floats:
 def halfway(
     field: Floats, grid: Grid, last: Doubles
 ) -> tuple[Grid, tuple[Floats, Doubles], tuple[Floats, Doubles]]:
-    """Return the grid half-way between two images, and the maps from there to the fixed and to the
-    moving space: fields, and the 4x4 matrices that they end with.
-    """
+    """Return the grid half-way and each map from there: a field, and the 4x4 that it ends with."""
     _check_field(field, grid)
     there = np.empty(18)
     fields = np.empty_like(field), np.empty_like(field)
@@ -179,9 +175,7 @@ def correct_epi(
     axis: int,
     progress: Callable[[str, float, str], bool],
 ) -> tuple[Floats, Floats, Floats]:
-    """Return the shift, voxels along an axis (0, 1 or 2: x, y or z), of two images of opposite
-    phase encodings, and both without distortion.
-    """
+    """Return the shift, voxels along axis 0, 1 or 2 (x, y, z), and both images undistorted."""
     _check_volume("first", *one)
     _check_volume("second", *other)
     shift, first, second = (np.empty(shape_of(one[1]), np.float32) for _ in range(3))
@@ -259,8 +253,7 @@ def score_labels(
     carried: Labels | None,
 ) -> list[dict[str, Any]]:
     """Return label, dice and hd95 (mm, or None) before and after, and volume_error_percent, of
-    every label that both maps have; the fixed one lies on the field's grid. `carried` is the moving
-    one as the field carries it there, where it is at hand.
+    every label that both maps have. `carried` is the moving one on the field's grid, if at hand.
     """
     _check_field(field, grid)
     _check("determinants", determinants, np.float32, shape_of(grid))

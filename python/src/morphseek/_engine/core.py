@@ -1,6 +1,4 @@
-"""The way to the compiled engine: the one place where addresses, JSON and error texts become
-Python.
-"""
+"""The one place where addresses, JSON and error texts of the compiled engine become Python."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ def call(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def check_text(name: str, value: str) -> None:
-    """Refuse text that the engine would not read as Python means it: with a NUL, or beyond UTF-8 (a
-    path on Linux may be other bytes).
-    """
+    """Refuse text with a NUL, or beyond UTF-8, which the engine would read as another."""
     try:
         value.encode()
         foreign = "\0" in value
@@ -90,9 +86,7 @@ _opened = False
 
 
 def open_engine() -> None:
-    """Open the process's engine, once, with the ONNX Runtime of the ``onnxruntime`` wheel unless
-    the environment names one.
-    """
+    """Open the engine once, by the ``onnxruntime`` wheel unless the environment names a library."""
     global _opened
     # a second one would take the first's place, and wait until that has nothing to do
     with _opening:
@@ -102,9 +96,7 @@ def open_engine() -> None:
 
 
 def _wheel_runtime() -> str:
-    """Return the path of the shared library inside the ``onnxruntime`` wheel, or an empty string.
-    Nothing is imported.
-    """
+    """Return the path of the library inside the ``onnxruntime`` wheel; import nothing."""
     spec = importlib.util.find_spec("onnxruntime")
     if spec is None or spec.origin is None:
         return ""

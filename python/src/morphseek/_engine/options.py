@@ -27,9 +27,7 @@ STILL = {"model": "none", "search": False, "refine": 0}
 
 
 def all_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every option as the engine reads it, in Python's words: those given, and the others at
-    their defaults. Refuse a name or a value that the engine does not know.
-    """
+    """Return every option, given or default, in Python's words; refuse unknown ones."""
     # the names, before values that may be images
     bindings.check_options(dict.fromkeys(options))
     given = {name: _plain(name, value) for name, value in options.items() if value is not None}
@@ -39,27 +37,23 @@ def all_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that are given, and those of a preset's file, as the engine reads them."""
-    options = _with_file(options)
+    if is_preset_file(preset := options.get("preset")):  # whose options stand where no others do
+        own = load_preset(Path(str(preset)))
+        options = own | {k: v for k, v in options.items() if v is not None and k != "preset"}
     read = all_options(options)
     return {name: read[name] for name, value in options.items() if value is not None}
 
 
 def checked_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return :func:`plain_options` and what is known of the model that they name. Refuse options
-    that the engine does not take and a model that cannot be used, before a list of pairs is begun.
-    """
+    """Return :func:`plain_options` and their model's manifest; refuse what cannot be used."""
     chosen = plain_options(options)
     model = chosen.get("model", "default")
     return chosen, {} if model in ("none", "default") else core.verify_model(model)
 
 
 def load_preset(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the options of a preset's file: a JSON object of names and values.
-
-    Parameters
-    ----------
-    path : path
-        As :func:`save_preset`, ``--save-preset`` and 3D Slicer write it.
+    """Return the options of a preset's file, a JSON object of names and values, as
+    :func:`save_preset`, ``--save-preset`` and 3D Slicer write it.
 
     Raises
     ------
@@ -88,9 +82,7 @@ def load_preset(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _check_harmless(options: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Refuse what a preset must not say. It comes from others as images do: it loads no library,
-    reads no other file, and does not decide that images are kept.
-    """
+    """Refuse what a stranger's preset must not decide: a library, another file, a cache."""
     for option in option_table():
         name = option["name"]
         value = options.get(name, option["default"])
@@ -116,14 +108,7 @@ def _check_harmless(options: Mapping[str, Any], path: str | os.PathLike[str]) ->
 
 
 def save_preset(path: str | os.PathLike[str], **options: Unpack[Options]) -> None:
-    """Write options to a file for ``preset=Path(...)``.
-
-    Parameters
-    ----------
-    path : path
-        The JSON file to write.
-    **options
-        As for :func:`morphseek.register`.
+    """Write options of :func:`morphseek.register` to a JSON file, for ``preset=Path(...)``.
 
     Raises
     ------
@@ -144,16 +129,6 @@ def save_preset(path: str | os.PathLike[str], **options: Unpack[Options]) -> Non
     _check_harmless(chosen, path)
     words = {name: for_engine(value) for name, value in chosen.items()}
     write_text(path, json.dumps(words, indent=2) + "\n")
-
-
-def _with_file(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return options in which those of a preset's file stand, where no other value is given."""
-    preset = options.get("preset")
-    if not is_preset_file(preset):
-        return options
-    given = {name: value for name, value in options.items() if value is not None}
-    del given["preset"]
-    return load_preset(Path(str(preset))) | given
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -45,9 +45,7 @@ def in_python(name: str, value: Any) -> Any:
 
 
 def limits(option: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the least and the greatest number that an option of the table takes in Python. The one
-    that stands for none is not among them.
-    """
+    """Return the least and greatest number in Python, without the one that stands for none."""
     least = option.get("min")
     if option["type"] == "int" and option.get("unset") and least == option["default"]:
         least += 1

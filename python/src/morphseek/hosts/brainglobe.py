@@ -70,11 +70,8 @@ def find(
     label: str, atlas: str, keys: dict[str, str], word: str
 ) -> tuple[list[Path], Callable[[], dict[int, str]], Callable[..., tuple[Any, ...]]]:
     """Return an image's files, what reads the names of its labels, and what reads its voxels,
-    spacing and direction: a function of what messages call it, and of a reader of files.
-
-    Messages begin with ``label``; the rest is what a name says,
-    ``brainglobe:atlas:key-value:word``. Refuse an atlas that is not there, was not fetched or is
-    damaged, and a key or a word that such names do not have.
+    spacing and direction, given what messages call it and a reader of files. Messages begin with
+    ``label``; the rest is what a name says, ``brainglobe:atlas:key-value:word``.
     """
     side, version = keys.get("hemisphere", ""), keys.get("version", "")
     if (
@@ -86,11 +83,12 @@ def find(
             f"{label}: after a BrainGlobe atlas there may be annotation,"
             " hemisphere-left or hemisphere-right, and version-NUMBER"
         )
-    there = _versions(atlas)
+    there = [one for name, one in _atlases(atlas) if name == atlas]
     fits = [a for a in there if not version or a.version == _numbers(version)]
     if not fits:
+        names = sorted({name for name, _ in _atlases()})
         known = listed([f"version-{'.'.join(map(str, a.version))}" for a in there])
-        near = known or listed(difflib.get_close_matches(atlas, _names()) or _names())
+        near = known or listed(difflib.get_close_matches(atlas, names) or names)
         raise errors.InputUnreadableError(
             f"{label} is not in BrainGlobe's folder, {home()}"
             f"{f' (it has {near})' if near else ''}; {_fetch(atlas)}"
@@ -119,23 +117,19 @@ def find(
     return [*files, chosen.listing], functools.partial(_label_names, chosen, facts), image
 
 
-def _versions(atlas: str) -> list[_Atlas]:
-    old = home().glob(f"{atlas}_v*/metadata.json")
-    new = (home() / "brainglobe-atlasapi" / "atlases" / atlas).glob("*/manifest.json")
-    versions = [(path.parent.name.removeprefix(f"{atlas}_v"), path) for path in (*old, *new)]
-    return [_Atlas(_numbers(version), path) for version, path in versions if _numbers(version)]
+def _atlases(name: str = "*") -> list[tuple[str, _Atlas]]:
+    """Return the names and versions that are there, of one atlas or all."""
+    old = home().glob(f"{name}_v*/metadata.json")
+    new = (home() / "brainglobe-atlasapi" / "atlases").glob(f"{name}/*/manifest.json")
+    known = [(*path.parent.name.rpartition("_v")[::2], path) for path in old]
+    known += [(path.parent.parent.name, path.parent.name, path) for path in new]
+    return [(atlas, _Atlas(_numbers(v), path)) for atlas, v, path in known if _numbers(v)]
 
 
 def _numbers(version: str) -> tuple[int, ...]:
     """Return 1.2 or 1_2 as numbers; none of what is no version."""
     whole = re.fullmatch(r"\d+([._]\d+)*", version)
     return tuple(int(part) for part in re.split("[._]", version)) if whole else ()
-
-
-def _names() -> list[str]:
-    old = (path.parent.name.rpartition("_v")[0] for path in home().glob("*_v*/metadata.json"))
-    new = (home() / "brainglobe-atlasapi" / "atlases").glob("*/*/manifest.json")
-    return sorted({*old, *(path.parent.parent.name for path in new)})
 
 
 def _fetch(atlas: str) -> str:

@@ -30,12 +30,7 @@ _RAS = np.diag([-1.0, -1.0, 1.0, 1.0])  # from LPS, and back
 
 
 class Register(Transform):
-    """Register `moving` onto `fixed`.
-
-    Parameters
-    ----------
-    **options : Options
-        Of :func:`morphseek.register`.
+    """Register `moving` onto `fixed`, by the options of :func:`morphseek.register`.
 
     Examples
     --------

@@ -51,11 +51,8 @@ def home() -> Path:
 def find(
     label: str, atlas: str, keys: dict[str, str], word: str
 ) -> tuple[list[Path], Callable[[], dict[int, str]]]:
-    """Return an image's file, and what reads the names of its labels.
-
-    Messages begin with ``label``; the rest is what a name says,
-    ``templateflow:atlas:key-value:word``. Refuse an image that is not there, was not fetched, or is
-    one of several.
+    """Return an image's file, and what reads the names of its labels, of what a name says:
+    ``templateflow:atlas:key-value:word``. Messages begin with ``label``.
     """
     folder = home() / f"tpl-{atlas}"
     keys = {key: _value(key, value) for key, value in keys.items()}
@@ -134,9 +131,7 @@ def _fetch(atlas: str, keys: dict[str, str], suffix: str) -> str:
 
 
 def _label_names(folder: Path, file: _File) -> dict[int, str]:
-    """Return the names in the table of a segmentation: the one that shares most of its keys and has
-    no others. None where it was not fetched or is no such table.
-    """
+    """Return the names of the table that shares most of a segmentation's keys, or none."""
     tables = [
         table
         for table in _files(folder, ".tsv")

@@ -32,9 +32,7 @@ def has_axes(source: Any) -> bool:
 
 
 def is_array(source: Any) -> TypeGuard[np.ndarray | Tensor]:
-    """Whether it is a numpy array, or a tensor of PyTorch or another library with DLPack or
-    ``__array__``: what brings no geometry.
-    """
+    """Whether it is a numpy array or a tensor (DLPack, ``__array__``): it has no geometry."""
     if isinstance(source, np.ndarray):
         return True
     shares = hasattr(source, "__dlpack__") or hasattr(source, "__array__")
@@ -42,9 +40,7 @@ def is_array(source: Any) -> TypeGuard[np.ndarray | Tensor]:
 
 
 def as_array(source: Any, name: str) -> np.ndarray:
-    """Return an array or a tensor as numpy's; voxels are shared where they can be, and are NaN
-    where a masked array hides them. Refuse what is neither, and memory that is not the CPU's.
-    """
+    """Return numpy's array, shared where it can be, NaN where masked; refuse a GPU's memory."""
     if isinstance(source, np.ndarray):
         return _unmasked(source) if hasattr(source, "filled") else source
     if hasattr(source, "detach"):  # of PyTorch, which hands over nothing that has a gradient
@@ -77,9 +73,7 @@ def _unmasked(source: Any) -> np.ndarray:
 
 
 def check_labels(values: np.ndarray, name: str, bits: int = 53) -> None:
-    """Raise InvalidArgumentError for the first value of a map that is no label: no whole number, or
-    beyond 2^bits, where a float of so many bits does not tell neighbours apart.
-    """
+    """Refuse the first value that is not whole, or beyond 2^bits, where floats skip numbers."""
     whole = np.isfinite(values) & (values == np.rint(values))
     if not whole.all():
         raise errors.InvalidArgumentError(

@@ -20,7 +20,7 @@ from .arrays import as_array, has_axes, is_array, is_placed
 from .files import read_path
 from .headers.fields import UNITS, Unsound, units_of
 from .image import Image, ImageLike, sentences, storable
-from .nifti import Header, place_of, place_of_itk
+from .nifti import Header, metadata_of, place_of, place_of_itk
 
 
 def read_on(source: ImageLike, grid: Grid, name: str) -> Image:
@@ -88,14 +88,11 @@ def read(source: ImageLike, name: str = "image") -> Image:
     elif isinstance(source, sitk.Image):
         # a shallow copy: the view below takes it apart from the caller's image, from any thread
         image = _from_sitk(sitk.Image(source), name)
-        known = {key: source.GetMetaData(key) for key in source.GetMetaDataKeys()}
-        image = _as_filed(image, known, name)
+        image = _as_filed(image, metadata_of(source), name)
     elif hasattr(source, "affine") and hasattr(source, "dataobj"):
         image = _from_nibabel(source, name)
     elif hasattr(source, "GetLargestPossibleRegion"):
-        itk_image: Any = source
-        known = {key: text for key, text in dict(itk_image).items() if isinstance(text, str)}
-        image = _as_filed(_from_itk(source, name), known, name)
+        image = _as_filed(_from_itk(source, name), metadata_of(source), name)
     elif is_array(source):
         image = Image(as_array(source, name))
         shape = image.array.shape
@@ -146,9 +143,7 @@ def _by_affine(array: np.ndarray, affine: np.ndarray, name: str) -> Image:
 
 
 def _in_memory(array: np.ndarray, name: str) -> np.ndarray:
-    """Return a memory-mapped array's copy, any other itself: if another program cuts the file
-    short, the next look at what was mapped would end the process.
-    """
+    """Return a memory-mapped array's copy: one whose file is cut short ends the process."""
     source: Any = array
     while isinstance(source, (np.ndarray, memoryview)):
         source = source.base if isinstance(source, np.ndarray) else source.obj
@@ -190,9 +185,7 @@ class _VoxelView:
 
 
 def _from_sitk(image: sitk.Image, name: str) -> Image:
-    """Return a SimpleITK image as an :class:`Image` that shares its voxels. Pass a fresh one: the
-    first view of an image whose voxels another one shares copies them, and older views dangle.
-    """
+    """Return an image that shares a fresh one's voxels: views of a shared one copy, or dangle."""
     # a view of it would crash the process
     if image.GetPixelIDTypeAsString().startswith("label of"):
         raise errors.InvalidArgumentError(
@@ -214,9 +207,7 @@ def _from_itk(image: Any, name: str) -> Image:
 def _in_space(
     array: np.ndarray, image: Any, origin: Any, direction: np.ndarray, name: str
 ) -> Image:
-    """Return an image of ITK's; a 4-D one of one volume passes, its geometry that of the first
-    three axes.
-    """
+    """Return an image of ITK's; a 4-D one of one volume lies by its first three axes."""
     components = image.GetNumberOfComponentsPerPixel()
     if is_colour(image):
         array, components = array[..., :3].astype(np.float32) @ np.array(_LUMA, np.float32), 1
@@ -277,9 +268,7 @@ def _nifti_on(array: np.ndarray, image: Any, name: str) -> Image:
 
 
 def _as_filed(image: Image, metadata: Mapping[str, str], name: str) -> Image:
-    """Return an image that ITK read of a NIfTI where the file's header lays it. Of another file it
-    is in doubt where ITK passed over a unit of length.
-    """
+    """Return ITK's image where its NIfTI's header lays it; doubt a unit that ITK passed over."""
     place = place_of_itk(image.grid, metadata, name)
     volume = Image.on_grid(image.array, place.grid)
     words = sorted({text for key, text in metadata.items() if UNITS.fullmatch(key)})
@@ -324,9 +313,7 @@ def is_image(source: Any) -> bool:
 
 
 def as_kind_of(source: ImageLike, image: Image) -> Any:
-    """Return ``image`` as what ``source`` is: a numpy array for an array or a tensor without a
-    place, a SimpleITK image for a path.
-    """
+    """Return ``image`` as what ``source`` is; SimpleITK's for a path, an array for a tensor."""
     if isinstance(source, Image):
         return image
     if is_array(source):
@@ -355,9 +342,7 @@ _TEMPLATES = 2  # NIfTI's codes above it name an atlas, which a resampled image 
 
 
 def _to_nibabel(source: Any, image: Image) -> Any:
-    """Return ``image`` as a nibabel image of the kind of ``source``; a NIfTI keeps the units and
-    which of its two forms count.
-    """
+    """Return a nibabel image of the source's kind; a NIfTI keeps its units and its forms."""
     from nibabel.freesurfer.mghformat import MGHError
     from nibabel.spatialimages import HeaderDataError
 

@@ -1,6 +1,4 @@
-"""DICOM images: a file, or a folder with one series. Their slices lie where the headers say, and
-GDCM reads their pixels.
-"""
+"""DICOM images, a file or a series: laid by their headers, their pixels read by GDCM."""
 
 from __future__ import annotations
 
@@ -83,9 +81,8 @@ def read_dicom(path: Path, name: str) -> Reading:
 
 
 def read_repeated(path: Path, name: str) -> tuple[list[Reading], float | None]:
-    """Read a file, or a folder of one series or several, whose slices show every place several
-    times. Return the volumes in the order of time, and the seconds between two where the headers
-    tell.
+    """Return the volumes of what shows every place several times, a file or a folder of series, in
+    the order of time, and the seconds between two where the headers tell.
     """
     source = _NamedPath(path, name)
     series = _by_series(path, name) if path.is_dir() else {"": _all_frames(path, name)}

@@ -293,9 +293,7 @@ def _frames(path: Path, name: str, is_new: bool) -> list[Frame]:
 
 
 def _syntax(head: Dataset) -> tuple[Literal["little", "big"], bool, bool] | None:
-    """Return the order of bytes, whether types are written, and whether the pixels are a chain of
-    compressed pieces; None of no syntax, or of one of somebody's own.
-    """
+    """Return byte order, whether types are written, whether pixels are a chain; None: unknown."""
     syntax = head.file_meta.get("TransferSyntaxUID")
     try:
         order: Literal["little", "big"] = "little" if syntax.is_little_endian else "big"
@@ -305,9 +303,7 @@ def _syntax(head: Dataset) -> tuple[Literal["little", "big"], bool, bool] | None
 
 
 def _is_turned(data: Dataset) -> bool:
-    """Whether pixels are words of 32 bits whose first byte is the highest one, of which GDCM turns
-    the halves alone.
-    """
+    """Whether pixels are big-endian words of 32 bits, of which GDCM turns the halves alone."""
     syntax = _syntax(data)
     return syntax is not None and syntax[0] == "big" and data.get("BitsAllocated") == 32
 
@@ -365,9 +361,7 @@ def _table(head: Dataset, order: str) -> tuple[int, np.ndarray] | None:
 
 
 def _is_orderly(data: Dataset) -> bool:
-    """Whether elements are in order and of known types, in sequences, too. Where bytes are missing
-    or too many, GDCM may search without end.
-    """
+    """Whether elements are in order and of known types; else GDCM may search without end."""
     from pydicom.datadict import dictionary_has_tag, dictionary_VR
     from pydicom.valuerep import VR
 
@@ -509,9 +503,7 @@ def _is_mosaic(head: Dataset, top: Mapping[str, Any]) -> bool:
 
 
 def _stacked(top: dict[str, Any], count: int) -> tuple[list[dict[str, Any]], str]:
-    """Return where the frames of a file lie that has one position for all, where it tells: RT dose
-    and nuclear medicine do. The second part is a doubt.
-    """
+    """Return where frames with one position for all lie (RT dose, NM), and a doubt."""
     first = Frame(Path(), 0, count, ChainMap(top), True)
     corner, axes = (first.numbers(key, n) for key, n in zip(PLACE, (3, 6)))
     between = first.number("SpacingBetweenSlices") or 0.0

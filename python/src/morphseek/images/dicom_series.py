@@ -61,9 +61,7 @@ class DicomSeries(NamedTuple):
 
 
 def series_of(image: Any, name: str) -> DicomSeries:
-    """Return the series of a DICOM folder or file, by the headers alone. Refuse what is no path of
-    DICOM, and headers that lack what others refer to.
-    """
+    """Return the series of a DICOM folder or file; refuse headers that nothing can refer to."""
     if not isinstance(image, (str, os.PathLike)):
         raise errors.InvalidArgumentError(
             f"{name}: a DICOM object refers to DICOM images; give the folder of the series"
@@ -200,9 +198,7 @@ def refer_by_study(dataset: Dataset, all_series: Sequence[DicomSeries]) -> None:
 
 
 def save_object(dataset: FileDataset, path: Path) -> None:
-    """Write an object to a temporary place. Raises RuntimeError where a value that was carried over
-    cannot be written, such as text in a character set that does not exist.
-    """
+    """Write an object; RuntimeError where a value that was carried over cannot be written."""
     from pydicom.dataset import validate_file_meta
 
     try:

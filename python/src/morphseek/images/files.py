@@ -77,9 +77,7 @@ def whole(path: Path, name: str) -> Iterator[None]:
 
 
 def _read_file(path: Path, name: str, pixels: int = sitk.sitkUnknown) -> Reading:
-    """Return what a file holds whose header is sound, and whose voxels match their checksum where
-    the format has one. ITK reads it, but for NIfTI, whose forms it does not weigh.
-    """
+    """Return what a file with a sound header holds, by ITK except for NIfTI; see its checksum."""
     stored = check_header(path, name)
     if path.name.lower().endswith(NIFTI) and (header := header_of(path)):
         assert stored is not None

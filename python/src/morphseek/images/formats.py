@@ -1,47 +1,32 @@
-"""The one table of image files: what is written, which suffixes a name may leave out, and what
-comes in two files.
-"""
+"""The one table of image files: what is written, and what comes in two files."""
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
-
-
-class Format(NamedTuple):
-    """A suffix in lower case."""
-
-    suffix: str
-    searched: bool = False
-    """A pair list may leave it out."""
-    nifti: bool = False
-    """NIfTI or Analyze: ITK does not say where voxels are missing, so we count them."""
-    others: tuple[str, ...] = ()
-    """Suffixes of the files beside a header that may have its voxels."""
-
 
 PAIRS = (".hdr", ".img", ".hdr.gz", ".img.gz")  # a header and its voxels
-
+#: What a pair list may leave out.
+SEARCHED = (".nii.gz", ".nii", ".nrrd", ".mha", ".mhd")
+#: NIfTI or Analyze: ITK does not say where voxels are missing, so we count them.
+NIFTI = (".nii.gz", ".nii", *PAIRS)
+#: By the suffix of a header those of the files beside it that may have its voxels.
+BESIDE: dict[str, tuple[str, ...]] = {
+    ".mhd": (".raw", ".zraw"), ".nhdr": (".raw", ".raw.gz"), **dict.fromkeys(PAIRS, PAIRS)
+}  # fmt: skip
 #: What keeps a grid's place and directions, and is told when a disk is full: no other is written.
-FORMATS = (
-    Format(".nii.gz", searched=True, nifti=True),
-    Format(".nii", searched=True, nifti=True),
-    Format(".nrrd", searched=True),
-    Format(".mha", searched=True),
-    Format(".mhd", searched=True, others=(".raw", ".zraw")),
-    Format(".nhdr", others=(".raw", ".raw.gz")),
-    *(Format(suffix, nifti=True, others=PAIRS) for suffix in PAIRS),
-)
-WRITTEN = tuple(f.suffix for f in FORMATS)
-NIFTI = tuple(f.suffix for f in FORMATS if f.nifti)
-SEARCHED = tuple(f.suffix for f in FORMATS if f.searched)
+WRITTEN = tuple(dict.fromkeys((*SEARCHED, *BESIDE)))
+
+
+def ending_of(path: str | os.PathLike[str], endings: Iterable[str]) -> str:
+    """Return the first of several endings that a name has; empty where it has none."""
+    return next((ending for ending in endings if os.fspath(path).lower().endswith(ending)), "")
 
 
 def pair_of(path: Path) -> list[Path]:
-    """Return the files that may be a header and its voxels, of which one is given: first those that
-    are compressed as that one is.
-    """
+    """Return what may be a header and its voxels, first those compressed as this file is."""
     match = re.search(r"(?i)\.(?:hdr|img)(\.gz)?$", path.name)
     if match is None:
         return []

@@ -16,12 +16,11 @@ from . import named
 from .convert import as_kind_of, is_colour, of_atlas, read
 from .files import read_path
 from .image import Image, ImageLike, storable, tell
-from .nifti import keep_times, notes_of
+from .nifti import Header, keep_times, metadata_of, notes_of
 from .sequence import SEQUENCES, series_of
 
 # NIfTI's intents of what turns with the tissue: matrices, tensors, vectors, quaternions
 _TURNING = {"1003", "1004", "1005", "1006", "1007", "1010"}
-_SECONDS = {"sec": 1.0, "msec": 1e-3, "usec": 1e-6}
 _HARMONICS = {6, 15, 28, 45, 66, 91}  # numbers of even spherical harmonics; 6 are a tensor's, too
 
 
@@ -52,10 +51,9 @@ class Frames:
             self._series = None
         if isinstance(self._series, sitk.Image):
             size = self._series.GetSize()
-            header = {k: self._series.GetMetaData(k) for k in self._series.GetMetaDataKeys()}
             components = self._series.GetNumberOfComponentsPerPixel()
-            self._check_scalar(header, int(np.prod(size[3:])), components)
-            if self._series.GetDimension() != 4 or self._series.GetSize()[3] == 1:
+            self._check_scalar(metadata_of(self._series), int(np.prod(size[3:])), components)
+            if len(size) != 4 or size[3] == 1:
                 self._source, self._series = self._series, None
 
     def _check_scalar(
@@ -79,15 +77,14 @@ class Frames:
 
     @property
     def time(self) -> tuple[float, float]:
-        """When the first frame was taken and the time between two, s; 0 and 1 where it is not
-        known.
-        """
+        """When the first frame was taken and the time between two, s; else 0 and 1."""
         if isinstance(self._series, sitk.Image):
             return float(self._series.GetOrigin()[3]), float(self._series.GetSpacing()[3])
         if self._series is None or not hasattr(self._series.header, "get_xyzt_units"):
             return 0.0, 1.0
-        unit = _SECONDS.get(self._series.header.get_xyzt_units()[1], 1.0)
-        return float(self._series.header["toffset"]) * unit, (self._zoom() or (1.0,))[0] * unit
+        header = Header.of_bytes(self._series.header.binaryblock)
+        assert header is not None
+        return header.seconds
 
     def __iter__(self) -> Iterator[Image]:
         if self._series is None:
@@ -103,10 +100,7 @@ class Frames:
                 yield read(self._series.slicer[..., k], self.name)
 
     def map(self, function: Callable[[Image], Image]) -> Any:
-        """Return what a function makes of each volume, and of each colour of a picture, as an image
-        of the source's kind. A file that contradicts itself about the place of its voxels is a
-        :class:`morphseek.errors.GeometryWarning`.
-        """
+        """Return what a function makes of each volume, as the source's kind; warn of its doubts."""
         volumes, doubts = [], dict.fromkeys(self._doubts)
         for frame in [read(colour, self.name) for colour in self._colours] or self:
             doubts |= dict.fromkeys(frame.doubts)
@@ -129,8 +123,6 @@ class Frames:
         if hasattr(joined.header, "get_xyzt_units"):
             joined.header["toffset"] = self._series.header["toffset"]
         if hasattr(joined.header, "set_zooms"):
-            joined.header.set_zooms((*joined.header.get_zooms()[:3], *self._zoom()))
+            steps = self._series.header.get_zooms()[3:4]
+            joined.header.set_zooms((*joined.header.get_zooms()[:3], *steps))
         return joined
-
-    def _zoom(self) -> tuple[float, ...]:
-        return tuple(float(z) for z in self._series.header.get_zooms()[3:4])

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 from .. import errors
 
-# To the module whose `find` looks an atlas up, which imports nothing of images. It loads when a
-# name is used.
+# the module whose `find` looks an atlas up; it loads when a name is used
 SCHEMES = {host: f"morphseek.hosts.{host}" for host in ("templateflow", "brainglobe")}
 
 # two letters or more: C: is a drive of Windows
@@ -52,9 +51,7 @@ def is_name(source: Any) -> bool:
 
 
 def find(source: str | os.PathLike[str], name: str) -> AtlasFiles | None:
-    """Return where the atlas is that a name says; None for a path. Refuse a name that is none, and
-    an atlas that is not there, was not fetched, or is several images.
-    """
+    """Return where a named atlas is, None for a path; refuse what is missing or several images."""
     text = os.fspath(source)
     match = _SCHEME.fullmatch(text)
     if match is None or os.path.lexists(source):
@@ -95,9 +92,7 @@ def label_names(*maps: Any) -> dict[int, str]:
 
 
 def beside(folder: Path, text: str) -> Path:
-    """Return the path of a table's cell, which is relative to the table's folder unless it is an
-    atlas's name.
-    """
+    """Return the path of a table's cell, in the table's folder unless it is an atlas's name."""
     path = folder / text
     return Path(text) if is_name(text) and not os.path.lexists(path) else path
 

@@ -87,9 +87,7 @@ class Header:
 
     @classmethod
     def of_itk(cls, metadata: Mapping[str, str]) -> Header | None:
-        """Return the header that ITK's reader keeps beside an image, in six digits; None where the
-        image is from elsewhere.
-        """
+        """Return the header, of six digits, that ITK keeps beside an image; None without one."""
         if "srow_x" not in metadata or "nifti_type" not in metadata:
             return None
         try:
@@ -185,9 +183,7 @@ def lay(image: sitk.Image, grid: Grid) -> sitk.Image:
 
 
 def _apart(one: Grid, other: Grid) -> float:
-    """Return the largest distance between the corners of two grids of one size, in voxels of the
-    first.
-    """
+    """Return how far the corners of two grids of one size lie apart, in voxels of the first."""
     least = np.linalg.norm(one.index_to_physical[:3, :3], axis=0).min()
     off = np.linalg.norm(one.corners() - other.corners(), axis=1).max()
     return float(off / least) if least > 0 else math.inf
@@ -195,8 +191,7 @@ def _apart(one: Grid, other: Grid) -> float:
 
 def place_of(header: Header, name: str) -> Place:
     """Return where a header lays its voxels: by the sform, or else the qform, or else by pixdim.
-    Raise Unsound where its numbers are none, or none of its forms is a grid; refuse axes that are
-    not at right angles.
+    Raise Unsound where its numbers are no grid; refuse axes that are not at right angles.
     """
     unit = _MM.get(int(header["xyzt_units"]) & 7, 1.0) if header.is_nifti else 1.0
     stored = np.array(header["pixdim"][1:4], np.float64) * unit
@@ -260,9 +255,7 @@ def place_of(header: Header, name: str) -> Place:
 
 
 def _analyze(header: Header, shape: tuple[int, ...], spacing: np.ndarray) -> Grid:
-    """Return where SPM and nibabel lay an Analyze file: x to the left, y to the front, z up, about
-    the origin that SPM notes, else about the middle.
-    """
+    """Lay an Analyze file as SPM: x left, y front, z up, about its noted origin or middle."""
     size, noted = np.array(shape), np.array(header.fields.get("origin", (0, 0, 0)))
     is_noted = noted.any() and (noted > -size).all() and (noted < 2 * size).all()
     axes = np.diag(spacing) * (-1, 1, 1)
@@ -272,9 +265,7 @@ def _analyze(header: Header, shape: tuple[int, ...], spacing: np.ndarray) -> Gri
 
 
 def place_of_itk(by_itk: Grid, metadata: Mapping[str, str], name: str) -> Place:
-    """Return where the header of a file lays an image that ITK read of it: ``by_itk`` where the
-    image is from elsewhere, or was laid elsewhere since.
-    """
+    """Return where a header lays ITK's image: ``by_itk`` where it was laid elsewhere since."""
     header = Header.of_itk(metadata)
     if header is None:
         return Place(by_itk)
@@ -356,9 +347,7 @@ def _qform(header: Header, unit: float) -> Grid:
 
 
 def _slack(header: Header, lengths: np.ndarray, shape: Any) -> float:
-    """Return how far a corner may be turned off by the digits of a quaternion, in voxels: near a
-    half turn the angle depends on its last ones.
-    """
+    """Return how far, in voxels, a quaternion's last digits turn a corner near a half turn."""
     rest = 1 - sum(part * part for part in header["quatern"])
     off = 2 * header.digits
     angle = 2 * (math.sqrt(max(rest + off, 0)) - math.sqrt(max(rest - off, 0)))
@@ -371,6 +360,7 @@ def _check_numbers(field: str, values: np.ndarray) -> None:
             raise Unsound(f"{field} has {value:g}, which is no number of a grid")
 
 
+_NOTES = ("intent_code", "intent_name", "intent_p1", "intent_p2", "intent_p3", "descrip")
 TIMES = ("pixdim[4]", "toffset", "xyzt_units")
 _SECOND, _TIME = 8, 0x38  # the code of a second, and the bits of a unit of time
 
@@ -383,20 +373,25 @@ def keep_times(image: sitk.Image, series: sitk.Image) -> sitk.Image:
     return image
 
 
+def metadata_of(image: Any) -> dict[str, str]:
+    """Return what an image of SimpleITK or itk keeps of its file's header."""
+    if isinstance(image, sitk.Image):
+        return {key: image.GetMetaData(key) for key in image.GetMetaDataKeys()}
+    return {key: text for key, text in dict(image).items() if isinstance(text, str)}
+
+
 def notes_of(header: Any) -> dict[str, str]:
-    """Return what a header of nibabel says of its numbers, as SimpleITK's metadata would."""
+    """Return what a header, or one of nibabel, says of its numbers as SimpleITK's metadata."""
     notes = {}
-    known = header.keys() if hasattr(header, "keys") else ()
-    for key in {"intent_code", "intent_name", "intent_p1", "descrip"}.intersection(known):
-        field = header[key].item()
-        notes[key] = field.decode("latin-1") if isinstance(field, bytes) else f"{field:g}"
+    for key in _NOTES if hasattr(header, "keys") else ():
+        if key in header.keys():
+            field = np.asarray(header[key]).item()
+            notes[key] = field.decode("latin-1") if isinstance(field, bytes) else f"{field:g}"
     return notes
 
 
 def times_beyond_itk(image: sitk.Image) -> dict[str, Any]:
-    """Return the fields of a NIfTI-1 header for times that ITK's writer has no word for: a step of
-    0, or a unit that is none of time.
-    """
+    """Return fields for times that ITK cannot write: a step of 0, a unit that is not of time."""
     if not all(image.HasMetaDataKey(field) for field in TIMES):
         return {}
     step, first, units = (float(image.GetMetaData(field)) for field in TIMES)
@@ -444,9 +439,7 @@ def parse_nifti(path: Path) -> Stored | None:
 
 
 def read_nifti(header: Header, stored: Stored, name: str) -> Reading:
-    """Return the image of a file: of one volume it has three axes, else four; of several numbers a
-    voxel it is a vector image.
-    """
+    """Return a file's image: three axes, four with volumes; vectors of several numbers a voxel."""
     place = place_of(header, name)
     if not header.is_nifti and stored.files[0].with_suffix(".mat").exists():
         told = f"{stored.files[0].stem}.mat of SPM lies beside it and is not read"
@@ -488,8 +481,6 @@ def read_nifti(header: Header, stored: Stored, name: str) -> Reading:
         for field in TIMES:
             value = header["pixdim"][4] if field == "pixdim[4]" else header[field]
             image.SetMetaData(field, repr(value))
-    for field in ("intent_code", "intent_name", "intent_p1", "intent_p2", "intent_p3", "descrip"):
-        value = header[field]
-        text = value.decode("latin-1") if isinstance(value, bytes) else f"{value:g}"
+    for field, text in notes_of(header.fields).items():
         image.SetMetaData(field, text)
     return Reading(lay(image, place.grid), place.doubts)

@@ -33,9 +33,7 @@ _PLAIN = {"GiplImageIO": 256, "MRCImageIO": 1024}
 
 
 def check(path: Path) -> None:
-    """Refuse a file that is not whole, or holds what its reader does not make of it, before ITK
-    sees it: over pages in a ring it would never end.
-    """
+    """Refuse what is cut short, or what ITK would misread, or read without end."""
     with open(path, "rb") as file:
         head = file.read(1 << 12)
     size = path.stat().st_size
@@ -57,9 +55,7 @@ def check(path: Path) -> None:
 
 
 def doubts_of(path: Path, reader: str, image: sitk.Image) -> tuple[str, ...]:
-    """Return what a file leaves in doubt; refuse one whose voxels are not compressed and are fewer
-    than were read.
-    """
+    """Return what a file leaves in doubt; refuse plain voxels that are fewer than were read."""
     array = sitk.GetArrayViewFromImage(image)
     with open(path, "rb") as file:
         head = file.read(1 << 12)
@@ -79,9 +75,7 @@ def doubts_of(path: Path, reader: str, image: sitk.Image) -> tuple[str, ...]:
 
 
 def laid(image: sitk.Image, reader: str, path: Path) -> sitk.Image:
-    """Give an image its place in LPS: that of a MINC file is in RAS, which ITK leaves so, and of a
-    TIFF ITK does not read what OME and ImageJ note.
-    """
+    """Lay a MINC file, which ITK leaves in RAS, in LPS; space a TIFF as OME or ImageJ notes."""
     if reader == "TIFFImageIO":
         image.SetSpacing([told or step for told, step in zip(_steps(path), image.GetSpacing())])
     if reader == "MINCImageIO":

@@ -91,9 +91,7 @@ def write_sequence(
 
 
 def series_of(image: sitk.Image) -> sitk.Image:
-    """Return the frames of a sequence, which ITK reads as channels, along a fourth axis: of time
-    where the index is one, in equal steps.
-    """
+    """Return a sequence's frames, ITK's channels, along a fourth axis: time, in equal steps."""
     count = image.GetNumberOfComponentsPerPixel()
     if count == 1:
         return image

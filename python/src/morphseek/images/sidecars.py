@@ -1,6 +1,4 @@
-"""Images that come in several files, a header and its voxels; and results that would be written
-over one of them.
-"""
+"""Images in several files, a header and its voxels; results that would overwrite an input."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from typing import Any
 
 from .. import errors
 from .._regular import check_regular
-from .formats import FORMATS, pair_of
+from .formats import BESIDE, ending_of, pair_of
 
 #: A pattern of names with the first and the last number and the step, and maybe a file's axes.
 SERIES = re.compile(r"([^\s%]*%0?\d{0,2}d[^\s%]*) +(-?\d{1,9}) +(-?\d{1,9}) +(-?\d{1,9})( +\d+)?")
@@ -22,9 +20,7 @@ _HEADERS = (".mhd", ".nhdr", ".mha", ".nrrd")  # the latter two may name another
 
 
 def parts(path: Path) -> list[Path]:
-    """Return the files that an image is in: its own and, where one has the geometry and another the
-    voxels, that one.
-    """
+    """Return the files of an image: its own and, where the voxels are in another, that one."""
     check_regular(path, "image")
     suffix = path.suffix.lower()
     if suffix in _HEADERS:
@@ -39,9 +35,7 @@ def parts(path: Path) -> list[Path]:
 
 
 def data_files(header: bytes) -> list[str]:
-    """Return the names of the files with the voxels: one; a pattern, :data:`SERIES`; or a list, a
-    line each.
-    """
+    """Return the names of the voxels' files: one, a pattern (:data:`SERIES`), or a list."""
     match = re.search(rb"^(?:ElementDataFile[ \t]*=|data ?file:)[ \t]*(.+?)[ \t\r]*$", header, re.M)
     if not match:
         return []
@@ -59,10 +53,8 @@ def data_files(header: bytes) -> list[str]:
 
 
 def check_name(path: Path, compress: bool) -> None:
-    """Refuse to write an image whose header names its voxels' file so that no reader finds it, or
-    whose voxels would take the place of another header's, or be mistaken for them.
-    """
-    others = next((f.others for f in FORMATS if path.name.lower().endswith(f.suffix)), ())
+    """Refuse a name by which readers would find no voxels, or those of another image."""
+    others = BESIDE.get(ending_of(path, BESIDE), ())
     named = others and not pair_of(path)
     if (
         re.search(r"[\r\n]", path.name)
@@ -102,9 +94,7 @@ def _headers_of(voxels: Path) -> list[Path]:
 def check_apart(
     folder: str | os.PathLike[str], names: Collection[str], inputs: Mapping[str, Any]
 ) -> None:
-    """Refuse a call that would write one of the files ``names`` in ``folder`` over one of its own
-    inputs, a mapping by what messages call them; those that are no paths pass.
-    """
+    """Refuse to write ``names`` in ``folder`` over ``inputs``, keyed by what messages call them."""
     written = {
         os.path.join(os.path.realpath(folder), file) for name in names for file in _written(name)
     }
@@ -114,8 +104,7 @@ def check_apart(
             files = [path]
             with contextlib.suppress(OSError, ValueError):
                 files = parts(path) if path.is_file() else files
-            # The file itself, and the name, which may be a link to it: a result takes the place of
-            # either.
+            # a result takes the place of the file, and of the name, which may be a link to it
             own = [os.path.realpath(file) for file in files]
             own += [os.path.join(os.path.realpath(file.parent), file.name) for file in files]
             if not written.isdisjoint(own):
@@ -127,7 +116,5 @@ def check_apart(
 
 def _written(name: str) -> list[str]:
     """Return the names of the files that an output of that name may come in."""
-    for known in FORMATS:
-        if known.others and name.lower().endswith(known.suffix):
-            return [name, *(name[: -len(known.suffix)] + other for other in known.others)]
-    return [name]
+    ending = ending_of(name, BESIDE)
+    return [name, *(name[: -len(ending)] + other for other in BESIDE.get(ending, ()))]

@@ -26,7 +26,7 @@ from .formats import NIFTI, PAIRS, WRITTEN, pair_of
 from .headers import check_header, check_voxels
 from .headers.stream import fast
 from .image import Image, storable
-from .nifti import LAYOUTS, times_beyond_itk
+from .nifti import LAYOUTS, metadata_of, times_beyond_itk
 from .sidecars import check_name
 
 _MOST_NIFTI = 2**15 - 1  # voxels along an axis, that NIfTI-1 holds
@@ -79,9 +79,7 @@ def _bytes(image: sitk.Image) -> int:
 
 
 def _check_written(path: Path, image: sitk.Image) -> None:
-    """See that all of a file has reached the disk: of the last bytes, which go there when a file is
-    closed, ITK does not ask.
-    """
+    """See that all of a file reached the disk: ITK does not ask for its last bytes."""
     if not path.exists():  # the move reports it
         return
     try:
@@ -109,9 +107,7 @@ def _write_nifti(
     pieces: Iterable[np.ndarray],
     fields: Mapping[str, Any],
 ) -> None:
-    """Write the voxels of pieces, one after another, as an image of that size that lies like
-    another one.
-    """
+    """Write pieces, one after another, as an image of that size that lies like another."""
     axes = like.GetDimension()
     if is_sheared(np.array(like.GetDirection()).reshape(axes, axes)):
         raise errors.OutputUnwritableError(
@@ -146,8 +142,8 @@ def _write_nifti(
 def _head(like: sitk.Image, size: tuple[int, ...], suffix: str) -> bytes:
     """Return what ITK writes before the voxels of an image of up to two voxels along each axis."""
     small = like[tuple(slice(0, min(n, 2)) for n in size)] if like.GetSize() == size else like
-    for key in like.GetMetaDataKeys():
-        small.SetMetaData(key, like.GetMetaData(key))
+    for key, text in metadata_of(like).items():
+        small.SetMetaData(key, text)
     with tempfile.TemporaryDirectory() as folder, to_write(Path(folder, f"small{suffix}")) as own:
         sitk.WriteImage(small, str(own), useCompression=False)
         data = own.read_bytes()
@@ -189,9 +185,7 @@ def write_vectors(path: str | os.PathLike[str], array: np.ndarray, grid: Grid) -
 def write_pieces(
     path: str | os.PathLike[str], grid: Grid, dtype: np.dtype, pieces: Iterable[np.ndarray]
 ) -> None:
-    """Write an image whose slabs along z come one after another: ``.nii``, ``.nii.gz`` or, not
-    compressed, ``.nrrd``.
-    """
+    """Write slabs along z, one after another, as ``.nii``, ``.nii.gz`` or plain ``.nrrd``."""
     small = storable(np.zeros((2, 2, 2), dtype))
     like = sitk.GetImageFromArray(small)
     slabs = (np.asarray(piece, small.dtype) for piece in pieces)

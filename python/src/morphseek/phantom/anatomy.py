@@ -8,8 +8,7 @@ Pair = tuple[float, float]
 Triple = tuple[float, float, float]
 
 CONTRASTS = ("MR", "CT")  # of _TISSUES
-# Intensity of each tissue: fat-suppressed T2-weighted MR in arbitrary units, CT in Hounsfield
-# units.
+# intensities: fat-suppressed T2-weighted MR in arbitrary units, CT in Hounsfield units
 _TISSUES = {
     "air": (8, -1000),
     "fat": (95, -95),
@@ -36,9 +35,7 @@ _TISSUES = {
 def render(
     p: np.ndarray, contrast: int, spacing: tuple[float, ...]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Paint the anatomy at the points p, tissue over tissue, each with an edge about a voxel
-    wide.
-    """
+    """Paint the anatomy at the points p, each tissue with an edge about a voxel wide."""
     x, y, z = np.ascontiguousarray(p.T, dtype=np.float32)
     edge = np.float32(0.35 * np.mean(spacing))
     values = np.full(len(p), _TISSUES["air"][contrast], np.float32)

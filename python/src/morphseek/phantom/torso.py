@@ -81,15 +81,9 @@ class PhantomPair:
         return np.argwhere(inside)
 
     def errors(self, transform: Any, step: int = 3) -> dict[str, Any]:
-        """Measure how far a transform of the pair carries points from where they truly lie in the
-        moving image.
-
-        Parameters
-        ----------
-        transform : Registration or transform
-            Whatever :meth:`morphseek.Transform.of` takes.
-        step : int
-            Of :meth:`target_points`. Points that truly lie outside the moving image do not count.
+        """Measure how far a transform of the pair, whatever :meth:`morphseek.Transform.of` takes,
+        carries :meth:`target_points` from where they truly lie in the moving image. Points that
+        truly lie outside it do not count.
 
         Returns
         -------
@@ -174,18 +168,12 @@ def make_pair(
     moving = _grid(
         moving_size, moving_spacing, rotation(0.03, -0.05, 0.07), np.array([-10.0, 18.0, -28.0])
     )
-    bend = _Bend(rng)
-    linear = rotation(-0.06, 0.04, 0.13) @ np.diag([1.06, 0.95, 1.04])
-    shift = np.array([-14.0, 19.0, -22.0])
-
-    def to_canonical(p: np.ndarray) -> np.ndarray:
-        return bend((p - shift) @ linear.T)
-
+    truth = _Truth(rng)
     images = []
     for grid, contrast in zip((fixed, moving), contrasts):
         index = np.indices(grid.shape).reshape(3, -1).T[:, ::-1]
         points = grid.to_physical(index)
-        points = points if grid is fixed else to_canonical(points)
+        points = points if grid is fixed else truth.inverse(points)
         values, labels = render(points, CONTRASTS.index(contrast), grid.spacing)
         values = values.reshape(grid.shape)
         if contrast == "MR":
@@ -194,20 +182,7 @@ def make_pair(
             values = np.clip(values + rng.normal(0, 14, values.shape), -1024, 2000)
         arrays = values.astype(np.float32), labels.reshape(grid.shape)
         images += [Image.on_grid(array, grid) for array in arrays]
-    return PhantomPair(images[0], images[2], images[1], images[3], _Truth(bend, linear, shift))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Truth:
-    """The map of points, LPS mm, from the fixed to the moving patient."""
-
-    bend: _Bend
-    linear: np.ndarray
-    shift: np.ndarray
-
-    def __call__(self, points: np.ndarray) -> np.ndarray:
-        q = self.bend.inverse(np.asarray(points, dtype=np.float64))
-        return q @ np.linalg.inv(self.linear).T + self.shift
+    return PhantomPair(images[0], images[2], images[1], images[3], truth)
 
 
 def _grid(
@@ -217,10 +192,13 @@ def _grid(
     return Grid(size, tuple(spacing), tuple(origin), tuple(direction.ravel()))
 
 
-class _Bend:
-    """p -> p + d(p), d a few plane waves. Its gradient's norm stays below 0.6, so the map is
-    invertible.
+class _Truth:
+    """The map of points, LPS mm, from the fixed to the moving patient: p + d(p) = q backwards, d a
+    few plane waves whose gradient stays below 0.6, so that it is invertible; then an affine map.
     """
+
+    linear = rotation(-0.06, 0.04, 0.13) @ np.diag([1.06, 0.95, 1.04])
+    shift = np.array([-14.0, 19.0, -22.0])
 
     def __init__(self, rng: np.random.Generator, waves: int = 6, bound: float = 0.6):
         direction = rng.normal(size=(waves, 3))
@@ -231,20 +209,20 @@ class _Bend:
         gradient = (np.linalg.norm(amplitude, axis=1) * np.linalg.norm(self.k, axis=1)).sum()
         self.amplitude = amplitude * (bound / gradient)
 
-    def displacement(self, p: np.ndarray) -> np.ndarray:
+    def _waves(self, p: np.ndarray) -> np.ndarray:
         d = np.zeros_like(p)
         for k, phase, amplitude in zip(self.k, self.phase, self.amplitude):
-            d += (
-                np.sin(p[:, 0] * k[0] + p[:, 1] * k[1] + p[:, 2] * k[2] + phase)[:, None]
-                * amplitude
-            )
+            wave = np.sin(p[:, 0] * k[0] + p[:, 1] * k[1] + p[:, 2] * k[2] + phase)
+            d += wave[:, None] * amplitude
         return d
 
-    def __call__(self, p: np.ndarray) -> np.ndarray:
-        return p + self.displacement(p)
+    def inverse(self, points: np.ndarray) -> np.ndarray:
+        p = (points - self.shift) @ self.linear.T
+        return p + self._waves(p)
 
-    def inverse(self, x: np.ndarray) -> np.ndarray:
+    def __call__(self, points: np.ndarray) -> np.ndarray:
+        x = np.asarray(points, dtype=np.float64)
         q = x.copy()
         for _ in range(60):  # a contraction by 0.6: 0.6^60 is 5e-14
-            q = x - self.displacement(q)
-        return q
+            q = x - self._waves(q)
+        return q @ np.linalg.inv(self.linear).T + self.shift

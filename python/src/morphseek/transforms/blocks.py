@@ -37,9 +37,7 @@ WRITTEN = (".nii", ".nii.gz", ".nrrd")
 
 
 def needs_blocks(image: Path, out: Path, transform: Transform, reference: Path | None) -> bool:
-    """Whether an image and its result would take more memory than is free, and can be done by
-    blocks.
-    """
+    """Whether an image and its result exceed the free memory, and can be done by blocks."""
     free = _free()
     stored = _stored(image)
     if free is None or stored is None or stored.packed or not out.name.lower().endswith(WRITTEN):
@@ -147,9 +145,11 @@ def apply_by_blocks(
         )
     if not (math.isfinite(memory) and memory > 0):
         raise errors.InvalidArgumentError(f"memory is {memory:g}; it must be bytes above 0")
-    how = Resampling(interpolation=interpolation, dtype=checked_dtype(dtype), modulate=modulate)
+    how = Resampling(
+        interpolation=interpolation, background=background, dtype=checked_dtype(dtype),
+        modulate=modulate,
+    )  # fmt: skip
     work = _Work(transform, _BoxReader(Path(source)), _grid(transform, reference), how, memory)
-    work.settle(background)
     write_pieces(out, work.grid, work.kind, work.slabs())
 
 
@@ -186,29 +186,24 @@ class _BoxReader:
         return np.memmap(stored.files[0], header.dtype, "r", stored.offset, self._grid.shape)
 
     def _of_itk(self, stored: Stored, path: Path) -> np.ndarray | None:
-        """Return the voxels of a .nrrd or .mha mapped into memory, which ITK would read as a whole;
-        None where they are not plainly the rest of one file.
-        """
+        """Map the voxels of a .nrrd or .mha; None where they are not the rest of one file."""
         self._reader = sitk.ImageFileReader()
         self._reader.SetFileName(str(path))
         with whole(self._path, "input"):
             self._reader.ReadImageInformation()
+            kind = sitk.GetArrayFromImage(sitk.Image([1] * 3, self._reader.GetPixelID())).dtype
         size = self._reader.GetSize()
         if self._reader.GetNumberOfComponents() != 1 or len(size) < 3 or math.prod(size[3:]) != 1:
             raise self._no_volume()
         self._more = len(size) - 3
-        direction = np.array(self._reader.GetDirection()).reshape(len(size), -1)[:3, :3]
-        spacing, origin = self._reader.GetSpacing()[:3], self._reader.GetOrigin()[:3]
-        grid = Grid(size[:3], spacing, origin, tuple(direction.ravel()))
-        self._grid = stored.placed(grid)
+        self._grid = stored.placed(Grid.of(self._reader))
         tell(sentences(stored.doubts, self.name))
-        file, kind = stored.files[0], _TYPES.get(self._reader.GetPixelID())
-        if len(stored.files) > 1 or kind is None:
+        if len(stored.files) > 1 or math.prod(size) * kind.itemsize != stored.size:
             return None
-        expected = math.prod(size) * np.dtype(kind).itemsize
-        if expected != stored.size or file.stat().st_size != stored.offset + stored.size:
+        (file,) = stored.files
+        if file.stat().st_size != stored.offset + stored.size:
             return None
-        order = np.dtype(kind).newbyteorder(">" if stored.swapped > 1 else "<")
+        order = kind.newbyteorder(">" if stored.swapped > 1 else "<")
         return np.memmap(file, order, "r", stored.offset, self._grid.shape)
 
     def _no_volume(self) -> errors.MorphSeekError:
@@ -234,11 +229,11 @@ class _BoxReader:
         return images.read(images.Image.on_grid(array, part_grid), self.name)
 
 
-_TYPES = {
-    sitk.sitkInt8: "i1", sitk.sitkUInt8: "u1", sitk.sitkInt16: "i2", sitk.sitkUInt16: "u2",
-    sitk.sitkInt32: "i4", sitk.sitkUInt32: "u4", sitk.sitkInt64: "i8", sitk.sitkUInt64: "u8",
-    sitk.sitkFloat32: "f4", sitk.sitkFloat64: "f8",
-}  # fmt: skip
+def _slabs(size: np.ndarray, voxels: float) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Give the corners, x, y, z, of boxes along z of about so many voxels."""
+    step = max(int(voxels / max(size[:2].prod(), 1)), 1)
+    for z in range(0, int(size[2]), step):
+        yield np.array([0, 0, z]), np.array([*size[:2], min(z + step, size[2])])
 
 
 class _Work:
@@ -251,33 +246,25 @@ class _Work:
         # wrong names are refused here
         carrier(source.first.array, how["interpolation"], None, lambda _: False, how["dtype"])
         self.around = _AROUND[how["interpolation"]]
-        self.background, self.by_default = 0.0, False
         self.kind = source.dtype if how["dtype"] is None else how["dtype"]
         if how["modulate"] and how["dtype"] is None and self.kind.kind in "biu":
             self.kind = np.dtype(np.float32)
+        given, is_zero = how["background"], how["modulate"] or how["interpolation"] in LABELS
+        self.by_default = given is None and not is_zero
+        self.background = self._least() if self.by_default else given or 0.0
 
-    def settle(self, background: float | None) -> None:
-        """Settle what lies outside: by default the whole image's minimum."""
-        if background is not None or self.how["modulate"] or self.how["interpolation"] in LABELS:
-            self.background = background or 0.0
-            return
-        self.by_default = True
-        step = max(int(self.memory / 4 / max(self.source.size[:2].prod() * 8, 1)), 1)
+    def _least(self) -> float:
+        """Return the whole image's minimum, 0 without any number: what lies outside by default."""
         least = math.inf
-        for z in range(0, int(self.source.size[2]), step):
-            low, high = np.array([0, 0, z]), self.source.size.copy()
-            high[2] = min(z + step, high[2])
+        for low, high in _slabs(self.source.size, self.memory / 4 / 8):
             array = self.source.read(low, high).array
             finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array
             least = min(least, float(finite.min())) if finite.size else least
-        self.background = least if math.isfinite(least) else 0.0
+        return least if math.isfinite(least) else 0.0
 
     def slabs(self) -> Iterator[np.ndarray]:
         """Give the result, slab by slab along z."""
-        step = max(int(self.memory / 2 / (self.size[:2].prod() * _HELD)), 1)
-        for z in range(0, int(self.size[2]), step):
-            low, high = np.array([0, 0, z]), self.size.copy()
-            high[2] = min(z + step, high[2])
+        for low, high in _slabs(self.size, self.memory / 2 / _HELD):
             out = np.empty(tuple((high - low)[::-1]), self.kind)
             self._fill(out, low, low, high)
             yield out

@@ -18,6 +18,7 @@ from .. import errors, images
 from .._features import needing
 from .._files import check_path, check_regular, write_with
 from .._grid import RAS, RAS_SIGNS, Grid
+from ..images.formats import ending_of
 from ..landmarks import Landmarks
 from .transform import Transform
 
@@ -31,7 +32,7 @@ _SPACE = re.compile(rb"SPACE\s*=\s*(LPS|RAS)", re.I)
 
 def is_geometry(path: str | os.PathLike[str]) -> bool:
     """Whether a file's ending is one of points, surfaces or tracts."""
-    return _ending(path, (*POINTS, *SURFACES, *TRACTS)) != ""
+    return ending_of(path, (*POINTS, *SURFACES, *TRACTS)) != ""
 
 
 def carry(
@@ -40,30 +41,23 @@ def carry(
     transform: Transform,
     reference: images.ImageLike | None = None,
 ) -> int:
-    """Map the points of a file from fixed to moving space and write them; return how many.
-
-    Points of one ending can be written as another one's, so can surfaces, so can tracts.
-    ``reference`` is the image of the space that they go to, which a ``.trk`` names in its header.
-    Refuse a file that cannot be read, or does not say where its points lie.
+    """Map the points of a file from fixed to moving space and write them; return how many. Points
+    can go to a file of another ending, so can surfaces, so can tracts; a ``.trk`` names
+    ``reference``, the image of the space that they go to.
     """
     source, out = Path(source), Path(out)
     check_path(source, "input", errors.InputUnreadableError)
     check_regular(source, "input")
     if not source.is_file():
         raise errors.InputUnreadableError(f"input: {source} does not exist; check the path")
-    for endings, function in ((POINTS, _points), (SURFACES, _surface), (TRACTS, _tracts)):
-        if _ending(source, endings):
-            if not _ending(out, endings):
-                raise errors.OutputUnwritableError(
-                    f"{out}: what {source.name} holds is written to {', '.join(endings)}; give the"
-                    " file such an ending"
-                )
-            return function(source, out, transform, reference)
-    raise errors.InputUnreadableError(f"input: {source} has no points, surface or tracts")
-
-
-def _ending(path: str | os.PathLike[str], endings: tuple[str, ...]) -> str:
-    return next((e for e in endings if os.fspath(path).lower().endswith(e)), "")
+    kinds = ((POINTS, _points), (SURFACES, _surface), (TRACTS, _tracts))
+    endings, function = next(kind for kind in kinds if ending_of(source, kind[0]))
+    if not ending_of(out, endings):
+        raise errors.OutputUnwritableError(
+            f"{out}: what {source.name} holds is written to {', '.join(endings)}; give the file"
+            " such an ending"
+        )
+    return function(source, out, transform, reference)
 
 
 def _points(source: Path, out: Path, transform: Transform, reference: Any) -> int:
@@ -93,7 +87,7 @@ def _checked(points: np.ndarray, path: Path) -> np.ndarray:
 
 
 def _surface(source: Path, out: Path, transform: Transform, reference: Any) -> int:
-    one, other = _ending(source, (".gii",)), _ending(out, (".gii",))
+    one, other = ending_of(source, (".gii",)), ending_of(out, (".gii",))
     if one != other:
         raise errors.OutputUnwritableError(
             f"{out}: a .gii stays a .gii, and other surfaces none; give the file another ending"
@@ -137,7 +131,7 @@ def _mesh(source: Path, out: Path, transform: Transform) -> int:
         ".stl": (vtkIOGeometry, "vtkSTL"),
         ".ply": (vtkIOPLY, "vtkPLY"),
     }
-    module, name = formats[_ending(source, SURFACES)]
+    module, name = formats[ending_of(source, SURFACES)]
     reader = getattr(module, f"{name}Reader")()
     reader.SetFileName(str(source))
     reader.GlobalWarningDisplayOff()
@@ -169,7 +163,7 @@ def _mesh(source: Path, out: Path, transform: Transform) -> int:
                 and array != data.GetTCoords()
             ):
                 data.RemoveArray(k)
-    module, name = formats[_ending(out, SURFACES)]
+    module, name = formats[ending_of(out, SURFACES)]
     writer = getattr(module, f"{name}Writer")()
     note = "SPACE=LPS"
     if name == "vtkXMLPolyData":
@@ -208,13 +202,13 @@ def _tracts(source: Path, out: Path, transform: Transform, reference: Any) -> in
         targets = transform.transform_points(points * RAS_SIGNS) * RAS_SIGNS
         tracts = np.split(targets.astype(np.float32), np.cumsum(lengths)[:-1])
     more = {}
-    if _ending(out, (".trk",)):  # a .tck holds points alone
+    if ending_of(out, (".trk",)):  # a .tck holds points alone
         kinds = ("data_per_streamline", "data_per_point")
         more = {kind: getattr(content.tractogram, kind) for kind in kinds}
     tractogram = streamlines.Tractogram(tracts, affine_to_rasmm=np.eye(4), **more)
-    same = _ending(source, TRACTS) == _ending(out, TRACTS)
+    same = ending_of(source, TRACTS) == ending_of(out, TRACTS)
     header = dict(content.header.items()) if same else {}
-    if _ending(out, (".tck",)):
+    if ending_of(out, (".tck",)):
         file = streamlines.TckFile(tractogram, header)
     else:
         if reference is not None:
@@ -229,13 +223,12 @@ def _tracts(source: Path, out: Path, transform: Transform, reference: Any) -> in
 
 
 def _trk_header(header: dict[str, Any], grid: Grid) -> dict[str, Any]:
+    from nibabel import aff2axcodes
+
     to_ras = RAS @ grid.index_to_physical
-    axes = np.abs(to_ras[:3, :3] / grid.spacing).argmax(axis=0)
-    letters = ("LR", "PA", "IS")
-    order = "".join(letters[a][int(to_ras[a, k] > 0)] for k, a in enumerate(axes))
     return header | {
         "voxel_to_rasmm": to_ras.astype(np.float32),
         "dimensions": np.array(grid.size, np.int16),
         "voxel_sizes": np.array(grid.spacing, np.float32),
-        "voxel_order": order.encode(),
+        "voxel_order": "".join(aff2axcodes(to_ras)).encode(),
     }

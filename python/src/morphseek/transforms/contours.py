@@ -26,8 +26,8 @@ def rasterised(lines: Sequence[np.ndarray], shape: tuple[int, int]) -> np.ndarra
 
 
 def outlines(parts: np.ndarray) -> list[np.ndarray]:
-    """Return the lines around what is more than half inside, (n, 2): row and column. A hole is
-    joined to the line around it by a channel without width, as PS3.3 C.8.8.6.3 asks.
+    """Return the lines around what is more than half inside, (n, 2): row and column. A channel
+    without width joins a hole to the line around it, as PS3.3 C.8.8.6.3 asks.
     """
     from skimage.measure import approximate_polygon, find_contours, points_in_poly
 
@@ -50,9 +50,7 @@ def _area(ring: np.ndarray) -> float:
 
 
 def _joined(ring: np.ndarray, hole: np.ndarray) -> np.ndarray:
-    """Return one closed line that goes round a ring, over to the hole next to it, round it, and
-    back.
-    """
+    """Return one closed line round a ring, over to the hole next to it, round it, and back."""
     from scipy.spatial import cKDTree
 
     far, near = cKDTree(ring).query(hole)

@@ -150,15 +150,6 @@ class Field(Transform):
         return bindings.behind_mm(*self._voxels(), self._initial)
 
     def displacement(self, reference: images.ImageLike | None = None) -> Floats:
-        """Return the displacements in voxels of the fixed image's grid, or that of `reference`:
-        float32, shape (3, z, y, x), component i along array axis i. Read-only where they are the
-        field's own.
-
-        Examples
-        --------
-        >>> result.transform.displacement().flags.writeable
-        False
-        """
         if reference is not None:
             return super().displacement(reference)
         return read_only(self._displacement)

@@ -22,8 +22,17 @@ from .._grid import Grid
 from .._itk import HDF5, NO_TRANSFORM, hdf5_lock, itk_io, itk_reason
 from ..images.headers import limit
 from . import h5
-from .linear import linear, linear_part
-from .parts import field_part, from_itk_order, inverted, itk_order, own_class, parts_of, vectors_of
+from .linear import linear_part
+from .parts import (
+    field_part,
+    from_itk_order,
+    inverted,
+    itk_order,
+    joined,
+    own_class,
+    parts_of,
+    vectors_of,
+)
 from .summary import problems
 
 #: Endings of the transform files that ITK knows.
@@ -76,9 +85,7 @@ _INVERSE = "Inverse"  # begins Slicer's names of transforms that it inverts befo
 
 
 def text_of(path: Path, most: int = -1) -> str:
-    """Return what a text file says in its first bytes, in UTF-8, UTF-16 or an older encoding. Raise
-    ValueError where it is no text.
-    """
+    """Return a file's text, UTF-8, UTF-16 or older; ValueError where it is none."""
     with open(path, "rb") as file:
         data = file.read(most)
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -185,9 +192,8 @@ _NAME = re.compile(rb"(Inverse)?([A-Z]\w{0,50}?Transform)_(?:double|float)_3_3")
 
 @contextlib.contextmanager
 def _readable(path: Path) -> Iterator[tuple[Path, set[str]]]:
-    """Give a file that ITK reads, and the classes in it that are to be inverted. ITK knows none of
-    Slicer's names for these, no ending in capitals, and no text that begins with a mark of UTF-8
-    or whose last line has no end.
+    """Give a file that ITK reads, and the classes in it that are to be inverted: ITK knows none of
+    Slicer's names for these, no ending in capitals, no mark of UTF-8, no last line without an end.
     """
     packed, ending = _is_hdf5(path), path.suffix.lower()
     text = "" if packed or ending == ".mat" else text_of(path)
@@ -263,9 +269,7 @@ def transform_of(parts: Sequence[h5.Part], name: str = "the transform") -> sitk.
         if wrong := problems(one):
             raise errors.InputUnreadableError(f"{name} {wrong[0]}")
         transforms += inverted(one, name)
-    if not transforms:  # an empty composite
-        return linear(np.eye(4))
-    return transforms[0] if len(transforms) == 1 else sitk.CompositeTransform(transforms)
+    return joined(transforms)
 
 
 def is_known(kind: str) -> bool:
@@ -307,9 +311,7 @@ def _field(part: h5.Part) -> sitk.Transform:
 
 
 def rewrite(path: Path, plain: Path) -> None:
-    """Write a transform anew as :func:`h5.write` does; what :mod:`_apart` does in a process of its
-    own.
-    """
+    """Write a transform anew as :func:`h5.write` does; :mod:`_apart` calls it."""
     h5.write(plain, _read_by_itk(path))
 
 
@@ -357,7 +359,5 @@ def write_parts(
     grid: Grid | None = None,
     moving_grid: Grid | None = None,
 ) -> None:
-    """Write a transform made of parts, the last of which acts first, as ``.h5``; with the fixed and
-    the moving image's grid.
-    """
+    """Write parts, the last of which acts first, as ``.h5`` with the two images' grids."""
     write_with(lambda temporary: h5.write(temporary, parts, (grid, moving_grid)), path)

@@ -48,9 +48,7 @@ class Part(NamedTuple):
 
 
 def write(path: Path, parts: Sequence[Part], grids: Sequence[Grid | None] = (None, None)) -> None:
-    """Write one transform or, of several, a composite in which the last acts first; and behind
-    HDF5's end an index of it, with the fixed and the moving image's grid.
-    """
+    """Write one transform, or several of which the last acts first, and an index with the grids."""
     file = _File(max(_LEAF, len(parts) // 2 + 1))
     texts = {
         "ITKVersion": "5.4.0",
@@ -89,13 +87,7 @@ def write(path: Path, parts: Sequence[Part], grids: Sequence[Grid | None] = (Non
 
 
 def read(path: Path) -> list[Part] | None:
-    """Return the transforms of a file as :func:`write` writes it, None of any other.
-
-    Raises
-    ------
-    RuntimeError
-        A checksum is another.
-    """
+    """Return the transforms of a file of :func:`write`, None of any other; check its checksums."""
     index = _index(path)
     if index is None:
         return None
@@ -112,9 +104,7 @@ def read(path: Path) -> list[Part] | None:
 
 
 def grids(path: Path) -> tuple[Grid | None, Grid | None]:
-    """Return the fixed and the moving image's grid that :func:`write` left in a file; None of what
-    it did not.
-    """
+    """Return the fixed and the moving grid that :func:`write` left in a file, or None."""
     index = _index(path)
     fixed, moving = (None, None) if index is None else index["grids"]
     return fixed and Grid.from_numbers(fixed), moving and Grid.from_numbers(moving)
@@ -148,27 +138,25 @@ class _File:
 
     def __init__(self, leaf: int) -> None:
         self.leaf = leaf
-        self.pieces: list[tuple[int, bytes | np.ndarray]] = []
+        self.pieces: list[tuple[int, Any]] = []  # bytes and arrays
         self.end = 96  # after the superblock
 
-    def add(self, piece: bytes | np.ndarray) -> int:
+    def add(self, piece: Any) -> int:
         place = self.end
-        size = piece.nbytes if isinstance(piece, np.ndarray) else len(piece)
         self.pieces.append((place, piece))
-        self.end = place + (size + 7) // 8 * 8
+        self.end = place + (memoryview(piece).nbytes + 7) // 8 * 8
         return place
 
     def text(self, text: str) -> int:
         """Add a data set of one text of variable length, in a heap of its own."""
-        data = text.encode() + bytes(-len(text.encode()) % 8)
-        size = 4096  # the least
-        entry = struct.pack("<HHIQ", 1, 1, 0, len(text.encode())) + data
+        data, size = text.encode(), 4096  # the least
+        entry = struct.pack("<HHIQ", 1, 1, 0, len(data)) + data + bytes(-len(data) % 8)
         rest = size - 16 - len(entry)
         heap = self.add(
             b"GCOL" + struct.pack("<BxxxQ", 1, size) + entry
             + struct.pack("<HHIQ", 0, 0, 0, rest) + bytes(rest - 16)
         )  # fmt: skip
-        value = self.add(struct.pack("<IQI", len(text.encode()), heap, 1))
+        value = self.add(struct.pack("<IQI", len(data), heap, 1))
         return self._data_set(1, _TEXT, value, 16)
 
     def numbers(self, array: np.ndarray) -> int:
@@ -221,7 +209,7 @@ class _File:
             file.write(superblock)
             for place, piece in self.pieces:
                 file.seek(place)
-                file.write(piece.data if isinstance(piece, np.ndarray) else piece)
+                file.write(piece)
             file.seek(self.end)
             file.write(index)
 

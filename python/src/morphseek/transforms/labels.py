@@ -34,10 +34,9 @@ def carrier(
     too_large: Callable[[np.ndarray], bool],
     dtype: np.dtype | None = None,
 ) -> Carrier:
-    """Prepare an array for a resampler: the background by default is its minimum, or the label 0
-    where labels are asked for. What comes back has the array's type, or the one asked for:
-    integers rounded, and clamped to what it holds; labels must fit it. Labels travel as ranks where
-    they are too large for the resampler.
+    """Prepare an array for a resampler; labels that are too large for it travel as ranks. The
+    background is by default the minimum, or the label 0. What comes back has the array's type, or
+    the one asked for: integers rounded and clamped, while labels must fit it.
     """
     errors._check_choice("interpolation", interpolation, INTERPOLATIONS)
     kind = array.dtype if dtype is None else dtype
@@ -81,9 +80,7 @@ def checked_dtype(dtype: Any) -> np.dtype | None:
 
 
 def as_type(array: np.ndarray, dtype: np.dtype, instead: float = 0.0) -> np.ndarray:
-    """Return an array in a type: for integers rounded, clamped to its range, and with `instead` of
-    what is no number.
-    """
+    """Return an array in a type: integers rounded, clamped, `instead` of NaN and infinity."""
     if dtype.kind not in "biu" or array.dtype.kind in "biu" and array.dtype == dtype:
         return array.astype(dtype, copy=False)
     if array.dtype.kind == "f":

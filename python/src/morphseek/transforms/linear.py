@@ -13,9 +13,7 @@ from ..images.arrays import as_array, is_array
 
 
 def checked_matrix(source: Any, name: str, give: str = "give one") -> Doubles:
-    """Return a copy of a 4x4 LPS matrix, float64; `name` and `give` are for messages. Refuse what
-    is no 4x4 matrix of finite numbers with the last row 0 0 0 1, and one that cannot be inverted.
-    """
+    """Return a copy of a 4x4 LPS matrix, float64, if sound; `name` and `give` are for messages."""
     try:
         matrix: Doubles = np.array(
             as_array(source, name) if is_array(source) else source, dtype=np.float64
@@ -60,9 +58,7 @@ def affine(matrix: np.ndarray) -> sitk.AffineTransform:
 
 
 def linear_part(transform: sitk.Transform) -> np.ndarray:
-    """Return a linear transform as 4x4 LPS matrix; refuse one that bends, as a displacement field
-    or a spline does.
-    """
+    """Return a linear transform as 4x4 LPS matrix; refuse one that bends."""
     if transform.GetDimension() != 3 or not transform.IsLinear():
         raise errors.InvalidArgumentError(
             f"a {transform.GetName()} bends, where a rigid or affine 3-D transform is needed"

@@ -33,9 +33,7 @@ def parts_of(transform: sitk.Transform) -> list[sitk.Transform]:
 
 
 def own_class(transform: sitk.Transform) -> sitk.Transform:
-    """Return a transform as SimpleITK's own class, or as the base class where there is none: what
-    SimpleITK's functions do themselves fails for these.
-    """
+    """Return a transform as its own class, or as SimpleITK's base class where there is none."""
     try:
         return transform.Downcast()
     except (KeyError, TypeError, RuntimeError):
@@ -50,9 +48,14 @@ def composed(parts: Sequence[sitk.Transform]) -> sitk.Transform:
             merged[-1] = linear(linear_part(merged[-1]) @ linear_part(part))
         else:
             merged.append(part)
-    if not merged:
-        return linear(np.eye(4))
-    return merged[0] if len(merged) == 1 else sitk.CompositeTransform(merged)
+    return joined(merged)
+
+
+def joined(parts: Sequence[sitk.Transform]) -> sitk.Transform:
+    """Return parts, the last of which acts first, as one transform: without any the identity."""
+    if len(parts) > 1:
+        return sitk.CompositeTransform(parts)
+    return parts[0] if parts else linear(np.eye(4))
 
 
 def matrix_of(parts: Sequence[sitk.Transform]) -> Doubles:
@@ -76,16 +79,17 @@ def is_field(part: sitk.Transform) -> bool:
 
 def field_part(displacement: np.ndarray, grid: Grid) -> sitk.DisplacementFieldTransform:
     """Return displacements, LPS mm of shape (z, y, x, 3), as SimpleITK's transform."""
-    vectors = np.ascontiguousarray(displacement, dtype=np.float64)
-    return sitk.DisplacementFieldTransform(
-        grid.place(sitk.GetImageFromArray(vectors, isVector=True))
-    )
+    return sitk.DisplacementFieldTransform(vector_image(displacement, grid, np.float64))
+
+
+def vector_image(vectors: np.ndarray, grid: Grid, dtype: type[np.floating]) -> sitk.Image:
+    """Return vectors of shape (z, y, x, 3) as SimpleITK's image."""
+    voxels = np.ascontiguousarray(vectors, dtype=dtype)
+    return grid.place(sitk.GetImageFromArray(voxels, isVector=True))
 
 
 def dense(displacement: Floats, grid: Grid, initial: Doubles) -> sitk.Transform:
-    """Return displacements in voxels, shape (3, z, y, x), as SimpleITK's transform: a field inside
-    a composite with the linear part that they contain, or that part alone.
-    """
+    """Return displacements, voxels (3, z, y, x), as a field behind their linear part."""
     behind, margin = bindings.behind_mm(displacement, grid, initial)
     if is_still(behind, grid):
         return linear(initial)
@@ -212,9 +216,7 @@ def named(name: str) -> Iterator[None]:
 
 
 def reached(vectors: np.ndarray, grid: Grid, onto: Grid) -> tuple[Doubles, Doubles]:
-    """Return the least and the greatest index of another grid that displacements, LPS mm of shape
-    (z, y, x, 3), lead the voxels of theirs to.
-    """
+    """Return the least and greatest index on another grid that displacements, mm, lead to."""
     rows, own = onto.physical_to_index[:3, :3], onto.physical_to_index @ grid.index_to_physical
     z, y, x = (np.arange(n, dtype=np.float64) for n in vectors.shape[:3])
     low, high = np.empty(3), np.empty(3)

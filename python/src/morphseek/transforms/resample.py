@@ -49,9 +49,8 @@ def resample(
     dtype: np.dtype | None = None,
     modulate: bool = False,
 ) -> Image:
-    """Resample an image or a label map onto a grid by any of
-    SimpleITK's transforms, fixed to moving. What lies outside gets `background`: by default the
-    image's minimum, or 0 for labels and where it is modulated. The type stays, or is `dtype`.
+    """Resample an image or a label map onto a grid by a transform of SimpleITK. `background` is by
+    default the image's minimum, or 0 for labels and where it is modulated.
     """
     if modulate:
         if interpolation in LABELS:

@@ -12,7 +12,7 @@ from .. import errors, images
 from .._engine.bindings import Doubles, Floats, to_mm
 from .._grid import Grid
 from .field import Field
-from .parts import field_on, field_part, grid_of_field, is_field, matrix_of, split_linear
+from .parts import field_on, field_part, grid_of_field, is_field, joined, matrix_of, split_linear
 from .transform import Transform, check_place
 
 _LEAST = 0.5  # share of the fixed image that a field covers, as the engine has it
@@ -28,9 +28,7 @@ class Start(NamedTuple):
 
 
 def start_of(source: Any, fixed: images.Image, moving: images.Image) -> Start:
-    """Return where a registration of two images starts, from what a user has. Refuse what is no
-    transform, or lies elsewhere than the fixed image.
-    """
+    """Return where a registration starts; refuse what is no transform, or lies elsewhere."""
     if source is None:
         return Start()
     transform = _read(source, fixed, moving)
@@ -44,8 +42,7 @@ def start_of(source: Any, fixed: images.Image, moving: images.Image) -> Start:
     split = None if np.array_equal(matrix, np.eye(4)) else matrix
     if is_field(parts[-1]):
         _check_covered(transform, grid_of_field(parts[-1]), fixed.grid)
-    rest = parts[0] if len(parts) == 1 else sitk.CompositeTransform(parts)
-    return Start(split, (field_on(rest, fixed.grid), fixed.grid))
+    return Start(split, (field_on(joined(parts), fixed.grid), fixed.grid))
 
 
 def _of_field(field: Field, fixed: images.Image) -> Start:

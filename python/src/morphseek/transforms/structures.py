@@ -75,11 +75,8 @@ def is_structure_set(path: Path) -> bool:
 def carry(
     source: Path, out: Path, transform: Transform, reference: images.ImageLike | None
 ) -> Carried:
-    """Bring a structure set of the moving image to the fixed series, and write it; both are
-    RTSTRUCT files, and ``reference`` is the folder with the DICOM series of the fixed image.
-
-    Refuse a reference that is no DICOM series, or another patient's, and a structure set that
-    cannot be read, or whose contours do not lie in parallel planes.
+    """Bring a structure set, an RTSTRUCT file of the moving image, to the fixed DICOM series, the
+    folder ``reference``, and write it. Refuse another patient's, and contours in no even planes.
     """
     if out.suffix.lower() != ".dcm":
         raise errors.OutputUnwritableError(

@@ -34,6 +34,7 @@ from .parts import (
     parts_of,
     planar,
     split_linear,
+    vector_image,
 )
 from .resample import Resampling, jacobian_on, resample
 from .summary import problems, summary
@@ -131,10 +132,7 @@ class Applicable(ABC):
                 )
         array = images.arrays.is_array(image)
         if array and transform.moving_grid is None:
-            raise errors.InvalidArgumentError(
-                f"an array does not say where it lies, nor does {transform.name}; give"
-                " morphseek.Image(array, spacing, origin, direction)"
-            )
+            raise _lies_nowhere("an array", transform)
         check_frame(transform, image, 1)
         grid = target_grid(transform, reference)
         how = Resampling(
@@ -152,19 +150,9 @@ class Applicable(ABC):
         return Frames(image, "moving").map(move)
 
     def transform_points(self, points: Any) -> Doubles:
-        """Map points from the fixed to the moving space.
-
-        Parameters
-        ----------
-        points : array_like
-            Shape (n, 3), LPS mm, or a data frame with the columns x, y and z. They may lie outside
-            the fixed image.
-
-        Returns
-        -------
-        numpy.ndarray
-            float64, shape (n, 3): where the moving image shows what the fixed image shows at
-            `points`.
+        """Map points, shape (n, 3), LPS mm, or a data frame with the columns x, y and z, from the
+        fixed to the moving space: float64, shape (n, 3), where the moving image shows what the
+        fixed image shows at `points`. They may lie outside the fixed image.
 
         Examples
         --------
@@ -174,17 +162,9 @@ class Applicable(ABC):
         return self._transform.transform_points(points)
 
     def displacement(self, reference: images.ImageLike | None = None) -> Floats:
-        """Return the displacements in voxels of the fixed image's grid, or that of `reference`.
-
-        Parameters
-        ----------
-        reference : ImageLike, optional
-            Image whose voxels they are computed at; needed where :attr:`grid` is None.
-
-        Returns
-        -------
-        numpy.ndarray
-            float32, shape (3, z, y, x), component i along array axis i.
+        """Return the displacements in voxels of the fixed image's grid, or that of `reference`,
+        which is needed where :attr:`grid` is None: float32, shape (3, z, y, x), component i along
+        array axis i. Read-only where they are a field's own.
 
         Examples
         --------
@@ -194,17 +174,8 @@ class Applicable(ABC):
         return self._transform.displacement(reference)
 
     def displacement_mm(self, reference: images.ImageLike | None = None) -> Floats:
-        """Return the displacements in LPS mm on the fixed image's grid, or that of `reference`.
-
-        Parameters
-        ----------
-        reference : ImageLike, optional
-            As for :meth:`displacement`.
-
-        Returns
-        -------
-        numpy.ndarray
-            float32, shape (z, y, x, 3), components x, y, z: the buffer of an ITK vector image.
+        """Return the displacements in LPS mm on the fixed image's grid, or that of `reference`:
+        float32, shape (z, y, x, 3), components x, y, z, the buffer of an ITK vector image.
 
         Examples
         --------
@@ -533,7 +504,7 @@ class Transform(Applicable):
         """
         grid = target_grid(self, reference)
         vectors = field_on(self._sitk(), grid) if reference is not None else self.displacement_mm()
-        return grid.place(sitk.GetImageFromArray(vectors, isVector=True))
+        return vector_image(vectors, grid, np.float32)
 
     def jacobian(self, reference: images.ImageLike | None = None) -> Floats:
         with named(self._name):
@@ -654,9 +625,7 @@ def _of_loaded(
 
 
 def target_grid(transform: Transform, reference: images.ImageLike | None) -> Grid:
-    """Return the grid of `reference`, by default the fixed image's. Raise InvalidArgumentError
-    where there is none, or it lies elsewhere than the transform's field.
-    """
+    """Return the grid of `reference`, by default the fixed image's; refuse one elsewhere."""
     if reference is None:
         if transform.grid is None:
             raise errors.InvalidArgumentError(
@@ -667,10 +636,7 @@ def target_grid(transform: Transform, reference: images.ImageLike | None) -> Gri
     check_frame(transform, reference, 0)
     if images.arrays.is_array(reference):
         if transform.grid is None:
-            raise errors.InvalidArgumentError(
-                f"reference: an array does not say where it lies, nor does {transform.name}; give"
-                " morphseek.Image(array, spacing, origin, direction)"
-            )
+            raise _lies_nowhere("reference: an array", transform)
         return images.read_on(reference, transform.grid, "reference").grid
     image = images.read(reference, "reference")
     tell(image.doubts)
@@ -679,10 +645,15 @@ def target_grid(transform: Transform, reference: images.ImageLike | None) -> Gri
     return image.grid
 
 
+def _lies_nowhere(what: str, transform: Transform) -> errors.MorphSeekError:
+    return errors.InvalidArgumentError(
+        f"{what} does not say where it lies, nor does {transform.name}; give"
+        " morphseek.Image(array, spacing, origin, direction)"
+    )
+
+
 def check_frame(transform: Transform, image: images.ImageLike, side: int) -> None:
-    """Refuse a DICOM image, of the fixed (0) or the moving space (1), whose frame of reference
-    is not the one that a DICOM registration names. Other images do not say theirs.
-    """
+    """Refuse a DICOM image, fixed (0) or moving (1), of another frame of reference."""
     if transform._frames[side] and isinstance(image, (str, os.PathLike)):
         check_frame_uid(transform, frame_of(image), side, str(image))
 

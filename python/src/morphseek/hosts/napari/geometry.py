@@ -33,9 +33,7 @@ class LayerData:
 
     @classmethod
     def of(cls, layer: Any, role: str) -> LayerData:
-        """Return what is needed of a layer; `role` is "fixed", "moving", "points" or "labels".
-        Refuse one with more axes than a volume, or fewer than a slice.
-        """
+        """Return what is needed of a layer; `role` is "fixed", "moving", "points" or "labels"."""
         name = f"{role} layer {layer.name!r}"
         rgb = bool(getattr(layer, "rgb", False))
         if layer.ndim not in (2, 3):
@@ -57,9 +55,7 @@ class LayerData:
         return len(self.matrix) - 1
 
     def image(self) -> images.Image:
-        """Return the layer's image; of one in colour its brightness. Refuse axes that are not at
-        right angles, and voxels that are no real numbers.
-        """
+        """Return the layer's image; of one in colour its brightness. Refuse sheared axes."""
         return self.image_of(np.asarray(self.data))
 
     def image_of(self, array: np.ndarray) -> images.Image:

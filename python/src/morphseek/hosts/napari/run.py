@@ -58,9 +58,7 @@ class Outcome:
 
 
 def run(job: RunInputs, progress: Callable[[Progress], Any]) -> Outcome:
-    """Register, and carry over what is asked for. Refuse images that cannot be used; raise
-    CancelledError where `progress` returned False.
-    """
+    """Register, and carry over what is asked for; a `progress` that returns False cancels."""
     fixed, moving = job.fixed.image(), job.moving.image()
     result = register(fixed, moving, progress=progress, **job.options)
 

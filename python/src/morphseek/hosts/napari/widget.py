@@ -29,9 +29,7 @@ class _Signals(WorkerBaseSignals):  # type: ignore[misc]
 
 
 class _Run(WorkerBase):  # type: ignore[misc]
-    """A job in a thread of its own. Its answer is what was found, or a sentence: napari would show
-    an exception as a traceback.
-    """
+    """A job in a thread. Its answer is what was found, or a sentence in place of a traceback."""
 
     def __init__(self, job: RunInputs):
         super().__init__(SignalsClass=_Signals)
@@ -59,13 +57,7 @@ def _in_python(option: dict[str, Any], word: str) -> Any:
 
 
 class RegisterWidget(Container):  # type: ignore[misc]
-    """The panel.
-
-    Parameters
-    ----------
-    napari_viewer : napari.Viewer
-        Whose layers are offered, and which the results are added to.
-    """
+    """The panel: it offers the layers of ``napari_viewer``, and adds the results to them."""
 
     def __init__(self, napari_viewer: Any):
         self._viewer = napari_viewer

@@ -28,9 +28,7 @@ _DEFAULT_LIMIT_GB = 64.0
 
 
 def check_header(path: Path, name: str) -> Stored | None:
-    """Refuse a header that is not sound, or claims more than the file can hold; of other formats,
-    and of what is only a format's by its name, the reader decides.
-    """
+    """Refuse an unsound header, or a claim beyond the file; None of formats unknown here."""
     for file in (path, *pair_of(path)):
         check_regular(file, name)
     suffix = path.name.lower()

@@ -20,9 +20,7 @@ fast: Any = isal_zlib  # unpacks in half of zlib's time
 
 
 def check_voxels(stored: Stored, voxels: np.ndarray, path: Path, name: str) -> None:
-    """See that what was read is what was packed: by the checksum at the stream's end, or else by
-    unpacking it again.
-    """
+    """Compare what was read with the packed stream's checksum, or else unpack it again."""
     if stored.packed and not _is_whole(stored, voxels):
         try:
             checksum = _unpack(stored)
@@ -36,9 +34,7 @@ def check_voxels(stored: Stored, voxels: np.ndarray, path: Path, name: str) -> N
 
 
 def unpack_into(voxels: np.ndarray, stored: Stored, offset: int) -> None:
-    """Fill a contiguous array with the bytes of a file from ``offset`` on, and see that a packed
-    stream ends with the right checksum.
-    """
+    """Fill a contiguous array from ``offset`` in a file; check a packed stream to its end."""
     content = voxels.reshape(-1).view(np.uint8).data
     (file,) = stored.files
     if not stored.packed:

@@ -11,6 +11,7 @@ from ... import images
 from ..._files import output_folder
 from .. import files
 from ..linear import linear
+from ..parts import vector_image
 from . import field, itk
 from .job import Content, Export, TransformFile
 
@@ -38,6 +39,6 @@ def write_pair(
         put_matrix(folder / (job.path.name + matrix_name), matrix)
         names.append(matrix_name)
         if bend is not None:
-            images.write(folder / (job.path.name + field_name), field.vector_image(*bend))
+            images.write(folder / (job.path.name + field_name), vector_image(*bend, np.float32))
             names.append(field_name)
     return [job.path.with_name(job.path.name + name) for name in names]

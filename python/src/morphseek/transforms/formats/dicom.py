@@ -257,9 +257,7 @@ def _put_field(
 
 
 def _bend(job: Export) -> tuple[np.ndarray, np.ndarray, Grid]:
-    """Return a matrix, the displacements that act before it, and their grid. Beyond the grid the
-    matrix alone remains.
-    """
+    """Return a matrix, the displacements that act before it, and their grid."""
     *others, first = job.parts
     if is_field(first) and all(part.IsLinear() for part in others):
         return matrix_of(others), *vectors_of(first)
@@ -269,9 +267,7 @@ def _bend(job: Export) -> tuple[np.ndarray, np.ndarray, Grid]:
 
 
 def _right_handed(vectors: np.ndarray, grid: Grid) -> tuple[np.ndarray, Grid]:
-    """Return a field on a grid whose third axis is the cross product of the others, as DICOM takes
-    it to be: a left-handed one is counted from its other end.
-    """
+    """Return a field with a right-handed grid, as DICOM takes it to be."""
     axes = grid.axes
     if np.linalg.det(axes) > 0:
         return vectors, grid

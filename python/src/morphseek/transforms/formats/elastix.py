@@ -68,9 +68,7 @@ def _first(fields: dict[str, list[str]]) -> str:
 
 
 def _place(first: str, path: Path) -> Path | None:
-    """Return where a file lies that another one begins with: elastix looks in the working folder,
-    and results are moved together with what they name.
-    """
+    """Return where a file lies that another begins with: as it says, or beside that one."""
     *_, last = steps = re.split(r"[\\/]", first)
     places = (Path(first), path.parent.joinpath(*steps), path.parent / last)
     return next((place for place in places if place.is_file()), None)

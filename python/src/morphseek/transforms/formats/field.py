@@ -1,24 +1,20 @@
-"""Displacement fields as vector images: ITK's convention, LPS mm, and those of Slicer's NIfTI and
-of SPM.
-"""
+"""Displacement fields as vector images: ITK's (LPS mm), Slicer's NIfTI, and SPM's."""
 
 from __future__ import annotations
 
 import numpy as np
-import SimpleITK as sitk
 
 from ... import images
-from ..._grid import RAS_SIGNS, Grid
+from ..._grid import RAS_SIGNS
 from ...images.files import read_path
 from ...images.headers import check_header
 from ...images.image import tell
 from ...images.writers import write_nifti
-from ..parts import field_on
+from ..parts import field_on, vector_image
 from . import vectors
 from .job import Content, Export, TransformFile
 
 ENDINGS = (".nii.gz", ".nii", ".nrrd", ".mha", ".mhd", ".nhdr")
-_DISPLACEMENT, _VECTOR = 1006, 1007  # NIfTI's intent codes
 
 
 def read(source: TransformFile) -> Content:
@@ -35,22 +31,17 @@ def read(source: TransformFile) -> Content:
 
 
 def write(job: Export) -> None:
-    images.write(job.path, vector_image(*job.field()), compress=job.ending == ".nii.gz")
+    images.write(job.path, vector_image(*job.field(), np.float32), compress=job.ending == ".nii.gz")
 
 
 def write_ras(job: Export) -> None:
     displacements, grid = job.field()
-    image = vector_image(displacements * RAS_SIGNS, grid)
-    write_nifti(job.path, image, {"intent_code": _DISPLACEMENT})
+    image = vector_image(displacements * RAS_SIGNS, grid, np.float32)
+    write_nifti(job.path, image, {"intent_code": vectors.DISPLACEMENT})
 
 
 def write_spm(job: Export) -> None:
     grid = job.grid  # without a margin: SPM writes images on the field's grid
     displacements = field_on(job.transform, grid)
-    image = vector_image((grid.points() + displacements) * RAS_SIGNS, grid)
-    write_nifti(job.path, image, {"intent_code": _VECTOR, "intent_name": b"Mapping"})
-
-
-def vector_image(vectors: np.ndarray, grid: Grid) -> sitk.Image:
-    voxels = np.ascontiguousarray(vectors, dtype=np.float32)
-    return grid.place(sitk.GetImageFromArray(voxels, isVector=True))
+    image = vector_image((grid.points() + displacements) * RAS_SIGNS, grid, np.float32)
+    write_nifti(job.path, image, {"intent_code": vectors.VECTOR, "intent_name": b"Mapping"})

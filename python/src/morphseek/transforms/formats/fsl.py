@@ -18,9 +18,7 @@ from ..parts import field_on, field_part
 from .field import ENDINGS
 from .greedy import matrix_of, text_of
 from .job import Content, Export, TransformFile
-from .vectors import SPLINES
-
-_WARP = 2006  # NIfTI's intent code
+from .vectors import SPLINES, WARP
 
 
 def to_fsl(grid: Grid) -> np.ndarray:
@@ -58,8 +56,7 @@ def _read_warp(source: TransformFile, moving: Grid) -> Content:
     if image.GetDimension() != 4 or image.GetSize()[3] != 3:
         raise source.unreadable("is no warp of FSL, which has three volumes")
     array = sitk.GetArrayFromImage(image).astype(np.float64)
-    first = sitk.Extract(image, [*image.GetSize()[:3], 0], [0, 0, 0, 0])
-    grid = Grid.of(first)
+    grid = Grid.of(image)
     place, vectors = grid.points(), np.moveaxis(array, 0, -1)
     here = mapped(to_fsl(grid), place)
     if np.var(vectors - here, axis=(0, 1, 2)).sum() < np.var(vectors, axis=(0, 1, 2)).sum():
@@ -83,4 +80,4 @@ def write(job: Export) -> None:
     frames = [
         grid.place(sitk.GetImageFromArray(np.ascontiguousarray(vectors[..., k]))) for k in range(3)
     ]
-    write_nifti(job.path, sitk.JoinSeries(frames), {"intent_code": _WARP})
+    write_nifti(job.path, sitk.JoinSeries(frames), {"intent_code": WARP})

@@ -127,9 +127,7 @@ class Export:
         return field_on(self.transform, self.grid), self.grid
 
     def split(self) -> tuple[np.ndarray, tuple[np.ndarray, Grid] | None]:
-        """Return a matrix and a field that acts before it, in the grid that it has, for formats
-        of two files; no field for a linear transform.
-        """
+        """Return a matrix and the field that acts before it; None for a linear transform."""
         if self.is_linear:
             return matrix_of(self.parts), None
         *others, first = self.parts

@@ -1,6 +1,4 @@
-"""FreeSurfer's linear transforms, from the moving image (src) to the fixed one (dst), in RAS; those
-of MINC (.xfm), too.
-"""
+"""Linear transforms of FreeSurfer, from moving (src) to fixed (dst) in RAS, and MINC's .xfm."""
 
 from __future__ import annotations
 

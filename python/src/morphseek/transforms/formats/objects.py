@@ -11,7 +11,7 @@ import SimpleITK as sitk
 
 from ... import errors, images
 from ..._grid import Grid
-from ...images.nifti import notes_of
+from ...images.nifti import metadata_of, notes_of
 from .. import files, h5
 from ..linear import linear, matrix_of_map
 from . import vectors
@@ -63,9 +63,8 @@ def _by_itk(image: Any) -> sitk.Image:
     first = image.TransformIndexToPhysicalPoint(image.GetBufferedRegion().GetIndex())
     volume.SetOrigin([float(n) for n in first])
     volume.SetDirection(itk.array_from_matrix(image.GetDirection()).ravel().tolist())
-    for key, value in dict(image).items():
-        if isinstance(value, str):
-            volume.SetMetaData(key, value)
+    for key, value in metadata_of(image).items():
+        volume.SetMetaData(key, value)
     return volume
 
 

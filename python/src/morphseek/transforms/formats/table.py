@@ -14,6 +14,7 @@ from ..._formats import NAMES
 from ..._grid import Grid
 from ..._itk import HDF5
 from ...images.dicom_headers import is_dicom
+from ...images.formats import ending_of
 from ..files import text_of
 from . import ants, dicom, elastix, field, fsl, greedy, itk, lta, x5
 from .job import FIELDS, Content, Export, TransformFile, grid_of
@@ -58,9 +59,7 @@ _BY_NAME = {each.name: each for each in FORMATS}
 def split(
     path: str | os.PathLike[str], format: str | None = None
 ) -> tuple[str | os.PathLike[str], bool, str | None]:
-    """Return the path, whether its inverse is meant, and its format: all three may be said by a
-    name such as ``a.mat@greedy@inverse``.
-    """
+    """Return path, whether it is inverted, and format: ``a.mat@greedy@inverse`` says all."""
     text, inverse = os.fspath(path), False
     if "@" not in text:  # as of nearly all files, which a study asks by the hundred thousand
         return path, inverse, format
@@ -75,7 +74,7 @@ def split(
 
 def files_of(path: Path) -> list[Path]:
     """Return the files that a transform is of: itself, and those that elastix's begins with."""
-    return elastix.chain(path) if _ending(path, elastix.ENDINGS) else [path]
+    return elastix.chain(path) if ending_of(path, elastix.ENDINGS) else [path]
 
 
 def load(
@@ -107,7 +106,7 @@ def save(
     """Write a transform, a field on `grid` where that is given; return the files."""
     path = Path(path)
     kind = _known(format) if format is not None else _by_ending(path)
-    ending = _ending(path, kind.endings)
+    ending = ending_of(path, kind.endings)
     if not ending and (path.suffix or not kind.prefix):
         or_none = ", or no ending" if kind.prefix else ""
         raise errors.OutputUnwritableError(
@@ -132,7 +131,7 @@ def save(
 def outputs(path: Path, format: str | None) -> list[str]:
     """Return the names of the files that a transform may be written to."""
     kind = _known(format) if format is not None else _by_ending(path)
-    if _ending(path, kind.endings):
+    if ending_of(path, kind.endings):
         return [path.name]
     return [path.name + name for name in kind.prefix]
 
@@ -145,13 +144,9 @@ def _known(name: str) -> Format:
     return _BY_NAME[name]
 
 
-def _ending(path: Path, endings: tuple[str, ...]) -> str:
-    return next((e for e in endings if path.name.lower().endswith(e)), "")
-
-
 def _by_ending(path: Path) -> Format:
     for each in FORMATS:
-        if _ending(path, each.endings):
+        if ending_of(path, each.endings):
             return each
     raise errors.OutputUnwritableError(
         f"{path}: its ending is that of no transform; use .h5, .tfm, .nii.gz, .nrrd, .lta, .x5 or"

@@ -18,6 +18,7 @@ from ... import errors
 from ..._grid import RAS, Grid
 from ...images.headers.fields import header_lines
 from ...images.headers.nrrd import DOMAINS
+from ...images.nifti import metadata_of
 from ..parts import composed, field_part, inverted
 from .job import Content
 
@@ -51,7 +52,7 @@ class Vectors(NamedTuple):
 
 
 SPLINES = (2007, 2008, 2009, 2016, 2017)  # NIfTI's intents of FSL's coefficients
-_WARP, _DISPLACEMENT, _VECTOR = 2006, 1006, 1007
+WARP, DISPLACEMENT, VECTOR = 2006, 1006, 1007
 _MATRICES = {1004: "matrices", 1005: "tensors", 1010: "quaternions"}
 _FORMATS = {
     "field": Meaning(_LPS),
@@ -100,15 +101,14 @@ def read(vectors: Vectors, moving_grid: Grid | None = None) -> Content:
 
 def of_image(image: sitk.Image, vectors: Vectors) -> Vectors:
     """Add the numbers of an image of SimpleITK, as its file has them, and their grid."""
-    header = {**{k: image.GetMetaData(k) for k in image.GetMetaDataKeys()}, **vectors.header}
+    header = {**metadata_of(image), **vectors.header}
     axes, numbers = image.GetDimension(), image.GetNumberOfComponentsPerPixel()
     size = image.GetSize()
     vectors = vectors._replace(header=header)
     check_intent(vectors)
     if numbers == 1 and size[3:] in ((3,), (1, 3)):  # ITK's of another intent than a vector's
-        first = sitk.Extract(image, [*size[:3], *[0] * (axes - 3)], [0] * axes)
         array = np.moveaxis(sitk.GetArrayFromImage(image).reshape(3, *size[2::-1]), 0, -1)
-        vectors = vectors._replace(values=array, grid=Grid.of(first))
+        vectors = vectors._replace(values=array, grid=Grid.of(image))
         if axes == 4 and vectors.format not in _FORMATS:
             raise vectors.refused(
                 "has three volumes, as FSL's warps have: give the format fsl and the moving image"
@@ -131,7 +131,7 @@ def of_image(image: sitk.Image, vectors: Vectors) -> Vectors:
     if image.GetPixelID() == sitk.sitkVectorUInt8:
         raise vectors.refused("is a picture in colour and no displacement field")
     array = sitk.GetArrayFromImage(image)
-    if _intent(header) == _DISPLACEMENT and "NRRD_space" not in header and "space" not in header:
+    if _intent(header) == DISPLACEMENT and "NRRD_space" not in header and "space" not in header:
         array = array @ _RAS.astype(array.dtype)  # ITK's reader turned them to LPS
     return vectors._replace(values=array, grid=Grid.of(image))
 
@@ -209,7 +209,7 @@ def check_intent(vectors: Vectors) -> None:
         raise vectors.refused(
             "has spline coefficients of FSL; make a field of it: convertwarp --warp1=... --relout"
         )
-    if intent == _WARP:
+    if intent == WARP:
         raise vectors.refused("is a warp of FSL: give the format fsl and the moving image")
 
 
@@ -234,11 +234,11 @@ def _by_nifti(vectors: Vectors) -> Meaning:
     segmented = intent == 0 and re.match(r"(?i)(inverse )?deformation", note)
     if name == "Mapping" or segmented and _as_places(vectors.values, vectors.grid, 0.5) == "RAS":
         return _FORMATS["spm"]
-    if intent == _DISPLACEMENT:
+    if intent == DISPLACEMENT:
         return _FORMATS["field-ras"]
     if vectors.format in _FORMATS:
         return _FORMATS[vectors.format]
-    if intent == _VECTOR and not name:
+    if intent == VECTOR and not name:
         return _FORMATS["field"]
     called = f" and the name {name!r}" if name else ""
     raise vectors.refused(
@@ -258,8 +258,7 @@ def _choices(vectors: Vectors) -> str:
 
 def _as_places(field: np.ndarray, grid: Grid, most: float = 0.1) -> str:
     """Return the axes in which displacements look like the places of their voxels, or nothing:
-    without those places at most a share of their variance is left. Places in RAS, taken for shifts
-    in LPS, would press all onto a line.
+    without those places at most a share of their variance is left.
     """
     if min(field.shape[:3]) < 2:
         return ""
