@@ -123,7 +123,7 @@ func mirrored(e RefereeMetrics, by float64) bool {
 }
 
 // verdict judges by what was measured and by the doubts that it left. The estimated error is in proportion to scale, mm:
-// the cube of the volume of the fixed image's voxel, times the factor of the pair (plan.Facts.ErrorFactor).
+// the cube root of the volume of the fixed image's voxel, times the factor of the pair (plan.Facts.ErrorFactor).
 func verdict(e RefereeMetrics, by evidence, doubts []string, scale float64) Verdict {
 	v := Verdict{Grade: Good, Reasons: []string{}}
 	doubt := func(grade, reason string) {

@@ -439,6 +439,7 @@ func (a *aligner) polish(best outcome, v views, same bool) (outcome, error) {
 	compared := v.coarse
 	if same {
 		bright := v.bright()
+		// in the place of the coarse ones, which nobody reads again
 		compared.fixed = bright.fixed.interleavedIn(v.coarse.fixed, fineSigma, a.opt.Threads)
 		compared.moving = bright.moving.interleaved(fineSigma, a.opt.Threads)
 		compared.components++
