@@ -226,7 +226,7 @@ ExpectShift(const TFilter * filter, double shift)
   EXPECT(std::abs(mapped[0] - shift) < tolerance && std::abs(mapped[1]) < tolerance && std::abs(mapped[2]) < tolerance);
 }
 
-// What an exception of a type says that some work ends with; nothing where there is none.
+// Thrown runs a function and returns the message of the exception of a type that it throws; empty without one.
 template <typename TException, typename TWork>
 std::string
 Thrown(const TWork & work)

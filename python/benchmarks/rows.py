@@ -12,7 +12,7 @@ import morphseek
 
 Row = dict[str, Any]
 Task = tuple[Row, Callable[[], Row]]
-"""What identifies a row, and a function that returns the rest of it."""
+"""A row's identifying cells, and a function that returns its other cells."""
 
 
 def read(path: Path) -> list[Row]:

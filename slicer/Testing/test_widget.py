@@ -1102,7 +1102,7 @@ def test_scene_save_and_reload_keeps_the_parameters(panel: Panel, tmp_path: Path
 
 
 def test_a_scene_of_another_version_opens(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What this version does not know gets its default; the rest is kept."""
+    """Parameters of a scene that this version does not know get their defaults; others stay."""
     monkeypatch.setattr(MorphSeekLib.process, "describe", lambda: {**DESCRIPTION, "options": TABLE})
     panel = Panel(said)
     node, before = panel.parameters.parameterNode, request_of(panel.parameters)

@@ -239,13 +239,12 @@ func MostTelling(first refine.Agreement, channels []refine.Agreement) refine.Agr
 	return most
 }
 
-// How well two images must agree once one's contrast is mapped; what share of its variation that may leave; from how much
-// of it on no curve is made; how much of the image intensities may take elsewhere than descriptors.
+// The bounds of a curve from one contrast to the other (RATIONALE.md, One contrast mapped to the other).
 const (
-	leastMapped   = 0.70
-	leftUnmapped  = 0.65
-	mostUnmapped  = 0.85
-	mostElsewhere = 0.10
+	leastMapped   = 0.70 // agreement of the images once the contrast is mapped
+	leftUnmapped  = 0.65 // share of the contrast's variation that the mapping may leave
+	mostUnmapped  = 0.85 // variation from which on no curve is made
+	mostElsewhere = 0.10 // share of the voxels that intensities may lead elsewhere than descriptors
 )
 
 // varies is the variation of the contrast from which on two scans of one body that pass as one modality may have two.
