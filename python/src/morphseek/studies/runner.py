@@ -23,8 +23,7 @@ import threading
 import time
 import traceback
 import uuid
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -112,37 +111,29 @@ def run_jobs(
 
     Jobs that another call is at are waited for. The first interruption stops all.
     """
-    token = uuid.uuid4().hex
-    coming = iter(jobs)
-    running: dict[concurrent.futures.Future[Ending], Job] = {}
+    token, coming = uuid.uuid4().hex, iter(jobs)
+    is_near = scheduler in (None, THREADS)  # a job can report its progress
+    running: dict[concurrent.futures.Future[Ending], tuple[Job, int]] = {}
     finished: queue.SimpleQueue[concurrent.futures.Future[Ending]] = queue.SimpleQueue()
-    busy: deque[Job] = deque()  # others are at them
-    again: deque[Job] = deque()
-    suspects: deque[Job] = deque()  # at work as a process died: each is tried alone
-    alone = ""
-    at_once = _CLUSTER_WINDOW
-    if scheduler in (None, THREADS, PROCESSES):
-        at_once = workers * _WINDOW
+    busy: list[Job] = []  # others are at them
+    again: list[Job] = []
 
     def following() -> Job | None:
+        if again:
+            return again.pop(0)
         for job in coming:
             if not (resume and (seal := _sealed(job, quickly=True))):
                 return job
             ended(Ending(job.id, "skipped", seal["row"]))
         return None
 
-    pool = _Pool(scheduler, workers)
-    try:
+    with _places(scheduler, workers, meter) as places:
+        free = [*range(len(places))]
         while True:
-            while len(running) < at_once and not alone and not (suspects and running):
-                is_suspect = bool(suspects)
-                job = (suspects or again).popleft() if suspects or again else following()
-                if job is None:
-                    break
-                alone = job.id if is_suspect else ""
-                report = meter.job(job.id) if pool.is_near else None
-                future = pool.submit(job, resume, token, report)
-                running[future] = job
+            while free and (job := following()) is not None:
+                place, report = free.pop(), [meter.job(job.id)] if is_near else []
+                future = places[place].submit(perform, job, resume, token, *report)
+                running[future] = job, place
                 future.add_done_callback(finished.put)
             if not running and not busy:
                 break
@@ -150,17 +141,14 @@ def run_jobs(
                 future = finished.get(timeout=_WAIT if busy else None)
             except queue.Empty:
                 meter.check()
-                again.extend(busy)
-                busy.clear()
+                again, busy = busy, []
                 continue
-            job = running.pop(future)
-            was_alone, alone = alone == job.id, ""
+            job, place = running.pop(future)
+            free.append(place)
             try:
                 ending = future.result()
-            except concurrent.futures.process.BrokenProcessPool:
-                if not was_alone:
-                    suspects.append(job)
-                    continue
+            except concurrent.futures.BrokenExecutor:
+                places[place] = _process()
                 ending = _lost(job, "the process that did it died; is there enough memory?")
             except Exception as error:  # of Dask's own: every worker that took it died, say
                 log.exception("job %s failed", job.id)
@@ -169,11 +157,6 @@ def run_jobs(
                 busy.append(job)
             else:
                 ended(ending)
-    except BaseException as error:
-        meter.stop(error)
-        pool.close(wait=False)
-        raise
-    pool.close()
 
 
 def _lost(job: Job, message: str, error: str = "RuntimeFailedError") -> Ending:
@@ -181,53 +164,45 @@ def _lost(job: Job, message: str, error: str = "RuntimeFailedError") -> Ending:
     return Ending(job.id, "failed", error=error, message=message, exit_code=code)
 
 
-class _Pool:
-    """Workers that take jobs: concurrent.futures' threads or processes, or a Dask cluster's."""
-
-    def __init__(self, scheduler: str | None, workers: int):
-        self._scheduler, self._workers = scheduler, workers
-        self.is_near = scheduler in (None, THREADS)
-        """Whether a job can report its progress."""
-        self._client: Any = None
-        self._executor = self._make()
-        if scheduler == PROCESSES:
+@contextlib.contextmanager
+def _places(
+    scheduler: str | None, workers: int, meter: Meter
+) -> Iterator[list[concurrent.futures.Executor]]:
+    """Give what takes a job, once for each that is handed out at a time: threads; a process, so
+    that one which dies takes no other's job along; or a Dask cluster. After an error nobody waits
+    for the jobs under way, which are kept or done again.
+    """
+    places: list[concurrent.futures.Executor] = []
+    with contextlib.ExitStack() as stack:
+        if scheduler in (None, THREADS):
+            places += [concurrent.futures.ThreadPoolExecutor(workers)] * workers * _WINDOW
+        elif scheduler == PROCESSES:
+            places += [_process() for _ in range(workers)]
             try:
-                self._executor.submit(int).result()
+                places[0].submit(int).result()
             except concurrent.futures.BrokenExecutor:
                 raise errors.InvalidArgumentError(
                     "scheduler: no process can be started; a script must call this below"
                     " if __name__ == '__main__': and lie in a file, or give threads"
                 ) from None
-
-    def _make(self) -> concurrent.futures.Executor:
-        if self.is_near:
-            return concurrent.futures.ThreadPoolExecutor(self._workers)
-        if self._scheduler == PROCESSES:
-            context = multiprocessing.get_context("spawn")
-            return concurrent.futures.ProcessPoolExecutor(
-                self._workers, context, _ignore_interrupts
-            )
-        self._client = self._client or _client(str(self._scheduler))
-        return self._client.get_executor(pure=False)
-
-    def submit(self, job: Job, resume: bool, token: str, progress: Any) -> Any:
-        work = (perform, job, resume, token, *([progress] if self.is_near else []))
+        else:
+            client = stack.enter_context(_client(str(scheduler)))  # its end cancels what is left
+            places += [client.get_executor(pure=False)] * _CLUSTER_WINDOW
         try:
-            return self._executor.submit(*work)
-        except concurrent.futures.BrokenExecutor:  # a process died; all that it had has ended so
-            self._executor.shutdown(wait=False)
-            self._executor = self._make()
-            return self._executor.submit(*work)
+            yield places
+        except BaseException as error:
+            meter.stop(error)
+            raise
+        finally:
+            for executor in {*places} if scheduler in (None, THREADS, PROCESSES) else ():
+                for process in [*(getattr(executor, "_processes", None) or {}).values()]:
+                    process.terminate()
+                executor.shutdown(wait=False, cancel_futures=True)
 
-    def close(self, wait: bool = True) -> None:
-        if self._client is not None:  # which cancels what is left
-            self._executor.shutdown(wait=wait)
-            self._client.close()
-            return
-        self._executor.shutdown(wait=wait, cancel_futures=not wait)
-        if not wait:  # what they do is kept or done again; nobody waits for it
-            for process in [*(getattr(self._executor, "_processes", None) or {}).values()]:
-                process.terminate()
+
+def _process() -> concurrent.futures.Executor:
+    context = multiprocessing.get_context("spawn")
+    return concurrent.futures.ProcessPoolExecutor(1, context, _ignore_interrupts)
 
 
 def _ignore_interrupts() -> None:
