@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import re
@@ -33,10 +32,6 @@ _COLUMNS = (
     "participant_id", "session_id", "image", "verdict", "error_mm", "reasons", "njd_percent",
     "dice_before", "dice_after",
 )  # fmt: skip
-_LABELS = {
-    "warped_labels.nii.gz": "space-{space}_desc-{suffix}_dseg",
-    LABELS_BACK: "space-{suffix}_desc-{space}_dseg",
-}
 _TRANSFORM = "_mode-image_xfm"
 _SIDES = {"fixed": "template", "moving": "image"}
 _ERROR = "error"  # in the table, instead of a verdict
@@ -146,38 +141,28 @@ def register_bids(
     return study, dataset.write(study, folder)
 
 
-@dataclasses.dataclass(frozen=True)
 class _Image:
     """An image of a dataset, with the names of its files there."""
 
-    pair: Mapping[str, Any]
-    name: BidsName
-    folder: Path
-    stem: str
-    transform: str
-    inverse: str
-    sidecar: str
-    """The description of the transform, which lists the other files."""
-    files: Mapping[str, str]
-    """Those that its registration has, and what they are called there."""
-    page: Path
-
-
-def _image(out: Path, space: str, pair: Mapping[str, Any]) -> _Image:
-    name = BidsName.of(pair["moving"])
-    assert name is not None
-    kind = name.path.parent.name
-    folder = out / name.subject / name.session / (kind if kind in _KINDS else "anat")
-    kept = {k: v for k, v in name.entities.items() if k not in ("space", "desc")}
-    stem = "_".join(f"{key}-{value}" for key, value in kept.items())
-    there = f"{stem}_from-{name.suffix}_to-{space}"
-    back = f"{stem}_from-{space}_to-{name.suffix}{_TRANSFORM}.h5"
-    xfm, warped = f"{there}{_TRANSFORM}.h5", f"{stem}_space-{space}_{name.suffix}.nii.gz"
-    files = {xfm: "transform.h5", warped: "warped.nii.gz"}
-    for file, ending in _LABELS.items():
-        files[f"{stem}_{ending.format(space=space, suffix=name.suffix)}.nii.gz"] = file
-    sidecar, page = f"{there}{_TRANSFORM}.json", out / f"{there}.html"
-    return _Image(pair, name, folder, stem, xfm, back, sidecar, files, page)
+    def __init__(self, out: Path, space: str, pair: Mapping[str, Any], name: BidsName):
+        self.pair, self.name = pair, name
+        kind = name.path.parent.name
+        self.folder = out / name.subject / name.session / (kind if kind in _KINDS else "anat")
+        kept = [f"{k}-{v}" for k, v in name.entities.items() if k not in ("space", "desc")]
+        stem = "_".join(kept)
+        there = f"{stem}_from-{name.suffix}_to-{space}"
+        self.page = out / f"{there}.html"
+        self.transform = f"{there}{_TRANSFORM}.h5"
+        self.inverse = f"{stem}_from-{space}_to-{name.suffix}{_TRANSFORM}.h5"
+        self.sidecar = f"{there}{_TRANSFORM}.json"  # which lists the other files
+        self.stripped = f"{stem}_space-{space}_{name.suffix}.json"
+        # those that its registration has, and what they are called there
+        self.files = {
+            self.transform: "transform.h5",
+            f"{stem}_space-{space}_{name.suffix}.nii.gz": "warped.nii.gz",
+            f"{stem}_space-{space}_desc-{name.suffix}_dseg.nii.gz": "warped_labels.nii.gz",
+            f"{stem}_space-{name.suffix}_desc-{space}_dseg.nii.gz": LABELS_BACK,
+        }
 
 
 class Dataset:
@@ -194,7 +179,8 @@ class Dataset:
             )
         self._out, self.space, self._replaces = out, space, replace
         self._options = deciding(*checked_options(options))
-        self._images = [_image(out, space, pair) for pair in pairs if BidsName.of(pair["moving"])]
+        named = ((pair, BidsName.of(pair["moving"])) for pair in pairs)
+        self._images = [_Image(out, space, pair, name) for pair, name in named if name]
 
     def check(self) -> None:
         """Refuse, before the work, what :meth:`write` would refuse after it."""
@@ -268,60 +254,56 @@ class Dataset:
         origin = self._origin(image, hashes)
         with _files.locked(pair, PATIENCE):  # the registration and what describes it are one run's
             report = _json.read_object(pair / _manifest.REPORT, "result")
+            seal = _json.read_object(pair / SEAL, "seal")
             known = deciding(report.get("options", {}), {})
-            inputs = _json.read_object(pair / SEAL, "seal").get("inputs")
-            if known | {"model": ""} != self._options | {"model": ""} or inputs != hashes:
+            if (
+                known | {"model": ""} != self._options | {"model": ""}
+                or seal.get("inputs") != hashes
+            ):
                 raise errors.OutputUnwritableError(
                     f"{pair} was replaced by a registration of other images or options meanwhile;"
                     " give each call a folder of its own by --work"
                 )
             listed = report.get(_manifest.KEY, {})
             sources = {name: listed[file] for name, file in image.files.items() if file in listed}
-            written = self._known(image, origin)
-            is_whole = written == {**sources, image.inverse: written.get(image.inverse)}
-            if not (is_whole and _manifest.changed(image.folder, written) is None):
-                self._write_files(image, origin, sources, pair)
+            ours = [*image.files, image.inverse, image.sidecar, image.stripped]
+            with _files.output_folder(
+                image.folder, seal=image.sidecar, ours=ours, patience=PATIENCE
+            ) as temporary:
+                written = self._known(image, origin)
+                is_whole = written == {**sources, image.inverse: written.get(image.inverse)}
+                if not (is_whole and _manifest.changed(image.folder, written) is None):
+                    self._fill(temporary, image, origin, sources, seal["row"], pair)
+                    image.page.unlink(missing_ok=True)  # no old one stands beside a new verdict
             if (pair / "report.html").exists():
                 _put(pair / "report.html", image.page)
         return image.folder / image.transform
 
-    def _write_files(
-        self, image: _Image, origin: Mapping[str, Any], sources: Mapping[str, Any], pair: Path
-    ) -> None:
-        stripped = f"{image.stem}_space-{self.space}_{image.name.suffix}.json"
-        ours = [*image.files, image.inverse, image.sidecar, stripped]
-        with _files.output_folder(
-            image.folder, seal=image.sidecar, ours=ours, patience=PATIENCE
-        ) as temporary:
-            self._known(image, origin)  # another call may have come first
-            for target in sources:
-                _put(pair / image.files[target], temporary / target)
-            Registration.read(pair).inverse().save(temporary / image.inverse)
-            inverse = {image.inverse: _manifest.entry(temporary / image.inverse)}
-            row = _json.read_object(pair / SEAL, "seal")["row"]
-            facts = {
-                **{name: row.get(column) for column, name in _FIGURES.items()}, "Units": "mm",
-                "Space": self.space, "Sources": _sources(image), "Origin": origin,
-                "Files": {**sources, **inverse},
-            }  # fmt: skip
-            _files.write_text(temporary / image.sidecar, json.dumps(facts, indent=2) + "\n")
-            own = image.name.path.with_name(image.name.path.name.partition(".nii")[0] + ".json")
-            if _json.object_in(own, _json.MOST_BYTES).get("SkullStripped") is True:
-                _files.write_text(temporary / stripped, json.dumps({"SkullStripped": True}) + "\n")
-            image.page.unlink(missing_ok=True)  # an old page never stands beside a new verdict
+    def _fill(
+        self, folder: Path, image: _Image, origin: Mapping[str, Any], sources: Mapping[str, Any],
+        row: Mapping[str, Any], pair: Path,
+    ) -> None:  # fmt: skip
+        """Write an image's files and their description into an empty folder."""
+        for target in sources:
+            _put(pair / image.files[target], folder / target)
+        Registration.read(pair).inverse().save(folder / image.inverse)
+        parts = image.name.path.parts
+        first = parts.index(image.name.subject) if image.name.subject in parts else len(parts) - 1
+        facts = {
+            **{name: row.get(column) for column, name in _FIGURES.items()}, "Units": "mm",
+            "Space": self.space, "Sources": ["/".join(parts[first:])], "Origin": origin,
+            "Files": {**sources, image.inverse: _manifest.entry(folder / image.inverse)},
+        }  # fmt: skip
+        _files.write_text(folder / image.sidecar, json.dumps(facts, indent=2) + "\n")
+        own = image.name.path.with_name(image.name.path.name.partition(".nii")[0] + ".json")
+        if _json.object_in(own, _json.MOST_BYTES).get("SkullStripped") is True:
+            _files.write_text(folder / image.stripped, json.dumps({"SkullStripped": True}) + "\n")
 
 
 def _hashes(image: _Image) -> dict[str, list[str]]:
     """Return the hashes of a pair's inputs, by role, as its seal has them."""
     names = {role.replace("_", " "): path for role, path in image.pair.items() if role != "id"}
     return {name: content_of(files_of(Path(path), name), name) for name, path in names.items()}
-
-
-def _sources(image: _Image) -> list[str]:
-    """Return an image's place in its dataset, as BIDS has it."""
-    parts = image.name.path.parts
-    first = parts.index(image.name.subject) if image.name.subject in parts else len(parts) - 1
-    return ["/".join(parts[first:])]
 
 
 def _put(source: Path, target: Path) -> None:
