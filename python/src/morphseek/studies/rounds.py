@@ -162,20 +162,35 @@ def build_template(
     return template
 
 
-@dataclasses.dataclass(frozen=True)
 class _Member:
     """An image, and what is known of its voxels."""
 
-    item: Item
-    grid: Grid
-    center: Doubles
-    """Of its mass, LPS mm."""
-    window: tuple[float, float]
-    """Two percentiles of its intensities, which become 0 and 1."""
-
-    @property
-    def name(self) -> str:
-        return self.item.name
+    def __init__(self, item: Item):
+        self.item, self.name = item, item.name
+        image = volumes.read(item.image, self.name)
+        if 1 in image.array.shape:
+            raise errors.ThinVolumeError(
+                f"template: {self.name} is a slice; a template is made of volumes: leave it out"
+            )
+        values, (low, high) = image.intensities()
+        if not high > low:
+            low, high = float(values.min()), float(values.max())
+        if not high > low:
+            raise errors.ConstantVolumeError(
+                f"template: {self.name} shows nothing: every voxel has the same value; leave it out"
+            )
+        self.grid, self.window = image.grid, (low, high)  # which become 0 and 1
+        weights = np.clip(values, low, high) - low
+        total = float(weights.sum(dtype=np.float64))
+        index = [
+            float(weights.sum(axis=others, dtype=np.float64) @ np.arange(n)) / total
+            for others, n in zip(((0, 1), (0, 2), (1, 2)), values.shape[::-1])
+        ]
+        self.center: Doubles = image.grid.to_physical(index)  # of its mass, LPS mm
+        if item.labels is not None:
+            is_path = isinstance(item.labels, (str, os.PathLike))
+            of = f"labels {item.labels if is_path else 'of ' + self.name}"
+            check_labels(on_fixed_grid(item.labels, image.grid, of))
 
     def read(self) -> volumes.Image:
         """Return the image with intensities from 0 to 1 between its percentiles, and beyond."""
@@ -217,7 +232,7 @@ def _sources(images: Any) -> list[_Member]:
         raise errors.InvalidArgumentError(
             f"template: {lacking} has no label map; give every image one, or none"
         )
-    return [_source(item) for item in items]
+    return [_Member(item) for item in items]
 
 
 def _first(start: Any, sources: Sequence[_Member]) -> _Member | None:
@@ -227,35 +242,7 @@ def _first(start: Any, sources: Sequence[_Member]) -> _Member | None:
     if isinstance(start, (int, np.integer)):
         errors._check_number("start", start, 0, len(sources) - 1, whole=True)
         return sources[int(start)]
-    return _source(Item("start", start))
-
-
-def _source(item: Item) -> _Member:
-    name = item.name
-    image = volumes.read(item.image, name)
-    if 1 in image.array.shape:
-        raise errors.ThinVolumeError(
-            f"template: {name} is a slice; a template is made of volumes: leave it out"
-        )
-    values, (low, high) = image.intensities()
-    if not high > low:
-        if not float(values.max()) > float(values.min()):
-            raise errors.ConstantVolumeError(
-                f"template: {name} shows nothing: every voxel has the same value; leave it out"
-            )
-        low, high = float(values.min()), float(values.max())
-    weights = np.clip(values, low, high) - low
-    total = float(weights.sum(dtype=np.float64))
-    index = [
-        float(weights.sum(axis=tuple({0, 1, 2} - {axis}), dtype=np.float64) @ np.arange(n)) / total
-        for axis, n in zip((2, 1, 0), values.shape[::-1])
-    ]
-    center = (image.index_to_physical @ [*index, 1.0])[:3]
-    if item.labels is not None:
-        is_path = isinstance(item.labels, (str, os.PathLike))
-        of = f"labels {item.labels if is_path else 'of ' + name}"
-        check_labels(on_fixed_grid(item.labels, image.grid, of))
-    return _Member(item, image.grid, center, (low, high))
+    return _Member(Item("start", start))
 
 
 class _Rounds:
@@ -268,6 +255,7 @@ class _Rounds:
         self._out, self._folder = out, out / ROUNDS
         self._sources, self._first, self._settings = sources, first, settings
         self._options: dict[str, Any] = settings["options"]
+        self._how = settings["average"], settings["sharpen"]
         linear = _LINEAR.get(self._options.get("initial", "affine"), ())
         self._kinds = [*linear, *["deformable"] * settings["iterations"]]
         if not self._kinds:
@@ -287,23 +275,20 @@ class _Rounds:
         if resume and (out / SEAL).exists():
             with contextlib.suppress(errors.InputUnreadableError):  # it is damaged: made again
                 return Template.read(out)
-        with _files.output_folder(out):
-            pass  # an unwritable folder, or one where another call is, fails before the work
         meter = Meter(len(self._kinds) * len(sources), progress, "template")
-        with _files.locked(out), meter:
+        with _files.output_folder(out, OUTPUTS, SEAL) as temporary, meter:
             self._begin(resume)
             for kind in self._kinds[: len(self._iterations) - 1]:
                 meter.ended(kind, jobs=len(sources))
             while len(self._iterations) <= len(self._kinds):
                 self._go_on(meter, **how)
             template = self._template()
-            with _files.together(out, OUTPUTS, SEAL) as temporary:
-                for source, transform in zip(sources, template.transforms if self._warped else ()):
-                    image = transform.apply(volumes.read(source.item.image, source.name))
-                    volumes.write(temporary / warped_name(source.item.id), image)
-                template._write(temporary, self._fingerprint)
-            template.stored = [out / transform_name(row.id) for row in template.rows]
-            shutil.rmtree(self._folder, ignore_errors=True)
+            for source, transform in zip(sources, template.transforms if self._warped else ()):
+                image = transform.apply(volumes.read(source.item.image, source.name))
+                volumes.write(temporary / warped_name(source.item.id), image)
+            template._write(temporary, self._fingerprint)
+        template.stored = [out / transform_name(row.id) for row in template.rows]
+        shutil.rmtree(self._folder, ignore_errors=True)
         return template
 
     def _check(self, seal: Path, files: Iterable[Path], resume: bool) -> None:
@@ -344,8 +329,7 @@ class _Rounds:
         self._check(seal, self._folder.glob("*"), resume)
         with contextlib.suppress(errors.InputUnreadableError):  # missing, or a file is damaged
             known = _files.read_seal(seal, "round")["iterations"] if resume else ()
-            pictures = [base64.b64decode(row.pop("picture")) for row in known]
-            self._iterations = [iteration_of(row, seen) for row, seen in zip(known, pictures)]
+            self._iterations = [iteration_of(row) for row in known]
         if self._iterations:
             return
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -358,7 +342,7 @@ class _Rounds:
             centers = [source.center for source in self._sources]
             grids = [source.grid for source in self._sources]
             grid = common_grid(grids, centers, self._settings["spacing"])
-            average = self._average(grid)
+            average = Average(grid, *self._how)
             for source in self._sources:
                 shift = np.eye(4)
                 shift[:3, 3] = source.center - np.mean(centers, axis=0)
@@ -367,15 +351,11 @@ class _Rounds:
             image, reach = average.image(), average.reach
         kind = "mean" if self._first is None else "image"
         seconds = time.process_time() - began
-        with self._state() as folder:
+        with _files.output_folder(self._folder, ("*",), _ROUND) as folder:
             for source, transform in zip(self._sources, transforms):
                 self._write(folder, source, transform)
             iteration = Iteration(0, kind, *sharpness(image, reach), seconds=seconds)
             self._seal(folder, iteration, image)
-
-    def _state(self) -> contextlib.AbstractContextManager[Path]:
-        """Give the empty folder of a round, which takes the place of the one before."""
-        return _files.output_folder(self._folder, ("*",), _ROUND)
 
     def _seal(
         self, folder: Path, iteration: Iteration, image: volumes.Image,
@@ -391,9 +371,6 @@ class _Rounds:
         ]
         state = {"fingerprint": self._fingerprint, "iterations": iterations, "rows": rows}
         _files.write_seal(folder / _ROUND, state)
-
-    def _average(self, grid: Grid) -> Average:
-        return Average(grid, self._settings["average"], self._settings["sharpen"])
 
     def _stored(self, source: _Member) -> Path:
         """Return the file of an image's transform; there may be none in the first round."""
@@ -420,9 +397,10 @@ class _Rounds:
             if counts:
                 mean.add(self._registered(source))
         back, grid = mean.inverse(), moved_grid(before.grid, mean.matrix)
-        last, rest, average = np.linalg.inv(mean.matrix), MeanTransform(grid), self._average(grid)
+        last, rest = np.linalg.inv(mean.matrix), MeanTransform(grid)
+        average = Average(grid, *self._how)
         facts = []
-        with self._state() as folder:
+        with _files.output_folder(self._folder, ("*",), _ROUND) as folder:
             for source, row, counts in zip(self._sources, rows, used):
                 old = self._registered(source) if counts else self._started(source, before.grid)
                 vectors = field_on((old @ back).to_sitk(), grid)
@@ -431,7 +409,8 @@ class _Rounds:
                 bend = before_linear(new)
                 moved = 0.0 if bend is None else float(np.linalg.norm(bend, axis=-1).mean())
                 grade = row.verdict if row.status != "failed" else GRADES[-1]
-                facts.append({"verdict": grade, "reasons": _reasons(row), "moved_mm": moved})
+                told = TemplateRow(source.item.id, source.name, grade, _reasons(row), moved)
+                facts.append(told.to_dict())
                 if counts:
                     rest.add(new)
                     average.add(source.warped(new))
@@ -502,12 +481,8 @@ class _Rounds:
     def _template(self) -> Template:
         """Return the template of the last round."""
         average = volumes.read(self._folder / _TEMPLATE, "template")
-        facts = object_in(self._folder / _ROUND)["rows"]
+        rows = [TemplateRow(**row) for row in object_in(self._folder / _ROUND)["rows"]]
         stored = [self._stored(source) for source in self._sources]
-        rows = [
-            TemplateRow(source.item.id, source.name, **fact)
-            for source, fact in zip(self._sources, facts)
-        ]
         if len(rows) <= _MOST_PICTURES:
             for k, (source, path) in enumerate(zip(self._sources, stored)):
                 warped = Transform.read(path).apply(source.read(), average)
@@ -527,27 +502,24 @@ class _Rounds:
         votes = Votes(len(values), average.array.size, np.int16)
 
         def own(k: int) -> tuple[np.ndarray, np.ndarray]:
-            """Return the numbers of an image's labels among all, and where it knows them."""
+            """Return the numbers of an image's labels among all, and the weights of its votes."""
             apply = functools.partial(Transform.read(stored[k]).apply, reference=average)
             numbers, reach = carry_labels(self._sources[k].labels(), apply)
-            return np.searchsorted(values, numbers.ravel()), reach.ravel()
+            return np.searchsorted(values, numbers.ravel()), reach.ravel() * int(rows[k].is_used)
 
         def result() -> np.ndarray:
             chosen, share = votes.result()
             return np.where(share > 0, values[chosen], 0)
 
-        for k, row in enumerate(rows):
-            if row.is_used:
-                votes.add(*own(k))
+        for k in range(len(rows)):
+            votes.add(*own(k))
         voted = result()
         for k, row in enumerate(rows):
-            numbers, reach = own(k)
-            others = voted
-            if row.is_used:
-                votes.add(numbers, -1 * reach)
-                others = result()
-                votes.add(numbers, reach)
-            dice, of_others = (dice_by_label(values[numbers], of, "one") for of in (voted, others))
+            numbers, weights = own(k)
+            votes.add(numbers, -weights)
+            maps = voted, result()
+            votes.add(numbers, weights)
+            dice, of_others = (dice_by_label(values[numbers], of, "one") for of in maps)
             rows[k] = dataclasses.replace(row, dice=dice, dice_without_own=of_others)
         return average.like(smallest(voted.reshape(average.array.shape)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import functools
 import math
@@ -222,10 +223,10 @@ def warped_name(id: str) -> str:
     return f"warped_{id}.nii.gz"
 
 
-def iteration_of(row: Mapping[str, Any], picture: bytes = b"") -> Iteration:
-    """Return the iteration that :meth:`to_dict` gave."""
+def iteration_of(row: Mapping[str, Any]) -> Iteration:
+    """Return the iteration that :meth:`to_dict` gave, with its picture in base 64 or without."""
     nan = {name: math.nan for name in ("gradient", "entropy") if row[name] is None}
-    return Iteration(**{**row, **nan}, picture=picture)
+    return Iteration(**{**row, **nan, "picture": base64.b64decode(row.get("picture", ""))})
 
 
 def _row_of(row: Mapping[str, Any]) -> TemplateRow:
