@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -293,14 +292,26 @@ class _Work:
         moving = self._volumes[frame]
         name, jobs = os.path.basename(moving.name), 0 if again else 1
         inputs: dict[str, Any] = {"fixed_mask": self._mask, "initial_transform": start}
-        with _naming(fixed, moving):
+        try:
             tell = self._meter.job(name, name, jobs)
             result = register(fixed, moving, **inputs, progress=tell, **self._options)
             self._meter.ended(name, jobs=jobs)
             if result.metrics["plan"]["regime"] in _ONE_BODY:
                 return result
             cautious, tell = {**_CAUTIOUS, **self._options}, self._meter.job(name, name, 0)
-            return _doubted(register(fixed, moving, **inputs, progress=tell, **cautious))
+            result = register(fixed, moving, **inputs, progress=tell, **cautious)
+        except errors.CancelledError:
+            raise
+        except errors.MorphSeekError as error:
+            name = fixed.name if "fixed volume" in str(error) else moving.name
+            raise type(error)(
+                f"series: {name}: {error}; leave the frame out if it shows nothing"
+            ) from None
+        verdict = result.metrics["verdict"]
+        verdict["reasons"] = [*(verdict["reasons"] or ()), CHANGED]
+        if verdict["grade"] == GRADES[0]:
+            verdict["grade"] = GRADES[1]
+        return result
 
     def _transform(self, result: Registration | None) -> Transform:
         if result is None:
@@ -336,30 +347,6 @@ class _Work:
                 whole = Field.from_mm(vectors, self._grid, self._grid)
             transforms[k] = whole
         return transforms
-
-
-@contextlib.contextmanager
-def _naming(fixed: images.Image, moving: images.Image) -> Iterator[None]:
-    """Put the name of the frame into what goes wrong."""
-    try:
-        yield
-    except errors.CancelledError:
-        raise
-    except errors.MorphSeekError as error:
-        name = moving.name
-        if "fixed volume" in str(error) and fixed.name != moving.name:
-            name = fixed.name
-        raise type(error)(
-            f"series: {name}: {error}; leave the frame out if it shows nothing"
-        ) from None
-
-
-def _doubted(result: Registration) -> Registration:
-    """Return a result whose verdict is check at best, for the contrast changed."""
-    verdict = result.metrics["verdict"]
-    grade = GRADES[1] if verdict["grade"] == GRADES[0] else verdict["grade"]
-    verdict["grade"], verdict["reasons"] = grade, [*(verdict["reasons"] or ()), CHANGED]
-    return result
 
 
 def _is_better(one: Registration, other: Registration) -> bool:
