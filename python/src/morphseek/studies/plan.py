@@ -16,19 +16,18 @@ from .table import ROLES, Item, by_value
 def pair_row(fixed: Item, moving: Item, name: str) -> dict[str, Any]:
     """Return a pair of :func:`register_pairs`; an InputWarning says what does not count."""
     row: dict[str, Any] = {"fixed": fixed.image, "moving": moving.image, "id": name}
-    for side, item in (("fixed", fixed), ("moving", moving)):
-        other = moving if item is fixed else fixed
-        for role in ROLES:
-            row[f"{side}_{role}"] = getattr(item, role)
-            lacks = row[f"{side}_{role}"] is not None and getattr(other, role) is None
-            if lacks and role in ("landmarks", "channel"):
-                row[f"{side}_{role}"] = None
-                warnings.warn(
-                    f"a {role} does not count in a pair whose other image has none; give both one",
-                    errors.InputWarning,
-                    stacklevel=3,
-                )
-    return {key: value for key, value in row.items() if value is not None}
+    for role in ROLES:
+        files = {f"{s}_{role}": getattr(i, role) for s, i in (("fixed", fixed), ("moving", moving))}
+        known = {name: file for name, file in files.items() if file is not None}
+        if len(known) == 1 and role in ("landmarks", "channel"):
+            warnings.warn(
+                f"a {role} does not count in a pair whose other image has none; give both one",
+                errors.InputWarning,
+                stacklevel=3,
+            )
+        else:
+            row |= known
+    return row
 
 
 def pairs_to(
