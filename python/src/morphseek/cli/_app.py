@@ -58,26 +58,26 @@ class _Ended(KeyboardInterrupt):
 @contextlib.contextmanager
 def _ended_in_order() -> Iterator[None]:
     """Make SIGTERM and SIGHUP what Ctrl-C is, once: another must not disturb the clean-up."""
-    ended = False
-
-    def end(number: int, frame: object) -> None:
-        nonlocal ended
-        if not ended:
-            ended = True
-            raise _Ended(number)
-
     changed = []
     if threading.current_thread() is threading.main_thread():
         numbers = [getattr(signal, s) for s in ("SIGTERM", "SIGHUP") if hasattr(signal, s)]
         # nohup ignores one
         changed = [n for n in numbers if signal.getsignal(n) is signal.SIG_DFL]
-    for number in changed:
-        signal.signal(number, end)
+
+    def handle(handler: Any) -> None:
+        for number in changed:
+            signal.signal(number, handler)
+
+    def end(number: int, frame: object) -> None:
+        handle(signal.SIG_IGN)
+        changed.clear()  # the process has its own exit code still to give
+        raise _Ended(number)
+
+    handle(end)
     try:
         yield
     finally:
-        for number in changed:  # the process has its own exit code still to give
-            signal.signal(number, signal.SIG_IGN if ended else signal.SIG_DFL)
+        handle(signal.SIG_DFL)
 
 
 @contextlib.contextmanager
