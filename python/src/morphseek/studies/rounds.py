@@ -24,7 +24,7 @@ import numpy as np
 
 from .. import _files, errors, images as volumes
 from .._engine import bindings, core
-from .._engine.bindings import Doubles, Floats
+from .._engine.bindings import Doubles
 from .._engine.generated import Options, Unpack
 from .._engine.options import BENDING, STILL, checked_options
 from .._grid import Grid
@@ -212,14 +212,6 @@ class _Member:
     def labels(self) -> volumes.Image:
         return volumes.read_on(self.item.labels, self.grid, f"labels of {self.name}")
 
-    def warped(self, transform: Field) -> Floats:
-        """Return the image on a transform's grid: float32, NaN where it does not reach."""
-        image = self.read()
-        return bindings.warp(
-            transform.displacement(), transform.grid, image.float32(), image.grid, "linear",
-            float("nan"),
-        )  # fmt: skip
-
 
 def _sources(images: Any) -> list[_Member]:
     items = read_items(images)
@@ -347,7 +339,8 @@ class _Rounds:
                 shift = np.eye(4)
                 shift[:3, 3] = source.center - np.mean(centers, axis=0)
                 transforms.append(_linear_field(shift, grid, source))
-                average.add(source.warped(transforms[-1]))
+                warped = transforms[-1].apply(source.read(), background=np.nan)
+                average.add(warped.array)
             image, reach = average.image(), average.reach
         kind = "mean" if self._first is None else "image"
         seconds = time.process_time() - began
@@ -413,7 +406,7 @@ class _Rounds:
                 facts.append(told.to_dict())
                 if counts:
                     rest.add(new)
-                    average.add(source.warped(new))
+                    average.add(new.apply(source.read(), background=np.nan).array)
             image = average.image()
             left = _lengths(rest.displacement()[average.reach]) / min(grid.spacing)
             iteration = Iteration(
