@@ -210,53 +210,48 @@ def morphometry(
     listed, pair_labels = _subjects(subjects, pairs)
     fixed_labels = pair_labels if fixed_labels is None else fixed_labels
     names = images.label_names(fixed_labels) if names is None else names
-    with Meter(len(listed), progress) as meter, folder_for(out, STUDY) as folder:
-        study = _measure(listed, folder, fixed_labels, names, fwhm, affine, meter)
-        if folder is not None:
-            _write(study, folder)
-    return study
-
-
-def _measure(
-    subjects: Sequence[Item], folder: Path | None, fixed_labels: images.ImageLike | None,
-    names: Mapping[int, str], fwhm: float, affine: bool, meter: Meter,
-) -> Morphometry:  # fmt: skip
-    grid, labels = Grid((0, 0, 0)), None
     volumes: list[LabelVolume] = []
     folded: dict[str, float] = {}
-    for subject in subjects:
-        transform = _transform(subject)
-        if not folded:
-            grid = transform.grid or grid
-            logs, squares = Mean(grid.shape), Mean(grid.shape)
-            if fixed_labels is not None:
-                labels = images.Image.on_grid(on_fixed_grid(fixed_labels, grid).array, grid)
-                check_labels(labels)
-        elif not bindings.same_grid(grid, transform.grid or grid):
-            raise errors.GridMismatchError(
-                f"{subject.id} was registered to another image than {subjects[0].id}:"
-                f" {transform.name} is on another grid; register all to one fixed image"
-            )
-        determinant = transform.jacobian()
-        if not affine:
-            linear = linear_part(transform.stage("initial").to_sitk())
-            determinant = determinant / abs(float(np.linalg.det(linear[:3, :3])))
-        whole = determinant > 0
-        folded[subject.id] = float(100 * (1 - whole.mean()))
-        if labels is not None:
-            volumes += _volumes(subject, determinant, labels, names, affine)
-        logarithm = _smoothed(np.log(np.where(whole, determinant, 1)), whole, grid, fwhm)
-        logs.add(logarithm)
-        squares.add(logarithm**2)
+    with Meter(len(listed), progress) as meter, folder_for(out, STUDY) as folder:
+        _, grid = _transform(listed[0])
+        logs, squares, labels = Mean(grid.shape), Mean(grid.shape), None
+        if fixed_labels is not None:
+            labels = images.Image.on_grid(on_fixed_grid(fixed_labels, grid).array, grid)
+            check_labels(labels)
+        for subject in listed:
+            transform, own = _transform(subject)
+            if not bindings.same_grid(grid, own):
+                raise errors.GridMismatchError(
+                    f"{subject.id} was registered to another image than {listed[0].id}:"
+                    f" {transform.name} is on another grid; register all to one fixed image"
+                )
+            determinant = transform.jacobian()
+            if not affine:
+                linear = linear_part(transform.stage("initial").to_sitk())
+                determinant = determinant / abs(float(np.linalg.det(linear[:3, :3])))
+            whole = determinant > 0
+            folded[subject.id] = float(100 * (1 - whole.mean()))
+            if labels is not None:
+                volumes += _volumes(subject, determinant, labels, names, affine)
+            logarithm = _smoothed(np.log(np.where(whole, determinant, 1)), whole, grid, fwhm)
+            logs.add(logarithm)
+            squares.add(logarithm**2)
+            if folder is not None:
+                image = images.Image.on_grid(logarithm, grid)
+                images.write(folder / _MAP.format(subject.id), image)
+            meter.ended(subject.id, subject.id)
+        center, count = logs.result(), logs.count
+        with np.errstate(invalid="ignore", divide="ignore"):
+            sd = np.sqrt(np.maximum(squares.total - count * center**2, 0) / (count - 1))
+        sd[count < 2] = np.nan
+        maps = center.astype(np.float32), sd.astype(np.float32)
+        study = Morphometry(list(folded), grid, *maps, volumes, folded, fwhm, affine)
         if folder is not None:
-            images.write(folder / _MAP.format(subject.id), images.Image.on_grid(logarithm, grid))
-        meter.ended(subject.id, subject.id)
-    center, count = logs.result(), logs.count
-    with np.errstate(invalid="ignore", divide="ignore"):
-        sd = np.sqrt(np.maximum(squares.total - count * center**2, 0) / (count - 1))
-    sd[count < 2] = np.nan
-    maps = center.astype(np.float32), sd.astype(np.float32)
-    return Morphometry(list(folded), grid, *maps, volumes, folded, fwhm, affine)
+            for name, array in (("mean_logj", study.mean), ("sd_logj", study.sd)):
+                images.write(folder / f"{name}.nii.gz", images.Image.on_grid(array, grid))
+            study.to_csv(folder / "volumes.csv")
+            _files.write_seal(folder / STUDY[-1], study.to_dict())
+    return study
 
 
 def _smoothed(values: np.ndarray, known: np.ndarray, grid: Grid, fwhm: float) -> np.ndarray:
@@ -306,18 +301,18 @@ def _volumes(
     return rows
 
 
-def _transform(subject: Item) -> Transform:
-    transform = subject.image
-    if isinstance(transform, (str, os.PathLike)):
-        path = Path(transform)
-        transform = path / "transform.h5" if path.is_dir() else path
-    transform = Transform.of(transform)
+def _transform(subject: Item) -> tuple[Transform, Grid]:
+    """Return a subject's transform, and the grid of the fixed image."""
+    source = subject.image
+    if isinstance(source, (str, os.PathLike)) and Path(source).is_dir():
+        source = Path(source) / "transform.h5"
+    transform = Transform.of(source)
     if transform.grid is None:
         raise errors.InvalidArgumentError(
             f"{subject.id}: {transform.name} does not say on which grid the fixed image lies; give"
             " the transform.h5 of a registration"
         )
-    return transform
+    return transform, transform.grid
 
 
 def _subjects(
@@ -367,10 +362,3 @@ def _finished_pairs(folder: Path) -> list[Item]:
             " register all to one, or list the transforms in a CSV"
         )
     return [Item(row.id, folder / row.id) for row in done]
-
-
-def _write(study: Morphometry, folder: Path) -> None:
-    for name, array in (("mean_logj", study.mean), ("sd_logj", study.sd)):
-        images.write(folder / f"{name}.nii.gz", images.Image.on_grid(array, study.grid))
-    study.to_csv(folder / "volumes.csv")
-    _files.write_seal(folder / STUDY[-1], study.to_dict())
