@@ -32,9 +32,8 @@ _SIDES = ("fixed", "moving")
 
 
 def register_into(
-    out: str | os.PathLike[str], fixed: ImageLike, moving: ImageLike, *, options: dict[str, Any],
-    label_names: dict[int, str] | None = None, title: str = "", report: Report = "full",
-    keep_stages: bool = False, halfway: bool = False,
+    out: str | os.PathLike[str], fixed: ImageLike, moving: ImageLike, *, title: str = "",
+    report: Report = "full", keep_stages: bool = False, halfway: bool = False,
     extra: Callable[[Registration], dict[str, Any]] | None = None, **inputs: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Register a pair, score it, and write all that ``morphseek register`` writes: all files or, on
@@ -42,10 +41,6 @@ def register_into(
 
     Parameters
     ----------
-    options : dict
-        Of the engine.
-    label_names : dict, optional
-        Label to name: by default those of an atlas that was given by name.
     title : str
         Of the page.
     keep_stages : bool
@@ -56,12 +51,13 @@ def register_into(
         Returns what else report.json shall hold; under "truth", what
         :meth:`morphseek.phantom.PhantomPair.errors` says, for the page too.
     **inputs
-        Label maps and landmarks of both sides, and what :func:`morphseek.register` takes besides.
+        Of :class:`PairInputs`: options, label maps and landmarks of both sides, and what
+        :func:`morphseek.register` takes besides.
     """
     check_inputs(out, fixed=fixed, moving=moving, **inputs)
     # an unwritable folder, labels on another grid, and what are no labels, fail before the work
     with _files.output_folder(out, OUTPUTS, _manifest.REPORT) as folder:
-        pair = PairInputs(fixed, moving, options, names=label_names, **inputs)
+        pair = PairInputs(fixed, moving, **inputs)
         summary, _ = write_pair(
             folder, pair, title=title, command=COMMAND.get(), report=report,
             keep_stages=keep_stages, halfway=halfway, extra=extra,
@@ -136,7 +132,9 @@ def check_inputs(out: str | os.PathLike[str], **inputs: Any) -> None:
 
 
 class PairInputs:
-    """The inputs of a pair, read and checked, and the scores of their registration."""
+    """The inputs of a pair, read and checked, and the scores of their registration. Names of labels
+    are by default those of an atlas that is given by name.
+    """
 
     fixed_labels: Image | None = None
     moving_labels: Image | None = None
@@ -151,7 +149,8 @@ class PairInputs:
         self, fixed: ImageLike, moving: ImageLike, options: dict[str, Any], *,
         fixed_labels: ImageLike | None = None, moving_labels: ImageLike | None = None,
         fixed_landmarks: LandmarksLike | None = None, moving_landmarks: LandmarksLike | None = None,
-        names: dict[int, str] | None = None, merge: dict[int, int] | None = None, **inputs: Any,
+        label_names: dict[int, str] | None = None, merge: dict[int, int] | None = None,
+        **inputs: Any,
     ):  # fmt: skip
         if fixed_landmarks is not None or moving_landmarks is not None:
             self.points = match_landmarks(fixed_landmarks, moving_landmarks)
@@ -179,7 +178,7 @@ class PairInputs:
         if self.fixed_labels is not None and self.moving_labels is not None:  # they will be scored
             check_labels(self.fixed_labels)
             check_labels(self.moving_labels)
-        self.names = names or names_of(fixed_labels, moving_labels)
+        self.names = label_names or names_of(fixed_labels, moving_labels)
 
     def score(self, result: Registration) -> dict[str, Any]:
         """Score a registration, add to its warnings, and return what report.json holds."""

@@ -228,17 +228,15 @@ class PairJob(Job):
         inputs: dict[str, Any] = {k: v for k, v in files.items() if not k.endswith("channel")}
         inputs["channels"] = _channels(files)
         check_inputs(self.folder, **inputs)
-        merge, names = read_labels_csv(self.how["labels_csv"]) if self.how["labels_csv"] else (
-            None, None,
-        )  # fmt: skip
+        if self.how["labels_csv"]:
+            inputs["merge"], inputs["label_names"] = read_labels_csv(self.how["labels_csv"])
         for side in ("fixed", "moving") if self.how["score"] else ():
             if f"{side}_labels" not in files:
                 raise errors.InputUnreadableError(
                     f"score: there is no label map of the {side} image {self.pair.files[side]};"
                     " give every pair both, or leave score out"
                 )
-        options = dict(self.how["options"])
-        pair = PairInputs(**inputs, options=options, names=names, merge=merge, progress=progress)
+        pair = PairInputs(**inputs, options=dict(self.how["options"]), progress=progress)
         summary, listed = write_pair(
             folder, pair, title=self.pair.id, command=self.how["command"],
             report=self.how["report"], labels_back=self.how["labels_back"],
