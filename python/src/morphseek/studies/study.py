@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from .. import _files, _manifest, errors
 from .._engine import core
@@ -23,18 +23,10 @@ from ._result import Tabled, mean
 from .outliers import outliers
 from .runner import FINISHED, PATIENCE, Ending, Job, Meter, run_jobs
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-    from ..report import IndexRow
-else:  # typing.get_type_hints asks for the name; the pages' module loads when one is written
-    IndexRow = Any
-
 SEAL = "pair.json"  # of a finished pair
 #: What a study leaves in its folder; the first one lists the others.
 TABLES = ("summary.json", "summary.csv", "labels.csv", "index.html")
 
-Row = TypeVar("Row", bound="DataclassInstance")
 #: In what pairs are compared to find outliers: what it is called, and where it is.
 _COMPARED = {
     "estimated error, mm": "error_mm",
@@ -382,7 +374,7 @@ class Study(Rows):
 
         return pairs("Registrations", self._index())
 
-    def _index(self, has_pages: bool = False) -> list[IndexRow]:
+    def _index(self, has_pages: bool = False) -> list[Any]:
         """Return the index's rows, with the places of their pages or without."""
         from ..report import IndexRow
 
@@ -460,7 +452,7 @@ def ended(row: Any, ending: Ending, **more: Any) -> Any:
     return dataclasses.replace(row, **outcome, **{**ending.row, **more})
 
 
-def row_of(plain: Row, row: Mapping[str, Any]) -> Row | None:
+def row_of(plain: Any, row: Mapping[str, Any]) -> Any:
     """Return a row with what a file says of it; None where a cell is of another type."""
     names = [field.name for field in dataclasses.fields(plain)]
     known = {name: row[name] for name in names if name in row}
