@@ -5,44 +5,45 @@ from __future__ import annotations
 from pathlib import Path
 
 from .. import errors
-from ..images.formats import SEARCHED
+from ..images.formats import SEARCHED, ending_of
 
 
 def find_file(root: Path, name: str, kind: str) -> Path:
     """Return the path of a pair's entry below the data folder; kind is images or labels."""
-    if (path := _find(root, name, kind)) is not None:
+    places = _places(name, kind)
+    if (path := _first(root, places)) is not None:
         return path
-    base = root / name if "/" in name else root / kind / name
-    if "/" in name and kind == "labels":
-        if "images" not in name:
-            raise errors.InputUnreadableError(
-                f"{root / name}: where its label map is cannot be told; a path in a pair list must"
-                ' have "images" in it, which "labels" replaces'
-            )
-        base = root / label_names(name)[0]
+    if not places:
+        raise errors.InputUnreadableError(
+            f"{root / name}: where its label map is cannot be told; a path in a pair list must"
+            ' have "images" in it, which "labels" replaces'
+        )
     raise errors.InputUnreadableError(
-        f"{base}: there is no such file, with or without {', '.join(SEARCHED)}; check the data"
-        " folder and the pair list"
+        f"{root / places[0]}: there is no such file, with or without {', '.join(SEARCHED)}; check"
+        " the data folder and the pair list"
     )
 
 
 def has_labels(root: Path, image: str) -> bool:
     """Whether a pair's entry has a label map below the data folder."""
-    return _find(root, image, "labels") is not None
-
-
-def _find(root: Path, name: str, kind: str) -> Path | None:
-    if "/" in name and kind == "labels":
-        return find_labels(root, name)
-    base = root / name if "/" in name else root / kind / name
-    paths = (base.with_name(base.name + suffix) for suffix in ("", *SEARCHED))
-    return next((path for path in paths if path.exists()), None)
+    return _first(root, _places(image, "labels")) is not None
 
 
 def find_labels(root: Path, image: str) -> Path | None:
     """Return the label map of an image, a path below a data folder; None where there is none."""
-    for name in label_names(image):
-        stem = next((name.removesuffix(e) for e in SEARCHED if name.endswith(e)), name)
+    return _first(root, label_names(image))
+
+
+def _places(name: str, kind: str) -> list[str]:
+    if "/" not in name:
+        return [f"{kind}/{name}"]
+    return label_names(name) if kind == "labels" else [name]
+
+
+def _first(root: Path, places: list[str]) -> Path | None:
+    """Return the first of several files that there is, with or without an ending or another one."""
+    for name in places:
+        stem = name.removesuffix(ending_of(name, SEARCHED))
         for path in (root / each for each in (name, *(stem + e for e in SEARCHED))):
             if path.exists():
                 return path

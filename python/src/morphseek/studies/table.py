@@ -21,7 +21,7 @@ from .._json import read as read_json
 from .._plain import why_no_name
 from .._tables import is_frame, is_nothing, read_records, whole_name
 from ..images import named
-from ..images.formats import SEARCHED
+from ..images.formats import SEARCHED, ending_of
 from .folders import find_file, has_labels
 from .study import TABLES
 
@@ -206,8 +206,7 @@ def _stem(image: Any, number: int) -> str:
     path = Path(image)
     if path.name == "transform.h5":  # of a result, whose folder is called after it
         return path.parent.name
-    lower = path.name.lower()
-    ending = next((s for s in SEARCHED if lower.endswith(s)), path.suffix)
+    ending = ending_of(path.name, SEARCHED) or path.suffix
     return path.name[: len(path.name) - len(ending)] or path.name
 
 
