@@ -21,14 +21,11 @@ _ROOTS = 60
 def exponential(matrix: Doubles) -> Doubles:
     """Return the exponential of a small square matrix."""
     halvings = max(0, math.ceil(math.log2(max(np.abs(matrix).sum(axis=1).max(), 1e-30))) + 2)
-    scaled = matrix / 2**halvings
     total = term = np.eye(len(matrix))
     for k in range(1, 16):
-        term = term @ scaled / k
+        term = term @ matrix / 2**halvings / k
         total = total + term
-    for _ in range(halvings):
-        total = total @ total
-    return total
+    return np.linalg.matrix_power(total, 2**halvings)
 
 
 def logarithm(matrix: Doubles) -> Doubles:
