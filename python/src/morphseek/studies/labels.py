@@ -26,7 +26,7 @@ from .fusion import FUSIONS, Fused, Fusion, carry_labels, fuse_labels, smallest
 from .pairs import Running, files_of, register_pairs
 from .plan import is_file, pair_row
 from .runner import FINISHED, Job, Meter, Result
-from .study import SEAL, PairRow, Rows, Study
+from .study import SEAL, Rows, Study
 from .table import Item, read_items
 
 FUSED = ("labels.nii.gz", "agreement.nii.gz", "fusion.json")
@@ -184,7 +184,12 @@ def propagate_labels(
     errors._check_choice("fusion", fusion, FUSIONS)
     to = read_items(targets, reserved=(REGISTRATIONS, *TABLES))
     known = read_items(atlases)
-    _check(known)
+    if lacking := [atlas.name for atlas in known if atlas.labels is None]:
+        raise errors.InputUnreadableError(
+            f"atlases: {lacking[0]} has no label map ({len(lacking)} of {len(known)} lack one);"
+            " give (image, labels), a table with the column labels, or a folder with images and"
+            " labels of the same names"
+        )
     folder = Path(out).absolute()
     check_apart(folder, TABLES, {item.id: item.image for item in (*to, *known)})
     listed = [
@@ -199,25 +204,35 @@ def propagate_labels(
         )
     if names is None:
         names = images.label_names(*(atlas.labels for atlas in known))
+    place = folder / REGISTRATIONS
     registrations = register_pairs(
-        [pair_row(*pair) for pair in listed], folder / REGISTRATIONS, resume=resume, **how
+        [pair_row(*pair) for pair in listed], place, resume=resume, **how
     )
-    done = {row.id: row for row in registrations.rows}
-    study = LabelStudy([], registrations)
+    study = LabelStudy([TargetLabels(item.id, str(item.image)) for item in to], registrations)
     jobs = []
-    for target in to:
-        pairs = [(atlas, done[name]) for of, atlas, name in listed if of is target]
-        row = _row(target, pairs)
-        study.rows.append(row)
-        if row.voters:
-            voters = [
-                (_absolute(atlas), str(folder / REGISTRATIONS / pair.id))
-                for atlas, pair in pairs
-                if atlas.id in row.voters
-            ]
-            job = FusionJob(target.id, str(folder / target.id), _absolute(target), voters, row,
-                            fusion, dict(names))  # fmt: skip
-            jobs.append(job)
+    for target, row in zip(to, study.rows):
+        voters, codes = [], []
+        for (of, atlas, _), pair in zip(listed, registrations.rows):
+            if of is not target:
+                continue
+            if pair.status not in FINISHED:
+                row.left_out.append(f"{atlas.id}: {pair.message or pair.status}")
+                codes.append(pair.exit_code)
+            elif pair.verdict == "failed":
+                why = " ".join(pair.reasons)
+                row.left_out.append(f"{atlas.id}: the verdict is failed. {why}".rstrip())
+            else:
+                row.voters.append(atlas.id)
+                voters.append((_absolute(atlas), str(place / pair.id)))
+        if voters:
+            at = str(folder / target.id)
+            jobs.append(
+                FusionJob(target.id, at, _absolute(target), voters, row, fusion, dict(names))
+            )
+        else:
+            row.status, row.error = "failed", errors.RuntimeFailedError.__name__
+            row.exit_code = next(filter(None, codes), errors.RuntimeFailedError.exit_code)
+            row.message = f"no atlas could be carried to it: {'; '.join(row.left_out)}"
     study._do(
         jobs, folder, Meter(len(jobs), None), keep=["left_out"], resume=resume,
         workers=how.get("workers", 1), scheduler=how.get("scheduler"),
@@ -229,35 +244,6 @@ def _absolute(item: Item) -> Item:
     """Return an item for a worker elsewhere, which is in another folder."""
     labels = None if item.labels is None else images.named.absolute(item.labels)
     return dataclasses.replace(item, image=images.named.absolute(item.image), labels=labels)
-
-
-def _check(atlases: Sequence[Item]) -> None:
-    lacking = [atlas.name for atlas in atlases if atlas.labels is None]
-    if lacking:
-        raise errors.InputUnreadableError(
-            f"atlases: {lacking[0]} has no label map ({len(lacking)} of {len(atlases)} lack one);"
-            " give (image, labels), a table with the column labels, or a folder with images and"
-            " labels of the same names"
-        )
-
-
-def _row(target: Item, pairs: Iterable[tuple[Item, PairRow]]) -> TargetLabels:
-    """Return the row of a target with those atlases that vote; it failed where there is none."""
-    row, codes = TargetLabels(target.id, str(target.image)), []
-    for atlas, pair in pairs:
-        if pair.status not in FINISHED:
-            row.left_out.append(f"{atlas.id}: {pair.message or pair.status}")
-            codes.append(pair.exit_code)
-        elif pair.verdict == "failed":
-            why = " ".join(pair.reasons)
-            row.left_out.append(f"{atlas.id}: the verdict is failed. {why}".rstrip())
-        else:
-            row.voters.append(atlas.id)
-    if not row.voters:
-        row.status, row.error = "failed", errors.RuntimeFailedError.__name__
-        row.exit_code = next(filter(None, codes), errors.RuntimeFailedError.exit_code)
-        row.message = f"no atlas could be carried to it: {'; '.join(row.left_out)}"
-    return row
 
 
 @dataclasses.dataclass(frozen=True)
