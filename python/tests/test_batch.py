@@ -575,7 +575,7 @@ def test_two_calls_share_a_folder(study: Path, tmp_path: Path):
 
 
 def test_processes(study: Path, tmp_path: Path):
-    """The same rows as by threads; a process that dies costs its pair a second try."""
+    """The same rows as by threads."""
     by_threads = register_pairs(study, tmp_path / "threads", **QUICK)
     out = tmp_path / "processes"
     by_processes = register_pairs(study, out, scheduler="processes", workers=2, **QUICK)

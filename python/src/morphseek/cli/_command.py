@@ -23,13 +23,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 def together(*decorators: Decorator) -> Decorator:
     """Return decorators as one; the first one's option comes first."""
-
-    def give(function: Callable[..., Any]) -> Callable[..., Any]:
-        for decorator in reversed(decorators):
-            function = decorator(function)
-        return function
-
-    return give
+    return lambda function: functools.reduce(lambda f, d: d(f), reversed(decorators), function)
 
 
 class Option(click.Option):
@@ -105,15 +99,13 @@ def set_options(values: dict[str, Any]) -> dict[str, Any]:
         for name, value in plain.items()
         if source(name) is not click.core.ParameterSource.DEFAULT
     }
-    path = values.pop("save_preset")
-    if is_preset_file(options.get("preset")):
-        from .._engine.options import plain_options
+    path, is_file = values.pop("save_preset"), is_preset_file(options.get("preset"))
+    if is_file or path is not None:
+        from .._engine.options import plain_options, save_preset
 
-        options = plain_options(options)
-    if path is not None:
-        from .._engine.options import save_preset
-
-        save_preset(path, **options)
+        options = plain_options(options) if is_file else options
+        if path is not None:
+            save_preset(path, **options)
     return options
 
 

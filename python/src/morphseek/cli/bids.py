@@ -46,7 +46,7 @@ from .output import Reply, aligned, failures, reply
     option(
         "--work", "-w", type=PATH, help="Folder for a folder a registration; else OUTPUT_DIR/work."
     ),
-    study_options(),
+    study_options,
 )  # fmt: skip
 def bids(
     dataset: Path, out: Path, level: str, template: str | None, participants: tuple[str, ...],

@@ -163,11 +163,6 @@ def common_options(report: str) -> Decorator:
     return together(engine_options(), page, quiet_option, json_option)
 
 
-def study_options() -> Decorator:
-    """Give a command what all have that register many images."""
-    return together(running_options, common_options("small"))
-
-
 def _option(entry: dict[str, Any]) -> Decorator:
     """Return an option of the engine's table; its help is the first sentence of the table's."""
     name, choices = entry["name"], list(entry.get("choices", ()))
@@ -221,3 +216,6 @@ def _checked(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
 def _checked_preset(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
     """Return a preset of the engine's, or the name of a file, which is read later."""
     return value if is_preset_file(value) else _checked(ctx, parameter, value)
+
+
+study_options = together(running_options, common_options("small"))

@@ -81,7 +81,7 @@ _ROWS = (
         help="Register each subject's later sessions onto the first.",
     ),
     bids_options,
-    study_options(),
+    study_options,
     strict_option(),
 )  # fmt: skip
 def pairs(

@@ -43,7 +43,7 @@ from .output import Reply, aligned, failures, reply
     ),
     labels_csv_option,
     bids_options,
-    study_options(),
+    study_options,
 )  # fmt: skip
 def propagate_labels(
     targets: tuple[Path, ...], atlas: tuple[tuple[Path, Path], ...], atlases: Path | None,
