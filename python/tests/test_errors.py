@@ -16,7 +16,7 @@ import SimpleITK as sitk
 import morphseek
 from helpers import BUNDLES, QUICK, Command, blob, refused
 from morphseek import errors, images
-from morphseek.cli._app import reported
+from morphseek.cli._command import reported
 
 
 def test_table_makes_the_classes():

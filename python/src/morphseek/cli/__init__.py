@@ -8,7 +8,7 @@ output; 7 a verdict that is not good, with ``--strict`` alone; 130 cancelled, 14
 # their order is that of the help
 from . import register, apply, transform, pairs, motion, build_template, propagate_labels  # noqa: F401, I001
 from . import morphometry, correct_epi, bids, demo, info, train  # noqa: F401
-from ._app import app
+from ._command import app
 from ._entry import main
 
 __all__ = ["app", "main"]

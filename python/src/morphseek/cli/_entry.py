@@ -10,7 +10,7 @@ from typing import TextIO
 
 from .._streams import open_streams
 from ..errors import OutputUnwritableError
-from ._app import app
+from ._command import app
 
 
 def main() -> None:

@@ -6,8 +6,7 @@ import json
 
 import click
 
-from ._app import app
-from ._command import command
+from ._command import app, command
 from .options import json_option
 from .output import Reply, aligned, reply
 

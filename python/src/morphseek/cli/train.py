@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from .. import errors
-from ._app import app
+from ._command import app
 from .output import say
 
 

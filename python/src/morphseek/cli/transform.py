@@ -10,8 +10,7 @@ import click
 
 from .. import errors
 from .._formats import NAMES
-from ._app import app
-from ._command import command, together
+from ._command import app, command, together
 from .options import PATH, json_option, option, out_file, reference_option, stage_option
 from .output import Reply, aligned, reply
 
