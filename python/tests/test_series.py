@@ -17,7 +17,7 @@ import morphseek
 from helpers import Command, blob, invalid, unreadable, write_cine
 from morphseek import errors, images, phantom
 from morphseek.images import Image
-from morphseek.studies import Series, motion, series
+from morphseek.studies import Series, motion
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
@@ -138,7 +138,7 @@ def test_framewise_displacement():
 
 
 def outputs(frames: int) -> set[str]:
-    return {*series.FILES, series.SEAL, *(f"transform_{k:04}.h5" for k in range(frames))}
+    return {*motion.FILES, motion.SEAL, *(f"transform_{k:04}.h5" for k in range(frames))}
 
 
 def test_the_command(head: dict[str, Any], stack: Path, tmp_path: Path, command: Command):
