@@ -17,7 +17,7 @@ import morphseek
 from helpers import QUICK, Command, blob, invalid
 from morphseek import _files, errors, images, phantom
 from morphseek.images import Image
-from morphseek.studies import means, rounds
+from morphseek.studies import means, template
 from morphseek.studies.fusion import Votes
 from pace import limit
 
@@ -247,8 +247,8 @@ def test_an_error_that_is_no_images_is_the_calls(error, tmp_path, monkeypatch):
         with pytest.raises(error, match="template, round 1: no room"):
             morphseek.build_template(people, tmp_path / "out", **options)
     assert not (tmp_path / "out" / "template.json").exists()
-    pair = tmp_path / "out" / rounds.ROUNDS / "pairs" / "_image-0000" / "pair.json"
-    stamp, registered = os.stat(pair).st_mtime_ns, rounds.register_pairs
+    pair = tmp_path / "out" / template.ROUNDS / "pairs" / "_image-0000" / "pair.json"
+    stamp, registered = os.stat(pair).st_mtime_ns, template.register_pairs
 
     def counted(*given: Any, **how: Any) -> Any:
         study = registered(*given, **how)
@@ -256,7 +256,7 @@ def test_an_error_that_is_no_images_is_the_calls(error, tmp_path, monkeypatch):
         assert os.stat(pair).st_mtime_ns == stamp
         return study
 
-    monkeypatch.setattr(rounds, "register_pairs", counted)
+    monkeypatch.setattr(template, "register_pairs", counted)
     found = morphseek.build_template(people, tmp_path / "out", **options)
     assert all(row.is_used for row in found.rows)
 

@@ -15,7 +15,11 @@ from .morphometry import (
 from .motion import FrameMotion as FrameMotion, Series as Series, correct_motion as correct_motion
 from .pairs import register_pairs as register_pairs
 from .plan import all_pairs as all_pairs, pairs_to as pairs_to, within_subject as within_subject
-from .rounds import build_template as build_template
 from .study import PairRow as PairRow, Study as Study, compare as compare
 from .table import Item as Item, Pair as Pair, read_items as read_items, read_pairs as read_pairs
-from .template import Iteration as Iteration, Template as Template, TemplateRow as TemplateRow
+from .template import (
+    Iteration as Iteration,
+    Template as Template,
+    TemplateRow as TemplateRow,
+    build_template as build_template,
+)
