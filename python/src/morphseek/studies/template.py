@@ -46,7 +46,6 @@ from .fusion import Votes, carry_labels, smallest
 from .means import Average, MeanTransform, before_linear, common_grid, moved_grid, sharpness
 from .pairs import deciding, files_of, register_pairs
 from .runner import Meter, content_of, digest
-from .study import PairRow
 from .table import Item, read_items
 
 SEAL = "template.json"
@@ -567,27 +566,25 @@ class _Rounds:
         number = len(self._iterations)
         rows = self._register(number, meter, **how)
         before = volumes.read(self._folder / _TEMPLATE, "template")
-        used = [_is_used(row) for row in rows]
         mean = MeanTransform(before.grid)
-        for source, is_used in zip(self._sources, used):
-            if is_used:
+        for source, row in zip(self._sources, rows):
+            if row.is_used:
                 mean.add(self._registered(source))
         back, grid = mean.inverse(), moved_grid(before.grid, mean.matrix)
         last, rest = np.linalg.inv(mean.matrix), MeanTransform(grid)
         average = Average(grid, *self._how)
         facts = []
         with _files.output_folder(self._folder, ("*",), _ROUND) as folder:
-            for source, row, is_used in zip(self._sources, rows, used):
-                old = self._registered(source) if is_used else self._started(source, before.grid)
+            for source, row in zip(self._sources, rows):
+                used = row.is_used
+                old = self._registered(source) if used else self._started(source, before.grid)
                 vectors = field_on((old @ back).to_sitk(), grid)
                 new = Field.from_mm(vectors, grid, source.grid, old.initial @ last)
                 self._write(folder, source, new)
                 bend = before_linear(new)
                 moved = 0.0 if bend is None else float(np.linalg.norm(bend, axis=-1).mean())
-                grade = row.verdict if row.status != "failed" else GRADES[-1]
-                told = TemplateRow(source.item.id, source.name, grade, _reasons(row), moved)
-                facts.append(told.to_dict())
-                if is_used:
+                facts.append(dataclasses.replace(row, moved_mm=moved).to_dict())
+                if used:
                     rest.add(new)
                     average.add(new.apply(source.read(), background=np.nan).array)
             image = average.image()
@@ -597,35 +594,42 @@ class _Rounds:
                 shape_mm=float(_lengths(mean.displacement()).mean()),
                 change_percent=_change(before, image, average.reach),
                 mean_voxels=float(left.mean()), mean_voxels_max=float(left.max()),
-                left_out=[s.item.id for s, is_used in zip(self._sources, used) if not is_used],
+                left_out=[row.id for row in rows if not row.is_used],
                 seconds=time.process_time() - began,
             )  # fmt: skip
             self._seal(folder, iteration, image, facts)
         shutil.rmtree(self._folder / _PAIRS, ignore_errors=True)
 
-    def _register(self, number: int, meter: Meter, **how: Any) -> list[PairRow]:
-        """Register all images to the template of the round before."""
+    def _register(self, number: int, meter: Meter, **how: Any) -> list[TemplateRow]:
+        """Register all images to the template of the round before; how far they move is not in the
+        rows.
+        """
         options, kind, count = dict(self._options), self._kinds[number - 1], len(self._sources)
         if kind != "deformable":
             options = {k: v for k, v in options.items() if k not in BENDING or k == "device"}
             options |= {**STILL, "initial": kind}
         message = f"round {number} of {len(self._kinds)}, {kind}"
-        rows = register_pairs(
+        done = register_pairs(
             [self._pair(source) for source in self._sources], self._folder / _PAIRS, report="none",
             progress=meter.job(kind, message, count), **how, **options,
         ).rows  # fmt: skip
         meter.ended(kind, jobs=count)
-        for row in (row for row in rows if row.error):
+        for row in (row for row in done if row.error):
             failure = getattr(errors, row.error, errors.RuntimeFailedError)
             if failure.exit_code != errors.InputUnreadableError.exit_code:
                 # not of this image: a full disk, too little memory, a network that does not run
                 raise failure(f"template, round {number}: {row.message}")
-        used = [row for row in rows if _is_used(row)]
-        if len(used) < _FEWEST:
-            worst = next(k for k, row in enumerate(rows) if not _is_used(row))
+        rows = []
+        for source, row in zip(self._sources, done):
+            grade = row.verdict if row.status != "failed" else GRADES[-1]
+            reasons = [row.message] if row.message else row.reasons
+            rows.append(TemplateRow(source.item.id, source.name, grade, reasons, 0.0))
+        used = sum(row.is_used for row in rows)
+        if used < _FEWEST:
+            worst = next(row for row in rows if not row.is_used)
             raise errors.RuntimeFailedError(
-                f"template: of {count} images {len(used)} could be registered to the template"
-                f" of round {number - 1}; {self._sources[worst].name}: {_reasons(rows[worst])}"
+                f"template: of {count} images {used} could be registered to the template of round"
+                f" {number - 1}; {worst.image}: {worst.reasons}"
             )
         return rows
 
@@ -704,14 +708,6 @@ def _linear_field(matrix: Doubles, grid: Grid, source: _Member) -> Field:
     """Return a linear transform to an image as a field on a grid."""
     vectors = field_on(Affine(matrix).to_sitk(), grid)
     return Field.from_mm(vectors, grid, source.grid, matrix)
-
-
-def _is_used(row: PairRow) -> bool:
-    return row.status != "failed" and row.verdict != GRADES[-1]
-
-
-def _reasons(row: PairRow) -> list[str]:
-    return [row.message] if row.message else row.reasons
 
 
 def _lengths(vectors: Doubles) -> Doubles:
