@@ -141,7 +141,8 @@ def run_jobs(
                 future = finished.get(timeout=_WAIT if busy else None)
             except queue.Empty:
                 meter.check()
-                again, busy = busy, []
+                again.extend(busy)
+                busy.clear()
                 continue
             job, place = running.pop(future)
             free.append(place)
