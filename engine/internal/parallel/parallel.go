@@ -42,25 +42,27 @@ func For(n, grain, threads int, body func(lo, hi int)) {
 	var wg sync.WaitGroup
 	var once sync.Once
 	var failure *Panic
-	wg.Add(threads)
-	for range threads {
-		go func() {
-			defer wg.Done()
-			defer func() {
-				if r := recover(); r != nil {
-					once.Do(func() { failure = caught(r) })
-					next.Store(int64(chunks))
-				}
-			}()
-			for {
-				c := int(next.Add(1)) - 1
-				if c >= chunks {
-					return
-				}
-				body(c*grain, min((c+1)*grain, n))
+	work := func() {
+		defer wg.Done()
+		defer func() {
+			if r := recover(); r != nil {
+				once.Do(func() { failure = caught(r) })
+				next.Store(int64(chunks))
 			}
 		}()
+		for {
+			c := int(next.Add(1)) - 1
+			if c >= chunks {
+				return
+			}
+			body(c*grain, min((c+1)*grain, n))
+		}
 	}
+	wg.Add(threads)
+	for range threads - 1 {
+		go work()
+	}
+	work()
 	wg.Wait()
 	if failure != nil {
 		panic(failure)
