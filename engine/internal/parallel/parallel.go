@@ -78,6 +78,13 @@ func Each(n, grain, threads int, body func(i int)) {
 	})
 }
 
+// Beside calls a and b, each with its half of the threads: at once where there are two or more.
+func Beside(threads int, a, b func(threads int)) {
+	tasks := [2]func(int){a, b}
+	threads = Threads(threads)
+	Each(len(tasks), 1, threads, func(i int) { tasks[i](max((threads+i)/2, 1)) })
+}
+
 // Panic is what a body panicked with, and the stack of the goroutine that it ran on.
 type Panic struct {
 	Value any
