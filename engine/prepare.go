@@ -13,6 +13,7 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/memory"
 	"github.com/morphseek/morphseek/engine/internal/network"
+	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/internal/plan"
 	"github.com/morphseek/morphseek/engine/internal/referee"
 	"github.com/morphseek/morphseek/engine/internal/refine"
@@ -81,15 +82,19 @@ func room(g volume.Geometry) int {
 // clean makes the images without implausible voxels, and those with their axes along LPS.
 func (p *problem) clean(e *env, flat Pair) error {
 	var fixed, moving *volume.Volume
-	for _, look := range []func(){
-		func() { fixed, moving = flat.Fixed.Plausible(), flat.Moving.Plausible() },
-		func() { p.fixed = finite(e.notes, "fixed", fixed) },
-		func() { p.moving = finite(e.notes, "moving", moving) },
-	} {
-		if err := e.ctx.Err(); err != nil {
-			return err
+	parallel.Beside(p.opt.Threads,
+		func(int) { fixed = flat.Fixed.Plausible(); p.fixed = fixed.Filled() },
+		func(int) { moving = flat.Moving.Plausible(); p.moving = moving.Filled() })
+	for _, side := range []struct {
+		name          string
+		image, filled *volume.Volume
+	}{{"fixed", fixed, p.fixed}, {"moving", moving, p.moving}} {
+		if side.filled != side.image {
+			e.notes.warn(fmt.Sprintf("The %s volume has voxels that are NaN or infinite, or nearly (beyond 1e37); they were taken for its minimum.", side.name))
 		}
-		look()
+	}
+	if err := e.ctx.Err(); err != nil {
+		return err
 	}
 	if p.original = p.moving; moving != flat.Moving {
 		p.original = flat.Moving.Filled()
@@ -115,12 +120,15 @@ func (p *problem) clean(e *env, flat Pair) error {
 
 // crop leaves the padding of both images out, but for what landmarks lie in.
 func (p *problem) crop(flat Pair) {
-	fixed := p.pair.Fixed.Shown()
-	for _, l := range flat.Landmarks {
-		fixed = fixed.Union(around(p.pair.Fixed, l.Fixed))
-	}
-	p.pair.Fixed, p.pair.FixedMask = cropped(p.pair.Fixed, p.pair.FixedMask, fixed)
-	p.pair.Moving, p.pair.MovingMask = cropped(p.pair.Moving, p.pair.MovingMask, p.pair.Moving.Shown())
+	parallel.Beside(p.opt.Threads, func(int) {
+		shown := p.pair.Fixed.Shown()
+		for _, l := range flat.Landmarks {
+			shown = shown.Union(around(p.pair.Fixed, l.Fixed))
+		}
+		p.pair.Fixed, p.pair.FixedMask = cropped(p.pair.Fixed, p.pair.FixedMask, shown)
+	}, func(int) {
+		p.pair.Moving, p.pair.MovingMask = cropped(p.pair.Moving, p.pair.MovingMask, p.pair.Moving.Shown())
+	})
 }
 
 // cropped returns an image and its mask within a box; both whole where the mask selects nothing there.
@@ -237,15 +245,6 @@ func (p *problem) openNetwork(e *env) error {
 	e.notes.network(p.net.Name, runner.Device())
 	e.notes.took("open", began)
 	return nil
-}
-
-// finite is Volume.Filled with a warning where voxels were replaced.
-func finite(n *notes, name string, v *volume.Volume) *volume.Volume {
-	clean := v.Filled()
-	if clean != v {
-		n.warn(fmt.Sprintf("The %s volume has voxels that are NaN or infinite, or nearly (beyond 1e37); they were taken for its minimum.", name))
-	}
-	return clean
 }
 
 // finiteMask replaces NaN and infinite voxels of a mask by 0.

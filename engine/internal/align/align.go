@@ -9,12 +9,14 @@
 package align
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
 	"sync"
 
 	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -264,7 +266,7 @@ type views struct {
 func (a *aligner) describe(h float64, frame [9]float64) (views, error) {
 	threads := a.opt.Threads
 	h = affordable(h, a.fixed.Geometry, a.moving.Geometry, frame)
-	view := func(name string, v, mask *volume.Volume, of *background, frame [9]float64) (features, error) {
+	view := func(name string, v, mask *volume.Volume, of *background, frame [9]float64, threads int) (features, error) {
 		blocks := downsample(v, mask, h, threads)
 		blocks.background = of // one in every frame; the search over poses finds one anew (RATIONALE.md, Steadiness)
 		w := newResampled(blocks, h, frame, threads)
@@ -279,19 +281,21 @@ func (a *aligner) describe(h float64, frame [9]float64) (views, error) {
 			"the %s volume, %.3g mm at its thinnest, is less than one voxel of %.3g mm, at which the volumes are "+
 				"compared; crop or resample the other volume to about its size", name, thinnest(blocks.extent), h)
 	}
-	f, err := view("fixed", a.fixed, a.opt.FixedMask, &a.fixedBackground, volume.Identity)
-	if err != nil {
-		return views{}, err
-	}
-	m, err := view("moving", a.moving, a.opt.MovingMask, &a.movingBackground, frame)
-	if err != nil {
+	var f, m features
+	var errs [2]error
+	parallel.Beside(threads, func(threads int) {
+		f, errs[0] = view("fixed", a.fixed, a.opt.FixedMask, &a.fixedBackground, volume.Identity, threads)
+	}, func(threads int) {
+		m, errs[1] = view("moving", a.moving, a.opt.MovingMask, &a.movingBackground, frame, threads)
+	})
+	if err := cmp.Or(errs[:]...); err != nil {
 		return views{}, err
 	}
 	basis := principal(f, m, threads)
 	v := views{fixed: f.intoComponents(basis, threads), moving: m.intoComponents(basis, threads)}
 	v.coarse = v.smoothed(coarseSigma, threads)
 	v.plain = a.objective(v, v.coarse, coarsePoints)
-	v.bright = sync.OnceValue(v.withIntensity)
+	v.bright = sync.OnceValue(func() views { return v.withIntensity(threads) })
 	v.bothHounsfield = sync.OnceValue(func() bool { return a.fixed.Hounsfield() && a.moving.Hounsfield() })
 	ours, theirs := f.resampled, m.resampled // without the descriptors, which take most memory
 	v.distance = sync.OnceValue(func() float64 { return distributionDistance(ours, theirs) })
@@ -440,8 +444,9 @@ func (a *aligner) polish(best outcome, v views, same bool) (outcome, error) {
 	if same {
 		bright := v.bright()
 		// in the place of the coarse ones, which nobody reads again
-		compared.fixed = bright.fixed.interleavedIn(v.coarse.fixed, fineSigma, a.opt.Threads)
-		compared.moving = bright.moving.interleaved(fineSigma, a.opt.Threads)
+		parallel.Beside(a.opt.Threads,
+			func(threads int) { compared.fixed = bright.fixed.interleavedIn(v.coarse.fixed, fineSigma, threads) },
+			func(threads int) { compared.moving = bright.moving.interleaved(fineSigma, threads) })
 		compared.components++
 	}
 	o := a.objective(v, compared, a.manyPoints(v))
@@ -476,14 +481,19 @@ type samples struct {
 }
 
 func (v views) smoothed(sigma float64, threads int) samples {
-	return samples{v.fixed.interleaved(sigma, threads), v.moving.interleaved(sigma, threads), len(v.fixed.planes)}
+	s := samples{components: len(v.fixed.planes)}
+	parallel.Beside(threads,
+		func(threads int) { s.fixed = v.fixed.interleaved(sigma, threads) },
+		func(threads int) { s.moving = v.moving.interleaved(sigma, threads) })
+	return s
 }
 
 // added is smoothed for a view whose components but the last are in s already. It shares the memory of s, whose readers do
 // not look at the last one.
 func (v views) added(s samples, sigma float64, threads int) samples {
-	v.fixed.add(s.fixed, sigma, threads)
-	v.moving.add(s.moving, sigma, threads)
+	parallel.Beside(threads,
+		func(threads int) { v.fixed.add(s.fixed, sigma, threads) },
+		func(threads int) { v.moving.add(s.moving, sigma, threads) })
 	s.components++
 	return s
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -102,20 +103,19 @@ func (a *aligner) refineAll(v views, candidates []peak) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	ends := make([]end, len(candidates))
-	best := 0
-	for i, c := range candidates {
-		if ends[i], err = a.refineOne(o, c, coarse); err != nil {
-			return outcome{}, err
-		}
-		if ends[i].value > ends[best].value {
-			best = i
-		}
-		if err := a.checkpoint(0.7 + 0.1*float64(i+1)/float64(len(candidates))); err != nil {
-			return outcome{}, err
+	ends, err := a.refineEach(o, candidates, coarse)
+	if err != nil {
+		return outcome{}, err
+	}
+	if err := a.checkpoint(0.8); err != nil {
+		return outcome{}, err
+	}
+	winner := ends[0]
+	for _, e := range ends {
+		if e.value > winner.value {
+			winner = e
 		}
 	}
-	winner := ends[best]
 	corners := o.corners()
 	second := noRival
 	for _, e := range ends {
@@ -139,13 +139,19 @@ type end struct {
 	value, score, start float64 // value: score less the penalty of strain; start: the candidate's score
 }
 
-func (a *aligner) refineOne(o *objective, from peak, by effort) (end, error) {
-	t, score, err := o.maximise(a.ctx, from.transform, a.opt.Method == Rigid, by)
-	if err != nil {
-		return end{}, a.failed(err)
+// refineEach refines candidates, at once as far as there are threads.
+func (a *aligner) refineEach(o *objective, candidates []peak, by effort) ([]end, error) {
+	ends, errs := make([]end, len(candidates)), make([]error, len(candidates))
+	o = o.with(max(o.threads/len(candidates), 1))
+	parallel.Each(len(candidates), 1, a.opt.Threads, func(i int) {
+		t, score, err := o.maximise(a.ctx, candidates[i].transform, a.opt.Method == Rigid, by)
+		penalty, _ := strain(t.M)
+		ends[i], errs[i] = end{t, score - float64(strainWeight*penalty), score, candidates[i].score}, err
+	})
+	if err := cmp.Or(errs...); err != nil {
+		return nil, a.failed(err)
 	}
-	penalty, _ := strain(t.M)
-	return end{t, score - float64(strainWeight*penalty), score, from.score}, nil
+	return ends, nil
 }
 
 // cluster refines every candidate a little. Of those that end at one position it returns the best, with the best score
@@ -155,15 +161,12 @@ func (a *aligner) cluster(v views, s samples, candidates []peak) ([]peak, error)
 		return candidates, nil
 	}
 	o := a.objective(v, s, fewPoints)
-	ends := make([]end, len(candidates))
-	for i, c := range candidates {
-		var err error
-		if ends[i], err = a.refineOne(o, c, brief); err != nil {
-			return nil, err
-		}
-		if err := a.checkpoint(0.6 + 0.1*float64(i+1)/float64(len(candidates))); err != nil {
-			return nil, err
-		}
+	ends, err := a.refineEach(o, candidates, brief)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.checkpoint(0.7); err != nil {
+		return nil, err
 	}
 	slices.SortStableFunc(ends, func(p, q end) int { return cmp.Compare(q.value, p.value) })
 	corners := o.corners()

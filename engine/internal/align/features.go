@@ -241,8 +241,11 @@ func (f features) withIntensity() features {
 	return f
 }
 
-func (v views) withIntensity() views {
-	return views{fixed: v.fixed.withIntensity(), moving: v.moving.withIntensity()}
+func (v views) withIntensity(threads int) (with views) {
+	parallel.Beside(threads,
+		func(int) { with.fixed = v.fixed.withIntensity() },
+		func(int) { with.moving = v.moving.withIntensity() })
+	return with
 }
 
 // sameModality reports whether the intensities of two images correspond under t: they correlate and are distributed alike,

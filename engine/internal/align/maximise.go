@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -126,6 +127,10 @@ type evaluation struct {
 	cost        float64
 }
 
+func newEvaluation(o *objective, along motion) *evaluation {
+	return &evaluation{objective: o, motion: along, gradient: make([]float64, along.parameters())}
+}
+
 func (e *evaluation) move(x []float64) {
 	if e.x != nil && slices.Equal(x, e.x) {
 		return
@@ -168,8 +173,7 @@ func (o *objective) maximise(ctx context.Context, start volume.Affine, rigid boo
 	if o.flat {
 		along = planar{along, free}
 	}
-	here := &evaluation{objective: o, motion: along, gradient: make([]float64, along.parameters())}
-	rough := &evaluation{objective: o.few, motion: along, gradient: make([]float64, along.parameters())}
+	here, rough := newEvaluation(o, along), newEvaluation(o.few, along)
 	n := along.parameters()
 	x, mean := make([]float64, n), make([]float64, n)
 	moved := math.Inf(1) // by the round before
@@ -218,16 +222,16 @@ func (e *evaluation) curvature(x []float64, sides int) (model hessian, ok bool) 
 	n := len(x)
 	slopes := mat.NewDense(n, n, nil)
 	e.move(x)
-	here, rise := slices.Clone(e.gradient), make([]float64, n)
-	for k := range n {
-		there := slices.Clone(x)
+	alone := e.with(1)
+	parallel.Each(n, 1, e.threads, func(k int) {
+		near, there, rise := newEvaluation(alone, e.motion), slices.Clone(x), make([]float64, n)
 		for _, side := range []float64{apart, -apart}[:sides] {
 			there[k] = x[k] + side
-			e.move(there)
-			floats.SubTo(rise, e.gradient, here)
+			near.move(there)
+			floats.SubTo(rise, near.gradient, e.gradient)
 			floats.AddScaled(slopes.RawRowView(k), 1/(float64(sides)*side), rise)
 		}
-	}
+	})
 	symmetric := mat.NewSymDense(n, nil)
 	for r := range n {
 		for c := range r + 1 {

@@ -75,6 +75,14 @@ func newObjective(fixed, moving *resampled, s samples, count int, seed uint64, t
 	return o
 }
 
+// with is o, computed by so many threads.
+func (o *objective) with(threads int) *objective {
+	whole, few := *o, *o.few
+	whole.threads, few.threads = threads, threads
+	whole.few, few.few = &few, &few
+	return &whole
+}
+
 // add adds about count of the voxels inside the body of fixed and outside.
 func (o *objective) add(fixed *resampled, s samples, inside, outside []int32, count int, seed uint64) {
 	toPhysical := fixed.grid.IndexToPhysical()

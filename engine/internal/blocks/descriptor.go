@@ -122,8 +122,12 @@ func Describe(v, valid *volume.Volume, t Thresholds, dilation int, room *Room, t
 }
 
 // Room is memory that a search uses again and again, for one thing at a time. As garbage it would have the collector run
-// often.
-type Room struct{ memory []float32 }
+// often. It holds the trees of the last control grid, too, which is searched several times.
+type Room struct {
+	memory []float32
+	size   [3]int
+	trees  []*tree
+}
 
 // values returns n values of any content, in place of those before.
 func (r *Room) values(n int) []float32 {
@@ -131,6 +135,15 @@ func (r *Room) values(n int) []float32 {
 		r.memory = make([]float32, n)
 	}
 	return r.memory[:n]
+}
+
+// spanning returns so many spanning trees of a control grid.
+func (r *Room) spanning(size [3]int, count, threads int) []*tree {
+	if r.size != size || len(r.trees) != count {
+		r.size, r.trees = size, make([]*tree, count)
+		parallel.Each(count, 1, threads, func(i int) { r.trees[i] = spanningTree(size, i) })
+	}
+	return r.trees
 }
 
 // LabelCodes returns a descriptor for every voxel of a label map. Those of two labels, the background being one, differ

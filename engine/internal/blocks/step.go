@@ -77,8 +77,8 @@ func (s *Step) MinMarginals(trees int) (control volume.Geometry, marginals []flo
 	image := &volume.Volume{Geometry: s.Grid, Data: s.Image}
 	means, _ := image.BlockMeans([3]int{s.Spacing, s.Spacing, s.Spacing}, nil, s.Threads)
 	between := newTension(width, deep, float32(s.Stiffness*strain*strain), s.found(control), means.Data, control.Size)
-	for index := range max(trees, 1) {
-		spanningTree(control.Size, index).marginals(sum, costs, up, 1/float32(max(trees, 1)), between, s.Threads)
+	for _, t := range s.Room.spanning(control.Size, max(trees, 1), s.Threads) {
+		t.marginals(sum, costs, up, 1/float32(max(trees, 1)), between, s.Threads)
 	}
 	return control, sum
 }
@@ -122,11 +122,11 @@ func (s *Step) byPhase() []Descriptor {
 	length := s.phase()
 	rows := len(s.Moving) / n
 	out := make([]Descriptor, rows*q*length+mostLabels)
-	for r := range rows {
+	parallel.Each(rows, parallel.Rows(n), s.Threads, func(r int) {
 		for x, c := range s.Moving[r*n : (r+1)*n] {
 			out[(r*q+x%q)*length+x/q] = c
 		}
-	}
+	})
 	return out
 }
 

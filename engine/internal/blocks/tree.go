@@ -10,12 +10,12 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 )
 
-// tree is a spanning tree of a control grid: nodes ordered by depth from the root.
+// tree is a spanning tree of a control grid. In its order every node stands before all that hangs from it, which follows at
+// once.
 type tree struct {
-	order    []int   // nodes, the root first
-	depth    []int   // depth[d] is where the nodes of depth d begin in order; one entry more ends the last
-	parent   []int   // by node; -1 at the root
-	children [][]int // by node
+	order    []int32   // nodes, the root first
+	parent   []int32   // by node; -1 at the root
+	children [][]int32 // by node
 }
 
 // neighbours returns the pairs of neighbouring nodes of the 6-connected grid.
@@ -51,33 +51,62 @@ func spanningTree(size [3]int, index int) *tree {
 		}
 		return i
 	}
-	near := make([][]int, n)
+	degree := make([]int, n)
+	kept := edges[:0]
 	for _, e := range edges {
 		if a, b := find(e[0]), find(e[1]); a != b {
 			set[a] = b
-			near[e[0]] = append(near[e[0]], e[1])
-			near[e[1]] = append(near[e[1]], e[0])
+			kept = append(kept, e)
+			degree[e[0]]++
+			degree[e[1]]++
 		}
+	}
+	t := &tree{parent: make([]int32, n), children: make([][]int32, n)}
+	for i, memory := 0, make([]int32, 2*len(kept)); i < n; i++ {
+		t.children[i], memory = memory[:0:degree[i]], memory[degree[i]:]
+	}
+	for _, e := range kept {
+		t.children[e[0]] = append(t.children[e[0]], int32(e[1]))
+		t.children[e[1]] = append(t.children[e[1]], int32(e[0]))
 	}
 
-	t := &tree{parent: make([]int, n), children: near}
-	root := size[0]/2 + size[0]*(size[1]/2+size[1]*(size[2]/2))
+	root := int32(size[0]/2 + size[0]*(size[1]/2+size[1]*(size[2]/2)))
 	t.parent[root] = -1
-	t.order = append(t.order, root)
-	for lo := 0; lo < len(t.order); {
-		hi := len(t.order)
-		t.depth = append(t.depth, lo)
-		for _, i := range t.order[lo:hi] {
-			t.children[i] = slices.DeleteFunc(t.children[i], func(j int) bool { return j == t.parent[i] })
-			for _, j := range t.children[i] {
-				t.parent[j] = i
-				t.order = append(t.order, j)
-			}
+	for stack := []int32{root}; len(stack) > 0; {
+		i := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		t.order = append(t.order, i)
+		t.children[i] = slices.DeleteFunc(t.children[i], func(c int32) bool { return c == t.parent[i] })
+		for _, c := range t.children[i] {
+			t.parent[c] = i
+			stack = append(stack, c)
 		}
-		lo = hi
 	}
-	t.depth = append(t.depth, n)
 	return t
+}
+
+// cut divides the tree into branches of at most most nodes, parts of its order that do not need each other and the longest
+// of which come first, and the trunk that they hang from, in order.
+func (t *tree) cut(most int) (branches [][]int32, trunk []int32) {
+	size := make([]int, len(t.order)) // by node, of what hangs from it, itself included
+	for _, i := range slices.Backward(t.order) {
+		size[i]++
+		if p := t.parent[i]; p >= 0 {
+			size[p] += size[i]
+		}
+	}
+	for k := 0; k < len(t.order); {
+		i := t.order[k]
+		if size[i] > most {
+			trunk = append(trunk, i)
+			k++
+			continue
+		}
+		branches = append(branches, t.order[k:k+size[i]])
+		k += size[i]
+	}
+	slices.SortStableFunc(branches, func(a, b []int32) int { return len(b) - len(a) })
+	return branches, trunk
 }
 
 // tension is the cost of neighbours that move differently: weight times the squared difference of their total displacements
@@ -104,7 +133,7 @@ func newTension(width, deep int, weight float32, found [3][]float32, means []flo
 }
 
 // between sets p to the penalties of a message from one node to another.
-func (t tension) between(p *penalties, from, to int) {
+func (t tension) between(p *penalties, from, to int32) {
 	var apart [3]float32
 	for axis, u := range t.found {
 		if u != nil {
@@ -128,46 +157,61 @@ func (t *tree) marginals(sum, costs, up []float32, share float32, between tensio
 	rooms := sync.Pool{New: func() any {
 		return &room{make([]float32, labels), make([]float32, labels), make([]float32, labels), newPenalties(between.width)}
 	}}
-	at := func(x []float32, i int) []float32 { return x[i*labels : (i+1)*labels] }
+	at := func(x []float32, i int32) []float32 { return x[int(i)*labels : (int(i)+1)*labels] }
 	// below writes to dst the node's costs and the messages of its children.
-	below := func(dst []float32, i int) {
+	below := func(dst []float32, i int32) {
 		copy(dst, at(costs, i))
 		for _, c := range t.children[i] {
 			filter.Add(dst, at(up, c))
 		}
 	}
-	level := func(d int, do func(i int, r *room)) {
-		nodes := t.order[t.depth[d]:t.depth[d+1]]
-		parallel.For(len(nodes), 4, threads, func(lo, hi int) {
+	toParent := func(i int32, r *room) {
+		p := t.parent[i]
+		if p < 0 {
+			return
+		}
+		below(r.rest, i)
+		between.between(r.penalties, i, p)
+		envelope(at(up, i), r.rest, r.scratch, r.penalties)
+	}
+	fromParent := func(i int32, r *room) {
+		own, p := at(up, i), t.parent[i]
+		if p >= 0 {
+			subtract(r.rest, at(up, p), own)
+			between.between(r.penalties, p, i)
+			envelope(r.down, r.rest, r.scratch, r.penalties)
+		}
+		below(own, i)
+		if p >= 0 {
+			filter.Add(own, r.down)
+		}
+		addShare(at(sum, i), own, leastOf(own), share)
+	}
+	branches, trunk := t.cut(len(t.order)/(8*parallel.Threads(threads)) + 1)
+	inBranches := func(do func(nodes []int32, r *room)) {
+		parallel.Each(len(branches), 1, threads, func(k int) {
 			r := rooms.Get().(*room)
 			defer rooms.Put(r)
-			for _, i := range nodes[lo:hi] {
-				do(i, r)
-			}
+			do(branches[k], r)
 		})
 	}
-	for d := len(t.depth) - 2; d > 0; d-- {
-		level(d, func(i int, r *room) {
-			below(r.rest, i)
-			between.between(r.penalties, i, t.parent[i])
-			envelope(at(up, i), r.rest, r.scratch, r.penalties)
-		})
+	own := rooms.Get().(*room)
+	inBranches(func(nodes []int32, r *room) {
+		for _, i := range slices.Backward(nodes) {
+			toParent(i, r)
+		}
+	})
+	for _, i := range slices.Backward(trunk) {
+		toParent(i, own)
 	}
-	for d := range len(t.depth) - 1 {
-		level(d, func(i int, r *room) {
-			own := at(up, i)
-			if d > 0 {
-				subtract(r.rest, at(up, t.parent[i]), own)
-				between.between(r.penalties, t.parent[i], i)
-				envelope(r.down, r.rest, r.scratch, r.penalties)
-			}
-			below(own, i)
-			if d > 0 {
-				filter.Add(own, r.down)
-			}
-			addShare(at(sum, i), own, leastOf(own), share)
-		})
+	for _, i := range trunk {
+		fromParent(i, own)
 	}
+	inBranches(func(nodes []int32, r *room) {
+		for _, i := range nodes {
+			fromParent(i, r)
+		}
+	})
 }
 
 // room is what a message takes while it is made.

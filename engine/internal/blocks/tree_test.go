@@ -60,7 +60,7 @@ func TestMarginalsAreExact(t *testing.T) {
 			}
 			for i, l := range labelling {
 				e += costs[i*labels+l]
-				if p := tree.parent[i]; p >= 0 {
+				if p := int(tree.parent[i]); p >= 0 {
 					d := (means[i] - means[p]) / contrast
 					e += weight / (1 + d*d) * distance2(l, labelling[p], width, apart(i, p))
 				}
@@ -115,7 +115,7 @@ func testEnvelope(t *testing.T, width int) {
 // The spanning trees reach every node and are others by index.
 func TestSpanningTree(t *testing.T) {
 	size := [3]int{5, 4, 3}
-	var parents [3][]int
+	var parents [3][]int32
 	for index := range parents {
 		tree := spanningTree(size, index)
 		for rank, i := range tree.order {
@@ -123,12 +123,31 @@ func TestSpanningTree(t *testing.T) {
 			if rank > 0 && (slices.Index(tree.order, p) >= rank || !slices.Contains(tree.children[p], i)) {
 				t.Fatalf("tree %d: node %d does not follow its parent %d", index, i, p)
 			}
-			if dx, dy, dz := i%5-p%5, i/5%4-p/5%4, i/20-p/20; rank > 0 && dx*dx+dy*dy+dz*dz != 1 {
+			if rank == 0 {
+				continue
+			}
+			if dx, dy, dz := i%5-p%5, i/5%4-p/5%4, i/20-p/20; dx*dx+dy*dy+dz*dz != 1 {
 				t.Fatalf("tree %d: node %d is no neighbour of its parent %d", index, i, p)
 			}
 		}
 		if len(tree.order) != 60 {
 			t.Fatalf("tree %d: %d of 60 nodes", index, len(tree.order))
+		}
+		branches, trunk := tree.cut(7)
+		parts := slices.Clone(trunk)
+		for _, branch := range branches {
+			for k, i := range branch {
+				if inside := k > 0 && slices.Contains(branch[:k], tree.parent[i]); !inside && !slices.Contains(append(trunk, -1), tree.parent[i]) {
+					t.Fatalf("tree %d: node %d needs a node of another branch", index, i)
+				}
+			}
+			if parts = append(parts, branch...); len(branch) > 7 {
+				t.Errorf("tree %d: a branch of %d nodes, at most 7 were asked for", index, len(branch))
+			}
+		}
+		slices.Sort(parts)
+		if got := slices.Compact(slices.Clone(parts)); len(parts) != 60 || len(got) != 60 || len(trunk) > 40 {
+			t.Errorf("tree %d: trunk and branches have %d nodes, %d of them once, of 60", index, len(parts), len(got))
 		}
 		parents[index] = tree.parent
 		if again := spanningTree(size, index); !slices.Equal(again.parent, tree.parent) {

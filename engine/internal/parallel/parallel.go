@@ -42,25 +42,27 @@ func For(n, grain, threads int, body func(lo, hi int)) {
 	var wg sync.WaitGroup
 	var once sync.Once
 	var failure *Panic
-	wg.Add(threads)
-	for range threads {
-		go func() {
-			defer wg.Done()
-			defer func() {
-				if r := recover(); r != nil {
-					once.Do(func() { failure = caught(r) })
-					next.Store(int64(chunks))
-				}
-			}()
-			for {
-				c := int(next.Add(1)) - 1
-				if c >= chunks {
-					return
-				}
-				body(c*grain, min((c+1)*grain, n))
+	work := func() {
+		defer wg.Done()
+		defer func() {
+			if r := recover(); r != nil {
+				once.Do(func() { failure = caught(r) })
+				next.Store(int64(chunks))
 			}
 		}()
+		for {
+			c := int(next.Add(1)) - 1
+			if c >= chunks {
+				return
+			}
+			body(c*grain, min((c+1)*grain, n))
+		}
 	}
+	wg.Add(threads)
+	for range threads - 1 {
+		go work()
+	}
+	work()
 	wg.Wait()
 	if failure != nil {
 		panic(failure)
@@ -74,6 +76,13 @@ func Each(n, grain, threads int, body func(i int)) {
 			body(i)
 		}
 	})
+}
+
+// Beside calls a and b, each with its half of the threads: at once where there are two or more.
+func Beside(threads int, a, b func(threads int)) {
+	tasks := [2]func(int){a, b}
+	threads = Threads(threads)
+	Each(len(tasks), 1, threads, func(i int) { tasks[i](max((threads+i)/2, 1)) })
 }
 
 // Panic is what a body panicked with, and the stack of the goroutine that it ran on.

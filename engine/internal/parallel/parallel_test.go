@@ -64,6 +64,28 @@ func loops(depth, threads int) {
 //go:noinline
 func culprit() { panic("item 50") }
 
+// Beside gives its two tasks the threads that there are, and both run at once where there are two.
+func TestBeside(t *testing.T) {
+	for threads, want := range map[int][2]int{1: {1, 1}, 2: {1, 1}, 5: {2, 3}, 8: {4, 4}} {
+		t.Run(fmt.Sprintf("%d threads", threads), func(t *testing.T) {
+			var got [2]int
+			other := make(chan bool)
+			Beside(threads, func(n int) {
+				if got[0] = n; threads > 1 {
+					<-other
+				}
+			}, func(n int) {
+				if got[1] = n; threads > 1 {
+					other <- true
+				}
+			})
+			if got != want {
+				t.Errorf("the tasks have %v threads, want %v", got, want)
+			}
+		})
+	}
+}
+
 func TestReduceFoldsInOrder(t *testing.T) {
 	for _, threads := range []int{1, 2, 5} {
 		t.Run(fmt.Sprintf("%d threads", threads), func(t *testing.T) {
