@@ -138,6 +138,9 @@ func (e *Engine) Register(ctx context.Context, pair Pair, opt Options, progress 
 // TrimMemory gives memory that is no longer used back to the system at once, where it may be more than a quarter of a gigabyte.
 func TrimMemory() { memory.Trim() }
 
+// AvailableMemory is what the system and the process's limits leave, in bytes.
+func AvailableMemory() int64 { return memory.Available() }
+
 // ModelInfo describes a model bundle to a front end.
 type ModelInfo struct {
 	Manifest network.Manifest `json:"manifest"`

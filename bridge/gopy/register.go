@@ -104,6 +104,9 @@ func (r *Result) Copy(field, warped, initial uint64) (err error) {
 	return nil
 }
 
+// AvailableMemory returns what the system and the process's limits leave, in bytes.
+func AvailableMemory() int64 { return engine.AvailableMemory() }
+
 // Uncertainty fills the caller's buffer: float32 on the fixed grid, mm. Only where the option asked for it.
 func (r *Result) Uncertainty(out uint64) (err error) {
 	defer guard(&err)

@@ -91,8 +91,8 @@ func Held() int64 {
 	return int64(s[0].Value.Uint64() - s[1].Value.Uint64())
 }
 
-// available is what the system, and the limit GOMEMLIMIT, leave, in bytes.
-func available() int64 {
+// Available is what the system, and the limit GOMEMLIMIT, leave, in bytes.
+func Available() int64 {
 	free := availableBytes()
 	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
 		free = min(free, limit-Held())
@@ -103,7 +103,7 @@ func available() int64 {
 // Check reports OutOfMemory where the system, or the limit GOMEMLIMIT, leaves less than need bytes. Go cannot recover
 // from a failed allocation, so large ones are asked for here first.
 func Check(need int64, what string) error {
-	if free := available(); need > free {
+	if free := Available(); need > free {
 		const giga = 1e9
 		return fault.New(fault.OutOfMemory, "%s needs about %.1f GB of memory and %.1f GB are free; "+
 			"crop or downsample the images, use fewer trajectories, or close other programs",

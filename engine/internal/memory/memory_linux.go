@@ -23,7 +23,7 @@ func Reserve(bytes int64) {
 	collector.Lock()
 	defer collector.Unlock()
 	more := bytes*int64(max(collector.users, 1)) - reserved
-	if more <= 0 || more > available() || !mayGrow(2*more) { // what else the process needs comes beside it
+	if more <= 0 || more > Available() || !mayGrow(2*more) { // what else the process needs comes beside it
 		return
 	}
 	reserved += more

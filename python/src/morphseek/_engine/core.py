@@ -136,6 +136,11 @@ def devices() -> dict[str, Any]:
     return json.loads(call(gopy.Devices))
 
 
+def available_memory() -> int:
+    """Return what the system and the process's limits leave, in bytes."""
+    return call(gopy.AvailableMemory)
+
+
 def verify_model(name: str) -> dict[str, Any]:
     """Check the bundle of that name or path; return its manifest and path."""
     open_engine()

@@ -54,8 +54,9 @@ def output_options(strict_where: str = "a verdict is not good") -> Decorator:
 
 running_options = together(
     _running(
-        "--workers", type=click.IntRange(1), default=1,
-        help="Pairs at a time; each gets its share of the cores unless --threads says otherwise.",
+        "--workers", type=click.IntRange(1),
+        help="Pairs at a time; each gets its share of the cores unless --threads says otherwise."
+        " By default as many as there are cores for, and memory.",
     ),
     _running(
         "--scheduler", metavar="threads|processes|ADDRESS",

@@ -235,7 +235,7 @@ def propagate_labels(
             row.message = f"no atlas could be carried to it: {'; '.join(row.left_out)}"
     study._do(
         jobs, folder, Meter(len(jobs), None), keep=["left_out"], resume=resume,
-        workers=how.get("workers", 1), scheduler=how.get("scheduler"),
+        workers=how.get("workers") or 1, scheduler=how.get("scheduler"),
     )  # fmt: skip
     return study
 

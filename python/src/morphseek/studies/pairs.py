@@ -38,7 +38,7 @@ Keep = Literal["all", "report"]
 class Running(Options, total=False):
     """Name the parameters of :func:`register_pairs`, with its options."""
 
-    workers: int
+    workers: int | None
     scheduler: str | None
     report: Report
     progress: Callable[[Progress], Any] | bool | None
@@ -53,7 +53,7 @@ def register_pairs(
     score: bool = False,
     labels_csv: str | os.PathLike[str] | None = None,
     labels_back: bool = False,
-    workers: int = 1,
+    workers: int | None = None,
     scheduler: str | None = None,
     report: Report = "small",
     keep: Keep = "all",
@@ -91,8 +91,9 @@ def register_pairs(
     labels_back : bool
         Also carry each pair's fixed labels to its moving image, by the inverse transform, as
         fixed_labels_on_moving.nii.gz.
-    workers : int
-        Pairs at a time; each gets its share of the cores unless `threads` is given.
+    workers : int, optional
+        Pairs at a time; each gets its share of the cores unless `threads` is given. By default as
+        many as there are cores for, and memory by the size of the first pair's images.
     scheduler : str, optional
         threads, the default; processes; or the address of a Dask scheduler, whose workers see the
         same files and give each pair one thread unless `threads` is given.
@@ -131,7 +132,8 @@ def register_pairs(
     """
     for name, value, known in (("report", report, Report), ("keep", keep, Keep)):
         errors._check_choice(name, value, get_args(known))
-    errors._check_number("workers", workers, 1, whole=True)
+    if workers is not None:
+        errors._check_number("workers", workers, 1, whole=True)
     listed = read_pairs(pairs, data=data, subset=subset)
     if labels_csv is not None:
         read_labels_csv(labels_csv)  # a table that is none fails before the work
@@ -148,9 +150,7 @@ def register_pairs(
     shown, made_of = dict(chosen), [core.version(), deciding(chosen, bundle)]
     if bundle and bundle["path"]:  # a worker elsewhere is in another folder
         chosen["model"] = str(Path(bundle["path"]).absolute())
-    if not chosen.get("threads"):
-        apart = scheduler not in (None, THREADS)
-        chosen["threads"] = 1 if apart and scheduler != PROCESSES else max(1, _cores() // workers)
+    workers, chosen["threads"] = _shares(workers, chosen.get("threads", 0), scheduler, listed)
     how = {
         "options": chosen, "made_of": made_of, "report": report, "command": COMMAND.get(),
         "keep": keep, "score": score, "labels_back": labels_back,
@@ -177,8 +177,28 @@ def deciding(chosen: Mapping[str, Any], bundle: Mapping[str, Any]) -> dict[str, 
     return options | ({"model": bundle["manifest"]["sha256"]} if bundle else {})
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _shares(
+    workers: int | None, threads: int, scheduler: str | None, pairs: Sequence[Pair]
+) -> tuple[int, int]:
+    """Return how many pairs are registered here at a time, and the threads of each."""
+    if scheduler not in (None, THREADS, PROCESSES):
+        return 1, threads or 1
+    many = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if many else os.cpu_count() or 1
+    if workers is None:
+        workers = max(1, min(cores // (threads or 1), len(pairs)))
+        if workers > 1:
+            workers = max(1, min(workers, core.available_memory() // _memory(pairs[0])))
+    return workers, threads or max(1, cores // workers)
+
+
+def _memory(pair: Pair) -> int:
+    """Return about how many bytes the registration of a pair takes, and its files."""
+    voxels = 0
+    for role in ("fixed", "moving"):
+        with contextlib.suppress(errors.MorphSeekError):  # its own job tells what is wrong
+            voxels = max(voxels, images.read(pair.path(role), role).array.size)
+    return 500_000_000 + 50 * voxels
 
 
 @dataclasses.dataclass(frozen=True)

@@ -259,7 +259,7 @@ def build_template(
     sharpen: float = 0.0,
     spacing: float | None = None,
     warped: bool = False,
-    workers: int = 1,
+    workers: int | None = None,
     scheduler: str | None = None,
     resume: bool = True,
     progress: Callable[[Progress], Any] | bool | None = None,
@@ -319,7 +319,8 @@ def build_template(
     """
     errors._check_choice("average", average, _AVERAGES)
     errors._check_number("iterations", iterations, 0, whole=True)
-    errors._check_number("workers", workers, 1, whole=True)
+    if workers is not None:
+        errors._check_number("workers", workers, 1, whole=True)
     errors._check_number("sharpen", sharpen, 0, 1)
     if spacing is not None:
         errors._check_number("spacing", spacing, _FINEST_MM)
