@@ -28,9 +28,10 @@ from morphseek import (
     registration,
     studies,
 )
+from morphseek._engine import core
 from morphseek._engine.table import for_engine
 from morphseek.studies.label_table import read_labels_csv
-from morphseek.studies.pairs import files_of
+from morphseek.studies.pairs import _shares, files_of
 from morphseek.studies.runner import content_of as hashes_of
 from pace import limit
 
@@ -598,10 +599,33 @@ def test_processes_of_a_script_that_begins_anew(tmp_path: Path):
     assert done.returncode == 1 and "below if __name__ == '__main__'" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("cores", "gigabytes", "given", "expected"),
+    [
+        (16, 64, {}, (4, 4)),  # of four pairs
+        (16, 64, {"threads": 8}, (2, 8)),
+        (16, 1.2, {}, (2, 8)),  # half a gigabyte a small pair
+        (16, 0.1, {}, (1, 16)),
+        (16, 64, {"workers": 3}, (3, 5)),
+        (16, 64, {"scheduler": "processes"}, (4, 4)),
+        (16, 64, {"scheduler": "tcp://host:8786"}, (1, 1)),
+        (1, 64, {}, (1, 1)),
+    ],
+)
+def test_pairs_at_a_time(
+    cores: int, gigabytes: float, given: dict[str, Any], expected: tuple[int, int], study: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):  # fmt: skip
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(cores), raising=False)
+    monkeypatch.setattr(core, "available_memory", lambda: gigabytes * 1e9)
+    how = {"workers": None, "threads": 0, "scheduler": None} | given
+    assert _shares(**how, pairs=studies.read_pairs(study)) == expected
+
+
 def test_stopped_by_its_progress(study: Path, tmp_path: Path):
     out = tmp_path / "out"
     with pytest.raises(errors.CancelledError):
-        register_pairs(study, out, progress=lambda p: np.bool_(not p.message), **QUICK)
+        register_pairs(study, out, workers=1, progress=lambda p: np.bool_(not p.message), **QUICK)
     pending = [pair["status"] for pair in json_of(out / "summary.json")["rows"]]
     assert pending[0] == "done" and pending.count("pending") == 3
     with pytest.raises(ZeroDivisionError):
