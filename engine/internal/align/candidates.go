@@ -139,10 +139,10 @@ type end struct {
 	value, score, start float64 // value: score less the penalty of strain; start: the candidate's score
 }
 
-// refineEach refines candidates, at once as far as there are threads.
+// refineEach refines every candidate, several at once where there are threads.
 func (a *aligner) refineEach(o *objective, candidates []peak, by effort) ([]end, error) {
 	ends, errs := make([]end, len(candidates)), make([]error, len(candidates))
-	o = o.with(max(o.threads/len(candidates), 1))
+	o = o.with(max(parallel.Threads(o.threads)/len(candidates), 1))
 	parallel.Each(len(candidates), 1, a.opt.Threads, func(i int) {
 		t, score, err := o.maximise(a.ctx, candidates[i].transform, a.opt.Method == Rigid, by)
 		penalty, _ := strain(t.M)

@@ -127,6 +127,7 @@ type evaluation struct {
 	cost        float64
 }
 
+// newEvaluation returns an evaluation of the motions of a kind that has none yet.
 func newEvaluation(o *objective, along motion) *evaluation {
 	return &evaluation{objective: o, motion: along, gradient: make([]float64, along.parameters())}
 }

@@ -75,7 +75,7 @@ func newObjective(fixed, moving *resampled, s samples, count int, seed uint64, t
 	return o
 }
 
-// with is o, computed by so many threads.
+// with returns o as so many threads compute it.
 func (o *objective) with(threads int) *objective {
 	whole, few := *o, *o.few
 	whole.threads, few.threads = threads, threads

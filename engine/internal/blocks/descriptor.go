@@ -122,7 +122,7 @@ func Describe(v, valid *volume.Volume, t Thresholds, dilation int, room *Room, t
 }
 
 // Room is memory that a search uses again and again, for one thing at a time. As garbage it would have the collector run
-// often. It holds the trees of the last control grid, too, which is searched several times.
+// often. It also keeps the trees of the last control grid, which is searched several times.
 type Room struct {
 	memory []float32
 	size   [3]int

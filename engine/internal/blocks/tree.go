@@ -10,8 +10,7 @@ import (
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 )
 
-// tree is a spanning tree of a control grid. In its order every node stands before all that hangs from it, which follows at
-// once.
+// tree is a spanning tree of a control grid. In its order a node stands directly before all that hangs from it.
 type tree struct {
 	order    []int32   // nodes, the root first
 	parent   []int32   // by node; -1 at the root
@@ -85,8 +84,8 @@ func spanningTree(size [3]int, index int) *tree {
 	return t
 }
 
-// cut divides the tree into branches of at most most nodes, parts of its order that do not need each other and the longest
-// of which come first, and the trunk that they hang from, in order.
+// cut divides the tree into the trunk, in order, and what hangs from it: branches of at most so many nodes, which are parts of
+// the order and do not need each other, the longest first.
 func (t *tree) cut(most int) (branches [][]int32, trunk []int32) {
 	size := make([]int, len(t.order)) // by node, of what hangs from it, itself included
 	for _, i := range slices.Backward(t.order) {
@@ -195,17 +194,17 @@ func (t *tree) marginals(sum, costs, up []float32, share float32, between tensio
 			do(branches[k], r)
 		})
 	}
-	own := rooms.Get().(*room)
+	ofTrunk := rooms.Get().(*room)
 	inBranches(func(nodes []int32, r *room) {
 		for _, i := range slices.Backward(nodes) {
 			toParent(i, r)
 		}
 	})
 	for _, i := range slices.Backward(trunk) {
-		toParent(i, own)
+		toParent(i, ofTrunk)
 	}
 	for _, i := range trunk {
-		fromParent(i, own)
+		fromParent(i, ofTrunk)
 	}
 	inBranches(func(nodes []int32, r *room) {
 		for _, i := range nodes {
