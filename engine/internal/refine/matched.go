@@ -108,8 +108,8 @@ func (c *curve) through(v *volume.Volume) *volume.Volume {
 // curves returns the mean moving intensity for each fixed one and the reverse, where both are valid under what Coarse has
 // found, at the finest resolution: curves of less noisy images would amplify the noise there.
 func (r *Refinement) curves() (there, back curve) {
-	g := r.grids[len(r.grids)-1]
-	im := r.pair.At(g, margin, aligned.RepeatedEdge, r.opt.Threads).Through(r.start, r.opt.Threads)
+	im := r.at(len(r.grids)-1).Through(r.start, r.opt.Threads)
+	g := im.Fixed.Geometry
 	warped, valid := make([]float32, g.Voxels()), make([]float32, g.Voxels())
 	v := onto(g, r.v, r.opt.Threads)
 	im.Warp(warped, v, nil, r.opt.Threads)

@@ -97,7 +97,7 @@ type Refinement struct {
 	start  *field.Field
 	opt    Options
 	grids  []volume.Geometry // coarse to fine
-	images []aligned.Images  // on grids but the finest of several, without start; each made when first read
+	images []aligned.Images  // on the grids, without start; each made when first read
 	v      *field.Field      // the displacement so far: the result is start o (id + v)
 	done   int               // grids that are finished
 	fluid  float64           // Regularisation.Fluid of Coarse
@@ -109,16 +109,11 @@ type Refinement struct {
 // New prepares the refinement of start, a field on any grid; nil is the identity.
 func New(pair aligned.Pair, start *field.Field, opt Options) *Refinement {
 	grids := resolutions(pair, opt, start == nil)
-	r := &Refinement{pair: pair, start: start, opt: opt, grids: grids, images: kept(grids)}
+	r := &Refinement{pair: pair, start: start, opt: opt, grids: grids, images: make([]aligned.Images, len(grids))}
 	for i := range r.grids {
 		r.total += r.cost(i)
 	}
 	return r
-}
-
-// kept returns room for the images of a refinement on grids.
-func kept(grids []volume.Geometry) []aligned.Images {
-	return make([]aligned.Images, max(len(grids)-1, 1))
 }
 
 // iterations is the most iterations at resolution i.
@@ -163,7 +158,7 @@ func (r *Refinement) OfChannels() (all []Agreement) {
 		if c.Labels > 0 || !c.Intensities {
 			continue
 		}
-		one := &Refinement{pair: c.Under(r.pair.Initial), opt: r.opt, grids: r.grids, images: kept(r.grids), start: r.start, v: r.v}
+		one := &Refinement{pair: c.Under(r.pair.Initial), opt: r.opt, grids: r.grids, images: make([]aligned.Images, len(r.grids)), start: r.start, v: r.v}
 		a := one.agreement(r.start, r.v)
 		a.Detail = one.Detail()
 		all = append(all, a)
@@ -202,18 +197,14 @@ func (r *Refinement) Detail() float64 {
 }
 
 // atHalf returns the pair at half the finest resolution.
-func (r *Refinement) atHalf() aligned.Images { return r.at(len(r.images) - 1) }
+func (r *Refinement) atHalf() aligned.Images { return r.at(max(len(r.grids)-2, 0)) }
 
 // at returns the pair at resolution i.
 func (r *Refinement) at(i int) aligned.Images {
-	if i < len(r.images) && r.images[i].Fixed != nil {
-		return r.images[i]
+	if r.images[i].Fixed == nil {
+		r.images[i] = r.pair.At(r.grids[i], margin, aligned.RepeatedEdge, r.opt.Threads)
 	}
-	im := r.pair.At(r.grids[i], margin, aligned.RepeatedEdge, r.opt.Threads)
-	if i < len(r.images) {
-		r.images[i] = im
-	}
-	return im
+	return r.images[i]
 }
 
 // Fine refines at the finest resolution, after Coarse, and returns start o (id + v) there. If the fluid Gaussian is
@@ -229,9 +220,6 @@ func (r *Refinement) Fine(ctx context.Context, by Regularisation) (*field.Field,
 				return nil, nil, err
 			}
 		}
-	}
-	if len(r.grids) > 1 {
-		clear(r.images) // nobody reads them again, and the finest resolution takes most memory
 	}
 	if err := r.level(ctx, by, r.opt.Iterations); err != nil {
 		return nil, nil, err
@@ -249,8 +237,11 @@ func (r *Refinement) Fine(ctx context.Context, by Regularisation) (*field.Field,
 
 // level refines at the next resolution, for so many iterations at most.
 func (r *Refinement) level(ctx context.Context, by Regularisation, iterations int) error {
-	g := r.grids[r.done]
-	s, err := newSimilarity(r.opt.Similarity, r.sharpened(r.at(r.done), by), r.opt.Threads)
+	g, im, finest := r.grids[r.done], r.at(r.done), r.done == len(r.grids)-1
+	if finest {
+		clear(r.images) // nobody reads them again, and the finest resolution takes most memory
+	}
+	s, err := newSimilarity(r.opt.Similarity, r.sharpened(im, by), r.opt.Threads)
 	if err != nil {
 		return err
 	}
@@ -260,7 +251,7 @@ func (r *Refinement) level(ctx context.Context, by Regularisation, iterations in
 	work := float64(float64(g.Voxels()) * float64(iterations))
 	before := r.v
 	c := ascent{similarity: s, v: onto(g, before, r.opt.Threads), by: by, iterations: iterations, locked: r.opt.Locked, threads: r.opt.Threads,
-		finest: r.done == len(r.grids)-1,
+		finest: finest,
 		progress: func(fraction float64) {
 			if r.opt.Progress != nil {
 				r.opt.Progress(min((r.work+float64(work*fraction))/r.total, 1))
