@@ -149,8 +149,9 @@ def register_pairs(
     if bundle and bundle["path"]:  # a worker elsewhere is in another folder
         chosen["model"] = str(Path(bundle["path"]).absolute())
     if not chosen.get("threads"):
-        apart = scheduler not in (None, THREADS)
-        chosen["threads"] = 1 if apart and scheduler != PROCESSES else max(1, _cores() // workers)
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        is_here = scheduler in (None, THREADS, PROCESSES)
+        chosen["threads"] = max(1, (cores or 1) // workers) if is_here else 1
     how = {
         "options": chosen, "made_of": made_of, "report": report, "command": COMMAND.get(),
         "keep": keep, "score": score, "labels_back": labels_back,
@@ -175,10 +176,6 @@ def deciding(chosen: Mapping[str, Any], bundle: Mapping[str, Any]) -> dict[str, 
     """Return all options that decide a result; of a model that is a file, its checksum."""
     options = {k: v for k, v in all_options(chosen).items() if k not in ("threads", "cache")}
     return options | ({"model": bundle["manifest"]["sha256"]} if bundle else {})
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclasses.dataclass(frozen=True)

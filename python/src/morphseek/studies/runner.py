@@ -203,11 +203,8 @@ def _places(
 
 def _process() -> concurrent.futures.Executor:
     context = multiprocessing.get_context("spawn")
-    return concurrent.futures.ProcessPoolExecutor(1, context, _ignore_interrupts)
-
-
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    quiet = signal.SIGINT, signal.SIG_IGN
+    return concurrent.futures.ProcessPoolExecutor(1, context, signal.signal, quiet)
 
 
 def _client(address: str) -> Any:
@@ -331,7 +328,9 @@ def perform(
         code = error.exit_code if isinstance(error, errors.MorphSeekError) else internal
         if code == internal:
             log.exception("job %s failed", job.id)
-            _keep_traceback(folder)
+            with contextlib.suppress(OSError):
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / DEFECT).write_text(traceback.format_exc(), encoding="utf-8")
         return Ending(job.id, "failed", {}, type(error).__name__, str(error), code)
 
 
@@ -386,10 +385,3 @@ def content_of(files: Sequence[Path], name: str) -> list[str]:
             f"{name}: {error.filename} cannot be read: {error.strerror}; check the list"
         ) from None
     return hashes
-
-
-def _keep_traceback(folder: Path) -> None:
-    """Write the exception being handled into a job's folder, where one can be made."""
-    with contextlib.suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / DEFECT).write_text(traceback.format_exc(), encoding="utf-8")
