@@ -203,8 +203,11 @@ def _places(
 
 def _process() -> concurrent.futures.Executor:
     context = multiprocessing.get_context("spawn")
-    quiet = signal.SIGINT, signal.SIG_IGN
-    return concurrent.futures.ProcessPoolExecutor(1, context, signal.signal, quiet)
+    return concurrent.futures.ProcessPoolExecutor(1, context, _ignore_interrupts)
+
+
+def _ignore_interrupts() -> None:  # Python 3.10 cannot send signal.signal to a process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _client(address: str) -> Any:
