@@ -218,9 +218,8 @@ def _encoding(phase_encoding: str | None, sidecars: list[dict[str, Any]]) -> str
 
 def _readout(readout_time: float | None, sidecars: list[dict[str, Any]]) -> float | None:
     """Return the readout time, s, that both images have."""
-    times = [one["TotalReadoutTime"] for one in sidecars if "TotalReadoutTime" in one]
-    if readout_time is not None:
-        times.insert(0, readout_time)
+    told = [readout_time, *(one.get("TotalReadoutTime") for one in sidecars)]
+    times = [time for time in told if time is not None]
     for time in times:
         errors._check_number("the readout time in seconds", time, _LEAST_S, 10)
     if times and max(times) > 1.001 * min(times):
