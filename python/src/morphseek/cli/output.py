@@ -46,15 +46,12 @@ def reply(
 
 def say(text: str, color: str | None = None, to_errors: bool = False) -> None:
     """Print a line to standard output or error, in a colour where a terminal shows one."""
-    text = plain(text)
     stream = sys.stderr if to_errors else sys.stdout
     if stream is None:  # a program with a window may have none
         return
-    if color and (
-        os.environ.get("NO_COLOR") or not (stream.isatty() or os.environ.get("FORCE_COLOR"))
-    ):
-        color = None
-    click.echo(click.style(text, fg=color) if color else text, file=stream, color=bool(color))
+    is_shown = color and (stream.isatty() or os.environ.get("FORCE_COLOR"))
+    is_shown = bool(is_shown and not os.environ.get("NO_COLOR"))
+    click.secho(plain(text), file=stream, fg=color, color=is_shown)
 
 
 _COLORS = {"good": "green", "check": "yellow", "failed": "red"}

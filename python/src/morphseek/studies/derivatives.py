@@ -373,8 +373,8 @@ def _row(path: Path) -> dict[str, Any]:
     }
     try:
         facts = _json.read_object(path, "description")
-        told = row_of(PairRow("", "", ""), {k: facts[name] for k, name in _FIGURES.items()})
-        if told is None:
+        cells = {column: facts[name] for column, name in _FIGURES.items()}
+        if row_of(PairRow("", "", ""), cells) is None:
             raise TypeError("a figure")
         if (damaged := _manifest.changed(path.parent, dict(facts["Files"]))) is not None:
             raise errors.InputUnreadableError(
@@ -386,5 +386,4 @@ def _row(path: Path) -> dict[str, Any]:
             reason = f"{path} is no description of a transform ({error!r})"
         why = f"{reason}; run the participant level again"
         return {**row, **dict.fromkeys(_FIGURES), "verdict": _ERROR, "reasons": why}
-    cells = {column: getattr(told, column) for column in _FIGURES}
-    return {**row, **cells, "reasons": " ".join(told.reasons)}
+    return {**row, **cells, "reasons": " ".join(cells["reasons"])}

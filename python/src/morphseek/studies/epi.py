@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,6 @@ import numpy as np
 
 from .. import _files, errors, images
 from .._engine import bindings, core
-from .._engine.bindings import Floats
 from .._grid import Grid
 from .._json import read_object
 from ..images.sidecars import check_apart
@@ -168,10 +168,7 @@ def correct_epi(
                 (one.float32(), one.grid), (other.float32(), other.grid),
                 "ijk".index(encoding[0]), reporter,
             )  # fmt: skip
-
-        def on_grid(array: Floats) -> images.Image:
-            return images.Image.on_grid(array, one.grid)
-
+        on_grid = functools.partial(images.Image.on_grid, grid=one.grid)
         sign = -1 if encoding.endswith("-") else 1
         fieldmap = None if time is None else on_grid((sign / time) * shift)
         corrected = on_grid(a), on_grid(b), on_grid(0.5 * (a + b))
@@ -221,9 +218,8 @@ def _encoding(phase_encoding: str | None, sidecars: list[dict[str, Any]]) -> str
 
 def _readout(readout_time: float | None, sidecars: list[dict[str, Any]]) -> float | None:
     """Return the readout time, s, that both images have."""
-    times = [one["TotalReadoutTime"] for one in sidecars if "TotalReadoutTime" in one]
-    if readout_time is not None:
-        times.insert(0, readout_time)
+    told = [readout_time, *(one.get("TotalReadoutTime") for one in sidecars)]
+    times = [time for time in told if time is not None]
     for time in times:
         errors._check_number("the readout time in seconds", time, _LEAST_S, 10)
     if times and max(times) > 1.001 * min(times):

@@ -121,9 +121,6 @@ def fuse_labels(
         votes[~np.stack([np.asarray(r, bool) for r in reach])] = _OUTSIDE
     top = votes.max(0)
     numbers, agreement = np.maximum(top, 0), (top >= 0).astype(np.float32)
-    if top.min(initial=0) < 0:
-        # no map reaches here: 0, if it is among the labels
-        numbers[top < 0] = np.searchsorted(values, 0) % len(values)
     doubt = ((votes != top) & (votes >= 0)).any(0)
     if doubt.any():
         places = np.flatnonzero(doubt)
@@ -140,7 +137,7 @@ def fuse_labels(
             chosen, share = _vote(votes.reshape(len(maps), -1), places, len(values), weigher)
         numbers.ravel()[places], agreement.ravel()[places] = chosen, share
     labels = values[numbers]
-    labels[top < 0] = 0
+    labels[top < 0] = 0  # no map reaches here
     return Fused(labels, agreement)
 
 
@@ -188,10 +185,7 @@ def _vote(
     for start in range(0, len(places), _CHUNK):
         here = slice(start, start + _CHUNK)
         at = places[here]
-        if weigher is None:
-            weights = np.ones((len(votes), len(at)))
-        else:
-            weights = weigher(at)
+        weights = np.ones(len(votes)) if weigher is None else weigher(at)
         count = Votes(labels, len(at))
         for one, weight in zip(votes[:, at], weights):
             count.add(np.maximum(one, 0), np.where(one >= 0, weight, 0))

@@ -134,10 +134,8 @@ class Morphometry(Tabled):
 def _summary(rows: Sequence[LabelVolume]) -> dict[str, Any]:
     """Return the row of one label for :meth:`Morphometry.labels`."""
     changes = [row.change_percent for row in rows]
-    both = [(row.change_percent, row.true_change_percent) for row in rows]
-    both = [(change, true) for change, true in both if math.isfinite(true)]
-    known = [true for _, true in both]
-    of_both = [change for change, _ in both]
+    both = [row for row in rows if math.isfinite(row.true_change_percent)]
+    known, of_both = [r.true_change_percent for r in both], [r.change_percent for r in both]
     varies = len(both) >= _LEAST_SUBJECTS and len({*of_both}) > 1 and len({*known}) > 1
     return {
         "label": rows[0].label,
@@ -147,7 +145,7 @@ def _summary(rows: Sequence[LabelVolume]) -> dict[str, Any]:
         "change_sd": statistics.stdev(changes) if len(changes) > 1 else None,
         "true_change_percent": mean(known),
         "true_change_sd": statistics.stdev(known) if len(known) > 1 else None,
-        "error_percent": mean(change - true for change, true in both),
+        "error_percent": mean(change - true for change, true in zip(of_both, known)),
         "correlation": statistics.correlation(of_both, known) if varies else None,
     }
 

@@ -44,10 +44,7 @@ def pairs_to(
     >>> rows[0]["id"], str(rows[0]["fixed"]), str(rows[0]["moving"])
     ('sub-01', 'fixed.nii.gz', 'moving.nii.gz')
     """
-    fixed = Item(
-        "template", Path(template),
-        None if labels is None else Path(labels), None if mask is None else Path(mask),
-    )  # fmt: skip
+    fixed = Item("template", Path(template), labels and Path(labels), mask and Path(mask))
     listed = [item for item in items if not is_file(item.image, fixed.image)]
     if not listed:
         raise errors.InvalidArgumentError(f"template: there is no image but {template} itself")

@@ -206,7 +206,7 @@ def _process() -> concurrent.futures.Executor:
     return concurrent.futures.ProcessPoolExecutor(1, context, _ignore_interrupts)
 
 
-def _ignore_interrupts() -> None:
+def _ignore_interrupts() -> None:  # Python 3.10 cannot send signal.signal to a process
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -331,7 +331,9 @@ def perform(
         code = error.exit_code if isinstance(error, errors.MorphSeekError) else internal
         if code == internal:
             log.exception("job %s failed", job.id)
-            _keep_traceback(folder)
+            with contextlib.suppress(OSError):
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / DEFECT).write_text(traceback.format_exc(), encoding="utf-8")
         return Ending(job.id, "failed", {}, type(error).__name__, str(error), code)
 
 
@@ -386,10 +388,3 @@ def content_of(files: Sequence[Path], name: str) -> list[str]:
             f"{name}: {error.filename} cannot be read: {error.strerror}; check the list"
         ) from None
     return hashes
-
-
-def _keep_traceback(folder: Path) -> None:
-    """Write the exception being handled into a job's folder, where one can be made."""
-    with contextlib.suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / DEFECT).write_text(traceback.format_exc(), encoding="utf-8")

@@ -329,26 +329,19 @@ def find_list(pairs: Any, data: str | os.PathLike[str] | None) -> Any:
     return Path(data) / pairs if (Path(data) / pairs).is_file() else pairs
 
 
-def _is_json(source: Any) -> bool:
-    return _is_path(source) and Path(source).suffix.lower() == ".json"
-
-
 def _rows(
     source: Any, kind: _Kind, subset: str | None = None
 ) -> Iterator[tuple[str, dict[str, str]]]:
     """Give the rows of a file, a data frame or a list, and their places."""
-    if subset is not None and not _is_json(source):
-        raise errors.InvalidArgumentError(
-            f"subset {subset!r} names one of a JSON file's lists; leave it out"
-        )
     where: str = kind.name
     error: type[errors.MorphSeekError] = errors.InvalidArgumentError
-    if _is_json(source):
+    if _is_path(source) and Path(source).suffix.lower() == ".json":
         where, error = f"{where}: {source}", errors.InputUnreadableError
         source = _json_rows(Path(source), kind.name, subset)
+    elif subset is not None:
+        raise error(f"subset {subset!r} names one of a JSON file's lists; leave it out")
     elif _is_path(source) or is_frame(source):
-        for row in read_records(source, kind.name, kind.needed, kind.optional).rows:
-            yield row.place, row.cells
+        yield from read_records(source, kind.name, kind.needed, kind.optional).rows
         return
     elif not _is_list(source):
         raise errors.InvalidArgumentError(

@@ -326,7 +326,12 @@ def build_template(
         errors._check_number("spacing", spacing, _FINEST_MM)
     chosen, model = checked_options({"smoothness": "low", **options})
     sources = _sources(images)
-    first = _first(start, sources)
+    first = None
+    if isinstance(start, (int, np.integer)):
+        errors._check_number("start", start, 0, len(sources) - 1, whole=True)
+        first = sources[int(start)]
+    elif not (isinstance(start, str) and start == "mean"):
+        first = _Member(Item("start", start))
     if first is not None and spacing is not None:
         raise errors.InvalidArgumentError(
             f"spacing is {spacing}, and {first.name} gives the template its grid; leave it out, or"
@@ -408,16 +413,6 @@ def _sources(images: Any) -> list[_Member]:
             f"template: {lacking} has no label map; give every image one, or none"
         )
     return [_Member(item) for item in items]
-
-
-def _first(start: Any, sources: Sequence[_Member]) -> _Member | None:
-    """Return the image that comes first; None for the mean."""
-    if isinstance(start, str) and start == "mean":
-        return None
-    if isinstance(start, (int, np.integer)):
-        errors._check_number("start", start, 0, len(sources) - 1, whole=True)
-        return sources[int(start)]
-    return _Member(Item("start", start))
 
 
 class _Rounds:
