@@ -333,7 +333,7 @@ class Registration(Applicable):
         names = ["warped.nii.gz"] + ["uncertainty.nrrd"] * bool(report.get("uncertainty"))
         _manifest.check(folder, entries, ["displacement.nrrd", *names], "result")
         vectors = folder / "displacement.nrrd"
-        mm = np.ascontiguousarray(images.read_vectors(vectors), dtype=np.float32)
+        mm = images.read_vectors(vectors)
         grid, moving_grid = grids
         if mm.shape != (*grid.shape, 3):
             raise errors.GridMismatchError(
