@@ -208,7 +208,7 @@ class Frame(NamedTuple):
         if (slope, intercept) == (1, 0):
             return stored
         scaled = stored * slope + intercept
-        bits = int(self.number("BitsStored") or 0)
+        bits = int(self.number("BitsStored") or self.number("BitsAllocated") or 0)
         least = -(2.0 ** (bits - 1)) if self.is_signed else 0.0
         ends = sorted(end * slope + intercept for end in (least, least + 2.0**bits - 1))
         for kind in _WHOLE if slope.is_integer() and intercept.is_integer() else ():
