@@ -117,17 +117,16 @@ function layOut() {
   const turned = scaleThatFits(repeated(across), down, width, height);
   const sideways = shown.length > 1 && (planes.length === 1 || turned > 1.15 * upright);
   const scale = Math.min(sideways ? turned : upright, narrow ? 14 : 24);
-  const tallest = Math.max(...down) * scale;
+  const [widest, tallest] = [Math.max(...across), Math.max(...down)];
   const pairs = sideways
-    ? planes.flatMap((plane) => shown.map((kind) => [kind, plane, plane.mm[1] * scale]))
-    : shown.flatMap((kind) => planes.map((plane) => [kind, plane, tallest]));
+    ? planes.flatMap((plane) => shown.map((kind) => [kind, plane, widest, plane.mm[1]]))
+    : shown.flatMap((kind) => planes.map((plane) => [kind, plane, plane.mm[0], tallest]));
   const columns = sideways ? shown.length : planes.length;
   box.style.gridTemplateColumns = `repeat(${columns}, auto)`;
   box.style.setProperty('--columns', columns);
   box.style.setProperty('--rows', pairs.length / columns);
-  const widest = Math.max(...across) * scale;
-  views = pairs.map(([kind, plane, h], i) =>
-    makeView(i, kind, plane, sideways ? widest : plane.mm[0] * scale, h, scale, ratio),
+  views = pairs.map(([kind, plane, w, h], i) =>
+    makeView(i, kind, plane, w * scale, h * scale, scale, ratio),
   );
   box.replaceChildren(...views.map((view) => view.canvas));
   draw();
@@ -580,27 +579,6 @@ function fillBars() {
   });
 }
 
-function prepareCopy() {
-  const button = $('copy');
-  if (!button) return;
-  button.hidden = false;
-  button.addEventListener('click', async () => {
-    const said = (text) => {
-      button.textContent = text;
-      setTimeout(() => {
-        button.textContent = 'copy';
-      }, 1500);
-    };
-    try {
-      await navigator.clipboard.writeText($('command').textContent);
-      said('copied');
-    } catch {
-      getSelection().selectAllChildren($('command'));
-      said('press Ctrl+C');
-    }
-  });
-}
-
 function remark() {
   const said = [meta.said];
   if (volumes.before) {
@@ -616,7 +594,6 @@ function remark() {
 }
 
 async function start() {
-  prepareCopy();
   if (!('DecompressionStream' in window)) return; // an old browser keeps the picture
   for (const entry of meta.volumes) volumes[entry.id] = await load(entry, size);
   fillSelects();
