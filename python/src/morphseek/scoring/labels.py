@@ -93,13 +93,8 @@ def score_labels(
     here, there = (image.array.astype(np.int32) for image in (fixed, moving))
     carried = None
     if warped_labels is not None:
-        warped = images.read_on(warped_labels, fixed.grid, "warped labels")
+        warped = on_fixed_grid(warped_labels, fixed.grid, "warped labels")
         check_labels(warped)
-        if not bindings.same_grid(fixed.grid, warped.grid):
-            raise errors.GridMismatchError(
-                f"the warped labels ({warped!r}) are not on the fixed image's grid; take what"
-                " result.apply gives"
-            )
         carried = numbered(warped.array, labels).astype(np.int32)
     lies = None if transform.grid is not None else fixed
     field, volumes = transform.displacement(lies), transform.jacobian(lies)
