@@ -106,8 +106,8 @@ def _volume_places(scene: Scene, maps: Maps, body: np.ndarray) -> list[dict[str,
     volumes = scene.cropped(maps.jacobian)
     for axis, step in enumerate(scene.step):
         body = np.repeat(body, step, axis)
-    body = body[tuple(slice(n) for n in volumes.shape)]
-    least, most = (_within(body, volumes, sign) for sign in (1, -1))
+    inside = body[tuple(slice(n) for n in volumes.shape)] | ~body.any()
+    least, most = (int(np.where(inside, s * volumes, np.inf).argmin()) for s in (1, -1))
 
     def place(kind: str, index: int, text: str, tip: str) -> dict[str, Any]:
         at = [int(p) // s for p, s in zip(np.unravel_index(index, volumes.shape), scene.step)]
@@ -124,15 +124,6 @@ def _volume_places(scene: Scene, maps: Maps, body: np.ndarray) -> list[dict[str,
         places.append(place("shrunk", least, text, tip))
     tip = "where tissue has the most volume in the moving image"
     return [*places, place("grown", most, f"most grown \u00d7{volumes.flat[most]:.1f}", tip)]
-
-
-def _within(body: np.ndarray, volume: np.ndarray, sign: int) -> int:
-    """Return where a volume is least (sign 1) or most (-1) in the body."""
-    at = int(volume.argmin() if sign > 0 else volume.argmax())
-    if body.flat[at] or not body.any():  # mostly so, and it saves a copy
-        return at
-    inside = np.where(body, volume, np.float32(sign * np.inf))
-    return int(inside.argmin() if sign > 0 else inside.argmax())
 
 
 def _at(mask: np.ndarray, scene: Scene, nodes: list[np.ndarray]) -> np.ndarray:
