@@ -128,7 +128,8 @@ def apply_by_blocks(
     Parameters
     ----------
     source : path
-        Uncompressed .nii, .nrrd, .nhdr, .mha or .mhd of one scalar volume.
+        Uncompressed .nii, .nrrd, .nhdr, .mha or .mhd of one scalar volume, whose voxels are the end
+        of one file.
     out : path
         A .nii, .nii.gz or .nrrd; others cannot be written piece by piece.
     memory : float
