@@ -57,11 +57,6 @@ def worst_places(
     ]
 
 
-def is_own(scene: Scene, label: int) -> bool:
-    """Whether a label has its own number on the page."""
-    return all(n == v for n, v in scene.values.items()) and 0 < label <= MOST_LABELS
-
-
 def jumps(scene: Scene, maps: Maps, measures: Measures) -> list[dict[str, Any]]:
     """Return the places to look at: what the button says, what its tip, where, and what to show."""
     places = [_place("middle", "middle", "the middle of what is shown", scene.middle())]
@@ -139,7 +134,7 @@ def _worst_label(scene: Scene, measures: Measures) -> dict[str, Any]:
     """Return where the label of the lowest Dice disagrees most."""
     worst = min(measures.scores, key=lambda s: s.dice_after)
     numbers = {value: number for number, value in scene.values.items()}
-    number = numbers.get(worst.label, worst.label if is_own(scene, worst.label) else MOST_LABELS)
+    number = numbers.get(worst.label, MOST_LABELS)
     fixed = scene.volumes["labels-fixed"].array == number
     apart = fixed != (scene.volumes["labels-after"].array == number)
     z = int(np.count_nonzero(apart, axis=(1, 2)).argmax())
