@@ -43,7 +43,8 @@ def test_transforms_names_every_format_and_ending():
         row = re.findall(rf"^\| `{each.name}` \| .*\|$", page, re.M)[0]
         assert all(f"--{image}" in row for image in each.asks)
         assert all(name in row for name in each.prefix)
-    for word in (*INTERPOLATIONS, *carried.POINTS, *carried.SURFACES, *carried.TRACTS):
+    geometry = carried.POINTS + carried.GIFTI + carried.MESHES + carried.TRACTS
+    for word in INTERPOLATIONS + geometry:
         assert f"`{word}`" in page, word
 
 

@@ -93,15 +93,6 @@ def read_seal(path: Path, what: str) -> dict[str, Any]:
     return dict(content)
 
 
-def at_once(*writers: Callable[[], Any], threads: int | None = None) -> None:
-    """Call each in a thread, at most ``threads`` at a time, and wait; raise the first error."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(threads or len(writers) or 1) as pool:
-        for future in [pool.submit(writer) for writer in writers]:
-            future.result()
-
-
 def write_with(write: Callable[[Path], Any], path: str | os.PathLike[str]) -> None:
     """Write a file by a function of its temporary place; what it raises becomes our errors."""
     with replacing(path) as temporary:

@@ -61,7 +61,8 @@ class Grid:
 
     @classmethod
     def of(cls, image: Any) -> Grid:
-        """Return the grid of a SimpleITK image's first three axes, or of a reader of one.
+        """Return the grid of a SimpleITK image's first three axes, or of a reader of one; two are
+        a slice in the plane z = 0.
 
         Examples
         --------
@@ -69,9 +70,10 @@ class Grid:
         True
         """
         axes = image.GetDimension()
-        direction = np.reshape(image.GetDirection(), (axes, axes))[:3, :3]
-        place = image.GetSpacing()[:3], image.GetOrigin()[:3], tuple(direction.ravel().tolist())
-        return cls(image.GetSize()[:3], *place)
+        own, direction = min(axes, 3), np.eye(3)
+        direction[:own, :own] = np.reshape(image.GetDirection(), (axes, axes))[:own, :own]
+        spacing, origin = (*image.GetSpacing(), 1.0)[:3], (*image.GetOrigin(), 0.0)[:3]
+        return cls((*image.GetSize(), 1)[:3], spacing, origin, tuple(direction.ravel()))
 
     @classmethod
     def from_numbers(cls, numbers: ArrayLike) -> Grid:

@@ -50,10 +50,7 @@ def changed(folder: Path, entries: Mapping[str, Any]) -> str | None:
 
 def of(listing: Path) -> Mapping[str, Any]:
     """Return the list of files in a JSON file: an empty one where there is none."""
-    try:
-        entries = _json.read(listing, "list", _json.MOST_RESULT_BYTES)[KEY]
-    except (errors.InputUnreadableError, LookupError, TypeError):
-        return {}
+    entries = _json.object_in(listing).get(KEY)
     return entries if isinstance(entries, dict) else {}
 
 

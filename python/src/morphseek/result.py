@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -333,7 +332,7 @@ class Registration(Applicable):
         names = ["warped.nii.gz"] + ["uncertainty.nrrd"] * bool(report.get("uncertainty"))
         _manifest.check(folder, entries, ["displacement.nrrd", *names], "result")
         vectors = folder / "displacement.nrrd"
-        mm = np.ascontiguousarray(images.read_vectors(vectors), dtype=np.float32)
+        mm = images.read_vectors(vectors)
         grid, moving_grid = grids
         if mm.shape != (*grid.shape, 3):
             raise errors.GridMismatchError(
@@ -371,6 +370,8 @@ def write_result(
     and the list of all files as report.json; ``others`` write more, name to function, at the same
     time. Without ``volumes``, neither the transform nor an image is written. Return the list.
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     folder = Path(folder)
     writers: dict[str, Callable[[Path], Any]] = {
         "transform.h5": result.transform.save,
@@ -396,8 +397,9 @@ def write_result(
         entries[name] = _manifest.entry(folder / name)
 
     # each holds the field once more
-    threads = 1 if 12 * result.warped.size > _LARGE else None
-    _files.at_once(*(functools.partial(put, name) for name in writers), threads=threads)
+    threads = 1 if 12 * result.warped.size > _LARGE or not writers else len(writers)
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(put, writers))  # which raises the first error
     content = {**report, _manifest.KEY: dict(sorted(entries.items()))}
     report_path = folder / _manifest.REPORT
     _files.write_text(report_path, json.dumps(content, indent=2) + "\n")

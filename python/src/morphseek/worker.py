@@ -274,9 +274,8 @@ def _end_with_caller(folder: Path) -> None:
     with contextlib.suppress(OSError):
         while os.read(0, 4096):
             pass
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        if _json.read(folder / "request.json", "request").get("temporary") is True:
-            shutil.rmtree(folder, ignore_errors=True)
+    if _json.object_in(folder / "request.json").get("temporary") is True:
+        shutil.rmtree(folder, ignore_errors=True)
     os._exit(errors.CancelledError.exit_code)
 
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import errors
-from .._features import needed
+from .._features import needing
 from ._words import listed
 
 #: Where an axis of the array goes that begins at a side: LPS.
@@ -176,10 +176,8 @@ def _stored(
     if kind == "" and isinstance(owner, dict):
         owner = owner.get("template")
     store = _place(atlas, owner, label) / _ZARR[kind]
-    try:
+    with needing("brainglobe", label):
         from ngff_zarr import from_ngff_zarr
-    except ImportError as error:
-        raise errors.InvalidArgumentError(needed("brainglobe", label, error)) from None
     try:
         scales = from_ngff_zarr(store)
     except Exception as error:  # a reader of foreign files may raise anything

@@ -85,14 +85,12 @@ def read(source: ImageLike, name: str = "image") -> Image:
         image = source
     elif isinstance(source, (str, os.PathLike)):
         image = _from_path(Path(source), name)
-    elif isinstance(source, sitk.Image):
+    elif isinstance(source, sitk.Image) or hasattr(source, "GetLargestPossibleRegion"):
         # a shallow copy: the view below takes it apart from the caller's image, from any thread
-        image = _from_sitk(sitk.Image(source), name)
-        image = _as_filed(image, metadata_of(source), name)
+        volume = sitk.Image(source) if isinstance(source, sitk.Image) else by_itk(source)
+        image = _as_filed(_from_sitk(volume, name), metadata_of(source), name)
     elif hasattr(source, "affine") and hasattr(source, "dataobj"):
         image = _from_nibabel(source, name)
-    elif hasattr(source, "GetLargestPossibleRegion"):
-        image = _as_filed(_from_itk(source, name), metadata_of(source), name)
     elif is_array(source):
         image = Image(as_array(source, name))
         shape = image.array.shape
@@ -185,7 +183,9 @@ class _VoxelView:
 
 
 def _from_sitk(image: sitk.Image, name: str) -> Image:
-    """Return an image that shares a fresh one's voxels: views of a shared one copy, or dangle."""
+    """Return an image that shares a fresh one's voxels: views of a shared one copy, or dangle. A
+    4-D one of one volume lies by its first three axes.
+    """
     # a view of it would crash the process
     if image.GetPixelIDTypeAsString().startswith("label of"):
         raise errors.InvalidArgumentError(
@@ -193,21 +193,6 @@ def _from_sitk(image: sitk.Image, name: str) -> Image:
         )
     array = np.asarray(_VoxelView(sitk.GetArrayViewFromImage(image), image))
     direction = np.array(image.GetDirection()).reshape(image.GetDimension(), -1)
-    return _in_space(array, image, image.GetOrigin(), direction, name)
-
-
-def _from_itk(image: Any, name: str) -> Image:
-    itk = sys.modules["itk"]  # imported by whoever made the image
-    array = itk.array_view_from_image(image)
-    # a cropped ITK image may start at an index other than 0, where its origin lies
-    first = image.TransformIndexToPhysicalPoint(image.GetBufferedRegion().GetIndex())
-    return _in_space(array, image, first, itk.array_from_matrix(image.GetDirection()), name)
-
-
-def _in_space(
-    array: np.ndarray, image: Any, origin: Any, direction: np.ndarray, name: str
-) -> Image:
-    """Return an image of ITK's; a 4-D one of one volume lies by its first three axes."""
     components = image.GetNumberOfComponentsPerPixel()
     if is_colour(image):
         array, components = array[..., :3].astype(np.float32) @ np.array(_LUMA, np.float32), 1
@@ -217,8 +202,23 @@ def _in_space(
         )
     if len(direction) >= 3 and is_sheared(direction[:3, :3]):
         raise sheared(name)
-    place = tuple(image.GetSpacing())[:3], tuple(origin)[:3], tuple(direction[:3, :3].ravel())
+    place = image.GetSpacing()[:3], image.GetOrigin()[:3], tuple(direction[:3, :3].ravel())
     return Image(_checked(array, name), *place)
+
+
+def by_itk(image: Any) -> sitk.Image:
+    """Return an image of the package itk as SimpleITK's."""
+    itk = sys.modules["itk"]  # imported by whoever made the image
+    array = itk.array_from_image(image)
+    volume = sitk.GetImageFromArray(array, isVector=image.GetNumberOfComponentsPerPixel() > 1)
+    volume.SetSpacing([float(n) for n in image.GetSpacing()])
+    # a cropped one may start at an index other than 0, where its origin lies
+    first = image.TransformIndexToPhysicalPoint(image.GetBufferedRegion().GetIndex())
+    volume.SetOrigin([float(n) for n in first])
+    volume.SetDirection(itk.array_from_matrix(image.GetDirection()).ravel().tolist())
+    for key, value in metadata_of(image).items():
+        volume.SetMetaData(key, value)
+    return volume
 
 
 def is_colour(image: Any) -> bool:

@@ -23,12 +23,13 @@ from .dicom_headers import (
     PIXELS,
     PLACE,
     SEVERAL,
-    TYPE,
     Frame,
     clock,
-    copy_pixels,
     frames_of,
     is_dicom,
+    plain_pixels,
+    read_pixels,
+    write_packed,
 )
 from .image import sentences
 
@@ -43,7 +44,6 @@ _LEAN = 0.02  # of direction cosines of two digits
 _TURN = 5e-3  # between slices that lie parallel
 _NEAR = 0.02  # pixels between two slices of one place
 _ROUNDED = 0.02  # of a distance, between what a header says twice
-_IO = "GDCMImageIO"
 
 
 class Reading(NamedTuple):
@@ -100,7 +100,7 @@ def read_repeated(path: Path, name: str) -> tuple[list[Reading], float | None]:
         return (*(_number(frame.text(key)) for key in ORDER), frame.serial)
 
     in_time = [sorted((each.frame for each in place), key=order) for place in places]
-    read: dict[Path, sitk.Image] = {}
+    read: dict[Path, np.ndarray] = {}
     volumes = [_read_stack([place[k] for place in in_time], source, read) for k in range(most)]
     times = _seconds(in_time[0])
     gaps = [b - a for a, b in zip(times, times[1:])]
@@ -197,24 +197,22 @@ class _Slice(NamedTuple):
 
 
 def _read_stack(
-    frames: Sequence[Frame], source: _NamedPath, read: dict[Path, sitk.Image]
+    frames: Sequence[Frame], source: _NamedPath, read: dict[Path, np.ndarray]
 ) -> Reading:
     """Read the frames of one volume; `read` keeps the files that hold several."""
     ordered, grid, doubts = (
         _lone(frames[0]) if len(frames) == 1 else _stack(_sound(frames, source), source)
     )
     try:
-        image = _voxels(ordered, read, source.name)
+        image = sitk.GetImageFromArray(_voxels(ordered, read, source.name))
     except RuntimeError:
         raise source.unreadable(
             f"{source.path} is DICOM whose pixels GDCM cannot read: a file is cut short, or of a"
             " kind that it does not know; copy it again, or convert it to NIfTI first, for instance"
             " by dcm2niix"
         ) from None
-    if not _agree(Grid.of(image), grid):
-        grid.place(image)
     texts = filter(None, dict.fromkeys((*(frame.doubt for frame in ordered), *doubts)))
-    return Reading(image, sentences(texts, f"{source.name}: {source.path}"))
+    return Reading(grid.place(image), sentences(texts, f"{source.name}: {source.path}"))
 
 
 def _lone(frame: Frame) -> tuple[list[Frame], Grid, list[str]]:
@@ -307,13 +305,6 @@ def _sound(frames: Sequence[Frame], source: _NamedPath) -> list[_Slice]:
     return slices
 
 
-def _agree(read: Grid, grid: Grid) -> bool:
-    """Whether GDCM's grid is this one to a hundredth of a voxel; a lone slice has no thickness."""
-    if read.size != grid.size or (read.axes * grid.axes).sum() < 2.99:
-        return False
-    return bool(np.abs(read.corners() - grid.corners()).max() < 1e-2 * min(grid.spacing))
-
-
 def _unlike(values: np.ndarray, tolerance: float) -> np.ndarray:
     """Return which rows are not those of the largest group of like ones."""
     left, usual = np.arange(len(values)), np.arange(0)
@@ -332,10 +323,11 @@ def _place(frame: Frame) -> tuple[np.ndarray, np.ndarray] | None:
     row, column = cosines.reshape(2, 3)
     if max(abs(row @ row - 1), abs(column @ column - 1), abs(row @ column)) > _LEAN:
         return None
-    row = row / np.linalg.norm(row)
-    column = column - row * (row @ column)
-    column /= np.linalg.norm(column)
-    return corner, np.stack([row, column, np.cross(row, column)], axis=1)
+    normal = np.cross(row, column)
+    normal /= np.linalg.norm(normal)
+    row = np.cross(column, normal)
+    row /= np.linalg.norm(row)
+    return corner, np.stack([row, np.cross(normal, row), normal], axis=1)
 
 
 def _pixel(frame: Frame) -> tuple[np.ndarray | None, str]:
@@ -454,46 +446,39 @@ def _seconds(frames: Sequence[Frame]) -> list[float]:
 # -------------------------------------------------------------------------------- pixels
 
 
-def _voxels(frames: Sequence[Frame], read: dict[Path, sitk.Image], name: str) -> sitk.Image:
-    if all(frame.total == 1 for frame in frames):
-        with _openable(frames, name) as files, _silence(any(f.is_packed for f in frames)):
-            reader = sitk.ImageSeriesReader()
-            reader.SetImageIO(_IO)
-            reader.SetFileNames([str(file) for file in files])
-            # the type of the first slice, and of its slope in PET, does not hold the others
-            if len({(f.scale, f.is_plain, *map(f.text, TYPE)) for f in frames}) > 1:
-                reader.SetOutputPixelType(sitk.sitkFloat64)
-            image = reader.Execute()
-        if all(frame.is_plain for frame in frames):
-            return image
-        return _scaled(sitk.GetArrayViewFromImage(image), frames)
-    firsts = {frame.file: frame for frame in frames if frame.file not in read}
-    for path, frame in firsts.items():
-        with (
-            _openable([frame], name) as (file,),
-            to_read(file) as openable,
-            _silence(frame.is_packed),
-        ):
-            read[path] = sitk.ReadImage(str(openable), imageIO=_IO)
-        if read[path].GetDimension() != 3 or read[path].GetDepth() != frame.total:
-            raise RuntimeError
-    whole = read[frames[0].file]
-    in_file = [frame.serial for frame in frames if frame.file == frames[0].file]
-    if in_file == list(range(len(frames))) == list(range(whole.GetDepth())) and frames[0].is_plain:
-        return whole
-    slices = [sitk.GetArrayViewFromImage(read[frame.file])[frame.serial] for frame in frames]
-    return _scaled(np.stack(slices), frames)
+def _voxels(frames: Sequence[Frame], read: dict[Path, np.ndarray], name: str) -> np.ndarray:
+    """Return the values of frames, (frame, row, column)."""
+    slices = []
+    for frame in frames:
+        stored = read[frame.file] if frame.file in read else _stored(frame, name)
+        if frame.total > 1:
+            read[frame.file] = stored
+        slices.append(frame.values(stored[frame.serial]))
+    return np.stack(slices)
+
+
+def _stored(frame: Frame, name: str) -> np.ndarray:
+    """Return the pixels of a frame's file, those that are compressed by GDCM."""
+    pixels = read_pixels(frame, name)
+    if not frame.is_packed:
+        return plain_pixels(pixels, frame, name)
+    with tempfile.TemporaryDirectory(prefix="morphseek-") as folder:
+        copy = Path(folder, "pixels.dcm")
+        write_packed(pixels, frame, copy, name)
+        with to_read(copy) as openable, _silence():
+            image = sitk.ReadImage(str(openable), imageIO="GDCMImageIO")
+    array = sitk.GetArrayFromImage(image)
+    if array.shape != (frame.total, *frame.size[::-1]):
+        raise RuntimeError
+    return array
 
 
 _silent = threading.Lock()
 
 
 @contextlib.contextmanager
-def _silence(is_packed: bool) -> Iterator[None]:
+def _silence() -> Iterator[None]:
     """Keep from the terminal what the unpackers of JPEG print past ITK, over sound files, too."""
-    if not is_packed:
-        yield
-        return
     with _silent, open(os.devnull, "wb") as nothing:
         try:
             own = os.dup(2)
@@ -506,21 +491,3 @@ def _silence(is_packed: bool) -> Iterator[None]:
         finally:
             os.dup2(own, 2)
             os.close(own)
-
-
-@contextlib.contextmanager
-def _openable(frames: Sequence[Frame], name: str) -> Iterator[list[Path]]:
-    """Give the files of frames as GDCM reads them right: of others, a copy of the pixels alone."""
-    with tempfile.TemporaryDirectory(prefix="morphseek-") as folder:
-        files = [frame.file for frame in frames]
-        for k, frame in enumerate(frames):
-            if not frame.is_plain:
-                files[k] = Path(folder, f"{k}.dcm")
-                copy_pixels(frame, files[k], name)
-        yield files
-
-
-def _scaled(array: np.ndarray, frames: Sequence[Frame]) -> sitk.Image:
-    """Return an image of what GDCM reads from :func:`copy_pixels`, each frame by its own scale."""
-    slices = [one if frame.is_plain else frame.values(one) for one, frame in zip(array, frames)]
-    return sitk.GetImageFromArray(np.stack(slices), isVector=array.ndim > 3)

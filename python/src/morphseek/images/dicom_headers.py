@@ -11,9 +11,9 @@ import math
 import warnings
 import zlib
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,21 +23,16 @@ from .._regular import head as beginning
 
 if TYPE_CHECKING:
     from pydicom.dataset import Dataset
+    from pydicom.uid import UID
 
 _MARK = 128  # bytes before the letters DICM
 _META = _MARK + 16  # bytes before what the length of the meta header counts
+_WHOLE = (np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32)
 _CHUNK, _MOST_UNPACKED = 1 << 20, 1 << 30  # bytes
 _OLD = (b"\x02\x00", b"\x08\x00")  # groups that a file without the letters begins with
 
 _DOSE = "1.2.840.10008.5.1.4.1.1.481.2"
-# GDCM applies the frames' scales of these alone: enhanced CT, MR, PET, the legacy ones, X-ray
-_SCALED = tuple(
-    f"1.2.840.10008.5.1.4.1.1.{end}"
-    for end in ("2.1", "2.2", "4.1", "4.4", "13.1.1", "13.1.3", "128.1", "130")
-)
-
 _CAPTURE = "1.2.840.10008.5.1.4.1.1.7.3"  # of many frames, which GDCM reads as they are stored
-_NO_PIXELS = (0x00280030, 0x00281052, 0x00281053, 0x00283000)  # of their group: spacing and scale
 _FLOATS = ("FloatPixelData", "DoubleFloatPixelData")
 PLACE = ("ImagePositionPatient", "ImageOrientationPatient")
 _SHARED, _OWN = "SharedFunctionalGroupsSequence", "PerFrameFunctionalGroupsSequence"
@@ -161,14 +156,12 @@ class Frame(NamedTuple):
     """Of frames in the file."""
     elements: ChainMap[str, Any]
     """By keyword: the frame's own, those that all share, the file's."""
-    is_plain: bool
-    """Whether GDCM reads its file as it is: no scale is lost, and nothing stops it."""
     is_packed: bool = False
-    """Whether the pixels are compressed."""
+    """Whether the pixels are compressed, or in a form that GDCM alone may know."""
     doubt: str = ""
     """Why its place is not sure."""
-    shifts: tuple[int, int] | None = None
-    """Bits by which a word moves up, then down, to leave its value; None where GDCM does that."""
+    shifts: tuple[int, int] = (0, 0)
+    """Bits by which a stored word moves up, then down, to leave its value."""
     table: tuple[int, np.ndarray] | None = None
     """The values of the stored numbers from the first one on, in place of a scale."""
 
@@ -203,20 +196,30 @@ class Frame(NamedTuple):
             return self.number("DoseGridScaling") or 1.0, 0.0
         return self.number("RescaleSlope") or 1.0, self.number("RescaleIntercept") or 0.0
 
-    def values(self, read: np.ndarray) -> np.ndarray:
-        """Return the values of what GDCM reads from :func:`copy_pixels`."""
-        bits = int(self.number("BitsAllocated") or 0)
-        if bits == 1:
-            read = (read != 0).astype(np.uint8)  # for which GDCM has 0 and 255
-        if self.shifts:
-            up, down = self.shifts
-            read = read.astype(f"{'i' if self.number('PixelRepresentation') else 'u'}{bits // 8}")
-            read = read << up >> down
+    def values(self, stored: np.ndarray) -> np.ndarray:
+        """Return the values of stored pixels: whole numbers where scale and offset are whole."""
+        up, down = self.shifts
+        if up or down:
+            stored = stored << up >> down
         if self.table:
             first, table = self.table
-            return table[np.clip(read.astype(np.int64) - first, 0, len(table) - 1)]
+            return table[np.clip(stored.astype(np.int64) - first, 0, len(table) - 1)]
         slope, intercept = self.scale
-        return read if (slope, intercept) == (1, 0) else read * slope + intercept
+        if (slope, intercept) == (1, 0):
+            return stored
+        scaled = stored * slope + intercept
+        bits = int(self.number("BitsStored") or self.number("BitsAllocated") or 0)
+        least = -(2.0 ** (bits - 1)) if self.is_signed else 0.0
+        ends = sorted(end * slope + intercept for end in (least, least + 2.0**bits - 1))
+        for kind in _WHOLE if slope.is_integer() and intercept.is_integer() else ():
+            if np.iinfo(kind).min <= ends[0] and ends[1] <= np.iinfo(kind).max:
+                return scaled.astype(kind)
+        return scaled
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether its stored pixels may lie below 0."""
+        return bool(self.number("PixelRepresentation"))
 
 
 def frames_of(path: Path, name: str) -> list[Frame]:
@@ -239,9 +242,7 @@ def _frames(path: Path, name: str, is_new: bool) -> list[Frame]:
 
     if is_new:
         _check_deflated(path, name)
-    with open(path, "rb") as file:
-        head = dcmread(file, stop_before_pixels=True, force=not is_new)
-        at = file.tell()
+    head = dcmread(path, stop_before_pixels=True, force=not is_new)
     top = _elements(head)
     if not top.get("Rows") or not top.get("Columns"):
         if "Image Storage" in getattr(head.file_meta.get("MediaStorageSOPClassUID"), "name", ""):
@@ -274,73 +275,37 @@ def _frames(path: Path, name: str, is_new: bool) -> list[Frame]:
         top.pop(PLACE[0], None)  # of the first one alone
         own = [{**each, **place} for each, place in zip(own, places)]
     syntax = _syntax(head)
-    shifts = _shifts(head, top, path, name)
-    table = _table(head, ">" if syntax and syntax[0] == "big" else "<")
-    frames = [
-        Frame(path, k, count, ChainMap(each, shared, top), True, syntax is not None and syntax[2],
-              doubt, shifts, table)
+    is_packed = syntax is None or syntax.is_encapsulated
+    shifts, table = _shifts(top, syntax, path, name), _table(head, _order(syntax))
+    return [
+        Frame(path, k, count, ChainMap(each, shared, top), is_packed, doubt, shifts, table)
         for k, each in enumerate(own)
-    ]  # fmt: skip
-    is_plain = (
-        syntax is not None
-        and not _is_turned(head)
-        and _is_orderly(head.file_meta)
-        and _is_orderly(head)
-        and _are_whole(path, at, syntax, top, name)
-        and _are_plain(frames)
-    )
-    return [frame._replace(is_plain=is_plain) for frame in frames]
+    ]
 
 
-def _syntax(head: Dataset) -> tuple[Literal["little", "big"], bool, bool] | None:
-    """Return byte order, whether types are written, whether pixels are a chain; None: unknown."""
-    syntax = head.file_meta.get("TransferSyntaxUID")
-    try:
-        order: Literal["little", "big"] = "little" if syntax.is_little_endian else "big"
-        return order, not syntax.is_implicit_VR, syntax.is_encapsulated
-    except (AttributeError, ValueError):
-        return None
+def _syntax(data: Dataset) -> UID | None:
+    """Return the way in which a file is written; None where pydicom does not know it."""
+    syntax = data.file_meta.get("TransferSyntaxUID")
+    return syntax if syntax and syntax.is_transfer_syntax and not syntax.is_private else None
 
 
-def _is_turned(data: Dataset) -> bool:
-    """Whether pixels are big-endian words of 32 bits, of which GDCM turns the halves alone."""
-    syntax = _syntax(data)
-    return syntax is not None and syntax[0] == "big" and data.get("BitsAllocated") == 32
+def _order(syntax: UID | None) -> str:
+    return ">" if syntax is not None and not syntax.is_little_endian else "<"
 
 
-def _are_plain(frames: Sequence[Frame]) -> bool:
-    """Whether GDCM applies the scale of frames, and ITK takes their spacing."""
-    scales, first = {frame.scale for frame in frames}, frames[0]
-    sop_class = first.text("SOPClassUID")
-    grouped = any("RescaleSlope" in frame.elements.maps[k] for frame in frames for k in (0, 1))
-    is_scaled = sop_class in _SCALED if grouped else sop_class != _DOSE
-    return (
-        (scales == {(1.0, 0.0)} or (len(scales) == 1 and is_scaled))
-        and all(frame.number("SpacingBetweenSlices") != 0 for frame in frames)
-        and first.number("BitsAllocated") != 1
-        and first.text("PhotometricInterpretation") == "MONOCHROME2"  # it inverts MONOCHROME1
-        and first.shifts is None
-        and first.table is None
-    )
-
-
-def _shifts(head: Dataset, top: Mapping[str, Any], path: Path, name: str) -> tuple[int, int] | None:
-    """Return :attr:`Frame.shifts`: GDCM reads words of 16 bits with the value in the lowest ones,
-    words without a bit to spare, and what JPEG and its kin unpack.
-    """
+def _shifts(top: Mapping[str, Any], syntax: UID | None, path: Path, name: str) -> tuple[int, int]:
+    """Return :attr:`Frame.shifts`; what JPEG and its kin unpack needs none."""
     from pydicom.uid import RLELossless
 
     word = int(top.get("BitsAllocated") or 0)
     stored = int(top.get("BitsStored") or word)
     high = int(top.get("HighBit") or 0)
     if word not in (8, 16, 32) or stored > word:
-        return None
-    if high == stored - 1 and (word == 16 or stored == word):
-        return None
+        return 0, 0
     high = high if stored <= high < word else stored - 1
-    if (syntax := _syntax(head)) and syntax[2] and head.file_meta.TransferSyntaxUID != RLELossless:
+    if syntax is not None and syntax.is_encapsulated and syntax != RLELossless:
         if high == stored - 1:
-            return None
+            return 0, 0
         why = f"is compressed, and its values are in bits {high + 1 - stored} to {high} of {word}"
         raise _refused(path, name, f"{why}; save it uncompressed, for instance by gdcmconv --raw")
     return word - 1 - high, word - stored
@@ -360,95 +325,55 @@ def _table(head: Dataset, order: str) -> tuple[int, np.ndarray] | None:
     return None
 
 
-def _is_orderly(data: Dataset) -> bool:
-    """Whether elements are in order and of known types; else GDCM may search without end."""
-    from pydicom.datadict import dictionary_has_tag, dictionary_VR
-    from pydicom.valuerep import VR
-
-    known = {each.value for each in VR}
-    last = -1
-    for tag in data.keys():
-        kind = data.get_item(tag).VR
-        if kind is None and dictionary_has_tag(tag):
-            kind = dictionary_VR(tag)
-        if tag <= last or (kind is not None and kind not in known):
-            return False
-        if kind == "SQ" and not all(_is_orderly(item) for item in _items(data, tag)):
-            return False
-        last = tag
-    return True
-
-
-def _are_whole(
-    path: Path, at: int, syntax: tuple[Literal["little", "big"], bool, bool],
-    top: Mapping[str, Any], name: str,
-) -> bool:  # fmt: skip
-    """Whether the pixels are where the header ends, in one piece or in a chain of pieces, and
-    nothing but padding comes behind them, for which GDCM may take any memory.
-    """
-    order, is_explicit, is_chain = syntax
-    with open(path, "rb") as file:
-        end = file.seek(0, 2)
-
-        def numbers(*lengths: int) -> list[int]:
-            return [int.from_bytes(file.read(length), order) for length in lengths]
-
-        def element() -> list[int]:
-            tag = numbers(2, 2)
-            if is_explicit and file.read(4) not in (b"OB\0\0", b"OW\0\0"):
-                return []
-            return tag + numbers(4)
-
-        file.seek(at)
-        if (pixels := element())[:2] != [0x7FE0, 0x0010]:  # it is deflated, or has other numbers
-            return False
-        if is_chain:
-            while (piece := numbers(2, 2, 4))[:2] == [0xFFFE, 0xE000] and file.tell() < end:
-                file.seek(piece[2], 1)
-            if piece != [0xFFFE, 0xE0DD, 0]:
-                return False
-        else:
-            least, length = _bytes(top), pixels[2]
-            if file.tell() + length > end or length < least:
-                raise _refused(path, name)
-            if length > least + 1:
-                return False
-            file.seek(length, 1)
-        return file.tell() == end or element() == [0xFFFC, 0xFFFC, end - file.tell()]
-
-
 def _bytes(elements: Mapping[str, Any]) -> int:
     """Return how many bytes the pixels take where they are not compressed."""
     return -(-math.prod(int(elements.get(key) or 1) for key in _BITS) // 8)
 
 
-def copy_pixels(frame: Frame, to: Path, name: str) -> None:
-    """Write a frame's file anew, its pixels as they are stored, without scale and place."""
+def read_pixels(frame: Frame, name: str) -> Dataset:
+    """Read the elements of a frame's file that say what its pixels are, and these."""
     from pydicom import dcmread
-    from pydicom.dataset import FileDataset, FileMetaDataset
-    from pydicom.uid import UID, ImplicitVRLittleEndian
 
-    path = frame.file
-    with _parsed(path, name):
-        read = dcmread(path, force=True)
+    wanted = [*_BITS, *TYPE, *_FLOATS, "HighBit", "PixelData"]
+    with _parsed(frame.file, name):
+        read = dcmread(frame.file, force=True, specific_tags=wanted)
         if floats := [key for key in _FLOATS if key in read]:
             why = f"has floating-point pixels ({floats[0]}), which are not read; convert it to"
-            raise _refused(path, name, f"{why} NIfTI first, for instance by dcm2niix")
-        pixels = read[0x7FE00010]
-        if not pixels.is_undefined_length and len(pixels.value) < _bytes(_elements(read)):
-            raise _refused(path, name)
-        for tag in list(read.keys()):
-            if tag.group not in (0x0028, 0x7FE0) or tag in _NO_PIXELS:
-                del read[tag]
+            raise _refused(frame.file, name, f"{why} NIfTI first, for instance by dcm2niix")
+        if not frame.is_packed and len(read.PixelData) < _bytes(_elements(read)):
+            raise _refused(frame.file, name)
+        return read
+
+
+def plain_pixels(read: Dataset, frame: Frame, name: str) -> np.ndarray:
+    """Return pixels that are not compressed, (frame, row, column)."""
+    with _parsed(frame.file, name):
+        (columns, rows), bits = frame.size, int(read.BitsAllocated)
+        count, data, order = frame.total * rows * columns, read.PixelData, _order(_syntax(read))
+        if bits not in (1, 8, 16, 32, 64):
+            why = f"has pixels of {bits} bits, which are not read; convert it to NIfTI first, for"
+            raise _refused(frame.file, name, f"{why} instance by dcm2niix")
+        if bits <= 8 and order == ">" and read["PixelData"].VR == "OW":  # two in a word
+            data = np.frombuffer(data, ">u2").astype("<u2").tobytes()
+        if bits == 1:
+            words = np.unpackbits(np.frombuffer(data, np.uint8), count=count, bitorder="little")
+        else:
+            kind = np.dtype(f"{order}{'i' if frame.is_signed else 'u'}{bits // 8}")
+            words = np.frombuffer(data, kind, count).astype(kind.newbyteorder("="))
+        return words.reshape(frame.total, rows, columns)
+
+
+def write_packed(read: Dataset, frame: Frame, to: Path, name: str) -> None:
+    """Write pixels that are compressed to a file of their own, without scale and place."""
+    from pydicom.dataset import FileMetaDataset
+    from pydicom.uid import UID
+
+    with _parsed(frame.file, name):
         read.PhotometricInterpretation = "MONOCHROME2"
-        if frame.shifts:
+        if any(frame.shifts):
             read.BitsStored, read.HighBit = read.BitsAllocated, read.BitsAllocated - 1
         meta = FileMetaDataset()
-        syntax = read.file_meta.get("TransferSyntaxUID")
-        if _is_turned(read):
-            read, syntax = FileDataset("", {e.tag: e for e in read}), ImplicitVRLittleEndian
-            read.PixelData = np.frombuffer(pixels.value, ">u4").astype("<u4").tobytes()
-        if syntax:
+        if syntax := read.file_meta.get("TransferSyntaxUID"):
             meta.TransferSyntaxUID = syntax
         meta.MediaStorageSOPClassUID = read.SOPClassUID = UID(_CAPTURE)
         meta.MediaStorageSOPInstanceUID = read.SOPInstanceUID = UID("2.25.1")
@@ -504,7 +429,7 @@ def _is_mosaic(head: Dataset, top: Mapping[str, Any]) -> bool:
 
 def _stacked(top: dict[str, Any], count: int) -> tuple[list[dict[str, Any]], str]:
     """Return where frames with one position for all lie (RT dose, NM), and a doubt."""
-    first = Frame(Path(), 0, count, ChainMap(top), True)
+    first = Frame(Path(), 0, count, ChainMap(top))
     corner, axes = (first.numbers(key, n) for key, n in zip(PLACE, (3, 6)))
     between = first.number("SpacingBetweenSlices") or 0.0
     offsets, doubt = None, ""

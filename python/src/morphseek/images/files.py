@@ -18,7 +18,7 @@ from .._regular import head
 from .dicom import Reading, read_dicom, read_repeated
 from .dicom_headers import is_dicom
 from .formats import NIFTI
-from .headers import Stored, check_header, check_voxels, limit, sound
+from .headers import check_header, check_voxels, limit, sound
 from .headers.fields import UNITS, Unsound
 from .image import sentences, tell
 from .nifti import header_of, lay, read_nifti
@@ -76,43 +76,31 @@ def whole(path: Path, name: str) -> Iterator[None]:
         ) from None
 
 
-def _read_file(path: Path, name: str, pixels: int = sitk.sitkUnknown) -> Reading:
+def _read_file(path: Path, name: str) -> Reading:
     """Return what a file with a sound header holds, by ITK except for NIfTI; see its checksum."""
     stored = check_header(path, name)
     if path.name.lower().endswith(NIFTI) and (header := header_of(path)):
         assert stored is not None
         with sound(path, name):
             reading = read_nifti(header, stored, f"{name}: {path}")
-        doubts = sentences(reading.doubts, f"{name}: {path}")
-        image = reading.image
-        return Reading(image if pixels == sitk.sitkUnknown else sitk.Cast(image, pixels), doubts)
+        return reading._replace(doubts=sentences(reading.doubts, f"{name}: {path}"))
     with to_read(path, parts(path)[1:]) as openable, sound(path, name):
-        image, doubts = _read_by_itk(openable, pixels, name)
+        image, doubts = _read_by_itk(openable, name)
     if stored is None:
         return Reading(image, sentences(doubts, f"{name}: {path}"))
     check_voxels(stored, sitk.GetArrayViewFromImage(image), path, name)
-    if stored.steps or stored.units:
-        _place(image, stored)
+    if stored.steps or stored.units:  # in mm from here on
+        lay(image, stored.placed(Grid.of(image)))
+        for key in image.GetMetaDataKeys():
+            if UNITS.fullmatch(key):
+                image.EraseMetaData(key)
     return Reading(image, sentences(stored.doubts, f"{name}: {path}"))
-
-
-def _place(image: sitk.Image, stored: Stored) -> None:
-    """Lay an image where its header means, in mm, and forget the unit."""
-    axes = image.GetDimension()
-    own = min(axes, 3)
-    direction = np.eye(3)
-    direction[:own, :own] = np.reshape(image.GetDirection(), (axes, axes))[:own, :own]
-    spacing, origin = (*image.GetSpacing(), 1.0)[:3], (*image.GetOrigin(), 0.0)[:3]
-    lay(image, stored.placed(Grid((1, 1, 1), spacing, origin, tuple(direction.ravel()))))
-    for key in image.GetMetaDataKeys():
-        if UNITS.fullmatch(key):
-            image.EraseMetaData(key)
 
 
 _CHECKED = ("MetaImageIO", "NrrdImageIO", "GDCMImageIO")
 
 
-def _read_by_itk(path: Path, pixels: int, name: str) -> tuple[sitk.Image, tuple[str, ...]]:
+def _read_by_itk(path: Path, name: str) -> tuple[sitk.Image, tuple[str, ...]]:
     """Return what ITK reads of a file, and what that leaves in doubt."""
     check(path)
     with hdf5_lock:
@@ -120,13 +108,13 @@ def _read_by_itk(path: Path, pixels: int, name: str) -> tuple[sitk.Image, tuple[
     if not reader:
         raise Unsound(_unknown(path))
     if reader in _CHECKED:
-        return sitk.ReadImage(str(path), pixels, reader), ()
+        return sitk.ReadImage(str(path), imageIO=reader), ()
     if _apart.is_possible():  # its content was not checked
         with _apart.plain("image", path, name, limit()) as copy:
-            image = sitk.ReadImage(str(copy), pixels)
+            image = sitk.ReadImage(str(copy))
     else:
         with hdf5_lock:
-            image = sitk.ReadImage(str(path), pixels, reader)
+            image = sitk.ReadImage(str(path), imageIO=reader)
     return laid(image, reader, path), doubts_of(path, reader, image)
 
 
@@ -150,7 +138,7 @@ def rewrite(path: Path, plain: Path) -> None:
 
 
 def read_vectors(path: str | os.PathLike[str]) -> np.ndarray:
-    """Read a vector image as array of shape (z, y, x, 3).
+    """Read a vector image as array of shape (z, y, x, 3), float32.
 
     Examples
     --------
@@ -158,10 +146,5 @@ def read_vectors(path: str | os.PathLike[str]) -> np.ndarray:
     >>> np.allclose(images.read_vectors("field.nrrd"), result.displacement_mm())
     True
     """
-    try:
-        reading = _read_file(Path(path), "vectors", sitk.sitkVectorFloat32)
-        return sitk.GetArrayFromImage(reading.image)
-    except RuntimeError as error:
-        raise errors.InputUnreadableError(
-            f"{path} cannot be read as a vector image: {itk_reason(error)}"
-        ) from None
+    vectors = sitk.GetArrayFromImage(read_path(Path(path), "vectors").image)
+    return vectors.astype(np.float32, copy=False)

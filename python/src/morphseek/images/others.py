@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +14,19 @@ import SimpleITK as sitk
 from .._grid import RAS
 from .headers.fields import NO_SPACING, CutShort, Unsound, units_of
 
-_TIFF_TYPES = {1: "B", 2: "s", 3: "H", 4: "I", 5: "II", 12: "d", 13: "I", 16: "Q", 18: "Q"}
 _TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # the latter two: BigTIFF
 _BITS, _TEXT, _ORIENTATION, _KIND = 258, 270, 274, 339
 _RESOLUTIONS = (282, 283)  # along x and y
 _PIECES = ((273, 279), (324, 325))  # of strips and of tiles: where they begin, their bytes
 _FLOATS = 3  # a kind of numbers
-_UPRIGHT = (1, 4)  # orientations whose rows lie as ITK takes them
+_UPRIGHT = (None, 1, 4)  # orientations whose rows lie as ITK takes them
 _TURNED = "its rows are turned or mirrored (Orientation); save it upright"
 # of the EXIF of a JPEG or a PNG, in either order of bytes
 _EXIF = re.compile(
     rb"(?s)(?:Exif\0\0|eXIf)(?:II\*\0|MM\0\*).{4,999}?"
     rb"(?:\x12\x01\x03\0\x01\0\0\0(?P<little>.)|\x01\x12\0\x03\0\0\0\x01\0(?P<big>.))"
 )
+_DAMAGED = "its tags are damaged; copy it again"
 _NO_GAP = "its header does not say how far its slices are apart; 1 mm is taken"
 #: Formats whose voxels are not compressed, and the bytes of their headers.
 _PLAIN = {"GiplImageIO": 256, "MRCImageIO": 1024}
@@ -41,7 +41,7 @@ def check(path: Path) -> None:
         try:
             _check_tiff(path, size)
         except (struct.error, TypeError, IndexError, AttributeError, OverflowError):
-            raise Unsound("its tags are damaged; copy it again") from None
+            raise Unsound(_DAMAGED) from None
     elif head.startswith(b"# vtk") and b"CELL_DATA" in _lines(head):
         raise Unsound("its numbers are of cells, not of points; convert them to POINT_DATA")
     elif head.startswith(b"BM") and (needed := int.from_bytes(head[2:6], "little")) > size:
@@ -87,15 +87,15 @@ def laid(image: sitk.Image, reader: str, path: Path) -> sitk.Image:
 
 def _steps(path: Path) -> list[float]:
     """Return the sizes of voxels along x, y and z that a TIFF notes, mm; 0 for what it does not."""
-    tags = next(_pages(path, path.stat().st_size), {})
-    text = tags.get(_TEXT, b"").decode("utf-8", "replace")
+    tags = _pages(path, path.stat().st_size)[0]
+    text = tags.get(_TEXT, "")
     words = dict(re.findall(r"\bPhysicalSize([XYZ](?:Unit)?)=\"([^\"]*)\"", text))  # OME's
     sizes, units = ([words.get(axis + end, "") for axis in "XYZ"] for end in ("", "Unit"))
     units = [unit or "um" for unit in units]
     if text.startswith("ImageJ="):
         lines = dict(re.findall(r"^(\w+)=(.*?)\s*$", text, re.M))
-        known = (tags.get(tag, (1, 0)) for tag in _RESOLUTIONS)
-        sizes = [str(of / pixels) if pixels else "" for pixels, of in known]
+        known = (float(tags.get(tag, 0)) for tag in _RESOLUTIONS)
+        sizes = [str(1 / pixels) if pixels else "" for pixels in known]
         sizes.append(lines.get("spacing", ""))
         units = [lines.get("unit", "pixel").replace("\\u00B5", "u")] * 3
     mm, unknown = units_of(units)
@@ -116,15 +116,17 @@ def _lines(head: bytes) -> bytes:
 def _check_tiff(path: Path, size: int) -> None:
     text = ""
     for tags in _pages(path, size):
-        for begins, lengths in _PIECES:
-            for begin, length in zip(tags.get(begins, ()), tags.get(lengths, ())):
-                if begin + length > size:
-                    raise CutShort(path, size, begin + length)
+        pieces = [zip(tags[a], tags[b]) for a, b in _PIECES if a in tags and b in tags]
+        for begin, length in (piece for each in pieces for piece in each):
+            if begin + length > size:
+                raise CutShort(path, size, begin + length)
+        if not pieces:
+            raise Unsound(_DAMAGED)
         if tags.get(_KIND, (1,))[0] == _FLOATS and tags.get(_BITS, (1,))[0] == 16:
             raise Unsound("its voxels are floats of 16 bits, which no reader here knows")
-        if tags.get(_ORIENTATION, (1,))[0] not in _UPRIGHT:
+        if tags.get(_ORIENTATION) not in _UPRIGHT:
             raise Unsound(_TURNED)
-        text = text or tags.get(_TEXT, b"").decode("utf-8", "replace")
+        text = text or tags.get(_TEXT, "")
     counts = re.findall(r"^(?:frames|channels)=(\d+)", text, re.M)  # ImageJ's
     counts += re.findall(r"\bSize[TC]=\"(\d+)\"", text)  # OME's
     counts += re.findall(r"\"axes\": \"[TC]", text) and ["2"]  # tifffile's
@@ -132,42 +134,26 @@ def _check_tiff(path: Path, size: int) -> None:
         raise Unsound("it holds several times or channels; save one volume alone")
 
 
-def _pages(path: Path, size: int) -> Iterator[dict[int, Any]]:
-    """Give the numbers and texts of each page of a TIFF file by tag; their chain must be whole."""
-    left = 4 * size  # bytes to read: pages that follow one another in a ring would take for ever
-    with open(path, "rb") as file:
+def _pages(path: Path, size: int) -> list[dict[int, Any]]:
+    """Return the tags of each page of a TIFF file; their chain must be whole."""
+    from PIL import TiffImagePlugin
 
-        def at(place: int, form: str) -> tuple[Any, ...]:
-            nonlocal left
-            length = struct.calcsize(order + form)
-            left -= length
-            if left < 0:
+    pages: list[dict[int, Any]] = []
+    with open(path, "rb") as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about tags that are left out
+        head = file.read(8)
+        head += file.read(8) if b"+" in head[:4] else b""  # BigTIFF's is longer
+        tags = TiffImagePlugin.ImageFileDirectory_v2(head)
+        places: set[int] = set()
+        while place := tags.next:
+            if place in places:
                 raise Unsound("its pages lie over one another; it is damaged")
-            if not 0 <= place <= size - length:
-                raise CutShort(path, size, place + length)
+            if place >= size:
+                raise CutShort(path, size, place)
+            places.add(place)
             file.seek(place)
-            return struct.unpack(order + form, file.read(length))
-
-        order = "<"
-        order = "<" if at(0, "2s")[0] == b"II" else ">"
-        is_big = at(2, "H")[0] == 43
-        count_form, entry, word = ("Q", 20, "Q") if is_big else ("H", 12, "I")
-        inline = 8 if is_big else 4
-        (place,) = at(8 if is_big else 4, word)
-        while place:
-            (count,) = at(place, count_form)
-            first = place + struct.calcsize(order + count_form)
-            tags = {}
-            for k in range(count):
-                tag, kind, number = at(first + k * entry, "HH" + word)
-                form = _TIFF_TYPES.get(kind)
-                if form is None:
-                    continue
-                form = form * number if kind == 5 else f"{number}{form}"
-                value = first + k * entry + 4 + struct.calcsize(order + word)
-                if struct.calcsize(order + form) > inline:
-                    (value,) = at(value, word)
-                numbers = at(value, form)
-                tags[tag] = numbers[0] if kind == 2 else numbers
-            yield tags
-            (place,) = at(first + count * entry, word)
+            tags.load(file)
+            pages.append(dict(tags))
+    if not pages:
+        raise Unsound(_DAMAGED)
+    return pages

@@ -57,11 +57,6 @@ def worst_places(
     ]
 
 
-def is_own(scene: Scene, label: int) -> bool:
-    """Whether a label has its own number on the page."""
-    return all(n == v for n, v in scene.values.items()) and 0 < label <= MOST_LABELS
-
-
 def jumps(scene: Scene, maps: Maps, measures: Measures) -> list[dict[str, Any]]:
     """Return the places to look at: what the button says, what its tip, where, and what to show."""
     places = [_place("middle", "middle", "the middle of what is shown", scene.middle())]
@@ -106,8 +101,8 @@ def _volume_places(scene: Scene, maps: Maps, body: np.ndarray) -> list[dict[str,
     volumes = scene.cropped(maps.jacobian)
     for axis, step in enumerate(scene.step):
         body = np.repeat(body, step, axis)
-    body = body[tuple(slice(n) for n in volumes.shape)]
-    least, most = (_within(body, volumes, sign) for sign in (1, -1))
+    inside = body[tuple(slice(n) for n in volumes.shape)] | ~body.any()
+    least, most = (int(np.where(inside, s * volumes, np.inf).argmin()) for s in (1, -1))
 
     def place(kind: str, index: int, text: str, tip: str) -> dict[str, Any]:
         at = [int(p) // s for p, s in zip(np.unravel_index(index, volumes.shape), scene.step)]
@@ -126,15 +121,6 @@ def _volume_places(scene: Scene, maps: Maps, body: np.ndarray) -> list[dict[str,
     return [*places, place("grown", most, f"most grown \u00d7{volumes.flat[most]:.1f}", tip)]
 
 
-def _within(body: np.ndarray, volume: np.ndarray, sign: int) -> int:
-    """Return where a volume is least (sign 1) or most (-1) in the body."""
-    at = int(volume.argmin() if sign > 0 else volume.argmax())
-    if body.flat[at] or not body.any():  # mostly so, and it saves a copy
-        return at
-    inside = np.where(body, volume, np.float32(sign * np.inf))
-    return int(inside.argmin() if sign > 0 else inside.argmax())
-
-
 def _at(mask: np.ndarray, scene: Scene, nodes: list[np.ndarray]) -> np.ndarray:
     """Return a mask of the page's grid at nodes."""
     places = [
@@ -148,7 +134,7 @@ def _worst_label(scene: Scene, measures: Measures) -> dict[str, Any]:
     """Return where the label of the lowest Dice disagrees most."""
     worst = min(measures.scores, key=lambda s: s.dice_after)
     numbers = {value: number for number, value in scene.values.items()}
-    number = numbers.get(worst.label, worst.label if is_own(scene, worst.label) else MOST_LABELS)
+    number = numbers.get(worst.label, MOST_LABELS)
     fixed = scene.volumes["labels-fixed"].array == number
     apart = fixed != (scene.volumes["labels-after"].array == number)
     z = int(np.count_nonzero(apart, axis=(1, 2)).argmax())

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .. import errors, images
-from .._features import needed
+from .. import images
+from .._features import needing
 from .axes import PLANES, plane_letters, planes
 from .inputs import Registration
 from .views import Scene
@@ -23,12 +23,9 @@ def figure(
     result: Registration, fixed: images.ImageLike, moving: images.ImageLike, width: float = 7.2
 ) -> Figure:
     """Return fixed, before, after and the log-Jacobian, in three planes."""
-    try:
+    with needing("plot", "plot"):
         from matplotlib.colors import LinearSegmentedColormap
         from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise errors.InvalidArgumentError(needed("plot", "plot", error)) from None
-
     scene = Scene(
         result,
         images.read_on(fixed, result.grid, "fixed"),

@@ -9,13 +9,11 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from ..verdict import SIGNS, millimetres, tally
@@ -45,8 +43,8 @@ def data_url(file: bytes) -> str:
 @functools.cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(_FOLDER), bytecode_cache=_compiled(), autoescape=True,
-        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     environment.globals |= {"asset": asset, "script_of": _script_of, "signs": SIGNS}
@@ -54,15 +52,6 @@ def _environment() -> Environment:
         "data_url": data_url, "digest": _digest, "mm": millimetres, "tally": tally
     }  # fmt: skip
     return environment
-
-
-def _compiled() -> FileSystemBytecodeCache | None:
-    """Return where compiled templates are kept: where Python keeps its own, or nowhere."""
-    folder = _FOLDER / "__pycache__"
-    if sys.dont_write_bytecode or not os.access(_FOLDER, os.W_OK):
-        return None
-    folder.mkdir(exist_ok=True)
-    return FileSystemBytecodeCache(str(folder))
 
 
 def _script_of(names: Sequence[str]) -> str:

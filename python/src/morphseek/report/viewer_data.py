@@ -11,7 +11,7 @@ from ..scoring import LandmarkErrors
 from . import pack
 from .inputs import Measures
 from .maps import Maps
-from .places import is_own, jumps
+from .places import jumps
 from .render import render
 from .views import MOST_LABELS, Scene
 
@@ -80,10 +80,9 @@ def _what_was_done(scene: Scene, bits: int, halved: list[str]) -> str:
 
 def _label_list(scene: Scene, measures: Measures) -> list[dict[str, Any]]:
     dice = {s.label: round(s.dice_after, 3) for s in measures.scores}
-    values = scene.values | {label: label for label in dice if is_own(scene, label)}
     labels: list[dict[str, Any]] = [
         {"number": number, "name": measures.name(value), "dice": dice.get(value)}
-        for number, value in sorted(values.items())
+        for number, value in scene.values.items()
     ]
     return labels + [{"number": MOST_LABELS, "name": "other labels", "dice": None}] * scene.merged
 

@@ -56,7 +56,7 @@ class Scene:
         self.windows: dict[str, tuple[int, int]] = {}
         self.volumes: dict[str, Volume] = {}
         self.values: dict[int, int] = {}
-        """What the page's labels stand for; small ones for themselves."""
+        """What the page's labels, from 1, stand for."""
         self.merged = False
         """There were more labels than a byte holds; those of the largest numbers share the last."""
         self._images(fixed, moving)
@@ -135,16 +135,9 @@ class Scene:
     def _labels(
         self, fixed: images.Image, moving: images.Image, warped: images.Image | None
     ) -> None:
-        if all(_is_small(image.array, MOST_LABELS) for image in (fixed, moving)):
-            # the many are found among every eighth voxel, and one that is not has its number alone
-            thin = (image.array[::2, ::2, ::2] for image in (fixed, moving))
-            values = sorted({int(v) for array in thin for v in distinct(array)} - {0})
-            self.values = {value: value for value in values}
-        else:
-            values = sorted({int(v) for i in (fixed, moving) for v in distinct(i.array)} - {0})
-            self.merged = len(values) > MOST_LABELS
-            values = values[: MOST_LABELS - 1] if self.merged else values
-            self.values = dict(enumerate(values, 1))
+        values = sorted({int(v) for i in (fixed, moving) for v in distinct(i.array)} - {0})
+        self.merged = len(values) > MOST_LABELS
+        self.values = dict(enumerate(values[: MOST_LABELS - self.merged], 1))
         halves, grid = self._coarse()
         numbers = moving.like(self._numbered(moving.array))
         if warped is None:
@@ -157,9 +150,6 @@ class Scene:
 
     def _numbered(self, labels: np.ndarray) -> Bytes:
         """Return the place of every voxel's label among the values, from 1; 0 for background."""
-        is_own = all(value == number for number, value in self.values.items())
-        if is_own and _is_small(labels, MOST_LABELS):
-            return labels.astype(np.uint8, copy=False)
         numbers = numbered(labels, [*self.values.values()])
         if self.merged:
             numbers[(numbers == 0) & (labels != 0)] = MOST_LABELS
@@ -319,13 +309,6 @@ def _thinned(volume: np.ndarray) -> np.ndarray:
     step = max(1, round((volume.size / 60_000) ** (1 / 3)))
     steps = [min(step, max(1, n // 8)) for n in volume.shape]
     return volume[tuple(slice(s // 2, None, s) for s in steps)]
-
-
-def _is_small(labels: np.ndarray, most: int) -> bool:
-    """Whether all values are whole numbers from 0 to the most."""
-    if labels.dtype.kind not in "ui":
-        return False
-    return int(labels.min(initial=0)) >= 0 and int(labels.max(initial=0)) <= most
 
 
 def _median(inside: np.ndarray, axis: int) -> int:

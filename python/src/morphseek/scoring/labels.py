@@ -89,31 +89,20 @@ def score_labels(
     [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
     """
     transform = Transform.of(transform)
-    fixed, moving = _maps(transform, fixed_labels, moving_labels)
-    for image in (fixed, moving):
-        check_labels(image)
-    labels = None
-    if not (_fits(fixed.array) and _fits(moving.array)):
-        fixed, moving, labels = _shared(fixed, moving)
-    here, there = (np.ascontiguousarray(image.array, np.int32) for image in (fixed, moving))
+    fixed, moving, labels = _shared(*_maps(transform, fixed_labels, moving_labels))
+    here, there = (image.array.astype(np.int32) for image in (fixed, moving))
     carried = None
-    if warped_labels is not None and labels is None:
-        warped = images.read_on(warped_labels, fixed.grid, "warped labels")
+    if warped_labels is not None:
+        warped = on_fixed_grid(warped_labels, fixed.grid, "warped labels")
         check_labels(warped)
-        if not bindings.same_grid(fixed.grid, warped.grid):
-            raise errors.GridMismatchError(
-                f"the warped labels ({warped!r}) are not on the fixed image's grid; take what"
-                " result.apply gives"
-            )
-        carried = np.ascontiguousarray(warped.array, np.int32)
+        carried = numbered(warped.array, labels).astype(np.int32)
     lies = None if transform.grid is not None else fixed
     field, volumes = transform.displacement(lies), transform.jacobian(lies)
     scores = bindings.score_labels(field, fixed.grid, volumes, here, there, moving.grid, carried)
     cut = _at_border(here) | _at_border(there)
     for score in scores:
         score["is_cut"] = score["label"] in cut
-        if labels is not None:
-            score["label"] = labels[score["label"] - 1]
+        score["label"] = labels[score["label"] - 1]
     return [LabelScore(**score) for score in scores]
 
 
@@ -123,14 +112,6 @@ def _at_border(labels: bindings.Labels) -> set[int]:
         labels.take([0, size - 1], axis) for axis, size in enumerate(labels.shape) if size > 1
     ]
     return {int(value) for face in faces for value in distinct(face)}
-
-
-def _fits(labels: np.ndarray) -> bool:
-    """Whether the engine's type holds every label."""
-    if np.can_cast(labels.dtype, np.int32):
-        return True
-    limits = np.iinfo(np.int32)
-    return bool(limits.min <= labels.min(initial=0) and labels.max(initial=0) <= limits.max)
 
 
 def _maps(

@@ -7,14 +7,13 @@ import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import SimpleITK as sitk
 
 from .. import errors, images
 from .._grid import Grid
-from .._itk import itk_io
 from ..images.files import whole
 from ..images.formats import NIFTI
 from ..images.headers import Stored, check_header, sound
@@ -40,7 +39,9 @@ def needs_blocks(image: Path, out: Path, transform: Transform, reference: Path |
     """Whether an image and its result exceed the free memory, and can be done by blocks."""
     free = _free()
     stored = _stored(image)
-    if free is None or stored is None or stored.packed or not out.name.lower().endswith(WRITTEN):
+    if free is None or stored is None or stored.packed or len(stored.files) > 1:
+        return False
+    if not out.name.lower().endswith(WRITTEN):
         return False
     if reference is not None:
         of_result = _stored(reference)
@@ -60,36 +61,44 @@ def _stored(path: Path) -> Stored | None:
 def _grid(transform: Transform, reference: images.ImageLike | None) -> Grid:
     """Return what :func:`target_grid` does; of a file only the header is read."""
     path = Path(reference) if isinstance(reference, (str, os.PathLike)) else None
-    if path and (stored := _stored(path)) and (grid := _grid_of_file(path, stored)):
-        check_place(transform, grid, f"the reference {reference}")
-        return grid
+    if path and (stored := _stored(path)):
+        look = _Look.at(path, stored, "reference")
+        if len(look.axes) == 3:
+            check_place(transform, look.grid, f"the reference {reference}")
+            return look.grid
     return target_grid(transform, reference)
 
 
-def _grid_of_file(path: Path, stored: Stored) -> Grid | None:
-    """Return the grid of a file of three axes, by its header."""
-    if path.name.lower().endswith(NIFTI):
-        header = header_of(path)
-        return _told_place(header, path, "reference") if header and len(header.shape) == 3 else None
-    reader = sitk.ImageFileReader()
-    reader.SetFileName(str(path))
-    try:
-        with itk_io():
-            reader.ReadImageInformation()
-    except RuntimeError:
-        return None
-    if reader.GetDimension() != 3:
-        return None
-    tell(sentences(stored.doubts, f"reference: {path}"))
-    return stored.placed(Grid.of(reader))
+class _Look(NamedTuple):
+    """What a file's header says of its voxels."""
 
+    grid: Grid
+    axes: tuple[int, ...]
+    dtype: np.dtype | None
+    """Of the stored numbers; None where they are no single real ones."""
+    header: Header | None
+    """Of a NIfTI, which may scale them."""
 
-def _told_place(header: Header, path: Path, name: str) -> Grid:
-    """Return where a header lays its voxels, and tell of doubts."""
-    with sound(path, name):
-        grid, doubts = place_of(header, f"{name}: {path}")
-    tell(sentences(doubts, f"{name}: {path}"))
-    return grid
+    @classmethod
+    def at(cls, path: Path, stored: Stored, name: str) -> _Look:
+        """Read a header, and tell of its doubts."""
+        header = header_of(path) if path.name.lower().endswith(NIFTI) else None
+        if header is not None:
+            with sound(path, name):
+                grid, doubts = place_of(header, f"{name}: {path}")
+            axes, kind = header.shape, header.dtype
+        else:
+            reader = sitk.ImageFileReader()
+            reader.SetFileName(str(path))
+            with whole(path, name):
+                reader.ReadImageInformation()
+            voxel = sitk.GetArrayFromImage(sitk.Image([1] * 3, reader.GetPixelID()))
+            order = voxel.dtype.newbyteorder(">" if stored.swapped > 1 else "<")
+            kind = order if reader.GetNumberOfComponents() == 1 else None
+            axes, doubts = reader.GetSize(), stored.doubts
+            grid = stored.placed(Grid.of(reader))
+        tell(sentences(doubts, f"{name}: {path}"))
+        return cls(grid, axes, kind, header)
 
 
 def _free() -> float | None:
@@ -119,7 +128,8 @@ def apply_by_blocks(
     Parameters
     ----------
     source : path
-        Uncompressed .nii, .nrrd, .nhdr, .mha or .mhd of one scalar volume.
+        Uncompressed .nii, .nrrd, .nhdr, .mha or .mhd of one scalar volume, whose voxels are the end
+        of one file.
     out : path
         A .nii, .nii.gz or .nrrd; others cannot be written piece by piece.
     memory : float
@@ -157,74 +167,42 @@ class _BoxReader:
     """A file whose voxels are read by the box."""
 
     def __init__(self, path: Path):
-        self.name, self._path = f"input: {path}", path
+        self.name = f"input: {path}"
         stored = check_header(path, "input") if path.is_file() else None
         if stored is None or stored.packed:
             # the whole image would not fit; a missing file is the reader's error
             why = "is compressed" if stored else "is no .nii, .nrrd or .mha"
-            if not path.exists():
-                why = "does not exist"
-            raise errors.InputUnreadableError(
-                f"{self.name} {why}, so it cannot be read by blocks; write it as an uncompressed"
-                " .nii, .nrrd or .mha"
+            raise self._refused(why if path.exists() else "does not exist")
+        self._grid, axes, kind, self._header = _Look.at(path, stored, "input")
+        if kind is None or len(axes) < 3 or math.prod(axes[3:]) != 1:
+            raise errors.InvalidArgumentError(
+                f"{self.name} is no single scalar volume, and only such are done by blocks"
             )
-        self._header = header_of(path) if path.name.lower().endswith(NIFTI) else None
-        self._voxels = (
-            self._of_nifti(self._header, stored, path)
-            if self._header
-            else self._of_itk(stored, path)
-        )
+        (file, *others), size = stored.files, math.prod(axes) * kind.itemsize
+        is_end = stored.size == size == file.stat().st_size - stored.offset
+        if others or not (is_end or self._header):
+            raise self._refused("has its voxels in several files, or as text")
+        self._voxels = np.memmap(file, kind, "r", stored.offset, self._grid.shape)
         self.size = np.array(self._grid.size)
         self.first = self.read(np.zeros(3, int), np.minimum(self.size, 2))
         # of what is read, for NIfTI may scale
         self.dtype = self.first.array.dtype
 
-    def _of_nifti(self, header: Header, stored: Stored, path: Path) -> np.ndarray:
-        if header.dtype is None or math.prod(header.shape[3:]) != 1 or len(header.shape) < 3:
-            raise self._no_volume()
-        self._grid = _told_place(header, path, "input")
-        return np.memmap(stored.files[0], header.dtype, "r", stored.offset, self._grid.shape)
-
-    def _of_itk(self, stored: Stored, path: Path) -> np.ndarray | None:
-        """Map the voxels of a .nrrd or .mha; None where they are not the rest of one file."""
-        self._reader = sitk.ImageFileReader()
-        self._reader.SetFileName(str(path))
-        with whole(self._path, "input"):
-            self._reader.ReadImageInformation()
-            kind = sitk.GetArrayFromImage(sitk.Image([1] * 3, self._reader.GetPixelID())).dtype
-        size = self._reader.GetSize()
-        if self._reader.GetNumberOfComponents() != 1 or len(size) < 3 or math.prod(size[3:]) != 1:
-            raise self._no_volume()
-        self._more = len(size) - 3
-        self._grid = stored.placed(Grid.of(self._reader))
-        tell(sentences(stored.doubts, self.name))
-        if len(stored.files) > 1 or math.prod(size) * kind.itemsize != stored.size:
-            return None
-        (file,) = stored.files
-        if file.stat().st_size != stored.offset + stored.size:
-            return None
-        order = kind.newbyteorder(">" if stored.swapped > 1 else "<")
-        return np.memmap(file, order, "r", stored.offset, self._grid.shape)
-
-    def _no_volume(self) -> errors.MorphSeekError:
-        return errors.InvalidArgumentError(
-            f"{self.name} is no single scalar volume, and only such are done by blocks"
+    def _refused(self, why: str) -> errors.MorphSeekError:
+        return errors.InputUnreadableError(
+            f"{self.name} {why}, so it cannot be read by blocks; write it as an uncompressed .nii,"
+            " .nrrd or .mha"
         )
 
     def read(self, low: np.ndarray, high: np.ndarray) -> images.Image:
         """Return the box from `low` to below `high`, in voxels x, y, z."""
         low, high = low.astype(int), high.astype(int)
-        if self._voxels is not None:
-            box = tuple(slice(a, b) for a, b in zip(low[::-1], high[::-1]))
-            part = np.ascontiguousarray(self._voxels[box])
-            array = part.astype(part.dtype.newbyteorder("="), copy=False)
-            if self._header:
-                array = self._header.values(array)
-        else:
-            self._reader.SetExtractIndex([*low.tolist(), *[0] * self._more])
-            self._reader.SetExtractSize([*(high - low).tolist(), *[0] * self._more])
-            with whole(self._path, "input"):
-                array = images.read(self._reader.Execute(), self.name).array
+        part = np.ascontiguousarray(
+            self._voxels[tuple(slice(a, b) for a, b in zip(low[::-1], high[::-1]))]
+        )
+        array = part.astype(part.dtype.newbyteorder("="), copy=False)
+        if self._header:
+            array = self._header.values(array)
         part_grid = self._grid.part(low, high - low)
         return images.read(images.Image.on_grid(array, part_grid), self.name)
 

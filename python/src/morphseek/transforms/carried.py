@@ -23,7 +23,8 @@ from ..landmarks import Landmarks
 from .transform import Transform
 
 POINTS = (".mrk.json", ".fcsv", ".csv")
-SURFACES = (".vtk", ".vtp", ".stl", ".ply", ".gii")
+GIFTI = (".gii",)
+MESHES = (".vtk", ".vtp", ".stl", ".ply")
 TRACTS = (".tck", ".trk")
 #: How many numbers a vector or a tensor has, which would have to be rotated.
 _TURNING = (3, 6, 9)
@@ -32,7 +33,7 @@ _SPACE = re.compile(rb"SPACE\s*=\s*(LPS|RAS)", re.I)
 
 def is_geometry(path: str | os.PathLike[str]) -> bool:
     """Whether a file's ending is one of points, surfaces or tracts."""
-    return ending_of(path, (*POINTS, *SURFACES, *TRACTS)) != ""
+    return ending_of(path, (*POINTS, *GIFTI, *MESHES, *TRACTS)) != ""
 
 
 def carry(
@@ -42,15 +43,15 @@ def carry(
     reference: images.ImageLike | None = None,
 ) -> int:
     """Map the points of a file from fixed to moving space and write them; return how many. Points
-    can go to a file of another ending, so can surfaces, so can tracts; a ``.trk`` names
-    ``reference``, the image of the space that they go to.
+    can go to a file of another ending, so can surfaces but those of ``.gii``, so can tracts; a
+    ``.trk`` names ``reference``, the image of the space that they go to.
     """
     source, out = Path(source), Path(out)
     check_path(source, "input", errors.InputUnreadableError)
     check_regular(source, "input")
     if not source.is_file():
         raise errors.InputUnreadableError(f"input: {source} does not exist; check the path")
-    kinds = ((POINTS, _points), (SURFACES, _surface), (TRACTS, _tracts))
+    kinds = ((POINTS, _points), (GIFTI, _gifti), (MESHES, _mesh), (TRACTS, _tracts))
     endings, function = next(kind for kind in kinds if ending_of(source, kind[0]))
     if not ending_of(out, endings):
         raise errors.OutputUnwritableError(
@@ -86,16 +87,7 @@ def _checked(points: np.ndarray, path: Path) -> np.ndarray:
     return points
 
 
-def _surface(source: Path, out: Path, transform: Transform, reference: Any) -> int:
-    one, other = ending_of(source, (".gii",)), ending_of(out, (".gii",))
-    if one != other:
-        raise errors.OutputUnwritableError(
-            f"{out}: a .gii stays a .gii, and other surfaces none; give the file another ending"
-        )
-    return (_gifti if one else _mesh)(source, out, transform)
-
-
-def _gifti(source: Path, out: Path, transform: Transform) -> int:
+def _gifti(source: Path, out: Path, transform: Transform, reference: Any) -> int:
     with needing("surfaces", str(source)):
         import nibabel
     with _read(source):
@@ -120,7 +112,7 @@ def _gifti(source: Path, out: Path, transform: Transform) -> int:
     return len(points)
 
 
-def _mesh(source: Path, out: Path, transform: Transform) -> int:
+def _mesh(source: Path, out: Path, transform: Transform, reference: Any) -> int:
     with needing("surfaces", str(source)):
         from vtkmodules import vtkIOGeometry, vtkIOLegacy, vtkIOPLY, vtkIOXML
         from vtkmodules.util.numpy_support import numpy_to_vtk, vtk_to_numpy
@@ -131,7 +123,7 @@ def _mesh(source: Path, out: Path, transform: Transform) -> int:
         ".stl": (vtkIOGeometry, "vtkSTL"),
         ".ply": (vtkIOPLY, "vtkPLY"),
     }
-    module, name = formats[ending_of(source, SURFACES)]
+    module, name = formats[ending_of(source, MESHES)]
     reader = getattr(module, f"{name}Reader")()
     reader.SetFileName(str(source))
     reader.GlobalWarningDisplayOff()
@@ -163,7 +155,7 @@ def _mesh(source: Path, out: Path, transform: Transform) -> int:
                 and array != data.GetTCoords()
             ):
                 data.RemoveArray(k)
-    module, name = formats[ending_of(out, SURFACES)]
+    module, name = formats[ending_of(out, MESHES)]
     writer = getattr(module, f"{name}Writer")()
     note = "SPACE=LPS"
     if name == "vtkXMLPolyData":

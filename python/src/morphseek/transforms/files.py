@@ -20,6 +20,7 @@ from .. import _apart, _manifest, errors
 from .._files import readable, reserve, settle, write_with
 from .._grid import Grid
 from .._itk import HDF5, NO_TRANSFORM, hdf5_lock, itk_io, itk_reason
+from .._regular import head
 from ..images.headers import limit
 from . import h5
 from .linear import linear_part
@@ -147,15 +148,7 @@ _NUMBERS = ("FixedParameters", "Parameters")
 
 
 def _is_hdf5(path: Path) -> bool:
-    """Whether HDF5's library would read a file: its mark stands at 0, 512, 1024, ..."""
-    place, size = 0, path.stat().st_size
-    with open(path, "rb") as file:
-        while place < size:
-            file.seek(place)
-            if file.read(8) == b"\x89HDF\r\n\x1a\n":
-                return True
-            place = max(512, 2 * place)
-    return False
+    return head(path, 8) == b"\x89HDF\r\n\x1a\n"
 
 
 def read_transform_file(path: Path) -> sitk.Transform:

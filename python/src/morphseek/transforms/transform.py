@@ -220,6 +220,7 @@ class Transform(Applicable):
     _name = "the transform"
     _frames = ("", "")
     """The FrameOfReferenceUID of the fixed and of the moving space, of a DICOM object."""
+    _itk: sitk.Transform
 
     def __init__(self, grid: Grid | None, moving_grid: Grid | None):
         for each in (grid, moving_grid):
@@ -332,9 +333,9 @@ class Transform(Applicable):
         """Whether it is a matrix and a shift: rigid, affine, or several of them."""
         return all(part.IsLinear() for part in parts_of(self.to_sitk()))
 
-    @abstractmethod
     def _sitk(self) -> sitk.Transform:
         """Return SimpleITK's transform of three dimensions; not to be changed."""
+        return self._itk
 
     def to_sitk(self, dimension: int = 3) -> sitk.Transform:
         """Return SimpleITK's transform: of several parts a composite one, the last of which acts
@@ -552,7 +553,7 @@ class Affine(Transform):
 
     def __init__(self, matrix: Any, grid: Grid | None = None, moving_grid: Grid | None = None):
         super().__init__(grid, moving_grid)
-        self._itk: sitk.Transform = linear(matrix)
+        self._itk = linear(matrix)
 
     def __repr__(self) -> str:
         return f"Affine({np.array2string(self.matrix, precision=4, separator=', ')})"
@@ -561,9 +562,6 @@ class Affine(Transform):
     def matrix(self) -> Doubles:
         """The map as 4x4 LPS matrix, mm; a copy."""
         return linear_part(self._itk)
-
-    def _sitk(self) -> sitk.Transform:
-        return self._itk
 
 
 class Chain(Transform):
@@ -601,9 +599,6 @@ class Chain(Transform):
     def __repr__(self) -> str:
         on = "" if self._grid is None else f" on {' x '.join(map(str, self._grid.size))}"
         return f"Chain({self._itk.GetName()}{on})"
-
-    def _sitk(self) -> sitk.Transform:
-        return self._itk
 
 
 def _of_loaded(

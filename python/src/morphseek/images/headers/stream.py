@@ -47,10 +47,9 @@ def unpack_into(voxels: np.ndarray, stored: Stored, offset: int) -> None:
     at = -offset
     try:
         for part in _unpacked(file, 0):
-            start = max(-at, 0)
-            room = part[start : start + max(len(content) - max(at, 0), 0)]
-            if room:
-                content[max(at, 0) : max(at, 0) + len(room)] = room
+            low, high = max(at, 0), min(at + len(part), len(content))
+            if low < high:
+                content[low:high] = part[low - at : high - at]
             at += len(part)
     except Unsound as error:
         if at >= len(content) or not isinstance(error, _Ended):

@@ -185,11 +185,7 @@ function drawView(view) {
   if (meta.maps[state.overlay] && moved) place(view, overlayPicture(plane, k));
   drawOutlines(view, k, kind);
   if ((state.overlay === 'grid' || state.overlay === 'arrows') && moved) drawField(view, k);
-  drawLandmarks(
-    view,
-    k,
-    kind === 'before' ? 'before' : moved ? 'after' : kind === 'fixed' ? 'fixed' : 'before',
-  );
+  drawLandmarks(view, k, moved ? 'after' : kind === 'fixed' ? 'fixed' : 'before');
   drawFurniture(view, k, kind);
 }
 
@@ -366,14 +362,8 @@ function drawFurniture(view, k, kind) {
   write(context, top, width / 2, 26, 'center', COLORS.letter, bold);
   write(context, bottom, width / 2, height - 12, 'center', COLORS.letter, bold);
   const oblique = meta.tilt >= 1 && width > 230 ? ` \u00b7 oblique ${Math.round(meta.tilt)}\u00b0` : '';
-  write(
-    context,
-    `${nameOf(kind)} \u00b7 ${plane.name} ${k + 1}/${size[plane.through]}${oblique}`,
-    5,
-    11,
-    'left',
-    '#eee',
-  );
+  const title = `${nameOf(kind)} \u00b7 ${plane.name} ${k + 1}/${size[plane.through]}${oblique}`;
+  write(context, title, 5, 11, 'left', '#eee');
   drawScaleBar(view);
   view.canvas.setAttribute('aria-label', `${nameOf(kind)}, ${plane.name}`);
   view.canvas.setAttribute('aria-valuenow', k + 1);

@@ -111,47 +111,31 @@ function layOut() {
   const narrow = width < 700;
   const above = box.getBoundingClientRect().top + window.scrollY;
   const height = narrow ? 1e6 : Math.max(300, window.innerHeight - above - (wide ? 8 : 96));
-  const upright = measured(
-    planes.map((p) => p.mm[0]),
-    planes.map((p) => p.mm[1]),
-    1,
-    shown.length,
-    width,
-    height,
-  );
-  const turned = measured(
-    [planes.map((p) => p.mm[0])],
-    planes.map((p) => p.mm[1]),
-    shown.length,
-    1,
-    width,
-    height,
-  );
+  const [across, down] = [0, 1].map((side) => planes.map((p) => p.mm[side]));
+  const repeated = (sides) => shown.map(() => Math.max(...sides));
+  const upright = scaleThatFits(across, repeated(down), width, height);
+  const turned = scaleThatFits(repeated(across), down, width, height);
   const sideways = shown.length > 1 && (planes.length === 1 || turned > 1.15 * upright);
   const scale = Math.min(sideways ? turned : upright, narrow ? 14 : 24);
-  const tallest = Math.max(...planes.map((p) => p.mm[1])) * scale;
+  const [widest, tallest] = [Math.max(...across), Math.max(...down)];
   const pairs = sideways
-    ? planes.flatMap((plane) => shown.map((kind) => [kind, plane, plane.mm[1] * scale]))
-    : shown.flatMap((kind) => planes.map((plane) => [kind, plane, tallest]));
+    ? planes.flatMap((plane) => shown.map((kind) => [kind, plane, widest, plane.mm[1]]))
+    : shown.flatMap((kind) => planes.map((plane) => [kind, plane, plane.mm[0], tallest]));
   const columns = sideways ? shown.length : planes.length;
   box.style.gridTemplateColumns = `repeat(${columns}, auto)`;
   box.style.setProperty('--columns', columns);
   box.style.setProperty('--rows', pairs.length / columns);
-  const widest = Math.max(...planes.map((p) => p.mm[0])) * scale;
-  views = pairs.map(([kind, plane, h], i) =>
-    makeView(i, kind, plane, sideways ? widest : plane.mm[0] * scale, h, scale, ratio),
+  views = pairs.map(([kind, plane, w, h], i) =>
+    makeView(i, kind, plane, w * scale, h * scale, scale, ratio),
   );
   box.replaceChildren(...views.map((view) => view.canvas));
   draw();
 }
 
-function measured(across, down, columns, rows, width, height) {
-  const total = Array.isArray(across[0])
-    ? columns * Math.max(...across[0])
-    : across.reduce((a, b) => a + b, 0);
-  const gaps = 2 * (Array.isArray(across[0]) ? columns - 1 : across.length - 1);
-  const high = Array.isArray(across[0]) ? down.reduce((a, b) => a + b, 0) : rows * Math.max(...down);
-  return Math.min((width - gaps) / total, (height - 2 * rows) / high);
+// The pixels a mm of columns and rows, with gaps of 2 pixels between them.
+function scaleThatFits(across, down, width, height) {
+  const sum = (sides) => sides.reduce((a, b) => a + b, 0);
+  return Math.min((width - 2 * (across.length - 1)) / sum(across), (height - 2 * down.length) / sum(down));
 }
 
 function makeView(number, kind, plane, width, height, scale, ratio) {
@@ -595,27 +579,6 @@ function fillBars() {
   });
 }
 
-function prepareCopy() {
-  const button = $('copy');
-  if (!button) return;
-  button.hidden = false;
-  button.addEventListener('click', async () => {
-    const said = (text) => {
-      button.textContent = text;
-      setTimeout(() => {
-        button.textContent = 'copy';
-      }, 1500);
-    };
-    try {
-      await navigator.clipboard.writeText($('command').textContent);
-      said('copied');
-    } catch {
-      getSelection().selectAllChildren($('command'));
-      said('press Ctrl+C');
-    }
-  });
-}
-
 function remark() {
   const said = [meta.said];
   if (volumes.before) {
@@ -631,7 +594,6 @@ function remark() {
 }
 
 async function start() {
-  prepareCopy();
   if (!('DecompressionStream' in window)) return; // an old browser keeps the picture
   for (const entry of meta.volumes) volumes[entry.id] = await load(entry, size);
   fillSelects();

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,42 +24,39 @@ _DEPTH = 20  # files that begin with one another: as many, or a ring
 
 
 def read(source: TransformFile) -> Content:
-    parts, path, grid = [], source.path, None
-    for _ in range(_DEPTH):
-        here = source._replace(path=path)
-        fields = _parse(here)
-        parts.append(_transform(here, fields))
-        if grid is None:
-            grid = _grid(fields)
-        first = _first(fields)
-        if not first:
-            return Content(composed(parts), grid, source.moving_grid)
-        if _word(fields, "HowToCombineTransforms") not in ("", "Compose"):
-            raise here.unreadable("adds transforms up; only composed ones can be read")
-        there = _place(first, path)
-        if there is None:
-            last = re.split(r"[\\/]", first)[-1]
-            raise here.unreadable(
-                f"begins with another file, and {first} does not exist; put {last} beside it"
-            )
-        path = there
-    raise source.unreadable(f"begins with more than {_DEPTH} files, or with itself")
+    files = [*_files(source)]
+    grids = (grid for _, fields in files if (grid := _grid(fields)) is not None)
+    parts = [_transform(here, fields) for here, fields in files]
+    return Content(composed(parts), next(grids, None), source.moving_grid)
 
 
 def chain(path: Path) -> list[Path]:
     """Return the files that a transform is of: itself, and those that it begins with."""
-    paths = [path]
-    while len(paths) <= _DEPTH:
-        try:
-            fields = _parse(TransformFile(paths[-1], None, None, "elastix"))
-        except errors.MorphSeekError:  # no file of elastix, or one that reading will refuse
-            break
+    paths = []
+    with contextlib.suppress(errors.MorphSeekError):  # no file of elastix, or reading will refuse
+        for file, _ in _files(TransformFile(path, None, None)):
+            paths.append(file.path)
+    return paths or [path]
+
+
+def _files(source: TransformFile) -> Iterator[tuple[TransformFile, dict[str, list[str]]]]:
+    """Give a file and those that it begins with, with their fields."""
+    for _ in range(_DEPTH):
+        fields = _parse(source)
+        yield source, fields
         first = _first(fields)
-        there = _place(first, paths[-1]) if first else None
+        if not first:
+            return
+        if _word(fields, "HowToCombineTransforms") not in ("", "Compose"):
+            raise source.unreadable("adds transforms up; only composed ones can be read")
+        there = _place(first, source.path)
         if there is None:
-            break
-        paths.append(there)
-    return paths
+            last = re.split(r"[\\/]", first)[-1]
+            raise source.unreadable(
+                f"begins with another file, and {first} does not exist; put {last} beside it"
+            )
+        source = source._replace(path=there)
+    raise source.unreadable(f"begins with more than {_DEPTH} files, or with itself")
 
 
 def _first(fields: dict[str, list[str]]) -> str:

@@ -1,19 +1,14 @@
-"""greedy and c3d: a 4x4 matrix in RAS mm as text, and fields as ITK's."""
+"""The matrices of greedy and c3d: 4x4 in RAS mm, as text."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 
 from ..._files import write_text
 from ..._grid import RAS
-from . import field
-from .ants import write_pair
 from .job import Content, Export, TransformFile
-
-PAIR = ("_affine.mat", "_warp.nii.gz")
 
 
 def rows(text: str) -> np.ndarray | None:
@@ -40,21 +35,9 @@ def text_of(matrix: np.ndarray) -> str:
 
 
 def read(source: TransformFile) -> Content:
-    if source.path.name.lower().endswith(field.ENDINGS):
-        return field.read(source)
     matrix = source.matrix(RAS @ matrix_of(source) @ RAS)
     return Content(matrix, source.grid, source.moving_grid)
 
 
-def write(job: Export) -> list[Path] | None:
-    if not job.ending:
-        return write_pair(job, *PAIR, _write_matrix)
-    if job.ending == ".nii.gz":
-        field.write(job)
-    else:
-        _write_matrix(job.path, job.matrix())
-    return None
-
-
-def _write_matrix(path: Path, matrix: np.ndarray) -> None:
-    write_text(path, text_of(RAS @ matrix @ RAS))
+def write(job: Export) -> None:
+    write_text(job.path, text_of(RAS @ job.matrix() @ RAS))

@@ -126,14 +126,14 @@ class Export:
             return vectors_of(self.parts[0])  # as it is, with its margin
         return field_on(self.transform, self.grid), self.grid
 
-    def split(self) -> tuple[np.ndarray, tuple[np.ndarray, Grid] | None]:
-        """Return a matrix and the field that acts before it; None for a linear transform."""
+    def split(self) -> list[Content]:
+        """Return the linear part that acts last, and what bends before it, if anything does."""
         if self.is_linear:
-            return matrix_of(self.parts), None
+            return [self.content]
         *others, first = self.parts
         if not self._asked and is_field(first) and all(part.IsLinear() for part in others):
-            return matrix_of(others), vectors_of(first)
-        return np.eye(4), self.field()
+            return [Content(linear(matrix_of(others))), Content(first)]
+        return [Content(linear(np.eye(4))), self.content._replace(grid=self.grid)]
 
 
 def grid_of(image: images.ImageLike | None, name: str) -> Grid | None:

@@ -11,7 +11,8 @@ import SimpleITK as sitk
 
 from ... import errors, images
 from ..._grid import Grid
-from ...images.nifti import metadata_of, notes_of
+from ...images.convert import by_itk
+from ...images.nifti import notes_of
 from .. import files, h5
 from ..linear import linear, matrix_of_map
 from . import vectors
@@ -31,7 +32,7 @@ def read(source: Any, name: str) -> Content:
     if hasattr(source, "dataobj") and hasattr(source, "affine"):
         return vectors.read(_of_nibabel(source, blank))
     if hasattr(source, "GetLargestPossibleRegion"):
-        return vectors.read(vectors.of_image(_by_itk(source), blank))
+        return vectors.read(vectors.of_image(by_itk(source), blank))
     if isinstance(source, sitk.Transform):
         if source.GetDimension() != 3:
             raise errors.InvalidArgumentError(
@@ -54,20 +55,6 @@ def _of_nibabel(image: Any, blank: vectors.Vectors) -> vectors.Vectors:
     return content
 
 
-def _by_itk(image: Any) -> sitk.Image:
-    """Return an image of the package itk as SimpleITK's."""
-    itk = sys.modules["itk"]  # imported by whoever made the image
-    array = itk.array_from_image(image)
-    volume = sitk.GetImageFromArray(array, isVector=image.GetNumberOfComponentsPerPixel() > 1)
-    volume.SetSpacing([float(n) for n in image.GetSpacing()])
-    first = image.TransformIndexToPhysicalPoint(image.GetBufferedRegion().GetIndex())
-    volume.SetOrigin([float(n) for n in first])
-    volume.SetDirection(itk.array_from_matrix(image.GetDirection()).ravel().tolist())
-    for key, value in metadata_of(image).items():
-        volume.SetMetaData(key, value)
-    return volume
-
-
 def _parts(transform: Any, name: str) -> Sequence[h5.Part]:
     """Return the parts of a transform of the package itk, the last of which acts first."""
     kind, _, dimensions = str(transform.GetTransformTypeAsString()).partition("_")
@@ -83,7 +70,7 @@ def _parts(transform: Any, name: str) -> Sequence[h5.Part]:
         field = _cast(transform).GetDisplacementField()
         if field is None:
             raise errors.InvalidArgumentError(f"{name} is a {kind} without a displacement field")
-        image = _by_itk(field)
+        image = by_itk(field)
         return [files.vectors_part(sitk.GetArrayFromImage(image), Grid.of(image))]
     if transform.IsLinear() and not files.is_known(kind):
         return [files.matrix_part(matrix_of_map(transform))]

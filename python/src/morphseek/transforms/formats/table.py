@@ -6,17 +6,17 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ... import errors, images
-from ..._files import check_path, check_regular
+from ..._files import check_path, check_regular, output_folder
 from ..._formats import NAMES
 from ..._grid import Grid
 from ..._itk import HDF5
 from ...images.dicom_headers import is_dicom
 from ...images.formats import ending_of
 from ..files import text_of
-from . import ants, dicom, elastix, field, fsl, greedy, itk, lta, x5
+from . import dicom, elastix, field, fsl, greedy, itk, lta, x5
 from .job import FIELDS, Content, Export, TransformFile, grid_of
 
 
@@ -25,16 +25,25 @@ class Format(NamedTuple):
 
     name: str
     read: Callable[[TransformFile], Content]
-    write: Callable[[Export], list[Path] | None]
-    """Returns the files where they are others than the job's."""
+    write: Callable[[Export], None]
     bends: bool
     """Whether it holds a deformation."""
     endings: tuple[str, ...]
     """Endings of the file to write; the first format with an ending has it by default."""
     prefix: tuple[str, ...] = ()
-    """Suffixes of the files written when the output is a prefix (ANTs, greedy)."""
+    """Suffixes of the matrix and the field written when the output is a prefix (ANTs, greedy)."""
     asks: tuple[str, ...] = ()
     """Images that it cannot do without."""
+
+
+def _either(of_matrix: Callable[[Any], Any], of_field: Callable[[Any], Any]) -> Any:
+    """Return what reads or writes matrices in one way, and files of vectors in another."""
+
+    def act(file: TransformFile | Export) -> Any:
+        is_field = file.path.name.lower().endswith(field.ENDINGS)
+        return (of_field if is_field else of_matrix)(file)
+
+    return act
 
 
 FORMATS = (
@@ -42,11 +51,12 @@ FORMATS = (
     Format("field", field.read, field.write, True, field.ENDINGS),
     Format("field-ras", field.read, field.write_ras, True, (".nii", ".nii.gz")),
     Format("spm", field.read, field.write_spm, True, (".nii", ".nii.gz")),
-    Format("ants", ants.read, ants.write, True, (".mat", ".nii.gz"), ants.PAIR),
+    Format("ants", _either(itk.read, field.read), _either(itk.write, field.write), True,
+           (".mat", ".nii.gz"), ("0GenericAffine.mat", "1Warp.nii.gz")),
     Format("fsl", fsl.read, fsl.write, True, (".mat", ".nii.gz"),
            asks=("reference", "moving")),
-    Format("greedy", greedy.read, greedy.write, True,
-           (".mat", ".txt", ".nii.gz"), greedy.PAIR),
+    Format("greedy", _either(greedy.read, field.read), _either(greedy.write, field.write), True,
+           (".mat", ".txt", ".nii.gz"), ("_affine.mat", "_warp.nii.gz")),
     Format("lta", lta.read, lta.write, False, (".lta",),
            asks=("reference", "moving")),
     Format("elastix", elastix.read, elastix.write, False, elastix.ENDINGS[:1]),
@@ -125,7 +135,21 @@ def save(
             raise errors.InvalidArgumentError(
                 f"{path}: the format {kind.name} counts from the images' corners; give the {image}"
             )
-    return kind.write(job) or [path]
+    if not ending:
+        return _save_pair(job, kind)
+    kind.write(job)
+    return [path]
+
+
+def _save_pair(job: Export, kind: Format) -> list[Path]:
+    """Write a matrix and the field that acts before it, together or not at all."""
+    files = []
+    with output_folder(job.path.parent) as folder:
+        for content, suffix in zip(job.split(), kind.prefix):
+            files.append(job.path.with_name(job.path.name + suffix))
+            place, ending = folder / files[-1].name, ending_of(suffix, kind.endings)
+            kind.write(Export(content, job.name, place, ending, None, job.images[0]))
+    return files
 
 
 def outputs(path: Path, format: str | None) -> list[str]:
