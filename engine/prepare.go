@@ -110,8 +110,14 @@ func (p *problem) clean(e *env, flat Pair) error {
 		p.net.windows = [2][]float64{fixed.Percentiles(in.Low, in.High), moving.Percentiles(in.Low, in.High)}
 	}
 	p.addChannels(e.notes, flat)
+	if p.fixed.Geometry == p.moving.Geometry && slices.Equal(p.fixed.Data, p.moving.Data) {
+		e.notes.doubts = append(e.notes.doubts, sameImage)
+	}
 	return nil
 }
+
+// sameImage is the doubt about a pair of which one image was given twice.
+const sameImage = "The fixed and the moving image are the same, voxel for voxel: if you mean two images, one file was given twice."
 
 // crop leaves the padding of both images out, but for what landmarks lie in.
 func (p *problem) crop(flat Pair) {
