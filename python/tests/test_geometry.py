@@ -110,7 +110,7 @@ KINDS = {  # the codes of sform and qform, and whether the header contradicts it
     "sform": (1, 0, False), "qform": (0, ANY, False), "both": (ANY, ANY, False),
     "two places": (ANY, 1, True), "mirrored qform": (1, 1, True), "sheared sform": (4, 1, True),
     "negative pixdim": (1, 0, True), "stale pixdim": (1, 0, True), "zero pixdim": (1, 0, False),
-    "rounded": (1, 0, False), "neither": (0, 0, False),
+    "rounded": (1, 0, False), "neither": (0, 0, True),
 }  # fmt: skip
 UNITS = {0: 1.0, 1: 1000.0, 2: 1.0, 3: 0.001}
 

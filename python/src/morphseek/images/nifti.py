@@ -57,6 +57,10 @@ _NO_SIDES = (
     "it is an Analyze file, which does not tell left from right; x is taken to go to the left, as"
     " by SPM"
 )
+_NO_PLACE = (
+    "its header does not say where it lies (sform_code and qform_code are 0); as by ITK x is taken"
+    " to go to the left and y to the back, which other programs take to go to the front"
+)
 _ROUNDING = 0.01  # voxels between two places of a corner that are one
 _ROUNDED = 2e-3  # cosines between axes whose numbers have three decimals
 _DOUBTED = 0.1  # voxels between two places of a corner from which on they are two places
@@ -251,7 +255,7 @@ def place_of(header: Header, name: str) -> Place:
         return _straight(dataclasses.replace(qform, spacing=spacing), doubts)
     if not forms:
         return Place(_analyze(header, shape, np.array(spacing)), (*doubts, _NO_SIDES))
-    return Place(Grid(shape, spacing), tuple(doubts))
+    return Place(Grid(shape, spacing), (*doubts, _NO_PLACE))
 
 
 def _analyze(header: Header, shape: tuple[int, ...], spacing: np.ndarray) -> Grid:
