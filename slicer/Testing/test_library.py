@@ -1013,6 +1013,27 @@ def test_empty_mask_is_refused(study: Study):
     assert caught.value.name == "empty_mask"
 
 
+def test_a_doubt_about_a_file_is_told(
+    paths: dict[str, Path], images: dict[str, sitk.Image], tmp_path: Path
+):
+    """Of a volume as its NIfTI was loaded; of one that was laid elsewhere since, none."""
+    path = tmp_path / "moving.nii"
+    sitk.WriteImage(images["moving"], str(path))
+    data = bytearray(path.read_bytes())
+    data[268:272] = np.float32(500).tobytes()  # qoffset_x
+    path.write_bytes(data)
+    study = Study({**paths, "moving": path})
+    study.moving.SetAndObserveTransformNodeID(study.linear(turned()).GetID())
+    for shift, doubted in ((0.0, True), (9.0, False)):
+        matrix = vtk.vtkMatrix4x4()
+        study.moving.GetIJKToRASMatrix(matrix)
+        matrix.SetElement(0, 3, matrix.GetElement(0, 3) + shift)
+        study.moving.SetIJKToRASMatrix(matrix)
+        verdict = register(study.request(transform=True)).verdict
+        told = [text for text in verdict["reasons"] if f"moving: {path}: its sform and" in text]
+        assert bool(told) == doubted, verdict
+
+
 def test_initial_transform_is_honoured(study: Study, images: dict[str, sitk.Image]):
     """Without any stage it is the result: the same as the moving volume under that transform."""
     node = study.linear(turned(0.1, (-6.0, 4.0, 4.0)))
@@ -1472,6 +1493,10 @@ MILLIMETRES = "smoothness must be auto, low, high or a number of mm"
         (lambda s: {"labels_drive": True}, "select the labels of both sides"),
         (lambda s: {"initial_transform": s.fixed}, "transform is no transform"),
         (lambda s: already_there(s), "on the moving volume already"),
+        (
+            lambda s: {"initial_transform": s.linear(np.diag([1.0, 0, 1, 1]), "flat")},
+            "The initial transform (flat) is singular",
+        ),
         (lambda s: {"fixed_labels": s.fixed_labels}, "labels of both sides"),
         (lambda s: named(s, ["other 0", "other 1", "other 2"], "liver"), "none in common"),
         (lambda s: named(s, ["one", "one", "spleen"], "one"), "one occurs twice"),

@@ -20,9 +20,10 @@ from .. import errors
 from .._grid import RAS, Grid, is_sheared, sheared
 from .._itk import itk_io
 from .dicom import Reading
-from .formats import pair_of
+from .formats import NIFTI, pair_of
 from .headers.fields import MOST_NUMBER, Stored, Unsound
 from .headers.stream import first_bytes, unpack_into
+from .image import sentences
 
 _FIELDS = (
     "datatype", "bitpix", "dim", "intent_p1", "intent_p2", "intent_p3", "pixdim", "vox_offset",
@@ -290,6 +291,26 @@ def place_of_itk(by_itk: Grid, metadata: Mapping[str, str], name: str) -> Place:
         if _apart(at, by_itk) < _ROUNDING:
             return place
     return Place(by_itk)
+
+
+def doubts_at(path: Path, grid: Grid, name: str) -> tuple[str, ...]:
+    """Return what the header of a NIfTI leaves in doubt about an image that ITK's reader laid on
+    ``grid``; nothing about one that was laid elsewhere since.
+    """
+    try:
+        header = header_of(path) if path.name.lower().endswith(NIFTI) else None
+        if header is None:
+            return ()
+        at, doubts = place_of(header, name)
+    except (OSError, Unsound, errors.MorphSeekError):  # the image was read all the same
+        return ()
+    if _apart(dataclasses.replace(at, size=grid.size), grid) < _ROUNDING:
+        return sentences(doubts, f"{name}: {path}")
+    if _apart(dataclasses.replace(_by_itk(header), size=grid.size), grid) < _ROUNDING:
+        off = np.linalg.norm(at.corners() - grid.corners(), axis=1).max()
+        told = f"its header and ITK's reader say two places, up to {off:.3g} mm apart"
+        return sentences([f"{told}; the reader's is taken"], f"{name}: {path}")
+    return ()
 
 
 def _by_itk(header: Header) -> Grid:
