@@ -1600,15 +1600,19 @@ def test_batch(
         f"two;absent.nrrd;{paths['moving']};;;\n"
         f"three;{paths['fixed'].parent};{paths['moving']};;;\n"
         f"four;{paths['fixed']};{paths['moving']};;;study.csv\n"
+        f"five;{paths['fixed']};{paths['moving']};;;two.mrk.json\n"
     )
+    lists = json.loads((tmp_path / "points.mrk.json").read_text())
+    (tmp_path / "two.mrk.json").write_text(json.dumps({**lists, "markups": 2 * lists["markups"]}))
     shown: list[str] = []
     rows = batch.run(
         tmp_path / "study.csv", tmp_path / "out", show=shown.append, **{**QUICK, "search": "on"}
     )
-    assert len(shown) == 4 and rows[0]["error"] == ""
+    assert len(shown) == 5 and rows[0]["error"] == ""
     assert "absent.nrrd cannot be read" in rows[1]["error"]
     assert rows[2]["error"].endswith("cannot be read: give a file of one volume")
     assert "study.csv cannot be read: give a .mrk.json file" in rows[3]["error"]
+    assert rows[4]["error"].endswith("two.mrk.json holds 2 lists of points; save one alone")
     assert rows[0]["dice_after"] > rows[0]["dice_before"]
     assert rows[0]["verdict"] in ("good", "check", "failed") and "verdict" not in rows[1]
     assert rows[0]["error_mm"] > 0 and (rows[0]["verdict"] == "good") == (rows[0]["reasons"] == "")
