@@ -243,6 +243,14 @@ def test_joint_weights_are_those_of_the_paper():
         assert fused.agreement[tuple(place)] == pytest.approx(min(1, share), abs=1e-5)
 
 
+def test_lists_are_arrays():
+    given = maps()
+    fused, listed = fuse_labels(given), fuse_labels([array.tolist() for array in given])
+    assert (listed.labels == fused.labels).all() and (listed.agreement == fused.agreement).all()
+    reach = [np.ones((1, 1, 1), bool)] * 2
+    assert fuse_labels([[[[3]]]] * 2, reach=[r.tolist() for r in reach]).labels.item() == 3
+
+
 def test_fusion_refused():
     one, other = np.zeros((2, 2, 2), int), np.ones((2, 2, 2), int)
     for given, says in (
@@ -250,6 +258,9 @@ def test_fusion_refused():
         (([],), "no label map"),
         (([one, other[1:]],), "one grid"),
         (([one, other], "joint"), "give the target"),
+        (([one, "b.nii"],), "a str is no array"),
+        (([[[0, 1], [2]]],), "a list is no array"),
+        (([images.Image(one)],), "a Image is no array"),
     ):
         invalid(says, fuse_labels, *given)
 
