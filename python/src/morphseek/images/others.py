@@ -16,7 +16,7 @@ from .headers.fields import NO_SPACING, CutShort, Unsound, units_of
 
 _TIFF_TYPES = {1: "B", 2: "s", 3: "H", 4: "I", 5: "II", 12: "d", 13: "I", 16: "Q", 18: "Q"}
 _TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # the latter two: BigTIFF
-_BITS, _TEXT, _ORIENTATION, _KIND = 258, 270, 274, 339
+_BITS, _PHOTOMETRIC, _TEXT, _ORIENTATION, _KIND = 258, 262, 270, 274, 339
 _RESOLUTIONS = (282, 283)  # along x and y
 _PIECES = ((273, 279), (324, 325))  # of strips and of tiles: where they begin, their bytes
 _FLOATS = 3  # a kind of numbers
@@ -26,6 +26,14 @@ _TURNED = "its rows are turned or mirrored (Orientation); save it upright"
 _EXIF = re.compile(
     rb"(?s)(?:Exif\0\0|eXIf)(?:II\*\0|MM\0\*).{4,999}?"
     rb"(?:\x12\x01\x03\0\x01\0\0\0(?P<little>.)|\x01\x12\0\x03\0\0\0\x01\0(?P<big>.))"
+)
+_PALETTE = (
+    "its numbers stand for the colours of a palette, and the brightness of these is taken; of a"
+    " label map save the numbers, in plain grey or as .nii.gz"
+)
+_WHITE_IS_ZERO = (
+    "its numbers stand for white where they are 0 (PhotometricInterpretation), and are taken as"
+    " they are; if it looks inverted beside the other image, save it anew with black as 0"
 )
 _NO_GAP = "its header does not say how far its slices are apart; 1 mm is taken"
 #: Formats whose voxels are not compressed, and the bytes of their headers.
@@ -66,12 +74,30 @@ def doubts_of(path: Path, reader: str, image: sitk.Image) -> tuple[str, ...]:
     if begins is not None and not path.name.lower().endswith(".gz"):
         if size < (needed := begins + array.nbytes):
             raise CutShort(path, size, needed)
+    doubts = _doubts_of_colours(path, head, array)
     has_none = reader == "TIFFImageIO" and set(image.GetSpacing()) == {1.0}
     if reader == "VTKImageIO":
         has_none = not re.search(rb"(?im)^(SPACING|ASPECT_RATIO)", _lines(head))
     if has_none:
-        return (NO_SPACING,)
-    return (_NO_GAP,) if reader == "TIFFImageIO" and image.GetSpacing()[2:] == (1.0,) else ()
+        return (*doubts, NO_SPACING)
+    has_no_gap = reader == "TIFFImageIO" and image.GetSpacing()[2:] == (1.0,)
+    return (*doubts, _NO_GAP) if has_no_gap else doubts
+
+
+def _doubts_of_colours(path: Path, head: bytes, array: np.ndarray) -> tuple[str, ...]:
+    """Return what a TIFF or a PNG says of its numbers that its voxels, as read, do not."""
+    if head[:4] in _TIFF:
+        tags = next(_pages(path, path.stat().st_size), {})
+        meant, bits = (tags.get(tag, (1,))[0] for tag in (_PHOTOMETRIC, _BITS))
+        # ITK turns pictures of fewer bits into colours
+        return {0: (_WHITE_IS_ZERO,), 3: (_PALETTE,)}.get(meant, ()) if bits >= 8 else ()
+    is_indexed = head.startswith(b"\x89PNG") and head[25] == 3
+    return (_PALETTE,) if is_indexed and not is_grey(array) else ()
+
+
+def is_grey(array: np.ndarray) -> bool:
+    """Whether red, green and blue, the first of the last axis, are alike everywhere."""
+    return all(np.array_equal(array[..., 0], array[..., k]) for k in (1, 2))
 
 
 def laid(image: sitk.Image, reader: str, path: Path) -> sitk.Image:
