@@ -476,8 +476,11 @@ def test_refused_before_the_work(study: Path, tmp_path: Path, monkeypatch: pytes
     with pytest.raises(errors.OutputUnwritableError):
         register_pairs(study, tmp_path / "file" / "out")
     names = listed(tmp_path / "names.csv", "id,name", "1,body")
-    for unused in ({"labels_back": True}, {"labels_csv": names}):
-        says = f"{next(iter(unused))} is given, and no pair has fixed_labels"
+    for unused, role in (
+        ({"labels_back": True}, "labels"), ({"labels_csv": names}, "labels"),
+        ({"landmark_error": 1.0}, "landmarks"),
+    ):  # fmt: skip
+        says = f"{next(iter(unused))} is given, and no pair has fixed_{role}"
         invalid(says, register_pairs, [("a.nii", "b.nii")], tmp_path / "out", **unused)
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(errors.InvalidArgumentError, match=r"morphseek\[dask\]"):
