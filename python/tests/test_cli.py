@@ -307,6 +307,19 @@ def test_what_only_prints_text_loads_neither_numpy_nor_the_engine(arguments: lis
     assert said and not modules
 
 
+@pytest.mark.parametrize(
+    "option, begun, offered",
+    [
+        ("--preset", "", ["plain,best", "file,"]), ("--smoothness", "l", ["plain,low"]),
+        ("--device", "c", ["plain,cpu", "plain,cuda"]), ("--similarity", "n", ["plain,ncc"]),
+    ],
+)  # fmt: skip
+def test_the_tab_key_completes_values(option: str, begun: str, offered: list[str]):
+    words = {"COMP_WORDS": f"morphseek register {option} {begun}", "COMP_CWORD": "3"}
+    said, modules = loaded(SLOW, **COMPLETION | words)
+    assert set(offered) <= set(said.splitlines()) and not modules
+
+
 def test_a_registration_loads_no_more_than_it_needs(tmp_path, images_of, labels_of):
     out = ["--out", tmp_path / "out", *FLAGS]
     said, modules = loaded(OTHERS, "register", *images_of, *labels_of, *out, first="numpy")
