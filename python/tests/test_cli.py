@@ -107,6 +107,11 @@ def test_labels_that_do_not_fit(tmp_path, files, images_of, command):
     images.write(path, labels.like(np.zeros_like(labels.array)))
     report = command.json(*arguments, "--moving-labels", files["moving_labels"])
     assert any("no label in common" in w for w in report["warnings"]) and "dice_after" not in report
+    far = images.Image(labels.array, labels.spacing, (900.0, 0, 0))
+    images.write(path, far)
+    moving_alone = [*arguments[:3], "--moving-labels", path, *arguments[5:]]
+    (told,) = (w for w in command.json(*moving_alone)["warnings"] if "none of its labels" in w)
+    assert told.startswith(f"moving labels: {path}: ")
 
 
 def test_apply_fills_with_the_least_finite_value(tmp_path, files, command):

@@ -428,6 +428,22 @@ def test_labels_are_whole_numbers(study: Study):
     assert layer.names() == {"-2": -2, "1": 1, "300": 300}
 
 
+@pytest.mark.parametrize("kind", ["label map", "segmentation"])
+def test_labels_that_lie_elsewhere_are_told(kind: str, study: Study):
+    """What is carried over is empty."""
+    matrix = vtk.vtkMatrix4x4()
+    study.moving_labels.GetIJKToRASMatrix(matrix)
+    matrix.SetElement(0, 3, matrix.GetElement(0, 3) + 500)
+    study.moving_labels.SetIJKToRASMatrix(matrix)
+    labels = study.moving_labels
+    node = study.segmentation(labels) if kind == "segmentation" else labels
+    reason = f"{node.GetName()}: none of its labels lies in the fixed volume"
+    done = register(study.request(transform=True, transfer=[node]))
+    assert any(reason in note for note in done.verdict["notes"]), done.verdict
+    with pytest.raises(ValueError, match=reason):
+        transfer.transfer(node, done.nodes["transform"], study.fixed)
+
+
 def test_labels_are_called_by_their_names(study: Study):
     """As the fixed side's colours call them, else the moving side's; no two the same."""
     ours, theirs = study.fixed_labels, study.moving_labels

@@ -153,6 +153,9 @@ class Job:
         markups = iter(self._markups)
         if r.transfer:
             built["transferred"] = []
+        notes = result["verdict"]["notes"]
+        for node, (arrays, _) in moved.items():
+            notes += filter(None, [transfer.nothing_carried(node, self._layers[node], arrays)])
         for node in r.transfer:
             if node.IsA("vtkMRMLMarkupsNode"):
                 copy = transfer.moved_markups(next(markups), nodes["transform"])

@@ -22,6 +22,7 @@ from ..scoring.labels import (
     independent_dice,
     inverse_dice,
     merge_labels,
+    nothing_carried,
     on_fixed_grid,
 )
 from ..scoring.landmarks import measure_landmarks
@@ -175,6 +176,8 @@ class PairInputs:
             self.fixed_labels = merge_labels(on_grid, merge)
         if moving_labels is not None:
             own = read_on(moving_labels, self.images[1].grid, "moving labels")
+            is_file = isinstance(moving_labels, (str, os.PathLike))
+            self._called = f"moving labels: {moving_labels}" if is_file else own.name
             self.moving_labels = merge_labels(own, merge)
         if self.fixed_labels is not None and self.moving_labels is not None:  # they will be scored
             check_labels(self.fixed_labels)
@@ -186,7 +189,8 @@ class PairInputs:
         facts: dict[str, Any] = {}
         fixed, moving, warnings = self.fixed_labels, self.moving_labels, result.metrics["warnings"]
         if moving is not None:
-            self.warped_labels = result.apply(moving, interpolation="nearest")
+            warped = self.warped_labels = result.apply(moving, interpolation="nearest")
+            self._remarks.append(nothing_carried(moving.array, warped.array, self._called))
         if fixed is not None and moving is not None:
             self.scores = scoring.score_labels(
                 result, fixed, moving, warped_labels=self.warped_labels
