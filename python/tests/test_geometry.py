@@ -291,6 +291,15 @@ def test_apply_notes_a_doubt(command, doubtful, doubted, tmp_path):
     assert "negative size" in warning and "doubtful.nii" in warning and warning in noted
 
 
+def test_apply_notes_an_input_of_another_space(command, doubtful, tmp_path):
+    sitk.WriteTransform(sitk.TranslationTransform(3, (900.0, 0, 0)), str(tmp_path / "t.tfm"))
+    words = ("-i", doubtful["moving"], "-r", doubtful["fixed"], "-o", tmp_path / "out.nii.gz")
+    said = command("apply", "-t", tmp_path / "t.tfm", *words)
+    assert (
+        f"note: {tmp_path / 'out.nii.gz'} is the same everywhere" in said and "moving.nii" in said
+    )
+
+
 def test_transforms_warn_of_a_doubt(doubtful: dict[str, Path]):
     transform = morphseek.Transform.of(sitk.TranslationTransform(3, (0.0, 0, 0)))
     with pytest.warns(errors.GeometryWarning, match="negative size"):
