@@ -254,7 +254,7 @@ func finite(n *notes, name string, v *volume.Volume) *volume.Volume {
 	return clean
 }
 
-// finiteMask replaces NaN and infinite voxels of a mask by 0.
+// finiteMask replaces NaN and infinite voxels of a mask by 0, and warns of them and of what is no mask but shares.
 func finiteMask(n *notes, name string, mask *volume.Volume) *volume.Volume {
 	if mask == nil {
 		return nil
@@ -262,6 +262,9 @@ func finiteMask(n *notes, name string, mask *volume.Volume) *volume.Volume {
 	clean := mask.Finite(0)
 	if clean != mask {
 		n.warn(fmt.Sprintf("The %s mask has voxels that are NaN or infinite; they select nothing.", name))
+	}
+	if slices.ContainsFunc(clean.Data, func(x float32) bool { return x != float32(math.Trunc(float64(x))) }) {
+		n.warn(fmt.Sprintf("The %s mask has values that are not whole numbers, as probabilities have; all but 0 select. Give it 1 above a threshold and 0 below.", name))
 	}
 	return clean
 }
