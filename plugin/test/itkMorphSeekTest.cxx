@@ -889,8 +889,8 @@ void
 TestDoubts()
 {
   const std::string doubt = "moving: its sform and its qform say two places.";
-  const auto        fixed = Phantom(0);
-  auto              filter = Filter(fixed.GetPointer(), fixed.GetPointer());
+  const auto        fixed = Phantom(0), alike = Phantom(0.01);
+  auto              filter = Filter(fixed.GetPointer(), alike.GetPointer());
   filter->Update();
   EXPECT(filter->GetVerdict() == "good" && filter->GetMetrics().find(doubt) == std::string::npos);
   using Field = itk::Image<itk::Vector<float, 3>, 3>;
