@@ -509,6 +509,10 @@ def test_what_are_no_labels_is_told_before_the_work(value, says, study, tmp_path
     assert done.rows[0].error == "InvalidArgumentError" and says in done.rows[0].message
     (row,) = register_pairs([("fixed", "moving")], data=tmp_path, score=True, **QUICK).rows
     assert row.exit_code == 2 and says in row.message
+    images_of = {side: str(study.parent / f"{side}.nii.gz") for side in ("fixed", "moving")}
+    alone = {**images_of, "moving_labels": str(path)}  # of an atlas, say
+    (row,) = register_pairs([alone], **QUICK).rows
+    assert row.exit_code == 2 and says.replace("fixed", "moving") in row.message
 
 
 def test_options_as_register_takes_them(study: Path, tmp_path: Path):

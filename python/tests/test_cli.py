@@ -107,6 +107,9 @@ def test_labels_that_do_not_fit(tmp_path, files, images_of, command):
     images.write(path, labels.like(np.zeros_like(labels.array)))
     report = command.json(*arguments, "--moving-labels", files["moving_labels"])
     assert any("no label in common" in w for w in report["warnings"]) and "dice_after" not in report
+    twice = [*arguments[:3], "--fixed-labels", files["fixed_labels"], "--moving-labels",
+             files["fixed_labels"], *arguments[5:]]  # fmt: skip
+    assert any("label maps of both images" in w for w in command.json(*twice)["warnings"])
     far = images.Image(labels.array, labels.spacing, (900.0, 0, 0))
     images.write(path, far)
     moving_alone = [*arguments[:3], "--moving-labels", path, *arguments[5:]]

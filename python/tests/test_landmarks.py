@@ -171,6 +171,8 @@ def test_pairing(names: list[str], others: list[str], order: list[int]):
     assert matched.fixed.points.tolist() == POINTS
     assert matched.moving.points.tolist() == [RAS[i] for i in order]
     assert ("in the order" in matched.note()) == (names == ["F-1", "F-2"])
+    assert "given twice" not in matched.note()
+    assert "given twice" in match_landmarks(Landmarks(POINTS, names), POINTS).note()
 
 
 def test_names_that_are_numbers(tmp_path: Path):

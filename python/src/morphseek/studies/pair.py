@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from .. import _files, _manifest, registration, scoring
 from .._json import without_nan
 from .._typed import COMMAND
@@ -179,9 +181,14 @@ class PairInputs:
             is_file = isinstance(moving_labels, (str, os.PathLike))
             self._called = f"moving labels: {moving_labels}" if is_file else own.name
             self.moving_labels = merge_labels(own, merge)
-        if self.fixed_labels is not None and self.moving_labels is not None:  # they will be scored
-            check_labels(self.fixed_labels)
-            check_labels(self.moving_labels)
+        here, there = self.fixed_labels, self.moving_labels
+        for labels in filter(None, (here, there)):
+            check_labels(labels)
+        if here and there and here.same_grid(there) and np.array_equal(here.array, there.array):
+            self._remarks.append(
+                "The label maps of both images are the same, voxel for voxel: if you mean two, one"
+                " file was given twice."
+            )
         self.names = names or names_of(fixed_labels, moving_labels)
 
     def score(self, result: Registration) -> dict[str, Any]:
