@@ -85,7 +85,7 @@ def test_bids_refused(tmp_path: Path):
     invalid("'Session' is no entity", studies.find_bids, tmp_path / "data", entities=odd)
 
 
-def test_scans_of_folders_and_tables(tmp_path: Path):
+def test_scans_of_folders_and_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     touched(tmp_path, "a.nii.gz", "b.NII", "notes.txt", ".c.nii.gz")
     assert [s.id for s in studies.read_items(tmp_path)] == ["a", "b"]
     data = touched(tmp_path / "data", "images/a.nii.gz", "images/b.nii.gz", "labels/a.nrrd")
@@ -105,6 +105,10 @@ def test_scans_of_folders_and_tables(tmp_path: Path):
         invalid("row 2: give .image, labels.", studies.read_items, ["x.nii", bad])
     # two files of one name are called by their folders
     assert [s.id for s in studies.read_items(["p/t1.nii", "q/t1.nii"])] == ["p-t1", "q-t1"]
+    monkeypatch.chdir(data)
+    here = studies.read_items(["t1.nii", "labels/t1.nii", "../t1.nii"])
+    assert [s.id for s in here] == ["data-t1", "labels-t1", f"{tmp_path.name}-t1"]
+    unreadable("data-t1 is there twice", studies.read_items, ["t1.nii", "t1.nii"])
 
 
 @pytest.mark.parametrize(
