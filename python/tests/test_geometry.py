@@ -279,6 +279,19 @@ def test_a_doubt_is_said_by_the_command(command, doubtful, tmp_path):
     assert "negative size" in (tmp_path / "out" / "report.html").read_text()
 
 
+def test_a_doubt_about_labels_is_said(doubtful: dict[str, Path], tmp_path: Path):
+    body = images.read(doubtful["moving"])
+    images.write(tmp_path / "labels.nii", body.like((body.array > 0).astype(np.uint8)))
+    data = bytearray((tmp_path / "labels.nii").read_bytes())
+    data[80:84] = np.float32(-np.frombuffer(data[80:84], "f4")[0]).tobytes()  # pixdim[1]
+    (tmp_path / "labels.nii").write_bytes(data)
+    pair = {"fixed": doubtful["fixed"], "moving": doubtful["moving"]}
+    (row,) = morphseek.register_pairs(
+        [{**pair, "moving_labels": tmp_path / "labels.nii"}], report="none", **QUICK
+    ).rows
+    assert "moving labels" in row.warnings[-1] and "negative size" in row.warnings[-1]
+
+
 @pytest.mark.parametrize("doubted", ["input", "reference"])
 def test_apply_notes_a_doubt(command, doubtful, doubted, tmp_path):
     sitk.WriteTransform(sitk.TranslationTransform(3, (0.0, 0, 0)), str(tmp_path / "t.tfm"))

@@ -294,8 +294,10 @@ class FusionJob(Job):
             grid = result.grid
             labels = images.read_on(str(atlas.labels), result.moving_grid, f"labels of {atlas.id}")
             check_labels(labels)
+            doubts, labels = labels.doubts, dataclasses.replace(labels, doubts=())
             numbers, known = carry_labels(labels, result.apply)
-            warnings += filter(None, [nothing_carried(labels.array, numbers, str(atlas.labels))])
+            lost = nothing_carried(labels.array, numbers, str(atlas.labels))
+            warnings += [*doubts, *filter(None, [lost])]
             maps.append(numbers)
             reach.append(known)
             warped.append(result.warped)

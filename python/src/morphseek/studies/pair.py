@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import time
@@ -175,12 +176,12 @@ class PairInputs:
                 inputs |= {"fixed_landmarks": points.fixed, "moving_landmarks": points.moving}
         if fixed_labels is not None:
             on_grid = on_fixed_grid(fixed_labels, self.images[0].grid)
-            self.fixed_labels = merge_labels(on_grid, merge)
+            self.fixed_labels = merge_labels(self._undoubted(on_grid), merge)
         if moving_labels is not None:
             own = read_on(moving_labels, self.images[1].grid, "moving labels")
             is_file = isinstance(moving_labels, (str, os.PathLike))
             self._called = f"moving labels: {moving_labels}" if is_file else own.name
-            self.moving_labels = merge_labels(own, merge)
+            self.moving_labels = merge_labels(self._undoubted(own), merge)
         here, there = self.fixed_labels, self.moving_labels
         for labels in filter(None, (here, there)):
             check_labels(labels)
@@ -190,6 +191,11 @@ class PairInputs:
                 " file was given twice."
             )
         self.names = names or names_of(fixed_labels, moving_labels)
+
+    def _undoubted(self, labels: Image) -> Image:
+        """Return labels without their doubts, which the result tells, and not who applies it."""
+        self._remarks += labels.doubts
+        return dataclasses.replace(labels, doubts=())
 
     def score(self, result: Registration) -> dict[str, Any]:
         """Score a registration, add to its warnings, and return what report.json holds."""
