@@ -199,7 +199,7 @@ def test_names_that_are_numbers(tmp_path: Path):
             Landmarks(POINTS, ["a", "a"], "F.csv"), Landmarks(POINTS, ["a", "c"], "M.csv"),
             "F.csv has the name a twice",
         ),
-        ([[1, 2]], POINTS, r"fixed landmarks: points have shape \(1, 2\)"),
+        ([[1, 2]], POINTS, r"fixed landmarks: points have shape \(1, 2\); .* a z of 0"),
         ([[1, 2, 3], [4, 5]], POINTS, "fixed landmarks: points are not all numbers"),
         (np.zeros((0, 3)), np.zeros((0, 3)), "there is no point"),
     ],
