@@ -115,8 +115,14 @@ func (p *problem) clean(e *env, flat Pair) error {
 		p.net.windows = [2][]float64{fixed.Percentiles(in.Low, in.High), moving.Percentiles(in.Low, in.High)}
 	}
 	p.addChannels(e.notes, flat)
+	if p.fixed.Geometry == p.moving.Geometry && slices.Equal(p.fixed.Data, p.moving.Data) {
+		e.notes.warn(sameImage)
+	}
 	return nil
 }
+
+// sameImage warns of one image that was given twice.
+const sameImage = "The fixed and the moving image are the same, voxel for voxel: if you mean two images, one file was given twice."
 
 // crop leaves the padding of both images out, but for what landmarks lie in.
 func (p *problem) crop(flat Pair) {
@@ -247,7 +253,7 @@ func (p *problem) openNetwork(e *env) error {
 	return nil
 }
 
-// finiteMask replaces NaN and infinite voxels of a mask by 0.
+// finiteMask replaces NaN and infinite voxels of a mask by 0, and warns of them and of what is no mask but shares.
 func finiteMask(n *notes, name string, mask *volume.Volume) *volume.Volume {
 	if mask == nil {
 		return nil
@@ -255,6 +261,9 @@ func finiteMask(n *notes, name string, mask *volume.Volume) *volume.Volume {
 	clean := mask.Finite(0)
 	if clean != mask {
 		n.warn(fmt.Sprintf("The %s mask has voxels that are NaN or infinite; they select nothing.", name))
+	}
+	if slices.ContainsFunc(clean.Data, func(x float32) bool { return x != float32(math.Trunc(float64(x))) }) {
+		n.warn(fmt.Sprintf("The %s mask has values that are not whole numbers, as probabilities have; all but 0 select. Give it 1 above a threshold and 0 below.", name))
 	}
 	return clean
 }

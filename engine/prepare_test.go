@@ -43,6 +43,11 @@ func TestNonFiniteMask(t *testing.T) {
 	if w := got.Metrics.Warnings; len(w) != 1 || !strings.Contains(w[0], "fixed mask") {
 		t.Errorf("warnings %q", w)
 	}
+	plain.Data[10] = 0.25 // as of a map of probabilities
+	p.FixedMask = plain
+	if w := register(t, e, p, opt).Metrics.Warnings; len(w) != 1 || !strings.Contains(w[0], "fixed mask has values that are not whole") {
+		t.Errorf("warnings %q", w)
+	}
 }
 
 func TestOptionsWithoutEffectAreSaid(t *testing.T) {

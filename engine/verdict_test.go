@@ -173,7 +173,7 @@ func TestUnrelatedImagesAreTold(t *testing.T) {
 	}
 }
 
-// An image and itself are what everybody tries first: nothing moves, and the verdict says so.
+// An image and itself are what everybody tries first: nothing moves, and a warning asks whether that was meant.
 func TestAnImageAndItself(t *testing.T) {
 	t.Parallel()
 	cone := func(x float64) *volume.Volume { // without a texture, and exact in float32
@@ -197,6 +197,9 @@ func TestAnImageAndItself(t *testing.T) {
 		{"by whole voxels", cone(14), cone(18), "rigid", 4.01}, {"nearly", cone(14), cone(18), "affine", 4.1},
 	} {
 		m := register(t, open(t, Config{}), Pair{Fixed: c.fixed, Moving: c.moving}, with(func(o *Options) { o.Initial = c.initial })).Metrics
+		if told := slices.Contains(m.Warnings, sameImage); told != (c.moving == c.fixed) {
+			t.Errorf("%s: warnings %q", c.name, m.Warnings)
+		}
 		if v := m.Verdict; v.Grade != "good" || v.ErrorMM > 1 || m.Referee.Common < 0.7 || m.DisplacementMax > c.most {
 			t.Errorf("%s: %+v, %+v, moved %g mm", c.name, v, m.Referee, m.DisplacementMax)
 		}

@@ -121,7 +121,7 @@ private:
 };
 
 /** Says where a NIfTI's sform, qform and pixdim contradict each other, or the place that ITK's reader gave the image, by more than a tenth
- * of a voxel at a corner. Each sentence begins with the name. The image must lie where the NIfTI reader laid it: other formats keep these
+ * of a voxel at a corner; and that a file has neither form. Each sentence begins with the name. The image must lie where the NIfTI reader laid it: other formats keep these
  * fields of images that were resampled since.
  *
  * \code
@@ -143,9 +143,14 @@ MorphSeekNiftiDoubts(const MetaDataDictionary & dictionary, const ImageBase<3> *
   using PlaceType = MorphSeekNiftiHeader::PlaceType;
   const MorphSeekNiftiHeader header(dictionary);
   const bool                 hasSform = header.Number("sform_code") > 0, hasQform = header.Number("qform_code") > 0;
-  if ((!hasSform && !hasQform) || header.Number("nifti_type") == 0) // Analyze has other fields there
+  if (!(header.Number("nifti_type") > 0)) // Analyze has other fields there
   {
     return {};
+  }
+  if (!hasSform && !hasQform)
+  {
+    return { name + ": its header does not say where it lies (sform_code and qform_code are 0); as by ITK x is taken to go to the left and"
+                    " y to the back, which other programs take to go to the front." };
   }
 
   const auto   region = image->GetLargestPossibleRegion();

@@ -889,8 +889,8 @@ void
 TestDoubts()
 {
   const std::string doubt = "moving: its sform and its qform say two places.";
-  const auto        fixed = Phantom(0);
-  auto              filter = Filter(fixed.GetPointer(), fixed.GetPointer());
+  const auto        fixed = Phantom(0), alike = Phantom(0.01);
+  auto              filter = Filter(fixed.GetPointer(), alike.GetPointer());
   filter->Update();
   EXPECT(filter->GetVerdict() == "good" && filter->GetMetrics().find(doubt) == std::string::npos);
   using Field = itk::Image<itk::Vector<float, 3>, 3>;
@@ -967,7 +967,9 @@ TestNiftiDoubts()
     { "both forms", [](NiftiHeader &) {}, {} },
     { "sform", [](NiftiHeader & h) { h.qformCode = 0, h.qoffset[0] = 500; }, {} },
     { "qform", [](NiftiHeader & h) { h.sformCode = 0, h.srow[0][3] = 500; }, {} },
-    { "neither", [](NiftiHeader & h) { h.sformCode = h.qformCode = 0, h.srow[0][3] = 500; }, {} },
+    { "neither", [](NiftiHeader & h) { h.sformCode = h.qformCode = 0, h.srow[0][3] = 500; },
+      { "its header does not say where it lies (sform_code and qform_code are 0); as by ITK x is taken to go to the left and y to the back,"
+        " which other programs take to go to the front" } },
     { "other codes", [](NiftiHeader & h) { h.sformCode = 4, h.qformCode = 2; }, {} },
     { "seconds, too", [](NiftiHeader & h) { h.units = 2 | 8; }, {} },
     { "turned about x by an angle of cosine 0.28, and mirrored along z",

@@ -477,8 +477,11 @@ def test_refused_before_the_work(study: Path, tmp_path: Path, monkeypatch: pytes
     with pytest.raises(errors.OutputUnwritableError):
         register_pairs(study, tmp_path / "file" / "out")
     names = listed(tmp_path / "names.csv", "id,name", "1,body")
-    for unused in ({"labels_back": True}, {"labels_csv": names}):
-        says = f"{next(iter(unused))} is given, and no pair has fixed_labels"
+    for unused, role in (
+        ({"labels_back": True}, "labels"), ({"labels_csv": names}, "labels"),
+        ({"landmark_error": 1.0}, "landmarks"),
+    ):  # fmt: skip
+        says = f"{next(iter(unused))} is given, and no pair has fixed_{role}"
         invalid(says, register_pairs, [("a.nii", "b.nii")], tmp_path / "out", **unused)
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(errors.InvalidArgumentError, match=r"morphseek\[dask\]"):
@@ -507,6 +510,10 @@ def test_what_are_no_labels_is_told_before_the_work(value, says, study, tmp_path
     assert done.rows[0].error == "InvalidArgumentError" and says in done.rows[0].message
     (row,) = register_pairs([("fixed", "moving")], data=tmp_path, score=True, **QUICK).rows
     assert row.exit_code == 2 and says in row.message
+    images_of = {side: str(study.parent / f"{side}.nii.gz") for side in ("fixed", "moving")}
+    alone = {**images_of, "moving_labels": str(path)}  # of an atlas, say
+    (row,) = register_pairs([alone], **QUICK).rows
+    assert row.exit_code == 2 and says.replace("fixed", "moving") in row.message
 
 
 def test_options_as_register_takes_them(study: Path, tmp_path: Path):

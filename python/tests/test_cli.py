@@ -107,6 +107,14 @@ def test_labels_that_do_not_fit(tmp_path, files, images_of, command):
     images.write(path, labels.like(np.zeros_like(labels.array)))
     report = command.json(*arguments, "--moving-labels", files["moving_labels"])
     assert any("no label in common" in w for w in report["warnings"]) and "dice_after" not in report
+    twice = [*arguments[:3], "--fixed-labels", files["fixed_labels"], "--moving-labels",
+             files["fixed_labels"], *arguments[5:]]  # fmt: skip
+    assert any("label maps of both images" in w for w in command.json(*twice)["warnings"])
+    far = images.Image(labels.array, labels.spacing, (900.0, 0, 0))
+    images.write(path, far)
+    moving_alone = [*arguments[:3], "--moving-labels", path, *arguments[5:]]
+    (told,) = (w for w in command.json(*moving_alone)["warnings"] if "none of its labels" in w)
+    assert told.startswith(f"moving labels: {path}: ")
 
 
 def test_apply_fills_with_the_least_finite_value(tmp_path, files, command):
@@ -305,6 +313,19 @@ def test_what_only_prints_text_loads_neither_numpy_nor_the_engine(arguments: lis
     """Nor their dependencies, because a completion runs at every press of the tab key."""
     said, modules = loaded(SLOW, *arguments, **({} if arguments else COMPLETION))
     assert said and not modules
+
+
+@pytest.mark.parametrize(
+    "option, begun, offered",
+    [
+        ("--preset", "", ["plain,best", "file,"]), ("--smoothness", "l", ["plain,low"]),
+        ("--device", "c", ["plain,cpu", "plain,cuda"]), ("--similarity", "n", ["plain,ncc"]),
+    ],
+)  # fmt: skip
+def test_the_tab_key_completes_values(option: str, begun: str, offered: list[str]):
+    words = {"COMP_WORDS": f"morphseek register {option} {begun}", "COMP_CWORD": "3"}
+    said, modules = loaded(SLOW, **COMPLETION | words)
+    assert set(offered) <= set(said.splitlines()) and not modules
 
 
 def test_a_registration_loads_no_more_than_it_needs(tmp_path, images_of, labels_of):

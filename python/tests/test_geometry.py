@@ -110,7 +110,7 @@ KINDS = {  # the codes of sform and qform, and whether the header contradicts it
     "sform": (1, 0, False), "qform": (0, ANY, False), "both": (ANY, ANY, False),
     "two places": (ANY, 1, True), "mirrored qform": (1, 1, True), "sheared sform": (4, 1, True),
     "negative pixdim": (1, 0, True), "stale pixdim": (1, 0, True), "zero pixdim": (1, 0, False),
-    "rounded": (1, 0, False), "neither": (0, 0, False),
+    "rounded": (1, 0, False), "neither": (0, 0, True),
 }  # fmt: skip
 UNITS = {0: 1.0, 1: 1000.0, 2: 1.0, 3: 0.001}
 
@@ -279,6 +279,19 @@ def test_a_doubt_is_said_by_the_command(command, doubtful, tmp_path):
     assert "negative size" in (tmp_path / "out" / "report.html").read_text()
 
 
+def test_a_doubt_about_labels_is_said(doubtful: dict[str, Path], tmp_path: Path):
+    body = images.read(doubtful["moving"])
+    images.write(tmp_path / "labels.nii", body.like((body.array > 0).astype(np.uint8)))
+    data = bytearray((tmp_path / "labels.nii").read_bytes())
+    data[80:84] = np.float32(-np.frombuffer(data[80:84], "f4")[0]).tobytes()  # pixdim[1]
+    (tmp_path / "labels.nii").write_bytes(data)
+    pair = {"fixed": doubtful["fixed"], "moving": doubtful["moving"]}
+    (row,) = morphseek.register_pairs(
+        [{**pair, "moving_labels": tmp_path / "labels.nii"}], report="none", **QUICK
+    ).rows
+    assert "moving labels" in row.warnings[-1] and "negative size" in row.warnings[-1]
+
+
 @pytest.mark.parametrize("doubted", ["input", "reference"])
 def test_apply_notes_a_doubt(command, doubtful, doubted, tmp_path):
     sitk.WriteTransform(sitk.TranslationTransform(3, (0.0, 0, 0)), str(tmp_path / "t.tfm"))
@@ -289,6 +302,15 @@ def test_apply_notes_a_doubt(command, doubtful, doubted, tmp_path):
     out, noted = process.communicate(timeout=120)
     (warning,) = json.loads(out)["warnings"]
     assert "negative size" in warning and "doubtful.nii" in warning and warning in noted
+
+
+def test_apply_notes_an_input_of_another_space(command, doubtful, tmp_path):
+    sitk.WriteTransform(sitk.TranslationTransform(3, (900.0, 0, 0)), str(tmp_path / "t.tfm"))
+    words = ("-i", doubtful["moving"], "-r", doubtful["fixed"], "-o", tmp_path / "out.nii.gz")
+    said = command("apply", "-t", tmp_path / "t.tfm", *words)
+    assert (
+        f"note: {tmp_path / 'out.nii.gz'} is the same everywhere" in said and "moving.nii" in said
+    )
 
 
 def test_transforms_warn_of_a_doubt(doubtful: dict[str, Path]):

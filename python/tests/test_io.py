@@ -27,6 +27,7 @@ from morphseek.images.frames import Frames
 from morphseek.images.sidecars import check_apart, parts
 from morphseek.transforms import apply_by_blocks, files
 from morphseek.transforms.linear import linear, linear_part
+from pace import limit
 
 FIELD = sitk.DisplacementFieldTransform(sitk.Image([30] * 3, sitk.sitkVectorFloat64))
 
@@ -510,7 +511,8 @@ def test_a_reader_that_is_only_slow(body, patience: int, says: str, tmp_path: Pa
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(_apart._READERS, "image", "slow_reader")
     monkeypatch.setattr(_apart, "_START", 2.0)
-    monkeypatch.setattr(_apart, "_PATIENCE", patience)
+    # only what must not end has little: on a busy machine others take longer than their computing
+    monkeypatch.setattr(_apart, "_PATIENCE", patience if "busy" in says else limit(patience))
     path = tmp_path / "a.mha"
     path.write_bytes(b"content")
     if not says:
@@ -743,22 +745,6 @@ def test_images_are_read_while_transforms_are_written(tmp_path: Path):
     """  # noqa: E501 a program
     done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", ""), done.stderr[-2000:]
-
-
-def test_at_once():
-    """All are waited for, whichever fails; the first one's error is raised."""
-    met, done = threading.Barrier(3, timeout=30), []
-
-    def work(number: int, error: type[Exception] | None = None):
-        met.wait()  # passes only if they run at the same time
-        if error:
-            raise error(number)
-        time.sleep(0.05)
-        done.append(number)
-
-    with pytest.raises(KeyError):
-        _files.at_once(lambda: work(0), lambda: work(1, KeyError), lambda: work(2, ValueError))
-    assert done == [0]
 
 
 def test_unwritable(tmp_path: Path):

@@ -85,7 +85,7 @@ def test_bids_refused(tmp_path: Path):
     invalid("'Session' is no entity", studies.find_bids, tmp_path / "data", entities=odd)
 
 
-def test_scans_of_folders_and_tables(tmp_path: Path):
+def test_scans_of_folders_and_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     touched(tmp_path, "a.nii.gz", "b.NII", "notes.txt", ".c.nii.gz")
     assert [s.id for s in studies.read_items(tmp_path)] == ["a", "b"]
     data = touched(tmp_path / "data", "images/a.nii.gz", "images/b.nii.gz", "labels/a.nrrd")
@@ -105,6 +105,10 @@ def test_scans_of_folders_and_tables(tmp_path: Path):
         invalid("row 2: give .image, labels.", studies.read_items, ["x.nii", bad])
     # two files of one name are called by their folders
     assert [s.id for s in studies.read_items(["p/t1.nii", "q/t1.nii"])] == ["p-t1", "q-t1"]
+    monkeypatch.chdir(data)
+    here = studies.read_items(["t1.nii", "labels/t1.nii", "../t1.nii"])
+    assert [s.id for s in here] == ["data-t1", "labels-t1", f"{tmp_path.name}-t1"]
+    unreadable("data-t1 is there twice", studies.read_items, ["t1.nii", "t1.nii"])
 
 
 @pytest.mark.parametrize(
@@ -243,6 +247,14 @@ def test_joint_weights_are_those_of_the_paper():
         assert fused.agreement[tuple(place)] == pytest.approx(min(1, share), abs=1e-5)
 
 
+def test_lists_are_arrays():
+    given = maps()
+    fused, listed = fuse_labels(given), fuse_labels([array.tolist() for array in given])
+    assert (listed.labels == fused.labels).all() and (listed.agreement == fused.agreement).all()
+    reach = [np.ones((1, 1, 1), bool)] * 2
+    assert fuse_labels([[[[3]]]] * 2, reach=[r.tolist() for r in reach]).labels.item() == 3
+
+
 def test_fusion_refused():
     one, other = np.zeros((2, 2, 2), int), np.ones((2, 2, 2), int)
     for given, says in (
@@ -250,6 +262,9 @@ def test_fusion_refused():
         (([],), "no label map"),
         (([one, other[1:]],), "one grid"),
         (([one, other], "joint"), "give the target"),
+        (([one, "b.nii"],), "a str is no array"),
+        (([[[0, 1], [2]]],), "a list is no array"),
+        (([images.Image(one)],), "a Image is no array"),
     ):
         invalid(says, fuse_labels, *given)
 

@@ -1,6 +1,7 @@
 """Labels by several atlases: registered, fused, resumed, refused."""
 
 import csv
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -100,6 +101,17 @@ def test_a_target_whose_labels_fail_does_not_stop_the_others(people: list[Item],
     assert (bad.status, bad.error, good.status) == ("failed", "GridMismatchError", "done")
     assert not list((tmp_path / "out" / "x").glob("*"))
     assert {row["id"] for row in rows_of(tmp_path / "out")} == {"b"}
+
+
+def test_labels_that_lie_elsewhere_are_told(people: list[Item], tmp_path: Path):
+    """An atlas's map of another origin carries nothing over."""
+    far = tmp_path / "far.nii.gz"
+    image = images.read(people[2].labels)
+    images.write(far, dataclasses.replace(image, origin=(900.0, 0, 0)))
+    atlases = [people[1], Item("far", people[2].image, far)]
+    (row,) = studies.propagate_labels(people[:1], atlases, tmp_path / "out", **QUICK).rows
+    (told,) = row.warnings
+    assert told.startswith(f"{far}: none of its labels") and row.dice > 0.5
 
 
 def test_an_atlas_of_other_labels(people: list[Item], tmp_path: Path, command: Command):

@@ -171,6 +171,8 @@ def test_pairing(names: list[str], others: list[str], order: list[int]):
     assert matched.fixed.points.tolist() == POINTS
     assert matched.moving.points.tolist() == [RAS[i] for i in order]
     assert ("in the order" in matched.note()) == (names == ["F-1", "F-2"])
+    assert "given twice" not in matched.note()
+    assert "given twice" in match_landmarks(Landmarks(POINTS, names), POINTS).note()
 
 
 def test_names_that_are_numbers(tmp_path: Path):
@@ -197,7 +199,7 @@ def test_names_that_are_numbers(tmp_path: Path):
             Landmarks(POINTS, ["a", "a"], "F.csv"), Landmarks(POINTS, ["a", "c"], "M.csv"),
             "F.csv has the name a twice",
         ),
-        ([[1, 2]], POINTS, r"fixed landmarks: points have shape \(1, 2\)"),
+        ([[1, 2]], POINTS, r"fixed landmarks: points have shape \(1, 2\); .* a z of 0"),
         ([[1, 2, 3], [4, 5]], POINTS, "fixed landmarks: points are not all numbers"),
         (np.zeros((0, 3)), np.zeros((0, 3)), "there is no point"),
     ],

@@ -104,6 +104,41 @@ def test_a_picture_with_transparency(tmp_path: Path):
     unreadable("a.png cannot be read: .*save it in plain grey", images.read, tmp_path / "a.png")
 
 
+NUMBERS = np.arange(64, dtype=np.uint8).reshape(8, 8)
+
+
+def picture(what: str) -> PIL.Image.Image:
+    """Return the numbers 0 to 63 in grey, as equal colours, or as those of a palette."""
+    grey = PIL.Image.fromarray(NUMBERS)
+    if what in ("grey", "white"):
+        return grey
+    if what == "rgb":
+        return PIL.Image.merge("RGB", [grey] * 3)
+    indexed = PIL.Image.frombytes("P", (8, 8), NUMBERS.tobytes())
+    indexed.putpalette(
+        [i if what == "greys" else i * k % 256 for i in range(256) for k in (1, 3, 7)]
+    )
+    return indexed
+
+
+@pytest.mark.parametrize(
+    "what, ending, says",
+    [
+        ("grey", "tif", ""), ("rgb", "tif", ""), ("rgb", "png", ""), ("grey", "bmp", ""),
+        ("greys", "png", ""), ("greys", "tif", "palette"), ("palette", "tif", "palette"),
+        ("palette", "png", "palette"), ("white", "tif", "looks inverted"),
+    ],
+)  # fmt: skip
+def test_what_the_numbers_of_a_picture_stand_for(what: str, ending: str, says: str, tmp_path: Path):
+    """Where the voxels are not the numbers that Pillow wrote, it is said."""
+    path = tmp_path / f"a.{ending}"
+    tags = {"tiffinfo": {262: 0} if what == "white" else {}} if ending == "tif" else {}
+    picture(what).save(path, dpi=(254, 254), **tags)
+    image = images.read(path)
+    assert bool(image.doubts) == bool(says) and says in "".join(image.doubts)
+    assert np.array_equal(image.array[0], NUMBERS) == (not says)
+
+
 @pytest.mark.parametrize("what", ["ring", "count", "text"])
 def test_tiff_that_is_damaged(what: str, tmp_path: Path):
     data = bytearray(write(tmp_path / "a.tif").read_bytes())

@@ -411,6 +411,14 @@ def test_command(data: Path, folder: Path, tmp_path: Path, command: Command):
     assert f'href="{pair}/report.html"' in (out / "index.html").read_text(encoding="utf-8")
     text = command(*words, "--out", tmp_path / "other", expect=2)
     assert "test, val" in " ".join(text.split()) and not (tmp_path / "other").exists()
+    other = "fixed,moving,fixed_labels,moving_labels\ne,b,c,d\n"
+    for text, name in (("fixed,moving\na,b\n", "without-labels"), (other, "other-images")):
+        (tmp_path / f"{name}.csv").write_text(text)
+        told = command(
+            "pairs", tmp_path / f"{name}.csv", "--against", folder, "--out", tmp_path / name,
+            expect=2,
+        )  # fmt: skip
+        assert "no pair of the 1 here" in told and not (tmp_path / name).exists()
     (tmp_path / "bad.csv").write_text("fixed,moving\na,missing\n")
     bad = ("pairs", tmp_path / "bad.csv", "--data", data, "--out", tmp_path / "failed")
     told = command.json(*bad, expect=3)

@@ -245,8 +245,18 @@ def test_the_command_ends_with_it(noise: tuple[Path, Path], tmp_path: Path, comm
     assert summary["verdict"] == report["verdict"] and "explanation" not in summary
 
 
-def test_a_good_one_passes_strict(files: dict[str, Path], tmp_path: Path, command: Command):
-    process = command.start("register", files["fixed"], files["fixed"], "--out", tmp_path / "out",
+@pytest.fixture
+def alike(files: dict[str, Path], tmp_path: Path) -> Path:
+    """An image that is the fixed one but for a voxel."""
+    image = images.read(files["fixed"])
+    array = image.array.copy()
+    array[0, 0, 0] += 1
+    images.write(tmp_path / "alike.nii.gz", image.like(array))
+    return tmp_path / "alike.nii.gz"
+
+
+def test_a_good_one_passes_strict(files: dict[str, Path], alike: Path, tmp_path: Path, command):
+    process = command.start("register", files["fixed"], alike, "--out", tmp_path / "out",
                             *FLAGS, "--strict", "--explain")  # fmt: skip
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, out + err
@@ -255,7 +265,7 @@ def test_a_good_one_passes_strict(files: dict[str, Path], tmp_path: Path, comman
     assert re.fullmatch(rf"verdict: good, estimated error {length}", last)
     assert re.search(r"^Start  .*\nSimilarity|^Start  .*\nDeformation", out, re.MULTILINE)
     assert "\nCertainty of place " in out
-    quiet = command("register", files["fixed"], files["fixed"], "--out", tmp_path / "out", *FLAGS,
+    quiet = command("register", files["fixed"], alike, "--out", tmp_path / "out", *FLAGS,
                     "--strict", "--quiet")  # fmt: skip
     assert "verdict" not in quiet
 
@@ -270,9 +280,9 @@ def test_strict_and_explain_are_in_the_help(command: Command):
 # ------------------------------------------------------------------------------------------- lists
 
 
-def test_a_study_counts_them(noise, files, tmp_path, command):
+def test_a_study_counts_them(noise, files, alike, tmp_path, command):
     (tmp_path / "pairs.csv").write_text(
-        f"id,fixed,moving\nsame,{files['fixed']},{files['fixed']}\nnoise,{noise[0]},{noise[1]}\n"
+        f"id,fixed,moving\nsame,{files['fixed']},{alike}\nnoise,{noise[0]},{noise[1]}\n"
     )
     arguments = ["pairs", tmp_path / "pairs.csv", "--out", tmp_path / "out", *FLAGS]
     text = command(*arguments)
@@ -288,7 +298,7 @@ def test_a_study_counts_them(noise, files, tmp_path, command):
     # pairs that were finished before keep their verdicts
     assert command.json(*arguments, "--strict", expect=7)["rows"][1]["verdict"] == other["verdict"]
     pairs = tmp_path / "pairs.csv"
-    pairs.write_text(f"fixed,moving,id\n{files['fixed']},{files['fixed']},same\n")
+    pairs.write_text(f"fixed,moving,id\n{files['fixed']},{alike},same\n")
     command(*arguments, "--strict")
 
 

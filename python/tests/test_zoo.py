@@ -18,6 +18,7 @@ import pytest
 import SimpleITK as sitk
 
 import morphseek
+from pace import limit
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
@@ -53,7 +54,7 @@ ERRORS = ("mean", "median", "p95", "worst")
 def run_script(name: str, *words: Any, code: int = 0) -> subprocess.CompletedProcess[str]:
     """Run a benchmark; check its exit code."""
     command = [sys.executable, str(BENCHMARKS / name), *map(str, words)]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=300)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=limit(300))
     assert done.returncode == code, done.stdout + done.stderr
     return done
 
@@ -412,14 +413,16 @@ def test_a_run_of_the_program(tmp_path: Path):
     """
     words = ["--kinds", "=torso CT", "--n", 1, "--size", 24, "--states", "final,affine"]
     one, keep = tmp_path / "one.json", ("--keep", tmp_path / "kept")
+    before_it = sum(os.times()[2:4])
     first = run_script("zoo.py", *words, "--json", one, *keep)
+    spent = sum(os.times()[2:4]) - before_it  # of computing, which a busy machine does not stretch
     written = json.loads(one.read_text(encoding="utf-8"))
     rows = written["rows"]
     assert [row["state"] for row in rows] == ["before", "affine", "final"]
     assert written["version"] == morphseek.__version__
     before, affine, final = (row["error"]["mean"] for row in rows)
     assert before > 30 and final < affine < 12
-    assert rows[2]["cpu_seconds"] > rows[2]["engine_seconds"] * 0.5 > 0
+    assert spent > rows[2]["cpu_seconds"] > 0.05 * spent and rows[2]["engine_seconds"] > 0
     assert rows[2]["njd_percent"] == 0 and rows[2]["dice"] > rows[1]["dice"]
     assert rows[2]["bending"] > 0 > rows[2]["logj_min"] and "bending" not in rows[1]
     line = next(line for line in first.stdout.splitlines() if line.startswith("| torso CT (1) |"))

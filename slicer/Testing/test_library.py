@@ -428,6 +428,22 @@ def test_labels_are_whole_numbers(study: Study):
     assert layer.names() == {"-2": -2, "1": 1, "300": 300}
 
 
+@pytest.mark.parametrize("kind", ["label map", "segmentation"])
+def test_labels_that_lie_elsewhere_are_told(kind: str, study: Study):
+    """What is carried over is empty."""
+    matrix = vtk.vtkMatrix4x4()
+    study.moving_labels.GetIJKToRASMatrix(matrix)
+    matrix.SetElement(0, 3, matrix.GetElement(0, 3) + 500)
+    study.moving_labels.SetIJKToRASMatrix(matrix)
+    labels = study.moving_labels
+    node = study.segmentation(labels) if kind == "segmentation" else labels
+    reason = f"{node.GetName()}: none of its labels lies in the fixed volume"
+    done = register(study.request(transform=True, transfer=[node]))
+    assert any(reason in note for note in done.verdict["notes"]), done.verdict
+    with pytest.raises(ValueError, match=reason):
+        transfer.transfer(node, done.nodes["transform"], study.fixed)
+
+
 def test_labels_are_called_by_their_names(study: Study):
     """As the fixed side's colours call them, else the moving side's; no two the same."""
     ours, theirs = study.fixed_labels, study.moving_labels
@@ -1013,6 +1029,27 @@ def test_empty_mask_is_refused(study: Study):
     assert caught.value.name == "empty_mask"
 
 
+def test_a_doubt_about_a_file_is_told(
+    paths: dict[str, Path], images: dict[str, sitk.Image], tmp_path: Path
+):
+    """Of a volume as its NIfTI was loaded; of one that was laid elsewhere since, none."""
+    path = tmp_path / "moving.nii"
+    sitk.WriteImage(images["moving"], str(path))
+    data = bytearray(path.read_bytes())
+    data[268:272] = np.float32(500).tobytes()  # qoffset_x
+    path.write_bytes(data)
+    study = Study({**paths, "moving": path})
+    study.moving.SetAndObserveTransformNodeID(study.linear(turned()).GetID())
+    for shift, doubted in ((0.0, True), (9.0, False)):
+        matrix = vtk.vtkMatrix4x4()
+        study.moving.GetIJKToRASMatrix(matrix)
+        matrix.SetElement(0, 3, matrix.GetElement(0, 3) + shift)
+        study.moving.SetIJKToRASMatrix(matrix)
+        verdict = register(study.request(transform=True)).verdict
+        told = [text for text in verdict["reasons"] if f"moving: {path}: its sform and" in text]
+        assert bool(told) == doubted, verdict
+
+
 def test_initial_transform_is_honoured(study: Study, images: dict[str, sitk.Image]):
     """Without any stage it is the result: the same as the moving volume under that transform."""
     node = study.linear(turned(0.1, (-6.0, 4.0, 4.0)))
@@ -1472,6 +1509,10 @@ MILLIMETRES = "smoothness must be auto, low, high or a number of mm"
         (lambda s: {"labels_drive": True}, "select the labels of both sides"),
         (lambda s: {"initial_transform": s.fixed}, "transform is no transform"),
         (lambda s: already_there(s), "on the moving volume already"),
+        (
+            lambda s: {"initial_transform": s.linear(np.diag([1.0, 0, 1, 1]), "flat")},
+            "The initial transform (flat) is singular",
+        ),
         (lambda s: {"fixed_labels": s.fixed_labels}, "labels of both sides"),
         (lambda s: named(s, ["other 0", "other 1", "other 2"], "liver"), "none in common"),
         (lambda s: named(s, ["one", "one", "spleen"], "one"), "one occurs twice"),
@@ -1575,15 +1616,19 @@ def test_batch(
         f"two;absent.nrrd;{paths['moving']};;;\n"
         f"three;{paths['fixed'].parent};{paths['moving']};;;\n"
         f"four;{paths['fixed']};{paths['moving']};;;study.csv\n"
+        f"five;{paths['fixed']};{paths['moving']};;;two.mrk.json\n"
     )
+    lists = json.loads((tmp_path / "points.mrk.json").read_text())
+    (tmp_path / "two.mrk.json").write_text(json.dumps({**lists, "markups": 2 * lists["markups"]}))
     shown: list[str] = []
     rows = batch.run(
         tmp_path / "study.csv", tmp_path / "out", show=shown.append, **{**QUICK, "search": "on"}
     )
-    assert len(shown) == 4 and rows[0]["error"] == ""
+    assert len(shown) == 5 and rows[0]["error"] == ""
     assert "absent.nrrd cannot be read" in rows[1]["error"]
     assert rows[2]["error"].endswith("cannot be read: give a file of one volume")
     assert "study.csv cannot be read: give a .mrk.json file" in rows[3]["error"]
+    assert rows[4]["error"].endswith("two.mrk.json holds 2 lists of points; save one alone")
     assert rows[0]["dice_after"] > rows[0]["dice_before"]
     assert rows[0]["verdict"] in ("good", "check", "failed") and "verdict" not in rows[1]
     assert rows[0]["error_mm"] > 0 and (rows[0]["verdict"] == "good") == (rows[0]["reasons"] == "")

@@ -319,7 +319,7 @@ static void test_channels(ms_engine engine, const ms_image *fixed, const ms_imag
 }
 
 /* A sentence of whoever read the files becomes a warning and a reason, and a verdict that was good is check. */
-static void test_doubts(ms_engine engine, const ms_image *fixed) {
+static void test_doubts(ms_engine engine, const ms_image *fixed, const ms_image *alike) {
   const char *sentences[] = {"fixed: a.nii says two places.", "moving: b.nii says two places."};
   const char *const torn[] = {"fixed: a.nii says two places.", NULL};
   const ms_options options = quick();
@@ -340,7 +340,7 @@ static void test_doubts(ms_engine engine, const ms_image *fixed) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const ms_pair pair = {.size = cases[i].size,
                           .fixed = fixed,
-                          .moving = fixed,
+                          .moving = alike,
                           .doubts = cases[i].doubts,
                           .doubt_count = cases[i].count};
     ms_result result = 99;
@@ -363,11 +363,11 @@ static void test_doubts(ms_engine engine, const ms_image *fixed) {
 }
 
 /* The verdict of the metrics, typed: of a pair that fits and is doubted, as it is and as an older caller knows it. */
-static void test_verdict(ms_engine engine, const ms_image *fixed) {
+static void test_verdict(ms_engine engine, const ms_image *fixed, const ms_image *alike) {
   const char *const doubts[] = {"fixed: \"a.nii\" says <two> places.", "moving: b.nii says two places."};
   const ms_options options = quick();
   for (size_t count = 0; count <= 2; count += 2) {
-    const ms_pair pair = {sizeof pair, fixed, fixed, .doubts = doubts, .doubt_count = count};
+    const ms_pair pair = {sizeof pair, fixed, alike, .doubts = doubts, .doubt_count = count};
     ms_result result = 99;
     EXPECT(MS_OK, ms_register_pair(engine, &pair, &options, NULL, NULL, &result));
     struct {
@@ -685,8 +685,10 @@ int main(int argc, char **argv) {
   test_progress(engine, &fixed, &moving);
   test_initial_field(engine, &fixed, &moving);
   test_channels(engine, &fixed, &moving);
-  test_doubts(engine, &fixed);
-  test_verdict(engine, &fixed);
+  ms_image alike = phantom(20, 18, 16, 1.5, 0.01);
+  test_doubts(engine, &fixed, &alike);
+  test_verdict(engine, &fixed, &alike);
+  free((void *)alike.voxels);
   test_models(engine, argv[1]);
   EXPECT(MS_OK, ms_engine_destroy(engine)); /* results outlive their engine */
   test_result(result, &fixed, &moving, argv[1]);

@@ -172,14 +172,16 @@ func Load(name, dir string) (*Model, error) {
 			"\"none\" stands for no network: there is no such bundle; it must be one of %s, or the path of a .onnx "+
 				"bundle", strings.Join(Names(dir), ", "))
 	}
-	path := name
-	if dir != "" && !strings.ContainsAny(name, `/\`) {
+	path, isPath := name, strings.ContainsAny(name, `/\`)
+	if dir != "" && !isPath {
 		if p := filepath.Join(dir, strings.TrimSuffix(name, extension)+extension); exists(p) {
 			path = p
 		}
 	}
 	info, err := os.Stat(path)
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && (isPath || filepath.Ext(name) == extension):
+		return nil, fault.New(fault.ModelNotFound, "model: the file %s does not exist; check the path", name)
 	case errors.Is(err, fs.ErrNotExist), err == nil && info.IsDir():
 		return nil, fault.New(fault.ModelNotFound,
 			"there is no model %q; it must be one of %s, or the path of a .onnx bundle",

@@ -116,19 +116,22 @@ func TestLoad(t *testing.T) {
 	for _, c := range []struct {
 		name, dir string
 		want      fault.Code
+		says      string
 	}{
-		{"good", dir, fault.OK},
-		{"good.onnx", dir, fault.OK},
-		{filepath.Join(dir, "good.onnx"), "", fault.OK},
-		{"good", "", fault.ModelNotFound},
-		{"bad", dir, fault.ModelCorrupt},
-		{"absent", dir, fault.ModelNotFound},
-		{"", dir, fault.ModelNotFound},
-		{dir, "", fault.ModelNotFound},
-		{filepath.Join(dir, "good.onnx", "x"), "", fault.ModelNotFound},
+		{"good", dir, fault.OK, ""},
+		{"good.onnx", dir, fault.OK, ""},
+		{filepath.Join(dir, "good.onnx"), "", fault.OK, ""},
+		{"good", "", fault.ModelNotFound, `no model "good"; it must be one of`},
+		{"bad", dir, fault.ModelCorrupt, "bad.onnx"},
+		{"absent", dir, fault.ModelNotFound, `no model "absent"; it must be one of`},
+		{"absent.onnx", dir, fault.ModelNotFound, "the file absent.onnx does not exist"},
+		{filepath.Join(dir, "absent"), "", fault.ModelNotFound, filepath.Join(dir, "absent") + " does not exist"},
+		{"", dir, fault.ModelNotFound, `no model ""`},
+		{dir, "", fault.ModelNotFound, "no model"},
+		{filepath.Join(dir, "good.onnx", "x"), "", fault.ModelNotFound, "cannot be opened"},
 	} {
-		if _, err := Load(c.name, c.dir); fault.CodeOf(err) != c.want {
-			t.Errorf("Load(%q, %q): %v, want %v", c.name, c.dir, err, c.want)
+		if _, err := Load(c.name, c.dir); fault.CodeOf(err) != c.want || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("Load(%q, %q): %v, want %v with %q", c.name, c.dir, err, c.want, c.says)
 		}
 	}
 	builtin := len(List(""))

@@ -29,7 +29,10 @@ def checked_points(points: Any) -> Doubles:
             "points are not all numbers, or not all as many; give (n, 3), LPS mm"
         ) from None
     if copied.ndim != 2 or copied.shape[1] != 3:
-        raise errors.InvalidArgumentError(f"points have shape {copied.shape}; give (n, 3), LPS mm")
+        flat = ", with a z of 0 for those of a slice" if copied.shape[1:] == (2,) else ""
+        raise errors.InvalidArgumentError(
+            f"points have shape {copied.shape}; give (n, 3), LPS mm{flat}"
+        )
     return copied
 
 

@@ -4,7 +4,7 @@ not at all, JSON and tables that may be a stranger's, and the layout of a data f
 Everything else that training uses is public. A change of one of these names is one of training.
 """
 
-from ._files import check_regular, replacing, write_text
+from ._files import check_regular, output_folder, replacing, write_text
 from ._json import parse, read_object, without_nan
 from ._tables import read_records
 from .images.formats import SEARCHED
@@ -14,6 +14,7 @@ __all__ = [
     "SEARCHED",
     "check_regular",
     "find_labels",
+    "output_folder",
     "parse",
     "read_object",
     "read_records",

@@ -230,7 +230,14 @@ class Matched:
         return list(self.fixed.names or self.moving._labels())
 
     def note(self) -> str:
-        """Return a warning of points without a partner, or of names that tell nothing; or ""."""
+        """Return a warning of points without a partner, of names that tell nothing, or of points
+        that are the same in both images; or "".
+        """
+        if len(self.fixed) > 1 and np.array_equal(self.fixed.points, self.moving.points):
+            return (
+                "The landmarks of the two images are the same points: if you mean two lists, one"
+                " was given twice."
+            )
         named = [set(points.names) - {""} for points in (self.fixed, self.moving)]
         if all(named) and not set.intersection(*named):
             return (

@@ -4,7 +4,9 @@ FOLDER``.
 FOLDER is a private one of the caller's. ``request.json`` in it says what to do. Arrays are .npy
 files beside it, shape (z, y, x); ``matrix`` takes their continuous index (x, y, z) to LPS mm::
 
-    {"fixed": {"file": "fixed.npy", "matrix": [[1, 0, 0, -50], [0, 1, 0, 20], ...]},
+    {"fixed": {"file": "fixed.npy", "matrix": [[1, 0, 0, -50], [0, 1, 0, 20], ...],
+               "read_from": "/scans/t1.nii",    may be absent, as "placed"; a NIfTI's doubts count
+               "placed": [[...]]},              its matrix without the transforms it is under
      "moving": {...},
      "options": {"refine": 10},              as preset files have them: "on" and "off"
      "outputs": ["transform"],               of OUTPUTS; "uncertainty" sets the option
@@ -74,6 +76,7 @@ from ._engine.table import for_engine, in_python
 from ._grid import Grid
 from ._streams import open_streams
 from .channels import Channel
+from .images.nifti import doubts_at
 from .landmarks import Landmarks
 from .progress import Progress
 from .registration import register
@@ -184,7 +187,11 @@ def _read(folder: Path, entry: dict[str, Any], name: str) -> images.Image:
     array = _array(folder, entry, name)
     matrix = np.array(entry["matrix"], dtype=np.float64).reshape(4, 4)
     place = Grid.from_matrix((1, 1, 1), matrix)  # the array gives the size
-    return images.Image.on_grid(array, place, name.replace("_", " "))
+    image = images.Image.on_grid(array, place, name.replace("_", " "))
+    if path := entry.get("read_from"):
+        at = Grid.from_matrix(image.grid.size, np.array(entry["placed"], dtype=np.float64))
+        image = dataclasses.replace(image, doubts=doubts_at(Path(path), at, image.name))
+    return image
 
 
 def _array(folder: Path, entry: dict[str, Any], name: str) -> np.ndarray:

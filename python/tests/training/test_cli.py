@@ -12,6 +12,7 @@ import SimpleITK as sitk
 import torch
 from click.testing import CliRunner
 
+from morphseek import _files
 from morphseek.training.cli import app
 from morphseek.training.export import graph_sha256, read_manifest
 from morphseek.training.run import Trainer, load_backbone
@@ -180,6 +181,15 @@ def test_a_run_that_is_stopped_while_it_pretrains_ends_well(call, monkeypatch):
     changes |= {"run__pretrain": 8, "run__iterations": 9}
     text = call("finetune best --out {t} -q {d}", *sets(**changes), code=130)
     assert "stopped; repeat the command" in text and "validation segmentation Dice" in text
+
+
+def test_a_folder_that_another_training_writes_to_is_refused(call, tmp_path):
+    call("warmup warmup --out {t}/o -q {d}", *sets())
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "o").rglob("*")}
+    with _files.output_folder(tmp_path / "o"):
+        text = call("warmup warmup --out {t}/o -q {d}", *sets(run__seed=9), code=6)
+        assert f"is writing to {tmp_path / 'o'};" in text.replace("\n", " ")
+    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "o").rglob("*")}
 
 
 @pytest.fixture

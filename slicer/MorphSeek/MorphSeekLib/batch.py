@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import tempfile
 from pathlib import Path
 from typing import Any, Callable
@@ -142,6 +143,8 @@ def load(scene: Any, path: str | Path, kind: str) -> Any:
     """
     import slicer
 
+    if kind.startswith("vtkMRMLMarkups") and (count := _lists(path)) > 1:
+        raise OSError(f"{path} holds {count} lists of points; save one alone")
     node = scene.AddNode(getattr(slicer, kind)())
     node.SetName(Path(path).name.split(".")[0])
     storage = scene.AddNode(_storage(node))
@@ -152,6 +155,14 @@ def load(scene: Any, path: str | Path, kind: str) -> Any:
             f"{path} cannot be read: give {points if _is_markups(node) else 'a file of one volume'}"
         )
     return node
+
+
+def _lists(path: str | Path) -> int:
+    """Return how many lists of points a .mrk.json has; 0 for what is none."""
+    try:
+        return len(json.loads(Path(path).read_text(encoding="utf-8"))["markups"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
 
 
 def save(node: Any, path: str | Path) -> None:

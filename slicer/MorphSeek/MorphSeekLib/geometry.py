@@ -142,6 +142,15 @@ def keep_transform(scratch: Any, node: Any) -> Any:
     return kept
 
 
+def origin_of(node: Any) -> dict[str, Any]:
+    """Return for the worker the file that a volume was read from, whose header may contradict
+    itself, and the 4x4 index to LPS matrix without transforms; nothing without a file.
+    """
+    storage = node.GetStorageNode()
+    path = storage.GetFileName() if storage is not None else None
+    return {"read_from": path, "placed": matrix_of(node).tolist()} if path else {}
+
+
 def points_of(node: Any) -> dict[str, Any]:
     """Return the defined points of markups, in LPS mm of the world, with their labels."""
     defined = [
@@ -185,16 +194,21 @@ def fill_volume(volume: Any, array: np.ndarray, matrix: np.ndarray) -> None:
     volume.SetIJKToRASMatrix(slicer.util.vtkMatrixFromArray(RAS_LPS @ matrix))
 
 
-def initial_matrix(node: Any) -> np.ndarray:
-    """Return a linear transform node as 4x4 LPS matrix from fixed to moving space. The node brings
-    moving nodes near the fixed ones.
-    """
+def to_world(node: Any) -> np.ndarray:
+    """Return the 4x4 RAS matrix of a linear transform node to the world."""
     import slicer
     import vtk
 
     matrix = vtk.vtkMatrix4x4()
     node.GetMatrixTransformToWorld(matrix)
-    return RAS_LPS @ np.linalg.inv(slicer.util.arrayFromVTKMatrix(matrix)) @ RAS_LPS
+    return slicer.util.arrayFromVTKMatrix(matrix)
+
+
+def initial_matrix(node: Any) -> np.ndarray:
+    """Return a linear transform node as 4x4 LPS matrix from fixed to moving space. The node brings
+    moving nodes near the fixed ones.
+    """
+    return RAS_LPS @ np.linalg.inv(to_world(node)) @ RAS_LPS
 
 
 def field_on(node: Any, volume: Any) -> np.ndarray:

@@ -11,6 +11,8 @@ from .options import OUTPUTS
 from .process import Worker
 from .request import RegistrationRequest
 
+_SIDES = ("fixed", "moving")
+
 
 class Job:
     """The inputs of one request as the nodes were when it was made: `request`, for the worker.
@@ -45,9 +47,9 @@ class Job:
     def _prepare(self) -> dict[str, Any]:
         r, scratch = self._r, self._scratch
         job: dict[str, Any] = {"options": r.options(), "field_spacing": r.field_spacing}
-        for side in ("fixed", "moving"):
+        for side in _SIDES:
             volume = geometry.in_world(scratch, getattr(r, side))
-            job[side] = self._put(side, volume)
+            job[side] = self._put(side, volume) | geometry.origin_of(getattr(r, side))
             if (mask := getattr(r, f"{side}_mask")) is not None:
                 reference = transfer.on_scratch(scratch, volume)
                 inside = transfer.mask_on(scratch, mask, reference)
@@ -80,22 +82,23 @@ class Job:
         r, scratch, entries = self._r, self._scratch, []
         for pair in r.channels:
             volumes = [geometry.in_world(scratch, node) for node in pair]
-            entries.append((pair[0].GetName(), False, volumes, [None, None]))
+            origins = [geometry.origin_of(node) for node in pair]
+            entries.append((pair[0].GetName(), False, volumes, [None, None], origins))
         if r.labels_drive:
             grids = [self._reference, transfer.on_scratch(scratch, r.moving)]
             moving = transfer.labels_on(scratch, r.moving_labels, grids[1])
             arrays = transfer.numbered_alike(self._fixed_labels, moving)
-            entries.append(("the labels", True, grids, arrays))
+            entries.append(("the labels", True, grids, arrays, [{}, {}]))
         return [
             {
                 "name": name,
                 "labels": labels,
                 **{
-                    side: self._put(f"channel-{i}-{side}", volume, array)
-                    for side, volume, array in zip(("fixed", "moving"), volumes, arrays)
+                    side: self._put(f"channel-{i}-{side}", volume, array) | origin
+                    for side, volume, array, origin in zip(_SIDES, volumes, arrays, origins)
                 },
             }
-            for i, (name, labels, volumes, arrays) in enumerate(entries)
+            for i, (name, labels, volumes, arrays, origins) in enumerate(entries)
         ]
 
     def _prepare_labels(self) -> list[dict[str, Any]]:
@@ -150,6 +153,9 @@ class Job:
         markups = iter(self._markups)
         if r.transfer:
             built["transferred"] = []
+        notes = result["verdict"]["notes"]
+        for node, (arrays, _) in moved.items():
+            notes += filter(None, [transfer.nothing_carried(node, self._layers[node], arrays)])
         for node in r.transfer:
             if node.IsA("vtkMRMLMarkupsNode"):
                 copy = transfer.moved_markups(next(markups), nodes["transform"])

@@ -45,7 +45,8 @@ def transfer(node: Any, transform: Any, reference: Any, scene: Any = None) -> An
     ------
     ValueError
         The node is of another class, empty, or under that transform and so on the fixed side
-        already; or its label numbers need more than 32 bits.
+        already; none of its labels lies in the reference; or its label numbers need more than 32
+        bits.
     """
     import slicer
 
@@ -62,13 +63,10 @@ def transfer(node: Any, transform: Any, reference: Any, scene: Any = None) -> An
         result = moved_markups(copy_markups(scratch, node), above)
     else:
         parts, grid = layers(scratch, node, above), on_scratch(scratch, reference)
-        result = assemble(
-            scratch,
-            node,
-            parts,
-            [resampled(layer.volume, grid) for layer in parts],
-            geometry.matrix_of(grid),
-        )
+        arrays = [resampled(layer.volume, grid) for layer in parts]
+        if reason := nothing_carried(node, parts, arrays):
+            raise ValueError(reason)
+        result = assemble(scratch, node, parts, arrays, geometry.matrix_of(grid))
     return outputs.publish(scene or reference.GetScene(), result, True)
 
 
@@ -145,6 +143,16 @@ def layers(scratch: Any, node: Any, above: Any = None) -> list[Layer]:
             Layer(volume, {places[name]: (name, segmentation.GetSegment(name)) for name in names})
         )
     return parts
+
+
+def nothing_carried(node: Any, parts: list[Layer], arrays: list[np.ndarray]) -> str:
+    """Return a sentence where a node has labels and none of them is left in these arrays; or ""."""
+    if any(map(np.any, arrays)) or not any(geometry.array_of(p.volume).any() for p in parts):
+        return ""
+    return (
+        f"{node.GetName()}: none of its labels lies in the fixed volume, so what was carried over"
+        " is empty; check that it belongs to the moving volume"
+    )
 
 
 def assemble(

@@ -6,6 +6,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from . import geometry
 from .options import OUTPUTS, PRESETS, SMOOTHNESS
 
@@ -122,6 +124,11 @@ def _initial(r: RegistrationRequest) -> str:
         return (
             "The initial transform is on the moving volume already: remove it from the volume, or"
             " leave the initial transform empty"
+        )
+    if node.IsTransformToWorldLinear() and np.linalg.matrix_rank(geometry.to_world(node)) < 4:
+        return (
+            f"The initial transform ({node.GetName()}) is singular: it flattens space; correct its"
+            " matrix, or select another"
         )
     return ""
 

@@ -70,7 +70,10 @@ def apply(
     """Carry an image, a label map, an RT structure set, points, a surface or tracts across by
     transforms.
     """
+    import SimpleITK as sitk
+
     from .. import images
+    from ..images.image import tell
     from ..images.sidecars import check_apart
 
     check_apart(out.parent, [out.name], inputs(transforms, input=image, reference=reference))
@@ -94,7 +97,12 @@ def apply(
             transform, image, out, reference, memory=(memory or 1024) * 2**20, **how
         )
     else:
-        images.write(out, transform.apply(image, reference, **how))
+        moved = transform.apply(image, reference, **how)
+        images.write(out, moved)
+        voxels = sitk.GetArrayViewFromImage(moved)
+        if voxels.min() == voxels.max():
+            text = f"{out} is the same everywhere: nothing that {image} shows lies on its grid;"
+            tell([f"{text} check that the input is of the moving space"])
     outside = facts.get("outside")
     text = f"outside the reference, so left empty: {', '.join(outside or ())}"
     return reply(facts, [str(out)], alerts=[(text, None)] if outside else [])

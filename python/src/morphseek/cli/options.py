@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,12 +175,14 @@ def _option(entry: dict[str, Any]) -> Decorator:
         flag = f"{flag}/--no-{flag[2:]}"
         more = {"default": False, "show_default": False}
     elif "prefix" in entry or "number" in entry:  # the engine knows what else it takes
-        choices += [f"{entry['prefix']}..."] if "prefix" in entry else []
-        choices += [f"{entry['number']} from {least:g} to {most:g}"] if "number" in entry else []
-        more |= {"type": str, "metavar": "|".join(choices), "callback": _checked}
+        more["shell_complete"] = _completion(choices)
+        words = [*choices, *([f"{entry['prefix']}..."] if "prefix" in entry else [])]
+        words += [f"{entry['number']} from {least:g} to {most:g}"] if "number" in entry else []
+        more |= {"type": str, "metavar": "|".join(words), "callback": _checked}
     elif name == "preset":
         words = [*choices, "FILE.json"]
         more |= {"type": str, "metavar": "|".join(words), "callback": _checked_preset}
+        more["shell_complete"] = _completion(choices, or_file=True)
     elif choices:
         more["type"] = click.Choice(choices)
     elif entry["type"] == "string":
@@ -199,6 +202,18 @@ def _option(entry: dict[str, Any]) -> Decorator:
         one,
         option("--no-cache", name, section="Registration", help="Keep none: the default.", **none),
     )
+
+
+def _completion(words: list[str], or_file: bool = False) -> Callable[..., list[Any]]:
+    """Return what completes an option's value by the tab key: words, and a file's name."""
+
+    def complete(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        known = [CompletionItem(word) for word in words if word.startswith(begun)]
+        return known + ([CompletionItem(begun, type="file")] if or_file else [])
+
+    return complete
 
 
 def _checked(ctx: click.Context, parameter: click.Parameter, value: str) -> str:

@@ -114,6 +114,7 @@ def pairs(
     go on, and the exit code is the first failure's.
     """
     from .. import studies
+    from ..studies.study import check_comparable
 
     ways = {"--template": template, "--all-pairs": all_pairs, "--within-subject": within_subject}
     chosen = [name for name, value in ways.items() if value]
@@ -128,6 +129,9 @@ def pairs(
         else:
             listed = studies.within_subject(items)
     other = studies.Study.read(against) if against else None
+    if other:  # fails before the work
+        where_listed = {name: how[name] for name in ("data", "subset")}
+        check_comparable(studies.read_pairs(listed, **where_listed), other)
     study = studies.register_pairs(listed, out, progress=progress, **how, **options)
     test = studies.compare(study, other) if other else None
     bad = strict and any(row.verdict != GRADES[0] for row in study.rows)

@@ -77,7 +77,9 @@ def check_labels(values: np.ndarray, name: str, bits: int = 53) -> None:
     whole = np.isfinite(values) & (values == np.rint(values))
     if not whole.all():
         raise errors.InvalidArgumentError(
-            f"the {name} have the value {values[~whole][0]:g}; labels must be whole numbers"
+            f"the {name} have the value {values[~whole][0]:g}; labels must be whole numbers:"
+            " resample them by nearest neighbours; a picture, of which the brightness is read, save"
+            " in plain grey"
         )
     for value in map(int, values):
         if abs(value) > 1 << bits:

@@ -21,6 +21,7 @@ from .files import read_path
 from .headers.fields import UNITS, Unsound, units_of
 from .image import Image, ImageLike, sentences, storable
 from .nifti import Header, metadata_of, place_of, place_of_itk
+from .others import is_grey
 
 
 def read_on(source: ImageLike, grid: Grid, name: str) -> Image:
@@ -195,7 +196,11 @@ def _from_sitk(image: sitk.Image, name: str) -> Image:
     direction = np.array(image.GetDirection()).reshape(image.GetDimension(), -1)
     components = image.GetNumberOfComponentsPerPixel()
     if is_colour(image):
-        array, components = array[..., :3].astype(np.float32) @ np.array(_LUMA, np.float32), 1
+        if is_grey(array):  # its numbers themselves, which may be labels
+            array = array[..., 0]
+        else:
+            array = array[..., :3].astype(np.float32) @ np.array(_LUMA, np.float32)
+        components = 1
     if components != 1:
         raise errors.InvalidArgumentError(
             f"{name} volume has {components} components a voxel; give a scalar volume"

@@ -20,9 +20,10 @@ from .. import errors
 from .._grid import RAS, Grid, is_sheared, sheared
 from .._itk import itk_io
 from .dicom import Reading
-from .formats import pair_of
+from .formats import NIFTI, pair_of
 from .headers.fields import MOST_NUMBER, Stored, Unsound
 from .headers.stream import first_bytes, unpack_into
+from .image import sentences
 
 _FIELDS = (
     "datatype", "bitpix", "dim", "intent_p1", "intent_p2", "intent_p3", "pixdim", "vox_offset",
@@ -56,6 +57,10 @@ _SECONDS = {16: 1e-3, 24: 1e-6}  # milliseconds, microseconds
 _NO_SIDES = (
     "it is an Analyze file, which does not tell left from right; x is taken to go to the left, as"
     " by SPM"
+)
+_NO_PLACE = (
+    "its header does not say where it lies (sform_code and qform_code are 0); as by ITK x is taken"
+    " to go to the left and y to the back, which other programs take to go to the front"
 )
 _ROUNDING = 0.01  # voxels between two places of a corner that are one
 _ROUNDED = 2e-3  # cosines between axes whose numbers have three decimals
@@ -251,7 +256,7 @@ def place_of(header: Header, name: str) -> Place:
         return _straight(dataclasses.replace(qform, spacing=spacing), doubts)
     if not forms:
         return Place(_analyze(header, shape, np.array(spacing)), (*doubts, _NO_SIDES))
-    return Place(Grid(shape, spacing), tuple(doubts))
+    return Place(Grid(shape, spacing), (*doubts, _NO_PLACE))
 
 
 def _analyze(header: Header, shape: tuple[int, ...], spacing: np.ndarray) -> Grid:
@@ -286,6 +291,26 @@ def place_of_itk(by_itk: Grid, metadata: Mapping[str, str], name: str) -> Place:
         if _apart(at, by_itk) < _ROUNDING:
             return place
     return Place(by_itk)
+
+
+def doubts_at(path: Path, grid: Grid, name: str) -> tuple[str, ...]:
+    """Return what the header of a NIfTI leaves in doubt about an image that ITK's reader laid on
+    ``grid``; nothing about one that was laid elsewhere since.
+    """
+    try:
+        header = header_of(path) if path.name.lower().endswith(NIFTI) else None
+        if header is None:
+            return ()
+        at, doubts = place_of(header, name)
+    except (OSError, Unsound, errors.MorphSeekError):  # the image was read all the same
+        return ()
+    if _apart(dataclasses.replace(at, size=grid.size), grid) < _ROUNDING:
+        return sentences(doubts, f"{name}: {path}")
+    if _apart(dataclasses.replace(_by_itk(header), size=grid.size), grid) < _ROUNDING:
+        off = np.linalg.norm(at.corners() - grid.corners(), axis=1).max()
+        told = f"its header and ITK's reader say two places, up to {off:.3g} mm apart"
+        return sentences([f"{told}; the reader's is taken"], f"{name}: {path}")
+    return ()
 
 
 def _by_itk(header: Header) -> Grid:

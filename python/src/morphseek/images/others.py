@@ -15,7 +15,7 @@ from .._grid import RAS
 from .headers.fields import NO_SPACING, CutShort, Unsound, units_of
 
 _TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # the latter two: BigTIFF
-_BITS, _TEXT, _ORIENTATION, _KIND = 258, 270, 274, 339
+_BITS, _PHOTOMETRIC, _TEXT, _ORIENTATION, _KIND = 258, 262, 270, 274, 339
 _RESOLUTIONS = (282, 283)  # along x and y
 _PIECES = ((273, 279), (324, 325))  # of strips and of tiles: where they begin, their bytes
 _FLOATS = 3  # a kind of numbers
@@ -27,6 +27,14 @@ _EXIF = re.compile(
     rb"(?:\x12\x01\x03\0\x01\0\0\0(?P<little>.)|\x01\x12\0\x03\0\0\0\x01\0(?P<big>.))"
 )
 _DAMAGED = "its tags are damaged; copy it again"
+_PALETTE = (
+    "its numbers stand for the colours of a palette, and the brightness of these is taken; of a"
+    " label map save the numbers, in plain grey or as .nii.gz"
+)
+_WHITE_IS_ZERO = (
+    "its numbers stand for white where they are 0 (PhotometricInterpretation), and are taken as"
+    " they are; if it looks inverted beside the other image, save it anew with black as 0"
+)
 _NO_GAP = "its header does not say how far its slices are apart; 1 mm is taken"
 #: Formats whose voxels are not compressed, and the bytes of their headers.
 _PLAIN = {"GiplImageIO": 256, "MRCImageIO": 1024}
@@ -66,12 +74,29 @@ def doubts_of(path: Path, reader: str, image: sitk.Image) -> tuple[str, ...]:
     if begins is not None and not path.name.lower().endswith(".gz"):
         if size < (needed := begins + array.nbytes):
             raise CutShort(path, size, needed)
+    doubts = _doubts_of_colours(path, head, array)
     has_none = reader == "TIFFImageIO" and set(image.GetSpacing()) == {1.0}
     if reader == "VTKImageIO":
         has_none = not re.search(rb"(?im)^(SPACING|ASPECT_RATIO)", _lines(head))
     if has_none:
-        return (NO_SPACING,)
-    return (_NO_GAP,) if reader == "TIFFImageIO" and image.GetSpacing()[2:] == (1.0,) else ()
+        return (*doubts, NO_SPACING)
+    has_no_gap = reader == "TIFFImageIO" and image.GetSpacing()[2:] == (1.0,)
+    return (*doubts, _NO_GAP) if has_no_gap else doubts
+
+
+def _doubts_of_colours(path: Path, head: bytes, array: np.ndarray) -> tuple[str, ...]:
+    """Return what a TIFF or a PNG says of its numbers that its voxels, as read, do not."""
+    if head[:4] in _TIFF:
+        tags = next(_pages(path, path.stat().st_size), {})
+        meant = {0: (_WHITE_IS_ZERO,), 3: (_PALETTE,)}.get(tags.get(_PHOTOMETRIC, 1), ())
+        return meant if tags.get(_BITS, (1,))[0] >= 8 else ()  # ITK colours those of fewer bits
+    is_indexed = head.startswith(b"\x89PNG") and head[25] == 3
+    return (_PALETTE,) if is_indexed and not is_grey(array) else ()
+
+
+def is_grey(array: np.ndarray) -> bool:
+    """Whether red, green and blue, the first of the last axis, are alike everywhere."""
+    return all(np.array_equal(array[..., 0], array[..., k]) for k in (1, 2))
 
 
 def laid(image: sitk.Image, reader: str, path: Path) -> sitk.Image:

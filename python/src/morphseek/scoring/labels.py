@@ -165,6 +165,16 @@ def check_labels(labels: images.Image) -> None:
         _values(labels)
 
 
+def nothing_carried(labels: np.ndarray, carried: np.ndarray, name: str) -> str:
+    """Return a warning where a map has labels and nothing of it came to the other image; or ""."""
+    if carried.any() or not labels.any():
+        return ""
+    return (
+        f"{name}: none of its labels lies in the other image, so what was carried over is empty;"
+        " check that it belongs to its image"
+    )
+
+
 def numbered(array: np.ndarray, labels: list[int]) -> np.ndarray:
     """Return the position in ascending labels, from 1, of every voxel's; 0 for others. float32."""
     if not labels or not array.size:

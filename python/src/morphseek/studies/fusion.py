@@ -16,6 +16,7 @@ import SimpleITK as sitk
 
 from .. import errors
 from ..images import Image
+from ..images.arrays import as_array, is_array
 
 Fusion: TypeAlias = Literal["majority", "joint", "staple"]
 FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
@@ -80,15 +81,15 @@ def fuse_labels(
 
     Parameters
     ----------
-    maps : sequence of numpy.ndarray
+    maps : sequence of array-like
         Integers, shape (z, y, x): labels carried from as many atlases.
     method : {"majority", "joint", "staple"}
         ``majority``: every map has one vote; where two labels have as many, the smaller number
         stands. ``joint``: joint label fusion, votes weighted at each voxel by how well the images
         match around it. ``staple``: votes weighted by how well each map does, as STAPLE estimates.
-    reach : sequence of numpy.ndarray, optional
+    reach : sequence of array-like, optional
         bool, shape (z, y, x): where a map knows a label. Elsewhere it does not vote.
-    target, images : numpy.ndarray, sequence of numpy.ndarray
+    target, images : array-like, sequence of array-like
         For ``joint``: the image to be labelled, and the atlases' images on its grid, of one
         contrast: shape (z, y, x).
     radius : int
@@ -97,7 +98,7 @@ def fuse_labels(
     Raises
     ------
     InvalidArgumentError
-        There is no map, or they differ in shape.
+        There is no map, one is no array of numbers, or they differ in shape.
 
     Examples
     --------
@@ -107,8 +108,11 @@ def fuse_labels(
     (array([[[1, 1]]]), array([[[0.67, 0.67]]], dtype=float32))
     """
     errors._check_choice("fusion", method, FUSIONS)
-    if not len(maps):
+    maps = _arrays(maps)
+    if not maps:
         raise errors.InvalidArgumentError("fusion: there is no label map; give one or more")
+    reach, images = (None if each is None else _arrays(each) for each in (reach, images))
+    (target,) = (None,) if target is None else _arrays([target])
     others = [*(reach or ()), *(images or ()), *(() if target is None else (target,))]
     for array in (*maps, *others):
         if array.shape != maps[0].shape:
@@ -139,6 +143,22 @@ def fuse_labels(
     labels = values[numbers]
     labels[top < 0] = 0  # no map reaches here
     return Fused(labels, agreement)
+
+
+def _arrays(sources: Sequence[Any]) -> list[np.ndarray]:
+    """Return arrays of numbers; refuse what is none, as an image that knows its place."""
+    found = []
+    for source in sources:
+        try:
+            found.append(as_array(source, "fusion") if is_array(source) else np.asarray(source))
+        except ValueError:  # lists of several lengths
+            found.append(np.asarray(None))
+        if found[-1].dtype.kind not in "biuf":
+            raise errors.InvalidArgumentError(
+                f"fusion: a {type(source).__name__} is no array of numbers (z, y, x); give arrays,"
+                " of images their voxels"
+            )
+    return found
 
 
 def carry_labels(labels: Image, apply: Callable[..., Any]) -> tuple[np.ndarray, np.ndarray]:

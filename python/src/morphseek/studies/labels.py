@@ -19,7 +19,7 @@ from .._json import Plain, without_nan
 from ..images.sidecars import check_apart
 from ..progress import Progress
 from ..result import Registration
-from ..scoring.labels import check_labels, dice_by_label, on_fixed_grid
+from ..scoring.labels import check_labels, dice_by_label, nothing_carried, on_fixed_grid
 from ..verdict import tally
 from ._result import mean, mean_dice
 from .fusion import FUSIONS, Fused, Fusion, carry_labels, fuse_labels, smallest
@@ -273,14 +273,17 @@ class FusionJob(Job):
         return [core.version(), self.row.voters, self.fusion, how, sorted(self.names.items())]
 
     def run(self, folder: Path, progress: Callable[[Progress], Any] | None) -> Result:
-        grid, fusion, warnings = Grid((0, 0, 0)), self.fusion, []
+        grid, fusion, warnings = Grid((0, 0, 0)), self.fusion, list[str]()
         maps, reach, warped, alike = [], [], [], True
         for atlas, pair in self.voters:
             result = Registration.read(pair)
             grid = result.grid
             labels = images.read_on(str(atlas.labels), result.moving_grid, f"labels of {atlas.id}")
             check_labels(labels)
+            doubts, labels = labels.doubts, dataclasses.replace(labels, doubts=())
             numbers, known = carry_labels(labels, result.apply)
+            lost = nothing_carried(labels.array, numbers, str(atlas.labels))
+            warnings += [*doubts, *filter(None, [lost])]
             maps.append(numbers)
             reach.append(known)
             warped.append(result.warped)

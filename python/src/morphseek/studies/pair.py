@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from .. import _files, _manifest, registration, scoring
 from .._json import without_nan
@@ -22,6 +25,7 @@ from ..scoring.labels import (
     independent_dice,
     inverse_dice,
     merge_labels,
+    nothing_carried,
     on_fixed_grid,
 )
 from ..scoring.landmarks import measure_landmarks
@@ -171,21 +175,34 @@ class PairInputs:
                 inputs |= {"fixed_landmarks": points.fixed, "moving_landmarks": points.moving}
         if fixed_labels is not None:
             on_grid = on_fixed_grid(fixed_labels, self.images[0].grid)
-            self.fixed_labels = merge_labels(on_grid, merge)
+            self.fixed_labels = merge_labels(self._undoubted(on_grid), merge)
         if moving_labels is not None:
             own = read_on(moving_labels, self.images[1].grid, "moving labels")
-            self.moving_labels = merge_labels(own, merge)
-        if self.fixed_labels is not None and self.moving_labels is not None:  # they will be scored
-            check_labels(self.fixed_labels)
-            check_labels(self.moving_labels)
+            is_file = isinstance(moving_labels, (str, os.PathLike))
+            self._called = f"moving labels: {moving_labels}" if is_file else own.name
+            self.moving_labels = merge_labels(self._undoubted(own), merge)
+        here, there = self.fixed_labels, self.moving_labels
+        for labels in filter(None, (here, there)):
+            check_labels(labels)
+        if here and there and here.same_grid(there) and np.array_equal(here.array, there.array):
+            self._remarks.append(
+                "The label maps of both images are the same, voxel for voxel: if you mean two, one"
+                " file was given twice."
+            )
         self.names = label_names or names_of(fixed_labels, moving_labels)
+
+    def _undoubted(self, labels: Image) -> Image:
+        """Return labels without their doubts, which the result tells, and not who applies it."""
+        self._remarks += labels.doubts
+        return dataclasses.replace(labels, doubts=())
 
     def score(self, result: Registration) -> dict[str, Any]:
         """Score a registration, add to its warnings, and return what report.json holds."""
         facts: dict[str, Any] = {}
         fixed, moving, warnings = self.fixed_labels, self.moving_labels, result.metrics["warnings"]
         if moving is not None:
-            self.warped_labels = result.apply(moving, interpolation="nearest")
+            warped = self.warped_labels = result.apply(moving, interpolation="nearest")
+            self._remarks.append(nothing_carried(moving.array, warped.array, self._called))
         if fixed is not None and moving is not None:
             self.scores = scoring.score_labels(
                 result, fixed, moving, warped_labels=self.warped_labels

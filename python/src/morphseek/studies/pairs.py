@@ -137,16 +137,17 @@ def register_pairs(
     listed = read_pairs(pairs, data=data, subset=subset)
     if labels_csv is not None:
         read_labels_csv(labels_csv)  # a table that is none fails before the work
+    chosen, bundle = checked_options(options)
     for name, given, roles in (
         ("labels_back", labels_back, ["fixed_labels"]),
         ("labels_csv", labels_csv, ["fixed_labels", "moving_labels"]),
+        ("landmark_error", chosen.get("landmark_error"), ["fixed_landmarks"]),
     ):
         if given and not any(role in pair.files for pair in listed for role in roles):
             raise errors.InvalidArgumentError(
-                f"{name} is given, and no pair has {' or '.join(roles)}; give label maps, or leave"
-                " it out"
+                f"{name} is given, and no pair has {' or '.join(roles)}; give"
+                f" {'landmarks' if name == 'landmark_error' else 'label maps'}, or leave it out"
             )
-    chosen, bundle = checked_options(options)
     shown, made_of = dict(chosen), [core.version(), deciding(chosen, bundle)]
     if bundle and bundle["path"]:  # a worker elsewhere is in another folder
         chosen["model"] = str(Path(bundle["path"]).absolute())

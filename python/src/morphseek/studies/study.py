@@ -425,25 +425,39 @@ def compare(
         raise errors.InvalidArgumentError(
             f"measure is {measure!r}; it must be a column of numbers, such as {', '.join(_MEANS)}"
         )
-
-    def values(rows: Sequence[PairRow]) -> dict[tuple[str, str, str], float]:
-        times = collections.Counter((row.fixed, row.moving) for row in rows)
-        known = {}
-        for row in rows:
-            id = row.id if times[row.fixed, row.moving] > 1 else ""  # with another mask, say
-            value = getattr(row, measure)
-            if type(value) in (int, float) and math.isfinite(value):
-                known[row.fixed, row.moving, id] = float(value)
-        return known
-
-    ours, theirs = values(study.rows), values(others.rows)
+    ours, theirs = _values(study.rows, measure), _values(others.rows, measure)
     test = signed_rank([ours[pair] - theirs[pair] for pair in ours if pair in theirs])
     if test is None:
-        raise errors.InvalidArgumentError(
-            f"compare: no pair of the {len(study.rows)} here and the {len(others.rows)} there has"
-            f" {measure} in both; pairs are matched by the paths of fixed and moving"
-        )
+        raise _incomparable(study.rows, others.rows, measure)
     return test
+
+
+def check_comparable(pairs: Sequence[Any], other: Study) -> None:
+    """Refuse pairs of read_pairs of which, once they are registered, none has its Dice in another
+    study, too.
+    """
+    known = {(fixed, moving) for fixed, moving, _ in _values(other.rows, "dice_after")}
+    scored = [p.files for p in pairs if {"fixed_labels", "moving_labels"} <= p.files.keys()]
+    if not any((files["fixed"], files["moving"]) in known for files in scored):
+        raise _incomparable(pairs, other.rows, "dice_after")
+
+
+def _values(rows: Sequence[PairRow], measure: str) -> dict[tuple[str, str, str], float]:
+    times = collections.Counter((row.fixed, row.moving) for row in rows)
+    known = {}
+    for row in rows:
+        id = row.id if times[row.fixed, row.moving] > 1 else ""  # with another mask, say
+        value = getattr(row, measure)
+        if type(value) in (int, float) and math.isfinite(value):
+            known[row.fixed, row.moving, id] = float(value)
+    return known
+
+
+def _incomparable(ours: Sequence[Any], theirs: Sequence[Any], measure: str) -> Exception:
+    return errors.InvalidArgumentError(
+        f"compare: no pair of the {len(ours)} here and the {len(theirs)} there has {measure} in"
+        " both; pairs are matched by the paths of fixed and moving"
+    )
 
 
 def ended(row: Any, ending: Ending, **more: Any) -> Any:

@@ -215,11 +215,16 @@ def _named(items: list[Item], where: str, reserved: Collection[str]) -> list[Ite
     stems = [item.id or _stem(item.image, number) for number, item in enumerate(items)]
     alike = {stem for stem, count in Counter(stems).items() if count > 1}
     ids = [
-        f"{Path(item.image).parent.name}-{stem}" if stem in alike and not item.id else stem
+        f"{_folder_of(item.image)}-{stem}" if stem in alike and not item.id else stem
         for item, stem in zip(items, stems)
     ]
     _check_ids(zip(ids, (item.name for item in items)), where, reserved)
     return [dataclasses.replace(item, id=id) for item, id in zip(items, ids)]
+
+
+def _folder_of(image: Any) -> str:
+    """Return the name of a file's folder, the working one's, too."""
+    return os.path.basename(os.path.dirname(os.path.abspath(image)))
 
 
 def _check_ids(named: Iterable[tuple[str, str]], where: str, reserved: Collection[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -126,19 +127,24 @@ def _train(
     changes: tuple[str, ...],
     quiet: bool,
 ) -> None:
+    from .._shared import output_folder
     from .run import Trainer
+    from .run.setup import rank_and_world
 
     config = _load(source, data, changes, stage)
     if not config.data.path and config.data.pairs != "synthetic":
         _fail(ValueError("no data folder: give --data DIR or set data.path"))
-    try:
-        trainer = Trainer(config, out, init=init, progress=not quiet)
-    except (OSError, ValueError) as error:
-        _fail(error)
-    try:
-        last = trainer.run()
-    except (errors.MorphSeekError, OSError, FloatingPointError) as error:
-        _fail(error)  # volumes are read only when they are needed; a disk may be full
+    with contextlib.ExitStack() as stack:
+        try:
+            if rank_and_world()[0] == 0:  # who holds the folder for all
+                stack.enter_context(output_folder(out, patience=0.0))
+            trainer = Trainer(config, out, init=init, progress=not quiet)
+        except (errors.MorphSeekError, OSError, ValueError) as error:
+            _fail(error)
+        try:
+            last = trainer.run()
+        except (errors.MorphSeekError, OSError, FloatingPointError) as error:
+            _fail(error)  # volumes are read only when they are needed; a disk may be full
     if trainer.rank == 0:
         state = "done" if trainer.is_done else "stopped; repeat the command to continue"
         click.echo(

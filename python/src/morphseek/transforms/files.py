@@ -23,7 +23,7 @@ from .._itk import HDF5, NO_TRANSFORM, hdf5_lock, itk_io, itk_reason
 from .._regular import head
 from ..images.headers import limit
 from . import h5
-from .linear import linear_part
+from .linear import FLAT, linear_part
 from .parts import (
     field_part,
     from_itk_order,
@@ -172,7 +172,7 @@ def _read_by_itk(path: Path) -> list[h5.Part]:
             reason = itk_reason(error).replace(str(copy), path.name)
             raise RuntimeError(_unread(unknown[1]) if unknown else reason) from None
     if transform.GetDimension() != 3:
-        raise RuntimeError(f"it is {transform.GetDimension()}-D; images here are 3-D")
+        raise RuntimeError(f"it is {transform.GetDimension()}-D; {FLAT}")
     parts = [_part(part) for part in parts_of(transform)]
     return [
         part._replace(name=_INVERSE + part.name) if part.name.rstrip("0123") in inverse else part

@@ -11,6 +11,9 @@ from .. import errors
 from .._engine.bindings import Doubles
 from ..images.arrays import as_array, is_array
 
+#: What a transform of two dimensions is told.
+FLAT = "images here are 3-D, and slices, too: give the 4x4 matrix that leaves z as it is"
+
 
 def checked_matrix(source: Any, name: str, give: str = "give one") -> Doubles:
     """Return a copy of a 4x4 LPS matrix, float64, if sound; `name` and `give` are for messages."""

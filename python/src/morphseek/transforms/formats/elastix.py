@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from ... import errors
 from ..._files import write_text
 from ..._grid import Grid
+from ..linear import FLAT
 from ..parts import composed
 from .job import Content, Export, TransformFile
 
@@ -98,7 +99,7 @@ def _numbers(source: TransformFile, fields: dict[str, list[str]], key: str) -> l
 
 def _transform(source: TransformFile, fields: dict[str, list[str]]) -> sitk.Transform:
     if (dimension := _word(fields, "FixedImageDimension")) not in ("", "3"):
-        raise source.unreadable(f"is a {dimension}-D transform; images here are 3-D")
+        raise source.unreadable(f"is a {dimension}-D transform; {FLAT}")
     grid = _grid(fields)
     is_turned = grid is not None and not np.allclose(grid.axes, np.eye(3))
     if is_turned and _word(fields, "UseDirectionCosines") == "false":

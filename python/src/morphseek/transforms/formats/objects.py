@@ -14,7 +14,7 @@ from ..._grid import Grid
 from ...images.convert import by_itk
 from ...images.nifti import notes_of
 from .. import files, h5
-from ..linear import linear, matrix_of_map
+from ..linear import FLAT, linear, matrix_of_map
 from . import vectors
 from .job import Content
 
@@ -35,9 +35,7 @@ def read(source: Any, name: str) -> Content:
         return vectors.read(vectors.of_image(by_itk(source), blank))
     if isinstance(source, sitk.Transform):
         if source.GetDimension() != 3:
-            raise errors.InvalidArgumentError(
-                f"{name} is {source.GetDimension()}-D; images here are 3-D"
-            )
+            raise errors.InvalidArgumentError(f"{name} is {source.GetDimension()}-D; {FLAT}")
         return Content(source)
     return Content(linear(source))
 
@@ -59,9 +57,7 @@ def _parts(transform: Any, name: str) -> Sequence[h5.Part]:
     """Return the parts of a transform of the package itk, the last of which acts first."""
     kind, _, dimensions = str(transform.GetTransformTypeAsString()).partition("_")
     if dimensions.split("_")[1:3] != ["3", "3"]:
-        raise errors.InvalidArgumentError(
-            f"{name} is a {kind} of dimensions {dimensions}; images here are 3-D"
-        )
+        raise errors.InvalidArgumentError(f"{name} is a {kind} of dimensions {dimensions}; {FLAT}")
     if kind == "CompositeTransform":
         count = int(transform.GetNumberOfTransforms())
         whole = [transform.GetNthTransform(i) for i in range(count)]
