@@ -87,7 +87,7 @@ def doubts_of(path: Path, reader: str, image: sitk.Image) -> tuple[str, ...]:
 def _doubts_of_colours(path: Path, head: bytes, array: np.ndarray) -> tuple[str, ...]:
     """Return what a TIFF or a PNG says of its numbers that its voxels, as read, do not."""
     if head[:4] in _TIFF:
-        tags = next(_pages(path, path.stat().st_size), {})
+        tags = _pages(path, path.stat().st_size)[0]
         meant = {0: (_WHITE_IS_ZERO,), 3: (_PALETTE,)}.get(tags.get(_PHOTOMETRIC, 1), ())
         return meant if tags.get(_BITS, (1,))[0] >= 8 else ()  # ITK colours those of fewer bits
     is_indexed = head.startswith(b"\x89PNG") and head[25] == 3
