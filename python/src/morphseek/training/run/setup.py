@@ -170,8 +170,9 @@ def with_segmentation(config: Config) -> Config:
 def start_from(init: str | Path, backbone: PolicyBackbone, config: Config, tell: bool) -> None:
     """Give a network the weights of a checkpoint or a bundle."""
     learnt: Mapping[str, Any]
-    if Path(init).suffix == ".onnx":
-        weights, network, learnt = bundle_weights(init, backbone), "another", read_manifest(init)
+    if Path(init).suffix.lower() == ".onnx":
+        learnt = read_manifest(init)
+        weights, network = bundle_weights(init, backbone), learnt["backbone"]
     else:
         other, its, _ = load_backbone(init)
         weights, network, learnt = other.state_dict(), its.model.backbone, vars(its.model)
