@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from ..._shared import parse, without_nan, write_text
+from ..._shared import output_error, parse, without_nan, write_text
 
 NAME = "log.jsonl"
 
@@ -30,8 +30,11 @@ class RunLog:
         """Log an iteration; every tenth one and validations also go to TensorBoard."""
         row = {"iteration": iteration, "updates": updates, "seconds": round(seconds, 3)}
         row |= without_nan({k: round(v, 6) for k, v in logs.items()})
-        self._lines.write(json.dumps(row, allow_nan=False) + "\n")
-        self._lines.flush()
+        try:
+            self._lines.write(json.dumps(row, allow_nan=False) + "\n")
+            self._lines.flush()
+        except OSError as error:
+            raise output_error(error, self._lines.name) from None
         if iteration % 10 == 0 or "val_njd_percent" in logs:
             for k, v in logs.items():
                 self._writer.add_scalar(k, v, iteration)
