@@ -19,7 +19,16 @@ from torch import Tensor
 from .backbones import PolicyBackbone
 from .config.known import KnownMotion
 from .losses import hard_dice, masked_mean
-from .pairs import Case, Grid, PairSource, Sample, make_grid, make_sample, start_transform
+from .pairs import (
+    Case,
+    DataError,
+    Grid,
+    PairSource,
+    Sample,
+    make_grid,
+    make_sample,
+    start_transform,
+)
 from .pairs.known_motion import known_pair
 from .policy import hd95
 from .spatial import compose, identity_grid, jacobian_determinant, njd_fraction, sample, warp
@@ -94,11 +103,11 @@ def score_pair(
     -------
     dict
         ``njd`` in percent and ``sdlogj`` (standard deviation of the logarithm of the Jacobian
-        determinant where that is positive). If both volumes have labels, also ``dice`` (mean over
-        labels), ``dice_1``, ``dice_2``, ..., ``dice_moving`` and ``hd95`` in mm. ``dice_moving``
-        weights each voxel by the volume that it covers in the moving image; it is the Dice of the
-        inverse transform but for the latter's sampling. All are NaN if the displacement is not
-        finite.
+        determinant where that is positive). If both volumes have any of the labels, also ``dice``
+        (mean over labels), ``dice_1``, ``dice_2``, ..., ``dice_moving`` and ``hd95`` in mm.
+        ``dice_moving`` weights each voxel by the volume that it covers in the moving image; it is
+        the Dice of the inverse transform but for the latter's sampling. All are NaN if the
+        displacement is not finite.
     """
     u = field_on_fixed_grid(u, grid, fixed)
     determinant = jacobian_determinant(u)
@@ -106,7 +115,8 @@ def score_pair(
         "njd": 100.0 * float(njd_fraction(u)),
         "sdlogj": float(determinant[determinant > 0].log().std()),
     }
-    if not labels or fixed.labels is None or moving.labels is None:
+    target, marks = (_labels_in(case, labels, u.device) for case in (fixed, moving))
+    if target is None or marks is None:
         return _of(u, out)
     points = identity_grid(fixed.size, u.device) + u
     half_f = torch.tensor([(n - 1) / 2 for n in fixed.size], device=u.device).view(1, 3, 1, 1, 1)
@@ -123,8 +133,7 @@ def score_pair(
         / torch.as_tensor(moving.spacing, dtype=torch.float32, device=u.device).view(1, 3, 1, 1, 1)
         + half_m
     )
-    warped = sample(moving.labels.to(u.device).float(), index, mode="nearest")
-    target = fixed.labels.to(u.device).float()
+    warped = sample(marks, index, mode="nearest")
     out["dice"] = float(hard_dice(warped, target, labels))
     for k in range(1, labels + 1):
         size = (warped == k).sum() + (target == k).sum()
@@ -136,6 +145,13 @@ def score_pair(
     if surface:
         out["hd95"] = hd95(warped, target, labels, tuple(fixed.spacing))
     return _of(u, out)
+
+
+def _labels_in(case: Case, labels: int, device: torch.device) -> Tensor | None:
+    """Return the label map of a volume as float; None if it has none of the labels."""
+    if case.labels is None or not bool(((case.labels > 0) & (case.labels <= labels)).any()):
+        return None
+    return case.labels.to(device).float()
 
 
 def _of(u: Tensor, figures: dict[str, float]) -> dict[str, float]:
@@ -186,6 +202,8 @@ def evaluate_pairs(
         One for each pair: ``fixed``, ``moving``, ``seconds``, and ``steps``, a list of
         :func:`score_pair` after step 0 (the start) to step ``steps``.
     """
+    if not pairs:
+        raise DataError(f"{source.data}: the list of pairs to score is empty")
     was_training = model.training
     model.eval()
     rows = []

@@ -71,6 +71,10 @@ def read_case(
 
     volume = _read(image)
     picture = sitk.DICOMOrient(volume.like(volume.float32()).to_sitk(), "LPS")
+    if min(picture.GetSize()) < 2:
+        raise DataError(
+            f"{image}: a slice ({volume!r}); networks are for volumes, leave it out of the lists"
+        )
     array, low, high = _intensities(image, picture, percentiles)
     scaled = torch.from_numpy(((array - low) / (high - low)).astype(np.float32))[None, None]
     marks = None

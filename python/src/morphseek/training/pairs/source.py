@@ -74,7 +74,7 @@ class PairSource:
     def case(self, name: str) -> Case:
         """Return the volume called ``name``."""
         if name not in self._cases:
-            image, labels = self._files(name)
+            image, labels = self.files(name)
             case = read_case(image, labels, self.percentiles)
             if case.labels is not None and labels is not None:
                 self._look_for_others(case.labels, labels)
@@ -82,8 +82,12 @@ class PairSource:
         return self._cases[name]
 
     def _look_for_others(self, labels: Tensor, path: Path) -> None:
-        """Warn of labels above ``data.labels``, which become background."""
+        """Warn of labels above ``data.labels``, which become background, and of empty maps."""
         values = set(torch.unique(labels).tolist()) - {0}
+        if self.labels_needed and not values:
+            logging.getLogger(__name__).warning(
+                "%s: no voxel has a label; the pairs of this volume teach nothing of overlap", path
+            )
         if not values or max(values) <= self.labels:
             return
         if min(values) > self.labels and self.labels_needed:
@@ -119,10 +123,6 @@ class PairSource:
         grid = make_grid(f, data.spacing, data.min_size, multiple)
         return make_sample(f, m, grid, labels, augmentation, rng, self.start(fixed, moving))
 
-    def has_labels(self, name: str) -> bool:
-        """Whether the volume called ``name`` has a label file; reads no file."""
-        return self._files(name)[1] is not None
-
     def start(self, fixed: str, moving: str) -> np.ndarray | None:
         """Return the initial transform of a pair, 4x4, LPS, from the fixed to the moving space;
         None aligns the centres. The engine computes it once.
@@ -130,16 +130,11 @@ class PairSource:
         if self.initial == "centres":
             return None
         if (fixed, moving) not in self._starts:
-            try:
-                from ... import register
-            except ImportError as error:
-                raise RuntimeError(
-                    f"data.initial = {self.initial!r} needs the compiled engine; install morphseek,"
-                    " or use 'centres'"
-                ) from error
+            from ... import register
+
             self._starts[fixed, moving] = register(
-                self._files(fixed)[0],
-                self._files(moving)[0],
+                self.files(fixed)[0],
+                self.files(moving)[0],
                 initial=cast(Any, self.initial),
                 model="none",
                 search=False,
@@ -148,7 +143,8 @@ class PairSource:
             ).transform.initial
         return self._starts[fixed, moving]
 
-    def _files(self, name: str) -> tuple[Path, Path | None]:
+    def files(self, name: str) -> tuple[Path, Path | None]:
+        """Return the image's and the labels' file of the volume called ``name``; read neither."""
         path = self.data / name
         if path.is_file():
             return path, self._labels_of(path)
