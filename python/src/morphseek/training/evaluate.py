@@ -30,8 +30,9 @@ from .pairs import (
     start_transform,
 )
 from .pairs.known_motion import known_pair
+from .pairs.sample import apply_affine, centred_points, index_of
 from .policy import hd95
-from .spatial import compose, identity_grid, jacobian_determinant, njd_fraction, sample, warp
+from .spatial import column, compose, jacobian_determinant, njd_fraction, sample, warp
 
 __all__ = [
     "evaluate_pairs",
@@ -69,14 +70,8 @@ def register_sample(
 
 def field_on_fixed_grid(u: Tensor, grid: Grid, fixed: Case) -> Tensor:
     """Return the displacement on the fixed volume's own grid, in its voxels: (1, 3, D, H, W)."""
-    device = u.device
-    spacing = torch.as_tensor(
-        fixed.spacing / grid.spacing, dtype=torch.float32, device=device
-    ).view(1, 3, 1, 1, 1)
-    half_f = torch.tensor([(n - 1) / 2 for n in fixed.size], device=device).view(1, 3, 1, 1, 1)
-    half_g = torch.tensor([(n - 1) / 2 for n in grid.size], device=device).view(1, 3, 1, 1, 1)
-    points = (identity_grid(fixed.size, device) - half_f) * spacing + half_g
-    return sample(u, points, padding="border") / spacing
+    points = index_of(centred_points(fixed, u.device), grid)
+    return sample(u, points, padding="border") * column(grid.spacing / fixed.spacing, u.device)
 
 
 def score_pair(
@@ -118,22 +113,9 @@ def score_pair(
     target, marks = (_labels_in(case, labels, u.device) for case in (fixed, moving))
     if target is None or marks is None:
         return _of(u, out)
-    points = identity_grid(fixed.size, u.device) + u
-    half_f = torch.tensor([(n - 1) / 2 for n in fixed.size], device=u.device).view(1, 3, 1, 1, 1)
-    half_m = torch.tensor([(n - 1) / 2 for n in moving.size], device=u.device).view(1, 3, 1, 1, 1)
-    mm = (points - half_f) * torch.as_tensor(
-        fixed.spacing, dtype=torch.float32, device=u.device
-    ).view(1, 3, 1, 1, 1)
-    start = torch.as_tensor(
-        start_transform(fixed, moving, initial), dtype=torch.float32, device=u.device
-    )
-    index = torch.einsum("ij,bjdhw->bidhw", start[:, :3], mm) + start[:, 3].view(1, 3, 1, 1, 1)
-    index = (
-        index
-        / torch.as_tensor(moving.spacing, dtype=torch.float32, device=u.device).view(1, 3, 1, 1, 1)
-        + half_m
-    )
-    warped = sample(marks, index, mode="nearest")
+    points = centred_points(fixed, u.device) + u * column(fixed.spacing, u.device)
+    points = apply_affine(start_transform(fixed, moving, initial), points)
+    warped = sample(marks, index_of(points, moving), mode="nearest")
     out["dice"] = float(hard_dice(warped, target, labels))
     for k in range(1, labels + 1):
         size = (warped == k).sum() + (target == k).sum()
@@ -258,7 +240,7 @@ def evaluate_points(
     for number, name in enumerate(names):
         case = source.case(name)
         grid = make_grid(case, spacing, min_size, model.size_multiple)
-        mm = torch.as_tensor(grid.spacing, dtype=torch.float32, device=device).view(1, 3, 1, 1, 1)
+        mm = column(grid.spacing, device)
         step_scores: list[dict[str, float]] = [{} for _ in range(steps + 1)]
         for key, other in (("points_mm", 0.0), ("points_two_mm", 1.0)):
             motion = dataclasses.replace(known, other_contrast=other)
