@@ -660,5 +660,5 @@ def test_the_bar_shows_the_throughput(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     bar = Bar(2, 0, shown=True)
     with bar:
-        bar.update(1, {"loss": 0.25}, {})
+        bar.show(1, {"loss": 0.25}, {})
     assert re.search(r"\d\.\d\d iterations/s +loss 0\.25", capsys.readouterr().out)

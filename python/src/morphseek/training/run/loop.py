@@ -368,7 +368,7 @@ class Trainer:
                     if log is not None:
                         rate = self.learning_rate(self.iteration - 1)
                         log.write(self.iteration, self.updates, self.seconds, logs, rate)
-                    bar.update(self.iteration, logs, last_val)
+                    bar.show(self.iteration, logs, last_val)
                     kept = bool(run.keep_every) and self.iteration % run.keep_every == 0
                     if kept:
                         self._save(f"iteration-{self.iteration}.pt")
