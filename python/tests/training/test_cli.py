@@ -112,7 +112,11 @@ def test_three_commands_make_a_bundle(call, tmp_path, recwarn):
             2,
             "run.pretrain = 2700 leaves none of run.iterations = 500",
         ),
-        ("finetune paper {o} {d} --set run.device=abacus", 2, "'abacus' is no device"),
+        (
+            "finetune paper {o} {d} --set run.device=abacus",
+            2,
+            "PyTorch has no device 'abacus' here",
+        ),
         ("finetune policy {o} {d} --set policy.refresh=0", 2, "policy.refresh"),
         ("export paper {o} --random 0", 2, "ends in .onnx"),
         ("export paper {o}.onnx", 2, "either --checkpoint or --random"),

@@ -32,11 +32,12 @@ def find_device(name: str, world: int) -> torch.device:
         name = f"cuda:{int(os.environ.get('LOCAL_RANK', 0))}"
         torch.cuda.set_device(name)
     try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ValueError(f"run.device: {name!r} is no device; give auto, cpu or cuda") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError("run.device: PyTorch has no CUDA device here; give cpu or auto")
+        device = torch.zeros(1, device=name).device
+    except (AssertionError, NotImplementedError, RuntimeError) as error:
+        raise ValueError(
+            f"run.device: PyTorch has no device {name!r} here ({str(error).splitlines()[0]});"
+            " give auto, cpu or cuda"
+        ) from None
     if world > 1 and not dist.is_initialized():
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     return device
