@@ -14,7 +14,7 @@ import torch
 from helpers import affine_of, refused
 from morphseek import studies
 from morphseek.training import pairs as d
-from morphseek.training.config import Augmentation
+from morphseek.training.config import Augmentation, Data
 from morphseek.training.evaluate import score_pair
 from morphseek.training.pairs.augment import elastic
 
@@ -252,6 +252,20 @@ def test_labels_that_do_not_fit_are_refused(phantoms, tmp_path, value, kind):
     sitk.WriteImage(sitk.GetImageFromArray(values), str(tmp_path / "odd.mha"))
     files = (phantoms / "images" / "p0.nii.gz", tmp_path / "odd.mha")
     refused(d.DataError, "odd.mha: label .*whole numbers from 0 to 255", d.read_case, *files)
+
+
+@pytest.mark.parametrize("spacing, told", [(1.0, 0), (0.1, 1)])
+def test_a_volume_that_is_lost_in_its_grid_is_announced(phantoms, tmp_path, caplog, spacing, told):
+    for name in ("p0", "p1"):
+        image = sitk.ReadImage(str(phantoms / "images" / f"{name}.nii.gz"))
+        image.SetSpacing([spacing] * 3)
+        (tmp_path / "images").mkdir(exist_ok=True)
+        sitk.WriteImage(image, str(tmp_path / "images" / f"{name}.nii.gz"))
+    source = d.PairSource(tmp_path, 0)
+    for pair in (("p0", "p1"), ("p1", "p0")):
+        source.pair(*pair, Data(min_size=[24, 24, 24]), 8, 0)
+    text = "p0: the volume of 2.2 x 2.4 x 2 mm is lost in the network grid of 24 x 24 x 24 mm"
+    assert caplog.text.count(text) == caplog.text.count("is lost") == told
 
 
 def test_the_least_size_is_rounded_up_to_the_multiple(phantoms):

@@ -18,6 +18,13 @@ from .errors import DataError
 from .network_grid import make_grid
 from .sample import Sample, make_sample
 
+#: A volume that fills less of its network grid than this is seen in a few voxels: say so.
+LEAST_FILLED = 0.05
+
+
+def _times(lengths: np.ndarray) -> str:
+    return " x ".join(f"{length:.3g}" for length in lengths)
+
 
 def _few(labels: set[int]) -> str:
     return ", ".join(map(str, sorted(labels)[:5])) + (", ..." if len(labels) > 5 else "")
@@ -57,7 +64,7 @@ class PairSource:
         self.percentiles = percentiles
         self.initial = initial
         self.labels_needed = False
-        self._warned = False
+        self._warned: set[str] = set()
         self._cases: dict[str, Case] = {}
         self._starts: dict[tuple[str, str], np.ndarray] = {}
         if not self.data.is_dir():
@@ -96,15 +103,16 @@ class PairSource:
                 f" (data.labels = {self.labels}); renumber them from 1, or set data.labels to"
                 " the greatest"
             )
-        if not self._warned:
-            self._warned = True
-            logging.getLogger(__name__).warning(
-                "%s: label %d is above data.labels = %d and counts as background; set data.labels"
-                " to the greatest label if it should count",
-                path,
-                max(values),
-                self.labels,
-            )
+        self._warn_once(
+            "labels",
+            f"{path}: label {max(values)} is above data.labels = {self.labels} and counts as"
+            " background; set data.labels to the greatest label if it should count",
+        )
+
+    def _warn_once(self, kind: str, text: str) -> None:
+        if kind not in self._warned:
+            self._warned.add(kind)
+            logging.getLogger(__name__).warning(text)
 
     def pair(
         self,
@@ -121,6 +129,13 @@ class PairSource:
         """
         f, m = self.case(fixed), self.case(moving)
         grid = make_grid(f, data.spacing, data.min_size, multiple)
+        volume, room = np.array(f.size) * f.spacing, np.array(grid.size) * grid.spacing
+        if np.prod(volume / room) < LEAST_FILLED:
+            self._warn_once(
+                "grid",
+                f"{fixed}: the volume of {_times(volume)} mm is lost in the network grid of"
+                f" {_times(room)} mm; set data.spacing and data.min_size to your images",
+            )
         return make_sample(f, m, grid, labels, augmentation, rng, self.start(fixed, moving))
 
     def start(self, fixed: str, moving: str) -> np.ndarray | None:
