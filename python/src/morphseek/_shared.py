@@ -5,7 +5,7 @@ Everything else that training uses is public. A change of one of these names is 
 """
 
 from ._engine.core import verify_model
-from ._files import check_regular, output_error, replacing, write_text, write_with
+from ._files import check_regular, locked, output_error, replacing, write_text, write_with
 from ._json import parse, read_object, without_nan
 from ._tables import read_records
 from .images.formats import SEARCHED
@@ -15,6 +15,7 @@ __all__ = [
     "SEARCHED",
     "check_regular",
     "find_labels",
+    "locked",
     "output_error",
     "parse",
     "read_object",

@@ -189,6 +189,21 @@ def test_resuming_from_other_weights_is_refused(start, tmp_path):
     refused(ValueError, "is no checkpoint", start, "best", "c", run__iterations=1)
 
 
+def test_a_folder_takes_one_run_at_a_time(start, tmp_path):
+    """Two would write over each other's checkpoints and log."""
+    config = dict(run__iterations=1)
+    first, second = (start("warmup", "run", **config) for _ in range(2))
+    run_iteration = first.run_iteration
+
+    def meanwhile():
+        refused(OSError, "another call of morphseek is writing to .*run", second.run)
+        return run_iteration()
+
+    first.run_iteration = meanwhile
+    first.run()
+    assert len((tmp_path / "run" / "log.jsonl").read_text().splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     "pairs, val, test, message",
     [

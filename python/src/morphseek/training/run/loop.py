@@ -30,7 +30,7 @@ from ..spatial import njd_fraction
 from ..step import StepObjective
 from .bar import Bar
 from .checkpoint import FORMAT, check_unused, read_last, save_atomic, sha256
-from .log import RunLog, forget_after
+from .log import RunLog
 from .precision import Precision
 from .schedules import learning_rate, steps
 from .setup import check_rank, check_run, find_device, rank_and_world, start_from, with_segmentation
@@ -152,8 +152,6 @@ class Trainer:
         self.ema = state["ema"]
         if state.get("policy"):
             self.objective.load_policy_state(state["policy"])
-        if self.rank == 0:
-            forget_after(self.out, self.iteration)
 
     def _save(self, name: str = "last.pt") -> None:
         if self.rank == 0:
