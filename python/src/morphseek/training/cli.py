@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -72,15 +72,30 @@ _DATA: dict[str, Any] = {
     "help": "Data folder; overrides data.path.",
 }  # fmt: skip
 _data = click.option("--data", **_DATA)
-_out = click.option(
-    "--out", type=_PATH, required=True, metavar="DIR",
-    help="Run folder; an unfinished run in it is continued.",
-)  # fmt: skip
 _set = click.option(
     "--set", "changes", multiple=True, metavar="KEY=VALUE",
     help="Change one key, e.g. --set optim.lr=5e-4 (repeatable; values are JSON).",
 )  # fmt: skip
-_quiet = click.option("--quiet", "-q", is_flag=True, help="No progress bar.")
+
+
+def _of_a_run(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the argument and the options of a run."""
+    for option in (
+        click.option("--quiet", "-q", is_flag=True, help="No progress bar."),
+        _set,
+        click.option(
+            "--init", type=_PATH,
+            help="Checkpoint (RUN/best.pt or last.pt) or bundle (.onnx) to start from.",
+        ),
+        _data,
+        click.option(
+            "--out", type=_PATH, required=True, metavar="DIR",
+            help="Run folder; an unfinished run in it is continued.",
+        ),
+        click.argument("config"),
+    ):  # fmt: skip
+        command = option(command)
+    return command
 
 
 def counts(option: str, text: str, length: int = 0, least: int = 1) -> tuple[int, ...]:
@@ -136,7 +151,8 @@ def _load(
 
 def _train(
     stage: str,
-    source: str,
+    *,
+    config: str,
     data: Path | None,
     out: Path,
     init: Path | None,
@@ -145,10 +161,10 @@ def _train(
 ) -> None:
     from .run import Trainer
 
-    config = _load(source, data, changes, stage)
-    if not config.data.path and config.data.pairs != "synthetic":
+    settings = _load(config, data, changes, stage)
+    if not settings.data.path and settings.data.pairs != "synthetic":
         raise ValueError("no data folder: give --data DIR or set data.path")
-    trainer = Trainer(config, out, init=init, progress=not quiet)
+    trainer = Trainer(settings, out, init=init, progress=not quiet)
     last = trainer.run()
     if trainer.rank == 0:
         state = "done" if trainer.is_done else "stopped; repeat the command to continue"
@@ -176,48 +192,21 @@ def _train(
 
 
 @app.command()
-@click.argument("config")
-@_out
-@_data
-@click.option("--init", type=_PATH, help="Checkpoint or bundle to start from.")
-@_set
-@_quiet
-def warmup(
-    config: str,
-    out: Path,
-    data: Path | None,
-    init: Path | None,
-    changes: tuple[str, ...],
-    quiet: bool,
-) -> None:
+@_of_a_run
+def warmup(**how: Any) -> None:
     """Stage 1: learn to register without labels, z = mu. CONFIG is a TOML file, or the name of a
     preset (see `presets`).
     """
-    _train("warmup", config, data, out, init, changes, quiet)
+    _train("warmup", **how)
 
 
 @app.command()
-@click.argument("config")
-@_out
-@_data
-@click.option(
-    "--init", type=_PATH,
-    help="Checkpoint (RUN/best.pt or last.pt) or bundle (.onnx) to start from.",
-)  # fmt: skip
-@_set
-@_quiet
-def finetune(
-    config: str,
-    out: Path,
-    data: Path | None,
-    init: Path | None,
-    changes: tuple[str, ...],
-    quiet: bool,
-) -> None:
+@_of_a_run
+def finetune(**how: Any) -> None:
     """Stage 2: fine-tune with labelled pairs, with or without a policy. CONFIG is a TOML file, or
     the name of a preset (see `presets`).
     """
-    _train("finetune", config, data, out, init, changes, quiet)
+    _train("finetune", **how)
 
 
 @app.command()
