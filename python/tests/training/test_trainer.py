@@ -210,6 +210,7 @@ def test_a_folder_takes_one_run_at_a_time(start, tmp_path):
         ("grpo", "grpo", "test", "p0, p1, p2, p3, p4 stand in data.pairs"),
         ("grpo", "val", "grpo", "p0, p1, p2, p3, p4 stand in .* the list 'grpo'"),
         # one file by two names
+        ("grpo", "ending.csv", "test", "p1.nii.gz stand in .* the list 'ending.csv'"),
         ("grpo", "path.csv", "test", "images/p1.nii.gz stand in .* the list 'path.csv'"),
         ("same.csv", "val", "test", "names p2 twice"),
         ("subjects:twins", "val", "test", "names a volume twice"),
@@ -218,7 +219,8 @@ def test_a_folder_takes_one_run_at_a_time(start, tmp_path):
 )
 def test_people_stand_in_one_list_once(start, phantoms, tmp_path, pairs, val, test, message):
     root = shutil.copytree(phantoms, tmp_path / "data")
-    for name, row in (("path", "images/p1.nii.gz,p7"), ("same", "p2,p2"), ("gone", "p0,p9")):
+    rows = {"path": "images/p1.nii.gz,p7", "ending": "p1.nii.gz,p7", "same": "p2,p2"}
+    for name, row in (rows | {"gone": "p0,p9"}).items():
         (root / f"{name}.csv").write_text(f"fixed,moving\n{row}\n")
     lists = json.loads((root / "split.json").read_text())
     (root / "split.json").write_text(json.dumps(lists | {"twins": ["p0", "p1", "p0"]}))

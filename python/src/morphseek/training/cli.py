@@ -44,7 +44,7 @@ def _fail(error: Exception) -> NoReturn:
         kind = errors.InputUnreadableError
     elif isinstance(error, FloatingPointError):
         kind = errors.RuntimeFailedError
-    elif isinstance(error, MemoryError) or "memory" in text:  # as PyTorch says it
+    elif isinstance(error, MemoryError) or "out of memory" in text or "allocate memory" in text:
         kind = errors.OutOfMemoryError
         text = (
             f"too little memory ({text.splitlines()[0] if text else 'Python has none left'}); the"

@@ -163,7 +163,7 @@ class PairSource:
         path = self.data / name
         if path.is_file():
             return path, self._labels_of(path)
-        for ending in SEARCHED:
+        for ending in ("", *SEARCHED):
             path = self.data / "images" / (name + ending)
             if path.exists():
                 return path, self._labels_of(path)

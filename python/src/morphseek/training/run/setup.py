@@ -35,7 +35,7 @@ def find_device(name: str, world: int) -> torch.device:
         device = torch.zeros(1, device=name).device
     except (AssertionError, NotImplementedError, RuntimeError) as error:
         raise ValueError(
-            f"run.device: PyTorch has no device {name!r} here ({str(error).splitlines()[0]});"
+            f"run.device: PyTorch has no device {name!r} here ({str(error).split('. ')[0]});"
             " give auto, cpu or cuda"
         ) from None
     if world > 1 and not dist.is_initialized():
