@@ -24,6 +24,7 @@ from morphseek.training.config import Config
 from morphseek.training.losses import hard_dice
 from morphseek.training.pairs import DataError, PairSource, Sample, read_pairs
 from morphseek.training.policy import (
+    PolicyMemory,
     channel_basis,
     gaussian_noise,
     group_advantage,
@@ -326,7 +327,7 @@ def diagnose(
     )
     objective.kl_weight = state.get("kl_weight", objective.kl_weight)
     if state.get("policy"):
-        objective.load_policy_state(state["policy"])
+        objective.memory = PolicyMemory(**state["policy"])
     report: dict = {"collapse": [collapse_probe(backbone, s, tau=tau) for s in labelled]}
     if not labelled:
         click.echo("no labels: no Dice of samples")

@@ -333,7 +333,7 @@ from morphseek.training.run import Trainer
 t = Trainer(Config.from_dict(json.load(open(sys.argv[1]))), sys.argv[2], progress=False)
 t.run()
 torch.save(t.backbone.state_dict(), sys.argv[2] + f"/rank{t.rank}.pt")
-torch.save(t.objective.memory.state() | {"kl_weight": t.objective.kl_weight}, sys.argv[2] + f"/state{t.rank}.pt")
+torch.save(vars(t.objective.memory) | {"kl_weight": t.objective.kl_weight}, sys.argv[2] + f"/state{t.rank}.pt")
 """  # noqa: E501 a program
 
 

@@ -25,6 +25,7 @@ from ..._shared import write_text
 from ..backbones import build_backbone
 from ..config.schema import Config
 from ..pairs.sample import Sample
+from ..policy import PolicyMemory
 from ..policy.sampling import channel_basis
 from ..spatial import njd_fraction
 from ..step import StepObjective
@@ -136,7 +137,7 @@ class Trainer:
             "val_dice": self.val_dice,
             "start": self.start,
             "kl_weight": self.objective.kl_weight,
-            "policy": self.objective.policy_state(),
+            "policy": dict(vars(self.objective.memory)),
             "world": self.world,
         }
 
@@ -151,7 +152,7 @@ class Trainer:
         self.objective.kl_weight = state["kl_weight"]
         self.ema = state["ema"]
         if state.get("policy"):
-            self.objective.load_policy_state(state["policy"])
+            self.objective.memory = PolicyMemory(**state["policy"])
 
     def _save(self, name: str = "last.pt") -> None:
         if self.rank == 0:
