@@ -63,8 +63,8 @@ func checkModel(n *notes, m network.Manifest, fixed, moving *volume.Volume) erro
 				coarser = max(coarser, g.Spacing[a] / *s)
 			}
 		}
-		if longer > otherLength && min(made[0], made[1], made[2]) > 0 {
-			n.warn(fmt.Sprintf("Model %s is made for images of about %s, and the %s volume is of %s: its result there means little; crop the volumes, or choose another model.",
+		if (longer > otherLength || longer < 1.0/otherLength) && min(made[0], made[1], made[2]) > 0 {
+			n.warn(fmt.Sprintf("Model %s is made for images of about %s, and the %s volume is of %s: its result there means little; check its voxel size, crop the volumes, or choose another model.",
 				m.Name, inMM(made), image.name, inMM(found)))
 		}
 		if coarser > otherLength {

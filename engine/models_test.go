@@ -34,6 +34,7 @@ func TestImagesThatAModelIsNotMadeFor(t *testing.T) {
 		{"a hippocampus", image([3]int{40, 60, 40}, 1, 0), fault.OK, nil},
 		{"with a margin", image([3]int{70, 80, 70}, 1.5, 0), fault.OK, nil},
 		{"a head", image([3]int{45, 45, 45}, 4, 0), fault.OK, []string{"made for images of about 48 x 64 x 48 mm", "made for finer voxels"}},
+		{"a mouse's", image([3]int{60, 80, 60}, .1, 0), fault.OK, []string{"the fixed volume is of 6 x 8 x 6 mm"}},
 		{"a torso", image([3]int{48, 48, 48}, 8, 0), fault.InvalidArgument, nil},
 		{"long from front to back", image([3]int{40, 160, 40}, 1, 0), fault.OK, nil},
 		{"of thick slices", thick, fault.OK, []string{"1 x 1 x 4 mm"}},

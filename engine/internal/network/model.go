@@ -14,6 +14,7 @@
 package network
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"embed"
@@ -93,6 +94,10 @@ type Entry struct {
 // Parse verifies a bundle held in memory; name is what messages call it. It returns ModelCorrupt, ModelVersion,
 // ModelExternal or ModelTampered. The model aliases data.
 func Parse(data []byte, name string) (*Model, error) {
+	if bytes.HasPrefix(data, []byte("PK\x03\x04")) { // a zip archive, as PyTorch writes
+		return nil, fault.New(fault.ModelCorrupt,
+			"model %s is a checkpoint of PyTorch, not a bundle; make one with `morphseek train export`", name)
+	}
 	file, err := scanONNX(data)
 	if err != nil {
 		return nil, fault.Wrap(fault.ModelCorrupt, err, "model %s cannot be read; fetch it again", name)

@@ -41,6 +41,7 @@ func TestParse(t *testing.T) {
 		{"sound", tiny, fault.OK},
 		{"empty", nil, fault.ModelCorrupt},
 		{"text", []byte("version https://git-lfs.github.com/spec/v1\n"), fault.ModelCorrupt},
+		{"checkpoint", []byte("PK\x03\x04"), fault.ModelCorrupt},
 		{"cut short", tiny[:len(tiny)-100], fault.ModelCorrupt},
 		{"cut at the manifest", tiny[:bytes.Index(tiny, []byte(manifestKey))-4], fault.ModelCorrupt},
 		{"two graphs", append(bytes.Clone(tiny), 7<<3|2, 0), fault.ModelCorrupt},
@@ -65,6 +66,9 @@ func TestParse(t *testing.T) {
 			}
 			if err != nil && !strings.Contains(err.Error(), "test.onnx") {
 				t.Errorf("the message does not name the model: %v", err)
+			}
+			if c.name == "checkpoint" && !strings.Contains(err.Error(), "morphseek train export") {
+				t.Errorf("the message does not say what makes a bundle of it: %v", err)
 			}
 			if err == nil && (m.Name != "tiny" || m.Latent != (Latent{2, 4}) || m.MinSize != [3]int{8, 8, 8} || m.SpacingMM[0] != nil || m.Steps != 3) {
 				t.Errorf("manifest %+v", m.Manifest)

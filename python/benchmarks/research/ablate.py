@@ -16,7 +16,7 @@ import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 import numpy as np
@@ -24,7 +24,7 @@ import numpy as np
 from morphseek import _files
 from morphseek._json import without_nan
 from morphseek.scoring.statistics import signed_rank_p
-from morphseek.training.cli import changes_of
+from morphseek.training.cli import Stages, changes_of
 from morphseek.training.config import Config, KnownMotion, load
 from morphseek.training.evaluate import evaluate_pairs, evaluate_points, first
 from morphseek.training.pairs import PairSource, read_pairs
@@ -639,14 +639,9 @@ def _table(group: str, scale: str, changed: str, found: dict[str, list[dict]]) -
     return "\n".join(text)
 
 
-@click.group(no_args_is_help=True, context_settings={"show_default": True})
+@click.group(cls=Stages, no_args_is_help=True, context_settings={"show_default": True})
 def app() -> None:
     """Run ablations of the training."""
-
-
-def _fail(error: Exception) -> NoReturn:
-    click.secho(f"error: {error}", fg="red", err=True)
-    raise click.exceptions.Exit(2)
 
 
 @app.command("run")
@@ -690,28 +685,25 @@ def run_command(
     steps, labels, hd95, recipe, points or all.
     """
     if scale not in SCALES:
-        _fail(ValueError(f"unknown scale {scale!r}; there are {', '.join(SCALES)}"))
+        raise ValueError(f"unknown scale {scale!r}; there are {', '.join(SCALES)}")
     if group != "all" and group not in GROUPS:
-        _fail(ValueError(f"unknown group {group!r}; there are {', '.join(GROUPS)} and all"))
+        raise ValueError(f"unknown group {group!r}; there are {', '.join(GROUPS)} and all")
     only = tuple(a for a in arms.split(",") if a)
     groups = tuple(GROUPS) if group == "all" else (group,)
     known = [arm for name in groups for arm in GROUPS[name]]
     if odd := [arm for arm in only if arm not in known]:
-        _fail(ValueError(f"unknown arm {odd[0]!r}; there are {', '.join(dict.fromkeys(known))}"))
+        raise ValueError(f"unknown arm {odd[0]!r}; there are {', '.join(dict.fromkeys(known))}")
     for name in groups:
-        try:
-            run(
-                name,
-                data,
-                out,
-                iterations=iterations,
-                seeds=tuple(range(seeds)),
-                scale=scale,
-                arms=only,
-                changes=changes_of(set_),
-            )
-        except (OSError, ValueError) as error:
-            _fail(error)
+        run(
+            name,
+            data,
+            out,
+            iterations=iterations,
+            seeds=tuple(range(seeds)),
+            scale=scale,
+            arms=only,
+            changes=changes_of(set_),
+        )
 
 
 @app.command("tables")
@@ -720,7 +712,7 @@ def tables_command(out: Path) -> None:
     """Print Markdown tables and p-values of the ablations in OUT, the folder of `run`."""
     text = tables(out)
     if not text:
-        _fail(ValueError(f"{out} has no results of `run`"))
+        raise ValueError(f"{out} has no results of `run`")
     click.echo(text)
 
 

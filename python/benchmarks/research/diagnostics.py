@@ -10,7 +10,6 @@ import copy
 import dataclasses
 import json
 from pathlib import Path
-from typing import NoReturn
 
 import click
 import numpy as np
@@ -20,11 +19,12 @@ from torch.nn import functional as F
 
 from morphseek import _files
 from morphseek._json import without_nan
-from morphseek.training.cli import check_folder, counts
+from morphseek.training.cli import Stages, check_folder, counts
 from morphseek.training.config import Config
 from morphseek.training.losses import hard_dice
 from morphseek.training.pairs import DataError, PairSource, Sample, read_pairs
 from morphseek.training.policy import (
+    PolicyMemory,
     channel_basis,
     gaussian_noise,
     group_advantage,
@@ -274,14 +274,9 @@ def policy_signal(
     ]
 
 
-@click.group(no_args_is_help=True, context_settings={"show_default": True})
+@click.group(cls=Stages, no_args_is_help=True, context_settings={"show_default": True})
 def app() -> None:
     """Look inside a trained policy."""
-
-
-def _fail(error: Exception) -> NoReturn:
-    click.secho(f"error: {error}", fg="red", err=True)
-    raise click.exceptions.Exit(2)
 
 
 @app.command()
@@ -313,18 +308,13 @@ def diagnose(
     """
     check_folder(to)
     sizes = counts("--trajectories", trajectories, least=2)
-    try:
-        backbone, config, state = load_backbone(checkpoint)
-        samples = load_pairs(config, data, backbone.size_multiple, pairs)
-    except (OSError, ValueError) as error:
-        _fail(error)
+    backbone, config, state = load_backbone(checkpoint)
+    samples = load_pairs(config, data, backbone.size_multiple, pairs)
     labelled = [s for s in samples if s.fixed_labels.shape[1] and s.moving_labels.shape[1]]
     if signal and not labelled:
-        _fail(
-            ValueError(
-                "--signal needs labels: the validation pairs have none for data.labels ="
-                f" {config.data.labels}"
-            )
+        raise ValueError(
+            "--signal needs labels: the validation pairs have none for data.labels ="
+            f" {config.data.labels}"
         )
     # The weights and the policy of the run's next iteration.
     objective = StepObjective(
@@ -337,7 +327,7 @@ def diagnose(
     )
     objective.kl_weight = state.get("kl_weight", objective.kl_weight)
     if state.get("policy"):
-        objective.load_policy_state(state["policy"])
+        objective.memory = PolicyMemory(**state["policy"])
     report: dict = {"collapse": [collapse_probe(backbone, s, tau=tau) for s in labelled]}
     if not labelled:
         click.echo("no labels: no Dice of samples")

@@ -4,7 +4,8 @@ not at all, JSON and tables that may be a stranger's, and the layout of a data f
 Everything else that training uses is public. A change of one of these names is one of training.
 """
 
-from ._files import check_regular, output_folder, replacing, write_text
+from ._engine.core import verify_model
+from ._files import check_regular, locked, output_error, replacing, write_text, write_with
 from ._json import parse, read_object, without_nan
 from ._tables import read_records
 from .images.formats import SEARCHED
@@ -14,11 +15,14 @@ __all__ = [
     "SEARCHED",
     "check_regular",
     "find_labels",
-    "output_folder",
+    "locked",
+    "output_error",
     "parse",
     "read_object",
     "read_records",
     "replacing",
+    "verify_model",
     "without_nan",
     "write_text",
+    "write_with",
 ]

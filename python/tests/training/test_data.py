@@ -14,7 +14,7 @@ import torch
 from helpers import affine_of, refused
 from morphseek import studies
 from morphseek.training import pairs as d
-from morphseek.training.config import Augmentation
+from morphseek.training.config import Augmentation, Data
 from morphseek.training.evaluate import score_pair
 from morphseek.training.pairs.augment import elastic
 
@@ -230,16 +230,16 @@ def test_labels_are_found_wherever_the_data_is(phantoms, tmp_path, image, labels
         sitk.WriteImage(sitk.ReadImage(str(phantoms / kind / "p0.nii.gz")), str(root / name))
     source = d.PairSource(root, 2)
     name = "p0" if image.startswith("images/") else f"./{image}"
-    assert source.has_labels(name)
+    assert source.files(name)[1]
     assert torch.equal(source.case(name).labels, d.PairSource(phantoms, 2).case("p0").labels)
-    assert not d.PairSource(root, 0).has_labels(name)
+    assert d.PairSource(root, 0).files(name)[1] is None
 
 
 def test_an_image_beside_is_no_label_file(phantoms, tmp_path):
     image = sitk.ReadImage(str(phantoms / "images" / "p0.nii.gz"))
     for name in ("scan.nii.gz", "scan.nrrd"):
         sitk.WriteImage(image, str(tmp_path / name))
-    assert not d.PairSource(tmp_path, 2).has_labels("scan.nii.gz")
+    assert d.PairSource(tmp_path, 2).files("scan.nii.gz")[1] is None
 
 
 @pytest.mark.parametrize(
@@ -252,6 +252,20 @@ def test_labels_that_do_not_fit_are_refused(phantoms, tmp_path, value, kind):
     sitk.WriteImage(sitk.GetImageFromArray(values), str(tmp_path / "odd.mha"))
     files = (phantoms / "images" / "p0.nii.gz", tmp_path / "odd.mha")
     refused(d.DataError, "odd.mha: label .*whole numbers from 0 to 255", d.read_case, *files)
+
+
+@pytest.mark.parametrize("spacing, told", [(1.0, 0), (0.1, 1)])
+def test_a_volume_that_is_lost_in_its_grid_is_announced(phantoms, tmp_path, caplog, spacing, told):
+    for name in ("p0", "p1"):
+        image = sitk.ReadImage(str(phantoms / "images" / f"{name}.nii.gz"))
+        image.SetSpacing([spacing] * 3)
+        (tmp_path / "images").mkdir(exist_ok=True)
+        sitk.WriteImage(image, str(tmp_path / "images" / f"{name}.nii.gz"))
+    source = d.PairSource(tmp_path, 0)
+    for pair in (("p0", "p1"), ("p1", "p0")):
+        source.pair(*pair, Data(min_size=[24, 24, 24]), 8, 0)
+    text = "p0: the volume of 2.2 x 2.4 x 2 mm is lost in the network grid of 24 x 24 x 24 mm"
+    assert caplog.text.count(text) == caplog.text.count("is lost") == told
 
 
 def test_the_least_size_is_rounded_up_to_the_multiple(phantoms):
@@ -377,9 +391,9 @@ def test_labels_must_lie_on_their_image(phantoms, tmp_path):
 
 def test_files_that_are_no_volumes_are_named(phantoms, tmp_path):
     (tmp_path / "text.nii.gz").write_text("no image")
-    flat, good = sitk.Image(8, 8, sitk.sitkFloat32), phantoms / "images" / "p0.nii.gz"
+    good = phantoms / "images" / "p0.nii.gz"
     image = sitk.ReadImage(str(good))
-    sitk.WriteImage(flat, str(tmp_path / "flat.mha"))
+    sitk.WriteImage(image[:, :, 10], str(tmp_path / "flat.mha"))
     sitk.WriteImage(sitk.JoinSeries([image, image]), str(tmp_path / "series.nii.gz"))
     sitk.WriteImage(sitk.Compose(image, image, image), str(tmp_path / "colour.nii.gz"))
     for name in ("text.nii.gz", "flat.mha", "series.nii.gz", "colour.nii.gz", "gone.nii.gz"):

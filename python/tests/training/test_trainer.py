@@ -11,6 +11,7 @@ import sys
 
 import numpy as np
 import pytest
+import SimpleITK as sitk
 import torch
 
 from helpers import refused
@@ -188,9 +189,44 @@ def test_resuming_from_other_weights_is_refused(start, tmp_path):
     refused(ValueError, "is no checkpoint", start, "best", "c", run__iterations=1)
 
 
-def test_nobody_is_trained_on_and_validated(start):
-    both = dict(data__val="grpo", data__pairs="grpo")
-    refused(ValueError, "p0, p1, p2, p3, p4 stand in data.pairs", start, "best", **both)
+def test_a_folder_takes_one_run_at_a_time(start, tmp_path):
+    """Two would write over each other's checkpoints and log."""
+    first, second = (start("warmup", "run", run__iterations=1, run__seed=k) for k in range(2))
+    run_iteration = first.run_iteration
+
+    def meanwhile():
+        refused(OSError, "another call of morphseek is writing to .*run", second.run)
+        assert json.loads((tmp_path / "run" / "config.json").read_text())["run"]["seed"] == 0
+        return run_iteration()
+
+    first.run_iteration = meanwhile
+    first.run()
+    assert len((tmp_path / "run" / "log.jsonl").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "pairs, val, test, message",
+    [
+        ("grpo", "grpo", "test", "p0, p1, p2, p3, p4 stand in data.pairs"),
+        ("grpo", "val", "grpo", "p0, p1, p2, p3, p4 stand in .* the list 'grpo'"),
+        # one file by two names
+        ("grpo", "ending.csv", "test", "p1.nii.gz stand in .* the list 'ending.csv'"),
+        ("grpo", "path.csv", "test", "images/p1.nii.gz stand in .* the list 'path.csv'"),
+        ("same.csv", "val", "test", "names p2 twice"),
+        ("subjects:twins", "val", "test", "names a volume twice"),
+        ("gone.csv", "val", "test", "no image 'p9'"),
+    ],
+)
+def test_people_stand_in_one_list_once(start, phantoms, tmp_path, pairs, val, test, message):
+    root = shutil.copytree(phantoms, tmp_path / "data")
+    rows = {"path": "images/p1.nii.gz,p7", "ending": "p1.nii.gz,p7", "same": "p2,p2"}
+    for name, row in (rows | {"gone": "p0,p9"}).items():
+        (root / f"{name}.csv").write_text(f"fixed,moving\n{row}\n")
+    lists = json.loads((root / "split.json").read_text())
+    (root / "split.json").write_text(json.dumps(lists | {"twins": ["p0", "p1", "p0"]}))
+    (root / "images" / "p9.nii.gz").unlink(missing_ok=True)
+    changes = dict(data__path=str(root), data__pairs=pairs, data__val=val, data__test=test)
+    refused((ValueError, OSError), message, start, "warmup", **changes)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -297,7 +333,7 @@ from morphseek.training.run import Trainer
 t = Trainer(Config.from_dict(json.load(open(sys.argv[1]))), sys.argv[2], progress=False)
 t.run()
 torch.save(t.backbone.state_dict(), sys.argv[2] + f"/rank{t.rank}.pt")
-torch.save(t.objective.memory.state() | {"kl_weight": t.objective.kl_weight}, sys.argv[2] + f"/state{t.rank}.pt")
+torch.save(vars(t.objective.memory) | {"kl_weight": t.objective.kl_weight}, sys.argv[2] + f"/state{t.rank}.pt")
 """  # noqa: E501 a program
 
 
@@ -440,6 +476,17 @@ def test_warm_up_without_labels_is_validated_without_dice(tiny, bare, tmp_path, 
     last = Trainer(config, tmp_path / "run", progress=True).run()
     assert last.keys() == {"val_njd_percent", "val_sdlogj"}
     assert (tmp_path / "run" / "last.pt").exists() and not (tmp_path / "run" / "best.pt").exists()
+
+
+def test_a_pair_without_any_label_has_no_dice(start, bare, caplog):
+    """It would count as a Dice of 0."""
+    empty = bare / "labels" / "p6.nii.gz"
+    sitk.WriteImage(0 * sitk.ReadImage(str(bare / "labels" / "p7.nii.gz")), str(empty))
+    changes = dict(data__path=str(bare), data__pairs="one.csv", run__iterations=1)
+    (bare / "one.csv").write_text("fixed,moving\np2,p3\n")
+    trainer = start("best", "run", **changes, run__val_every=1)
+    assert "val_dice" not in trainer.run()
+    assert f"{empty}: no voxel has a label" in caplog.text
 
 
 def test_dice_is_of_the_validation_pairs_with_labels(start, bare):
@@ -630,5 +677,5 @@ def test_the_bar_shows_the_throughput(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     bar = Bar(2, 0, shown=True)
     with bar:
-        bar.update(1, {"loss": 0.25}, {})
+        bar.show(1, {"loss": 0.25}, {})
     assert re.search(r"\d\.\d\d iterations/s +loss 0\.25", capsys.readouterr().out)

@@ -38,6 +38,7 @@ STUDY = (_MAP.format("*"), "mean_logj.nii.gz", "sd_logj.nii.gz", "volumes.csv", 
 _SIGMA = 2 * math.sqrt(2 * math.log(2))  # a Gaussian's full width at half maximum
 _LEAST_VOXELS = 4  # along an axis, that SimpleITK's Gaussian takes
 _LEAST_SUBJECTS = 3  # that a correlation is of
+_SAME = 1e-4  # off 1, of a determinant
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,6 +211,7 @@ def morphometry(
     names = images.label_names(fixed_labels) if names is None else names
     volumes: list[LabelVolume] = []
     folded: dict[str, float] = {}
+    still: list[str] = []
     with Meter(len(listed), progress) as meter, folder_for(out, STUDY) as folder:
         _, grid = _transform(listed[0])
         logs, squares, labels = Mean(grid.shape), Mean(grid.shape), None
@@ -227,6 +229,8 @@ def morphometry(
             if not affine:
                 linear = linear_part(transform.stage("initial").to_sitk())
                 determinant = determinant / abs(float(np.linalg.det(linear[:3, :3])))
+            if np.abs(determinant - 1).max() < _SAME:
+                still.append(subject.id)
             whole = determinant > 0
             folded[subject.id] = float(100 * (1 - whole.mean()))
             if labels is not None:
@@ -249,6 +253,13 @@ def morphometry(
                 images.write(folder / f"{name}.nii.gz", images.Image.on_grid(array, grid))
             study.to_csv(folder / "volumes.csv")
             _files.write_seal(folder / STUDY[-1], study.to_dict())
+    if still:
+        warnings.warn(
+            f"{_few(still)}: the registration found no deformation, so no part grew or shrank; a"
+            " small change may have been taken for noise: register again with smoothness = 'high'",
+            errors.InputWarning,
+            stacklevel=2,
+        )
     return study
 
 
@@ -337,14 +348,17 @@ def _subjects(
     ], next(fixed, None)
 
 
+def _few(ids: list[str]) -> str:
+    return f"{', '.join(ids[:3])}{', ...' if len(ids) > 3 else ''}"
+
+
 def _finished_pairs(folder: Path) -> list[Item]:
     done = [row for row in Study.read(folder).rows if row.status in FINISHED]
     lost = [row.id for row in done if row.verdict == GRADES[-1]]
     done = [row for row in done if row.id not in lost]
     if lost:
-        shown = f"{', '.join(lost[:3])}{', ...' if len(lost) > 3 else ''}"
         warnings.warn(
-            f"{len(lost)} registrations are left out, for their verdict is failed: {shown}",
+            f"{len(lost)} registrations are left out, for their verdict is failed: {_few(lost)}",
             errors.InputWarning,
             stacklevel=4,
         )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,15 +15,50 @@ if TYPE_CHECKING:
     from .config import Config
 
 
-class _Stages(click.Group):
+class _Stage(click.Command):
+    """A command whose errors are one line on standard error, with the main command's exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (OSError, ValueError, FloatingPointError, MemoryError, RuntimeError) as error:
+            _fail(error)
+
+
+class Stages(click.Group):
     """The commands in the order of their definition: that of a training."""
+
+    command_class = _Stage
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
 
+def _fail(error: Exception) -> NoReturn:
+    """Print the error and end with the main command's exit code for it."""
+    text = str(error)
+    kind: type[errors.MorphSeekError] = errors.InvalidArgumentError
+    if isinstance(error, errors.MorphSeekError):
+        kind = type(error)
+    elif isinstance(error, OSError):
+        kind = errors.InputUnreadableError
+    elif isinstance(error, FloatingPointError):
+        kind = errors.RuntimeFailedError
+    elif isinstance(error, MemoryError) or "out of memory" in text or "allocate memory" in text:
+        kind = errors.OutOfMemoryError
+        text = (
+            f"too little memory ({text.splitlines()[0] if text else 'Python has none left'}); the"
+            " network grid has the voxels of data.spacing and holds the whole fixed image: raise"
+            " data.spacing, crop the images, or lower policy.trajectories or optim.accumulate"
+        )
+    elif not isinstance(error, ValueError):
+        raise error  # a defect
+    click.secho(f"morphseek: {text}", fg="red", err=True)
+    raise click.exceptions.Exit(kind.exit_code)
+
+
 @click.group(
-    cls=_Stages,
+    cls=Stages,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
 )
@@ -38,28 +72,30 @@ _DATA: dict[str, Any] = {
     "help": "Data folder; overrides data.path.",
 }  # fmt: skip
 _data = click.option("--data", **_DATA)
-_out = click.option(
-    "--out", type=_PATH, required=True, metavar="DIR",
-    help="Run folder; an unfinished run in it is continued.",
-)  # fmt: skip
 _set = click.option(
     "--set", "changes", multiple=True, metavar="KEY=VALUE",
     help="Change one key, e.g. --set optim.lr=5e-4 (repeatable; values are JSON).",
 )  # fmt: skip
-_quiet = click.option("--quiet", "-q", is_flag=True, help="No progress bar.")
 
 
-def _fail(error: Exception) -> NoReturn:
-    """Print the error and end with the main command's exit code for it."""
-    code = errors.InvalidArgumentError.exit_code
-    if isinstance(error, errors.MorphSeekError):
-        code = error.exit_code
-    elif isinstance(error, OSError):
-        code = errors.InputUnreadableError.exit_code
-    elif isinstance(error, FloatingPointError):
-        code = errors.RuntimeFailedError.exit_code
-    click.secho(f"morphseek: {error}", fg="red", err=True)
-    raise click.exceptions.Exit(code)
+def _of_a_run(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the argument and the options of a run."""
+    for option in (
+        click.option("--quiet", "-q", is_flag=True, help="No progress bar."),
+        _set,
+        click.option(
+            "--init", type=_PATH,
+            help="Checkpoint (RUN/best.pt or last.pt) or bundle (.onnx) to start from.",
+        ),
+        _data,
+        click.option(
+            "--out", type=_PATH, required=True, metavar="DIR",
+            help="Run folder; an unfinished run in it is continued.",
+        ),
+        click.argument("config"),
+    ):  # fmt: skip
+        command = option(command)
+    return command
 
 
 def counts(option: str, text: str, length: int = 0, least: int = 1) -> tuple[int, ...]:
@@ -70,11 +106,9 @@ def counts(option: str, text: str, length: int = 0, least: int = 1) -> tuple[int
     if not all(part.strip().isdecimal() and int(part) >= least for part in parts) or (
         length and len(parts) != length
     ):
-        _fail(
-            ValueError(
-                f"{option} {text}: give {length or 'one or more'} whole numbers above {least - 1},"
-                " separated by commas"
-            )
+        raise ValueError(
+            f"{option} {text}: give {length or 'one or more'} whole numbers above {least - 1},"
+            " separated by commas"
         )
     return tuple(int(part) for part in parts)
 
@@ -82,7 +116,7 @@ def counts(option: str, text: str, length: int = 0, least: int = 1) -> tuple[int
 def check_folder(to: Path | None) -> None:
     """Fail at once if the results could not be written at the end."""
     if to is not None and not to.absolute().parent.is_dir():
-        _fail(ValueError(f"--to {to}: there is no folder {to.parent}"))
+        raise ValueError(f"--to {to}: there is no folder {to.parent}")
 
 
 def changes_of(items: Iterable[str]) -> dict[str, Any]:
@@ -104,47 +138,34 @@ def changes_of(items: Iterable[str]) -> dict[str, Any]:
 def _load(
     source: str, data: Path | None, changes: tuple[str, ...], stage: str | None = None
 ) -> Config:
-    from .config import ConfigError, load
+    from .config import load
 
-    try:
-        config = load(source)
-        values = changes_of(changes)
-        if data is not None:
-            values["data.path"] = str(data)
-        if stage:
-            values["run.stage"] = stage
-        return config.replace(**values)
-    except (ConfigError, ValueError) as error:
-        _fail(error)
+    config = load(source)
+    values = changes_of(changes)
+    if data is not None:
+        values["data.path"] = str(data)
+    if stage:
+        values["run.stage"] = stage
+    return config.replace(**values)
 
 
 def _train(
     stage: str,
-    source: str,
+    *,
+    config: str,
     data: Path | None,
     out: Path,
     init: Path | None,
     changes: tuple[str, ...],
     quiet: bool,
 ) -> None:
-    from .._shared import output_folder
     from .run import Trainer
-    from .run.setup import rank_and_world
 
-    config = _load(source, data, changes, stage)
-    if not config.data.path and config.data.pairs != "synthetic":
-        _fail(ValueError("no data folder: give --data DIR or set data.path"))
-    with contextlib.ExitStack() as stack:
-        try:
-            if rank_and_world()[0] == 0:  # who holds the folder for all
-                stack.enter_context(output_folder(out, patience=0.0))
-            trainer = Trainer(config, out, init=init, progress=not quiet)
-        except (errors.MorphSeekError, OSError, ValueError) as error:
-            _fail(error)
-        try:
-            last = trainer.run()
-        except (errors.MorphSeekError, OSError, FloatingPointError) as error:
-            _fail(error)  # volumes are read only when they are needed; a disk may be full
+    settings = _load(config, data, changes, stage)
+    if not settings.data.path and settings.data.pairs != "synthetic":
+        raise ValueError("no data folder: give --data DIR or set data.path")
+    trainer = Trainer(settings, out, init=init, progress=not quiet)
+    last = trainer.run()
     if trainer.rank == 0:
         state = "done" if trainer.is_done else "stopped; repeat the command to continue"
         click.echo(
@@ -164,55 +185,28 @@ def _train(
         ]
         if texts:
             click.echo(f"validation {', '.join(texts)}")
-        if "val_njd_percent" in last and "val_dice" not in last:
-            click.echo("without labels no best.pt is chosen: go on from last.pt")
+        if trainer.is_done and not (out / "best.pt").exists():
+            click.echo("without a validation Dice no best.pt is chosen: go on from last.pt")
     if not trainer.is_done:
         raise click.exceptions.Exit(errors.CancelledError.exit_code)
 
 
 @app.command()
-@click.argument("config")
-@_out
-@_data
-@click.option("--init", type=_PATH, help="Checkpoint or bundle to start from.")
-@_set
-@_quiet
-def warmup(
-    config: str,
-    out: Path,
-    data: Path | None,
-    init: Path | None,
-    changes: tuple[str, ...],
-    quiet: bool,
-) -> None:
+@_of_a_run
+def warmup(**how: Any) -> None:
     """Stage 1: learn to register without labels, z = mu. CONFIG is a TOML file, or the name of a
     preset (see `presets`).
     """
-    _train("warmup", config, data, out, init, changes, quiet)
+    _train("warmup", **how)
 
 
 @app.command()
-@click.argument("config")
-@_out
-@_data
-@click.option(
-    "--init", type=_PATH,
-    help="Checkpoint (RUN/best.pt or last.pt) or bundle (.onnx) to start from.",
-)  # fmt: skip
-@_set
-@_quiet
-def finetune(
-    config: str,
-    out: Path,
-    data: Path | None,
-    init: Path | None,
-    changes: tuple[str, ...],
-    quiet: bool,
-) -> None:
+@_of_a_run
+def finetune(**how: Any) -> None:
     """Stage 2: fine-tune with labelled pairs, with or without a policy. CONFIG is a TOML file, or
     the name of a preset (see `presets`).
     """
-    _train("finetune", config, data, out, init, changes, quiet)
+    _train("finetune", **how)
 
 
 @app.command()
@@ -253,18 +247,13 @@ def evaluate(
     from .run import load_backbone
 
     check_folder(to)
-    try:
-        backbone, config, _ = load_backbone(checkpoint)
-        config = config.replace(**{"data.initial": initial or config.data.initial})
-        source = PairSource.configured(config.data, data)
-        pair_list = read_pairs(data, pairs)
-        if not pair_list:
-            raise ValueError(f"{data}: the list {pairs!r} has no pairs")
-        grid = config.data.spacing, config.data.min_size, steps
-        rows = evaluate_pairs(backbone, source, pair_list, *grid, surface=True)
-        points = evaluate_points(backbone, source, first(pair_list, known), *grid, config.known)
-    except (OSError, ValueError) as error:
-        _fail(error)
+    backbone, config, _ = load_backbone(checkpoint)
+    config = config.replace(**{"data.initial": initial or config.data.initial})
+    source = PairSource.configured(config.data, data)
+    pair_list = read_pairs(data, pairs)
+    grid = config.data.spacing, config.data.min_size, steps
+    rows = evaluate_pairs(backbone, source, pair_list, *grid, surface=True)
+    points = evaluate_points(backbone, source, first(pair_list, known), *grid, config.known)
     for t in range(steps + 1):
         dice, moving_dice, njd, sdlogj, surface = (
             scores(rows, t, k) for k in ("dice", "dice_moving", "njd", "sdlogj", "hd95")
@@ -291,10 +280,7 @@ def evaluate(
     if to:
         from .._shared import without_nan, write_text
 
-        try:
-            write_text(to, json.dumps(without_nan(rows), indent=1, allow_nan=False))
-        except (errors.MorphSeekError, OSError) as error:
-            _fail(error)
+        write_text(to, json.dumps(without_nan(rows), indent=1, allow_nan=False))
 
 
 @app.command(name="average")
@@ -312,10 +298,7 @@ def average_(checkpoints: tuple[Path, ...], out: Path, share: tuple[float, ...])
     """
     from .run import average, save_atomic
 
-    try:
-        save_atomic(average(checkpoints, share or None), out)
-    except (OSError, ValueError) as error:
-        _fail(error)
+    save_atomic(average(checkpoints, share or None), out)
     click.echo(f"{out}: the average of {len(checkpoints)} checkpoints")
 
 
@@ -367,53 +350,38 @@ def export(
     wanted = _load(config, data, changes)
     own = {key for key in changes_of(changes) if not key.startswith(_EXPORTED)}
     if checkpoint is not None and own:
-        _fail(
-            ValueError(
-                f"--set {', '.join(sorted(own))}: the network and its run come from the checkpoint;"
-                f" an export sets {', '.join(_EXPORTED)} alone"
-            )
+        raise ValueError(
+            f"--set {', '.join(sorted(own))}: the network and its run come from the checkpoint;"
+            f" an export sets {', '.join(_EXPORTED)} alone"
         )
     shape: tuple[int, int, int] | None = None
     if size:
         d, h, w = counts("--size", size, 3)
         shape = d, h, w
     if out.suffix.lower() != ".onnx":
-        _fail(ValueError(f"--out {out}: a bundle's name ends in .onnx"))
+        raise ValueError(f"--out {out}: a bundle's name ends in .onnx")
     if (checkpoint is None) == (random is None):
-        _fail(ValueError("give either --checkpoint or --random"))
+        raise ValueError("give either --checkpoint or --random")
     metrics: dict[str, Any] = {}
-    try:
-        if random is not None:
-            backbone, trained = random_backbone(wanted.model, random), wanted
-        else:
-            assert checkpoint is not None
-            backbone, trained, state = load_backbone(checkpoint)
-            trained.bundle = wanted.bundle
-            trained.model.offsets = wanted.model.offsets or trained.model.offsets
-            trained.model.mirrored = wanted.model.mirrored or trained.model.mirrored
-            backbone.set_views(trained.model.offsets, trained.model.mirrored)
-            metrics["training_iterations"] = state["iteration"]
-            if "run.val_steps" in changes_of(changes):
-                trained.run.val_steps = wanted.run.val_steps
-            if state.get("val_dice") is not None:
-                metrics["validation_dice"] = round(state["val_dice"], 4)
-    except (OSError, ValueError) as error:
-        _fail(error)
+    if random is not None:
+        backbone, trained = random_backbone(wanted.model, random), wanted
+    else:
+        assert checkpoint is not None
+        backbone, trained, state = load_backbone(checkpoint)
+        trained.bundle = wanted.bundle
+        trained.model.offsets = wanted.model.offsets or trained.model.offsets
+        trained.model.mirrored = wanted.model.mirrored or trained.model.mirrored
+        backbone.set_views(trained.model.offsets, trained.model.mirrored)
+        metrics["training_iterations"] = state["iteration"]
+        if "run.val_steps" in changes_of(changes):
+            trained.run.val_steps = wanted.run.val_steps
+        if state.get("val_dice") is not None:
+            metrics["validation_dice"] = round(state["val_dice"], 4)
     if data is not None:
-        try:
-            source = PairSource.configured(trained.data, data)
-            pairs = read_pairs(data, wanted.data.test)
-            rows = evaluate_pairs(
-                backbone,
-                source,
-                pairs,
-                trained.data.spacing,
-                trained.data.min_size,
-                trained.run.val_steps,
-                surface=True,
-            )
-        except (OSError, ValueError) as error:
-            _fail(error)
+        source = PairSource.configured(trained.data, data)
+        pairs = read_pairs(data, wanted.data.test)
+        grid = trained.data.spacing, trained.data.min_size, trained.run.val_steps
+        rows = evaluate_pairs(backbone, source, pairs, *grid, surface=True)
         metrics |= {"test_pairs": len(rows), "test_initial": trained.data.initial}
         for name, step, key, digits in (
             ("test_dice_before", 0, "dice", 4),
@@ -424,10 +392,7 @@ def export(
         ):
             if values := scores(rows, step, key):
                 metrics[name] = round(float(np.mean(values)), digits)
-    try:
-        manifest = export_bundle(backbone, trained, out, metrics, shape, half)
-    except (errors.MorphSeekError, OSError, ValueError) as error:
-        _fail(error)
+    manifest = export_bundle(backbone, trained, out, metrics, shape, half)
     click.echo(
         f"{out}: {out.stat().st_size / 1e6:.2f} MB, {manifest['parameters']} parameters, sha256"
         f" {manifest['sha256']}"

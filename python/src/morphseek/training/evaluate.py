@@ -19,10 +19,20 @@ from torch import Tensor
 from .backbones import PolicyBackbone
 from .config.known import KnownMotion
 from .losses import hard_dice, masked_mean
-from .pairs import Case, Grid, PairSource, Sample, make_grid, make_sample, start_transform
+from .pairs import (
+    Case,
+    DataError,
+    Grid,
+    PairSource,
+    Sample,
+    make_grid,
+    make_sample,
+    start_transform,
+)
 from .pairs.known_motion import known_pair
+from .pairs.sample import apply_affine, centred_points, index_of
 from .policy import hd95
-from .spatial import compose, identity_grid, jacobian_determinant, njd_fraction, sample, warp
+from .spatial import column, compose, jacobian_determinant, njd_fraction, sample, warp
 
 __all__ = [
     "evaluate_pairs",
@@ -60,14 +70,8 @@ def register_sample(
 
 def field_on_fixed_grid(u: Tensor, grid: Grid, fixed: Case) -> Tensor:
     """Return the displacement on the fixed volume's own grid, in its voxels: (1, 3, D, H, W)."""
-    device = u.device
-    spacing = torch.as_tensor(
-        fixed.spacing / grid.spacing, dtype=torch.float32, device=device
-    ).view(1, 3, 1, 1, 1)
-    half_f = torch.tensor([(n - 1) / 2 for n in fixed.size], device=device).view(1, 3, 1, 1, 1)
-    half_g = torch.tensor([(n - 1) / 2 for n in grid.size], device=device).view(1, 3, 1, 1, 1)
-    points = (identity_grid(fixed.size, device) - half_f) * spacing + half_g
-    return sample(u, points, padding="border") / spacing
+    points = index_of(centred_points(fixed, u.device), grid)
+    return sample(u, points, padding="border") * column(grid.spacing / fixed.spacing, u.device)
 
 
 def score_pair(
@@ -94,11 +98,11 @@ def score_pair(
     -------
     dict
         ``njd`` in percent and ``sdlogj`` (standard deviation of the logarithm of the Jacobian
-        determinant where that is positive). If both volumes have labels, also ``dice`` (mean over
-        labels), ``dice_1``, ``dice_2``, ..., ``dice_moving`` and ``hd95`` in mm. ``dice_moving``
-        weights each voxel by the volume that it covers in the moving image; it is the Dice of the
-        inverse transform but for the latter's sampling. All are NaN if the displacement is not
-        finite.
+        determinant where that is positive). If both volumes have any of the labels, also ``dice``
+        (mean over labels), ``dice_1``, ``dice_2``, ..., ``dice_moving`` and ``hd95`` in mm.
+        ``dice_moving`` weights each voxel by the volume that it covers in the moving image; it is
+        the Dice of the inverse transform but for the latter's sampling. All are NaN if the
+        displacement is not finite.
     """
     u = field_on_fixed_grid(u, grid, fixed)
     determinant = jacobian_determinant(u)
@@ -106,25 +110,12 @@ def score_pair(
         "njd": 100.0 * float(njd_fraction(u)),
         "sdlogj": float(determinant[determinant > 0].log().std()),
     }
-    if not labels or fixed.labels is None or moving.labels is None:
+    target, marks = (_labels_in(case, labels, u.device) for case in (fixed, moving))
+    if target is None or marks is None:
         return _of(u, out)
-    points = identity_grid(fixed.size, u.device) + u
-    half_f = torch.tensor([(n - 1) / 2 for n in fixed.size], device=u.device).view(1, 3, 1, 1, 1)
-    half_m = torch.tensor([(n - 1) / 2 for n in moving.size], device=u.device).view(1, 3, 1, 1, 1)
-    mm = (points - half_f) * torch.as_tensor(
-        fixed.spacing, dtype=torch.float32, device=u.device
-    ).view(1, 3, 1, 1, 1)
-    start = torch.as_tensor(
-        start_transform(fixed, moving, initial), dtype=torch.float32, device=u.device
-    )
-    index = torch.einsum("ij,bjdhw->bidhw", start[:, :3], mm) + start[:, 3].view(1, 3, 1, 1, 1)
-    index = (
-        index
-        / torch.as_tensor(moving.spacing, dtype=torch.float32, device=u.device).view(1, 3, 1, 1, 1)
-        + half_m
-    )
-    warped = sample(moving.labels.to(u.device).float(), index, mode="nearest")
-    target = fixed.labels.to(u.device).float()
+    points = centred_points(fixed, u.device) + u * column(fixed.spacing, u.device)
+    points = apply_affine(start_transform(fixed, moving, initial), points)
+    warped = sample(marks, index_of(points, moving), mode="nearest")
     out["dice"] = float(hard_dice(warped, target, labels))
     for k in range(1, labels + 1):
         size = (warped == k).sum() + (target == k).sum()
@@ -136,6 +127,13 @@ def score_pair(
     if surface:
         out["hd95"] = hd95(warped, target, labels, tuple(fixed.spacing))
     return _of(u, out)
+
+
+def _labels_in(case: Case, labels: int, device: torch.device) -> Tensor | None:
+    """Return the label map of a volume as float; None if it has none of the labels."""
+    if case.labels is None or not bool(((case.labels > 0) & (case.labels <= labels)).any()):
+        return None
+    return case.labels.to(device).float()
 
 
 def _of(u: Tensor, figures: dict[str, float]) -> dict[str, float]:
@@ -186,6 +184,8 @@ def evaluate_pairs(
         One for each pair: ``fixed``, ``moving``, ``seconds``, and ``steps``, a list of
         :func:`score_pair` after step 0 (the start) to step ``steps``.
     """
+    if not pairs:
+        raise DataError(f"{source.data}: the list of pairs to score is empty")
     was_training = model.training
     model.eval()
     rows = []
@@ -240,7 +240,7 @@ def evaluate_points(
     for number, name in enumerate(names):
         case = source.case(name)
         grid = make_grid(case, spacing, min_size, model.size_multiple)
-        mm = torch.as_tensor(grid.spacing, dtype=torch.float32, device=device).view(1, 3, 1, 1, 1)
+        mm = column(grid.spacing, device)
         step_scores: list[dict[str, float]] = [{} for _ in range(steps + 1)]
         for key, other in (("points_mm", 0.0), ("points_two_mm", 1.0)):
             motion = dataclasses.replace(known, other_contrast=other)

@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 __all__ = [
+    "column",
     "compose",
     "determinant",
     "forward_differences",
@@ -57,6 +59,13 @@ def identity_grid(
     y = torch.arange(h, device=device, dtype=dtype).view(1, 1, h, 1).expand(1, d, h, w)
     x = torch.arange(w, device=device, dtype=dtype).view(1, 1, 1, w).expand(1, d, h, w)
     return torch.stack((z, y, x), dim=1)
+
+
+def column(
+    values: Sequence[float] | np.ndarray | Tensor, device: torch.device | str = "cpu"
+) -> Tensor:
+    """Return three numbers, in array order, as a tensor (1, 3, 1, 1, 1) to move or scale fields."""
+    return torch.as_tensor(values, dtype=torch.float32, device=device).view(1, 3, 1, 1, 1)
 
 
 def translate(x: Tensor, offset: Sequence[int] | Tensor) -> Tensor:

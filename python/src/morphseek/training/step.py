@@ -67,14 +67,6 @@ class StepObjective(nn.Module):
         # Changes during the run if loss.kl_target is set; part of the checkpoint.
         self.kl_weight = loss.kl
 
-    def policy_state(self) -> dict[str, Any]:
-        """Return what the policy carries between iterations, for the checkpoint."""
-        return self.memory.state()
-
-    def load_policy_state(self, state: dict[str, Any]) -> None:
-        """Restore what :meth:`policy_state` returned."""
-        self.memory.load(state)
-
     def dice_gradient(self, pair: Sample, u_prev: Tensor) -> Tensor:
         """Return the gradient of -soft Dice with respect to mu, (1, C, d, h, w), in the first step,
         from the state ``u_prev``.

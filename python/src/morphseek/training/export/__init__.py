@@ -38,7 +38,7 @@ coordinate of 200 in float16 is off by up to 0.06 voxel.
 """
 
 from .bundle import export_bundle
-from .manifest import graph_sha256, read_manifest
+from .manifest import read_manifest
 from .step_graph import StepGraph, label_free_reward, random_backbone
 from .trace import TABLE
 from .weights import MIN_HALF_SIZE, bundle_weights
@@ -49,7 +49,6 @@ __all__ = [
     "TABLE",
     "bundle_weights",
     "export_bundle",
-    "graph_sha256",
     "label_free_reward",
     "random_backbone",
     "read_manifest",

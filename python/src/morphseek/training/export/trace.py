@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -57,6 +58,8 @@ def trace(
     }
     if backbone.views:
         inputs["step_view"], shapes["step_view"] = torch.tensor(backbone.views[0]), {}
+    # what it does not need, it tells the user that it lacks
+    logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         # The inputs share their axes, so the exporter warns that axes are named more than once.
         warnings.filterwarnings("ignore", "# The axis name: .* will not be used")

@@ -48,7 +48,6 @@ def read_case(
     image: str | Path,
     labels: str | Path | None = None,
     percentiles: tuple[float, float] = (0.5, 99.5),
-    label_map: dict[int, int] | None = None,
 ) -> Case:
     """Read a volume in a format of SimpleITK.
 
@@ -58,8 +57,6 @@ def read_case(
         Files on one grid, in any orientation.
     percentiles
         Percentiles of the whole volume that become 0 and 1.
-    label_map
-        Merges or renumbers labels; those that it lacks become background.
 
     Raises
     ------
@@ -71,6 +68,10 @@ def read_case(
 
     volume = _read(image)
     picture = sitk.DICOMOrient(volume.like(volume.float32()).to_sitk(), "LPS")
+    if min(picture.GetSize()) < 2:
+        raise DataError(
+            f"{image}: a slice ({volume!r}); networks are for volumes, leave it out of the lists"
+        )
     array, low, high = _intensities(image, picture, percentiles)
     scaled = torch.from_numpy(((array - low) / (high - low)).astype(np.float32))[None, None]
     marks = None
@@ -90,8 +91,6 @@ def read_case(
                 f" ({volume!r}){lost}"
             )
         values = sitk.GetArrayFromImage(m)
-        if label_map:
-            values = sum((values == old).astype(np.uint8) * new for old, new in label_map.items())
         # Conversion to uint8 would turn other values into wrong labels.
         odd = values[(values < 0) | (values > 255) | (values != np.round(values))]
         if odd.size:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..config.augmentation import Augmentation
 from ..config.known import KnownMotion
-from ..spatial import identity_grid, jacobian_determinant, sample
+from ..spatial import column, identity_grid, jacobian_determinant, sample
 from ..synthetic.noise import gaussian_process, total
 from .augment import affine, change_intensity, rotation
 from .case import Case
@@ -57,13 +57,13 @@ def known_pair(
         With ``truth``: ``fixed(x)`` and ``moving(x + truth(x))`` show the same point.
     """
     truth = draw_map(grid, motion, rng)
-    step = torch.as_tensor(grid.spacing, dtype=torch.float32).view(1, 3, 1, 1, 1)
+    step = column(grid.spacing)
     points = centred_points(grid)
     pose, mirror = np.eye(3, 4), 1.0
     if augmentation is not None:
         mirror = -1.0 if rng.random() < augmentation.mirror else 1.0
         pose = affine(augmentation, rng, 1.0)
-    flip = torch.tensor([1.0, 1.0, mirror]).view(1, 3, 1, 1, 1)
+    flip = column([1.0, 1.0, mirror])
 
     def at(points_mm: Tensor) -> Tensor:
         return apply_affine(pose, points_mm * flip)
@@ -96,7 +96,7 @@ def draw_map(grid: Grid, motion: KnownMotion, rng: np.random.Generator) -> Tenso
     """Draw a displacement without folds in voxels of ``grid``, (1, 3, D, H, W): smooth parts at two
     scales, then a rotation about the grid's centre and a shift.
     """
-    step = torch.as_tensor(grid.spacing, dtype=torch.float32).view(1, 3, 1, 1, 1)
+    step = column(grid.spacing)
     u = total(
         smooth_field(
             grid, rms * rng.uniform(motion.least, 1.0), sigma * rng.uniform(0.75, 1.5), rng

@@ -30,7 +30,8 @@ def read_pairs(data: str | Path, split: str) -> list[tuple[str, str]]:
     - a CSV file: ``split`` is its path (relative to ``data``), with columns ``fixed`` and
       ``moving``.
 
-    Names are file stems in ``images/``, or paths relative to ``data``.
+    Names are those of files in ``images/``, with or without their ending, or paths relative to
+    ``data``.
     """
     data = Path(data)
     if split.lower().endswith((".csv", ".tsv", ".txt")):

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from ..config.augmentation import Augmentation
-from ..spatial import identity_grid, sample
+from ..spatial import column, identity_grid, sample
 from .augment import affine, change_intensity, elastic
 from .case import Case
 from .network_grid import Grid, start_transform
 
 _IDENTITY = np.eye(3, 4)
+_CPU = torch.device("cpu")
 
 
 @dataclass
@@ -60,11 +61,20 @@ class Sample:
         return cls(**{k: torch.cat([getattr(s, k) for s in samples]) for k in present})
 
 
-def centred_points(grid: Grid) -> Tensor:
-    """Return the voxels of a grid in mm from its centre, (1, 3, D, H, W)."""
-    half = torch.tensor([(n - 1) / 2 for n in grid.size]).view(1, 3, 1, 1, 1)
-    step = torch.as_tensor(grid.spacing, dtype=torch.float32).view(1, 3, 1, 1, 1)
-    return (identity_grid(grid.size, torch.device("cpu")) - half) * step
+def _middle(grid: Grid | Case, device: torch.device) -> Tensor:
+    return column([(n - 1) / 2 for n in grid.size], device)
+
+
+def centred_points(grid: Grid | Case, device: torch.device = _CPU) -> Tensor:
+    """Return the voxels of a grid or a volume in mm from its centre, (1, 3, D, H, W)."""
+    index = identity_grid(grid.size, device)
+    return (index - _middle(grid, device)) * column(grid.spacing, device)
+
+
+def index_of(points: Tensor, grid: Grid | Case) -> Tensor:
+    """Return the voxel coordinates in a grid or a volume of points in mm from its centre."""
+    device = points.device
+    return points * column(1.0 / grid.spacing, device) + _middle(grid, device)
 
 
 def place(
@@ -78,10 +88,8 @@ def place(
         As in :class:`Sample`. With ``everywhere`` the image continues beyond its field of view, and
         is not clipped.
     """
-    scale = torch.as_tensor(1.0 / case.spacing, dtype=torch.float32).view(1, 3, 1, 1, 1)
-    half = torch.tensor([(n - 1) / 2 for n in case.size]).view(1, 3, 1, 1, 1)
-    index = points_mm * scale + half
-    last = 2 * half
+    index = index_of(points_mm, case)
+    last = 2 * _middle(case, index.device)
     # As in ITK, the volume ends half a voxel beyond the outermost centres; there the border's value
     # counts.
     inside = ((index >= -0.5) & (index <= last + 0.5)).all(dim=1, keepdim=True).float()
@@ -133,7 +141,7 @@ def make_sample(
         assert rng is not None
         if rng.random() < augmentation.mirror:
             # The last array axis is x, and x is left-right in the canonical LPS orientation.
-            points = points * torch.tensor([1.0, 1.0, -1.0]).view(1, 3, 1, 1, 1)
+            points = points * column([1.0, 1.0, -1.0])
         a_fixed = affine(augmentation, rng, augmentation.fixed_share)
         a_moving = affine(augmentation, rng, 1.0)
     p_fixed = apply_affine(a_fixed, points)
@@ -154,5 +162,5 @@ def apply_affine(affine: np.ndarray, points: Tensor) -> Tensor:
     """Map points (1, 3, D, H, W) by a 3x4 affine, array order."""
     if affine is _IDENTITY:
         return points
-    a = torch.as_tensor(affine, dtype=torch.float32)
-    return torch.einsum("ij,bjdhw->bidhw", a[:, :3], points) + a[:, 3].view(1, 3, 1, 1, 1)
+    a = torch.as_tensor(affine, dtype=torch.float32, device=points.device)
+    return torch.einsum("ij,bjdhw->bidhw", a[:, :3], points) + column(a[:, 3], points.device)

@@ -18,6 +18,13 @@ from .errors import DataError
 from .network_grid import make_grid
 from .sample import Sample, make_sample
 
+#: A volume that fills less of its network grid than this is seen in a few voxels: say so.
+LEAST_FILLED = 0.05
+
+
+def _times(lengths: np.ndarray) -> str:
+    return " x ".join(f"{length:.3g}" for length in lengths)
+
 
 def _few(labels: set[int]) -> str:
     return ", ".join(map(str, sorted(labels)[:5])) + (", ..." if len(labels) > 5 else "")
@@ -57,7 +64,7 @@ class PairSource:
         self.percentiles = percentiles
         self.initial = initial
         self.labels_needed = False
-        self._warned = False
+        self._warned: set[str] = set()
         self._cases: dict[str, Case] = {}
         self._starts: dict[tuple[str, str], np.ndarray] = {}
         if not self.data.is_dir():
@@ -74,7 +81,7 @@ class PairSource:
     def case(self, name: str) -> Case:
         """Return the volume called ``name``."""
         if name not in self._cases:
-            image, labels = self._files(name)
+            image, labels = self.files(name)
             case = read_case(image, labels, self.percentiles)
             if case.labels is not None and labels is not None:
                 self._look_for_others(case.labels, labels)
@@ -82,8 +89,12 @@ class PairSource:
         return self._cases[name]
 
     def _look_for_others(self, labels: Tensor, path: Path) -> None:
-        """Warn of labels above ``data.labels``, which become background."""
+        """Warn of labels above ``data.labels``, which become background, and of empty maps."""
         values = set(torch.unique(labels).tolist()) - {0}
+        if self.labels_needed and not values:
+            logging.getLogger(__name__).warning(
+                "%s: no voxel has a label; the pairs of this volume teach nothing of overlap", path
+            )
         if not values or max(values) <= self.labels:
             return
         if min(values) > self.labels and self.labels_needed:
@@ -92,15 +103,16 @@ class PairSource:
                 f" (data.labels = {self.labels}); renumber them from 1, or set data.labels to"
                 " the greatest"
             )
-        if not self._warned:
-            self._warned = True
-            logging.getLogger(__name__).warning(
-                "%s: label %d is above data.labels = %d and counts as background; set data.labels"
-                " to the greatest label if it should count",
-                path,
-                max(values),
-                self.labels,
-            )
+        self._warn_once(
+            "labels",
+            f"{path}: label {max(values)} is above data.labels = {self.labels} and counts as"
+            " background; set data.labels to the greatest label if it should count",
+        )
+
+    def _warn_once(self, kind: str, text: str) -> None:
+        if kind not in self._warned:
+            self._warned.add(kind)
+            logging.getLogger(__name__).warning(text)
 
     def pair(
         self,
@@ -117,11 +129,14 @@ class PairSource:
         """
         f, m = self.case(fixed), self.case(moving)
         grid = make_grid(f, data.spacing, data.min_size, multiple)
+        volume, room = np.array(f.size) * f.spacing, np.array(grid.size) * grid.spacing
+        if np.prod(volume / room) < LEAST_FILLED:
+            self._warn_once(
+                "grid",
+                f"{fixed}: the volume of {_times(volume)} mm is lost in the network grid of"
+                f" {_times(room)} mm; set data.spacing and data.min_size to your images",
+            )
         return make_sample(f, m, grid, labels, augmentation, rng, self.start(fixed, moving))
-
-    def has_labels(self, name: str) -> bool:
-        """Whether the volume called ``name`` has a label file; reads no file."""
-        return self._files(name)[1] is not None
 
     def start(self, fixed: str, moving: str) -> np.ndarray | None:
         """Return the initial transform of a pair, 4x4, LPS, from the fixed to the moving space;
@@ -130,16 +145,11 @@ class PairSource:
         if self.initial == "centres":
             return None
         if (fixed, moving) not in self._starts:
-            try:
-                from ... import register
-            except ImportError as error:
-                raise RuntimeError(
-                    f"data.initial = {self.initial!r} needs the compiled engine; install morphseek,"
-                    " or use 'centres'"
-                ) from error
+            from ... import register
+
             self._starts[fixed, moving] = register(
-                self._files(fixed)[0],
-                self._files(moving)[0],
+                self.files(fixed)[0],
+                self.files(moving)[0],
                 initial=cast(Any, self.initial),
                 model="none",
                 search=False,
@@ -148,11 +158,12 @@ class PairSource:
             ).transform.initial
         return self._starts[fixed, moving]
 
-    def _files(self, name: str) -> tuple[Path, Path | None]:
+    def files(self, name: str) -> tuple[Path, Path | None]:
+        """Return the image's and the labels' file of the volume called ``name``; read neither."""
         path = self.data / name
         if path.is_file():
             return path, self._labels_of(path)
-        for ending in SEARCHED:
+        for ending in ("", *SEARCHED):
             path = self.data / "images" / (name + ending)
             if path.exists():
                 return path, self._labels_of(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
@@ -26,16 +25,3 @@ class PolicyMemory:
     scale: float = 0.3
     other_norm: float = 0.0
     policy_norm: float = 0.0
-
-    def state(self) -> dict[str, Any]:
-        return {
-            "basis": self.basis,
-            "scale": self.scale,
-            "other_norm": self.other_norm,
-            "policy_norm": self.policy_norm,
-        }
-
-    def load(self, state: dict[str, Any]) -> None:
-        self.basis = state["basis"]
-        self.scale = state["scale"]
-        self.other_norm, self.policy_norm = state["other_norm"], state["policy_norm"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -37,9 +39,11 @@ def hd95(
     for k in range(1, labels + 1):
         a, b = w == k, f == k
         if a.any() and b.any():
-            distances = compute_hausdorff_distance(
-                a.float(), b.float(), include_background=True, percentile=95, spacing=spacing
-            )
+            with warnings.catch_warnings():  # it calls its own deprecated functions
+                warnings.simplefilter("ignore")
+                distances = compute_hausdorff_distance(
+                    a.float(), b.float(), include_background=True, percentile=95, spacing=spacing
+                )
             values.append(float(distances))
         elif a.any() or b.any():
             values.append(diagonal)

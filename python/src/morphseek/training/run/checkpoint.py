@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ..._shared import check_regular, replacing
+from ..._shared import check_regular, write_with
 from ..backbones import PolicyBackbone, build_backbone
 from ..config.schema import Config
 
@@ -22,10 +22,14 @@ FORMAT = 1
 
 def save_atomic(value: dict[str, Any], path: Path) -> None:
     """Save by ``torch.save``; if the process is killed, the file is the old or the new one."""
-    with replacing(path) as temporary, open(temporary, "wb") as file:
-        torch.save(value, file)
-        file.flush()
-        os.fsync(file.fileno())
+
+    def write(temporary: Path) -> None:
+        with open(temporary, "wb") as file:
+            torch.save(value, file)
+            file.flush()
+            os.fsync(file.fileno())
+
+    write_with(write, path)
 
 
 def load_backbone(

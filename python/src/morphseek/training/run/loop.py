@@ -25,12 +25,13 @@ from ..._shared import write_text
 from ..backbones import build_backbone
 from ..config.schema import Config
 from ..pairs.sample import Sample
+from ..policy import PolicyMemory
 from ..policy.sampling import channel_basis
 from ..spatial import njd_fraction
 from ..step import StepObjective
 from .bar import Bar
 from .checkpoint import FORMAT, check_unused, read_last, save_atomic, sha256
-from .log import RunLog, forget_after
+from .log import RunLog
 from .precision import Precision
 from .schedules import learning_rate, steps
 from .setup import check_rank, check_run, find_device, rank_and_world, start_from, with_segmentation
@@ -116,7 +117,6 @@ class Trainer:
         self.out.mkdir(parents=True, exist_ok=True)
         if self.rank == 0:
             check_unused(self.out)
-            write_text(self.out / "config.json", json.dumps(config.to_dict(), indent=1))
 
     # -- state -------------------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class Trainer:
             "val_dice": self.val_dice,
             "start": self.start,
             "kl_weight": self.objective.kl_weight,
-            "policy": self.objective.policy_state(),
+            "policy": dict(vars(self.objective.memory)),
             "world": self.world,
         }
 
@@ -151,9 +151,7 @@ class Trainer:
         self.objective.kl_weight = state["kl_weight"]
         self.ema = state["ema"]
         if state.get("policy"):
-            self.objective.load_policy_state(state["policy"])
-        if self.rank == 0:
-            forget_after(self.out, self.iteration)
+            self.objective.memory = PolicyMemory(**state["policy"])
 
     def _save(self, name: str = "last.pt") -> None:
         if self.rank == 0:
@@ -337,7 +335,10 @@ class Trainer:
         validation.
         """
         run = self.config.run
-        log = RunLog(self.out, self.iteration) if self.rank == 0 else None
+        log = None
+        if self.rank == 0:
+            log = RunLog(self.out, self.iteration)  # the folder is this run's from here on
+            write_text(self.out / "config.json", json.dumps(self.config.to_dict(), indent=1))
         previous = {}
         try:
             for s in (signal.SIGTERM, signal.SIGINT):
@@ -368,7 +369,7 @@ class Trainer:
                     if log is not None:
                         rate = self.learning_rate(self.iteration - 1)
                         log.write(self.iteration, self.updates, self.seconds, logs, rate)
-                    bar.update(self.iteration, logs, last_val)
+                    bar.show(self.iteration, logs, last_val)
                     kept = bool(run.keep_every) and self.iteration % run.keep_every == 0
                     if kept:
                         self._save(f"iteration-{self.iteration}.pt")

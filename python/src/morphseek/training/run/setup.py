@@ -32,11 +32,12 @@ def find_device(name: str, world: int) -> torch.device:
         name = f"cuda:{int(os.environ.get('LOCAL_RANK', 0))}"
         torch.cuda.set_device(name)
     try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ValueError(f"run.device: {name!r} is no device; give auto, cpu or cuda") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError("run.device: PyTorch has no CUDA device here; give cpu or auto")
+        device = torch.zeros(1, device=name).device
+    except (AssertionError, NotImplementedError, RuntimeError) as error:
+        raise ValueError(
+            f"run.device: PyTorch has no device {name!r} here ({str(error).split('. ')[0]});"
+            " give auto, cpu or cuda"
+        ) from None
     if world > 1 and not dist.is_initialized():
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     return device
@@ -170,8 +171,9 @@ def with_segmentation(config: Config) -> Config:
 def start_from(init: str | Path, backbone: PolicyBackbone, config: Config, tell: bool) -> None:
     """Give a network the weights of a checkpoint or a bundle."""
     learnt: Mapping[str, Any]
-    if Path(init).suffix == ".onnx":
-        weights, network, learnt = bundle_weights(init, backbone), "another", read_manifest(init)
+    if Path(init).suffix.lower() == ".onnx":
+        learnt = read_manifest(init)
+        weights, network = bundle_weights(init, backbone), learnt["backbone"]
     else:
         other, its, _ = load_backbone(init)
         weights, network, learnt = other.state_dict(), its.model.backbone, vars(its.model)

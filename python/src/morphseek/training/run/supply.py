@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import numpy as np
 
@@ -52,27 +54,40 @@ class FolderSupply:
             self.val_pairs = self.val_pairs[: config.run.val_pairs]
         if len(self.subjects) < 2 and not self.pairs:
             raise DataError(f"{d.path}: data.pairs = {d.pairs!r} names no pair to train on")
-        trained = {*self.subjects, *(name for pair in self.pairs for name in pair)}
-        if both := sorted(trained.intersection(name for pair in self.val_pairs for name in pair)):
-            raise DataError(
-                f"{d.path}: {', '.join(both[:5])} stand in data.pairs = {d.pairs!r} and in data.val"
-                f" = {d.val!r}; a validation is of people that the training does not see"
-            )
-        if config.run.stage == "finetune":
-            self._require_labels()
+        self._check_people()
 
-    def _require_labels(self) -> None:
-        """Refuse volumes without labels: they would be trained on the images alone, or against
-        empty labels.
+    def _check_people(self) -> None:
+        """Refuse volumes that are missing or, for fine-tuning, have no labels: they would be
+        trained on the images alone. Refuse people in two lists; each is known by the image's file.
         """
-        names = sorted(
-            {*self.subjects, *(name for pair in (*self.pairs, *self.val_pairs) for name in pair)}
-        )
-        bare = [name for name in names if not self.source.has_labels(name)]
-        if bare:
+        d = self.config.data
+
+        def people(*lists: Iterable[str]) -> dict[Path, str]:
+            return {self.source.files(n)[0].resolve(): n for names in lists for n in names}
+
+        trained = people(self.subjects, *self.pairs)
+        apart = {d.val: people(*self.val_pairs)}
+        with contextlib.suppress(DataError, FileNotFoundError):  # the test may come later
+            apart[d.test] = people(*read_pairs(d.path, d.test))
+        for name, held_out in apart.items():
+            if both := sorted(held_out[file] for file in held_out.keys() & trained.keys()):
+                raise DataError(
+                    f"{d.path}: {', '.join(both[:5])} stand in data.pairs = {d.pairs!r} and in the"
+                    f" list {name!r}; validation and test are of people that the training does not"
+                    " see"
+                )
+        twice = [pair[0] for pair in self.pairs if len(people(pair)) < 2]
+        if twice or len(people(self.subjects)) < len(self.subjects):
+            raise DataError(
+                f"{d.path}: data.pairs = {d.pairs!r} names {', '.join(twice[:5]) or 'a volume'}"
+                " twice: a pair is of two volumes"
+            )
+        names = sorted({*trained.values(), *apart[d.val].values()})
+        bare = [name for name in names if self.source.files(name)[1] is None]
+        if bare and self.config.run.stage == "finetune":
             few = ", ".join(bare[:5]) + (", ..." if len(bare) > 5 else "")
             raise DataError(
-                f"{self.config.data.path}: {len(bare)} of {len(names)} volumes have no label file"
+                f"{d.path}: {len(bare)} of {len(names)} volumes have no label file"
                 f" ({few}); fine-tuning needs one for each: add them, or leave these volumes out of"
                 " data.pairs and data.val"
             )

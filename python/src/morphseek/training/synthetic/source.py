@@ -12,7 +12,7 @@ from torch import Tensor
 from ..config.errors import ConfigError
 from ..config.schema import Synthetic
 from ..pairs.sample import Sample
-from ..spatial import identity_grid, sample
+from ..spatial import column, identity_grid, sample
 from .anatomy import Anatomy
 from .bodies import BODIES
 from .noise import gaussian_process, total
@@ -163,7 +163,7 @@ class SyntheticSource:
         def look(subject: Subject) -> tuple[Tensor, Tensor]:
             points = subject.to_anatomy(identity_grid(size, torch.device("cpu")))
             read = fine.read(character, points)
-            middle = torch.tensor([(n - 1) / 2 for n in size]).view(1, 3, 1, 1, 1)
+            middle = column([(n - 1) / 2 for n in size])
             mm = (points + read[:, :3] - middle) * voxel
             mm = torch.einsum("ij,bjdhw->bidhw", torch.as_tensor(pose, dtype=torch.float32), mm)
             mm = mm[0] + torch.as_tensor(offset, dtype=torch.float32).view(3, 1, 1, 1)

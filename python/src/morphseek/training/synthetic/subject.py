@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..spatial import integrate_velocity, sample
+from ..spatial import column, integrate_velocity, sample
 
 #: Voxels between nodes of the lattices of the velocity and of the anatomical noise, which is finer.
 STRIDE, NOISE_STRIDE = 3, 2
@@ -24,7 +24,7 @@ class Lattice:
         self.stride = stride
         before = [int(np.ceil(MARGIN * n / stride)) for n in size]
         self.size = [int(np.ceil((n - 1) / stride)) + 1 + 2 * b for n, b in zip(size, before)]
-        self._shift = torch.tensor(before, dtype=torch.float32).view(1, 3, 1, 1, 1)
+        self._shift = column(before)
 
     def read(self, values: Tensor, points: Tensor) -> Tensor:
         """Interpolate values (1, C, *lattice) at voxel coordinates (1, 3, D, H, W); beyond the
@@ -52,7 +52,7 @@ class Subject:
         self.lattice = Lattice(size, STRIDE)
         self.velocity = velocity
         self.affine = affine
-        self._middle = (torch.tensor(size, dtype=torch.float32) - 1).view(1, 3, 1, 1, 1) / 2
+        self._middle = column([(n - 1) / 2 for n in size])
 
     @functools.cached_property
     def _forward(self) -> Tensor:
@@ -65,7 +65,7 @@ class Subject:
     def _linear(self, points: Tensor, a: np.ndarray) -> Tensor:
         by = torch.as_tensor(a, dtype=torch.float32)
         moved = torch.einsum("ij,bjdhw->bidhw", by[:, :3], points - self._middle)
-        return moved + by[:, 3].view(1, 3, 1, 1, 1) + self._middle
+        return moved + column(by[:, 3]) + self._middle
 
     def to_anatomy(self, points: Tensor) -> Tensor:
         """Map voxel coordinates (1, 3, D, H, W) of the grid to those of the anatomy."""
