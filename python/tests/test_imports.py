@@ -7,7 +7,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src"
 FILES = sorted(path for path in (SOURCE / "morphseek").rglob("*.py") if "_native" not in path.parts)
-WORDS = ("morphseek._features", "missing"), ("morphseek._features", "needed")
+WORDS = ("morphseek._features", "missing"), ("morphseek._features", "needing")
 
 
 def imports_of(path: Path) -> Iterator[tuple[str, str]]:
