@@ -131,19 +131,27 @@ func ms_engine_create(config *C.ms_engine_config, out *C.ms_engine) C.ms_status 
 
 //export ms_engine_destroy
 func ms_engine_destroy(handle C.ms_engine) C.ms_status {
-	return call(func() error { return engines.remove(uint64(handle)) })
+	return call(func() error {
+		e, err := engines.remove(uint64(handle))
+		if err != nil {
+			return err
+		}
+		return e.Close() // which lets calls under way end, so a progress callback may destroy the engine that it reports on
+	})
 }
 
 // tell writes what an engine says of itself, as JSON.
 func tell(handle C.ms_engine, dst *C.char, capacity C.size_t, needed *C.size_t, say func(*engine.Engine) (any, error)) C.ms_status {
 	return call(func() error {
-		return engines.use(uint64(handle), func(e *engine.Engine) error {
-			said, err := say(e)
-			if err != nil {
-				return err
-			}
-			return writeJSON(said, dst, capacity, needed)
-		})
+		e, err := engines.get(uint64(handle))
+		if err != nil {
+			return err
+		}
+		answer, err := say(e)
+		if err != nil {
+			return err
+		}
+		return writeJSON(answer, dst, capacity, needed)
 	})
 }
 
