@@ -166,16 +166,6 @@ func Jacobian(u, uGrid uint64, threads int, out uint64) (err error) {
 	return nil
 }
 
-// regularity is field.Stats by the names that engine.Metrics has.
-type regularity struct {
-	NJDPercent         float64 `json:"njd_percent"`
-	SDLogJ             float64 `json:"sdlogj"`
-	JacobianMin        float64 `json:"jacobian_min"`
-	JacobianMax        float64 `json:"jacobian_max"`
-	DisplacementMeanMM float64 `json:"displacement_mean_mm"`
-	DisplacementMaxMM  float64 `json:"displacement_max_mm"`
-}
-
 // Stats returns how regular the field is and how far it moves, as JSON.
 func Stats(u, uGrid uint64, threads int) (stats string, err error) {
 	defer guard(&err)
@@ -183,7 +173,7 @@ func Stats(u, uGrid uint64, threads int) (stats string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return text(regularity(f.Stats(threads)))
+	return text(f.Stats(threads))
 }
 
 // ToMM writes the field in LPS mm to out: float32, x, y, z interleaved.
