@@ -57,7 +57,7 @@ func Resample(img, imgGrid, outGrid, matrix uint64, interpolation string, backgr
 		return err
 	}
 	a := volume.IdentityAffine()
-	if m := affine(matrix); m != nil {
+	if m := wire.Address[volume.Affine](matrix); m != nil {
 		a = *m
 	}
 	copy(floats(out, g.Voxels()), moving.Resample(g, a, how, float32(background), threads).Data)
@@ -78,8 +78,7 @@ func Intensities(img, imgGrid uint64, low, high float64, out uint64) (intensityR
 	if math.IsNaN(p[0]) {
 		return "", fault.New(fault.EmptyVolume, "no voxel of the image is a finite number; check the image")
 	}
-	least, _ := v.MinMax()
-	copy(floats(out, v.Voxels()), v.Finite(least).Data)
+	copy(floats(out, v.Voxels()), v.Filled().Data)
 	return text(p)
 }
 
@@ -89,7 +88,7 @@ func endlessAt(u, uGrid, last uint64) (*field.Endless, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := affine(last)
+	a := wire.Address[volume.Affine](last)
 	if a == nil {
 		return nil, fault.New(fault.InvalidArgument, "no affine map is given")
 	}
@@ -148,9 +147,7 @@ func Halfway(u, uGrid, last uint64, threads int, outGrid, toFixed, fixedLast, to
 		field, last uint64
 	}{{fixed, toFixed, fixedLast}, {moving, toMoving, movingLast}} {
 		copy(floats(out.field, len(out.t.Field.Data)), out.t.Field.Data)
-		m := wire.Address[[12]float64](out.last)
-		copy(m[:9], out.t.Initial.M[:])
-		copy(m[9:], out.t.Initial.T[:])
+		*wire.Address[volume.Affine](out.last) = out.t.Initial
 	}
 	return nil
 }

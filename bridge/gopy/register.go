@@ -7,6 +7,7 @@ import (
 	"github.com/morphseek/morphseek/bridge/internal/wire"
 	"github.com/morphseek/morphseek/engine"
 	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/volume"
 )
 
 // The process has one engine, because ONNX Runtime's environment is the process's too.
@@ -96,9 +97,7 @@ func (r *Result) Copy(field, warped, initial uint64) (err error) {
 	defer guard(&err)
 	copy(floats(field, len(r.r.Field.Data)), r.r.Field.Data)
 	copy(floats(warped, len(r.r.Warped.Data)), r.r.Warped.Data)
-	m := wire.Address[[12]float64](initial)
-	copy(m[:9], r.r.Initial.M[:])
-	copy(m[9:], r.r.Initial.T[:])
+	*wire.Address[volume.Affine](initial) = r.r.Initial
 	r.r.Field, r.r.Warped = nil, nil
 	engine.TrimMemory()
 	return nil
