@@ -142,12 +142,7 @@ func TrimMemory() { memory.Trim() }
 func AvailableMemory() int64 { return memory.Available() }
 
 // ModelInfo describes a model bundle to a front end.
-type ModelInfo struct {
-	Manifest network.Manifest `json:"manifest"`
-	Path     string           `json:"path"`  // empty: built in
-	Code     fault.Code       `json:"code"`  // 0 where the bundle is sound
-	Error    string           `json:"error"` // why it is not
-}
+type ModelInfo = network.Info
 
 // Devices tries what there is to run networks on, by one small step each. It says what is missing; nothing is an error.
 func (e *Engine) Devices() (network.Inventory, error) {
@@ -167,17 +162,7 @@ func within[T any](e *Engine, do func() (T, error)) (made T, err error) {
 
 // ListModels returns the built-in bundles and those of the configured folder, verified; faulty ones say why.
 func (e *Engine) ListModels() ([]ModelInfo, error) {
-	return within(e, func() ([]ModelInfo, error) {
-		infos := []ModelInfo{}
-		for _, entry := range network.List(e.cfg.ModelDir) {
-			info := ModelInfo{Manifest: entry.Manifest, Path: entry.Path, Code: fault.CodeOf(entry.Err)}
-			if entry.Err != nil {
-				info.Error = entry.Err.Error()
-			}
-			infos = append(infos, info)
-		}
-		return infos, nil
-	})
+	return within(e, func() ([]ModelInfo, error) { return network.List(e.cfg.ModelDir), nil })
 }
 
 // VerifyModel reads the bundle called name (built in, in the configured folder, or a path) and checks it as a registration
