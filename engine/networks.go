@@ -116,11 +116,7 @@ func (p *problem) choose(s *network.Step, k, number int) (StepMetrics, error) {
 	if s.J == 1 {
 		return step, nil
 	}
-	group := make([]float64, s.J)
-	for j, x := range rewards {
-		group[j] = float64(x)
-	}
-	step.Advantage = network.Advantages(group)[best]
+	step.Advantage = network.Advantages(rewards)[best]
 	if p.opt.Tau > 0 {
 		latent := len(s.LogSigma) / s.T
 		epsilon := s.Epsilon[(first+best)*latent : (first+best+1)*latent]
