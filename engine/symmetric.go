@@ -8,7 +8,6 @@ import (
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/align"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
-	"github.com/morphseek/morphseek/engine/internal/landmark"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -210,7 +209,7 @@ func cornersMove(g volume.Geometry, by volume.Affine) (mean float64) {
 	toMM := g.IndexToPhysical()
 	for _, corner := range g.Corners(0) {
 		p := toMM.Apply(corner)
-		mean += float64(landmark.Pair{Fixed: p, Moving: p}.Distance(by) / 8)
+		mean += float64(volume.Distance(by.Apply(p), p) / 8)
 	}
 	return mean
 }
