@@ -43,9 +43,6 @@ func (o Option) Switch() bool {
 	return slices.Contains(o.Choices, "on") && slices.Contains(o.Choices, "off")
 }
 
-// Numeric says whether Min and Max hold for it.
-func (o Option) Numeric() bool { return o.Type() != "string" || o.Number != "" }
-
 // Spec describes an option to other programs, as JSON.
 type Spec struct {
 	Name    string   `json:"name"`
@@ -70,7 +67,7 @@ func Specs(options []Option) []Spec {
 			Name: o.Name, Label: o.Label, Type: o.Type(), Default: o.Default, Choices: o.Choices, Prefix: o.Prefix, Number: o.Number,
 			Stage: o.Stage, Unset: o.Unset, Help: o.Help,
 		}
-		if o.Numeric() {
+		if o.Type() != "string" || o.Number != "" {
 			specs[i].Min = &o.Min
 			if o.Max != 0 {
 				specs[i].Max = &o.Max

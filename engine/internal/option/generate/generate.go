@@ -91,7 +91,7 @@ func part(opens string, write func(t tables, indent string) string) func(tables,
 func header(t tables, text string) (string, error) {
 	var err error
 	for _, write := range []func(tables, string) (string, error){
-		part("/* errors", cCodes), part("/* options", cMembers), ofMetrics("* metrics", cMetrics),
+		part("/* errors", cCodes), part("/* options", cMembers), part("* metrics", cMetrics),
 	} {
 		if text, err = write(t, text); err != nil {
 			return "", err
