@@ -81,7 +81,7 @@ func (n *notes) number(c *aligned.Channel, name string, common []float32) {
 // channelMetrics says how the channels came to match.
 func (p *problem) channelMetrics(st state) (all []ChannelMetrics) {
 	for k, c := range p.pair.Channels {
-		m := ChannelMetrics{Name: p.asked.ChannelName(k), Weight: c.Weight, Similarity: string(refine.MIND), Labels: c.Labels}
+		m := ChannelMetrics{Name: p.request.ChannelName(k), Weight: c.Weight, Similarity: string(refine.MIND), Labels: c.Labels}
 		switch {
 		case c.Labels > 0:
 			m.Similarity = "labels"

@@ -95,15 +95,15 @@ func (e *Engine) Register(ctx context.Context, pair Pair, opt Options, progress 
 	defer release()
 	ctx, cancel := context.WithCancel(ctx)
 	var (
-		report = newReporter()
-		done   = make(chan struct{})
-		made   *Result
-		failed error
+		report  = newReporter()
+		done    = make(chan struct{})
+		output  *Result
+		failure error
 	)
 	go func() {
 		defer close(done)
-		defer fault.Recovered(&failed)
-		made, failed = e.register(ctx, pair, opt, report)
+		defer fault.Recovered(&failure)
+		output, failure = e.register(ctx, pair, opt, report)
 	}()
 	defer func() { // the workers have let go of the caller's volumes when this returns, whatever progress does
 		cancel()
@@ -129,10 +129,10 @@ func (e *Engine) Register(ctx context.Context, pair Pair, opt Options, progress 
 	if ctx.Err() != nil {
 		return nil, fault.Wrap(fault.Cancelled, context.Cause(ctx), "the registration was cancelled")
 	}
-	if failed == nil {
-		made.Metrics.doubt(pair.Doubts)
+	if failure == nil {
+		output.Metrics.doubt(pair.Doubts)
 	}
-	return made, failed
+	return output, failure
 }
 
 // TrimMemory gives memory that is no longer used back to the system at once, where it may be more than a quarter of a gigabyte.
@@ -150,11 +150,11 @@ func (e *Engine) Devices() (network.Inventory, error) {
 }
 
 // within makes a call that ends before the engine does.
-func within[T any](e *Engine, do func() (T, error)) (made T, err error) {
+func within[T any](e *Engine, do func() (T, error)) (value T, err error) {
 	defer fault.Recovered(&err)
 	release, err := e.acquire()
 	if err != nil {
-		return made, err
+		return value, err
 	}
 	defer release()
 	return do()

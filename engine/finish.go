@@ -58,10 +58,10 @@ func (p *problem) finish(e *env, st state, result *Result) error {
 		}
 		m.Similarity, *measure.into = p.similarity(grid, measure.image.Resample(grid, measure.by, volume.Linear, outside, threads), same)
 	}
-	found := append(startDoubts(*m, p.isFlat()), doubts(*m, deformed)...)
-	found = append(found, e.notes.doubts...)
-	e.notes.warn(found...)
-	m.Verdict = verdict(m.Referee, evidenceFor(p.isFlat()), found, scale)
+	reasons := append(startDoubts(*m, p.isFlat()), doubts(*m, deformed)...)
+	reasons = append(reasons, e.notes.doubts...)
+	e.notes.warn(reasons...)
+	m.Verdict = verdict(m.Referee, evidenceFor(p.isFlat()), reasons, scale)
 	result.Transform = Transform{Field: total, Initial: initial, Moving: moving.Geometry, Threads: threads}
 	result.Warped = warped
 	return nil

@@ -24,7 +24,7 @@ import (
 // newProblem makes a problem of a pair that was checked; opt has its threads resolved. What could be missing is opened,
 // and the memory asked for: what fails, fails before the work.
 func newProblem(e *env, pair Pair, opt Options, model *network.Model) (*problem, error) {
-	p := &problem{asked: pair, opt: opt}
+	p := &problem{request: pair, opt: opt}
 	flat, planes, err := pair.flattened()
 	if err != nil {
 		return nil, err
@@ -270,7 +270,7 @@ func (p *problem) checkShape() error {
 	if p.opt.Symmetric == "on" && (p.net != nil || p.rigid != nil || p.opt.Along != "all") {
 		return fault.New(fault.InvalidArgument, "a symmetric registration has neither a network, nor rigid regions, nor axes that it keeps to, which would hold one way alone: leave symmetric off, or model at none, along at all and rigid regions out")
 	}
-	if p.opt.Symmetric == "on" && len(p.asked.Landmarks) > 0 {
+	if p.opt.Symmetric == "on" && len(p.request.Landmarks) > 0 {
 		return fault.New(fault.InvalidArgument, "a symmetric registration keeps to no landmarks; leave symmetric off, or the landmarks out")
 	}
 	if p.opt.Symmetric == "on" && p.deform != nil {
@@ -298,7 +298,7 @@ func (p *problem) warnOfUnusedOptions(n *notes) {
 		{!network, "No network ran", "name a model", ofNetworks},
 		{network && o.Tau == 0, "With tau 0 every trajectory is the same", "leave tau at 1", []string{"trajectories"}},
 		{network && o.Tau != 0 && o.Trajectories == 1 && o.Uncertainty == "off", "A single trajectory is not sampled", "set trajectories", []string{"tau"}},
-		{len(p.asked.Landmarks) == 0, "There are no landmarks", "give some", []string{"landmark_error"}},
+		{len(p.request.Landmarks) == 0, "There are no landmarks", "give some", []string{"landmark_error"}},
 		{!p.searches(p.start()) && !p.looks(p.start()) && p.iterations(p.start()) == 0, "Neither the search nor the refinement ran", "set refine", []string{"preset", "similarity", "smoothness", "along"}},
 	} {
 		if names := o.changed(c.names...); c.is && len(names) > 0 {

@@ -13,10 +13,10 @@ import (
 // problem is one pair with what was asked of it, its images in each form that a stage reads. It does not change once
 // made.
 type problem struct {
-	asked  Pair    // the caller's
-	planes *planes // where slices lie; nil for volumes
-	opt    Options // threads resolved
-	facts  plan.Facts
+	request Pair    // the caller's
+	planes  *planes // where slices lie; nil for volumes
+	opt     Options // threads resolved
+	facts   plan.Facts
 
 	fixed, moving *volume.Volume // slices in their planes; without voxels far beyond the others, every voxel finite
 	original      *volume.Volume // the caller's moving image, every voxel finite: what is resampled

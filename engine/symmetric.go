@@ -64,7 +64,7 @@ func (p *problem) middled(e *env, st state) (state, error) {
 	}
 	e.report.at(0.92, "the middle of both ways")
 
-	first := comesFirst(p.asked.Fixed, p.asked.Moving)
+	first := comesFirst(p.request.Fixed, p.request.Moving)
 	if !first {
 		forth, home, round = home, forth, forth.After(home.Field, p.opt.Threads)
 	}
@@ -159,8 +159,8 @@ func (p *problem) replaced(n *notes, st state, total *field.Field, initial volum
 
 // exchanged returns the caller's pair with its images exchanged.
 func (p *problem) exchanged() (Pair, error) {
-	pair := Pair{Fixed: p.asked.Moving, Moving: p.asked.Fixed, FixedMask: p.asked.MovingMask, MovingMask: p.asked.FixedMask}
-	for _, c := range p.asked.Channels {
+	pair := Pair{Fixed: p.request.Moving, Moving: p.request.Fixed, FixedMask: p.request.MovingMask, MovingMask: p.request.FixedMask}
+	for _, c := range p.request.Channels {
 		c.Fixed, c.Moving = c.Moving, c.Fixed
 		pair.Channels = append(pair.Channels, c)
 	}

@@ -65,16 +65,16 @@ func (p *problem) gainMirrored(e *env, st state, reflection volume.Affine) float
 	}
 	theirs := referee.New(mirrored, p.opt.Threads)
 	least = closer(theirs, st.initial, other.Transform)
-	found := st.found
-	if found == nil && least > asMirrored { // no alignment was made of the image as it is
+	alignment := st.alignment
+	if alignment == nil && least > asMirrored { // no alignment was made of the image as it is
 		own, err := p.alignBy(e, p.pair, align.Affine, &st.initial, nil)
 		if err != nil {
 			return -1
 		}
-		found = &own.Transform
+		alignment = &own.Transform
 	}
-	if found != nil && *found != st.initial {
-		least = min(least, closer(theirs, *found, other.Transform))
+	if alignment != nil && *alignment != st.initial {
+		least = min(least, closer(theirs, *alignment, other.Transform))
 	}
 	if least <= asMirrored {
 		return least

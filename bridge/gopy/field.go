@@ -255,12 +255,12 @@ func ScoreLabels(u, uGrid, det, fixed, moving, movingGrid, carried uint64, threa
 	if carried != 0 {
 		after = unsafe.Slice(wire.Address[int32](carried), f.Voxels())
 	}
-	found, err := engine.ScoreLabels(f, floats(det, f.Voxels()), here, there, after, threads)
+	agreements, err := engine.ScoreLabels(f, floats(det, f.Voxels()), here, there, after, threads)
 	if err != nil {
 		return "", err
 	}
 	list := []registrationScore{}
-	for _, s := range found {
+	for _, s := range agreements {
 		list = append(list, registrationScore{s.Label, s.DiceBefore, s.DiceAfter, finite(s.HD95Before), finite(s.HD95After), s.VolumeError})
 	}
 	return text(list)

@@ -113,31 +113,31 @@ func (r *Result) Uncertainty(out uint64) (err error) {
 	return nil
 }
 
-// asked returns what the process's engine says, as JSON.
-func asked(say func(*engine.Engine) (any, error)) (said string, err error) {
+// query returns an answer of the process's engine, as JSON.
+func query(ask func(*engine.Engine) (any, error)) (answer string, err error) {
 	defer guard(&err)
 	e, err := current()
 	if err != nil {
 		return "", err
 	}
-	answer, err := say(e)
+	value, err := ask(e)
 	if err != nil {
 		return "", err
 	}
-	return text(answer)
+	return text(value)
 }
 
 // Models returns the list of known bundles, engine.ModelInfo, as JSON.
 func Models() (list string, err error) {
-	return asked(func(e *engine.Engine) (any, error) { return e.ListModels() })
+	return query(func(e *engine.Engine) (any, error) { return e.ListModels() })
 }
 
 // Devices returns what there is to run networks on, network.Inventory, as JSON.
 func Devices() (inventory string, err error) {
-	return asked(func(e *engine.Engine) (any, error) { return e.Devices() })
+	return query(func(e *engine.Engine) (any, error) { return e.Devices() })
 }
 
 // VerifyModel checks the bundle called name, a built-in name or a path, and returns its engine.ModelInfo as JSON.
 func VerifyModel(name string) (info string, err error) {
-	return asked(func(e *engine.Engine) (any, error) { return e.VerifyModel(name) })
+	return query(func(e *engine.Engine) (any, error) { return e.VerifyModel(name) })
 }

@@ -50,7 +50,7 @@ func NewPull(at, displacements [][3]float64, err, extent, voxel float64) (*Pull,
 	if n < enoughSpread {
 		longest /= nearby
 	}
-	var found *Pull
+	var pull *Pull
 	for reach := longest; reach > longest/40; reach /= 2 {
 		for size := 32 * voxel; size >= 0.25*voxel; size /= 2 { // standard deviation of a component, mm
 			k := mat.NewSymDense(n, nil)
@@ -76,21 +76,21 @@ func NewPull(at, displacements [][3]float64, err, extent, voxel float64) (*Pull,
 				continue
 			}
 			likeliest = l
-			found = &Pull{
+			pull = &Pull{
 				at: at, reach: reach, cross: leftOut(&cholesky, &w), rms: math.Sqrt(square / float64(n)), most: most,
 				weights: make([][3]float64, n),
 			}
 			for i := range n {
 				for a := range 3 {
-					found.weights[i][a] = size * size * w.At(i, a)
+					pull.weights[i][a] = size * size * w.At(i, a)
 				}
 			}
 		}
 	}
-	if found == nil || n >= enoughCross && found.cross > foretold*found.rms && found.rms <= certain*err {
+	if pull == nil || n >= enoughCross && pull.cross > foretold*pull.rms && pull.rms <= certain*err {
 		return nil, alone
 	}
-	return found, likeliest - improbable
+	return pull, likeliest - improbable
 }
 
 // leftOut returns the root mean square error of predicting each point's displacement from all others (leave-one-out),
