@@ -57,26 +57,28 @@ func (e *Engine) Close() error {
 	return nil
 }
 
-// acquire begins a call, for as long as which the models stay, unless the engine is closed. Every method begins with
-// it.
-func (e *Engine) acquire() (release func(), err error) {
+// within makes a call, for as long as which the models stay, unless the engine is closed. Every method is one.
+func within[T any](e *Engine, call func() (T, error)) (value T, err error) {
+	defer fault.Recovered(&err)
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return nil, fault.New(fault.InvalidHandle, "the engine is closed")
+	closed := e.closed
+	if !closed {
+		e.calls++
 	}
-	e.calls++
-	return e.release, nil
-}
-
-func (e *Engine) release() {
-	e.mu.Lock()
-	e.calls--
-	last := e.closed && e.calls == 0
 	e.mu.Unlock()
-	if last {
-		e.sessions.Close()
+	if closed {
+		return value, fault.New(fault.InvalidHandle, "the engine is closed")
 	}
+	defer func() {
+		e.mu.Lock()
+		e.calls--
+		last := e.closed && e.calls == 0
+		e.mu.Unlock()
+		if last {
+			e.sessions.Close()
+		}
+	}()
+	return call()
 }
 
 // heartbeat is the longest that a ProgressFunc waits for its next call.
@@ -86,13 +88,12 @@ const heartbeat = 100 * time.Millisecond
 // goroutines; the calling one hands their progress to progress (which may be nil) and returns when they have ended, also
 // after a cancellation (by ctx or by progress), with Cancelled. Every error carries a fault code; a panic becomes
 // Internal. The volumes are only read.
-func (e *Engine) Register(ctx context.Context, pair Pair, opt Options, progress ProgressFunc) (result *Result, err error) {
-	defer fault.Recovered(&err)
-	release, err := e.acquire()
-	if err != nil {
-		return nil, err
-	}
-	defer release()
+func (e *Engine) Register(ctx context.Context, pair Pair, opt Options, progress ProgressFunc) (*Result, error) {
+	return within(e, func() (*Result, error) { return e.follow(ctx, pair, opt, progress) })
+}
+
+// follow is Register on the calling goroutine.
+func (e *Engine) follow(ctx context.Context, pair Pair, opt Options, progress ProgressFunc) (*Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var (
 		report  = newReporter()
@@ -147,17 +148,6 @@ type ModelInfo = network.Info
 // Devices tries what there is to run networks on, by one small step each. It says what is missing; nothing is an error.
 func (e *Engine) Devices() (network.Inventory, error) {
 	return within(e, func() (network.Inventory, error) { return e.sessions.Inventory(), nil })
-}
-
-// within makes a call that ends before the engine does.
-func within[T any](e *Engine, do func() (T, error)) (value T, err error) {
-	defer fault.Recovered(&err)
-	release, err := e.acquire()
-	if err != nil {
-		return value, err
-	}
-	defer release()
-	return do()
 }
 
 // ListModels returns the built-in bundles and those of the configured folder, verified; faulty ones say why.
