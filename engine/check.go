@@ -206,7 +206,7 @@ func (p Pair) checkField(threads int) error {
 	return nil
 }
 
-// reached is the share of the fixed volume that lies on the initial field's grid.
+// reached returns the share of the fixed volume that lies on the initial field's grid.
 func (p Pair) reached() float64 {
 	const steps = 32 // along an axis, at most
 	fixed, f := p.Fixed.Geometry, p.InitialField

@@ -61,7 +61,7 @@ func (p *problem) search(e *env, st state) (proposal, error) {
 	return next, nil
 }
 
-// rival is the state that a deformation must beat: the caller's deformation, or the initial transform alone.
+// rival returns the state that a deformation must beat: the caller's deformation, or the initial transform alone.
 func (p *problem) rival(st state) *state {
 	st = p.deformed(st, p.deform)
 	return &st
@@ -114,7 +114,7 @@ func (p *problem) moved(st state) bool {
 	return st.facts.IsAlike(p.opt.plan()) && plan.Closer(p.compare(st.start, p.look(st.initial, st.fit.Found())))
 }
 
-// refineOptions are those of the refinement.
+// refineOptions returns the options of the refinement.
 func (p *problem) refineOptions(e *env, st state) refine.Options {
 	o := p.opt.plan()
 	return refine.Options{

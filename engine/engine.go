@@ -139,7 +139,7 @@ func (e *Engine) follow(ctx context.Context, pair Pair, opt Options, progress Pr
 // TrimMemory gives memory that is no longer used back to the system at once, where it may be more than a quarter of a gigabyte.
 func TrimMemory() { memory.Trim() }
 
-// AvailableMemory is what the system and the process's limits leave, in bytes.
+// AvailableMemory returns what the system and the process's limits leave, in bytes.
 func AvailableMemory() int64 { return memory.Available() }
 
 // ModelInfo describes a model bundle to a front end.

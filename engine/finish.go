@@ -80,7 +80,7 @@ func (p *problem) total(st state) *field.Field {
 	return p.shaped(st.initial, deform)
 }
 
-// selected is the part of the mask's grid around all that it selects; it selects something. Measured there, a thin mask
+// selected returns the part of the mask's grid around all that it selects; it selects something. Measured there, a thin mask
 // of a large image does not fall between the voxels of the measuring grid.
 func selected(mask *volume.Volume) volume.Geometry {
 	b := volume.EmptyBox(mask.Size)

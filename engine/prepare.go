@@ -70,7 +70,7 @@ func newProblem(e *env, pair Pair, opt Options, model *network.Model) (*problem,
 	return p, nil
 }
 
-// room is the number of voxels of a grid. A slice counts as a cube of its side, so that the same thresholds hold for
+// room returns the number of voxels of a grid. A slice counts as a cube of its side, so that the same thresholds hold for
 // both.
 func room(g volume.Geometry) int {
 	if side := g.Side(); g.Flat() {
@@ -173,7 +173,7 @@ func (p *problem) average() {
 	}
 }
 
-// around is the box of the voxels of v on all sides of a point, LPS mm, or those nearest to it.
+// around returns the box of the voxels of v on all sides of a point, LPS mm, or those nearest to it.
 func around(v *volume.Volume, point [3]float64) (b volume.Box) {
 	for a, x := range v.PhysicalToIndex().Apply(point) {
 		x = min(max(x, 0), float64(v.Size[a]-1))
@@ -182,7 +182,7 @@ func around(v *volume.Volume, point [3]float64) (b volume.Box) {
 	return b
 }
 
-// bytes is about how much memory the registration takes at its peak.
+// bytes returns about how much memory the registration takes at its peak.
 func (p *problem) bytes(flat Pair) (int64, error) {
 	const float = 4
 	fixed, moving := flat.Fixed, flat.Moving

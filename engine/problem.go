@@ -36,7 +36,7 @@ type problem struct {
 // isFlat says whether the images are slices.
 func (p *problem) isFlat() bool { return p.fixed.Flat() }
 
-// locked is that of the option, on the grid that is registered.
+// locked returns the axes that the option locks, on the grid that is registered.
 func (p *problem) locked() [3]bool {
 	locked := p.opt.locked()
 	if p.planes != nil {

@@ -25,7 +25,7 @@ const (
 	finishWeight      = 1
 )
 
-// weight is that of all stages that a problem runs.
+// weight returns the weight of all stages that a problem runs.
 func (p *problem) weight() (total float64) {
 	for _, s := range stages {
 		if s.runs(p, p.start()) {

@@ -89,7 +89,7 @@ func (p *problem) under(st state) aligned.Pair {
 	return pair
 }
 
-// start is the state before the first stage.
+// start returns the state before the first stage.
 func (p *problem) start() state { return state{facts: p.facts} }
 
 // searches says whether the discrete search runs.

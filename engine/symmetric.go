@@ -110,7 +110,7 @@ func middle(forth, home *field.Endless, round *field.Field, threads int) (*Trans
 	return &Transform{Field: field.Total(initial, deform, deform.Geometry, threads), Initial: initial, Threads: threads}, nil
 }
 
-// middleAffine is middle of affine maps.
+// middleAffine returns the middle of an affine map and the inverse of another.
 func middleAffine(forth, back volume.Affine) (volume.Affine, error) {
 	root, err := back.After(forth).Root()
 	if err != nil {
@@ -204,7 +204,7 @@ func (p *problem) backward(e *env) (*field.Field, volume.Affine, error) {
 	return total, initial, nil
 }
 
-// cornersMove is how far a map moves the corners of a grid, mm, in the mean.
+// cornersMove returns how far a map moves the corners of a grid, mm, in the mean.
 func cornersMove(g volume.Geometry, by volume.Affine) (mean float64) {
 	toMM := g.IndexToPhysical()
 	for _, corner := range g.Corners(0) {

@@ -31,7 +31,7 @@ func (p *problem) weigh(e *env, st state) RefereeMetrics {
 	return r
 }
 
-// gainMirrored is how much closer an alignment of the moving image mirrored brings the images than one of the image as
+// gainMirrored returns how much closer an alignment of the moving image mirrored brings the images than one of the image as
 // it is, or than the initial transform, which may be none: the mean over several scales. It goes on from a reflection
 // of the fixed image's space, and no farther than it takes to see that the image is not mirrored.
 func (p *problem) gainMirrored(e *env, st state, reflection volume.Affine) float64 {

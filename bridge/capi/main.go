@@ -52,7 +52,7 @@ func writeJSON(v any, dst *C.char, capacity C.size_t, needed *C.size_t) error {
 	return writeText(string(text), dst, capacity, needed)
 }
 
-// writeText is the (dst, capacity, needed) protocol of the header.
+// writeText writes text by the (dst, capacity, needed) protocol of the header.
 func writeText(text string, dst *C.char, capacity C.size_t, needed *C.size_t) error {
 	n := C.size_t(len(text) + 1)
 	if dst == nil && capacity != 0 {

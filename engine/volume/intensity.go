@@ -261,7 +261,7 @@ func Percentiles(values []float32, ps ...float64) []float64 {
 	return out
 }
 
-// position is where the p-th percentile of n sorted values lies, in 0..n-1.
+// position returns where the p-th percentile of n sorted values lies, in 0..n-1.
 func position(p float64, n int) float64 {
 	return float64(min(max(p, 0), 100) / 100 * float64(n-1))
 }

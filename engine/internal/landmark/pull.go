@@ -111,7 +111,7 @@ func leftOut(cholesky *mat.Cholesky, w *mat.Dense) float64 {
 	return math.Sqrt(sum / float64(n))
 }
 
-// covariance is Matern's of order 3/2 at a distance in reaches.
+// covariance returns Matern's of order 3/2 at a distance in reaches.
 func covariance(distance float64) float64 {
 	d := float64(math.Sqrt(3) * distance)
 	return (1 + d) * math.Exp(-d)
@@ -128,13 +128,13 @@ func (p *Pull) At(x [3]float64) (d [3]float64) {
 	return d
 }
 
-// Reach is the distance, mm, over which one point's displacement counts.
+// Reach returns the distance, mm, over which one point's displacement counts.
 func (p *Pull) Reach() float64 { return p.reach }
 
-// Cross is the root mean square error, mm, of predicting each point's displacement from the others (leave-one-out).
+// Cross returns the root mean square error, mm, of predicting each point's displacement from the others (leave-one-out).
 func (p *Pull) Cross() float64 { return p.cross }
 
-// Longest is the largest of the displacements that were given, mm.
+// Longest returns the largest of the displacements that were given, mm.
 func (p *Pull) Longest() float64 { return p.most }
 
 // Sample returns the displacement at the points of a grid, three components a point, LPS mm.

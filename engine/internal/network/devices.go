@@ -95,7 +95,7 @@ func (s *Sessions) probe(device string) error {
 	return runner.Run(context.Background(), step)
 }
 
-// unavailable is the error for a device that was asked for by name.
+// unavailable returns the error for a device that was asked for by name.
 func unavailable(device, library string, cause error) error {
 	cause = concise(cause)
 	return fault.Wrap(fault.DeviceUnavailable, cause,

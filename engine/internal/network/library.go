@@ -13,7 +13,7 @@ import (
 // LibraryVariable names the environment variable with the path of the ONNX Runtime library.
 const LibraryVariable = "MORPHSEEK_ORT_LIBRARY"
 
-// libraryPatterns are the file names of ONNX Runtime on this platform, best first.
+// libraryPatterns returns the file names of ONNX Runtime on this platform, best first.
 func libraryPatterns() []string {
 	switch runtime.GOOS {
 	case "windows":

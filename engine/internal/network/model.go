@@ -59,7 +59,7 @@ type Model struct {
 	ir, opset uint64 // the versions of the file's form and of the operators
 }
 
-// Bytes is about how much memory the tensors of a registration take on a network grid; 0 steps are the model's own.
+// Bytes returns about how much memory the tensors of a registration take on a network grid; 0 steps are the model's own.
 func (m *Model) Bytes(grid volume.Geometry, steps, trajectories int) int64 {
 	const float = 4
 	inRun, j := int64(1), int64(trajectories) // steps in one run of the graph

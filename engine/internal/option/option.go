@@ -27,7 +27,7 @@ type Option struct {
 	Result  bool     // it may change the result
 }
 
-// Type is that of the default in the engine's JSON: "string", "int" or "float".
+// Type returns the type of the default in the engine's JSON: "string", "int" or "float".
 func (o Option) Type() string {
 	switch o.Default.(type) {
 	case string:
@@ -122,7 +122,7 @@ func (s Spec) Span() string {
 	return "[" + lo + ", " + hi + "]"
 }
 
-// Number is the shortest text of a number.
+// Number returns the shortest text of a number.
 func Number(x float64) string {
 	return strconv.FormatFloat(x, 'g', -1, 64)
 }

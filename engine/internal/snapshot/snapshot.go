@@ -54,7 +54,7 @@ type Snapshot struct {
 	Key         string         // what a cache asks for it by; may be empty
 }
 
-// planes are the arrays that follow the header.
+// planes returns the arrays that follow the header.
 func (s *Snapshot) planes() [][]float32 {
 	planes := [][]float32{s.Field.Data, s.Warped.Data}
 	if s.Uncertainty != nil {
