@@ -50,7 +50,10 @@ func NewPull(at, displacements [][3]float64, err, extent, voxel float64) (*Pull,
 	if n < enoughSpread {
 		longest /= nearby
 	}
-	var pull *Pull
+	pull := &Pull{at: at, weights: make([][3]float64, n), rms: math.Sqrt(square / float64(n)), most: most}
+	var factors *mat.Cholesky // of the likeliest reach and variance
+	var solution *mat.Dense
+	variance := 0.0
 	for reach := longest; reach > longest/40; reach /= 2 {
 		for size := 32 * voxel; size >= 0.25*voxel; size /= 2 { // standard deviation of a component, mm
 			k := mat.NewSymDense(n, nil)
@@ -71,24 +74,22 @@ func NewPull(at, displacements [][3]float64, err, extent, voxel float64) (*Pull,
 					fit += float64(r.At(i, a) * w.At(i, a))
 				}
 			}
-			l := -float64(fit/2) - float64(1.5*cholesky.LogDet())
-			if l <= likeliest {
-				continue
-			}
-			likeliest = l
-			pull = &Pull{
-				at: at, reach: reach, cross: leftOut(&cholesky, &w), rms: math.Sqrt(square / float64(n)), most: most,
-				weights: make([][3]float64, n),
-			}
-			for i := range n {
-				for a := range 3 {
-					pull.weights[i][a] = size * size * w.At(i, a)
-				}
+			if l := -float64(fit/2) - float64(1.5*cholesky.LogDet()); l > likeliest {
+				likeliest, pull.reach, variance, factors, solution = l, reach, size*size, &cholesky, &w
 			}
 		}
 	}
-	if pull == nil || n >= enoughCross && pull.cross > foretold*pull.rms && pull.rms <= certain*err {
+	if factors == nil {
 		return nil, alone
+	}
+	pull.cross = leftOut(factors, solution)
+	if n >= enoughCross && pull.cross > foretold*pull.rms && pull.rms <= certain*err {
+		return nil, alone
+	}
+	for i := range n {
+		for a := range 3 {
+			pull.weights[i][a] = variance * solution.At(i, a)
+		}
 	}
 	return pull, likeliest - improbable
 }
