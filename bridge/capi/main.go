@@ -36,6 +36,17 @@ func call(body func() error) (status C.ms_status) {
 	return C.MS_OK
 }
 
+// with is call for a body that takes the value of a handle.
+func with[T any](t *table[T], handle uint64, body func(T) error) C.ms_status {
+	return call(func() error {
+		v, err := t.get(handle)
+		if err != nil {
+			return err
+		}
+		return body(v)
+	})
+}
+
 // bytesOf returns the bytes of s, not terminated, for the length of one C call.
 func bytesOf(s string) *C.char { return (*C.char)(unsafe.Pointer(unsafe.StringData(s))) }
 
@@ -142,11 +153,7 @@ func ms_engine_destroy(handle C.ms_engine) C.ms_status {
 
 // tell writes what an engine says of itself, as JSON.
 func tell(handle C.ms_engine, dst *C.char, capacity C.size_t, needed *C.size_t, say func(*engine.Engine) (any, error)) C.ms_status {
-	return call(func() error {
-		e, err := engines.get(uint64(handle))
-		if err != nil {
-			return err
-		}
+	return with(&engines, uint64(handle), func(e *engine.Engine) error {
 		answer, err := say(e)
 		if err != nil {
 			return err

@@ -13,13 +13,7 @@ import (
 
 // withTransform runs the body of a function on a result or a transform alone.
 func withTransform(handle C.ms_result, body func(*engine.Transform) error) C.ms_status {
-	return call(func() error {
-		o, err := results.get(uint64(handle))
-		if err != nil {
-			return err
-		}
-		return body(o.Transform)
-	})
+	return with(&results, uint64(handle), func(o outcome) error { return body(o.Transform) })
 }
 
 // floats returns the caller's buffer of n floats, which must be just what is written.
@@ -44,11 +38,7 @@ func copyOut(dst *C.float, n C.size_t, src []float32) error {
 
 // withResult runs the body of a function on what a transform alone does not have.
 func withResult(handle C.ms_result, body func(*engine.Result) error) C.ms_status {
-	return call(func() error {
-		o, err := results.get(uint64(handle))
-		if err != nil {
-			return err
-		}
+	return with(&results, uint64(handle), func(o outcome) error {
 		if o.whole == nil {
 			return invalid("this result is a transform alone, as an inverse is: it has no warped image, uncertainty, verdict " +
 				"and metrics, and cannot be saved; use the result it was made from")
