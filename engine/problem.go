@@ -40,9 +40,8 @@ func (p *problem) isFlat() bool { return p.fixed.Flat() }
 func (p *problem) locked() [3]bool {
 	locked := p.opt.locked()
 	if p.planes != nil {
-		locked = p.planes.locked(locked)
+		return p.planes.locked(locked)
 	}
-	locked[2] = locked[2] || p.isFlat()
 	return locked
 }
 
