@@ -65,7 +65,7 @@ func (p *problem) network(e *env, st state) (proposal, error) {
 	if p.net.Loops && p.net.runner.Device() != "cpu" {
 		run = steps
 	}
-	s := network.NewSteps(m, [3]int{grid.Size[2], grid.Size[1], grid.Size[0]}, run, trajectories)
+	s := network.NewStep(m, [3]int{grid.Size[2], grid.Size[1], grid.Size[0]}, run, trajectories)
 	s.Fixed, s.Moving, s.Previous, s.Tau = fixed.Data, moving.Data, u.Data, float32(tau)
 	if p.opt.Uncertainty == "on" {
 		st.network = &networkInput{fixed.Data, moving.Data, field.Over(grid, slices.Clone(u.Data)), steps}

@@ -90,7 +90,7 @@ func (s *Sessions) probe(device string) error {
 	defer runner.Close()
 	size := first.model.MinSize
 	voxels := size[0] * size[1] * size[2]
-	step := NewStep(first.model.Manifest, size, 1)
+	step := NewStep(first.model.Manifest, size, 1, 1)
 	step.Fixed, step.Moving, step.Previous = make([]float32, voxels), make([]float32, voxels), make([]float32, 3*voxels)
 	return runner.Run(context.Background(), step)
 }
