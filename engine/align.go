@@ -85,7 +85,7 @@ func (p *problem) alignCutOut(e *env, a *align.Result, st state, method align.Me
 		return a, st, nil
 	}
 	e.notes.start(string(method))
-	st.facts.From, st.found = 0, &again.Transform
+	st.facts.From, st.alignment = 0, &again.Transform
 	return again, st, nil
 }
 
@@ -103,7 +103,7 @@ func (p *problem) judgeStart(e *env, a *align.Result, st state) (*align.Result, 
 			e.notes.because(why)
 		}
 	}
-	st.found = &a.Transform
+	st.alignment = &a.Transform
 	margin := p.compare(before, after)
 	why := plan.Alignment(plan.IntensitiesCompare(a.SameModality, a.Score))(margin)
 	if why == "" {
@@ -157,7 +157,7 @@ func (p *problem) alignByChannels(e *env, a *align.Result, method align.Method) 
 		}
 		seen := p.look(other.Transform, nil)
 		if margin := p.compare(best, seen); plan.Closer(margin) {
-			e.notes.because(fmt.Sprintf("the alignment of %s brings all channels closer (%+.2f) than that of the first", p.asked.ChannelName(k), plan.Gain(margin)))
+			e.notes.because(fmt.Sprintf("the alignment of %s brings all channels closer (%+.2f) than that of the first", p.request.ChannelName(k), plan.Gain(margin)))
 			other.SameModality, other.Confidence, other.Score, other.Rigid = a.SameModality, max(a.Confidence, other.Confidence), max(a.Score, other.Score), nil
 			a, best = other, seen
 		}
@@ -203,7 +203,7 @@ func (p *problem) bringBack(e *env, a *align.Result, st state, method align.Meth
 		if !p.leadsAstray(again.Transform) {
 			e.notes.start(string(method))
 			e.notes.because(why)
-			st.found = &again.Transform
+			st.alignment = &again.Transform
 			return again, st, nil
 		}
 		why = "the images led the initial alignment away from the landmarks, from these, too: what fits them is taken"

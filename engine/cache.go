@@ -138,7 +138,7 @@ func keep(r *Result, path string, limit int64) error {
 		return err
 	}
 	var files []os.FileInfo
-	held := int64(0)
+	size := int64(0)
 	for _, entry := range entries {
 		info, err := entry.Info()
 		if err == nil && strings.HasPrefix(info.Name(), snapshot.Temporary) && time.Since(info.ModTime()) > abandoned {
@@ -149,11 +149,11 @@ func keep(r *Result, path string, limit int64) error {
 			continue // gone meanwhile, or not ours
 		}
 		files = append(files, info)
-		held += info.Size()
+		size += info.Size()
 	}
 	slices.SortFunc(files, func(a, b os.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
 	for _, f := range files {
-		if held <= limit {
+		if size <= limit {
 			break
 		}
 		if f.Name() == filepath.Base(path) {
@@ -162,7 +162,7 @@ func keep(r *Result, path string, limit int64) error {
 		if err := os.Remove(filepath.Join(dir, f.Name())); err != nil && !os.IsNotExist(err) {
 			return err
 		}
-		held -= f.Size()
+		size -= f.Size()
 	}
 	return nil
 }

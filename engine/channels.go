@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -22,22 +24,18 @@ func (p *problem) addChannels(n *notes, flat Pair) {
 		return mask.Resample(v.Geometry, volume.IdentityAffine(), volume.Nearest, 0, p.opt.Threads)
 	}
 	for k, c := range flat.Channels {
-		made := aligned.Channel{Weight: c.Weight}
-		if made.Weight == 0 {
-			made.Weight = 1
-		}
-		made.Fixed, made.Moving = c.Fixed, c.Moving
 		if !c.Labels {
-			made.Fixed, made.Moving = c.Fixed.Plausible().Filled(), c.Moving.Plausible().Filled()
+			c.Fixed, c.Moving = c.Fixed.Plausible().Filled(), c.Moving.Plausible().Filled()
 		}
-		made.Fixed, made.Moving = made.Fixed.Canonical(), made.Moving.Canonical()
-		made.FixedMask, made.MovingMask = onto(p.pair.FixedMask, made.Fixed), onto(p.pair.MovingMask, made.Moving)
+		channel := aligned.Channel{Weight: cmp.Or(c.Weight, 1)}
+		channel.Fixed, channel.Moving = c.Fixed.Canonical(), c.Moving.Canonical()
+		channel.FixedMask, channel.MovingMask = onto(p.pair.FixedMask, channel.Fixed), onto(p.pair.MovingMask, channel.Moving)
 		if c.Labels {
 			shared := common(c.Fixed.Labels(), c.Moving.Labels())
-			made.Labels = len(shared)
-			n.number(&made, flat.ChannelName(k), shared)
+			channel.Labels = len(shared)
+			n.number(&channel, flat.ChannelName(k), shared)
 		}
-		p.pair.Channels = append(p.pair.Channels, made)
+		p.pair.Channels = append(p.pair.Channels, channel)
 	}
 }
 
@@ -70,10 +68,9 @@ func (n *notes) number(c *aligned.Channel, name string, common []float32) {
 		return
 	}
 	var names []string
-	for l := range alone {
+	for _, l := range slices.Sorted(maps.Keys(alone)) {
 		names = append(names, fmt.Sprintf("%.0f", l))
 	}
-	slices.Sort(names)
 	const named = 10
 	if more := len(names) - named; more > 0 {
 		names = append(names[:named], fmt.Sprintf("%d more", more))
@@ -84,7 +81,7 @@ func (n *notes) number(c *aligned.Channel, name string, common []float32) {
 // channelMetrics says how the channels came to match.
 func (p *problem) channelMetrics(st state) (all []ChannelMetrics) {
 	for k, c := range p.pair.Channels {
-		m := ChannelMetrics{Name: p.asked.ChannelName(k), Weight: c.Weight, Similarity: string(refine.MIND), Labels: c.Labels}
+		m := ChannelMetrics{Name: p.request.ChannelName(k), Weight: c.Weight, Similarity: string(refine.MIND), Labels: c.Labels}
 		switch {
 		case c.Labels > 0:
 			m.Similarity = "labels"

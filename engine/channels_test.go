@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -173,5 +174,18 @@ func TestWrongChannels(t *testing.T) {
 	}
 	if _, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving, Channels: make([]Channel, 17)}, DefaultOptions(), nil); fault.CodeOf(err) != fault.InvalidArgument {
 		t.Errorf("17 channels: %v", err)
+	}
+}
+
+// The warning of labels that one map alone has names them in the order of numbers, not of texts.
+func TestLabelsOfOneMapInOrder(t *testing.T) {
+	grid := volume.Geometry{Size: [3]int{4, 1, 1}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	var c aligned.Channel
+	c.Fixed = &volume.Volume{Geometry: grid, Data: []float32{1, 10, 9, 100}}
+	c.Moving = &volume.Volume{Geometry: grid, Data: []float32{1, 0, 0, 11}}
+	n := newNotes(Options{})
+	n.number(&c, "organs", []float32{1})
+	if text := n.metrics.Warnings[0]; !strings.HasSuffix(text, ": 9, 10, 11, 100.") {
+		t.Error(text)
 	}
 }

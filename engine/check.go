@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -112,7 +113,7 @@ func (p Pair) checkLandmarks(err float64) error {
 }
 
 // check reports the first fault of the inputs.
-func (p Pair) check(threads int) error {
+func (p Pair) check(opt Options) error {
 	for _, in := range []struct {
 		name    string
 		v, mask *volume.Volume
@@ -127,17 +128,13 @@ func (p Pair) check(threads int) error {
 			return err
 		}
 	}
-	if err := p.checkField(threads); err != nil {
-		return err
-	}
-	if err := p.checkRigid(); err != nil {
-		return err
-	}
-	if err := p.checkChannels(); err != nil {
-		return err
-	}
+	return cmp.Or(p.checkField(opt.Threads), p.checkRigid(), p.checkChannels(), p.checkInitial(), p.checkUnits(), p.checkLandmarks(opt.LandmarkError))
+}
+
+// checkInitial reports why a registration cannot start from a transform.
+func (p Pair) checkInitial() error {
 	if p.Initial == nil {
-		return p.checkUnits()
+		return nil
 	}
 	for _, x := range append(p.Initial.M[:], p.Initial.T[:]...) {
 		if !(math.Abs(x) <= farthest) {
@@ -147,7 +144,7 @@ func (p Pair) check(threads int) error {
 	if _, err := p.Initial.Inverse(); err != nil {
 		return fault.Wrap(fault.SingularTransform, err, "initial transform is singular; correct it")
 	}
-	return p.checkUnits()
+	return nil
 }
 
 // checkUnits reports fields of view that differ too much for one body, as of headers in metres and in millimetres.
@@ -209,7 +206,7 @@ func (p Pair) checkField(threads int) error {
 	return nil
 }
 
-// reached is the share of the fixed volume that lies on the initial field's grid.
+// reached returns the share of the fixed volume that lies on the initial field's grid.
 func (p Pair) reached() float64 {
 	const steps = 32 // along an axis, at most
 	fixed, f := p.Fixed.Geometry, p.InitialField
@@ -221,7 +218,7 @@ func (p Pair) reached() float64 {
 	within, all := 0, n[0]*n[1]*n[2]
 	for i := range all {
 		var x [3]float64
-		for a, k := range [3]int{i % n[0], i / n[0] % n[1], i / (n[0] * n[1])} {
+		for a, k := range (volume.Geometry{Size: n}).Index(i) {
 			x[a] = float64(k) * float64(fixed.Size[a]-1) / float64(max(n[a]-1, 1))
 		}
 		inside := true

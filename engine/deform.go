@@ -51,17 +51,17 @@ func (p *problem) search(e *env, st state) (proposal, error) {
 	} else {
 		e.notes.because("the images are too small for the search: it looked for nothing")
 	}
-	made := proposal{state: p.deformed(st, u)}
+	next := proposal{state: p.deformed(st, u)}
 	switch {
 	case p.deform != nil:
-		made.rival, made.rule = p.rival(st), plan.Continued("search")
+		next.rival, next.rule = p.rival(st), plan.Continued("search")
 	case !st.facts.Network && p.iterations(st) == 0: // no refinement will end with it
-		made.rival, made.rule = p.rival(st), plan.Deformation
+		next.rival, next.rule = p.rival(st), plan.Deformation
 	}
-	return made, nil
+	return next, nil
 }
 
-// rival is the state that a deformation must beat: the caller's deformation, or the initial transform alone.
+// rival returns the state that a deformation must beat: the caller's deformation, or the initial transform alone.
 func (p *problem) rival(st state) *state {
 	st = p.deformed(st, p.deform)
 	return &st
@@ -114,7 +114,7 @@ func (p *problem) moved(st state) bool {
 	return st.facts.IsAlike(p.opt.plan()) && plan.Closer(p.compare(st.start, p.look(st.initial, st.fit.Found())))
 }
 
-// refineOptions are those of the refinement.
+// refineOptions returns the options of the refinement.
 func (p *problem) refineOptions(e *env, st state) refine.Options {
 	o := p.opt.plan()
 	return refine.Options{
@@ -160,13 +160,13 @@ func (p *problem) refine(e *env, st state) (proposal, error) {
 	e.notes.because(o.SmoothnessBound(smoothness))
 	e.notes.refined(RefineMetrics{Similarity: string(similarity), Levels: levelMetrics(levels)}, by, smoothness, agreement)
 	st.refined = true
-	made := proposal{state: p.deformed(st, u)}
+	next := proposal{state: p.deformed(st, u)}
 	switch {
 	case st.facts.Network: // it learned from labels what the images do not show
 	case p.deform != nil:
-		made.rival, made.rule = p.rival(st), plan.Continued("refinement")
+		next.rival, next.rule = p.rival(st), plan.Continued("refinement")
 	default:
-		made.rival, made.rule = p.rival(st), plan.Deformation
+		next.rival, next.rule = p.rival(st), plan.Deformation
 	}
-	return made, nil
+	return next, nil
 }

@@ -57,26 +57,28 @@ func (e *Engine) Close() error {
 	return nil
 }
 
-// acquire begins a call, for as long as which the models stay, unless the engine is closed. Every method begins with
-// it.
-func (e *Engine) acquire() (release func(), err error) {
+// within makes a call, for as long as which the models stay, unless the engine is closed. Every method is one.
+func within[T any](e *Engine, call func() (T, error)) (value T, err error) {
+	defer fault.Recovered(&err)
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return nil, fault.New(fault.InvalidHandle, "the engine is closed")
+	closed := e.closed
+	if !closed {
+		e.calls++
 	}
-	e.calls++
-	return e.release, nil
-}
-
-func (e *Engine) release() {
-	e.mu.Lock()
-	e.calls--
-	last := e.closed && e.calls == 0
 	e.mu.Unlock()
-	if last {
-		e.sessions.Close()
+	if closed {
+		return value, fault.New(fault.InvalidHandle, "the engine is closed")
 	}
+	defer func() {
+		e.mu.Lock()
+		e.calls--
+		last := e.closed && e.calls == 0
+		e.mu.Unlock()
+		if last {
+			e.sessions.Close()
+		}
+	}()
+	return call()
 }
 
 // heartbeat is the longest that a ProgressFunc waits for its next call.
@@ -86,24 +88,23 @@ const heartbeat = 100 * time.Millisecond
 // goroutines; the calling one hands their progress to progress (which may be nil) and returns when they have ended, also
 // after a cancellation (by ctx or by progress), with Cancelled. Every error carries a fault code; a panic becomes
 // Internal. The volumes are only read.
-func (e *Engine) Register(ctx context.Context, pair Pair, opt Options, progress ProgressFunc) (result *Result, err error) {
-	defer fault.Recovered(&err)
-	release, err := e.acquire()
-	if err != nil {
-		return nil, err
-	}
-	defer release()
+func (e *Engine) Register(ctx context.Context, pair Pair, opt Options, progress ProgressFunc) (*Result, error) {
+	return within(e, func() (*Result, error) { return e.follow(ctx, pair, opt, progress) })
+}
+
+// follow is Register on the calling goroutine.
+func (e *Engine) follow(ctx context.Context, pair Pair, opt Options, progress ProgressFunc) (*Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var (
-		report = newReporter()
-		done   = make(chan struct{})
-		made   *Result
-		failed error
+		report  = newReporter()
+		done    = make(chan struct{})
+		output  *Result
+		failure error
 	)
 	go func() {
 		defer close(done)
-		defer fault.Recovered(&failed)
-		made, failed = e.register(ctx, pair, opt, report)
+		defer fault.Recovered(&failure)
+		output, failure = e.register(ctx, pair, opt, report)
 	}()
 	defer func() { // the workers have let go of the caller's volumes when this returns, whatever progress does
 		cancel()
@@ -129,55 +130,29 @@ func (e *Engine) Register(ctx context.Context, pair Pair, opt Options, progress 
 	if ctx.Err() != nil {
 		return nil, fault.Wrap(fault.Cancelled, context.Cause(ctx), "the registration was cancelled")
 	}
-	if failed == nil {
-		made.Metrics.doubt(pair.Doubts)
+	if failure == nil {
+		output.Metrics.doubt(pair.Doubts)
 	}
-	return made, failed
+	return output, failure
 }
 
 // TrimMemory gives memory that is no longer used back to the system at once, where it may be more than a quarter of a gigabyte.
 func TrimMemory() { memory.Trim() }
 
-// AvailableMemory is what the system and the process's limits leave, in bytes.
+// AvailableMemory returns what the system and the process's limits leave, in bytes.
 func AvailableMemory() int64 { return memory.Available() }
 
 // ModelInfo describes a model bundle to a front end.
-type ModelInfo struct {
-	Manifest network.Manifest `json:"manifest"`
-	Path     string           `json:"path"`  // empty: built in
-	Code     fault.Code       `json:"code"`  // 0 where the bundle is sound
-	Error    string           `json:"error"` // why it is not
-}
+type ModelInfo = network.Info
 
 // Devices tries what there is to run networks on, by one small step each. It says what is missing; nothing is an error.
 func (e *Engine) Devices() (network.Inventory, error) {
 	return within(e, func() (network.Inventory, error) { return e.sessions.Inventory(), nil })
 }
 
-// within makes a call that ends before the engine does.
-func within[T any](e *Engine, do func() (T, error)) (made T, err error) {
-	defer fault.Recovered(&err)
-	release, err := e.acquire()
-	if err != nil {
-		return made, err
-	}
-	defer release()
-	return do()
-}
-
 // ListModels returns the built-in bundles and those of the configured folder, verified; faulty ones say why.
 func (e *Engine) ListModels() ([]ModelInfo, error) {
-	return within(e, func() ([]ModelInfo, error) {
-		infos := []ModelInfo{}
-		for _, entry := range network.List(e.cfg.ModelDir) {
-			info := ModelInfo{Manifest: entry.Manifest, Path: entry.Path, Code: fault.CodeOf(entry.Err)}
-			if entry.Err != nil {
-				info.Error = entry.Err.Error()
-			}
-			infos = append(infos, info)
-		}
-		return infos, nil
-	})
+	return within(e, func() ([]ModelInfo, error) { return network.List(e.cfg.ModelDir), nil })
 }
 
 // VerifyModel reads the bundle called name (built in, in the configured folder, or a path) and checks it as a registration

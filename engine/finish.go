@@ -43,7 +43,11 @@ func (p *problem) finish(e *env, st state, result *Result) error {
 		outside, _ = moving.MinMax()
 		plausible = total.Warp(moving, volume.Linear, outside, threads)
 	}
-	same := m.Align.SameModality
+	here := p.fixed.Resample(grid, volume.IdentityAffine(), volume.Linear, 0, threads)
+	var mask *volume.Volume
+	if p.fixedMask != nil {
+		mask = p.fixedMask.Resample(grid, volume.IdentityAffine(), volume.Nearest, 0, threads)
+	}
 	for _, measure := range []struct {
 		into  *float64
 		image *volume.Volume
@@ -56,12 +60,13 @@ func (p *problem) finish(e *env, st state, result *Result) error {
 		if err := e.ctx.Err(); err != nil {
 			return err
 		}
-		m.Similarity, *measure.into = p.similarity(grid, measure.image.Resample(grid, measure.by, volume.Linear, outside, threads), same)
+		there := measure.image.Resample(grid, measure.by, volume.Linear, outside, threads)
+		m.Similarity, *measure.into = similarity(here, there, mask, m.Align.SameModality, threads)
 	}
-	found := append(startDoubts(*m, p.isFlat()), doubts(*m, deformed)...)
-	found = append(found, e.notes.doubts...)
-	e.notes.warn(found...)
-	m.Verdict = verdict(m.Referee, evidenceFor(p.isFlat()), found, scale)
+	reasons := append(startDoubts(*m, p.isFlat()), doubts(*m, deformed)...)
+	reasons = append(reasons, e.notes.doubts...)
+	e.notes.warn(reasons...)
+	m.Verdict = verdict(m.Referee, evidenceFor(p.isFlat()), reasons, scale)
 	result.Transform = Transform{Field: total, Initial: initial, Moving: moving.Geometry, Threads: threads}
 	result.Warped = warped
 	return nil
@@ -80,7 +85,7 @@ func (p *problem) total(st state) *field.Field {
 	return p.shaped(st.initial, deform)
 }
 
-// selected is the part of the mask's grid around all that it selects; it selects something. Measured there, a thin mask
+// selected returns the part of the mask's grid around all that it selects; it selects something. Measured there, a thin mask
 // of a large image does not fall between the voxels of the measuring grid.
 func selected(mask *volume.Volume) volume.Geometry {
 	b := volume.EmptyBox(mask.Size)
@@ -109,22 +114,15 @@ func measuringGrid(g volume.Geometry) volume.Geometry {
 	return g
 }
 
-// similarity compares an image on the measuring grid with the fixed one, inside the fixed mask, and names the measure.
-// Outside the moving image counts as background.
-func (p *problem) similarity(grid volume.Geometry, image *volume.Volume, sameModality bool) (string, float64) {
-	id, threads := volume.IdentityAffine(), p.opt.Threads
-	fixed := p.fixed.Resample(grid, id, volume.Linear, 0, threads)
-	var mask *volume.Volume
-	if p.fixedMask != nil {
-		mask = p.fixedMask.Resample(grid, id, volume.Nearest, 0, threads)
-	}
+// similarity compares two images on the measuring grid inside a mask, and names the measure. Outside the moving image
+// counts as background.
+func similarity(fixed, moving, mask *volume.Volume, sameModality bool, threads int) (string, float64) {
 	if sameModality {
 		const radius = 4
-		return "local NCC", metric.LocalNCC(fixed, image, mask, radius, threads)
+		return "local NCC", metric.LocalNCC(fixed, moving, mask, radius, threads)
 	}
 	const bins = 32
-	nmi := metric.NormalizedMutualInformation(fixed, image, mask, bins, threads)
-	return "normalized mutual information", nmi
+	return "normalized mutual information", metric.NormalizedMutualInformation(fixed, moving, mask, bins, threads)
 }
 
 // shaped returns the total transform of a deformation on the fixed grid, which it may change; nil is the identity.

@@ -101,7 +101,7 @@ func (p *problem) keepToLandmarks(e *env, st state) (proposal, error) {
 	return proposal{state: p.deformed(st, pulled)}, nil
 }
 
-// landmarksApart is the root mean square distance of the landmarks under a deformation behind the initial transform,
+// landmarksApart returns the root mean square distance of the landmarks under a deformation behind the initial transform,
 // mm. Beyond the grid the deformation fades, as the result does.
 func (p *problem) landmarksApart(st state, deform *field.Field) float64 {
 	points := p.fixedLandmarks()
@@ -113,7 +113,7 @@ func (p *problem) landmarksApart(st state, deform *field.Field) float64 {
 	return p.landmarksMiss(points, st.initial)
 }
 
-// landmarksMiss is the root mean square distance of the moving landmarks from where a transform carries points, mm.
+// landmarksMiss returns the root mean square distance of the moving landmarks from where a transform carries points, mm.
 func (p *problem) landmarksMiss(points []float64, by volume.Affine) float64 {
 	carried := slices.Clone(p.landmarks)
 	for i := range carried {
@@ -122,7 +122,7 @@ func (p *problem) landmarksMiss(points []float64, by volume.Affine) float64 {
 	return landmark.RMS(carried, by)
 }
 
-// fixedLandmarks are the fixed points, x, y, z interleaved.
+// fixedLandmarks returns the fixed points, x, y, z interleaved.
 func (p *problem) fixedLandmarks() []float64 {
 	points := make([]float64, 0, 3*len(p.landmarks))
 	for _, l := range p.landmarks {

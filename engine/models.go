@@ -37,12 +37,12 @@ func checkModel(n *notes, m network.Manifest, fixed, moving *volume.Volume) erro
 	if m.Size != nil {
 		least = *m.Size
 	}
-	made := 1
+	voxels := 1
 	for _, size := range least {
-		made *= max(size, 1)
+		voxels *= max(size, 1)
 	}
 	canonical, _, _ := fixed.Geometry.Canonical() // as the manifest's axes run
-	if grid := m.Grid(canonical); grid.Voxels() > max(plainGrid, mostBeyond*made) {
+	if grid := m.Grid(canonical); grid.Voxels() > max(plainGrid, mostBeyond*voxels) {
 		return fault.New(fault.InvalidArgument,
 			"model %s is made for images of about %s, the fixed volume is of %s, and the network would run on %d million voxels; crop the volumes to what it is made for, or choose another model",
 			m.Name, inMM(m.Lengths()), inMM(canonical.Lengths()), grid.Voxels()/1e6)
@@ -53,19 +53,19 @@ func checkModel(n *notes, m network.Manifest, fixed, moving *volume.Volume) erro
 	}{{"fixed", fixed}, {"moving", moving}} {
 		g, _, _ := image.v.Geometry.Canonical()
 		longer := 0.0
-		made, found := m.Lengths(), g.Lengths()
+		usual, own := m.Lengths(), g.Lengths()
 		coarser := 0.0
 		for a := range 3 {
-			if made[a] > 0 {
-				longer = max(longer, found[a]/made[a])
+			if usual[a] > 0 {
+				longer = max(longer, own[a]/usual[a])
 			}
 			if s := m.SpacingMM[2-a]; s != nil {
 				coarser = max(coarser, g.Spacing[a] / *s)
 			}
 		}
-		if (longer > otherLength || longer < 1.0/otherLength) && min(made[0], made[1], made[2]) > 0 {
+		if (longer > otherLength || longer < 1.0/otherLength) && min(usual[0], usual[1], usual[2]) > 0 {
 			n.warn(fmt.Sprintf("Model %s is made for images of about %s, and the %s volume is of %s: its result there means little; check its voxel size, crop the volumes, or choose another model.",
-				m.Name, inMM(made), image.name, inMM(found)))
+				m.Name, inMM(usual), image.name, inMM(own)))
 		}
 		if coarser > otherLength {
 			n.warn(fmt.Sprintf("Model %s is made for finer voxels than those of the %s volume, of %.3g x %.3g x %.3g mm.", m.Name, image.name, g.Spacing[0], g.Spacing[1], g.Spacing[2]))

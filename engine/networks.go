@@ -65,7 +65,7 @@ func (p *problem) network(e *env, st state) (proposal, error) {
 	if p.net.Loops && p.net.runner.Device() != "cpu" {
 		run = steps
 	}
-	s := network.NewSteps(m, [3]int{grid.Size[2], grid.Size[1], grid.Size[0]}, run, trajectories)
+	s := network.NewStep(m, [3]int{grid.Size[2], grid.Size[1], grid.Size[0]}, run, trajectories)
 	s.Fixed, s.Moving, s.Previous, s.Tau = fixed.Data, moving.Data, u.Data, float32(tau)
 	if p.opt.Uncertainty == "on" {
 		st.network = &networkInput{fixed.Data, moving.Data, field.Over(grid, slices.Clone(u.Data)), steps}
@@ -116,11 +116,7 @@ func (p *problem) choose(s *network.Step, k, number int) (StepMetrics, error) {
 	if s.J == 1 {
 		return step, nil
 	}
-	group := make([]float64, s.J)
-	for j, x := range rewards {
-		group[j] = float64(x)
-	}
-	step.Advantage = network.Advantages(group)[best]
+	step.Advantage = network.Advantages(rewards)[best]
 	if p.opt.Tau > 0 {
 		latent := len(s.LogSigma) / s.T
 		epsilon := s.Epsilon[(first+best)*latent : (first+best+1)*latent]

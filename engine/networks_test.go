@@ -53,7 +53,7 @@ func TestFailingGPU(t *testing.T) {
 			p.opt.Device, p.opt.Threads = c.device, 1
 			run := testEnv(e, p.opt)
 			run.notes.network(m.Name, "cuda")
-			s := network.NewStep(m.Manifest, [3]int{8, 8, 8}, 1)
+			s := network.NewStep(m.Manifest, [3]int{8, 8, 8}, 1, 1)
 			s.Fixed, s.Moving, s.Previous = make([]float32, 512), make([]float32, 512), make([]float32, 3*512)
 			err := p.step(run, s)
 			if device := run.notes.metrics.Device; fault.CodeOf(err) != c.want || device != c.on {

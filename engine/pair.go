@@ -39,7 +39,7 @@ type Channel struct {
 	Labels        bool    // they are label maps: whole numbers, 0 is background
 }
 
-// ChannelName is what messages call the k-th channel.
+// ChannelName returns what messages call the k-th channel.
 func (p Pair) ChannelName(k int) string {
 	if name := p.Channels[k].Name; name != "" {
 		return name
@@ -53,7 +53,7 @@ type Landmark struct {
 	Fixed, Moving [3]float64
 }
 
-// name is what messages call the i-th landmark.
+// name returns what messages call the i-th landmark.
 func (p Pair) name(i int) string {
 	if name := p.Landmarks[i].Name; name != "" {
 		return name

@@ -18,7 +18,7 @@ func (p *problem) alignAs(e *env, pair aligned.Pair, opt align.Options) (*align.
 	return align.Align(e.ctx, pair.Fixed.Filled(), pair.Moving.Filled(), opt)
 }
 
-// turned is the angle, degrees, between an initial transform and where it started.
+// turned returns the angle, degrees, between an initial transform and where it started.
 func (p *problem) turned(initial volume.Affine) float64 {
 	if p.initial != nil {
 		back, err := p.initial.Inverse()
@@ -30,7 +30,7 @@ func (p *problem) turned(initial volume.Affine) float64 {
 	return initial.Turn()
 }
 
-// given is where the alignment starts: the caller's transform, or how the headers lay the images.
+// given returns where the alignment starts: the caller's transform, or how the headers lay the images.
 func (p *problem) given() volume.Affine {
 	if p.initial != nil {
 		return *p.initial

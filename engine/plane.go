@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math"
+	"slices"
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
@@ -48,15 +49,10 @@ func (p Pair) flattened() (Pair, *planes, error) {
 	if tilt != volume.Identity { // the middle stays where it is beside the fixed plane
 		at.moving = laidAt(at.moving, frame, p.Moving.Center())
 	}
-	for _, v := range []struct {
-		image **volume.Volume
-		plane volume.Affine
-	}{{&flat.Fixed, at.fixed}, {&flat.FixedMask, at.fixed}, {&flat.Rigid, at.fixed}, {&flat.Moving, at.moving}, {&flat.MovingMask, at.moving}} {
-		if *v.image != nil {
-			*v.image = &volume.Volume{Geometry: flattenedGrid((*v.image).Geometry, v.plane), Data: (*v.image).Data}
-		}
-	}
-	flat.Channels = append([]Channel(nil), p.Channels...)
+	flat.Fixed, flat.Moving = flattenedImage(p.Fixed, at.fixed), flattenedImage(p.Moving, at.moving)
+	flat.FixedMask, flat.MovingMask = flattenedImage(p.FixedMask, at.fixed), flattenedImage(p.MovingMask, at.moving)
+	flat.Rigid = flattenedImage(p.Rigid, at.fixed)
+	flat.Channels = slices.Clone(p.Channels)
 	for k := range flat.Channels {
 		c := &flat.Channels[k]
 		for _, v := range []struct {
@@ -70,7 +66,7 @@ func (p Pair) flattened() (Pair, *planes, error) {
 			if _, degrees := tiltOf(v.plane.M, (*v.image).Geometry); degrees > mostTilted {
 				return p, nil, fault.New(fault.GridMismatch, "%s, %s, lies in a plane that is %.0f degrees from the first image's; give slices of one orientation", p.ChannelName(k), v.side, degrees)
 			}
-			*v.image = &volume.Volume{Geometry: flattenedGrid((*v.image).Geometry, v.plane), Data: (*v.image).Data}
+			*v.image = flattenedImage(*v.image, v.plane)
 		}
 	}
 	back := inverted(at.moving)
@@ -87,7 +83,7 @@ func (p Pair) flattened() (Pair, *planes, error) {
 		}
 		flat.InitialField = at.flattenedField(f, p.Initial == nil)
 	}
-	flat.Landmarks = append([]Landmark(nil), p.Landmarks...)
+	flat.Landmarks = slices.Clone(p.Landmarks)
 	there := inverted(at.fixed)
 	for i := range flat.Landmarks {
 		l := &flat.Landmarks[i]
@@ -190,6 +186,14 @@ func flattenedGrid(g volume.Geometry, plane volume.Affine) volume.Geometry {
 	return flat
 }
 
+// flattenedImage returns a slice in the coordinates of a plane, with its own voxels; nil for nil.
+func flattenedImage(v *volume.Volume, plane volume.Affine) *volume.Volume {
+	if v == nil {
+		return nil
+	}
+	return &volume.Volume{Geometry: flattenedGrid(v.Geometry, plane), Data: v.Data}
+}
+
 // withinPlane returns a map of the plane's coordinates without what leads out of it, and refuses one that leads out by
 // far.
 func withinPlane(a volume.Affine) (volume.Affine, error) {
@@ -251,12 +255,10 @@ func (at *planes) layBack(r *Result) {
 	total := field.New(at.onFixed)
 	m := at.onFixed.PhysicalToIndex().After(at.moving).After(flat.IndexToPhysical())
 	nx := flat.Size[0]
-	size := at.onFixed.Size
 	parallel.Each(len(flat.X), 1<<14, r.Threads, func(i int) {
+		x := total.Point(i)
 		p := m.Apply([3]float64{float64(i%nx) + float64(flat.X[i]), float64(i/nx) + float64(flat.Y[i]), 0})
-		total.X[i] = float32(p[0] - float64(i%size[0]))
-		total.Y[i] = float32(p[1] - float64(i/size[0]%size[1]))
-		total.Z[i] = float32(p[2] - float64(i/(size[0]*size[1])))
+		total.X[i], total.Y[i], total.Z[i] = float32(p[0]-x[0]), float32(p[1]-x[1]), float32(p[2]-x[2])
 	})
 	r.Field, r.Initial, r.Moving = total, at.initial(r.Initial), at.onMoving
 	for _, v := range []*volume.Volume{r.Warped, r.Uncertainty} {

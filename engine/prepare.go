@@ -24,7 +24,7 @@ import (
 // newProblem makes a problem of a pair that was checked; opt has its threads resolved. What could be missing is opened,
 // and the memory asked for: what fails, fails before the work.
 func newProblem(e *env, pair Pair, opt Options, model *network.Model) (*problem, error) {
-	p := &problem{asked: pair, opt: opt}
+	p := &problem{request: pair, opt: opt}
 	flat, planes, err := pair.flattened()
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func newProblem(e *env, pair Pair, opt Options, model *network.Model) (*problem,
 	return p, nil
 }
 
-// room is the number of voxels of a grid. A slice counts as a cube of its side, so that the same thresholds hold for
+// room returns the number of voxels of a grid. A slice counts as a cube of its side, so that the same thresholds hold for
 // both.
 func room(g volume.Geometry) int {
 	if side := g.Side(); g.Flat() {
@@ -179,7 +179,7 @@ func (p *problem) average() {
 	}
 }
 
-// around is the box of the voxels of v on all sides of a point, LPS mm, or those nearest to it.
+// around returns the box of the voxels of v on all sides of a point, LPS mm, or those nearest to it.
 func around(v *volume.Volume, point [3]float64) (b volume.Box) {
 	for a, x := range v.PhysicalToIndex().Apply(point) {
 		x = min(max(x, 0), float64(v.Size[a]-1))
@@ -188,7 +188,7 @@ func around(v *volume.Volume, point [3]float64) (b volume.Box) {
 	return b
 }
 
-// bytes is about how much memory the registration takes at its peak.
+// bytes returns about how much memory the registration takes at its peak.
 func (p *problem) bytes(flat Pair) (int64, error) {
 	const float = 4
 	fixed, moving := flat.Fixed, flat.Moving
@@ -279,7 +279,7 @@ func (p *problem) checkShape() error {
 	if p.opt.Symmetric == "on" && (p.net != nil || p.rigid != nil || p.opt.Along != "all") {
 		return fault.New(fault.InvalidArgument, "a symmetric registration has neither a network, nor rigid regions, nor axes that it keeps to, which would hold one way alone: leave symmetric off, or model at none, along at all and rigid regions out")
 	}
-	if p.opt.Symmetric == "on" && len(p.asked.Landmarks) > 0 {
+	if p.opt.Symmetric == "on" && len(p.request.Landmarks) > 0 {
 		return fault.New(fault.InvalidArgument, "a symmetric registration keeps to no landmarks; leave symmetric off, or the landmarks out")
 	}
 	if p.opt.Symmetric == "on" && p.deform != nil {
@@ -307,7 +307,7 @@ func (p *problem) warnOfUnusedOptions(n *notes) {
 		{!network, "No network ran", "name a model", ofNetworks},
 		{network && o.Tau == 0, "With tau 0 every trajectory is the same", "leave tau at 1", []string{"trajectories"}},
 		{network && o.Tau != 0 && o.Trajectories == 1 && o.Uncertainty == "off", "A single trajectory is not sampled", "set trajectories", []string{"tau"}},
-		{len(p.asked.Landmarks) == 0, "There are no landmarks", "give some", []string{"landmark_error"}},
+		{len(p.request.Landmarks) == 0, "There are no landmarks", "give some", []string{"landmark_error"}},
 		{!p.searches(p.start()) && !p.looks(p.start()) && p.iterations(p.start()) == 0, "Neither the search nor the refinement ran", "set refine", []string{"preset", "similarity", "smoothness", "along"}},
 	} {
 		if names := o.changed(c.names...); c.is && len(names) > 0 {

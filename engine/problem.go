@@ -13,10 +13,10 @@ import (
 // problem is one pair with what was asked of it, its images in each form that a stage reads. It does not change once
 // made.
 type problem struct {
-	asked  Pair    // the caller's
-	planes *planes // where slices lie; nil for volumes
-	opt    Options // threads resolved
-	facts  plan.Facts
+	request Pair    // the caller's
+	planes  *planes // where slices lie; nil for volumes
+	opt     Options // threads resolved
+	facts   plan.Facts
 
 	fixed, moving *volume.Volume // slices in their planes; without voxels far beyond the others, every voxel finite
 	original      *volume.Volume // the caller's moving image, every voxel finite: what is resampled
@@ -36,13 +36,12 @@ type problem struct {
 // isFlat says whether the images are slices.
 func (p *problem) isFlat() bool { return p.fixed.Flat() }
 
-// locked is that of the option, on the grid that is registered.
+// locked returns the axes that the option locks, on the grid that is registered.
 func (p *problem) locked() [3]bool {
 	locked := p.opt.locked()
 	if p.planes != nil {
-		locked = p.planes.locked(locked)
+		return p.planes.locked(locked)
 	}
-	locked[2] = locked[2] || p.isFlat()
 	return locked
 }
 

@@ -73,7 +73,7 @@ func (r *reporter) sample() {
 	r.peak.Sample()
 }
 
-// peakBytes is how far the memory grew since the reporter was made.
+// peakBytes returns how far the memory grew since the reporter was made.
 func (r *reporter) peakBytes() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

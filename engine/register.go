@@ -16,15 +16,12 @@ func (e *Engine) register(ctx context.Context, pair Pair, opt Options, report *r
 		return nil, err
 	}
 	report.begin("align", 0, 0, "looking at the volumes") // the check of large ones takes seconds, in which a caller may cancel
-	if err := pair.check(opt.Threads); err != nil {
+	if err := pair.check(opt); err != nil {
 		return nil, err
 	}
 	if e.cfg.TuneCollector {
 		const live = 80 // bytes a voxel, about
 		defer memory.Tighten(live * int64(pair.Fixed.Voxels()+pair.Moving.Voxels()))()
-	}
-	if err := pair.checkLandmarks(opt.LandmarkError); err != nil {
-		return nil, err
 	}
 	opt.Threads = parallel.Threads(opt.Threads)
 	model, err := loadModel(opt.Model, e.cfg.ModelDir)

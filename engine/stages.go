@@ -25,7 +25,7 @@ const (
 	finishWeight      = 1
 )
 
-// weight is that of all stages that a problem runs.
+// weight returns the weight of all stages that a problem runs.
 func (p *problem) weight() (total float64) {
 	for _, s := range stages {
 		if s.runs(p, p.start()) {
@@ -43,9 +43,9 @@ func (p *problem) solve(e *env) (state, error) {
 			continue
 		}
 		err := e.run(s.name, s.weight, func() error {
-			made, err := s.propose(p, e, st)
+			next, err := s.propose(p, e, st)
 			if err == nil {
-				st = p.accept(e.notes, made)
+				st = p.accept(e.notes, next)
 			}
 			return err
 		})
@@ -57,15 +57,15 @@ func (p *problem) solve(e *env) (state, error) {
 }
 
 // accept decides on the proposal of a stage, by a measure that no stage optimises.
-func (p *problem) accept(n *notes, made proposal) state {
-	if made.rival == nil {
-		return made.state
+func (p *problem) accept(n *notes, next proposal) state {
+	if next.rival == nil {
+		return next.state
 	}
-	why := made.rule(p.compare(made.rival.end, made.end))
+	why := next.rule(p.compare(next.rival.end, next.end))
 	if why == "" {
-		return made.state
+		return next.state
 	}
 	n.because(why)
 	n.undeformed()
-	return *made.rival
+	return *next.rival
 }

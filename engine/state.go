@@ -22,7 +22,7 @@ type state struct {
 
 	fixedMask, movingMask *volume.Volume // what an image shows that was cut out of its surroundings; else nil
 
-	found       *volume.Affine     // what the alignment found, whether or not it was taken; nil where none was asked for
+	alignment   *volume.Affine     // what the alignment found, whether or not it was taken; nil where none was asked for
 	intensities []bool             // of each channel: the intensities of its two images correspond
 	fit         *refine.Refinement // of deform at the coarse resolutions, from which the refinement goes on; may be nil
 	refined     bool               // by the refinement, in the regime of facts
@@ -89,7 +89,7 @@ func (p *problem) under(st state) aligned.Pair {
 	return pair
 }
 
-// start is the state before the first stage.
+// start returns the state before the first stage.
 func (p *problem) start() state { return state{facts: p.facts} }
 
 // searches says whether the discrete search runs.

@@ -8,7 +8,6 @@ import (
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/align"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
-	"github.com/morphseek/morphseek/engine/internal/landmark"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -65,7 +64,7 @@ func (p *problem) middled(e *env, st state) (state, error) {
 	}
 	e.report.at(0.92, "the middle of both ways")
 
-	first := comesFirst(p.asked.Fixed, p.asked.Moving)
+	first := comesFirst(p.request.Fixed, p.request.Moving)
 	if !first {
 		forth, home, round = home, forth, forth.After(home.Field, p.opt.Threads)
 	}
@@ -111,7 +110,7 @@ func middle(forth, home *field.Endless, round *field.Field, threads int) (*Trans
 	return &Transform{Field: field.Total(initial, deform, deform.Geometry, threads), Initial: initial, Threads: threads}, nil
 }
 
-// middleAffine is middle of affine maps.
+// middleAffine returns the middle of an affine map and the inverse of another.
 func middleAffine(forth, back volume.Affine) (volume.Affine, error) {
 	root, err := back.After(forth).Root()
 	if err != nil {
@@ -160,8 +159,8 @@ func (p *problem) replaced(n *notes, st state, total *field.Field, initial volum
 
 // exchanged returns the caller's pair with its images exchanged.
 func (p *problem) exchanged() (Pair, error) {
-	pair := Pair{Fixed: p.asked.Moving, Moving: p.asked.Fixed, FixedMask: p.asked.MovingMask, MovingMask: p.asked.FixedMask}
-	for _, c := range p.asked.Channels {
+	pair := Pair{Fixed: p.request.Moving, Moving: p.request.Fixed, FixedMask: p.request.MovingMask, MovingMask: p.request.FixedMask}
+	for _, c := range p.request.Channels {
 		c.Fixed, c.Moving = c.Moving, c.Fixed
 		pair.Channels = append(pair.Channels, c)
 	}
@@ -205,12 +204,12 @@ func (p *problem) backward(e *env) (*field.Field, volume.Affine, error) {
 	return total, initial, nil
 }
 
-// cornersMove is how far a map moves the corners of a grid, mm, in the mean.
+// cornersMove returns how far a map moves the corners of a grid, mm, in the mean.
 func cornersMove(g volume.Geometry, by volume.Affine) (mean float64) {
 	toMM := g.IndexToPhysical()
 	for _, corner := range g.Corners(0) {
 		p := toMM.Apply(corner)
-		mean += float64(landmark.Pair{Fixed: p, Moving: p}.Distance(by) / 8)
+		mean += float64(volume.Distance(by.Apply(p), p) / 8)
 	}
 	return mean
 }

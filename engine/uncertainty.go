@@ -46,7 +46,7 @@ func (p *problem) uncertainty(e *env, st state) (*volume.Volume, error) {
 func (p *problem) policySpread(e *env, st state, samples int) (*volume.Volume, error) {
 	in, threads := st.network, p.opt.Threads
 	grid := in.start.Geometry
-	s := network.NewStep(p.net.Manifest, [3]int{grid.Size[2], grid.Size[1], grid.Size[0]}, 1)
+	s := network.NewStep(p.net.Manifest, [3]int{grid.Size[2], grid.Size[1], grid.Size[0]}, 1, 1)
 	u, mean, sd := field.New(grid), field.New(grid), volume.Zeros(grid)
 	s.Fixed, s.Moving, s.Previous, s.Tau = in.fixed, in.moving, u.Data, float32(p.opt.Tau)
 	toMM := volume.Affine{M: st.initial.After(grid.IndexToPhysical()).M}

@@ -37,7 +37,7 @@ func TestUncertaintyOfThePolicy(t *testing.T) {
 		return feed.input(v, v.Percentiles(m.Intensity.Low, m.Intensity.High), m.Grid(g), volume.IdentityAffine()).Data
 	}
 	grid := m.Manifest.Grid(g)
-	s := network.NewStep(m.Manifest, [3]int{grid.Size[2], grid.Size[1], grid.Size[0]}, samples+1)
+	s := network.NewStep(m.Manifest, [3]int{grid.Size[2], grid.Size[1], grid.Size[0]}, 1, samples+1)
 	s.Fixed, s.Moving = input(p.Fixed), input(p.Moving)
 	s.Previous, s.Tau = make([]float32, 3*grid.Voxels()), tau
 	network.Sample(s.Epsilon, samples+1, seed, 0)

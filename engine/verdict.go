@@ -105,7 +105,7 @@ var (
 	ofSlices  = evidence{0.07, 0.1, 0.8}
 )
 
-// evidenceFor is what must speak for a place of slices, or of volumes.
+// evidenceFor returns what must speak for a place of slices, or of volumes.
 func evidenceFor(slices bool) evidence {
 	if slices {
 		return ofSlices

@@ -31,7 +31,7 @@ func (p *problem) weigh(e *env, st state) RefereeMetrics {
 	return r
 }
 
-// gainMirrored is how much closer an alignment of the moving image mirrored brings the images than one of the image as
+// gainMirrored returns how much closer an alignment of the moving image mirrored brings the images than one of the image as
 // it is, or than the initial transform, which may be none: the mean over several scales. It goes on from a reflection
 // of the fixed image's space, and no farther than it takes to see that the image is not mirrored.
 func (p *problem) gainMirrored(e *env, st state, reflection volume.Affine) float64 {
@@ -65,16 +65,16 @@ func (p *problem) gainMirrored(e *env, st state, reflection volume.Affine) float
 	}
 	theirs := referee.New(mirrored, p.opt.Threads)
 	least = closer(theirs, st.initial, other.Transform)
-	found := st.found
-	if found == nil && least > asMirrored { // no alignment was made of the image as it is
+	alignment := st.alignment
+	if alignment == nil && least > asMirrored { // no alignment was made of the image as it is
 		own, err := p.alignBy(e, p.pair, align.Affine, &st.initial, nil)
 		if err != nil {
 			return -1
 		}
-		found = &own.Transform
+		alignment = &own.Transform
 	}
-	if found != nil && *found != st.initial {
-		least = min(least, closer(theirs, *found, other.Transform))
+	if alignment != nil && *alignment != st.initial {
+		least = min(least, closer(theirs, *alignment, other.Transform))
 	}
 	if least <= asMirrored {
 		return least

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -9,80 +8,51 @@ import (
 	"github.com/morphseek/morphseek/engine/fault"
 )
 
-// resource counts how often it was closed.
-type resource struct{ closed atomic.Int32 }
-
-func newTable() *table[*resource] {
-	return &table[*resource]{kind: "resource", close: func(r *resource) error { r.closed.Add(1); return nil }}
-}
-
 func TestTableRefusesWhatIsNotOpen(t *testing.T) {
-	a, b := newTable(), newTable()
-	h := a.add(&resource{})
-	use := func(*resource) error { return nil }
-	for name, err := range map[string]error{
-		"zero": a.use(0, use), "never made": a.use(1<<63, use), "of another table": b.use(h, use), "removed from another": b.remove(h),
+	a, b := table[int]{kind: "number"}, table[int]{kind: "number"}
+	h := a.add(7)
+	for name, call := range map[string]func() (int, error){
+		"zero": func() (int, error) { return a.get(0) }, "never made": func() (int, error) { return a.get(1 << 63) },
+		"of another table": func() (int, error) { return b.get(h) }, "removed from another": func() (int, error) { return b.remove(h) },
 	} {
-		if fault.CodeOf(err) != fault.InvalidHandle {
+		if _, err := call(); fault.CodeOf(err) != fault.InvalidHandle {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := a.remove(h); err != nil {
-		t.Error(err)
+	if v, err := a.get(h); v != 7 || err != nil {
+		t.Error(v, err)
 	}
-	if err := a.remove(h); fault.CodeOf(err) != fault.InvalidHandle {
+	if v, err := a.remove(h); v != 7 || err != nil {
+		t.Error(v, err)
+	}
+	if _, err := a.get(h); fault.CodeOf(err) != fault.InvalidHandle {
+		t.Errorf("used after removal: %v", err)
+	}
+	if _, err := a.remove(h); fault.CodeOf(err) != fault.InvalidHandle {
 		t.Errorf("removed twice: %v", err)
 	}
-	if again := a.add(&resource{}); again == h {
+	if again := a.add(7); again == h {
 		t.Error("a handle was used again")
 	}
 }
 
-func TestTableClosesAfterTheLastUse(t *testing.T) {
-	table, r, failure := newTable(), &resource{}, errors.New("failed")
-	h := table.add(r)
-	err := table.use(h, func(*resource) error {
-		if err := table.remove(h); err != nil {
-			t.Error(err)
-		}
-		if err := table.use(h, func(*resource) error { return nil }); fault.CodeOf(err) != fault.InvalidHandle {
-			t.Errorf("used after removal: %v", err)
-		}
-		if r.closed.Load() != 0 {
-			t.Error("closed while in use")
-		}
-		return failure
-	})
-	if err != failure || r.closed.Load() != 1 {
-		t.Errorf("use returned %v, closed %d times", err, r.closed.Load())
-	}
-}
-
-func TestTableClosesOnceUnderContention(t *testing.T) {
-	table := newTable()
+func TestTableRemovesOnceUnderContention(t *testing.T) {
+	numbers := table[int]{kind: "number"}
 	for range 200 {
-		r := &resource{}
-		h := table.add(r)
+		h := numbers.add(7)
+		var removals atomic.Int32
 		var wg sync.WaitGroup
-		for i := range 8 {
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
-				if i == 4 {
-					_ = table.remove(h)
-					return
+		for range 8 {
+			wg.Go(func() {
+				_, _ = numbers.get(h)
+				if _, err := numbers.remove(h); err == nil {
+					removals.Add(1)
 				}
-				_ = table.use(h, func(r *resource) error {
-					if r.closed.Load() != 0 {
-						t.Error("used after it was closed")
-					}
-					return nil
-				})
-			}()
+			})
 		}
 		wg.Wait()
-		if n := r.closed.Load(); n != 1 {
-			t.Fatalf("closed %d times", n)
+		if n := removals.Load(); n != 1 {
+			t.Fatalf("removed %d times", n)
 		}
 	}
 }

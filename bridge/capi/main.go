@@ -36,6 +36,17 @@ func call(body func() error) (status C.ms_status) {
 	return C.MS_OK
 }
 
+// with is call for a body that takes the value of a handle.
+func with[T any](t *table[T], handle uint64, body func(T) error) C.ms_status {
+	return call(func() error {
+		v, err := t.get(handle)
+		if err != nil {
+			return err
+		}
+		return body(v)
+	})
+}
+
 // bytesOf returns the bytes of s, not terminated, for the length of one C call.
 func bytesOf(s string) *C.char { return (*C.char)(unsafe.Pointer(unsafe.StringData(s))) }
 
@@ -52,7 +63,7 @@ func writeJSON(v any, dst *C.char, capacity C.size_t, needed *C.size_t) error {
 	return writeText(string(text), dst, capacity, needed)
 }
 
-// writeText is the (dst, capacity, needed) protocol of the header.
+// writeText writes text by the (dst, capacity, needed) protocol of the header.
 func writeText(text string, dst *C.char, capacity C.size_t, needed *C.size_t) error {
 	n := C.size_t(len(text) + 1)
 	if dst == nil && capacity != 0 {
@@ -131,19 +142,23 @@ func ms_engine_create(config *C.ms_engine_config, out *C.ms_engine) C.ms_status 
 
 //export ms_engine_destroy
 func ms_engine_destroy(handle C.ms_engine) C.ms_status {
-	return call(func() error { return engines.remove(uint64(handle)) })
+	return call(func() error {
+		e, err := engines.remove(uint64(handle))
+		if err != nil {
+			return err
+		}
+		return e.Close() // which lets calls under way end, so a progress callback may destroy the engine that it reports on
+	})
 }
 
 // tell writes what an engine says of itself, as JSON.
 func tell(handle C.ms_engine, dst *C.char, capacity C.size_t, needed *C.size_t, say func(*engine.Engine) (any, error)) C.ms_status {
-	return call(func() error {
-		return engines.use(uint64(handle), func(e *engine.Engine) error {
-			said, err := say(e)
-			if err != nil {
-				return err
-			}
-			return writeJSON(said, dst, capacity, needed)
-		})
+	return with(&engines, uint64(handle), func(e *engine.Engine) error {
+		answer, err := say(e)
+		if err != nil {
+			return err
+		}
+		return writeJSON(answer, dst, capacity, needed)
 	})
 }
 

@@ -32,24 +32,24 @@ func ms_register_pair(handle C.ms_engine, pair *C.ms_pair, options *C.ms_options
 	})
 }
 
-func register(handle C.ms_engine, p C.ms_pair, options *C.ms_options, progress C.ms_progress_fn, user unsafe.Pointer) (r *engine.Result, err error) {
-	err = engines.use(uint64(handle), func(e *engine.Engine) error {
-		opt, err := takeOptions(options)
-		if err != nil {
-			return err
-		}
-		given, err := takePair(p)
-		if err != nil {
-			return err
-		}
-		pair, err := given.Engine(opt.Threads)
-		if err != nil {
-			return err
-		}
-		r, err = e.Register(context.Background(), pair, opt, reporter(progress, user))
-		return err
-	})
-	return r, err
+func register(handle C.ms_engine, p C.ms_pair, options *C.ms_options, progress C.ms_progress_fn, user unsafe.Pointer) (*engine.Result, error) {
+	opt, err := takeOptions(options)
+	if err != nil {
+		return nil, err
+	}
+	given, err := takePair(p)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := given.Engine(opt.Threads)
+	if err != nil {
+		return nil, err
+	}
+	e, err := engines.get(uint64(handle))
+	if err != nil {
+		return nil, err
+	}
+	return e.Register(context.Background(), pair, opt, reporter(progress, user))
 }
 
 // reporter passes progress on to C, on the goroutine and so the thread that registers; nil for NULL.

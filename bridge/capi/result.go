@@ -13,7 +13,7 @@ import (
 
 // withTransform runs the body of a function on a result or a transform alone.
 func withTransform(handle C.ms_result, body func(*engine.Transform) error) C.ms_status {
-	return call(func() error { return results.use(uint64(handle), func(o outcome) error { return body(o.Transform) }) })
+	return with(&results, uint64(handle), func(o outcome) error { return body(o.Transform) })
 }
 
 // floats returns the caller's buffer of n floats, which must be just what is written.
@@ -38,14 +38,12 @@ func copyOut(dst *C.float, n C.size_t, src []float32) error {
 
 // withResult runs the body of a function on what a transform alone does not have.
 func withResult(handle C.ms_result, body func(*engine.Result) error) C.ms_status {
-	return call(func() error {
-		return results.use(uint64(handle), func(o outcome) error {
-			if o.whole == nil {
-				return invalid("this result is a transform alone, as an inverse is: it has no warped image, uncertainty, verdict " +
-					"and metrics, and cannot be saved; use the result it was made from")
-			}
-			return body(o.whole)
-		})
+	return with(&results, uint64(handle), func(o outcome) error {
+		if o.whole == nil {
+			return invalid("this result is a transform alone, as an inverse is: it has no warped image, uncertainty, verdict " +
+				"and metrics, and cannot be saved; use the result it was made from")
+		}
+		return body(o.whole)
 	})
 }
 
@@ -118,15 +116,16 @@ func ms_result_field_mm(handle C.ms_result, dst *C.float, n C.size_t) C.ms_statu
 
 //export ms_result_inverse
 func ms_result_inverse(handle C.ms_result, out *C.ms_result, residual *C.double) C.ms_status {
-	return makeOutcome(out, func() (made outcome, err error) {
-		err = results.use(uint64(handle), func(o outcome) (err error) {
-			var mm float64
-			if made.Transform, mm, err = o.Inverse(); err == nil && residual != nil {
-				*residual = C.double(mm)
-			}
-			return err
-		})
-		return made, err
+	return makeOutcome(out, func() (outcome, error) {
+		o, err := results.get(uint64(handle))
+		if err != nil {
+			return outcome{}, err
+		}
+		inverse, mm, err := o.Inverse()
+		if err == nil && residual != nil {
+			*residual = C.double(mm)
+		}
+		return outcome{Transform: inverse}, err
 	})
 }
 
@@ -137,14 +136,16 @@ func ms_result_halfway(handle C.ms_result, toFixed, toMoving *C.ms_result) C.ms_
 			return invalid("to_fixed or to_moving is NULL")
 		}
 		*toFixed, *toMoving = 0, 0
-		return results.use(uint64(handle), func(o outcome) error {
-			fixed, moving, err := o.Halfway()
-			if err == nil {
-				*toFixed = C.ms_result(results.add(outcome{Transform: fixed}))
-				*toMoving = C.ms_result(results.add(outcome{Transform: moving}))
-			}
+		o, err := results.get(uint64(handle))
+		if err != nil {
 			return err
-		})
+		}
+		fixed, moving, err := o.Halfway()
+		if err == nil {
+			*toFixed = C.ms_result(results.add(outcome{Transform: fixed}))
+			*toMoving = C.ms_result(results.add(outcome{Transform: moving}))
+		}
+		return err
 	})
 }
 
@@ -267,5 +268,8 @@ func ms_result_load(path *C.char, out *C.ms_result) C.ms_status {
 
 //export ms_result_destroy
 func ms_result_destroy(handle C.ms_result) C.ms_status {
-	return call(func() error { return results.remove(uint64(handle)) })
+	return call(func() error {
+		_, err := results.remove(uint64(handle))
+		return err
+	})
 }

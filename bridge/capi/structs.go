@@ -72,7 +72,7 @@ var optionMembers = func() []reflect.StructField {
 	return members
 }()
 
-// optionField is the engine's option that a member of ms_options stands for.
+// optionField returns the engine's option that a member of ms_options stands for.
 func optionField(options reflect.Value, member string) reflect.Value {
 	for i := range options.NumField() {
 		if options.Type().Field(i).Tag.Get("json") == member {

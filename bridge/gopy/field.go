@@ -11,33 +11,46 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// fieldAt returns the field at address, on the grid at gridAddress.
-func fieldAt(address, gridAddress uint64) (*field.Field, error) {
-	g, err := grid(gridAddress, "field")
+// withField runs the body of an entry point with the field at u, on the grid at uGrid.
+func withField(u, uGrid uint64, body func(*field.Field) error) (err error) {
+	defer guard(&err)
+	g, err := grid(uGrid, "field")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return field.Over(g, floats(address, 3*g.Voxels())), nil
+	return body(field.Over(g, floats(u, 3*g.Voxels())))
+}
+
+// withEndless runs it with the field as it goes on beyond its grid under the affine map at last (12 float64), which it ends with.
+func withEndless(u, uGrid, last uint64, body func(*field.Endless) error) error {
+	return withField(u, uGrid, func(f *field.Field) error {
+		a := wire.Address[volume.Affine](last)
+		if a == nil {
+			return fault.New(fault.InvalidArgument, "no affine map is given")
+		}
+		e, err := f.Endless(*a)
+		if err != nil {
+			return err
+		}
+		return body(e)
+	})
 }
 
 // Warp resamples an image on its own grid through the field and writes it to out, float32 on the field's grid.
 // interpolation is "linear" or "nearest".
 func Warp(u, uGrid, img, imgGrid uint64, interpolation string, background float64, threads int, out uint64) (err error) {
-	defer guard(&err)
-	f, err := fieldAt(u, uGrid)
-	if err != nil {
-		return err
-	}
-	moving, err := image(img, imgGrid, "moving")
-	if err != nil {
-		return err
-	}
-	how, err := volume.ParseInterpolation(interpolation)
-	if err != nil {
-		return err
-	}
-	copy(floats(out, f.Voxels()), f.Warp(moving, how, float32(background), threads).Data)
-	return nil
+	return withField(u, uGrid, func(f *field.Field) error {
+		moving, err := image(img, imgGrid, "moving")
+		if err != nil {
+			return err
+		}
+		how, err := volume.ParseInterpolation(interpolation)
+		if err != nil {
+			return err
+		}
+		copy(floats(out, f.Voxels()), f.Warp(moving, how, float32(background), threads).Data)
+		return nil
+	})
 }
 
 // Resample resamples an image onto another grid through an affine (12 float64, from the grid's space to the image's; 0 is the
@@ -57,7 +70,7 @@ func Resample(img, imgGrid, outGrid, matrix uint64, interpolation string, backgr
 		return err
 	}
 	a := volume.IdentityAffine()
-	if m := affine(matrix); m != nil {
+	if m := wire.Address[volume.Affine](matrix); m != nil {
 		a = *m
 	}
 	copy(floats(out, g.Voxels()), moving.Resample(g, a, how, float32(background), threads).Data)
@@ -78,146 +91,100 @@ func Intensities(img, imgGrid uint64, low, high float64, out uint64) (intensityR
 	if math.IsNaN(p[0]) {
 		return "", fault.New(fault.EmptyVolume, "no voxel of the image is a finite number; check the image")
 	}
-	least, _ := v.MinMax()
-	copy(floats(out, v.Voxels()), v.Finite(least).Data)
+	copy(floats(out, v.Voxels()), v.Filled().Data)
 	return text(p)
-}
-
-// endlessAt returns the field at u as it goes on beyond its grid under the affine map at last (12 float64), which it ends with.
-func endlessAt(u, uGrid, last uint64) (*field.Endless, error) {
-	f, err := fieldAt(u, uGrid)
-	if err != nil {
-		return nil, err
-	}
-	a := affine(last)
-	if a == nil {
-		return nil, fault.New(fault.InvalidArgument, "no affine map is given")
-	}
-	return f.Endless(*a)
 }
 
 // TransformPoints maps n points, float64 LPS mm with x, y, z interleaved, from fixed to moving space in place. The field ends with the affine
 // map at last.
 func TransformPoints(u, uGrid, last, points uint64, n int) (err error) {
-	defer guard(&err)
-	e, err := endlessAt(u, uGrid, last)
-	if err != nil {
-		return err
-	}
-	e.TransformPoints(unsafe.Slice(wire.Address[float64](points), 3*n))
-	return nil
+	return withEndless(u, uGrid, last, func(e *field.Endless) error {
+		e.TransformPoints(unsafe.Slice(wire.Address[float64](points), 3*n))
+		return nil
+	})
 }
 
 // Inverse writes the inverse of the field, which ends with the affine map at last, on outGrid to out and returns the largest residual in mm.
 func Inverse(u, uGrid, last, outGrid uint64, threads int, out uint64) (residual float64, err error) {
-	defer guard(&err)
-	f, err := endlessAt(u, uGrid, last)
-	if err != nil {
-		return 0, err
-	}
-	g, err := grid(outGrid, "moving")
-	if err != nil {
-		return 0, err
-	}
-	inverse, residual := f.Inverse(g, threads)
-	copy(floats(out, len(inverse.Data)), inverse.Data)
-	return residual, nil
+	err = withEndless(u, uGrid, last, func(e *field.Endless) error {
+		g, err := grid(outGrid, "moving")
+		if err != nil {
+			return err
+		}
+		inverse, largest := e.Inverse(g, threads)
+		copy(floats(out, len(inverse.Data)), inverse.Data)
+		residual = largest
+		return nil
+	})
+	return residual, err
 }
 
 // Halfway writes the grid of the space half-way between two images (18 float64, as many voxels as the field), and the maps from it to the fixed and
 // to the moving space (float32 fields) with the affine maps that they end with (12 float64 each). The field is from fixed to moving space and ends
 // with the affine map at last.
 func Halfway(u, uGrid, last uint64, threads int, outGrid, toFixed, fixedLast, toMoving, movingLast uint64) (err error) {
-	defer guard(&err)
-	e, err := endlessAt(u, uGrid, last)
-	if err != nil {
-		return err
-	}
-	whole := engine.Transform{Field: e.Field, Initial: e.Last(), Threads: threads}
-	fixed, moving, err := whole.Halfway()
-	if err != nil {
-		return err
-	}
-	g, numbers := fixed.Field.Geometry, wire.Address[[18]float64](outGrid)
-	for a := range 3 {
-		numbers[a], numbers[3+a], numbers[6+a] = float64(g.Size[a]), g.Spacing[a], g.Origin[a]
-	}
-	copy(numbers[9:], g.Direction[:])
-	for _, out := range []struct {
-		t           *engine.Transform
-		field, last uint64
-	}{{fixed, toFixed, fixedLast}, {moving, toMoving, movingLast}} {
-		copy(floats(out.field, len(out.t.Field.Data)), out.t.Field.Data)
-		m := wire.Address[[12]float64](out.last)
-		copy(m[:9], out.t.Initial.M[:])
-		copy(m[9:], out.t.Initial.T[:])
-	}
-	return nil
+	return withEndless(u, uGrid, last, func(e *field.Endless) error {
+		whole := engine.Transform{Field: e.Field, Initial: e.Last(), Threads: threads}
+		fixed, moving, err := whole.Halfway()
+		if err != nil {
+			return err
+		}
+		g, numbers := fixed.Field.Geometry, wire.Address[[18]float64](outGrid)
+		for a := range 3 {
+			numbers[a], numbers[3+a], numbers[6+a] = float64(g.Size[a]), g.Spacing[a], g.Origin[a]
+		}
+		copy(numbers[9:], g.Direction[:])
+		for _, out := range []struct {
+			t           *engine.Transform
+			field, last uint64
+		}{{fixed, toFixed, fixedLast}, {moving, toMoving, movingLast}} {
+			copy(floats(out.field, len(out.t.Field.Data)), out.t.Field.Data)
+			*wire.Address[volume.Affine](out.last) = out.t.Initial
+		}
+		return nil
+	})
 }
 
 // Jacobian writes det(I + grad u) to out, float32 on the field's grid.
 func Jacobian(u, uGrid uint64, threads int, out uint64) (err error) {
-	defer guard(&err)
-	f, err := fieldAt(u, uGrid)
-	if err != nil {
-		return err
-	}
-	copy(floats(out, f.Voxels()), f.JacobianDeterminant(threads).Data)
-	return nil
-}
-
-// regularity is field.Stats by the names that engine.Metrics has.
-type regularity struct {
-	NJDPercent         float64 `json:"njd_percent"`
-	SDLogJ             float64 `json:"sdlogj"`
-	JacobianMin        float64 `json:"jacobian_min"`
-	JacobianMax        float64 `json:"jacobian_max"`
-	DisplacementMeanMM float64 `json:"displacement_mean_mm"`
-	DisplacementMaxMM  float64 `json:"displacement_max_mm"`
+	return withField(u, uGrid, func(f *field.Field) error {
+		copy(floats(out, f.Voxels()), f.JacobianDeterminant(threads).Data)
+		return nil
+	})
 }
 
 // Stats returns how regular the field is and how far it moves, as JSON.
 func Stats(u, uGrid uint64, threads int) (stats string, err error) {
-	defer guard(&err)
-	f, err := fieldAt(u, uGrid)
-	if err != nil {
-		return "", err
-	}
-	return text(regularity(f.Stats(threads)))
+	err = withField(u, uGrid, func(f *field.Field) (err error) {
+		stats, err = text(f.Stats(threads))
+		return err
+	})
+	return stats, err
 }
 
 // ToMM writes the field in LPS mm to out: float32, x, y, z interleaved.
 func ToMM(u, uGrid uint64, threads int, out uint64) (err error) {
-	defer guard(&err)
-	f, err := fieldAt(u, uGrid)
-	if err != nil {
-		return err
-	}
-	f.MM(floats(out, len(f.Data)), threads)
-	return nil
+	return withField(u, uGrid, func(f *field.Field) error {
+		f.MM(floats(out, len(f.Data)), threads)
+		return nil
+	})
 }
 
 // Margin writes to out (6 int64: below and above along x, y, z) how many voxels the field, which ends with the affine map at last, needs
 // beyond its grid to fade.
 func Margin(u, uGrid, last, out uint64) (err error) {
-	defer guard(&err)
-	e, err := endlessAt(u, uGrid, last)
-	if err != nil {
-		return err
-	}
-	*wire.Address[[3][2]int](out) = e.Margin()
-	return nil
+	return withEndless(u, uGrid, last, func(e *field.Endless) error {
+		*wire.Address[[3][2]int](out) = e.Margin()
+		return nil
+	})
 }
 
 // BehindMM writes to out the displacements in LPS mm behind the affine map at last (12 float64), which the field ends with, on the grid with
 // Margin: float32, x, y, z interleaved.
 func BehindMM(u, uGrid, last uint64, threads int, out uint64) (err error) {
-	defer guard(&err)
-	e, err := endlessAt(u, uGrid, last)
-	if err != nil {
-		return err
-	}
-	return e.BehindMM(floats(out, 3*e.Grid().Voxels()), threads)
+	return withEndless(u, uGrid, last, func(e *field.Endless) error {
+		return e.BehindMM(floats(out, 3*e.Grid().Voxels()), threads)
+	})
 }
 
 // FromMM writes to out the field whose displacements in LPS mm are at mm: float32, x, y, z interleaved.
@@ -253,28 +220,27 @@ type registrationScore struct {
 // ScoreLabels scores a field, whose Jacobian determinant is at det, by label maps of int32 on their grids: a JSON list, by label. carried is 0
 // or the moving map as the field carries it to its grid.
 func ScoreLabels(u, uGrid, det, fixed, moving, movingGrid, carried uint64, threads int) (scores string, err error) {
-	defer guard(&err)
-	f, err := fieldAt(u, uGrid)
-	if err != nil {
-		return "", err
-	}
-	g, err := grid(movingGrid, "moving labels")
-	if err != nil {
-		return "", err
-	}
-	here := engine.LabelMap{Geometry: f.Geometry, Data: unsafe.Slice(wire.Address[int32](fixed), f.Voxels())}
-	there := engine.LabelMap{Geometry: g, Data: unsafe.Slice(wire.Address[int32](moving), g.Voxels())}
-	var after []int32
-	if carried != 0 {
-		after = unsafe.Slice(wire.Address[int32](carried), f.Voxels())
-	}
-	found, err := engine.ScoreLabels(f, floats(det, f.Voxels()), here, there, after, threads)
-	if err != nil {
-		return "", err
-	}
-	list := []registrationScore{}
-	for _, s := range found {
-		list = append(list, registrationScore{s.Label, s.DiceBefore, s.DiceAfter, finite(s.HD95Before), finite(s.HD95After), s.VolumeError})
-	}
-	return text(list)
+	err = withField(u, uGrid, func(f *field.Field) error {
+		g, err := grid(movingGrid, "moving labels")
+		if err != nil {
+			return err
+		}
+		here := engine.LabelMap{Geometry: f.Geometry, Data: unsafe.Slice(wire.Address[int32](fixed), f.Voxels())}
+		there := engine.LabelMap{Geometry: g, Data: unsafe.Slice(wire.Address[int32](moving), g.Voxels())}
+		var after []int32
+		if carried != 0 {
+			after = unsafe.Slice(wire.Address[int32](carried), f.Voxels())
+		}
+		agreements, err := engine.ScoreLabels(f, floats(det, f.Voxels()), here, there, after, threads)
+		if err != nil {
+			return err
+		}
+		list := []registrationScore{}
+		for _, s := range agreements {
+			list = append(list, registrationScore{s.Label, s.DiceBefore, s.DiceAfter, finite(s.HD95Before), finite(s.HD95After), s.VolumeError})
+		}
+		scores, err = text(list)
+		return err
+	})
+	return scores, err
 }

@@ -5,8 +5,9 @@
 //
 // Arrays come in and go out as the address of the caller's numpy buffer, so that no volume is copied on the way in and one
 // is on the way out; the caller keeps the buffer alive for the call. A grid is the address of 18 float64: size, spacing and
-// origin along x, y, z, then the row-major direction. Voxels are float32 with x fastest. A field is 3 planes of float32 in
-// the layout of field.Field, in voxels of its grid. Address 0 stands for "not given".
+// origin along x, y, z, then the row-major direction. An affine map is a volume.Affine: 12 float64, the row-major matrix,
+// then the translation. Voxels are float32 with x fastest. A field is 3 planes of float32 in the layout of field.Field, in
+// voxels of its grid. Address 0 stands for "not given".
 //
 // Tables and metrics go out as JSON. Options come in as JSON, and so does the call of Register, whose arrays are addresses.
 // An error's text is "code|message"; the Python side raises the class that FaultTable gives for the code. No panic leaves
@@ -63,15 +64,6 @@ func image(address, gridAddress uint64, name string) (*volume.Volume, error) {
 		return nil, err
 	}
 	return &volume.Volume{Geometry: g, Data: floats(address, g.Voxels())}, nil
-}
-
-// affine reads a map from 12 float64 at address: the row-major matrix, then the translation; nil for address 0.
-func affine(address uint64) *volume.Affine {
-	v := wire.Address[[12]float64](address)
-	if v == nil {
-		return nil
-	}
-	return &volume.Affine{M: [9]float64(v[:9]), T: [3]float64(v[9:])}
 }
 
 // text returns v as JSON.

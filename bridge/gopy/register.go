@@ -7,6 +7,7 @@ import (
 	"github.com/morphseek/morphseek/bridge/internal/wire"
 	"github.com/morphseek/morphseek/engine"
 	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/volume"
 )
 
 // The process has one engine, because ONNX Runtime's environment is the process's too.
@@ -96,9 +97,7 @@ func (r *Result) Copy(field, warped, initial uint64) (err error) {
 	defer guard(&err)
 	copy(floats(field, len(r.r.Field.Data)), r.r.Field.Data)
 	copy(floats(warped, len(r.r.Warped.Data)), r.r.Warped.Data)
-	m := wire.Address[[12]float64](initial)
-	copy(m[:9], r.r.Initial.M[:])
-	copy(m[9:], r.r.Initial.T[:])
+	*wire.Address[volume.Affine](initial) = r.r.Initial
 	r.r.Field, r.r.Warped = nil, nil
 	engine.TrimMemory()
 	return nil
@@ -114,31 +113,31 @@ func (r *Result) Uncertainty(out uint64) (err error) {
 	return nil
 }
 
-// asked returns what the process's engine says, as JSON.
-func asked(say func(*engine.Engine) (any, error)) (said string, err error) {
+// query returns an answer of the process's engine, as JSON.
+func query(ask func(*engine.Engine) (any, error)) (answer string, err error) {
 	defer guard(&err)
 	e, err := current()
 	if err != nil {
 		return "", err
 	}
-	answer, err := say(e)
+	value, err := ask(e)
 	if err != nil {
 		return "", err
 	}
-	return text(answer)
+	return text(value)
 }
 
 // Models returns the list of known bundles, engine.ModelInfo, as JSON.
 func Models() (list string, err error) {
-	return asked(func(e *engine.Engine) (any, error) { return e.ListModels() })
+	return query(func(e *engine.Engine) (any, error) { return e.ListModels() })
 }
 
 // Devices returns what there is to run networks on, network.Inventory, as JSON.
 func Devices() (inventory string, err error) {
-	return asked(func(e *engine.Engine) (any, error) { return e.Devices() })
+	return query(func(e *engine.Engine) (any, error) { return e.Devices() })
 }
 
 // VerifyModel checks the bundle called name, a built-in name or a path, and returns its engine.ModelInfo as JSON.
 func VerifyModel(name string) (info string, err error) {
-	return asked(func(e *engine.Engine) (any, error) { return e.VerifyModel(name) })
+	return query(func(e *engine.Engine) (any, error) { return e.VerifyModel(name) })
 }

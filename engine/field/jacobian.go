@@ -7,14 +7,14 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// Stats describes how regular a field is and how far it moves.
+// Stats describes how regular a field is and how far it moves, by the names that engine.Metrics has.
 type Stats struct {
-	NJDPercent         float64 // voxels with det(I + grad u) < 0, percent
-	SDLogJ             float64 // standard deviation of ln det(I + grad u), the determinant floored at 1e-9
-	JacobianMin        float64
-	JacobianMax        float64
-	DisplacementMeanMM float64
-	DisplacementMaxMM  float64
+	NJDPercent         float64 `json:"njd_percent"` // voxels with det(I + grad u) < 0, percent
+	SDLogJ             float64 `json:"sdlogj"`      // standard deviation of ln det(I + grad u), the determinant floored at 1e-9
+	JacobianMin        float64 `json:"jacobian_min"`
+	JacobianMax        float64 `json:"jacobian_max"`
+	DisplacementMeanMM float64 `json:"displacement_mean_mm"`
+	DisplacementMaxMM  float64 `json:"displacement_max_mm"`
 }
 
 // JacobianDeterminant returns det(I + grad u), u and x in voxels: central differences inside, one-sided at the border.

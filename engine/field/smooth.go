@@ -78,13 +78,13 @@ func (f *Field) unfold(free []float32, rounds int, minJacobian float32, threads 
 // markFolds sets mask to 1 where the Jacobian determinant is below minJacobian, else to 0, in the rows of b, which hold
 // all such voxels; it returns their number and the box around them.
 func (f *Field) markFolds(mask []float32, b volume.Box, minJacobian float32, threads int) (below int, folds volume.Box) {
-	type found struct {
+	type part struct {
 		count int
 		box   volume.Box
 	}
 	nx, ny := f.Size[0], b.Hi[1]-b.Lo[1]
-	t := parallel.Reduce(ny*(b.Hi[2]-b.Lo[2]), parallel.Rows(nx), threads, func(lo, hi int) found {
-		in := found{0, volume.EmptyBox(f.Size)}
+	t := parallel.Reduce(ny*(b.Hi[2]-b.Lo[2]), parallel.Rows(nx), threads, func(lo, hi int) part {
+		in := part{0, volume.EmptyBox(f.Size)}
 		for r := lo; r < hi; r++ {
 			y, z := b.Lo[1]+r%ny, b.Lo[2]+r/ny
 			at := z*f.Size[1] + y
@@ -100,6 +100,6 @@ func (f *Field) markFolds(mask []float32, b volume.Box, minJacobian float32, thr
 			}
 		}
 		return in
-	}, func(p, q found) found { return found{p.count + q.count, p.box.Union(q.box)} })
+	}, func(p, q part) part { return part{p.count + q.count, p.box.Union(q.box)} })
 	return t.count, t.box
 }

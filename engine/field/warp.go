@@ -92,7 +92,7 @@ func (f *Field) behind(last volume.Affine) (func(out []float32, y, z int), error
 	}
 	toMM := f.IndexToPhysical()
 	m := undo.After(toMM)
-	rest := volume.Affine{M: m.M, T: m.T} // of the place itself
+	rest := m // of the place itself
 	for k := range rest.M {
 		rest.M[k] -= toMM.M[k]
 	}

@@ -24,19 +24,19 @@ func (r *Runs) Compare(o *Runs, spacing [3]float64, threads int) []Agreement {
 	labels := append(r.Labels(), o.Labels()...)
 	slices.Sort(labels)
 	labels = slices.Compact(labels)
-	found, near := make([]Agreement, len(labels)), shellsOf(spacing)
+	agreements, near := make([]Agreement, len(labels)), shellsOf(spacing)
 	parallel.Each(len(labels), 1, threads, func(i int) {
 		l := labels[i]
-		found[i] = Agreement{Label: l, HD95: math.Inf(1)}
+		agreements[i] = Agreement{Label: l, HD95: math.Inf(1)}
 		if r.byLabel[l] == nil || o.byLabel[l] == nil {
 			return
 		}
 		a, b := r.mask(l), o.mask(l)
-		found[i].Dice = 2 * float64(a.common(b)) / float64(a.count+b.count)
+		agreements[i].Dice = 2 * float64(a.common(b)) / float64(a.count+b.count)
 		s, t := newTarget(a.surface(), spacing), newTarget(b.surface(), spacing)
-		found[i].HD95 = max(t.percentile95(s, near), s.percentile95(t, near))
+		agreements[i].HD95 = max(t.percentile95(s, near), s.percentile95(t, near))
 	})
-	return found
+	return agreements
 }
 
 // shell is the offsets at one distance.
@@ -85,13 +85,13 @@ func (t *target) percentile95(s *target, near []shell) float64 {
 	}
 	const few = 7 // offsets after which surfaces that lie apart are told from others
 	left := restOf(s.surface, t.surface)
-	lower, asked := -1.0, 0 // squared, of the voxel at low
+	lower, looks := -1.0, 0 // squared, of the voxel at low
 	for _, shell := range near {
-		if asked >= few && 2*left.count > n {
+		if looks >= few && 2*left.count > n {
 			break
 		}
 		left.without(shell.by)
-		asked += len(shell.by)
+		looks += len(shell.by)
 		if lower < 0 && n-left.count > low {
 			lower = shell.squared
 		}

@@ -231,7 +231,7 @@ type greatest struct {
 	most int
 }
 
-// least is what a value must exceed to be kept.
+// least returns what a value must exceed to be kept.
 func (g *greatest) least() float64 {
 	if len(g.keys) < g.most {
 		return -1
@@ -239,7 +239,7 @@ func (g *greatest) least() float64 {
 	return g.keys[0]
 }
 
-// second is the least but one, or the least where it is alone.
+// second returns the least but one, or the least where it is alone.
 func (g *greatest) second() float64 {
 	if len(g.keys) == 1 {
 		return g.keys[0]

@@ -23,14 +23,14 @@ type Runs struct {
 func RunsOf[T int32 | float32](data []T, size [3]int, threads int) *Runs {
 	nx := size[0]
 	const known = 1024 // labels that are looked up in a table
-	type found struct {
+	type part struct {
 		table [known]int32 // of places in runs, 0 where there is none
 		other map[int]int32
 		label []int
 		runs  [][]Run
 	}
-	parts := parallel.Reduce(size[1]*size[2], 16*parallel.Rows(nx), threads, func(lo, hi int) []*found {
-		f := &found{other: map[int]int32{}, label: []int{0}, runs: [][]Run{nil}}
+	parts := parallel.Reduce(size[1]*size[2], 16*parallel.Rows(nx), threads, func(lo, hi int) []*part {
+		f := &part{other: map[int]int32{}, label: []int{0}, runs: [][]Run{nil}}
 		for r := lo; r < hi; r++ {
 			row := data[r*nx : (r+1)*nx]
 			for x := 0; x < nx; {
@@ -59,8 +59,8 @@ func RunsOf[T int32 | float32](data []T, size [3]int, threads int) *Runs {
 				f.runs[k] = append(f.runs[k], Run{int32(r), int32(from), int32(x)})
 			}
 		}
-		return []*found{f}
-	}, func(a, b []*found) []*found { return append(a, b...) })
+		return []*part{f}
+	}, func(a, b []*part) []*part { return append(a, b...) })
 
 	all := &Runs{size, map[int][][]Run{}}
 	for _, f := range parts {

@@ -65,7 +65,7 @@ func NormalizedMutualInformation(a, b, mask *volume.Volume, bins, threads int) f
 	return (hA + hB) / hAB
 }
 
-// entropy is in nats, of a histogram whose counts add up to total.
+// entropy returns the entropy, in nats, of a histogram whose counts add up to total.
 func entropy(counts []int, total int) (h float64) {
 	for _, n := range counts {
 		if n > 0 {

@@ -9,7 +9,7 @@ import (
 )
 
 // Affine is the map p -> M p + T between two 3-D spaces, float64. A registration's initial transform is an Affine from
-// fixed to moving LPS mm (the pull-back direction, ITK's).
+// fixed to moving LPS mm (the pull-back direction, ITK's). Bridges read it as the twelve numbers that it is in memory.
 type Affine struct {
 	M [9]float64 // row-major
 	T [3]float64

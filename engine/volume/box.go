@@ -6,12 +6,12 @@ type Box struct{ Lo, Hi [3]int }
 // EmptyBox holds no voxel of a grid of the given size: With and Union grow it.
 func EmptyBox(size [3]int) Box { return Box{Lo: size} }
 
-// With is the smallest box around b and the voxel p.
+// With returns the smallest box around b and the voxel p.
 func (b Box) With(p [3]int) Box {
 	return b.Union(Box{p, [3]int{p[0] + 1, p[1] + 1, p[2] + 1}})
 }
 
-// Union is the smallest box around both.
+// Union returns the smallest box around both.
 func (b Box) Union(o Box) Box {
 	for a := range 3 {
 		b.Lo[a], b.Hi[a] = min(b.Lo[a], o.Lo[a]), max(b.Hi[a], o.Hi[a])
@@ -19,7 +19,7 @@ func (b Box) Union(o Box) Box {
 	return b
 }
 
-// Grown is b with by voxels more on every side, within a grid of the given size.
+// Grown returns b with by voxels more on every side, within a grid of the given size.
 func (b Box) Grown(by int, size [3]int) Box {
 	for a := range 3 {
 		b.Lo[a], b.Hi[a] = max(b.Lo[a]-by, 0), min(b.Hi[a]+by, size[a])
@@ -27,7 +27,7 @@ func (b Box) Grown(by int, size [3]int) Box {
 	return b
 }
 
-// Size is the number of voxels along each axis.
+// Size returns the number of voxels along each axis.
 func (b Box) Size() (n [3]int) {
 	for a := range 3 {
 		n[a] = b.Hi[a] - b.Lo[a]

@@ -210,7 +210,7 @@ func (v *Volume) Percentiles(ps ...float64) []float64 { return Percentiles(v.Dat
 // order statistics, so the cost is linear in the number of values.
 func Percentiles(values []float32, ps ...float64) []float64 {
 	const digits = 1 << 16
-	high, total := make([]uint32, digits), 0
+	high, total := make([]int, digits), 0
 	for _, x := range values {
 		if IsFinite(x) {
 			high[orderedBits(x)>>16]++
@@ -222,15 +222,15 @@ func Percentiles(values []float32, ps ...float64) []float64 {
 	}
 
 	// digit returns the digit of the value of rank k, and its rank among those with that digit.
-	digit := func(counts []uint32, k int) (d, within int) {
-		for k >= int(counts[d]) {
-			k -= int(counts[d])
+	digit := func(counts []int, k int) (d, within int) {
+		for k >= counts[d] {
+			k -= counts[d]
 			d++
 		}
 		return d, k
 	}
 	place := make([]uint8, digits) // of a high digit's counts in low, from 1; 0: they do not matter
-	low := [][]uint32{nil}
+	low := [][]int{nil}
 	ranks := make([][2]int, len(ps)) // that a percentile lies between
 	for i, p := range ps {
 		k := int(position(p, total))
@@ -238,7 +238,7 @@ func Percentiles(values []float32, ps ...float64) []float64 {
 		for _, k := range ranks[i] {
 			if d, _ := digit(high, k); place[d] == 0 {
 				place[d] = uint8(len(low))
-				low = append(low, make([]uint32, digits))
+				low = append(low, make([]int, digits))
 			}
 		}
 	}
@@ -261,7 +261,7 @@ func Percentiles(values []float32, ps ...float64) []float64 {
 	return out
 }
 
-// position is where the p-th percentile of n sorted values lies, in 0..n-1.
+// position returns where the p-th percentile of n sorted values lies, in 0..n-1.
 func position(p float64, n int) float64 {
 	return float64(min(max(p, 0), 100) / 100 * float64(n-1))
 }

@@ -68,7 +68,7 @@ func (v *Volume) ResampleRepeated(g Geometry, a Affine, threads int) *Volume {
 	})
 }
 
-// Holds is 1 at the voxels of g that a carries into the field of view of v, as Resample has it, else 0.
+// Holds returns 1 at the voxels of g that a carries into the field of view of v, as Resample has it, else 0.
 func (v *Volume) Holds(g Geometry, a Affine, threads int) *Volume {
 	endX, endY, endZ := float64(v.Size[0]), float64(v.Size[1]), float64(v.Size[2])
 	return v.resample(g, a, threads, func(dst []float32, xs, ys, zs []float64) {

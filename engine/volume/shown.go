@@ -2,7 +2,7 @@ package volume
 
 import "math"
 
-// Shown is the box around what v shows. Planes at an edge that repeat the next one, or have no finite voxel, are outside:
+// Shown returns the box around what v shows. Planes at an edge that repeat the next one, or have no finite voxel, are outside:
 // a file's padding tells nothing. Of blank ones some stay. Where all planes along an axis are alike, none is outside.
 func (v *Volume) Shown() Box {
 	const (

@@ -89,12 +89,12 @@ jacobian = {
     "Numpy": g.floats(det),
     "ITK": g.floats(itk),
     "Stats": {
-        "NJDPercent": 100 * np.mean(det < 0),
-        "SDLogJ": log.std(),
-        "JacobianMin": det.min(),
-        "JacobianMax": det.max(),
-        "DisplacementMeanMM": length.mean(),
-        "DisplacementMaxMM": length.max(),
+        "njd_percent": 100 * np.mean(det < 0),
+        "sdlogj": log.std(),
+        "jacobian_min": det.min(),
+        "jacobian_max": det.max(),
+        "displacement_mean_mm": length.mean(),
+        "displacement_max_mm": length.max(),
     },
 }
 assert (det < 0).sum() > 5

@@ -13,12 +13,12 @@ import (
 // Pair is one point of the fixed image and where it is in the moving one, LPS mm.
 type Pair struct{ Fixed, Moving [3]float64 }
 
-// Distance is how far from its moving point a transform carries the fixed one, mm.
+// Distance returns how far from its moving point a transform carries the fixed one, mm.
 func (p Pair) Distance(t volume.Affine) float64 {
 	return volume.Distance(t.Apply(p.Fixed), p.Moving)
 }
 
-// RMS is the root mean square of the distances.
+// RMS returns the root mean square of the distances.
 func RMS(pairs []Pair, t volume.Affine) float64 {
 	sum := 0.0
 	for _, p := range pairs {

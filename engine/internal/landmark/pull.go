@@ -50,7 +50,10 @@ func NewPull(at, displacements [][3]float64, err, extent, voxel float64) (*Pull,
 	if n < enoughSpread {
 		longest /= nearby
 	}
-	var found *Pull
+	pull := &Pull{at: at, weights: make([][3]float64, n), rms: math.Sqrt(square / float64(n)), most: most}
+	var factors *mat.Cholesky // of the likeliest reach and variance
+	var solution *mat.Dense
+	variance := 0.0
 	for reach := longest; reach > longest/40; reach /= 2 {
 		for size := 32 * voxel; size >= 0.25*voxel; size /= 2 { // standard deviation of a component, mm
 			k := mat.NewSymDense(n, nil)
@@ -71,26 +74,24 @@ func NewPull(at, displacements [][3]float64, err, extent, voxel float64) (*Pull,
 					fit += float64(r.At(i, a) * w.At(i, a))
 				}
 			}
-			l := -float64(fit/2) - float64(1.5*cholesky.LogDet())
-			if l <= likeliest {
-				continue
-			}
-			likeliest = l
-			found = &Pull{
-				at: at, reach: reach, cross: leftOut(&cholesky, &w), rms: math.Sqrt(square / float64(n)), most: most,
-				weights: make([][3]float64, n),
-			}
-			for i := range n {
-				for a := range 3 {
-					found.weights[i][a] = size * size * w.At(i, a)
-				}
+			if l := -float64(fit/2) - float64(1.5*cholesky.LogDet()); l > likeliest {
+				likeliest, pull.reach, variance, factors, solution = l, reach, size*size, &cholesky, &w
 			}
 		}
 	}
-	if found == nil || n >= enoughCross && found.cross > foretold*found.rms && found.rms <= certain*err {
+	if factors == nil {
 		return nil, alone
 	}
-	return found, likeliest - improbable
+	pull.cross = leftOut(factors, solution)
+	if n >= enoughCross && pull.cross > foretold*pull.rms && pull.rms <= certain*err {
+		return nil, alone
+	}
+	for i := range n {
+		for a := range 3 {
+			pull.weights[i][a] = variance * solution.At(i, a)
+		}
+	}
+	return pull, likeliest - improbable
 }
 
 // leftOut returns the root mean square error of predicting each point's displacement from all others (leave-one-out),
@@ -111,7 +112,7 @@ func leftOut(cholesky *mat.Cholesky, w *mat.Dense) float64 {
 	return math.Sqrt(sum / float64(n))
 }
 
-// covariance is Matern's of order 3/2 at a distance in reaches.
+// covariance returns Matern's of order 3/2 at a distance in reaches.
 func covariance(distance float64) float64 {
 	d := float64(math.Sqrt(3) * distance)
 	return (1 + d) * math.Exp(-d)
@@ -128,13 +129,13 @@ func (p *Pull) At(x [3]float64) (d [3]float64) {
 	return d
 }
 
-// Reach is the distance, mm, over which one point's displacement counts.
+// Reach returns the distance, mm, over which one point's displacement counts.
 func (p *Pull) Reach() float64 { return p.reach }
 
-// Cross is the root mean square error, mm, of predicting each point's displacement from the others (leave-one-out).
+// Cross returns the root mean square error, mm, of predicting each point's displacement from the others (leave-one-out).
 func (p *Pull) Cross() float64 { return p.cross }
 
-// Longest is the largest of the displacements that were given, mm.
+// Longest returns the largest of the displacements that were given, mm.
 func (p *Pull) Longest() float64 { return p.most }
 
 // Sample returns the displacement at the points of a grid, three components a point, LPS mm.

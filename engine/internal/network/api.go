@@ -116,11 +116,11 @@ func (a api) providers() []string {
 		return nil
 	}
 	defer C.release_providers(a.table, names, n)
-	found := []string{}
+	providers := []string{}
 	for _, name := range unsafe.Slice(names, n) {
-		found = append(found, C.GoString(name))
+		providers = append(providers, C.GoString(name))
 	}
-	return found
+	return providers
 }
 
 // pluginDevice is a device that a plugin provider offers.
@@ -137,11 +137,11 @@ func (a api) devices() ([]pluginDevice, error) {
 	if err := failed(C.get_devices(a.table, a.env, &handles, &n)); err != nil {
 		return nil, err
 	}
-	var found []pluginDevice
+	var all []pluginDevice
 	for _, handle := range unsafe.Slice(handles, n) {
-		found = append(found, pluginDevice{C.GoString(C.device_name(a.table, handle)), C.device_kind(a.table, handle), handle})
+		all = append(all, pluginDevice{C.GoString(C.device_name(a.table, handle)), C.device_kind(a.table, handle), handle})
 	}
-	return found, nil
+	return all, nil
 }
 
 // plugins holds the best device of each provider library that was registered, by its path. Guarded by loading.

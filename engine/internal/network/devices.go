@@ -90,12 +90,12 @@ func (s *Sessions) probe(device string) error {
 	defer runner.Close()
 	size := first.model.MinSize
 	voxels := size[0] * size[1] * size[2]
-	step := NewStep(first.model.Manifest, size, 1)
+	step := NewStep(first.model.Manifest, size, 1, 1)
 	step.Fixed, step.Moving, step.Previous = make([]float32, voxels), make([]float32, voxels), make([]float32, 3*voxels)
 	return runner.Run(context.Background(), step)
 }
 
-// unavailable is the error for a device that was asked for by name.
+// unavailable returns the error for a device that was asked for by name.
 func unavailable(device, library string, cause error) error {
 	cause = concise(cause)
 	return fault.Wrap(fault.DeviceUnavailable, cause,

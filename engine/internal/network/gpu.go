@@ -31,29 +31,29 @@ import (
 
 // gpus asks the NVIDIA driver, where there is one, for its cards.
 func gpus() []GPU {
-	found := []GPU{}
+	cards := []GPU{}
 	name := "libcuda.so.1"
 	if runtime.GOOS == "windows" {
 		name = "nvcuda.dll"
 	}
 	driver, err := openLibrary(name)
 	if err != nil {
-		return found
+		return cards
 	}
 	var f []unsafe.Pointer
 	for _, name := range []string{"cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceTotalMem_v2"} {
 		f = append(f, symbol(driver, name))
 	}
 	if slices.Contains(f, nil) {
-		return found
+		return cards
 	}
 	for i := range C.cards(f[0], f[1]) {
 		const capacity = 256
 		var text [capacity]C.char
 		var bytes C.size_t
 		if C.card(f[2], f[3], f[4], i, &text[0], capacity, &bytes) == 0 {
-			found = append(found, GPU{C.GoString(&text[0]), uint64(bytes)})
+			cards = append(cards, GPU{C.GoString(&text[0]), uint64(bytes)})
 		}
 	}
-	return found
+	return cards
 }

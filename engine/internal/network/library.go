@@ -13,7 +13,7 @@ import (
 // LibraryVariable names the environment variable with the path of the ONNX Runtime library.
 const LibraryVariable = "MORPHSEEK_ORT_LIBRARY"
 
-// libraryPatterns are the file names of ONNX Runtime on this platform, best first.
+// libraryPatterns returns the file names of ONNX Runtime on this platform, best first.
 func libraryPatterns() []string {
 	switch runtime.GOOS {
 	case "windows":
@@ -63,17 +63,17 @@ func libraryCandidates(explicit string) ([]string, error) {
 			dirs = append(dirs, glob(prefix, "Lib", "site-packages", "onnxruntime", "capi")...)
 		}
 	}
-	var found []string
+	var files []string
 	for _, dir := range dirs {
 		for _, pattern := range libraryPatterns() {
 			for _, file := range glob(dir, pattern) {
-				if !slices.Contains(found, file) {
-					found = append(found, file)
+				if !slices.Contains(files, file) {
+					files = append(files, file)
 				}
 			}
 		}
 	}
-	return append(found, strings.TrimSuffix(libraryPatterns()[0], "*")), nil // what the system's loader looks up
+	return append(files, strings.TrimSuffix(libraryPatterns()[0], "*")), nil // what the system's loader looks up
 }
 
 func glob(elements ...string) []string {

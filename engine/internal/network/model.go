@@ -60,7 +60,7 @@ type Model struct {
 	ir, opset uint64 // the versions of the file's form and of the operators
 }
 
-// Bytes is about how much memory the tensors of a registration take on a network grid; 0 steps are the model's own.
+// Bytes returns about how much memory the tensors of a registration take on a network grid; 0 steps are the model's own.
 func (m *Model) Bytes(grid volume.Geometry, steps, trajectories int) int64 {
 	const float = 4
 	inRun, j := int64(1), int64(trajectories) // steps in one run of the graph
@@ -84,11 +84,12 @@ func (m *Model) tensors() (inputs, outputs []string) {
 	return inputs, outputs
 }
 
-// Entry is one line of a listing. Err is set, and the manifest may be empty, where the bundle is not fit for use.
-type Entry struct {
-	Manifest Manifest
-	Path     string
-	Err      error
+// Info describes a bundle to a front end.
+type Info struct {
+	Manifest Manifest   `json:"manifest"` // empty where the bundle is not sound
+	Path     string     `json:"path"`     // empty: built in
+	Code     fault.Code `json:"code"`     // 0 where the bundle is sound
+	Error    string     `json:"error"`    // why it is not
 }
 
 // Parse verifies a bundle held in memory; name is what messages call it. It returns ModelCorrupt, ModelVersion,
@@ -216,15 +217,17 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// List returns the built-in bundles and those in dir (which may be empty), faulty ones included.
-func List(dir string) []Entry {
-	var entries []Entry
+// List describes the built-in bundles and those in dir (which may be empty), faulty ones included.
+func List(dir string) []Info {
+	infos := []Info{}
 	add := func(path string, m *Model, err error) {
-		e := Entry{Path: path, Err: err}
+		info := Info{Path: path, Code: fault.CodeOf(err)}
 		if err == nil {
-			e.Manifest = m.Manifest
+			info.Manifest = m.Manifest
+		} else {
+			info.Error = err.Error()
 		}
-		entries = append(entries, e)
+		infos = append(infos, info)
 	}
 	for _, name := range slices.Sorted(maps.Keys(builtins())) {
 		b := builtins()[name]
@@ -234,7 +237,7 @@ func List(dir string) []Entry {
 		m, err := Load(file, "")
 		add(file, m, err)
 	}
-	return entries
+	return infos
 }
 
 // Names returns what Load accepts as a name: the built-in bundles' and those in dir (which may be empty).

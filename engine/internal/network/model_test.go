@@ -140,12 +140,12 @@ func TestLoad(t *testing.T) {
 	}
 	builtin := len(List(""))
 	entries := List(dir)[builtin:]
-	if len(entries) != 2 || fault.CodeOf(entries[0].Err) != fault.ModelCorrupt || entries[1].Err != nil || entries[1].Manifest.Name != "tiny" {
+	if len(entries) != 2 || entries[0].Code != fault.ModelCorrupt || entries[1].Code != fault.OK || entries[1].Manifest.Name != "tiny" {
 		t.Errorf("List: %+v", entries)
 	}
 	for _, e := range List("") {
-		if e.Err != nil {
-			t.Errorf("built-in bundle: %v", e.Err)
+		if e.Code != fault.OK {
+			t.Errorf("built-in bundle: %s", e.Error)
 		}
 	}
 }

@@ -138,7 +138,7 @@ func TestRunsWhatWasVerified(t *testing.T) {
 	m := testkit.Must(Parse(slices.Concat(text(6, "  ORTM  "), read(t, "tiny.onnx")), "like a flatbuffer"))(t)
 	runner, _, err := sessions.Get(m, "cpu", 1)
 	testkit.OK(t, err)
-	s := NewStep(m.Manifest, [3]int{8, 8, 8}, 1)
+	s := NewStep(m.Manifest, [3]int{8, 8, 8}, 1, 1)
 	s.Fixed, s.Moving, s.Previous = make([]float32, 512), make([]float32, 512), make([]float32, 3*512)
 	if err := runner.Run(context.Background(), s); err != nil {
 		t.Error(err)

@@ -23,18 +23,18 @@ func LogLikelihood(epsilon, logSigma []float32, tau float64) float64 {
 
 // Advantages returns (R_j - mean R) / (sd R + 1e-8) of a group's rewards, with the population's standard deviation.
 // (Paper, Eq. A_j.)
-func Advantages(rewards []float64) []float64 {
+func Advantages[T float32 | float64](rewards []T) []float64 {
 	n := float64(len(rewards))
 	mean, variance := 0.0, 0.0
 	for _, r := range rewards {
-		mean += r / n
+		mean += float64(r) / n
 	}
 	for _, r := range rewards {
-		variance += (r - mean) * (r - mean) / n
+		variance += (float64(r) - mean) * (float64(r) - mean) / n
 	}
 	advantages := make([]float64, len(rewards))
 	for j, r := range rewards {
-		advantages[j] = (r - mean) / (math.Sqrt(variance) + 1e-8)
+		advantages[j] = (float64(r) - mean) / (math.Sqrt(variance) + 1e-8)
 	}
 	return advantages
 }

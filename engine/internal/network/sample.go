@@ -64,7 +64,7 @@ func horner(x float64, c *[8]float64) float64 {
 	return y
 }
 
-// ln is the natural logarithm of a positive normal number, to about 16 digits. math.Log is in assembly on some
+// ln returns the natural logarithm of a positive normal number, to about 16 digits. math.Log is in assembly on some
 // platforms and so differs in the last bit. x = m 2^e with m in [sqrt(1/2), sqrt(2)), log m = 2 artanh((m-1)/(m+1)).
 func ln(x float64) float64 {
 	m, e := math.Frexp(x)

@@ -30,11 +30,8 @@ type Step struct {
 	LogSigma []float32 // [T,C,d,h,w]
 }
 
-// NewStep returns a run of one step whose outputs and epsilon are allocated and whose epsilon is zero.
-func NewStep(m Manifest, size [3]int, j int) *Step { return NewSteps(m, size, 1, j) }
-
-// NewSteps is NewStep for a run of t steps.
-func NewSteps(m Manifest, size [3]int, t, j int) *Step {
+// NewStep returns a run of t steps with j trajectories whose outputs and epsilon are allocated and whose epsilon is zero.
+func NewStep(m Manifest, size [3]int, t, j int) *Step {
 	voxels := size[0] * size[1] * size[2]
 	s := &Step{Size: size, T: t, J: j}
 	s.Latent = [4]int{m.Latent.Channels, size[0] / m.Latent.Stride, size[1] / m.Latent.Stride, size[2] / m.Latent.Stride}

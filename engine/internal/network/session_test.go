@@ -47,7 +47,7 @@ func chain(t *testing.T, runner Runner, m *Model) {
 		return head
 	}
 	voxels := goldenSize[0] * goldenSize[1] * goldenSize[2]
-	s := NewStep(m.Manifest, goldenSize, goldenJ)
+	s := NewStep(m.Manifest, goldenSize, 1, goldenJ)
 	s.Fixed, s.Moving, s.Previous, s.Tau = next(voxels), next(voxels), make([]float32, 3*voxels), 0.5
 	for range goldenSteps {
 		copy(s.Epsilon, next(len(s.Epsilon)))
@@ -108,7 +108,7 @@ func TestLoopAgreesWithChain(t *testing.T) {
 }
 
 func loopAgreesWithChain(t *testing.T, runner Runner, m *Model) {
-	single, looped := NewStep(m.Manifest, goldenSize, goldenJ), NewSteps(m.Manifest, goldenSize, goldenSteps, goldenJ)
+	single, looped := NewStep(m.Manifest, goldenSize, 1, goldenJ), NewStep(m.Manifest, goldenSize, goldenSteps, goldenJ)
 	values := make([]float32, len(read(t, "golden.bin"))/4)
 	testkit.OK(t, binary.Read(bytes.NewReader(read(t, "golden.bin")), binary.LittleEndian, values))
 	voxels := goldenSize[0] * goldenSize[1] * goldenSize[2]
@@ -188,7 +188,7 @@ func TestRunCancelled(t *testing.T) {
 	testkit.OK(t, err)
 	size := [3]int{128, 128, 128} // seconds of work
 	voxels := size[0] * size[1] * size[2]
-	s := NewStep(m.Manifest, size, 8)
+	s := NewStep(m.Manifest, size, 1, 8)
 	s.Fixed, s.Moving, s.Previous = make([]float32, voxels), make([]float32, voxels), make([]float32, 3*voxels)
 	for name, begin := range map[string]func(cancel func()){
 		"before":              func(cancel func()) { cancel() },
@@ -247,7 +247,7 @@ func TestRunWrongLength(t *testing.T) {
 	m := tinyModel(t)
 	runner, _, err := sessions.Get(m, "cpu", 1)
 	testkit.OK(t, err)
-	s := NewStep(m.Manifest, goldenSize, 1)
+	s := NewStep(m.Manifest, goldenSize, 1, 1)
 	if err := runner.Run(context.Background(), s); fault.CodeOf(err) != fault.Internal {
 		t.Errorf("a step without inputs: %v", err)
 	}

@@ -27,7 +27,7 @@ type Option struct {
 	Result  bool     // it may change the result
 }
 
-// Type is that of the default in the engine's JSON: "string", "int" or "float".
+// Type returns the type of the default in the engine's JSON: "string", "int" or "float".
 func (o Option) Type() string {
 	switch o.Default.(type) {
 	case string:
@@ -42,9 +42,6 @@ func (o Option) Type() string {
 func (o Option) Switch() bool {
 	return slices.Contains(o.Choices, "on") && slices.Contains(o.Choices, "off")
 }
-
-// Numeric says whether Min and Max hold for it.
-func (o Option) Numeric() bool { return o.Type() != "string" || o.Number != "" }
 
 // Spec describes an option to other programs, as JSON.
 type Spec struct {
@@ -70,7 +67,7 @@ func Specs(options []Option) []Spec {
 			Name: o.Name, Label: o.Label, Type: o.Type(), Default: o.Default, Choices: o.Choices, Prefix: o.Prefix, Number: o.Number,
 			Stage: o.Stage, Unset: o.Unset, Help: o.Help,
 		}
-		if o.Numeric() {
+		if o.Type() != "string" || o.Number != "" {
 			specs[i].Min = &o.Min
 			if o.Max != 0 {
 				specs[i].Max = &o.Max
@@ -125,7 +122,7 @@ func (s Spec) Span() string {
 	return "[" + lo + ", " + hi + "]"
 }
 
-// Number is the shortest text of a number.
+// Number returns the shortest text of a number.
 func Number(x float64) string {
 	return strconv.FormatFloat(x, 'g', -1, 64)
 }

@@ -54,7 +54,7 @@ type Snapshot struct {
 	Key         string         // what a cache asks for it by; may be empty
 }
 
-// planes are the arrays that follow the header.
+// planes returns the arrays that follow the header.
 func (s *Snapshot) planes() [][]float32 {
 	planes := [][]float32{s.Field.Data, s.Warped.Data}
 	if s.Uncertainty != nil {
@@ -117,9 +117,8 @@ func write(w io.Writer, s *Snapshot) error {
 	if err != nil {
 		return err
 	}
-	head := append([]byte(magic), make([]byte, 8)...)
-	stdbinary.LittleEndian.PutUint32(head[len(magic):], version)
-	stdbinary.LittleEndian.PutUint32(head[len(magic)+4:], uint32(len(body)))
+	head := stdbinary.LittleEndian.AppendUint32([]byte(magic), version)
+	head = stdbinary.LittleEndian.AppendUint32(head, uint32(len(body)))
 	head = append(head, body...)
 	head = stdbinary.LittleEndian.AppendUint32(head, crc32.Checksum(head, castagnoli))
 	if _, err := w.Write(head); err != nil {
@@ -210,12 +209,12 @@ func Read(r io.Reader, size int64) (*Snapshot, error) {
 	if crc32.Checksum(head, castagnoli) != stdbinary.LittleEndian.Uint32(crc) {
 		return nil, errors.New("its header is damaged")
 	}
-	body := head[preamble:]
+	body := slices.Clip(head[preamble:])
 	if v == 1 {
-		body = append(body[:len(body):len(body)], 0) // no uncertainty
+		body = append(body, 0) // no uncertainty
 	}
 	if v < 3 {
-		body = append(body[:len(body):len(body)], 0) // no key: an empty text
+		body = append(body, 0) // no key: an empty text
 	}
 	h, err := decode(body)
 	if err != nil {

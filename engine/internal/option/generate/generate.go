@@ -91,7 +91,7 @@ func part(opens string, write func(t tables, indent string) string) func(tables,
 func header(t tables, text string) (string, error) {
 	var err error
 	for _, write := range []func(tables, string) (string, error){
-		part("/* errors", cCodes), part("/* options", cMembers), ofMetrics("* metrics", cMetrics),
+		part("/* errors", cCodes), part("/* options", cMembers), part("* metrics", cMetrics),
 	} {
 		if text, err = write(t, text); err != nil {
 			return "", err
@@ -118,7 +118,7 @@ func cCodes(_ tables, indent string) string {
 	return b.String()
 }
 
-// exported is a name as Go and ITK write it: ModelDirectory.
+// exported returns a name as Go and ITK write it: ModelDirectory.
 func exported(name string) string {
 	words := strings.Split(name, "_")
 	for i, w := range words {
@@ -149,7 +149,7 @@ func goStruct(t tables, _ string) (string, error) {
 	return string(text), err
 }
 
-// cType is how C declares an option.
+// cType returns how C declares an option.
 func cType(o option.Option) string {
 	switch o.Default.(type) {
 	case string:
@@ -239,12 +239,12 @@ func xmlParameters(t tables, indent string) string {
 	return b.String()
 }
 
-// escape is a text as XML and HTML have it.
+// escape returns a text as XML and HTML have it.
 func escape(text string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
 }
 
-// camel is a name as the module's XML has it: modelDirectory.
+// camel returns a name as the module's XML has it: modelDirectory.
 func camel(name string) string {
 	e := exported(name)
 	return strings.ToLower(e[:1]) + e[1:]
@@ -368,7 +368,7 @@ func reference(t tables, _ string) (string, error) {
 	return b.String(), nil
 }
 
-// cell is text as a cell of a table of Markdown.
+// cell returns text as a cell of a table of Markdown.
 func cell(text string) string {
 	return strings.ReplaceAll(escape(text), "|", `\|`)
 }

@@ -75,15 +75,8 @@ func inner(objects []object, kind ast.Expr) *object {
 	return nil
 }
 
-// ofMetrics makes a writer of a part of a file from one of the lines that tell of the metrics.
-func ofMetrics(opens string, write func(objects []object, indent string) string) func(tables, string) (string, error) {
-	return func(t tables, now string) (string, error) {
-		return part(opens, func(_ tables, indent string) string { return write(t.metrics, indent) })(t, now)
-	}
-}
-
 // cMetrics is the list of the members in the comment of ms_result_metrics.
-func cMetrics(objects []object, indent string) string {
+func cMetrics(t tables, indent string) string {
 	const width = 124
 	var b strings.Builder
 	var list func(o object, depth string)
@@ -94,12 +87,12 @@ func cMetrics(objects []object, indent string) string {
 				b.WriteString(head + line + "\n")
 				head = fmt.Sprintf("%s* %s%s", indent, depth, strings.Repeat(" ", len(m.name)+4))
 			}
-			if in := inner(objects, m.kind); in != nil {
+			if in := inner(t.metrics, m.kind); in != nil {
 				list(*in, depth+"  ")
 			}
 		}
 	}
-	list(objects[0], "  ")
+	list(t.metrics[0], "  ")
 	return b.String()
 }
 
