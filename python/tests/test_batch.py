@@ -600,22 +600,30 @@ def test_processes_of_a_script_that_begins_anew(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("cores", "gigabytes", "given", "expected"),
+    ("cores", "gigabytes", "last", "given", "expected"),
     [
-        (16, 64, {}, (4, 4)),  # of four pairs
-        (16, 64, {"threads": 8}, (2, 8)),
-        (16, 1.2, {}, (2, 8)),  # half a gigabyte a small pair
-        (16, 0.1, {}, (1, 16)),
-        (16, 64, {"workers": 3}, (3, 5)),
-        (16, 64, {"scheduler": "processes"}, (4, 4)),
-        (16, 64, {"scheduler": "tcp://host:8786"}, (1, 1)),
-        (1, 64, {}, (1, 1)),
+        (16, 64, "missing", {}, (4, 4)),  # of four pairs
+        (16, 64, "missing", {"threads": 8}, (2, 8)),
+        (16, 1.2, "missing", {}, (2, 8)),  # half a gigabyte a small pair
+        (16, 1.2, "large", {}, (1, 16)),
+        (16, 1.2, "damaged", {}, (2, 8)),
+        (16, 0.1, "missing", {}, (1, 16)),
+        (16, 64, "missing", {"workers": 3}, (3, 5)),
+        (16, 64, "missing", {"scheduler": "processes"}, (4, 4)),
+        (16, 64, "missing", {"scheduler": "tcp://host:8786"}, (1, 1)),
+        (1, 64, "missing", {}, (1, 1)),
     ],
 )
 def test_pairs_at_a_time(
-    cores: int, gigabytes: float, given: dict[str, Any], expected: tuple[int, int], study: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    cores: int, gigabytes: float, last: str, given: dict[str, Any], expected: tuple[int, int],
+    study: Path, monkeypatch: pytest.MonkeyPatch,
 ):  # fmt: skip
+    """The image with the largest file counts, wherever it is, of those that can be read."""
+    image = images.Image(np.random.default_rng(1).random((128, 128, 128), np.float32))
+    if last != "missing":
+        images.write(study.with_name("missing.nii.gz"), image)
+    if last == "damaged":
+        os.truncate(study.with_name("missing.nii.gz"), 1 << 20)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(cores), raising=False)
     monkeypatch.setattr(core, "available_memory", lambda: gigabytes * 1e9)
     how = {"workers": None, "threads": 0, "scheduler": None} | given
