@@ -195,15 +195,15 @@ def _shares(
 
 def _memory(pairs: Sequence[Pair]) -> int:
     """Return about how many bytes a registration of the largest image takes, and its files."""
-    sizes: dict[Path, int] = {}
+    sizes: dict[tuple[Path, str], int] = {}
     for pair, role in itertools.product(pairs, ("fixed", "moving")):
         with contextlib.suppress(errors.MorphSeekError):  # its own job tells what is wrong
-            if (path := pair.path(role)) not in sizes:
-                sizes[path] = sum(stamp[2] for stamp in _files.stamp(files_of(path, role)))
+            if (file := (pair.path(role), role)) not in sizes:
+                sizes[file] = sum(stamp[2] for stamp in _files.stamp(files_of(*file)))
     voxels = 0
-    for path in sorted(sizes, key=sizes.__getitem__, reverse=True):
+    for file in sorted(sizes, key=sizes.__getitem__, reverse=True):
         with contextlib.suppress(Exception):  # so does that
-            voxels = images.read(path, "image").array.size
+            voxels = images.read(*file).array.size
             break
     return 500_000_000 + 50 * voxels
 
