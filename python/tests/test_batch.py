@@ -11,13 +11,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import SimpleITK as sitk
 
 import morphseek
-from helpers import FLAGS, QUICK, Command, blob, invalid, refused, unreadable
+from helpers import BUNDLES, FLAGS, QUICK, Command, blob, invalid, refused, unreadable
 from morphseek import (
     Transform,
     _files,
@@ -628,6 +629,22 @@ def test_pairs_at_a_time(
     monkeypatch.setattr(core, "available_memory", lambda: gigabytes * 1e9)
     how = {"workers": None, "threads": 0, "scheduler": None} | given
     assert _shares(**how, pairs=studies.read_pairs(study)) == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "expected"), [("none", None, None), ("tiny", None, 1), ("tiny", 2, 2)]
+)
+def test_pairs_at_a_time_with_a_network(
+    model: str, given: int | None, expected: int | None, study: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):  # fmt: skip
+    """Memory is not known for more than one."""
+    shares = Mock(side_effect=ZeroDivisionError)
+    monkeypatch.setattr("morphseek.studies.pairs._shares", shares)
+    with pytest.raises(ZeroDivisionError):
+        path = model if model == "none" else BUNDLES / f"{model}.onnx"
+        register_pairs(study, study.with_name("out"), workers=given, model=path)
+    assert shares.call_args.args[0] == expected
 
 
 def test_stopped_by_its_progress(study: Path, tmp_path: Path):

@@ -94,7 +94,8 @@ def register_pairs(
         fixed_labels_on_moving.nii.gz.
     workers : int, optional
         Pairs at a time; each gets its share of the cores unless `threads` is given. By default as
-        many as there are cores for, and memory for images such as the one with the largest file.
+        many as there are cores for, and memory for images such as the one with the largest file;
+        one with a network.
     scheduler : str, optional
         threads, the default; processes; or the address of a Dask scheduler, whose workers see the
         same files and give each pair one thread unless `threads` is given.
@@ -151,6 +152,8 @@ def register_pairs(
     shown, made_of = dict(chosen), [core.version(), deciding(chosen, bundle)]
     if bundle and bundle["path"]:  # a worker elsewhere is in another folder
         chosen["model"] = str(Path(bundle["path"]).absolute())
+    if bundle and workers is None:  # nobody knows the memory of a network, or of its one GPU
+        workers = 1
     workers, chosen["threads"] = _shares(workers, chosen.get("threads", 0), scheduler, listed)
     how = {
         "options": chosen, "made_of": made_of, "report": report, "command": COMMAND.get(),
