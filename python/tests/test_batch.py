@@ -11,13 +11,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import SimpleITK as sitk
 
 import morphseek
-from helpers import FLAGS, QUICK, Command, blob, invalid, refused, unreadable
+from helpers import BUNDLES, FLAGS, QUICK, Command, blob, invalid, refused, unreadable
 from morphseek import (
     Transform,
     _files,
@@ -607,26 +608,50 @@ def test_processes_of_a_script_that_begins_anew(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("cores", "gigabytes", "given", "expected"),
+    ("cores", "gigabytes", "last", "given", "expected"),
     [
-        (16, 64, {}, (4, 4)),  # of four pairs
-        (16, 64, {"threads": 8}, (2, 8)),
-        (16, 1.2, {}, (2, 8)),  # half a gigabyte a small pair
-        (16, 0.1, {}, (1, 16)),
-        (16, 64, {"workers": 3}, (3, 5)),
-        (16, 64, {"scheduler": "processes"}, (4, 4)),
-        (16, 64, {"scheduler": "tcp://host:8786"}, (1, 1)),
-        (1, 64, {}, (1, 1)),
+        (16, 64, "missing", {}, (4, 4)),  # of four pairs
+        (16, 64, "missing", {"threads": 8}, (2, 8)),
+        (16, 1.2, "missing", {}, (2, 8)),  # half a gigabyte a small pair
+        (16, 1.2, "large", {}, (1, 16)),
+        (16, 1.2, "damaged", {}, (2, 8)),
+        (16, 0.1, "missing", {}, (1, 16)),
+        (16, 64, "missing", {"workers": 3}, (3, 5)),
+        (16, 64, "missing", {"scheduler": "processes"}, (4, 4)),
+        (16, 64, "missing", {"scheduler": "tcp://host:8786"}, (1, 1)),
+        (1, 64, "missing", {}, (1, 1)),
     ],
 )
 def test_pairs_at_a_time(
-    cores: int, gigabytes: float, given: dict[str, Any], expected: tuple[int, int], study: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    cores: int, gigabytes: float, last: str, given: dict[str, Any], expected: tuple[int, int],
+    study: Path, monkeypatch: pytest.MonkeyPatch,
 ):  # fmt: skip
+    """The image with the largest file counts, wherever it is, of those that can be read."""
+    image = images.Image(np.random.default_rng(1).random((128, 128, 128), np.float32))
+    if last != "missing":
+        images.write(study.with_name("missing.nii.gz"), image)
+    if last == "damaged":
+        os.truncate(study.with_name("missing.nii.gz"), 1 << 20)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(cores), raising=False)
     monkeypatch.setattr(core, "available_memory", lambda: gigabytes * 1e9)
     how = {"workers": None, "threads": 0, "scheduler": None} | given
     assert _shares(**how, pairs=studies.read_pairs(study)) == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "expected"), [("none", None, None), ("tiny", None, 1), ("tiny", 2, 2)]
+)
+def test_pairs_at_a_time_with_a_network(
+    model: str, given: int | None, expected: int | None, study: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):  # fmt: skip
+    """Memory is not known for more than one."""
+    shares = Mock(side_effect=ZeroDivisionError)
+    monkeypatch.setattr("morphseek.studies.pairs._shares", shares)
+    with pytest.raises(ZeroDivisionError):
+        path = model if model == "none" else BUNDLES / f"{model}.onnx"
+        register_pairs(study, study.with_name("out"), workers=given, model=path)
+    assert shares.call_args.args[0] == expected
 
 
 def test_stopped_by_its_progress(study: Path, tmp_path: Path):

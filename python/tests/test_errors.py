@@ -2,9 +2,12 @@
 behind.
 """
 
+import contextlib
 import json
+import os
 import pickle
 import re
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ import SimpleITK as sitk
 import morphseek
 from helpers import BUNDLES, QUICK, Command, blob, refused
 from morphseek import errors, images
+from morphseek._interrupts import SignalDelay
 from morphseek.cli._command import reported
 
 
@@ -219,6 +223,22 @@ def test_interruption_and_defects_as_json(capsys: pytest.CaptureFixture):
         raise ZeroDivisionError("x")
     error = {"name": "internal", "code": 1, "message": "ZeroDivisionError: x"}
     assert json.loads(capsys.readouterr().out)["error"] == error
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no SIGTERM")
+@pytest.mark.parametrize("delayed", [False, True])
+def test_a_second_signal_does_not_disturb_the_clean_up(delayed: bool):
+    cleaned = False
+    with pytest.raises(click.exceptions.Exit) as end, reported(False):
+        try:
+            with SignalDelay() if delayed else contextlib.nullcontext() as delay:
+                signal.raise_signal(signal.SIGTERM)
+            delay.release()
+        finally:
+            signal.raise_signal(signal.SIGTERM)
+            cleaned = True
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    assert end.value.exit_code == 128 + signal.SIGTERM and cleaned
 
 
 def test_command_unwritable(tmp_path: Path, files: dict[str, Path], command: Command):

@@ -1,6 +1,7 @@
 """Images of every kind give the same voxels in the same place; files are complete or absent."""
 
 import contextlib
+import errno
 import gc
 import gzip
 import os
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import nibabel
 import numpy as np
@@ -921,6 +923,17 @@ def test_staging_folders_of_the_dead_are_removed(tmp_path: Path):
     os.utime(stay, (0, 0))
     _files.write_text(tmp_path / "b", "2")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b", "c"]
+
+
+def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Staging folders in use stay there, too, as those of other hosts do."""
+    fcntl = pytest.importorskip("fcntl")
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(errno.ENOSYS, "not implemented")))
+    with _files.output_folder(tmp_path) as outer, _files.replacing(outer / "a") as inner:
+        inner.write_text("1")
+        _files.write_text(outer / "b", "2")
+        _files.settle(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b"]
 
 
 def test_seal(tmp_path: Path):

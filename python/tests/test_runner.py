@@ -2,6 +2,7 @@
 
 import csv
 import json
+import multiprocessing
 import os
 import random
 import signal
@@ -249,6 +250,21 @@ def test_only_the_job_that_ends_its_process_fails(fatal: str, idle: Any, tmp_pat
     (out / "fatal.txt").unlink()
     states = {ending.status for id, ending in run(idle.jobs(out, 12)).items() if id != fatal}
     assert states == {"skipped"}
+
+
+def test_a_process_that_dies_while_it_has_no_job_is_replaced(idle: Any, tmp_path: Path):
+    out, ends = folder(tmp_path / "out"), []
+
+    def ended(ending: Ending) -> None:
+        ends.append(ending.status)
+        for process in multiprocessing.active_children() if len(ends) == 1 else ():
+            process.kill()
+            process.join()
+            time.sleep(limit(0.5))  # until the pool knows
+
+    meter = Meter(3, None)
+    run_jobs(idle.jobs(out, 3), meter=meter, ended=ended, workers=1, scheduler="processes")
+    assert ends == ["done"] * 3
 
 
 def test_what_is_finished_is_known_by_its_time_stamps(

@@ -7,6 +7,7 @@ import (
 	"path"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,14 +49,26 @@ func residentBytes() (now, peak int64) {
 	return kibibytes(status, "VmRSS:"), kibibytes(status, "VmHWM:")
 }
 
-// availableBytes returns what the system can still give, the limits of the process's control groups included.
+// availableBytes returns what the system can still give, the limits of the process and of its control groups included.
 func availableBytes() int64 {
 	free := int64(math.MaxInt64)
 	if info, err := os.ReadFile("/proc/meminfo"); err == nil && bytes.Contains(info, []byte("MemAvailable:")) {
 		free = kibibytes(info, "MemAvailable:")
 	}
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_AS, &limit); err == nil && limit.Cur < math.MaxInt64 {
+		status, _ := os.ReadFile("/proc/self/status")
+		free = min(free, int64(limit.Cur)-kibibytes(status, "VmSize:")+unused()) // whose addresses are used again
+	}
 	groups, _ := os.ReadFile("/proc/self/cgroup")
 	return min(free, leftIn("/sys/fs/cgroup", string(groups)))
+}
+
+// unused is what the Go runtime has of the process's addresses without a use for it.
+func unused() int64 {
+	s := []metrics.Sample{{Name: "/memory/classes/heap/released:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
+	metrics.Read(s)
+	return int64(s[0].Value.Uint64() + s[1].Value.Uint64())
 }
 
 // leftIn returns the least that the memory limits of control groups leave, of those named in lines as /proc/self/cgroup

@@ -75,6 +75,14 @@ func TestMayGrow(t *testing.T) {
 			t.Errorf("%d bytes more of %d: %v", bytes, int64(bound), got)
 		}
 	}
+	const left = 1 << 30
+	idle := unused()
+	status := testkit.Must(os.ReadFile("/proc/self/status"))(t)
+	limit.Cur = uint64(kibibytes(status, "VmSize:") + left)
+	testkit.OK(t, syscall.Setrlimit(syscall.RLIMIT_AS, &limit))
+	if got := Available(); max(got-left-idle, left+idle-got) > left/4 {
+		t.Errorf("%d bytes are available of %d", got, left+idle)
+	}
 }
 
 // The least limit of the process's groups and those around them counts, in both versions of control groups.

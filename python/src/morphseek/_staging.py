@@ -179,15 +179,14 @@ def settle(folder: Path) -> None:
 
 
 def _tidy(folder: Path, path: Path) -> None:
-    planned = (path / _PLAN).exists()
-    handle = None
-    if fcntl is None or path.name.rpartition("-")[0] + "-" != staging_prefix():
-        age = time.time() - (path / _PLAN if planned else path).stat().st_mtime
-        if age < (_PLAN_AGE if planned else _OTHERS_AGE):
-            return
-    else:
-        handle = _lock(path)
+    is_near = path.name.rpartition("-")[0] + "-" == staging_prefix()
+    handle = _lock(path) if is_near else None
     try:
+        planned = (path / _PLAN).exists()
+        if handle is None:
+            age = time.time() - (path / _PLAN if planned else path).stat().st_mtime
+            if age < (_PLAN_AGE if planned else _OTHERS_AGE):
+                return
         if planned:
             plan = _read_plan(path / _PLAN)
             if plan is None:

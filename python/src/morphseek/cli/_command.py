@@ -106,9 +106,10 @@ def _ended_in_order() -> Iterator[None]:
             signal.signal(number, handler)
 
     def end(number: int, frame: object) -> None:
-        handle(signal.SIG_IGN)
-        changed.clear()  # the process has its own exit code still to give
-        raise _Ended(number)
+        if changed:  # else it is the second one, after a SignalDelay put this handler back
+            handle(signal.SIG_IGN)
+            changed.clear()  # the process has its own exit code still to give
+            raise _Ended(number)
 
     handle(end)
     try:

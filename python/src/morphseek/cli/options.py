@@ -57,7 +57,7 @@ running_options = together(
     _running(
         "--workers", type=click.IntRange(1),
         help="Pairs at a time; each gets its share of the cores unless --threads says otherwise."
-        " By default as many as there are cores for, and memory.",
+        " By default as many as there are cores for, and memory; one with a network.",
     ),
     _running(
         "--scheduler", metavar="threads|processes|ADDRESS",

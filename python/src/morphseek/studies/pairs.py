@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import math
 import os
 import tempfile
@@ -93,7 +94,8 @@ def register_pairs(
         fixed_labels_on_moving.nii.gz.
     workers : int, optional
         Pairs at a time; each gets its share of the cores unless `threads` is given. By default as
-        many as there are cores for, and memory by the size of the first pair's images.
+        many as there are cores for, and memory for images such as the one with the largest file;
+        one with a network.
     scheduler : str, optional
         threads, the default; processes; or the address of a Dask scheduler, whose workers see the
         same files and give each pair one thread unless `threads` is given.
@@ -151,6 +153,8 @@ def register_pairs(
     shown, made_of = dict(chosen), [core.version(), deciding(chosen, bundle)]
     if bundle and bundle["path"]:  # a worker elsewhere is in another folder
         chosen["model"] = str(Path(bundle["path"]).absolute())
+    if bundle and workers is None:  # nobody knows the memory of a network, or of its one GPU
+        workers = 1
     workers, chosen["threads"] = _shares(workers, chosen.get("threads", 0), scheduler, listed)
     how = {
         "options": chosen, "made_of": made_of, "report": report, "command": COMMAND.get(),
@@ -189,16 +193,22 @@ def _shares(
     if workers is None:
         workers = max(1, min(cores // (threads or 1), len(pairs)))
         if workers > 1:
-            workers = max(1, min(workers, core.available_memory() // _memory(pairs[0])))
+            workers = max(1, min(workers, core.available_memory() // _memory(pairs)))
     return workers, threads or max(1, cores // workers)
 
 
-def _memory(pair: Pair) -> int:
-    """Return about how many bytes the registration of a pair takes, and its files."""
-    voxels = 0
-    for role in ("fixed", "moving"):
+def _memory(pairs: Sequence[Pair]) -> int:
+    """Return about how many bytes a registration of the largest image takes, and its files."""
+    sizes: dict[tuple[Path, str], int] = {}
+    for pair, role in itertools.product(pairs, ("fixed", "moving")):
         with contextlib.suppress(errors.MorphSeekError):  # its own job tells what is wrong
-            voxels = max(voxels, images.read(pair.path(role), role).array.size)
+            if (file := (pair.path(role), role)) not in sizes:
+                sizes[file] = sum(stamp[2] for stamp in _files.stamp(files_of(*file)))
+    voxels = 0
+    for file in sorted(sizes, key=sizes.__getitem__, reverse=True):
+        with contextlib.suppress(Exception):  # so does that
+            voxels = images.read(*file).array.size
+            break
     return 500_000_000 + 50 * voxels
 
 

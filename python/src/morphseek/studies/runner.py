@@ -132,7 +132,12 @@ def run_jobs(
         while True:
             while free and (job := following()) is not None:
                 place, report = free.pop(), [meter.job(job.id)] if is_near else []
-                future = places[place].submit(perform, job, resume, token, *report)
+                work = perform, job, resume, token, *report
+                try:
+                    future = places[place].submit(*work)
+                except concurrent.futures.BrokenExecutor:  # its process died and had no job
+                    places[place] = _process()
+                    future = places[place].submit(*work)
                 running[future] = job, place
                 future.add_done_callback(finished.put)
             if not running and not busy:
