@@ -149,7 +149,8 @@ MorphSeekNiftiDoubts(const MetaDataDictionary & dictionary, const ImageBase<3> *
   }
   if (!hasSform && !hasQform)
   {
-    return { name + ": its header does not say where it lies (sform_code and qform_code are 0); as by ITK x is taken to go to the left and"
+    return { name + ": its header does not say where it lies (sform_code and qform_code are 0); as by ITK x is taken "
+                    "to go to the left and"
                     " y to the back, which other programs take to go to the front." };
   }
 

@@ -967,8 +967,10 @@ TestNiftiDoubts()
     { "both forms", [](NiftiHeader &) {}, {} },
     { "sform", [](NiftiHeader & h) { h.qformCode = 0, h.qoffset[0] = 500; }, {} },
     { "qform", [](NiftiHeader & h) { h.sformCode = 0, h.srow[0][3] = 500; }, {} },
-    { "neither", [](NiftiHeader & h) { h.sformCode = h.qformCode = 0, h.srow[0][3] = 500; },
-      { "its header does not say where it lies (sform_code and qform_code are 0); as by ITK x is taken to go to the left and y to the back,"
+    { "neither",
+      [](NiftiHeader & h) { h.sformCode = h.qformCode = 0, h.srow[0][3] = 500; },
+      { "its header does not say where it lies (sform_code and qform_code are 0); as by ITK x is taken to go to the "
+        "left and y to the back,"
         " which other programs take to go to the front" } },
     { "other codes", [](NiftiHeader & h) { h.sformCode = 4, h.qformCode = 2; }, {} },
     { "seconds, too", [](NiftiHeader & h) { h.units = 2 | 8; }, {} },

@@ -396,6 +396,7 @@ def test_other_lists_of_data_frames(tmp_path: Path):
         morphseek.build_template(pd.DataFrame({"image": ["a.nii", "b.nii"]}), tmp_path / "out")
 
 
+@pytest.mark.filterwarnings("ignore:.* found no deformation")
 def test_pairs_of_an_earlier_call_keep_their_rows(study: Path, tmp_path: Path):
     """As a BIDS App does that is called for each person."""
     out = tmp_path / "out"

@@ -646,6 +646,7 @@ def card(thing: Any) -> Element:
     return tree
 
 
+@pytest.mark.filterwarnings("ignore:.* found no deformation")
 def test_results_of_studies_show_themselves(pair: PhantomPair):
     failed = studies.TargetLabels("b<i>", "b.nii.gz", "failed", error="E", message="it is lost")
     targets = [studies.TargetLabels("a", "a.nii.gz", "done", dice=0.8), failed]
