@@ -121,8 +121,8 @@ private:
 };
 
 /** Says where a NIfTI's sform, qform and pixdim contradict each other, or the place that ITK's reader gave the image, by more than a tenth
- * of a voxel at a corner; and that a file has neither form. Each sentence begins with the name. The image must lie where the NIfTI reader laid it: other formats keep these
- * fields of images that were resampled since.
+ * of a voxel at a corner; and that a file has neither form. Each sentence begins with the name. The image must lie where the NIfTI reader
+ * laid it: other formats keep these fields of images that were resampled since.
  *
  * \code
  *   const auto image = itk::ReadImage<ImageType>("moving.nii.gz");
