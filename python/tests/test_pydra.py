@@ -146,7 +146,7 @@ def test_over_a_cohort(files: dict[str, Path], tmp_path: Path):
     out = cohort(cache_root=tmp_path / "cache")
     one, other = (array(path) for path in out.warped)
     assert one.shape == other.shape and not np.array_equal(one, other)
-    assert out.verdict[1] == "check"  # one image, given twice
+    assert out.verdict[1] == "good"  # of one image, given twice
     labels = files["moving_labels"]
     result = morphseek.register(files["fixed"], files["moving"], **ONE)
     expected = morphseek.images.read(result.apply(labels, interpolation="nearest")).array

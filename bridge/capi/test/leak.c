@@ -38,5 +38,5 @@ int main(void) {
   printf("%.1f MiB at most over the first 200 registrations, %.1f MiB over the last 200\n", first, last);
   ms_engine_destroy(engine);
   free((void *)fixed.voxels), free((void *)moving.voxels);
-  return !(last > 0 && last - first < 4); /* one field leaked a registration would be at least 14 MiB */
+  return !(last > 0 && last - first < 8); /* one field leaked a registration would be at least 14 MiB */
 }
