@@ -84,9 +84,9 @@ func spanningTree(size [3]int, index int) *tree {
 	return t
 }
 
-// cut divides the tree into the trunk, in order, and what hangs from it: branches of at most so many nodes, which are parts of
-// the order and do not need each other, the longest first.
-func (t *tree) cut(most int) (branches [][]int32, trunk []int32) {
+// cut divides the tree into subtrees of at most so many nodes, which are parts of the order and do not need each other, the
+// largest first, and the ancestors of all of them, in order.
+func (t *tree) cut(most int) (subtrees [][]int32, ancestors []int32) {
 	size := make([]int, len(t.order)) // by node, of what hangs from it, itself included
 	for _, i := range slices.Backward(t.order) {
 		size[i]++
@@ -97,15 +97,15 @@ func (t *tree) cut(most int) (branches [][]int32, trunk []int32) {
 	for k := 0; k < len(t.order); {
 		i := t.order[k]
 		if size[i] > most {
-			trunk = append(trunk, i)
+			ancestors = append(ancestors, i)
 			k++
 			continue
 		}
-		branches = append(branches, t.order[k:k+size[i]])
+		subtrees = append(subtrees, t.order[k:k+size[i]])
 		k += size[i]
 	}
-	slices.SortStableFunc(branches, func(a, b []int32) int { return len(b) - len(a) })
-	return branches, trunk
+	slices.SortStableFunc(subtrees, func(a, b []int32) int { return len(b) - len(a) })
+	return subtrees, ancestors
 }
 
 // tension is the cost of neighbours that move differently: weight times the squared difference of their total displacements
@@ -186,27 +186,27 @@ func (t *tree) marginals(sum, costs, up []float32, share float32, between tensio
 		}
 		addShare(at(sum, i), own, leastOf(own), share)
 	}
-	branches, trunk := t.cut(len(t.order)/(8*parallel.Threads(threads)) + 1)
-	inBranches := func(do func(nodes []int32, r *room)) {
-		parallel.Each(len(branches), 1, threads, func(k int) {
+	subtrees, ancestors := t.cut(len(t.order)/(8*parallel.Threads(threads)) + 1)
+	inSubtrees := func(do func(nodes []int32, r *room)) {
+		parallel.Each(len(subtrees), 1, threads, func(k int) {
 			r := rooms.Get().(*room)
 			defer rooms.Put(r)
-			do(branches[k], r)
+			do(subtrees[k], r)
 		})
 	}
-	ofTrunk := rooms.Get().(*room)
-	inBranches(func(nodes []int32, r *room) {
+	ofAncestors := rooms.Get().(*room)
+	inSubtrees(func(nodes []int32, r *room) {
 		for _, i := range slices.Backward(nodes) {
 			toParent(i, r)
 		}
 	})
-	for _, i := range slices.Backward(trunk) {
-		toParent(i, ofTrunk)
+	for _, i := range slices.Backward(ancestors) {
+		toParent(i, ofAncestors)
 	}
-	for _, i := range trunk {
-		fromParent(i, ofTrunk)
+	for _, i := range ancestors {
+		fromParent(i, ofAncestors)
 	}
-	inBranches(func(nodes []int32, r *room) {
+	inSubtrees(func(nodes []int32, r *room) {
 		for _, i := range nodes {
 			fromParent(i, r)
 		}

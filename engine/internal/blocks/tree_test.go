@@ -133,21 +133,21 @@ func TestSpanningTree(t *testing.T) {
 		if len(tree.order) != 60 {
 			t.Fatalf("tree %d: %d of 60 nodes", index, len(tree.order))
 		}
-		branches, trunk := tree.cut(7)
-		parts := slices.Clone(trunk)
-		for _, branch := range branches {
-			for k, i := range branch {
-				if inside := k > 0 && slices.Contains(branch[:k], tree.parent[i]); !inside && !slices.Contains(append(trunk, -1), tree.parent[i]) {
-					t.Fatalf("tree %d: node %d needs a node of another branch", index, i)
+		subtrees, ancestors := tree.cut(7)
+		parts := slices.Clone(ancestors)
+		for _, subtree := range subtrees {
+			for k, i := range subtree {
+				if inside := k > 0 && slices.Contains(subtree[:k], tree.parent[i]); !inside && !slices.Contains(append(ancestors, -1), tree.parent[i]) {
+					t.Fatalf("tree %d: node %d needs a node of another subtree", index, i)
 				}
 			}
-			if parts = append(parts, branch...); len(branch) > 7 {
-				t.Errorf("tree %d: a branch of %d nodes, at most 7 were asked for", index, len(branch))
+			if parts = append(parts, subtree...); len(subtree) > 7 {
+				t.Errorf("tree %d: a subtree of %d nodes, at most 7 were asked for", index, len(subtree))
 			}
 		}
 		slices.Sort(parts)
-		if got := slices.Compact(slices.Clone(parts)); len(parts) != 60 || len(got) != 60 || len(trunk) > 40 {
-			t.Errorf("tree %d: trunk and branches have %d nodes, %d of them once, of 60", index, len(parts), len(got))
+		if got := slices.Compact(slices.Clone(parts)); len(parts) != 60 || len(got) != 60 || len(ancestors) > 40 {
+			t.Errorf("tree %d: ancestors and subtrees have %d nodes, %d of them once, of 60", index, len(parts), len(got))
 		}
 		parents[index] = tree.parent
 		if again := spanningTree(size, index); !slices.Equal(again.parent, tree.parent) {

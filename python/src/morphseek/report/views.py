@@ -56,7 +56,7 @@ class Scene:
         self.windows: dict[str, tuple[int, int]] = {}
         self.volumes: dict[str, Volume] = {}
         self.values: dict[int, int] = {}
-        """What the page's labels, from 1, stand for."""
+        """The label maps' values, by the page's labels, which count from 1."""
         self.merged = False
         """There were more labels than a byte holds; those of the largest numbers share the last."""
         self._images(fixed, moving)

@@ -76,17 +76,17 @@ class FrameMotion(Plain):
     name: str
     """The file, or the number in it."""
     trans_x: float
-    """How far the body went since the reference, mm, to the right; y: to the front, z: up."""
+    """Shift of the body since the reference, mm, to the right; y: to the front, z: up."""
     trans_y: float
     trans_z: float
     rot_x: float
-    """How far it turned about these axes, radians. Of a deformable motion the rigid part."""
+    """Turn of the body about these axes, radians. Of a deformable motion the rigid part."""
     rot_y: float
     rot_z: float
     framewise_displacement: float | None
     """Since the frame before, mm (Power et al. 2012); None for the first."""
     displacement_mean: float
-    """How far the tissue moved since the reference, mm."""
+    """Shift of the tissue since the reference, mm: mean, 95th percentile and greatest."""
     displacement_p95: float
     displacement_max: float
     start: str

@@ -70,7 +70,7 @@ def _grid(transform: Transform, reference: images.ImageLike | None) -> Grid:
 
 
 class _Look(NamedTuple):
-    """What a file's header says of its voxels."""
+    """The voxels of a file, as its header describes them."""
 
     grid: Grid
     axes: tuple[int, ...]
