@@ -2,6 +2,7 @@ package blocks
 
 import (
 	"slices"
+	"unsafe"
 
 	"github.com/morphseek/morphseek/engine/internal/mind"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
@@ -103,22 +104,34 @@ func Describe(v, valid *volume.Volume, t Thresholds, dilation int, room *Room, t
 	channels := room.values(mind.Channels * n)
 	mind.DescribeTo(channels, v.Data, valid.Data, v.Size, mind.Kernel{Dilation: dilation, Least: mind.Steady}, threads)
 	codes := make([]Descriptor, n)
-	parallel.Each(n, 1<<14, threads, func(i int) {
-		if valid.Data[i] == 0 {
-			return
+	parallel.For(n, 1<<14, threads, func(lo, hi int) {
+		pack(codes[lo:hi], channels[lo:], n, valid.Data[lo:hi])
+		for i := lo; i < hi && len(t) > 0; i++ {
+			if valid.Data[i] == 0 {
+				continue
+			}
+			for k, threshold := range t {
+				cost := float32((v.Data[i]-threshold)*(0.5/ramp)) + 0.5
+				codes[i].put(mind.Channels+k, uint8(float32(min(max(cost, 0), 1)*unit)+0.5))
+			}
+		}
+	})
+	return codes
+}
+
+// pack makes the descriptors of known voxels from MIND-SSC's channels, which are step apart.
+func pack(codes []Descriptor, channels []float32, step int, valid []float32) {
+	for i := packVector(codes, channels, step, valid); i < len(codes); i++ {
+		if valid[i] == 0 {
+			continue
 		}
 		d := &codes[i]
 		d[1] = known
 		for c := range mind.Channels {
-			cost := float32(channels[c*n+i]*(mostOfChannel+1)) - 0.5
+			cost := float32(channels[c*step+i]*(mostOfChannel+1)) - 0.5
 			d.put(c, uint8(float32(min(max(cost, 0), mostOfChannel)*unit)+0.5))
 		}
-		for k, threshold := range t {
-			cost := float32((v.Data[i]-threshold)*(0.5/ramp)) + 0.5
-			d.put(mind.Channels+k, uint8(float32(min(max(cost, 0), 1)*unit)+0.5))
-		}
-	})
-	return codes
+	}
 }
 
 // Room is memory that a search uses again and again, for one thing at a time. As garbage it would have the collector run
@@ -135,6 +148,11 @@ func (r *Room) values(n int) []float32 {
 		r.memory = make([]float32, n)
 	}
 	return r.memory[:n]
+}
+
+// costs returns n costs of any content, in place of what was there before.
+func (r *Room) costs(n int) []uint16 {
+	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(r.values((n+1)/2)))), n)
 }
 
 // spanning returns so many spanning trees of a control grid.

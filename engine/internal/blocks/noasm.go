@@ -2,16 +2,20 @@
 
 package blocks
 
-func lowerRowsVector(dst, src, penalty []float32, width int) int { return 0 }
+func lowerRowsVector(dst, src, penalty []uint16, width, lines int) bool { return false }
 
-func lowerVector(dst, rows, penalty []float32, n, count int) bool { return false }
+func lowerVector(dst, rows, penalty []uint16, n, count int) bool { return false }
 
-func subtractVector(dst, a, b []float32) int { return 0 }
+func addVector(dst, a, b []uint16) bool { return false }
 
-func lessVector(dst, x []float32, least float32) int { return 0 }
+func subtractVector(dst, a, b []uint16) bool { return false }
 
-func shareVector(sum, x []float32, least, share float32) int { return 0 }
+func cappedVector(dst, x []uint16, least uint16) bool { return false }
 
-func leastVector(x []float32) (least float32, done int) { return x[0], 0 }
+func addAboveVector(sum, x []uint16, least, most uint16) bool { return false }
+
+func leastVector(x []uint16) (uint16, bool) { return 0, false }
+
+func packVector(codes []Descriptor, channels []float32, step int, valid []float32) int { return 0 }
 
 func (p *patch) rowVector(offset, width int) bool { return false }

@@ -1,11 +1,11 @@
 package blocks
 
 import (
+	"math"
 	"slices"
 
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
-	"github.com/morphseek/morphseek/engine/internal/mind"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -48,14 +48,24 @@ func (s *Step) found(control volume.Geometry) (u [3][]float32) {
 	return [3][]float32{at.X, at.Y, at.Z}
 }
 
-// MinMarginals returns the level's control grid and what the min-marginals of its labels exceed the least of a point by,
-// point by point, as means over so many spanning trees; 0: one. They lie in the room.
-func (s *Step) MinMarginals(trees int) (control volume.Geometry, marginals []float32) {
-	control = s.Control(s.Grid)
+// Marginals are what the min-marginals of the labels of a control point exceed the least of them by, point by point.
+type Marginals struct {
+	Control volume.Geometry
+	Labels  int // of a point, x fastest
+
+	values []uint16 // sums over trees, in units of 1/grain, with room for whole vectors at each point
+	trees  int
+}
+
+// MinMarginals returns the level's, as means over so many spanning trees; 0: one. They lie in the room.
+func (s *Step) MinMarginals(trees int) Marginals {
+	trees = max(trees, 1)
+	control := s.Control(s.Grid)
 	width := 2*s.Radius + 1
 	labels, deep := s.Labels(s.Grid)
-	n := control.Voxels() * labels
-	room := s.Room.values(3 * n)
+	stride := padded(labels)
+	n := control.Voxels() * stride
+	room := s.Room.costs(3 * n)
 	costs, up, sum := room[:n], room[n:2*n], room[2*n:]
 	clear(sum)
 	phased := s.byPhase()
@@ -69,48 +79,69 @@ func (s *Step) MinMarginals(trees int) (control volume.Geometry, marginals []flo
 			c.Locked = s.Locked
 			p.others = append(p.others, newPatch(c, channels[k]))
 		}
+		exact := make([]float32, labels)
 		for node := lo; node < hi; node++ {
-			p.costs(costs[node*labels:(node+1)*labels], control.Size, node)
+			p.costs(exact, control.Size, node)
+			for l, c := range exact {
+				costs[node*stride+l] = uint16(float32(min(c, mostCost/grain)*grain) + 0.5)
+			}
 		}
 	})
 	strain := float64(s.Quantum) / float64(s.Spacing)
 	image := &volume.Volume{Geometry: s.Grid, Data: s.Image}
 	means, _ := image.BlockMeans([3]int{s.Spacing, s.Spacing, s.Spacing}, nil, s.Threads)
-	between := newTension(width, deep, float32(s.Stiffness*strain*strain), s.found(control), means.Data, control.Size)
-	for _, t := range s.Room.spanning(control.Size, max(trees, 1), s.Threads) {
-		t.marginals(sum, costs, up, 1/float32(max(trees, 1)), between, s.Threads)
+	between := newTension(width, deep, grain*float32(s.Stiffness*strain*strain), s.found(control), means.Data, control.Size)
+	for _, t := range s.Room.spanning(control.Size, trees, s.Threads) {
+		t.marginals(sum, costs, up, uint16(math.MaxUint16/trees), between, s.Threads)
 	}
-	return control, sum
+	return Marginals{Control: control, Labels: labels, values: sum, trees: trees}
 }
 
-// Solve returns the displacements on the control grid: at every point the mean of all labels under the Gibbs distribution
-// of their min-marginals at a temperature, a cost. Where two match nearly alike, noise would decide which has the least.
-func (s *Step) Solve(trees int, temperature float64) *field.Field {
+// Gibbs returns a function that writes to p the weights of a point's labels under their Gibbs distribution at a temperature, a
+// cost: exp(-marginal/temperature), 1 at most, and 0 from 16 temperatures on.
+func (m Marginals) Gibbs(temperature float64) func(p []float32, point int) {
 	const faintest = 16 // temperatures above the least, from which a label counts as nothing
-	control, marginals := s.MinMarginals(trees)
-	u := field.New(control)
-	width := 2*s.Radius + 1
-	labels, deep := s.Labels(s.Grid)
-	scale, faint, cold := float64(s.Quantum)/float64(s.Spacing), float32(faintest*temperature), float32(1/temperature)
-	parallel.Each(control.Voxels(), 64, s.Threads, func(node int) {
-		m := marginals[node*labels : (node+1)*labels]
-		least := leastOf(m)
-		var total, x, y, z float64
-		for r := range labels / width {
-			var sum, along float64 // of a row of labels
-			for i, v := range m[r*width : (r+1)*width] {
-				if above := v - least; above <= faint {
-					p := float64(mind.Decay(above * cold))
-					sum += p
-					along += float64(p * float64(i-s.Radius))
-				}
-			}
-			total += sum
-			x += along
-			y += float64(sum * float64(r%width-s.Radius))
-			z += float64(sum * float64(r/width-deep/2))
+	unit := temperature * float64(grain*m.trees)
+	weights := make([]float32, min(int(faintest*unit), math.MaxUint16)+1)
+	for k := range weights[:len(weights)-1] {
+		weights[k] = float32(math.Exp(-float64(k) / unit))
+	}
+	stride := padded(m.Labels)
+	return func(p []float32, point int) {
+		values := m.values[point*stride:][:m.Labels]
+		least := leastOf(values)
+		for l, v := range values {
+			p[l] = weights[min(int(v-least), len(weights)-1)]
 		}
-		u.X[node], u.Y[node], u.Z[node] = float32(scale*x/total), float32(scale*y/total), float32(scale*z/total)
+	}
+}
+
+// Solve returns the displacements on the control grid: at every point the mean of all labels under their Gibbs distribution
+// at a temperature, a cost. Where two match nearly alike, noise would decide which has the least.
+func (s *Step) Solve(trees int, temperature float64) *field.Field {
+	m := s.MinMarginals(trees)
+	u := field.New(m.Control)
+	width := 2*s.Radius + 1
+	_, deep := s.Labels(s.Grid)
+	scale, gibbs := float64(s.Quantum)/float64(s.Spacing), m.Gibbs(temperature)
+	parallel.For(m.Control.Voxels(), 64, s.Threads, func(lo, hi int) {
+		weights := make([]float32, m.Labels)
+		for node := lo; node < hi; node++ {
+			gibbs(weights, node)
+			var total, x, y, z float64
+			for r := range m.Labels / width {
+				var sum, along float64 // of a row of labels
+				for i, w := range weights[r*width : (r+1)*width] {
+					sum += float64(w)
+					along += float64(float64(w) * float64(i-s.Radius))
+				}
+				total += sum
+				x += along
+				y += float64(sum * float64(r%width-s.Radius))
+				z += float64(sum * float64(r/width-deep/2))
+			}
+			u.X[node], u.Y[node], u.Z[node] = float32(scale*x/total), float32(scale*y/total), float32(scale*z/total)
+		}
 	})
 	return u
 }
@@ -158,8 +189,8 @@ func newPatch(s *Step, phased []Descriptor) *patch {
 	return &patch{Step: s, phased: phased, stride: 1 + s.Spacing/5}
 }
 
-// never is the cost of a label that moves along a locked axis: more than that of any match and any tension.
-const never = 1e6
+// never is the cost of a label that moves along a locked axis: more than that of any match.
+const never = mostCost / grain
 
 // costs writes the cost of every label of the point to dst.
 func (p *patch) costs(dst []float32, size [3]int, node int) {

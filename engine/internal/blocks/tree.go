@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
 )
 
@@ -108,8 +107,8 @@ func (t *tree) cut(most int) (subtrees [][]int32, ancestors []int32) {
 	return subtrees, ancestors
 }
 
-// tension is the cost of neighbours that move differently: weight times the squared difference of their total displacements
-// (label plus earlier levels), in labels, and less where the image differs, as between organs.
+// tension is the cost of neighbours that move differently, in units of 1/grain: weight times the squared difference of their
+// total displacements (label plus earlier levels), in labels, and less where the image differs, as between organs.
 type tension struct {
 	width    int
 	deep     int // labels along z
@@ -147,21 +146,38 @@ func (t tension) between(p *penalties, from, to int32) {
 	p.set(t.width, t.deep, weight, apart)
 }
 
-// marginals adds to sum, at each node, share times what the min-marginals exceed the least of them by: the least, over
-// all labellings of the tree, of the sum of the nodes' costs and of the tension between neighbours. costs and sum have
-// width^2*deep labels a node, x fastest. up, as long, is room: for the messages from the nodes to their parents, each of
-// which gives way to the node's min-marginals.
-func (t *tree) marginals(sum, costs, up []float32, share float32, between tension, threads int) {
+// Costs of labels are whole numbers of 1/grain: half the memory of floats, and twice as many in a vector. A node's own and the
+// messages of its six neighbours are bounded, so that no sum exceeds 16 bits.
+const (
+	grain       = 64
+	mostCost    = 75 * grain // descriptors are at most 75 apart
+	mostMessage = (math.MaxUint16 - mostCost) / 6
+)
+
+// lanes is how many costs a vector has. Each node has room for whole vectors.
+const lanes = 16
+
+// padded returns n, or the next whole number of vectors.
+func padded(n int) int { return (n + lanes - 1) &^ (lanes - 1) }
+
+// marginals adds to sum, at each node, what the min-marginals exceed the least of them by, at most as much as given: the
+// least, over all labellings of the tree, of the sum of the nodes' costs and of the tension between neighbours. costs and sum
+// have width^2*deep labels a node, x fastest, and room for whole vectors. up, as long, is room: for the messages from the nodes
+// to their parents, each of which gives way to the node's min-marginals.
+func (t *tree) marginals(sum, costs, up []uint16, most uint16, between tension, threads int) {
 	labels := between.width * between.width * between.deep
-	rooms := sync.Pool{New: func() any {
-		return &room{make([]float32, labels), make([]float32, labels), make([]float32, labels), newPenalties(between.width)}
-	}}
-	at := func(x []float32, i int32) []float32 { return x[int(i)*labels : (int(i)+1)*labels] }
+	stride := padded(labels)
+	rooms := sync.Pool{New: func() any { return newRoom(labels, between.width) }}
+	at := func(x []uint16, i int32) []uint16 { return x[int(i)*stride : (int(i)+1)*stride] }
 	// below writes to dst the node's costs and the messages of its children.
-	below := func(dst []float32, i int32) {
-		copy(dst, at(costs, i))
+	below := func(dst []uint16, i int32) {
+		from := at(costs, i)
 		for _, c := range t.children[i] {
-			filter.Add(dst, at(up, c))
+			add(dst, from, at(up, c))
+			from = dst
+		}
+		if len(t.children[i]) == 0 {
+			copy(dst, from)
 		}
 	}
 	toParent := func(i int32, r *room) {
@@ -171,20 +187,20 @@ func (t *tree) marginals(sum, costs, up []float32, share float32, between tensio
 		}
 		below(r.rest, i)
 		between.between(r.penalties, i, p)
-		envelope(at(up, i), r.rest, r.scratch, r.penalties)
+		r.message(at(up, i), labels)
 	}
 	fromParent := func(i int32, r *room) {
 		own, p := at(up, i), t.parent[i]
 		if p >= 0 {
 			subtract(r.rest, at(up, p), own)
 			between.between(r.penalties, p, i)
-			envelope(r.down, r.rest, r.scratch, r.penalties)
+			r.message(r.down, labels)
 		}
 		below(own, i)
 		if p >= 0 {
-			filter.Add(own, r.down)
+			add(own, own, r.down)
 		}
-		addShare(at(sum, i), own, leastOf(own), share)
+		addAbove(at(sum, i), own, leastOf(own[:labels]), most)
 	}
 	subtrees, ancestors := t.cut(len(t.order)/(8*parallel.Threads(threads)) + 1)
 	inSubtrees := func(do func(nodes []int32, r *room)) {
@@ -213,126 +229,160 @@ func (t *tree) marginals(sum, costs, up []float32, share float32, between tensio
 	})
 }
 
-// room is what a message takes while it is made.
+// room is what a message takes while it is made, by label.
 type room struct {
-	rest, down, scratch []float32 // by label
-	penalties           *penalties
+	rest, down []uint16    // what the message is of; a message from the parent
+	axis       [2][]uint16 // lower envelopes along one axis and along two
+	*penalties
+}
+
+// beyond is how many costs the vectors of a row may read or write behind it.
+const beyond = 2 * lanes
+
+func newRoom(labels, width int) *room {
+	r := &room{penalties: newPenalties(width)}
+	for _, x := range []*[]uint16{&r.rest, &r.down, &r.axis[0], &r.axis[1]} {
+		*x = make([]uint16, padded(labels)+beyond)
+	}
+	r.rest, r.down = r.rest[:padded(labels)], r.down[:padded(labels)]
+	return r
+}
+
+// message writes to dst the lower envelope min over e of rest(e) + the penalties between d and e, axis by axis, less its own
+// minimum, mostMessage at most.
+func (r *room) message(dst []uint16, labels int) {
+	width, x, y := r.width, r.axis[0], r.axis[1]
+	square := width * width
+	lowerRows(x, r.rest[:cap(r.rest)], r.penalties.axis[0], width, labels/width)
+	for z := range r.deep {
+		lower(y[z*square:], x[z*square:], r.penalties.axis[1], width, width)
+	}
+	if r.deep > 1 {
+		lower(x, y, r.penalties.axis[2], square, width)
+		y = x
+	}
+	capped(dst, y, leastOf(y[:labels]))
+}
+
+// add writes a + b to dst.
+func add(dst, a, b []uint16) {
+	if addVector(dst, a, b) {
+		return
+	}
+	for i := range dst {
+		dst[i] = a[i] + b[i]
+	}
 }
 
 // subtract writes a - b to dst.
-func subtract(dst, a, b []float32) {
-	for i := subtractVector(dst, a, b); i < len(dst); i++ {
+func subtract(dst, a, b []uint16) {
+	if subtractVector(dst, a, b) {
+		return
+	}
+	for i := range dst {
 		dst[i] = a[i] - b[i]
 	}
 }
 
-// less writes x - least to dst.
-func less(dst, x []float32, least float32) {
-	for i := lessVector(dst, x, least); i < len(dst); i++ {
-		dst[i] = x[i] - least
+// capped writes x - least to dst, mostMessage at most.
+func capped(dst, x []uint16, least uint16) {
+	if cappedVector(dst, x, least) {
+		return
+	}
+	for i := range dst {
+		dst[i] = min(x[i]-least, mostMessage)
 	}
 }
 
-// addShare adds share (x - least) to sum.
-func addShare(sum, x []float32, least, share float32) {
-	for i := shareVector(sum, x, least, share); i < len(sum); i++ {
-		sum[i] += float32(share * (x[i] - least))
+// addAbove adds to sum what x exceeds the least by, at most as much as given.
+func addAbove(sum, x []uint16, least, most uint16) {
+	if addAboveVector(sum, x, least, most) {
+		return
+	}
+	for i := range sum {
+		sum[i] += min(x[i]-least, most)
 	}
 }
 
 // leastOf returns the least of x.
-func leastOf(x []float32) float32 {
-	least, done := leastVector(x)
-	for _, v := range x[done:] {
-		least = min(least, v)
+func leastOf(x []uint16) uint16 {
+	if least, ok := leastVector(x); ok {
+		return least
 	}
-	return least
+	return slices.Min(x)
 }
-
-// vectorPad is how many floats a vector may read or write beyond a line.
-const vectorPad = 16
 
 // penalties are the costs that a message adds, by d, the label of its target less that of its source, from 1-width to
 // width-1. Along x entry k is that of d = k-width+1, along y and z that of d = width-1-k.
 type penalties struct {
 	width int
 	deep  int // labels along z: width, or one
-	axis  [3][]float32
+	axis  [3][]uint16
 }
 
 func newPenalties(width int) *penalties {
 	p := &penalties{width: width}
 	for axis := range p.axis {
-		p.axis[axis] = make([]float32, 2*width-1+vectorPad)
+		p.axis[axis] = make([]uint16, 2*width-1+lanes)
 	}
 	return p
 }
 
-// set makes the penalties weight*(d-apart)^2. apart is by how many labels the node that a message comes from is
-// displaced further already.
+// set makes the penalties weight*(d-apart)^2, less the least of an axis. apart is by how many labels the node that a message
+// comes from is displaced further already.
 func (p *penalties) set(width, deep int, weight float32, apart [3]float32) {
 	p.deep = deep
+	first, last := float32(1-width), float32(width-1)
 	for axis, table := range p.axis {
 		ahead := apart[axis]
 		if axis == 0 {
 			ahead = -ahead
 		}
+		nearest := min(max(float32(math.Round(float64(-ahead))), first), last) + ahead
 		for k := range 2*width - 1 {
-			d := float32(k-width+1) + ahead
-			table[k] = weight * d * d
+			d := first + float32(k) + ahead
+			table[k] = uint16(min(float32(weight*(float32(d*d)-float32(nearest*nearest)))+0.5, math.MaxUint16))
 		}
 	}
 }
 
-// envelope writes to dst the lower envelope min over e of src(e) + the penalties between d and e, axis by axis, less
-// its own minimum.
-func envelope(dst, src, scratch []float32, p *penalties) {
-	width := p.width
-	square := width * width
-	lowerRows(scratch, src, p.axis[0], width)
-	for z := range p.deep {
-		lower(dst[z*square:(z+1)*square], scratch[z*square:(z+1)*square], p.axis[1], width, width)
+// lowerRows writes to label i of so many lines of dst, width labels each, the least of the line's labels j in src plus
+// penalty[width-1+i-j]. dst and src go on for lanes more.
+func lowerRows(dst, src, penalty []uint16, width, lines int) {
+	if lowerRowsVector(dst, src, penalty, width, lines) {
+		return
 	}
-	if p.deep == 1 {
-		copy(scratch, dst)
-	} else {
-		lower(scratch, dst, p.axis[2], square, width)
-	}
-	less(dst, scratch, leastOf(scratch))
-}
-
-// lowerRows writes to label i of every line, width labels, of dst the least of the line's labels j in src plus
-// penalty[width-1+i-j].
-func lowerRows(dst, src, penalty []float32, width int) {
-	for r := lowerRowsVector(dst, src, penalty, width); r < len(src); r += width {
-		row := src[r : r+width]
+	for r := range lines {
+		row := src[r*width : (r+1)*width]
 		for i := range row {
-			least := row[0] + penalty[width-1+i]
+			least := uint16(math.MaxUint16)
 			for j, v := range row {
-				least = min(least, v+penalty[width-1+i-j])
+				least = min(least, saturated(v, penalty[width-1+i-j]))
 			}
-			dst[r+i] = least
+			dst[r*width+i] = least
 		}
 	}
 }
 
-// lower writes to row i of dst, n labels, the least over count rows j of row j plus penalty[last-i+j], last being dst's last
-// row.
-func lower(dst, rows, penalty []float32, n, count int) {
+// lower writes to row i of dst, n labels, the least over rows j, count each, of row j plus penalty[count-1-i+j]. dst and rows
+// go on for beyond more.
+func lower(dst, rows, penalty []uint16, n, count int) {
 	if lowerVector(dst, rows, penalty, n, count) {
 		return
 	}
-	for last := len(dst)/n - 1; len(dst) > 0; last-- {
-		to := dst[:n]
-		dst = dst[n:]
-		for k, v := range rows[:n] {
-			to[k] = v + penalty[last]
+	for i := range count {
+		to := dst[i*n : (i+1)*n]
+		for k := range to {
+			to[k] = math.MaxUint16
 		}
-		for j := 1; j < count; j++ {
-			row, p := rows[j*n:][:n], penalty[last+j]
-			for k, v := range row {
-				to[k] = min(to[k], v+p)
+		for j := range count {
+			p := penalty[count-1-i+j]
+			for k, v := range rows[j*n : (j+1)*n] {
+				to[k] = min(to[k], saturated(v, p))
 			}
 		}
 	}
 }
+
+// saturated returns a + b, or the greatest number of 16 bits.
+func saturated(a, b uint16) uint16 { return uint16(min(uint32(a)+uint32(b), math.MaxUint16)) }

@@ -2,135 +2,122 @@
 
 #include "textflag.h"
 
-// func lowerRowsAVX(dst, src, penalty *float32, width, lines int)
-TEXT ·lowerRowsAVX(SB), NOSPLIT, $0-40
+// func lowerRowsAVX2(dst, src, penalty *uint16, width, lines int)
+TEXT ·lowerRowsAVX2(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), DI
 	MOVQ src+8(FP), SI
 	MOVQ penalty+16(FP), BX
 	MOVQ width+24(FP), R8
 	MOVQ lines+32(FP), CX
-	LEAQ -4(BX)(R8*4), BX // the penalties of label 0's own place, that of 0 first
+	LEAQ -2(BX)(R8*2), BX // the penalties of label 0's own place, that of 0 first
 
 line:
 	MOVQ         BX, DX
 	MOVQ         R8, AX
-	VBROADCASTSS (SI), Y2
-	VADDPS       (DX), Y2, Y0
-	VADDPS       32(DX), Y2, Y1
+	VPBROADCASTW (SI), Y2
+	VPADDUSW     (DX), Y2, Y0
 	JMP          next
 
 label:
-	VBROADCASTSS (SI), Y2
-	VADDPS       (DX), Y2, Y3
-	VADDPS       32(DX), Y2, Y4
-	VMINPS       Y3, Y0, Y0
-	VMINPS       Y4, Y1, Y1
+	VPBROADCASTW (SI), Y2
+	VPADDUSW     (DX), Y2, Y2
+	VPMINUW      Y2, Y0, Y0
 
 next:
-	ADDQ    $4, SI
-	SUBQ    $4, DX
+	ADDQ    $2, SI
+	SUBQ    $2, DX
 	DECQ    AX
 	JNZ     label
-	VMOVUPS Y0, (DI)
-	VMOVUPS Y1, 32(DI)
-	LEAQ    (DI)(R8*4), DI
+	VMOVDQU Y0, (DI)
+	LEAQ    (DI)(R8*2), DI
 	DECQ    CX
 	JNZ     line
 	VZEROUPPER
 	RET
 
-// func lowerAVX(dst, rows, penalty *float32, n, count, outputs int)
-TEXT ·lowerAVX(SB), NOSPLIT, $0-48
-	MOVQ outputs+40(FP), R10
+// func lowerAVX2(dst, rows, penalty *uint16, n, count int)
+TEXT ·lowerAVX2(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), DI
 	MOVQ penalty+16(FP), BX
+	MOVQ n+24(FP), R8
+	SHLQ $1, R8
+	MOVQ count+32(FP), R10
 
 output:
 	MOVQ DI, R11
 	MOVQ rows+8(FP), SI
 	MOVQ n+24(FP), CX
-	MOVQ CX, R8
-	SHLQ $2, R8
 
 columns:
-	MOVQ    SI, DX
-	MOVQ    BX, R9
-	MOVQ    count+32(FP), AX
-	CMPQ    CX, $32
-	JGE     wide
-	VBROADCASTSS (R9), Y4
-	VADDPS  (DX), Y4, Y0
-	JMP     nextNarrow
+	MOVQ SI, DX
+	MOVQ BX, R9
+	MOVQ count+32(FP), AX
+	CMPQ CX, $32
+	JGT  wide
+	VPBROADCASTW (R9), Y4
+	VPADDUSW     (DX), Y4, Y0
+	JMP          nextNarrow
 
 narrow:
-	VBROADCASTSS (R9), Y4
-	VADDPS       (DX), Y4, Y5
-	VMINPS       Y5, Y0, Y0
+	VPBROADCASTW (R9), Y4
+	VPADDUSW     (DX), Y4, Y5
+	VPMINUW      Y5, Y0, Y0
 
 nextNarrow:
 	ADDQ    R8, DX
-	ADDQ    $4, R9
+	ADDQ    $2, R9
 	DECQ    AX
 	JNZ     narrow
-	VMOVUPS Y0, (DI)
-	SUBQ    $8, CX
-	JLE     end
+	VMOVDQU Y0, (DI)
 	ADDQ    $32, SI
 	ADDQ    $32, DI
-
-rest:
-	CMPQ    CX, $8
-	JGE     columns
-	LEAQ    -8(CX), DX // the last vector does some columns again
-	LEAQ    (SI)(DX*4), SI
-	LEAQ    (DI)(DX*4), DI
-	MOVQ    $8, CX
-	JMP     columns
+	SUBQ    $16, CX
+	JGT     columns
+	JMP     end
 
 wide:
-	VBROADCASTSS (R9), Y4
-	VADDPS  (DX), Y4, Y0
-	VADDPS  32(DX), Y4, Y1
-	VADDPS  64(DX), Y4, Y2
-	VADDPS  96(DX), Y4, Y3
-	JMP     nextWide
+	VPBROADCASTW (R9), Y4
+	VPADDUSW     (DX), Y4, Y0
+	VPADDUSW     32(DX), Y4, Y1
+	VPADDUSW     64(DX), Y4, Y2
+	VPADDUSW     96(DX), Y4, Y3
+	JMP          nextWide
 
 wideRow:
-	VBROADCASTSS (R9), Y4
-	VADDPS       (DX), Y4, Y5
-	VADDPS       32(DX), Y4, Y6
-	VADDPS       64(DX), Y4, Y7
-	VADDPS       96(DX), Y4, Y8
-	VMINPS       Y5, Y0, Y0
-	VMINPS       Y6, Y1, Y1
-	VMINPS       Y7, Y2, Y2
-	VMINPS       Y8, Y3, Y3
+	VPBROADCASTW (R9), Y4
+	VPADDUSW     (DX), Y4, Y5
+	VPADDUSW     32(DX), Y4, Y6
+	VPADDUSW     64(DX), Y4, Y7
+	VPADDUSW     96(DX), Y4, Y8
+	VPMINUW      Y5, Y0, Y0
+	VPMINUW      Y6, Y1, Y1
+	VPMINUW      Y7, Y2, Y2
+	VPMINUW      Y8, Y3, Y3
 
 nextWide:
 	ADDQ    R8, DX
-	ADDQ    $4, R9
+	ADDQ    $2, R9
 	DECQ    AX
 	JNZ     wideRow
-	VMOVUPS Y0, (DI)
-	VMOVUPS Y1, 32(DI)
-	VMOVUPS Y2, 64(DI)
-	VMOVUPS Y3, 96(DI)
-	SUBQ    $32, CX
-	JLE     end
+	VMOVDQU Y0, (DI)
+	VMOVDQU Y1, 32(DI)
+	VMOVDQU Y2, 64(DI)
+	VMOVDQU Y3, 96(DI)
 	ADDQ    $128, SI
 	ADDQ    $128, DI
-	JMP     rest
+	SUBQ    $64, CX
+	JGT     columns
 
 end:
 	LEAQ (R11)(R8*1), DI // the row of the next label, whose penalties begin one earlier
-	SUBQ $4, BX
+	SUBQ $2, BX
 	DECQ R10
 	JNZ  output
 	VZEROUPPER
 	RET
 
-// func subtractAVX(dst, a, b *float32, n int)
-TEXT ·subtractAVX(SB), NOSPLIT, $0-32
+// func addAVX2(dst, a, b *uint16, n int)
+TEXT ·addAVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), DI
 	MOVQ a+8(FP), SI
 	MOVQ b+16(FP), DX
@@ -138,70 +125,94 @@ TEXT ·subtractAVX(SB), NOSPLIT, $0-32
 	XORQ AX, AX
 
 loop:
-	VMOVUPS (SI)(AX*4), Y0
-	VSUBPS  (DX)(AX*4), Y0, Y0
-	VMOVUPS Y0, (DI)(AX*4)
-	ADDQ    $8, AX
+	VMOVDQU (SI)(AX*2), Y0
+	VPADDW  (DX)(AX*2), Y0, Y0
+	VMOVDQU Y0, (DI)(AX*2)
+	ADDQ    $16, AX
 	CMPQ    AX, CX
 	JLT     loop
 	VZEROUPPER
 	RET
 
-// func lessAVX(dst, x *float32, least float32, n int)
-TEXT ·lessAVX(SB), NOSPLIT, $0-32
+// func subtractAVX2(dst, a, b *uint16, n int)
+TEXT ·subtractAVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ a+8(FP), SI
+	MOVQ b+16(FP), DX
+	MOVQ n+24(FP), CX
+	XORQ AX, AX
+
+loop:
+	VMOVDQU (SI)(AX*2), Y0
+	VPSUBW  (DX)(AX*2), Y0, Y0
+	VMOVDQU Y0, (DI)(AX*2)
+	ADDQ    $16, AX
+	CMPQ    AX, CX
+	JLT     loop
+	VZEROUPPER
+	RET
+
+// func cappedAVX2(dst, x *uint16, least, most uint16, n int)
+TEXT ·cappedAVX2(SB), NOSPLIT, $0-32
 	MOVQ         dst+0(FP), DI
 	MOVQ         x+8(FP), SI
-	VBROADCASTSS least+16(FP), Y1
+	VPBROADCASTW least+16(FP), Y1
+	VPBROADCASTW most+18(FP), Y2
 	MOVQ         n+24(FP), CX
 	XORQ         AX, AX
 
 loop:
-	VMOVUPS (SI)(AX*4), Y0
-	VSUBPS  Y1, Y0, Y0
-	VMOVUPS Y0, (DI)(AX*4)
-	ADDQ    $8, AX
+	VMOVDQU (SI)(AX*2), Y0
+	VPSUBW  Y1, Y0, Y0
+	VPMINUW Y2, Y0, Y0
+	VMOVDQU Y0, (DI)(AX*2)
+	ADDQ    $16, AX
 	CMPQ    AX, CX
 	JLT     loop
 	VZEROUPPER
 	RET
 
-// func shareAVX(sum, x *float32, least, share float32, n int)
-TEXT ·shareAVX(SB), NOSPLIT, $0-32
+// func addAboveAVX2(sum, x *uint16, least, most uint16, n int)
+TEXT ·addAboveAVX2(SB), NOSPLIT, $0-32
 	MOVQ         sum+0(FP), DI
 	MOVQ         x+8(FP), SI
-	VBROADCASTSS least+16(FP), Y1
-	VBROADCASTSS share+20(FP), Y2
+	VPBROADCASTW least+16(FP), Y1
+	VPBROADCASTW most+18(FP), Y2
 	MOVQ         n+24(FP), CX
 	XORQ         AX, AX
 
 loop:
-	VMOVUPS (SI)(AX*4), Y0
-	VSUBPS  Y1, Y0, Y0
-	VMULPS  Y0, Y2, Y0
-	VADDPS  (DI)(AX*4), Y0, Y0
-	VMOVUPS Y0, (DI)(AX*4)
-	ADDQ    $8, AX
+	VMOVDQU (SI)(AX*2), Y0
+	VPSUBW  Y1, Y0, Y0
+	VPMINUW Y2, Y0, Y0
+	VPADDW  (DI)(AX*2), Y0, Y0
+	VMOVDQU Y0, (DI)(AX*2)
+	ADDQ    $16, AX
 	CMPQ    AX, CX
 	JLT     loop
 	VZEROUPPER
 	RET
 
-// func leastAVX(lanes, x *float32, n int)
-TEXT ·leastAVX(SB), NOSPLIT, $0-24
-	MOVQ    lanes+0(FP), DI
-	MOVQ    x+8(FP), SI
-	MOVQ    n+16(FP), CX
-	VMOVUPS (SI), Y0
-	VMOVUPS (SI), Y1
+// func leastAVX2(x *uint16, n int) uint16
+TEXT ·leastAVX2(SB), NOSPLIT, $0-18
+	MOVQ    x+0(FP), SI
+	MOVQ    n+8(FP), CX
+	SUBQ    $16, CX
+	VMOVDQU (SI)(CX*2), Y0 // the last vector reads some values again
 	XORQ    AX, AX
+	JMP     next
 
 loop:
-	VMINPS (SI)(AX*4), Y0, Y0
-	VMINPS 32(SI)(AX*4), Y1, Y1
-	ADDQ   $16, AX
-	CMPQ   AX, CX
-	JLT    loop
-	VMINPS  Y1, Y0, Y0
-	VMOVUPS Y0, (DI)
+	VPMINUW (SI)(AX*2), Y0, Y0
+	ADDQ    $16, AX
+
+next:
+	CMPQ         AX, CX
+	JLT          loop
+	VEXTRACTI128 $1, Y0, X1
+	VPMINUW      X1, X0, X0
+	VPHMINPOSUW  X0, X0
+	VMOVD        X0, AX
+	MOVW         AX, ret+16(FP)
 	VZEROUPPER
 	RET

@@ -16,6 +16,15 @@ func random(n int, seed uint64) []float32 {
 	return x
 }
 
+// randomCosts returns n costs below most.
+func randomCosts(n, most int, r *rand.Rand) []uint16 {
+	x := make([]uint16, n)
+	for i := range x {
+		x[i] = uint16(r.IntN(most))
+	}
+	return x
+}
+
 // distance2 is the squared distance between two labels, where that of a is so far ahead already.
 func distance2(a, b, width int, ahead [3]float32) float32 {
 	dx, dy := float32(a%width-b%width)+ahead[0], float32(a/width%width-b/width%width)+ahead[1]
@@ -23,15 +32,16 @@ func distance2(a, b, width int, ahead [3]float32) float32 {
 	return dx*dx + dy*dy + dz*dz
 }
 
-// The least energy over all labellings that give a node a label, by enumeration, is what message passing must find.
+// The least energy over all labellings that give a node a label, by enumeration, is what message passing must find, but for the
+// penalties, which are rounded.
 func TestMarginalsAreExact(t *testing.T) {
 	t.Parallel()
-	const width, weight = 2, 0.3
-	const labels = width * width * width
+	const width, weight = 2, 450
+	const labels, stride = width * width * width, lanes
 	size := [3]int{3, 2, 1}
 	nodes := 6
 	for seed := range uint64(5) {
-		costs := random(nodes*labels, seed)
+		costs := randomCosts(nodes*stride, 1500, rand.New(rand.NewPCG(seed, 0)))
 		tree := spanningTree(size, int(seed%2))
 		means, contrast := random(nodes, seed+100), float32(0)
 		for _, e := range [][2]int{{0, 1}, {1, 2}, {3, 4}, {4, 5}, {0, 3}, {1, 4}, {2, 5}} {
@@ -51,7 +61,7 @@ func TestMarginalsAreExact(t *testing.T) {
 			}
 			return d
 		}
-		want := slices.Repeat([]float32{float32(math.Inf(1))}, len(costs))
+		want := slices.Repeat([]float32{float32(math.Inf(1))}, nodes*labels)
 		labelling := make([]int, nodes)
 		for code := range 1 << (3 * nodes) { // 8 labels a node
 			e := float32(0)
@@ -59,7 +69,7 @@ func TestMarginalsAreExact(t *testing.T) {
 				labelling[i] = code >> (3 * i) & 7
 			}
 			for i, l := range labelling {
-				e += costs[i*labels+l]
+				e += float32(costs[i*stride+l])
 				if p := int(tree.parent[i]); p >= 0 {
 					d := (means[i] - means[p]) / contrast
 					e += weight / (1 + d*d) * distance2(l, labelling[p], width, apart(i, p))
@@ -69,45 +79,48 @@ func TestMarginalsAreExact(t *testing.T) {
 				want[i*labels+l] = min(want[i*labels+l], e)
 			}
 		}
-		got := make([]float32, len(costs))
-		tree.marginals(got, costs, make([]float32, len(got)), 1, newTension(width, width, weight, found, means, size), 2)
+		got := make([]uint16, len(costs))
+		tree.marginals(got, costs, make([]uint16, len(got)), math.MaxUint16, newTension(width, width, weight, found, means, size), 2)
+		const rounded = 2 * 0.5 * 3 * 5 // of the least and of another labelling: along three axes of five edges
 		for i := range nodes {
-			g, w := got[i*labels:(i+1)*labels], want[i*labels:(i+1)*labels]
+			g, w := got[i*stride:][:labels], want[i*labels:(i+1)*labels]
 			for l := range g {
-				if d := (g[l] - slices.Min(g)) - (w[l] - slices.Min(w)); math.Abs(float64(d)) > 1e-5 {
-					t.Errorf("seed %d, node %d, label %d: %g above the least, want %g",
-						seed, i, l, g[l]-slices.Min(g), w[l]-slices.Min(w))
+				if d := float32(g[l]-slices.Min(g)) - (w[l] - slices.Min(w)); math.Abs(float64(d)) > rounded {
+					t.Errorf("seed %d, node %d, label %d: %d above the least, want %g", seed, i, l, g[l]-slices.Min(g), w[l]-slices.Min(w))
 				}
 			}
 		}
 	}
 }
 
-func TestEnvelope(t *testing.T) {
+func TestMessage(t *testing.T) {
 	t.Parallel()
 	for _, width := range []int{1, 2, 5, 7, 9, 11, 17} {
-		testEnvelope(t, width)
+		testMessage(t, width)
 	}
 }
 
-func testEnvelope(t *testing.T, width int) {
-	const weight = 0.07
-	src := random(width*width*width, 1)
-	got, scratch := make([]float32, len(src)), make([]float32, len(src))
-	p, apart := newPenalties(width), [3]float32{0.3, -1.25, 2}
-	p.set(width, width, weight, apart)
-	envelope(got, src, scratch, p)
-	want := make([]float32, len(src))
+func testMessage(t *testing.T, width int) {
+	const weight = 90
+	labels := width * width * width
+	r := newRoom(labels, width)
+	copy(r.rest, randomCosts(labels, 2000, rand.New(rand.NewPCG(1, 0))))
+	apart := [3]float32{0.3, -1.25, 2}
+	r.set(width, width, weight, apart)
+	got := make([]uint16, padded(labels))
+	r.message(got, labels)
+	want := make([]float32, labels)
 	for i := range want {
 		want[i] = float32(math.Inf(1))
-		for j, v := range src {
-			want[i] = min(want[i], v+weight*distance2(j, i, width, apart))
+		for j, v := range r.rest[:labels] {
+			want[i] = min(want[i], float32(v)+weight*distance2(j, i, width, apart))
 		}
 	}
+	const rounded = 2 * 0.5 * 3 // of the least and of another label: along three axes
 	least := slices.Min(want)
 	for i := range want {
-		if d := got[i] - (want[i] - least); math.Abs(float64(d)) > 1e-6 {
-			t.Fatalf("width %d, label %d: %g, want %g", width, i, got[i], want[i]-least)
+		if w := min(want[i]-least, mostMessage); math.Abs(float64(float32(got[i])-w)) > rounded {
+			t.Fatalf("width %d, label %d: %d, want %g", width, i, got[i], w)
 		}
 	}
 }

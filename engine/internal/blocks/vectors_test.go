@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/internal/cpu"
-	"github.com/morphseek/morphseek/engine/internal/filter"
 	"github.com/morphseek/morphseek/engine/internal/guard"
+	"github.com/morphseek/morphseek/engine/internal/mind"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -55,27 +55,20 @@ func TestCostsByVectorsMatchLoop(t *testing.T) {
 
 // Lines and rows of any length that a level has, and what is near them stays as it was.
 func TestLowerByVectorsMatchesLoop(t *testing.T) {
-	if !cpu.AVX() {
-		t.Skip("no vectors on this processor")
+	if !cpu.AVX2() {
+		t.Skip("no such vectors on this processor")
 	}
 	r := rand.New(rand.NewPCG(5, 6))
-	random := func(n int) []float32 {
-		x := make([]float32, n)
-		for i := range x {
-			x[i] = float32(r.NormFloat64())
-		}
-		return x
-	}
 	for _, width := range []int{3, 5, 7, 8, 9, 11, 13, 15, 16, 17} {
 		t.Run(fmt.Sprint(width), func(t *testing.T) {
-			src, penalty := random(width*width*width), random(2*width-1+vectorPad)
-			run := func() (lines, row, plane []float32) {
-				lines = guard.Slice(t, make([]float32, len(src)))
-				lowerRows(lines, src, penalty, width)
-				row, plane = guard.Slice(t, make([]float32, width*width)), guard.Slice(t, make([]float32, len(src)))
+			square, labels := width*width, width*width*width
+			src, penalty := randomCosts(labels+beyond, 1<<16, r), randomCosts(2*width-1+lanes, 1<<16, r)
+			run := func() (lines, row, plane []uint16) {
+				lines, row, plane = guard.Slice(t, make([]uint16, labels+lanes)), guard.Slice(t, make([]uint16, square+beyond)), guard.Slice(t, make([]uint16, labels+beyond))
+				lowerRows(lines, src, penalty, width, square)
 				lower(row, src, penalty, width, width)
-				lower(plane, src, penalty, width*width, width)
-				return lines, row, plane
+				lower(plane, src, penalty, square, width)
+				return lines[:labels], row[:square], plane[:labels]
 			}
 			lines, row, plane := run()
 			restore := cpu.Disable()
@@ -91,26 +84,23 @@ func TestLowerByVectorsMatchesLoop(t *testing.T) {
 	}
 }
 
-// Sums, differences and the least, of any length.
+// Sums, differences and the least.
 func TestRowsByVectorsMatchLoops(t *testing.T) {
-	if !cpu.AVX() {
-		t.Skip("no vectors on this processor")
+	if !cpu.AVX2() {
+		t.Skip("no such vectors on this processor")
 	}
 	r := rand.New(rand.NewPCG(7, 8))
-	for _, n := range []int{1, 7, 8, 15, 16, 17, 33, 125} {
+	for _, n := range []int{16, 32, 128, 1344} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			a, b := make([]float32, n), make([]float32, n)
-			for i := range a {
-				a[i], b[i] = float32(r.NormFloat64()), float32(r.NormFloat64())
-			}
-			run := func() (out [][]float32) {
+			a, b := randomCosts(n, 1<<16, r), randomCosts(n, 1<<16, r)
+			run := func() (out [][]uint16) {
 				for range 4 {
 					out = append(out, guard.Slice(t, slices.Clone(a)))
 				}
-				filter.Add(out[0], b)
+				add(out[0], a, b)
 				subtract(out[1], a, b)
-				less(out[2], b, leastOf(a))
-				addShare(out[3], b, leastOf(b), 0.3)
+				capped(out[2], b, leastOf(b[:n-3]))
+				addAbove(out[3], b, leastOf(b), 3000)
 				return out
 			}
 			got := run()
@@ -123,5 +113,31 @@ func TestRowsByVectorsMatchLoops(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Known voxels and others, channels of any value, and a number that no vector has.
+func TestDescriptorsByVectorsMatchLoop(t *testing.T) {
+	if !cpu.AVX2() {
+		t.Skip("no such vectors on this processor")
+	}
+	const n = 8*40 + 3
+	r := rand.New(rand.NewPCG(9, 10))
+	channels, valid := make([]float32, mind.Channels*n), make([]float32, n)
+	for i := range channels {
+		channels[i] = r.Float32()
+	}
+	for i := range valid {
+		valid[i] = float32(r.IntN(3)) / 2
+	}
+	run := func() []Descriptor {
+		codes := guard.Slice(t, make([]Descriptor, n))
+		pack(codes, channels, n, valid)
+		return codes
+	}
+	got := run()
+	defer cpu.Disable()()
+	if !slices.Equal(got, run()) {
+		t.Error("descriptors differ")
 	}
 }

@@ -3,7 +3,6 @@ package search
 import (
 	"context"
 	"math"
-	"slices"
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
@@ -47,13 +46,16 @@ func Uncertainty(ctx context.Context, pair aligned.Pair, u *field.Field, opt Opt
 	if ctx.Err() != nil {
 		return nil, fault.Wrap(fault.Cancelled, ctx.Err(), "the uncertainty was cancelled")
 	}
-	control, marginals := s.MinMarginals(1)
+	m := s.MinMarginals(1)
 	_, deep := s.Labels(grid)
 	lengths := squaredLengths(around, pair.Initial.After(grid.IndexToPhysical()).M, deep)
-	sd := volume.Zeros(control)
-	parallel.Each(len(sd.Data), 64, opt.Threads, func(i int) {
-		square := expectation(marginals[i*len(lengths):(i+1)*len(lengths)], lengths, temperature)
-		sd.Data[i] = dispersion * float32(math.Sqrt(square))
+	sd, gibbs := volume.Zeros(m.Control), m.Gibbs(temperature)
+	parallel.For(len(sd.Data), 64, opt.Threads, func(lo, hi int) {
+		weights := make([]float32, m.Labels)
+		for i := lo; i < hi; i++ {
+			gibbs(weights, i)
+			sd.Data[i] = dispersion * float32(math.Sqrt(mean(lengths, weights)))
+		}
 	})
 	return sd, nil
 }
@@ -72,14 +74,12 @@ func squaredLengths(l blocks.Level, m [9]float64, deep int) []float64 {
 	return lengths
 }
 
-// expectation returns the mean of values under the Gibbs distribution of the energies at temperature t.
-func expectation(energies []float32, values []float64, t float64) float64 {
-	least := slices.Min(energies)
+// mean returns the weighted mean of values.
+func mean(values []float64, weights []float32) float64 {
 	sum, total := 0.0, 0.0
-	for i, e := range energies {
-		p := math.Exp(float64(least-e) / t)
-		sum += float64(p * values[i])
-		total += p
+	for i, w := range weights {
+		sum += float64(float64(w) * values[i])
+		total += float64(w)
 	}
 	return sum / total
 }

@@ -16,17 +16,17 @@ import (
 )
 
 // Where the energy is a parabola, the Gibbs distribution is a normal one: of variance t/2a along each axis.
-func TestExpectationIsGaussian(t *testing.T) {
+func TestMeanSquareIsOfNormalDistribution(t *testing.T) {
 	const a, temperature = 1.25, 1.5
 	l := blocks.Level{Radius: 5, Quantum: 1}
 	lengths := squaredLengths(l, [9]float64{2, 0, 0, 0, 0, -3, 0, 1, 0}, 2*l.Radius+1)
 	plain := squaredLengths(l, volume.Identity, 2*l.Radius+1)
-	energies := make([]float32, len(plain))
+	weights := make([]float32, len(plain))
 	for i, d := range plain {
-		energies[i] = 7 + float32(a*d)
+		weights[i] = float32(math.Exp(-a * d / temperature))
 	}
 	want := temperature / (2 * a) * (4 + 9 + 1)
-	if got := expectation(energies, lengths, temperature); math.Abs(got-want) > 1e-3*want {
+	if got := mean(lengths, weights); math.Abs(got-want) > 1e-3*want {
 		t.Errorf("mean square %g, want %g", got, want)
 	}
 }
