@@ -149,25 +149,25 @@ func least(s similarity) float64 {
 
 // content is the variance of the fixed image's channels: the mean squared difference from a constant image.
 func (s *ssd) content() float64 {
-	n := len(s.fixed) / s.channels
+	n := s.Fixed.Voxels()
 	sum, square := make([]float64, s.channels), 0.0
 	for i, x := range s.fixed[:n*s.channels] {
 		sum[i%s.channels] += float64(x)
-		square += float64(x * x)
+		square += float64(int32(x) * int32(x))
 	}
 	for _, x := range sum {
 		square -= x * x / float64(n)
 	}
-	return max(square/float64(n*s.channels), 1e-9)
+	return max(square/float64(one*one*n*s.channels), 1e-9)
 }
 
 // bordering is the share of the voxels that differ from a neighbour. The other voxels of a label map say nothing about
 // how it lies.
 func (s *ssd) bordering() float64 {
-	const apart = 0.05
+	const apart = one / 20
 	size, c, n := s.Fixed.Size, s.channels, 0
 	strides := [3]int{1, size[0], size[0] * size[1]}
-	for i := range len(s.fixed) / c {
+	for i := range s.Fixed.Voxels() {
 		at := s.Fixed.Index(i)
 		differs := false
 		for a, step := range strides {
@@ -185,7 +185,7 @@ func (s *ssd) bordering() float64 {
 			n++
 		}
 	}
-	return float64(n) * float64(c) / float64(len(s.fixed))
+	return float64(n) / float64(s.Fixed.Voxels())
 }
 
 // newLabels compares label maps by minus the mean squared difference of their planes (aligned.Planes), which are smooth
@@ -193,16 +193,7 @@ func (s *ssd) bordering() float64 {
 func newLabels(pair aligned.Pair, g volume.Geometry, labels int, start *field.Field, threads int) *ssd {
 	im, fixed, moving := pair.LabelsAt(g, margin, labels, start, threads)
 	const channels = mind.Channels // the number that the assembly is written for
-	interleaved := func(planes [][]float32, padding int) []float32 {
-		out := make([]float32, (len(planes[0])+padding)*channels)
-		for c, plane := range planes {
-			for i, x := range plane {
-				out[i*channels+c] = x
-			}
-		}
-		return out
-	}
-	return newSSD(im, channels, interleaved(fixed, 0), interleaved(moving, beyond(im.Moving.Size)), threads)
+	return newSSD(im, channels, interleaved(fixed, channels, 0, threads), interleaved(moving, channels, beyond(im.Moving.Size), threads), threads)
 }
 
 // beyond is how many voxels after the last warpVector reads, with weight 0.

@@ -10,9 +10,9 @@ func correlateVector(da, dc, flat []float32, rows [][]float32, overN, meanF, ove
 
 func (s *ncc) gradientVector(g [3][]float32, i int, rows [][]float32) bool { return false }
 
-func (r forceRow) vector(fixed, warped []float32) (squares float64, ok bool) { return 0, false }
+func (r forceRow) vector(fixed, warped []int16) (squares int64, ok bool) { return 0, false }
 
-func (s *ssd) warpVector(row []float32, at cells) bool { return false }
+func (s *ssd) warpVector(row []int16, at cells) bool { return false }
 
 func sumVector(lanes *[8]float64, row []float32) int { return 0 }
 

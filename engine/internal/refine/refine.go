@@ -394,7 +394,8 @@ func newSimilarity(name Similarity, im aligned.Images, threads int) (similarity,
 	case NCC:
 		return newNCC(im, threads), nil
 	case MSE:
-		return newSSD(im, 1, im.Fixed.Data, im.Moving.Data, threads), nil
+		fixed, moving := [][]float32{im.Fixed.Data}, [][]float32{im.Moving.Data}
+		return newSSD(im, 1, interleaved(fixed, 1, 0, threads), interleaved(moving, 1, 0, threads), threads), nil
 	case MIND:
 		return newMIND(im, threads), nil
 	}

@@ -478,7 +478,7 @@ func TestForceFromRingOfSlices(t *testing.T) {
 			t.Fatalf("%d slices together leave no ring", s.part())
 		}
 		if slices > 0 {
-			s.warped = make([]float32, slices*g.Size[0]*g.Size[1]*s.channels)
+			s.warped = make([]int16, slices*g.Size[0]*g.Size[1]*s.channels+spare)
 		}
 		s.validate(u)
 		f := field.New(g)

@@ -1,6 +1,9 @@
 package refine
 
 import (
+	"math"
+	"slices"
+
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/filter"
@@ -10,17 +13,42 @@ import (
 )
 
 // ssd is minus the mean squared difference of one or more channels over the valid voxels: of the intensities, or of
-// MIND-SSC descriptors. Channels are interleaved, a voxel's side by side; they are not Pair.Channels.
+// MIND-SSC descriptors. Channels are interleaved, a voxel's side by side, in units of 1/one; they are not Pair.Channels. Whole
+// numbers take half the memory of floats, and their sums are exact.
 type ssd struct {
 	aligned.Images
 	channels      int
-	fixed, moving []float32
-	warped        []float32 // a ring of slices
+	fixed, moving []int16
+	warped        []int16   // a ring of slices
 	weight        []float32 // 1 in valid voxels
 	valid         int       // how many those are
 	open          []uint8   // bit k is set where a voxel and both its neighbours along axis k are valid
-	sums          []float64 // of the squared differences, by row
+	sums          []int64   // of the squared differences, by row
 	threads       int
+}
+
+// one is the value 1 of a channel: as large as the sum of squares of twelve may be in 32 bits.
+const one = 1 << 13
+
+// inUnits returns a channel's value, which sharpening may put beyond 0..1: by so little that differences of two fit 16 bits.
+func inUnits(x float32) int16 {
+	return int16(float32(min(max(x, -1), 2)*one)+(one+0.5)) - one
+}
+
+// spare is how many values a vector may read behind the last voxel's.
+const spare = 4
+
+// interleaved returns planes side by side, voxel by voxel, and padding voxels more; channels without a plane are 0.
+func interleaved(planes [][]float32, channels, padding, threads int) []int16 {
+	out := make([]int16, (len(planes[0])+padding)*channels+spare)
+	parallel.For(len(planes[0]), 1<<13, threads, func(lo, hi int) {
+		for c, plane := range planes {
+			for i, x := range plane[lo:hi] {
+				out[(lo+i)*channels+c] = inUnits(x)
+			}
+		}
+	})
+	return out
 }
 
 // kernel is that of MIND-SSC. For two contrasts of one person near patches are best
@@ -28,29 +56,21 @@ type ssd struct {
 var kernel = mind.Kernel{Dilation: 1, Least: mind.Published}
 
 func newMIND(im aligned.Images, threads int) *ssd {
-	describe := func(v, valid *volume.Volume, padding int) []float32 {
-		planes := mind.Describe(v.Data, valid.Data, v.Size, kernel, threads)
-		n, out := len(v.Data), make([]float32, len(planes)+padding*mind.Channels)
-		parallel.For(n, 1<<13, threads, func(lo, hi int) {
-			for c := range mind.Channels {
-				for i, x := range planes[c*n+lo : c*n+hi] {
-					out[(lo+i)*mind.Channels+c] = x
-				}
-			}
-		})
-		return out
+	describe := func(v, valid *volume.Volume, padding int) []int16 {
+		planes := slices.Collect(slices.Chunk(mind.Describe(v.Data, valid.Data, v.Size, kernel, threads), len(v.Data)))
+		return interleaved(planes, mind.Channels, padding, threads)
 	}
 	moving := describe(im.Moving, im.MovingValid, beyond(im.Moving.Size)) // first: it takes more memory while it is made
 	return newSSD(im, mind.Channels, describe(im.Fixed, im.FixedValid, 0), moving, threads)
 }
 
-func newSSD(im aligned.Images, channels int, fixed, moving []float32, threads int) *ssd {
+func newSSD(im aligned.Images, channels int, fixed, moving []int16, threads int) *ssd {
 	n, size := im.Fixed.Voxels(), im.Fixed.Size
 	s := &ssd{
 		Images: im.Packed(), channels: channels, fixed: fixed, moving: moving,
-		weight: make([]float32, n), open: make([]uint8, n), sums: make([]float64, n/size[0]), threads: threads,
+		weight: make([]float32, n), open: make([]uint8, n), sums: make([]int64, n/size[0]), threads: threads,
 	}
-	s.warped = make([]float32, min(s.part()+2, size[2])*size[0]*size[1]*channels) // with a neighbour on both sides
+	s.warped = make([]int16, min(s.part()+2, size[2])*size[0]*size[1]*channels+spare) // with a neighbour on both sides
 	return s
 }
 
@@ -92,22 +112,21 @@ func (s *ssd) force(g, u *field.Field, done func(from, to int)) float64 {
 		})
 		done(from, to)
 	}
-	return -parallel.Sum(ny*nz, grain, s.threads, func(lo, hi int) (sum float64) {
-		for _, x := range s.sums[lo:hi] {
-			sum += x
-		}
-		return sum
-	}) / float64(s.channels)
+	sum := int64(0)
+	for _, x := range s.sums {
+		sum += x
+	}
+	return -float64(sum) / (one * one * float64(s.channels))
 }
 
 // place is where the warped row y, z begins in the ring, voxels.
 func (s *ssd) place(y, z int) int {
 	nx, ny := s.Fixed.Size[0], s.Fixed.Size[1]
-	return z*ny*nx%(len(s.warped)/s.channels) + y*nx
+	return z*ny*nx%((len(s.warped)-spare)/s.channels) + y*nx
 }
 
-// row writes the row y, z of the force to g and returns the sum of its squared differences.
-func (s *ssd) row(g *field.Field, y, z int) float64 {
+// row writes the row y, z of the force to g and returns the sum of its squared differences, in units of 1/one^2.
+func (s *ssd) row(g *field.Field, y, z int) int64 {
 	size := s.Fixed.Size
 	nx, here := size[0], s.place(y, z)
 	from := (z*size[1] + y) * nx
@@ -132,32 +151,31 @@ type forceRow struct {
 	at, before, after int
 }
 
-// loop writes the row and returns the sum of its squared differences. Over the channels four sums run side by side.
-func (r forceRow) loop(fixed, warped []float32) (squares float64) {
+// loop writes the row and returns the sum of its squared differences.
+func (r forceRow) loop(fixed, warped []int16) (squares int64) {
 	nx := len(r.open)
 	c := len(fixed) / nx
-	delta := make([]float32, c)
+	delta := make([]int32, c)
 	// slope is the derivative along one axis: delta is the difference, a and b the neighbours.
 	slope := func(a, b int) float32 {
 		before, after := warped[a*c : a*c+c][:len(delta)], warped[b*c : b*c+c][:len(delta)]
-		var d [4]float32
+		sum := int32(0)
 		for k, x := range delta {
-			d[k&3] += float32(x * (after[k] - before[k]))
+			sum += x * int32(after[k]-before[k])
 		}
-		return (d[0] + d[1]) + (d[2] + d[3])
+		return float32(sum) * (1. / (one * one))
 	}
 	for x, open := range r.open {
 		var by [3]float32
 		if r.weight[x] != 0 {
 			i := r.at + x
 			here := warped[i*c : i*c+c][:len(delta)]
-			var square [4]float32
+			square := int32(0)
 			for k := range delta {
-				d := fixed[x*c+k] - here[k]
-				delta[k] = d
-				square[k&3] += float32(d * d)
+				delta[k] = int32(fixed[x*c+k] - here[k])
+				square += delta[k] * delta[k]
 			}
-			squares += float64((square[0] + square[1]) + (square[2] + square[3]))
+			squares += int64(square)
 			if open&1 != 0 {
 				by[0] = slope(i-1, i+1)
 			}
@@ -207,21 +225,30 @@ type cells struct {
 	x, y, z []float32
 }
 
-func (s *ssd) warpRow(row []float32, at cells) {
+// full is the weight 1 of a corner of a cell; a product is rounded to a whole number before it is added.
+const full = 1 << 15
+
+func (s *ssd) warpRow(row []int16, at cells) {
 	c, nx, slice := s.channels, s.channels*s.Moving.Size[0], s.channels*s.Moving.Size[0]*s.Moving.Size[1]
 	for i, o := range at.first {
 		fx, fy, fz := at.x[i], at.y[i], at.z[i]
 		dx, dy, dz := volume.Next(fx, c), volume.Next(fy, nx), volume.Next(fz, slice)
 		out := row[i*c : (i+1)*c]
-		m := func(o int) []float32 { return s.moving[o : o+c][:len(out)] }
-		a0, a1, a2, a3 := m(o), m(o+dx), m(o+dy), m(o+dy+dx)
-		b0, b1, b2, b3 := m(o+dz), m(o+dz+dx), m(o+dz+dy), m(o+dz+dy+dx)
-		gx, gy, gz := 1-fx, 1-fy, 1-fz
-		w0, w1, w2, w3 := gx*gy*gz, fx*gy*gz, gx*fy*gz, fx*fy*gz
-		v0, v1, v2, v3 := gx*gy*fz, fx*gy*fz, gx*fy*fz, fx*fy*fz
-		for k := range out {
-			out[k] = float32(w0*a0[k]) + float32(w1*a1[k]) + float32(w2*a2[k]) + float32(w3*a3[k]) +
-				float32(v0*b0[k]) + float32(v1*b1[k]) + float32(v2*b2[k]) + float32(v3*b3[k])
+		clear(out)
+		add := func(o int, weight float32) {
+			w := min(int32(float32(weight*full)+0.5), math.MaxInt16)
+			for k, x := range s.moving[o : o+c][:len(out)] {
+				out[k] += int16((int32(x)*w + full/2) >> 15)
+			}
 		}
+		gx, gy, gz := 1-fx, 1-fy, 1-fz
+		add(o, gx*gy*gz)
+		add(o+dx, fx*gy*gz)
+		add(o+dy, gx*fy*gz)
+		add(o+dy+dx, fx*fy*gz)
+		add(o+dz, gx*gy*fz)
+		add(o+dz+dx, fx*gy*fz)
+		add(o+dz+dy, gx*fy*fz)
+		add(o+dz+dy+dx, fx*fy*fz)
 	}
 }
