@@ -12,7 +12,7 @@ func (s *ncc) gradientVector(g [3][]float32, i int, rows [][]float32) bool { ret
 
 func (r forceRow) vector(fixed, warped []int16) (squares int64, ok bool) { return 0, false }
 
-func (s *ssd) warpVector(row []int16, at cells) bool { return false }
+func (s *ssd) warpVector(row []int16, p points) bool { return false }
 
 func sumVector(lanes *[8]float64, row []float32) int { return 0 }
 

@@ -196,59 +196,74 @@ func (r forceRow) loop(fixed, warped []int16) (squares int64) {
 func (s *ssd) warp(u *field.Field, from, to int) {
 	size := s.Moving.Size
 	nx, ny := u.Size[0], u.Size[1]
-	margin, across := float64(s.Margin()), float64(s.Across())
-	lastX, lastY, lastZ := float64(size[0]-1), float64(size[1]-1), float64(size[2]-1)
+	p := points{
+		last:   [4]float32{float32(size[0] - 1), float32(size[1] - 1), float32(size[2] - 1)},
+		stride: [4]int32{1, int32(size[0]), int32(size[0] * size[1])},
+	}
 	parallel.For(ny*(to-from), parallel.Rows(nx), s.threads, func(lo, hi int) {
-		c := cells{make([]int, nx), make([]float32, nx), make([]float32, nx), make([]float32, nx)}
+		p := p
 		for r := from*ny + lo; r < from*ny+hi; r++ {
-			y, z := float64(r%ny)+margin, float64(r/ny)+across
-			for x := range nx {
-				i := r*nx + x
-				var ix, iy, iz int
-				ix, c.x[x] = volume.Cell(float64(x)+margin+float64(u.X[i]), lastX)
-				iy, c.y[x] = volume.Cell(y+float64(u.Y[i]), lastY)
-				iz, c.z[x] = volume.Cell(z+float64(u.Z[i]), lastZ)
-				c.first[x] = s.channels * (ix + size[0]*(iy+size[1]*iz))
-			}
-			out := s.warped[s.place(r%ny, r/ny)*s.channels:][:nx*s.channels]
-			if !s.warpVector(out, c) {
-				s.warpRow(out, c)
+			y, z := r%ny, r/ny
+			p.u = u.Row(y, z)
+			p.first = [4]float32{float32(s.Margin()), float32(y + s.Margin()), float32(z + s.Across())}
+			out := s.warped[s.place(y, z)*s.channels:][:nx*s.channels]
+			if !s.warpVector(out, p) {
+				s.warpRow(out, p)
 			}
 		}
 	})
 }
 
-// cells are where a row's samples lie in the moving image: the first channel of the voxel at or below, and the
-// fractions beyond.
-type cells struct {
-	first   []int
-	x, y, z []float32
+// points are where a row's channels are read: from the first voxel on, each displaced by u, within the moving grid.
+type points struct {
+	u      [3][]float32
+	first  [4]float32 // x, y, z of the first voxel
+	last   [4]float32 // of the grid's last one
+	stride [4]int32   // voxels to the next one along x, y and z
+}
+
+// cell returns the voxel below a point, and how far beyond it the point lies along each axis, in voxels.
+func (p points) cell(i int) (voxel int, f [3]float32) {
+	for k := range f {
+		at := p.first[k] + p.u[k][i]
+		if k == 0 {
+			at = p.first[k] + float32(i) + p.u[k][i]
+		}
+		if at > 0 { // and a number
+			at = min(at, p.last[k])
+			voxel += int(at) * int(p.stride[k])
+			f[k] = at - float32(int(at))
+		}
+	}
+	return voxel, f
 }
 
 // full is the weight 1 of a corner of a cell; a product is rounded to a whole number before it is added.
 const full = 1 << 15
 
-func (s *ssd) warpRow(row []int16, at cells) {
-	c, nx, slice := s.channels, s.channels*s.Moving.Size[0], s.channels*s.Moving.Size[0]*s.Moving.Size[1]
-	for i, o := range at.first {
-		fx, fy, fz := at.x[i], at.y[i], at.z[i]
-		dx, dy, dz := volume.Next(fx, c), volume.Next(fy, nx), volume.Next(fz, slice)
+func (s *ssd) warpRow(row []int16, p points) {
+	c := s.channels
+	for i := range p.u[0] {
+		voxel, f := p.cell(i)
 		out := row[i*c : (i+1)*c]
 		clear(out)
-		add := func(o int, weight float32) {
+		for corner := range 8 {
+			o, weight := voxel, float32(1)
+			for k, f := range f {
+				switch {
+				case corner>>k&1 == 0:
+					weight *= 1 - f
+				case f > 0:
+					weight *= f
+					o += int(p.stride[k])
+				default: // there may be no voxel
+					weight = 0
+				}
+			}
 			w := min(int32(float32(weight*full)+0.5), math.MaxInt16)
-			for k, x := range s.moving[o : o+c][:len(out)] {
+			for k, x := range s.moving[o*c : o*c+c][:len(out)] {
 				out[k] += int16((int32(x)*w + full/2) >> 15)
 			}
 		}
-		gx, gy, gz := 1-fx, 1-fy, 1-fz
-		add(o, gx*gy*gz)
-		add(o+dx, fx*gy*gz)
-		add(o+dy, gx*fy*gz)
-		add(o+dy+dx, fx*fy*gz)
-		add(o+dz, gx*gy*fz)
-		add(o+dz+dx, fx*gy*fz)
-		add(o+dz+dy, gx*fy*fz)
-		add(o+dz+dy+dx, fx*fy*fz)
 	}
 }

@@ -27,22 +27,32 @@ func (r forceRow) vector(fixed, warped []int16) (squares int64, ok bool) {
 	return forceAVX2(&r.g[0][0], &r.g[1][0], &r.g[2][0], &fixed[0], &warped[r.at*mind.Channels], &r.weight[0], &r.open[0], n, n, r.before, r.after), true
 }
 
-// warpAVX2 reads twelve channels at n cells of moving, trilinearly; the strides to the neighbours along y and z are in
-// values, and that along x is twelve.
+// row is the argument of warpAVX2, which depends on its layout.
+type row struct {
+	u           [3]*float32
+	first, last [4]float32
+	stride      [4]int32
+	n           int
+}
+
+// warpAVX2 reads twelve channels at the n points of a row, trilinearly.
 //
 //go:noescape
-func warpAVX2(dst, moving *int16, first *int, x, y, z *float32, n, nx, slice int)
+func warpAVX2(dst, moving *int16, r *row)
 
 // warpVector does warpRow with the processor's vectors, if there are any and the channels are MIND's. It reads all
 // eight corners of a cell, also beyond the border, where their weight is 0.
-func (s *ssd) warpVector(row []int16, at cells) bool {
+func (s *ssd) warpVector(out []int16, p points) bool {
 	if !cpu.AVX2() || s.channels != mind.Channels {
 		return false
 	}
-	n, nx := len(at.first), s.channels*s.Moving.Size[0]
-	slice := nx * s.Moving.Size[1]
-	_, _, _, _ = row[n*s.channels-1], at.x[n-1], at.y[n-1], at.z[n-1]
-	_ = s.moving[slice*s.Moving.Size[2]+s.channels+nx+slice+spare-1] // the last corner of the last voxel
-	warpAVX2(&row[0], &s.moving[0], &at.first[0], &at.x[0], &at.y[0], &at.z[0], n, nx, slice)
+	n := len(p.u[0])
+	_, _ = out[n*s.channels-1], s.moving[(s.Moving.Voxels()+beyond(s.Moving.Size))*s.channels+spare-1] // the last corner of the last voxel
+	r := row{first: p.first, last: p.last, stride: p.stride, n: n}
+	for k, u := range p.u {
+		_ = u[n-1]
+		r.u[k] = &u[0]
+	}
+	warpAVX2(&out[0], &s.moving[0], &r)
 	return true
 }

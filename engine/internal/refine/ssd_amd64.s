@@ -102,15 +102,22 @@ store:
 	VZEROUPPER
 	RET
 
+DATA step<>+0(SB)/4, $1.0
+DATA step<>+4(SB)/8, $0
+DATA step<>+12(SB)/4, $0
+GLOBL step<>(SB), RODATA|NOPTR, $16
+
 DATA one<>+0(SB)/4, $1.0
 DATA one<>+4(SB)/4, $32768.0 // full
 DATA one<>+8(SB)/4, $0.5
 GLOBL one<>(SB), RODATA|NOPTR, $12
 
-// WEIGHT writes the weights of the two sides along an axis, at the eight corners, to out: 1 - f, or f where the mask has a bit.
-#define WEIGHT(f, mask, out) \
-	VBROADCASTSS (f)(AX*4), out      \
-	VSUBPS       out, Y15, Y1        \
+// WEIGHT writes the weights of the two sides along an axis, at the eight corners, to out: 1 - f, or f where the mask has a bit. f is
+// the lane of X4.
+#define WEIGHT(lane, mask, x, out) \
+	VPERMILPS    lane, X4, x     \
+	VBROADCASTSS x, out          \
+	VSUBPS       out, Y15, Y1    \
 	VBLENDPS     mask, out, Y1, out
 
 // CORNER adds the channels at offset from p, times the weight at place in the list of weights, to sum.
@@ -119,28 +126,50 @@ GLOBL one<>(SB), RODATA|NOPTR, $12
 	VPMULHRSW    offset(p), Y1, Y1     \
 	VPADDW       Y1, sum, sum
 
-// func warpAVX2(dst, moving *int16, first *int, x, y, z *float32, n, nx, slice int)
-TEXT ·warpAVX2(SB), NOSPLIT, $16-72
+// func warpAVX2(dst, moving *int16, r *row)
+TEXT ·warpAVX2(SB), NOSPLIT, $16-24
 	MOVQ         dst+0(FP), DI
 	MOVQ         moving+8(FP), SI
-	MOVQ         first+16(FP), BX
-	MOVQ         x+24(FP), R8
-	MOVQ         y+32(FP), R9
-	MOVQ         z+40(FP), DX
-	MOVQ         n+48(FP), CX
-	MOVQ         nx+56(FP), R12
-	MOVQ         slice+64(FP), R13
-	SHLQ         $1, R12
-	SHLQ         $1, R13
+	MOVQ         r+16(FP), BX
+	MOVQ         0(BX), R8
+	MOVQ         8(BX), R9
+	MOVQ         16(BX), DX
+	VMOVUPS      24(BX), X11 // the point without its displacement
+	VMOVUPS      40(BX), X10
+	VMOVDQU      56(BX), X9
+	MOVQ         72(BX), CX
+	VPEXTRD      $1, X9, R12
+	VPEXTRD      $2, X9, R13
+	IMUL3Q       $24, R12, R12
+	IMUL3Q       $24, R13, R13
+	VMOVUPS      step<>(SB), X12
 	VBROADCASTSS one<>+0(SB), Y15
 	VBROADCASTSS one<>+4(SB), Y14
 	VBROADCASTSS one<>+8(SB), Y13
 	XORQ         AX, AX
 
 voxels:
-	WEIGHT(R8, $0xAA, Y6)
-	WEIGHT(R9, $0xCC, Y7)
-	WEIGHT(DX, $0xF0, Y8)
+	VMOVSS       (R8)(AX*4), X4
+	VINSERTPS    $0x10, (R9)(AX*4), X4, X4
+	VINSERTPS    $0x20, (DX)(AX*4), X4, X4
+	VADDPS       X4, X11, X4
+	VADDPS       X12, X11, X11
+	VXORPS       X5, X5, X5
+	VMAXPS       X5, X4, X4 // NaN: 0
+	VMINPS       X10, X4, X4
+	VCVTTPS2DQ   X4, X5
+	VCVTDQ2PS    X5, X6
+	VSUBPS       X6, X4, X4 // beyond the voxel
+	VPMULLD      X9, X5, X5
+	VPHADDD      X5, X5, X5
+	VPHADDD      X5, X5, X5
+	VMOVD        X5, R10
+	IMUL3Q       $24, R10, R10
+	ADDQ         SI, R10
+	LEAQ         (R10)(R12*1), R11
+	WEIGHT($0x00, $0xAA, X6, Y6)
+	WEIGHT($0x55, $0xCC, X7, Y7)
+	WEIGHT($0xAA, $0xF0, X8, Y8)
 	VMULPS       Y7, Y6, Y6
 	VMULPS       Y8, Y6, Y6
 	VMULPS       Y14, Y6, Y6
@@ -149,9 +178,6 @@ voxels:
 	VEXTRACTI128 $1, Y6, X7
 	VPACKSSDW    X7, X6, X6
 	VMOVDQU      X6, (SP)
-	MOVQ         (BX)(AX*8), R10
-	LEAQ         (SI)(R10*2), R10
-	LEAQ         (R10)(R12*1), R11
 	VPXOR        Y2, Y2, Y2
 	VPXOR        Y3, Y3, Y3
 	CORNER(0, 0, R10, Y2)
