@@ -146,12 +146,13 @@ func (t tension) between(p *penalties, from, to int32) {
 	p.set(t.width, t.deep, weight, apart)
 }
 
-// Costs of labels are whole numbers of 1/grain: half the memory of floats, and twice as many in a vector. A node's own and the
-// messages of its six neighbours are bounded, so that no sum exceeds 16 bits.
+// Costs of labels are whole numbers of 1/grain: half the memory of floats, and twice as many in a vector. Sums saturate. That of
+// a node less one message is still right where it matters, below mostMessage more than its least, as long as the least is
+// below 2^16 - 2 mostMessage.
 const (
-	grain       = 64
+	grain       = 128
 	mostCost    = 75 * grain // descriptors are at most 75 apart
-	mostMessage = (math.MaxUint16 - mostCost) / 6
+	mostMessage = 20000
 )
 
 // lanes is how many costs a vector has. Each node has room for whole vectors.
@@ -264,13 +265,13 @@ func (r *room) message(dst []uint16, labels int) {
 	capped(dst, y, leastOf(y[:labels]))
 }
 
-// add writes a + b to dst.
+// add writes a + b, saturated, to dst.
 func add(dst, a, b []uint16) {
 	if addVector(dst, a, b) {
 		return
 	}
 	for i := range dst {
-		dst[i] = a[i] + b[i]
+		dst[i] = saturated(a[i], b[i])
 	}
 }
 

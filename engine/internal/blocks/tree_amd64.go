@@ -16,7 +16,7 @@ func lowerRowsAVX2(dst, src, penalty *uint16, width, lines int)
 //go:noescape
 func lowerAVX2(dst, rows, penalty *uint16, n, count int)
 
-// addAVX2 writes a + b to dst, n values, a multiple of 16, and so with what follows.
+// addAVX2 writes a + b, saturated, to dst, n values, a multiple of 16, and so with what follows.
 //
 //go:noescape
 func addAVX2(dst, a, b *uint16, n int)
