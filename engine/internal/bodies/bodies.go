@@ -146,7 +146,7 @@ func (b *Bodies) Make(v, start *field.Field, initial volume.Affine) {
 	// leads returns a voxel and its image before the initial transform, in voxels.
 	leads := func(i int32) (from, to [3]float64) {
 		from = b.grid.Point(int(i))
-		to = [3]float64{from[0] + float64(v.X[i]), from[1] + float64(v.Y[i]), from[2] + float64(v.Z[i])}
+		to = v.Target(int(i))
 		if start != nil {
 			u := start.At(to)
 			for a := range 3 {
@@ -167,7 +167,7 @@ func (b *Bodies) Make(v, start *field.Field, initial volume.Affine) {
 			from, to := leads(i)
 			want := wanted.Apply(from)
 			if weight == 1 && start == nil { // to the last bit
-				v.X[i], v.Y[i], v.Z[i] = float32(want[0]-from[0]), float32(want[1]-from[1]), float32(want[2]-from[2])
+				v.SetTarget(int(i), want)
 				return
 			}
 			v.X[i] += float32(weight * (want[0] - to[0]))
