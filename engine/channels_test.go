@@ -168,13 +168,9 @@ func TestWrongChannels(t *testing.T) {
 		{Channel{Fixed: whole, Moving: classes(moving, 100), Labels: true}, fault.InvalidArgument, "no label in common"},
 	} {
 		_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving, Channels: []Channel{c.channel}}, DefaultOptions(), nil)
-		if fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.say) {
-			t.Errorf("%v, want %q", err, c.say)
-		}
+		testkit.Fails(t, err, c.code, c.say)
 	}
-	if _, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving, Channels: make([]Channel, 17)}, DefaultOptions(), nil); fault.CodeOf(err) != fault.InvalidArgument {
-		t.Errorf("17 channels: %v", err)
-	}
+	testkit.Refused(e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving, Channels: make([]Channel, 17)}, DefaultOptions(), nil))(t, fault.InvalidArgument)
 }
 
 // The warning of labels that one map alone has names them in the order of numbers, not of texts.

@@ -43,9 +43,7 @@ func TestRegisterWithoutModel(t *testing.T) {
 	for _, stage := range []string{"search", "refine"} {
 		t.Run(stage, func(t *testing.T) {
 			_, err := e.Register(context.Background(), pair, options(2, "default"), func(p Progress) bool { return p.Stage != stage })
-			if fault.CodeOf(err) != fault.Cancelled {
-				t.Errorf("cancelled in %s: error %v", stage, err)
-			}
+			testkit.Fails(t, err, fault.Cancelled)
 		})
 	}
 }

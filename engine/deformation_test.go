@@ -194,9 +194,7 @@ func TestBadInitialField(t *testing.T) {
 		{"beyond all, moved", truth, &volume.Affine{M: volume.Identity, T: [3]float64{1e155}}, fault.SingularTransform, "beyond 1e+09"},
 	} {
 		_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving, Initial: c.initial, InitialField: c.field}, with(nil), nil)
-		if fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		testkit.Fails(t, err, c.code, c.says)
 	}
 
 	folded := clone(func(f *field.Field) { f.X[12*24*24+12*24+12] += 6 })

@@ -171,11 +171,7 @@ func TestPanicStaysInside(t *testing.T) {
 	e := open(t, Config{})
 	goroutines := runtime.NumGoroutine()
 	_, err := e.Register(context.Background(), Pair{Fixed: v, Moving: v}, with(nil), func(Progress) bool { panic("in the callback") })
-	if fault.CodeOf(err) != fault.Internal || !strings.Contains(err.Error(), "in the callback") {
-		t.Errorf("got %v", err)
-	}
+	testkit.Fails(t, err, fault.Internal, "in the callback")
 	noneLeft(t, goroutines)
-	if _, err := (&Result{}).JacobianDeterminant(); fault.CodeOf(err) != fault.Internal {
-		t.Errorf("a result without a field: %v", err)
-	}
+	testkit.Refused((&Result{}).JacobianDeterminant())(t, fault.Internal)
 }

@@ -23,9 +23,7 @@ func TestDeviceUnavailable(t *testing.T) {
 	if err == nil && r.Metrics.Device == "cuda" {
 		return // there is one
 	}
-	if fault.CodeOf(err) != fault.DeviceUnavailable {
-		t.Errorf("device cuda: %v", err)
-	}
+	testkit.Fails(t, err, fault.DeviceUnavailable)
 }
 
 // brokenGPU is a runner whose device fails.

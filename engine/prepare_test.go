@@ -105,18 +105,14 @@ func TestOutOfMemory(t *testing.T) {
 	defer debug.SetMemoryLimit(old)
 	debug.SetMemoryLimit(memory.Held() + 1<<20)
 	_, err := open(t, Config{}).Register(context.Background(), Pair{Fixed: v, Moving: v}, with(nil), nil)
-	if fault.CodeOf(err) != fault.OutOfMemory {
-		t.Errorf("got %v", err)
-	}
+	testkit.Fails(t, err, fault.OutOfMemory)
 
 	// A rod that lies askew has few voxels, and the box around it many.
 	rod := blob([3]int{600, 12, 12}, 0)
 	rod.Direction = [9]float64{0.8, -0.6, 0, 0.48, 0.64, -0.6, 0.36, 0.48, 0.8}
 	debug.SetMemoryLimit(memory.Held() + 1<<30)
 	_, err = open(t, Config{}).Register(context.Background(), Pair{Fixed: rod, Moving: rod}, with(nil), nil)
-	if fault.CodeOf(err) != fault.OutOfMemory {
-		t.Errorf("a rod: got %v", err)
-	}
+	testkit.Fails(t, err, fault.OutOfMemory)
 }
 
 func TestNonFiniteVoxels(t *testing.T) {
@@ -150,9 +146,7 @@ func TestLatentMemory(t *testing.T) {
 	size := [3]int{96, 96, 96}
 	m := network.Model{Manifest: network.Manifest{Latent: network.Latent{Channels: 1 << 16, Stride: 1}, SizeMultiple: 1, Steps: 3}, Loops: true}
 	pair, opt := Pair{Fixed: blob(size, 0), Moving: blob(size, 1)}, with(nil)
-	if _, err := newProblem(testEnv(open(t, Config{}), opt), pair, opt, &m); fault.CodeOf(err) != fault.OutOfMemory {
-		t.Errorf("got %v", err)
-	}
+	testkit.Refused(newProblem(testEnv(open(t, Config{}), opt), pair, opt, &m))(t, fault.OutOfMemory)
 }
 
 // The blocks that stand for a large image keep a thin mask whole, and two planes two.

@@ -92,7 +92,5 @@ func TestCancel(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := e.Register(ctx, p, opt, nil); fault.CodeOf(err) != fault.Cancelled {
-		t.Errorf("cancelled before: %v", err)
-	}
+	testkit.Refused(e.Register(ctx, p, opt, nil))(t, fault.Cancelled)
 }

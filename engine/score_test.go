@@ -4,11 +4,11 @@ import (
 	"math"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -123,9 +123,7 @@ func TestScoresOfWrongLengths(t *testing.T) {
 					}
 				}()
 				_, err := ScoreLabels(c.f, make([]float32, c.det), c.fixed, c.moving, c.carried, 1)
-				if fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.said) {
-					t.Error(err)
-				}
+				testkit.Fails(t, err, c.code, c.said)
 			}()
 		})
 	}

@@ -120,9 +120,7 @@ func TestCorrectRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Correct(context.Background(), c.pair, 1, func(float64) bool { return c.goOn })
-			if fault.CodeOf(err) != c.want {
-				t.Errorf("error %v, want code %v", err, c.want)
-			}
+			testkit.Fails(t, err, c.want)
 		})
 	}
 }

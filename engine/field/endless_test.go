@@ -37,9 +37,7 @@ func TestMargin(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
-	if _, err := field.New(g).Endless(volume.Affine{}); fault.CodeOf(err) != fault.SingularTransform {
-		t.Errorf("a map that cannot be undone: %v", err)
-	}
+	testkit.Refused(field.New(g).Endless(volume.Affine{}))(t, fault.SingularTransform)
 }
 
 // bent returns a field that moves its border, and the affine map it ends with.

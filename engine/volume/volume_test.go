@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
@@ -68,19 +67,11 @@ func TestCheckNamesTheFault(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			v := good()
 			c.spoil(v)
-			err := v.Check("fixed")
-			if fault.CodeOf(err) != c.want {
-				t.Errorf("%v, want code %v", err, c.want)
-			}
-			if err != nil && !strings.Contains(err.Error(), "fixed") {
-				t.Errorf("message %q does not name the input", err)
-			}
+			testkit.Fails(t, v.Check("fixed"), c.want, "fixed")
 		})
 	}
 	var missing *volume.Volume
-	if err := missing.Check("moving"); fault.CodeOf(err) != fault.EmptyVolume {
-		t.Errorf("missing volume: %v", err)
-	}
+	testkit.Fails(t, missing.Check("moving"), fault.EmptyVolume)
 }
 
 func TestFiniteAndMinMax(t *testing.T) {
@@ -117,9 +108,7 @@ func TestParseInterpolation(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
-	if _, err := volume.ParseInterpolation("cubic"); fault.CodeOf(err) != fault.InvalidArgument {
-		t.Errorf("cubic: %v", err)
-	}
+	testkit.Refused(volume.ParseInterpolation("cubic"))(t, fault.InvalidArgument)
 }
 
 func TestNetworkGrid(t *testing.T) {
@@ -155,9 +144,7 @@ func TestNetworkGrid(t *testing.T) {
 	}
 
 	huge := cube(500, 1e6).NetworkGrid([3]float64{1e-3, 1e-3, 1e-3}, [3]int{}, 16)
-	if err := huge.Check("network"); fault.CodeOf(err) != fault.InvalidArgument {
-		t.Errorf("grid of %v voxels: %v", huge.Size, err)
-	}
+	testkit.Fails(t, huge.Check("network"), fault.InvalidArgument)
 
 	// An axial stack stored superior to inferior with x and y swapped: the network still sees L, P, S.
 	swapped := volume.Geometry{Size: [3]int{8, 16, 24}, Spacing: [3]float64{1, 2, 3}, Direction: [9]float64{0, 1, 0, 1, 0, 0, 0, 0, -1}}
@@ -360,12 +347,8 @@ func TestAffineInverse(t *testing.T) {
 	if inv, err := small.Inverse(); err != nil || math.Abs(inv.M[7]+0.5e6) > 1e-6 {
 		t.Errorf("a matrix of small numbers: %v, %v", inv, err)
 	}
-	if _, err := (volume.Affine{M: [9]float64{1, 2, 0, 2, 4, 0, 0, 0, 1e6}}).Inverse(); fault.CodeOf(err) != fault.SingularTransform {
-		t.Errorf("singular matrix of large numbers: %v", err)
-	}
-	if _, err := (volume.Affine{}).Inverse(); fault.CodeOf(err) != fault.SingularTransform {
-		t.Errorf("singular matrix: %v", err)
-	}
+	testkit.Refused((volume.Affine{M: [9]float64{1, 2, 0, 2, 4, 0, 0, 0, 1e6}}).Inverse())(t, fault.SingularTransform)
+	testkit.Refused((volume.Affine{}).Inverse())(t, fault.SingularTransform)
 }
 
 // The angles are those of the rotations that the matrices were made of.

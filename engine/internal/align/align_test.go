@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
@@ -483,9 +482,7 @@ func TestAlignErrors(t *testing.T) {
 			if ctx.Err() != nil && !errors.Is(err, context.Canceled) {
 				t.Errorf("%v does not say what cancelled it", err)
 			}
-			if fault.CodeOf(err) != c.want || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v (%v), want %v with %q", err, fault.CodeOf(err), c.want, c.says)
-			}
+			testkit.Fails(t, err, c.want, c.says)
 		})
 	}
 }

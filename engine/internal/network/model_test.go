@@ -61,12 +61,7 @@ func TestParse(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, err := Parse(c.data, "test.onnx")
-			if fault.CodeOf(err) != c.want {
-				t.Fatalf("got %v (%v), want %v", fault.CodeOf(err), err, c.want)
-			}
-			if err != nil && !strings.Contains(err.Error(), "test.onnx") {
-				t.Errorf("the message does not name the model: %v", err)
-			}
+			testkit.Fails(t, err, c.want, "test.onnx")
 			if c.name == "checkpoint" && !strings.Contains(err.Error(), "morphseek train export") {
 				t.Errorf("the message does not say what makes a bundle of it: %v", err)
 			}
@@ -134,9 +129,7 @@ func TestLoad(t *testing.T) {
 		{dir, "", fault.ModelNotFound, "no model"},
 		{filepath.Join(dir, "good.onnx", "x"), "", fault.ModelNotFound, "cannot be opened"},
 	} {
-		if _, err := Load(c.name, c.dir); fault.CodeOf(err) != c.want || err != nil && !strings.Contains(err.Error(), c.says) {
-			t.Errorf("Load(%q, %q): %v, want %v with %q", c.name, c.dir, err, c.want, c.says)
-		}
+		testkit.Refused(Load(c.name, c.dir))(t, c.want, c.says)
 	}
 	builtin := len(List(""))
 	entries := List(dir)[builtin:]

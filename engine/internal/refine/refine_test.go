@@ -291,13 +291,9 @@ func TestFaults(t *testing.T) {
 	pair := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
 	ctx, cancel := context.WithCancel(context.Background())
 	_, _, err := Run(ctx, pair, nil, gentle, Options{Similarity: NCC, Iterations: 50, Voxels: 1 << 20, Progress: func(float64) { cancel() }})
-	if fault.CodeOf(err) != fault.Cancelled {
-		t.Errorf("error %v, want cancelled", err)
-	}
+	testkit.Fails(t, err, fault.Cancelled)
 	_, _, err = Run(context.Background(), pair, nil, gentle, Options{Similarity: "sad", Iterations: 1, Voxels: 1 << 20})
-	if fault.CodeOf(err) != fault.InvalidArgument {
-		t.Errorf("error %v, want an invalid argument", err)
-	}
+	testkit.Fails(t, err, fault.InvalidArgument)
 }
 
 // One iteration on 112 x 96 x 80 voxels.

@@ -149,16 +149,10 @@ func TestForeign(t *testing.T) {
 	} {
 		path := filepath.Join(dir, name)
 		testkit.OK(t, os.WriteFile(path, data, 0o600))
-		if _, err := Load(path); fault.CodeOf(err) != fault.SnapshotCorrupt {
-			t.Errorf("%s: %v", name, err)
-		}
+		testkit.Refused(Load(path))(t, fault.SnapshotCorrupt)
 	}
-	if _, err := Load(dir); fault.CodeOf(err) != fault.InputUnreadable {
-		t.Errorf("a folder: %v", err)
-	}
-	if _, err := Load(filepath.Join(dir, "absent")); fault.CodeOf(err) != fault.InputUnreadable {
-		t.Errorf("absent: %v", err)
-	}
+	testkit.Refused(Load(dir))(t, fault.InputUnreadable)
+	testkit.Refused(Load(filepath.Join(dir, "absent")))(t, fault.InputUnreadable)
 	if _, err := Load(dir); fault.CodeOf(err) == fault.OK {
 		t.Error("a folder passes as a snapshot")
 	}
@@ -183,18 +177,14 @@ func TestUnwritable(t *testing.T) {
 	testkit.OK(t, os.WriteFile(file, []byte("kept"), 0o600))
 	for _, path := range []string{filepath.Join(t.TempDir(), "no", "such", "folder"), filepath.Join(file, "below a file"), t.TempDir()} {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			if err := Save(path, s); fault.CodeOf(err) != fault.OutputUnwritable {
-				t.Errorf("%s: %v", path, err)
-			}
+			testkit.Fails(t, Save(path, s), fault.OutputUnwritable)
 			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".snapshot-*")); left != nil {
 				t.Errorf("left behind: %v", left)
 			}
 		})
 	}
 	full := fmt.Errorf("write: %w", &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC})
-	if err := writeError(full, "x"); fault.CodeOf(err) != fault.DiskFull {
-		t.Errorf("a full disk: %v", err)
-	}
+	testkit.Fails(t, writeError(full, "x"), fault.DiskFull)
 }
 
 func FuzzRead(f *testing.F) {
