@@ -175,7 +175,7 @@ func TestWrongChannels(t *testing.T) {
 
 // The warning of labels that one map alone has names them in the order of numbers, not of texts.
 func TestLabelsOfOneMapInOrder(t *testing.T) {
-	grid := volume.Geometry{Size: [3]int{4, 1, 1}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	grid := testkit.Grid([3]int{4, 1, 1})
 	var c aligned.Channel
 	c.Fixed = &volume.Volume{Geometry: grid, Data: []float32{1, 10, 9, 100}}
 	c.Moving = &volume.Volume{Geometry: grid, Data: []float32{1, 0, 0, 11}}

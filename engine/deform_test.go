@@ -53,11 +53,7 @@ func TestRegisterWithoutModel(t *testing.T) {
 func TestSearchAloneIsJudged(t *testing.T) {
 	t.Parallel()
 	fixed, same, _ := testkit.Phantom(40, 0, false)
-	rng := rand.New(rand.NewPCG(1, 2))
-	for i := range same.Data {
-		fixed.Data[i] += float32(30 * rng.NormFloat64())
-		same.Data[i] += float32(30 * rng.NormFloat64())
-	}
+	testkit.AddNoise(30, rand.New(rand.NewPCG(1, 2)), fixed, same)
 	still, moved, _ := testkit.Phantom(40, 4, false)
 	e := open(t, Config{})
 	for _, c := range []struct {

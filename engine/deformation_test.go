@@ -58,7 +58,7 @@ func TestSplitOff(t *testing.T) {
 	for _, size := range [][3]int{{20, 18, 16}, {20, 18, 1}} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			turn := volume.Affine{M: [9]float64{0.96, -0.2, 0, 0.2, 0.97, 0, 0, 0, 1}, T: [3]float64{3, -2, 0}}
-			f := field.New(volume.Geometry{Size: size, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+			f := field.New(testkit.Grid(size))
 			for i := range f.X {
 				x := f.Point(i)
 				y := turn.Apply(x)
@@ -125,10 +125,7 @@ func reordered(f *field.Field) *field.Field {
 	mm := f.MM(nil, 1)
 	var planes [3]*volume.Volume
 	for k := range planes {
-		v := volume.Zeros(f.Geometry)
-		for i := range v.Data {
-			v.Data[i] = mm[3*i+k]
-		}
+		v := testkit.Filled(f.Geometry, func(i int) float32 { return mm[3*i+k] })
 		planes[k] = testkit.Reordered(v, [3]int{0, 2, 1}, [3]bool{true, false, false})
 	}
 	for i := range planes[0].Data {

@@ -145,8 +145,7 @@ func TestLandmarksOutsideTheGrid(t *testing.T) {
 func TestLandmarksLeaveAGivenTransform(t *testing.T) {
 	t.Parallel()
 	fixed, moving, truth := testkit.Phantom(40, 2, false)
-	shift := volume.IdentityAffine()
-	shift.T = [3]float64{0, 1, 0}
+	shift := volume.Affine{M: volume.Identity, T: [3]float64{0, 1, 0}}
 	far := func([3]float64) [3]float64 { return [3]float64{9, 0, 0} }
 	p := Pair{Fixed: fixed, Moving: moving, Initial: &shift, Landmarks: marked(8, truth, far)}
 	for _, initial := range []string{"none", "com"} {

@@ -17,11 +17,7 @@ import (
 func TestImagesThatAModelIsNotMadeFor(t *testing.T) {
 	m := testkit.Must(network.Load("hippocampus", ""))(t)
 	image := func(size [3]int, spacing, least float64) *volume.Volume {
-		v := volume.Zeros(volume.Geometry{Size: size, Spacing: [3]float64{spacing, spacing, spacing}, Direction: volume.Identity})
-		for i := range v.Data {
-			v.Data[i] = float32(least) + float32(i%97)
-		}
-		return v
+		return testkit.Filled(volume.Geometry{Size: size, Spacing: [3]float64{spacing, spacing, spacing}, Direction: volume.Identity}, func(i int) float32 { return float32(least) + float32(i%97) })
 	}
 	thick := image([3]int{40, 60, 10}, 1, 0)
 	thick.Spacing[2] = 4

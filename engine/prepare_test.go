@@ -153,7 +153,7 @@ func TestLatentMemory(t *testing.T) {
 func TestBlocksOfLargeImages(t *testing.T) {
 	e, opt := open(t, Config{}), with(func(o *Options) { o.Preset = "fast" })
 	for _, size := range [][3]int{{224, 224, 224}, {2100, 2100, 2}} {
-		v := volume.Zeros(volume.Geometry{Size: size, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+		v := volume.Zeros(testkit.Grid(size))
 		mask := volume.Zeros(v.Geometry)
 		for i := range v.Data {
 			at := v.Index(i)

@@ -95,7 +95,7 @@ func TestSlicesAreScoredByArea(t *testing.T) {
 // What does not have as many values as its grid has voxels is refused by its name, and nothing reaches the caller as a
 // panic.
 func TestScoresOfWrongLengths(t *testing.T) {
-	g := volume.Geometry{Size: [3]int{4, 4, 4}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	g := testkit.Grid([3]int{4, 4, 4})
 	of := func(n int) LabelMap { return LabelMap{g, slices.Repeat([]int32{1}, n)} }
 	tiny := of(64)
 	tiny.Size[0] = 0

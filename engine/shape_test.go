@@ -54,11 +54,8 @@ func TestAlong(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			f, m := testkit.Reordered(fixed, c.perm, c.flip), testkit.Reordered(moving, c.perm, c.flip)
 			if c.turned {
-				for _, v := range []*volume.Volume{f, m} {
-					turn := volume.Affine{M: oblique}
-					v.Direction = turn.After(volume.Affine{M: v.Direction}).M
-					v.Origin = turn.Apply(v.Origin)
-				}
+				turn := volume.Affine{M: oblique}
+				f, m = testkit.Placed(f, turn), testkit.Placed(m, turn)
 			}
 			r := register(t, open(t, Config{}), Pair{Fixed: f, Moving: m}, with(func(o *Options) {
 				o.Refine, o.Search, o.Preset, o.Along, o.Similarity = -1, "auto", "fast", c.along, "ncc"
@@ -110,8 +107,7 @@ func TestUncertaintyAlong(t *testing.T) {
 func TestAlongBehindAnInitialTransform(t *testing.T) {
 	t.Parallel()
 	fixed, moving, _ := testkit.Moved(40, alongY(40, 4))
-	shift := volume.IdentityAffine()
-	shift.T = [3]float64{3, 0, -2}
+	shift := volume.Affine{M: volume.Identity, T: [3]float64{3, 0, -2}}
 	moving.Origin = shift.T
 	r := register(t, open(t, Config{}), Pair{Fixed: fixed, Moving: moving, Initial: &shift}, with(func(o *Options) { o.Refine, o.Along = 30, "j" }))
 	behind := testkit.Must(r.Field.BehindMM(r.Initial, 1))(t)
@@ -152,8 +148,7 @@ func ball(x, y, z float64, at [3]float64, radius float64) float64 {
 func withBodies(n int) (p Pair, truth func(x, y, z float64) [3]float64, motions map[float32]volume.Affine) {
 	centres := [2][3]float64{{0.35 * float64(n), 0.45 * float64(n), 0.5 * float64(n)}, {0.68 * float64(n), 0.6 * float64(n), 0.45 * float64(n)}}
 	const radius = 7
-	sin, cos := math.Sincos(0.12)
-	turn := volume.Affine{M: [9]float64{cos, -sin, 0, sin, cos, 0, 0, 0, 1}}
+	turn := volume.Affine{M: testkit.Turn(0.12)}
 	about := func(a volume.Affine, c, shift [3]float64) volume.Affine {
 		at := a.Apply(c)
 		for k := range 3 {

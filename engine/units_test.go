@@ -97,9 +97,8 @@ func TestTheUnitDoesNotMatter(t *testing.T) {
 	// oblique places the images elsewhere, with voxels that are no cubes; the moving one is turned by 0.2 in the plane.
 	oblique := func(v *volume.Volume, turn float64) *volume.Volume {
 		w := *v
-		sin, cos := math.Sincos(turn)
 		w.Spacing, w.Origin = [3]float64{1.3, 0.9, 2.1}, [3]float64{-71.3, 12.7, 103.9}
-		w.Direction = [9]float64{cos, -sin, 0, sin, cos, 0, 0, 0, 1}
+		w.Direction = testkit.Turn(turn)
 		return &w
 	}
 	mask, bones := volume.Zeros(fixed.Geometry), volume.Zeros(fixed.Geometry)

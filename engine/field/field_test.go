@@ -13,7 +13,7 @@ import (
 )
 
 func cube(n int) volume.Geometry {
-	return volume.Geometry{Size: [3]int{n, n, n}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	return testkit.Grid([3]int{n, n, n})
 }
 
 // rotated returns an affine that turns by angle about the z axis through the centre of g and scales by scale.
@@ -184,7 +184,7 @@ func TestThreadsAgree(t *testing.T) {
 }
 
 // The benchmarks run on a whole brain's grid, 160x192x224, on 2 threads.
-var brain = volume.Geometry{Size: [3]int{160, 192, 224}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+var brain = testkit.Grid([3]int{160, 192, 224})
 
 func BenchmarkWarp(b *testing.B) {
 	f := waves(brain, 5)

@@ -159,10 +159,7 @@ func TestCanonicalIsOneWhateverTheOrder(t *testing.T) {
 	c, s := math.Cos(0.3), math.Sin(0.3)
 	for _, direction := range [][9]float64{volume.Identity, {c, -s, 0, s, c, 0, 0, 0, 1}} {
 		t.Run(fmt.Sprint(direction), func(t *testing.T) {
-			v := volume.Zeros(volume.Geometry{Size: [3]int{5, 4, 3}, Spacing: [3]float64{0.7, 1.1, 2.3}, Origin: [3]float64{-81.3, 40.1, 1e3 / 3}, Direction: direction})
-			for i := range v.Data {
-				v.Data[i] = float32(i)
-			}
+			v := testkit.Filled(volume.Geometry{Size: [3]int{5, 4, 3}, Spacing: [3]float64{0.7, 1.1, 2.3}, Origin: [3]float64{-81.3, 40.1, 1e3 / 3}, Direction: direction}, func(i int) float32 { return float32(i) })
 			want := v.Canonical()
 			if !slices.Equal(want.Data, v.Data) || !want.SameGrid(v.Geometry) {
 				t.Fatalf("a canonical volume became %v", want)
@@ -201,10 +198,7 @@ func TestHounsfield(t *testing.T) {
 		"nothing":            {func(float32) float32 { return float32(math.NaN()) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := volume.Zeros(volume.Geometry{Size: [3]int{len(torso), 20, 20}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
-			for i := range v.Data {
-				v.Data[i] = c.of(torso[i%len(torso)])
-			}
+			v := testkit.Filled(testkit.Grid([3]int{len(torso), 20, 20}), func(i int) float32 { return c.of(torso[i%len(torso)]) })
 			if got := v.Hounsfield(); got != c.want {
 				t.Error(got)
 			}
@@ -304,10 +298,7 @@ func TestSameGrid(t *testing.T) {
 
 // A grid of another parity meets both faces of a volume half a voxel from its outermost centres.
 func TestResampleAtTheFaces(t *testing.T) {
-	v := volume.Zeros(cube(5, 1))
-	for i := range v.Data {
-		v.Data[i] = float32(1 + i%5)
-	}
+	v := testkit.Filled(cube(5, 1), func(i int) float32 { return float32(1 + i%5) })
 	g := cube(8, 1).CenteredAt(v.Center()) // x from -1.5 to 5.5
 	g.Size[1], g.Size[2] = 1, 1
 	g = g.CenteredAt(v.Center())
@@ -372,10 +363,7 @@ func TestTurn(t *testing.T) {
 }
 
 func TestResampleThreadsAgree(t *testing.T) {
-	v := volume.Zeros(volume.Geometry{Size: [3]int{40, 31, 27}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
-	for i := range v.Data {
-		v.Data[i] = float32(i * 7919 % 1000)
-	}
+	v := testkit.Filled(testkit.Grid([3]int{40, 31, 27}), func(i int) float32 { return float32(i * 7919 % 1000) })
 	a := volume.Affine{M: [9]float64{1, 0.1, 0, -0.1, 1, 0.2, 0, 0, 0.9}, T: [3]float64{1.3, 2.7, -0.4}}
 	one := v.Resample(cube(50, 0.8), a, volume.Linear, -1, 1)
 	many := v.Resample(cube(50, 0.8), a, volume.Linear, -1, 7)
@@ -383,10 +371,7 @@ func TestResampleThreadsAgree(t *testing.T) {
 }
 
 func bench(b *testing.B) *volume.Volume {
-	v := volume.Zeros(volume.Geometry{Size: [3]int{160, 192, 224}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
-	for i := range v.Data {
-		v.Data[i] = float32(math.Sin(float64(i)))
-	}
+	v := testkit.Filled(testkit.Grid([3]int{160, 192, 224}), func(i int) float32 { return float32(math.Sin(float64(i))) })
 	b.SetBytes(int64(4 * len(v.Data)))
 	b.ResetTimer()
 	return v
@@ -411,7 +396,7 @@ func BenchmarkPercentiles(b *testing.B) {
 func TestFrozen(t *testing.T) {
 	for _, data := range [][]float32{{3, 1, 2, 8}, {nan, 1, inf, -2}, {5, 5, 5, 5}, {nan, nan, nan, nan}} {
 		t.Run(fmt.Sprint(data), func(t *testing.T) {
-			v := &volume.Volume{Geometry: volume.Geometry{Size: [3]int{2, 2, 1}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}, Data: data}
+			v := &volume.Volume{Geometry: testkit.Grid([3]int{2, 2, 1}), Data: data}
 			frozen := v.Frozen()
 			ends := func(v *volume.Volume) [4]float32 {
 				least, most := v.MinMax()

@@ -43,8 +43,7 @@ func TestCutOut(t *testing.T) {
 			unknown.Data[i] = float32(math.NaN())
 		}
 	}
-	moved := volume.IdentityAffine()
-	moved.T = [3]float64{300, 0, 0}
+	moved := volume.Affine{M: volume.Identity, T: [3]float64{300, 0, 0}}
 	far := shells(g, 20, 30, 0, 0)
 	far.Geometry.Origin[0] += 300
 	for _, c := range []struct {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -12,11 +13,7 @@ var grid = volume.Geometry{Size: [3]int{20, 16, 14}, Spacing: [3]float64{1, 1.5,
 
 // labelled is a label map with label at the voxels that in says.
 func labelled(g volume.Geometry, in func(x, y, z int) float32) *volume.Volume {
-	v := volume.Zeros(g)
-	for i := range v.Data {
-		v.Data[i] = in(i%g.Size[0], i/g.Size[0]%g.Size[1], i/(g.Size[0]*g.Size[1]))
-	}
-	return v
+	return testkit.Filled(g, func(i int) float32 { return in(i%g.Size[0], i/g.Size[0]%g.Size[1], i/(g.Size[0]*g.Size[1])) })
 }
 
 func block(x, y, z int) float32 {
@@ -27,8 +24,7 @@ func block(x, y, z int) float32 {
 }
 
 func turned(angle float64) volume.Affine {
-	sin, cos := math.Sincos(angle)
-	return volume.Affine{M: [9]float64{cos, -sin, 0, sin, cos, 0, 0, 0, 1}, T: [3]float64{1, -2, 0.5}}
+	return volume.Affine{M: testkit.Turn(angle), T: [3]float64{1, -2, 0.5}}
 }
 
 // A body that moves rigidly already stays to the last digits of a float32, whatever the tissue around it does; the rim

@@ -11,7 +11,6 @@ import (
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/internal/testkit"
-	"github.com/morphseek/morphseek/engine/volume"
 )
 
 func read(t testing.TB, name string) []byte {
@@ -147,7 +146,7 @@ func TestLoad(t *testing.T) {
 func TestGridOfUnevenSpacing(t *testing.T) {
 	z, y, x := 3., 1., 2.
 	m := Manifest{SizeMultiple: 8, MinSize: [3]int{8, 8, 8}, SpacingMM: [3]*float64{&z, &y, &x}}
-	fixed := volume.Geometry{Size: [3]int{40, 30, 60}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	fixed := testkit.Grid([3]int{40, 30, 60})
 	g := m.Grid(fixed)
 	if g.Spacing != [3]float64{2, 1, 3} || g.Size != [3]int{24, 32, 24} {
 		t.Errorf("size %v, spacing %v", g.Size, g.Spacing)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/internal/testkit"
-	"github.com/morphseek/morphseek/engine/volume"
 )
 
 // Fields of protobuf as bytes.
@@ -171,7 +170,7 @@ func FuzzManifest(f *testing.F) {
 		if err != nil || m.Format != Format {
 			return
 		}
-		g := m.Grid(volume.Geometry{Size: [3]int{40, 30, 60}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+		g := m.Grid(testkit.Grid([3]int{40, 30, 60}))
 		for a, n := range g.Size {
 			if n < 1 || n%m.SizeMultiple != 0 || !(g.Spacing[a] > 0) {
 				t.Errorf("%+v makes the grid %+v", m, g)

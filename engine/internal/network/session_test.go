@@ -18,7 +18,6 @@ import (
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/testkit"
-	"github.com/morphseek/morphseek/engine/volume"
 )
 
 func tinyModel(t testing.TB) *Model { return model(t, "tiny.onnx") }
@@ -141,7 +140,7 @@ func loopAgreesWithChain(t *testing.T, runner Runner, m *Model) {
 			}
 		}
 		for j, njd := range single.NJD {
-			g := volume.Geometry{Size: [3]int{goldenSize[2], goldenSize[1], goldenSize[0]}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+			g := testkit.Grid([3]int{goldenSize[2], goldenSize[1], goldenSize[0]})
 			if want := field.Over(g, single.U[j*3*voxels:(j+1)*3*voxels]).Stats(1).NJDPercent; math.Abs(float64(njd)-want) > 1e-4 {
 				t.Errorf("step %d, trajectory %d: %g %% fold, package field says %g %%", k, j, njd, want)
 			}

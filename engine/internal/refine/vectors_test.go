@@ -21,7 +21,7 @@ func TestVectorsMatchLoops(t *testing.T) {
 	}
 	for _, size := range [][3]int{{21, 18, 16}, {24, 9, 10}, {7, 12, 12}} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			g := volume.Geometry{Size: size, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+			g := testkit.Grid(size)
 			fixed, moving, mask := volume.Zeros(g), volume.Zeros(g), volume.Zeros(g)
 			r := rand.New(rand.NewPCG(1, 2))
 			for i := range fixed.Data {
@@ -89,7 +89,7 @@ func TestRowsByVectorsMatchLoops(t *testing.T) {
 				}
 				return x
 			}
-			g := volume.Geometry{Size: [3]int{n, 1, 1}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+			g := testkit.Grid([3]int{n, 1, 1})
 			fixed, warped, overN, meanF, overB, sums := random(), random(), random(), random(), random(), [][]float32{random(), random(), random()}
 			overN[n/2] = 0
 			run := func() (moments, correlation [][]float32) {

@@ -21,7 +21,7 @@ import (
 func example(size [3]int) *Snapshot {
 	fixed := volume.Geometry{Size: size, Spacing: [3]float64{1, 0.5, 2.25}, Origin: [3]float64{-10, 1e-3, 7},
 		Direction: [9]float64{0, -1, 0, 1, 0, 0, 0, 0, 1}}
-	moving := volume.Geometry{Size: [3]int{300, 2, 77}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	moving := testkit.Grid([3]int{300, 2, 77})
 	s := &Snapshot{
 		Field: field.New(fixed), Warped: volume.Zeros(fixed), Moving: moving, Metrics: []byte(`{"version":"0.1.0"}`),
 		Initial: volume.Affine{M: [9]float64{1, 2, 3, 4, 5, 6, 7, 8, math.Pi}, T: [3]float64{-1, 0, math.MaxFloat64}},
