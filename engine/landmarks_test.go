@@ -74,8 +74,8 @@ func TestLandmarksPull(t *testing.T) {
 			for _, l := range all[30:] {
 				at := slices.Clone(l.Fixed[:])
 				r.Field.TransformPoints(at)
-				sum += math.Hypot(math.Hypot(at[0]-l.Moving[0], at[1]-l.Moving[1]), at[2]-l.Moving[2]) / 30
-				before += math.Hypot(math.Hypot(l.Fixed[0]-l.Moving[0], l.Fixed[1]-l.Moving[1]), l.Fixed[2]-l.Moving[2]) / 30
+				sum += volume.Distance([3]float64(at), l.Moving) / 30
+				before += volume.Distance(l.Fixed, l.Moving) / 30
 			}
 			m := r.Metrics.LandmarkFit
 			t.Logf("%.2f -> %.2f mm at the others, %+v", before, sum, m)

@@ -42,7 +42,7 @@ func (p phantom) at(x [3]float64) float64 {
 	}
 	v := 100.0
 	for i, c := range p.centers {
-		d := math.Hypot(math.Hypot(x[0]-c[0], x[1]-c[1]), x[2]-c[2])
+		d := volume.Distance(x, c)
 		v += (p.levels[i] - v) / (1 + math.Exp(2*(d-p.radii[i])))
 	}
 	return v

@@ -92,27 +92,22 @@ func TestRowsByVectorsMatchLoops(t *testing.T) {
 			g := testkit.Grid([3]int{n, 1, 1})
 			fixed, warped, overN, meanF, overB, sums := random(), random(), random(), random(), random(), [][]float32{random(), random(), random()}
 			overN[n/2] = 0
-			run := func() (moments, correlation [][]float32) {
+			got, want := cpu.Both(func() [][]float32 {
 				s := &ncc{Images: aligned.Images{Fixed: &volume.Volume{Geometry: g, Data: fixed}}, warped: warped, overN: overN, meanF: meanF, overB: overB, sums: make([]float64, 1)}
 				row := func(values []float32) []float32 { return guard.Slice(t, values) }
-				moments = [][]float32{row(sums[0]), row(sums[1]), row(sums[2])}
+				moments := [][]float32{row(sums[0]), row(sums[1]), row(sums[2])}
 				s.moments(0, 0, moments)
 				for k := range s.terms {
 					s.terms[k] = row(make([]float32, n))
 				}
 				first := row(sums[0])
 				s.correlate(0, 0, [][]float32{first, sums[1], sums[2]})
-				return moments, append(s.terms[:], first)
-			}
-			moments, correlation := run()
-			restore := cpu.Disable()
-			wantMoments, wantCorrelation := run()
-			restore()
-			if !slices.EqualFunc(moments, wantMoments, slices.Equal) {
-				t.Errorf("%d voxels: moments differ", n)
-			}
-			if !slices.EqualFunc(correlation, wantCorrelation, slices.Equal) {
-				t.Errorf("%d voxels: correlations differ", n)
+				return append(append(moments, s.terms[:]...), first)
+			})
+			for k := range got {
+				if !slices.Equal(got[k], want[k]) {
+					t.Errorf("row %d differs, of the moments and the correlation", k)
+				}
 			}
 		})
 	}
