@@ -213,18 +213,13 @@ func TestPaddingChangesNothing(t *testing.T) {
 				}, opt)
 				points := make([]float64, 0, 3*len(fixed.Data))
 				for i := range fixed.Data {
-					at := fixed.Index(i)
-					p := fixed.IndexToPhysical().Apply([3]float64{float64(at[0]), float64(at[1]), float64(at[2])})
+					p := fixed.IndexToPhysical().Apply(fixed.Point(i))
 					points = append(points, p[:]...)
 				}
 				there := slices.Clone(points)
 				want.TransformPoints(points)
 				got.TransformPoints(there)
-				for i, x := range there {
-					if math.Abs(x-points[i]) > 1e-4 {
-						t.Fatalf("voxel %d goes to %g, without padding to %g", i/3, x, points[i])
-					}
-				}
+				testkit.Close(t, "where voxels go with padding and without", there, points, 1e-4)
 			})
 		}
 	}

@@ -163,13 +163,7 @@ func TestTheUnitDoesNotMatter(t *testing.T) {
 				t.Run(fmt.Sprintf("times %g", in.scale), func(t *testing.T) {
 					pair, opt := inUnits(c.pair, opt, in.scale)
 					r := register(t, e, pair, opt)
-					most := 0.0
-					for i, x := range r.Field.Data {
-						most = max(most, math.Abs(float64(x-want.Field.Data[i])))
-					}
-					if !(most <= in.most) {
-						t.Errorf("the field differs by up to %.2g voxels", most)
-					}
+					testkit.Close(t, "the field, voxels", r.Field.Data, want.Field.Data, in.most)
 					for name, x := range lengthsOf(t, r) {
 						if d := math.Abs(x/in.scale - lengths[name]); !(d <= 1e-3*math.Abs(lengths[name])+1e-3) {
 							t.Errorf("%s %g, and %g without", name, x/in.scale, lengths[name])

@@ -21,11 +21,6 @@ func cube(n int, spacing float64) volume.Geometry {
 }
 
 func TestCheckNamesTheFault(t *testing.T) {
-	good := func() *volume.Volume {
-		v := volume.Zeros(cube(2, 1))
-		v.Data[0] = 1
-		return v
-	}
 	for _, c := range []struct {
 		name  string
 		spoil func(v *volume.Volume)
@@ -65,7 +60,8 @@ func TestCheckNamesTheFault(t *testing.T) {
 		}, fault.NonFiniteVolume},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := good()
+			v := volume.Zeros(cube(2, 1))
+			v.Data[0] = 1
 			c.spoil(v)
 			testkit.Fails(t, v.Check("fixed"), c.want, "fixed")
 		})
@@ -210,45 +206,33 @@ func TestHounsfield(t *testing.T) {
 // do.
 func TestPlausible(t *testing.T) {
 	const n = 20000
+	every := func(step, count int, x float32) func([]float32) {
+		return func(d []float32) {
+			for i := range count {
+				d[i*step] = x
+			}
+		}
+	}
+	atLeast := func(d []float32, least float32) {
+		for i := range d {
+			d[i] = max(d[i], least)
+		}
+	}
 	for name, c := range map[string]struct {
 		change func(data []float32)
 		lo, hi float64
 	}{
-		"as it is": {func([]float32) {}, -1000, 1000},
-		"bright vessels": {func(d []float32) {
-			for i := range 50 {
-				d[i*300] = 6000
-			}
-		}, -1000, 6000},
-		"dead pixels": {func(d []float32) {
-			for i := range 5 {
-				d[i*300] = 1e6
-			}
-		}, -1000, 1000},
-		"failed fits": {func(d []float32) {
-			for i := range 5 {
-				d[i*300] = -1e6
-			}
-		}, -1000, 1000},
-		"padding": {func(d []float32) {
-			for i := range n / 5 {
-				d[i*5] = -3024
-			}
-		}, -1000, 1000},
+		"as it is":       {func([]float32) {}, -1000, 1000},
+		"bright vessels": {every(300, 50, 6000), -1000, 6000},
+		"dead pixels":    {every(300, 5, 1e6), -1000, 1000},
+		"failed fits":    {every(300, 5, -1e6), -1000, 1000},
+		"padding":        {every(5, n/5, -3024), -1000, 1000},
 		"padding of a CT without air": {func(d []float32) {
-			for i := range d {
-				d[i] = max(d[i], -800)
-			}
-			for i := range n / 5 {
-				d[i*5] = -3024
-			}
+			atLeast(d, -800)
+			every(5, n/5, -3024)(d)
 		}, -1024, 1000},
-		"one very low": {func(d []float32) { d[7] = -3024 }, -3024, 1000},
-		"black background": {func(d []float32) {
-			for i := range d {
-				d[i] = max(d[i], 0)
-			}
-		}, 0, 1000},
+		"one very low":     {func(d []float32) { d[7] = -3024 }, -3024, 1000},
+		"black background": {func(d []float32) { atLeast(d, 0) }, 0, 1000},
 		"almost all black": {func(d []float32) {
 			for i := range d {
 				if i%997 != 0 {
