@@ -192,13 +192,10 @@ func withBodies(n int) (p Pair, truth func(x, y, z float64) [3]float64, motions 
 // the whole map in space, and how far the region's points are from where a motion takes them, mm: the mean.
 func strainOf(r *Result, labels *volume.Volume, label float32, motion volume.Affine) (strain, apart float64) {
 	g := r.Field.Geometry
-	toMM, n := g.IndexToPhysical(), g.Size
+	toMM := g.IndexToPhysical()
 	count := 0.0
-	leads := func(i int) [3]float64 {
-		x := g.Point(i)
-		return toMM.Apply([3]float64{x[0] + float64(r.Field.X[i]), x[1] + float64(r.Field.Y[i]), x[2] + float64(r.Field.Z[i])})
-	}
-	stride := [3]int{1, n[0], n[0] * n[1]}
+	leads := func(i int) [3]float64 { return toMM.Apply(r.Field.Target(i)) }
+	stride := g.Strides()
 	for i, v := range labels.Data {
 		if v != label {
 			continue

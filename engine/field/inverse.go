@@ -233,7 +233,7 @@ func (s *solver) mismatch(x, y [3]float64) (e [3]float64, jacobian [9]float64) {
 // jet returns u and its gradient (du_r/dx_a at 3r+a) inside the cell whose lowest voxel is base, at frac of a voxel
 // from it.
 func (f *Field) jet(base [3]int, frac [3]float64) (u [3]float64, gradient [9]float64) {
-	stride := [3]int{1, f.Size[0], f.Size[0] * f.Size[1]}
+	stride := f.Strides()
 	o := base[0] + stride[1]*base[1] + stride[2]*base[2]
 	for a, n := range f.Size {
 		if n == 1 {

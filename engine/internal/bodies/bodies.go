@@ -94,8 +94,8 @@ func around(g volume.Geometry, inside []int32, of volume.Box, width float64, fre
 	far := width * width
 	squares := slices.Repeat([]float64{far}, size[0]*size[1]*size[2])
 	for _, i := range inside {
-		x, y, z := int(i)%g.Size[0]-of.Lo[0], int(i)/g.Size[0]%g.Size[1]-of.Lo[1], int(i)/(g.Size[0]*g.Size[1])-of.Lo[2]
-		squares[(z*size[1]+y)*size[0]+x] = 0
+		at := g.Index(int(i))
+		squares[((at[2]-of.Lo[2])*size[1]+at[1]-of.Lo[1])*size[0]+at[0]-of.Lo[0]] = 0
 	}
 	stride := [3]int{1, size[0], size[0] * size[1]}
 	for a := range 3 { // squared distances add up axis by axis
