@@ -50,11 +50,8 @@ func TestOutlyingVoxels(t *testing.T) {
 			v.Data[i] = float32(math.Round(-1000 + 6*float64(x) + 10*rng.NormFloat64()))
 		}
 	}
-	angle, _ := volume.Affine{M: volume.Identity}.Inverse()
-	sin, cos := math.Sincos(0.2)
-	angle.M = [9]float64{cos, -sin, 0, sin, cos, 0, 0, 0, 1}
-	angle.T = [3]float64{15, -10, 8}
-	moving.Origin, moving.Direction = angle.Apply(moving.Origin), angle.M
+	angle := volume.Affine{M: testkit.Turn(0.2), T: [3]float64{15, -10, 8}}
+	moving = testkit.Placed(moving, angle)
 	e := open(t, Config{})
 	opt := with(func(o *Options) { o.Initial = "affine" })
 	run := func(change func(v *volume.Volume)) *Result {

@@ -87,10 +87,8 @@ func cachePath(version string, pair Pair, opt Options, model *network.Model) str
 }
 
 func hashFloats(h hash.Hash, values []float32) {
-	var buffer []byte
 	for part := range slices.Chunk(values, 1<<14) {
-		buffer, _ = binary.Append(buffer[:0], binary.LittleEndian, part) // of numbers it cannot fail
-		h.Write(buffer)
+		_ = binary.Write(h, binary.LittleEndian, part) // of numbers it cannot fail
 	}
 }
 

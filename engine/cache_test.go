@@ -49,15 +49,20 @@ func TestCache(t *testing.T) {
 			t.Error("a damaged file was not replaced")
 		}
 	})
-	t.Run("of another pair on the same grids", func(t *testing.T) {
-		elsewhere := with(func(o *Options) { *o = opt; o.Cache = t.TempDir() })
-		register(t, e, Pair{Fixed: blob(size, 0), Moving: blob(size, 1)}, elsewhere)
-		others, _ := filepath.Glob(filepath.Join(elsewhere.Cache, "*"))
-		testkit.OK(t, os.Rename(others[0], files()[0]))
-		if r := register(t, e, p, opt); r.Metrics.Cached || !slices.Equal(r.Field.Data, fresh.Field.Data) {
-			t.Error("another pair's result was taken for this one's")
-		}
-	})
+	for name, other := range map[string]Pair{
+		"of another pair on the same grids": {Fixed: p.Fixed, Moving: blob(size, 1)},
+		"of another pair":                   {Fixed: blob([3]int{24, 20, 16}, 0), Moving: p.Moving},
+	} {
+		t.Run(name, func(t *testing.T) {
+			elsewhere := with(func(o *Options) { *o = opt; o.Cache = t.TempDir() })
+			register(t, e, other, elsewhere)
+			others, _ := filepath.Glob(filepath.Join(elsewhere.Cache, "*"))
+			testkit.OK(t, os.Rename(others[0], files()[0]))
+			if r := register(t, e, p, opt); r.Metrics.Cached || !slices.Equal(r.Field.Data, fresh.Field.Data) {
+				t.Error("another pair's result was taken for this one's")
+			}
+		})
+	}
 	t.Run("linked", func(t *testing.T) {
 		moved := filepath.Join(t.TempDir(), "moved")
 		testkit.OK(t, os.Rename(files()[0], moved))
@@ -74,15 +79,6 @@ func TestCache(t *testing.T) {
 	t.Run("for its owner alone", func(t *testing.T) {
 		if info, err := os.Stat(files()[0]); err != nil || info.Mode().Perm()&0o077 != 0 {
 			t.Errorf("%v, %v", info, err)
-		}
-	})
-	t.Run("of another pair", func(t *testing.T) {
-		elsewhere := with(func(o *Options) { *o = opt; o.Cache = t.TempDir() })
-		register(t, e, Pair{Fixed: blob([3]int{24, 20, 16}, 0), Moving: p.Moving}, elsewhere)
-		others, _ := filepath.Glob(filepath.Join(elsewhere.Cache, "*"))
-		testkit.OK(t, os.Rename(others[0], files()[0]))
-		if r := register(t, e, p, opt); r.Metrics.Cached || !slices.Equal(r.Field.Data, fresh.Field.Data) {
-			t.Error("another pair's result was taken for this one's")
 		}
 	})
 	for name, change := range map[string]func(*Pair, *Options){

@@ -134,14 +134,9 @@ func TestCacheOfChannels(t *testing.T) {
 	e := open(t, Config{})
 	options := with(func(o *Options) { o.Cache, o.Search, o.Refine = t.TempDir(), "off", 2 })
 	pair := Pair{Fixed: fixed, Moving: moving}
-	for k, channels := range [][]Channel{nil, {{Fixed: fixed, Moving: moving}}, {{Fixed: fixed, Moving: moving, Weight: 2}}, {{Fixed: classes(fixed, 1), Moving: classes(moving, 1), Labels: true}}} {
+	for _, channels := range [][]Channel{nil, {{Fixed: fixed, Moving: moving}}, {{Fixed: fixed, Moving: moving, Weight: 2}}, {{Fixed: classes(fixed, 1), Moving: classes(moving, 1), Labels: true}}} {
 		pair.Channels = channels
-		if r := register(t, e, pair, options); r.Metrics.Cached {
-			t.Errorf("case %d is another's result", k)
-		}
-		if r := register(t, e, pair, options); !r.Metrics.Cached {
-			t.Errorf("case %d was not kept", k)
-		}
+		keptOnce(t, e, pair, options)
 	}
 }
 
@@ -168,18 +163,14 @@ func TestWrongChannels(t *testing.T) {
 		{Channel{Fixed: whole, Moving: classes(moving, 100), Labels: true}, fault.InvalidArgument, "no label in common"},
 	} {
 		_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving, Channels: []Channel{c.channel}}, DefaultOptions(), nil)
-		if fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.say) {
-			t.Errorf("%v, want %q", err, c.say)
-		}
+		testkit.Fails(t, err, c.code, c.say)
 	}
-	if _, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving, Channels: make([]Channel, 17)}, DefaultOptions(), nil); fault.CodeOf(err) != fault.InvalidArgument {
-		t.Errorf("17 channels: %v", err)
-	}
+	testkit.Refused(e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving, Channels: make([]Channel, 17)}, DefaultOptions(), nil))(t, fault.InvalidArgument)
 }
 
 // The warning of labels that one map alone has names them in the order of numbers, not of texts.
 func TestLabelsOfOneMapInOrder(t *testing.T) {
-	grid := volume.Geometry{Size: [3]int{4, 1, 1}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	grid := testkit.Grid([3]int{4, 1, 1})
 	var c aligned.Channel
 	c.Fixed = &volume.Volume{Geometry: grid, Data: []float32{1, 10, 9, 100}}
 	c.Moving = &volume.Volume{Geometry: grid, Data: []float32{1, 0, 0, 11}}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
@@ -81,12 +80,7 @@ func TestErrors(t *testing.T) {
 				c.pair(&p)
 			}
 			_, err := e.Register(context.Background(), p, o, nil)
-			if fault.CodeOf(err) != c.want {
-				t.Fatalf("got %v (%v), want %v", fault.CodeOf(err), err, c.want)
-			}
-			if !strings.Contains(err.Error(), c.naming) {
-				t.Errorf("the message does not name %q: %v", c.naming, err)
-			}
+			testkit.Fails(t, err, c.want, c.naming)
 		})
 	}
 }

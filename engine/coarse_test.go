@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"math"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/internal/testkit"
@@ -36,7 +35,6 @@ func TestLargeImages(t *testing.T) {
 		{"the moving one in metres", Pair{Fixed: fixed, Moving: small, Initial: &toSmall}, toSmall},
 	} {
 		r := register(t, e, c.pair, with(func(o *Options) { o.Preset, o.Initial, o.Refine, o.Search = "fast", "none", -1, "off" }))
-		apart := func(a, b [3]float64) float64 { return math.Hypot(math.Hypot(a[0]-b[0], a[1]-b[1]), a[2]-b[2]) }
 		var off, before float64
 		for z := 10; z < n; z += 10 {
 			for y := 10; y < n; y += 10 {
@@ -48,8 +46,8 @@ func TestLargeImages(t *testing.T) {
 					want, got := at, at
 					truth.TransformPoints(want[:])
 					testkit.OK(t, r.TransformPoints(got[:]))
-					off += apart(got, c.to.Apply(want)) / c.to.M[0]
-					before += apart(at, want)
+					off += volume.Distance(got, c.to.Apply(want)) / c.to.M[0]
+					before += volume.Distance(at, want)
 				}
 			}
 		}

@@ -43,9 +43,7 @@ func TestRegisterWithoutModel(t *testing.T) {
 	for _, stage := range []string{"search", "refine"} {
 		t.Run(stage, func(t *testing.T) {
 			_, err := e.Register(context.Background(), pair, options(2, "default"), func(p Progress) bool { return p.Stage != stage })
-			if fault.CodeOf(err) != fault.Cancelled {
-				t.Errorf("cancelled in %s: error %v", stage, err)
-			}
+			testkit.Fails(t, err, fault.Cancelled)
 		})
 	}
 }
@@ -55,11 +53,7 @@ func TestRegisterWithoutModel(t *testing.T) {
 func TestSearchAloneIsJudged(t *testing.T) {
 	t.Parallel()
 	fixed, same, _ := testkit.Phantom(40, 0, false)
-	rng := rand.New(rand.NewPCG(1, 2))
-	for i := range same.Data {
-		fixed.Data[i] += float32(30 * rng.NormFloat64())
-		same.Data[i] += float32(30 * rng.NormFloat64())
-	}
+	testkit.AddNoise(30, rand.New(rand.NewPCG(1, 2)), fixed, same)
 	still, moved, _ := testkit.Phantom(40, 4, false)
 	e := open(t, Config{})
 	for _, c := range []struct {

@@ -53,7 +53,7 @@ func splitOff(f *field.Field) volume.Affine {
 	}
 	s := parallel.Reduce(f.Voxels(), 1<<16, 1, func(lo, hi int) (s sums) {
 		for i := lo; i < hi; i++ {
-			x, u := f.Point(i), [3]float64{float64(f.X[i]), float64(f.Y[i]), float64(f.Z[i])}
+			x, u := f.Point(i), f.Vector(i)
 			for a := range 3 {
 				c := x[a] - middle[a]
 				s.u[a] += u[a]
@@ -93,9 +93,7 @@ func splitOff(f *field.Field) volume.Affine {
 		return volume.IdentityAffine()
 	}
 	for i := range f.X {
-		x := f.Point(i)
-		to := undo.Apply([3]float64{x[0] + float64(f.X[i]), x[1] + float64(f.Y[i]), x[2] + float64(f.Z[i])})
-		f.X[i], f.Y[i], f.Z[i] = float32(to[0]-x[0]), float32(to[1]-x[1]), float32(to[2]-x[2])
+		f.SetTarget(i, undo.Apply(f.Target(i)))
 	}
 	return f.IndexToPhysical().After(fit).After(f.PhysicalToIndex())
 }

@@ -58,11 +58,9 @@ func TestSplitOff(t *testing.T) {
 	for _, size := range [][3]int{{20, 18, 16}, {20, 18, 1}} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			turn := volume.Affine{M: [9]float64{0.96, -0.2, 0, 0.2, 0.97, 0, 0, 0, 1}, T: [3]float64{3, -2, 0}}
-			f := field.New(volume.Geometry{Size: size, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+			f := field.New(testkit.Grid(size))
 			for i := range f.X {
-				x := f.Point(i)
-				y := turn.Apply(x)
-				f.X[i], f.Y[i], f.Z[i] = float32(y[0]-x[0]), float32(y[1]-x[1]), float32(y[2]-x[2])
+				f.SetTarget(i, turn.Apply(f.Point(i)))
 			}
 			found := splitOff(f)
 			for k := range 9 {
@@ -125,10 +123,7 @@ func reordered(f *field.Field) *field.Field {
 	mm := f.MM(nil, 1)
 	var planes [3]*volume.Volume
 	for k := range planes {
-		v := volume.Zeros(f.Geometry)
-		for i := range v.Data {
-			v.Data[i] = mm[3*i+k]
-		}
+		v := testkit.Filled(f.Geometry, func(i int) float32 { return mm[3*i+k] })
 		planes[k] = testkit.Reordered(v, [3]int{0, 2, 1}, [3]bool{true, false, false})
 	}
 	for i := range planes[0].Data {
@@ -194,9 +189,7 @@ func TestBadInitialField(t *testing.T) {
 		{"beyond all, moved", truth, &volume.Affine{M: volume.Identity, T: [3]float64{1e155}}, fault.SingularTransform, "beyond 1e+09"},
 	} {
 		_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving, Initial: c.initial, InitialField: c.field}, with(nil), nil)
-		if fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		testkit.Fails(t, err, c.code, c.says)
 	}
 
 	folded := clone(func(f *field.Field) { f.X[12*24*24+12*24+12] += 6 })
@@ -241,13 +234,7 @@ func TestCacheKnowsTheDeformation(t *testing.T) {
 	for i, x := range truth.Data {
 		other.Data[i] = 0.5 * x
 	}
-	for i, start := range []*field.Field{nil, truth, other} {
-		p := Pair{Fixed: fixed, Moving: moving, InitialField: start}
-		if register(t, e, p, opt).Metrics.Cached {
-			t.Errorf("start %d was taken for another", i)
-		}
-		if !register(t, e, p, opt).Metrics.Cached {
-			t.Errorf("start %d was computed twice", i)
-		}
+	for _, start := range []*field.Field{nil, truth, other} {
+		keptOnce(t, e, Pair{Fixed: fixed, Moving: moving, InitialField: start}, opt)
 	}
 }

@@ -19,7 +19,7 @@ func ball(x float64) *volume.Volume {
 	v, toPhysical := volume.Zeros(g), g.IndexToPhysical()
 	for i := range v.Data {
 		p := toPhysical.Apply(g.Point(i))
-		r := math.Hypot(math.Hypot(p[0]-x, p[1]-30), p[2]-30)
+		r := volume.Distance(p, [3]float64{x, 30, 30})
 		v.Data[i] = float32(100 / (1 + math.Exp(r-15)))
 	}
 	return v

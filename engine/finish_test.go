@@ -20,11 +20,8 @@ func TestAlignmentAloneDoesNotWarn(t *testing.T) {
 	fixed, moving, _ := testkit.Phantom(32, 1, false)
 	less := 0
 	for x := range 12 {
-		sin, cos := math.Sincos(0.02 * float64(x+1))
-		initial := volume.Affine{M: [9]float64{cos, -sin, 0, sin, cos, 0, 0, 0, 1}, T: [3]float64{7.13, -5.07, 6.31}}
-		moved := &volume.Volume{Geometry: moving.Geometry, Data: moving.Data} // where initial leads
-		moved.Origin = initial.Apply(moved.Origin)
-		moved.Direction = initial.M
+		initial := volume.Affine{M: testkit.Turn(0.02 * float64(x+1)), T: [3]float64{7.13, -5.07, 6.31}}
+		moved := testkit.Placed(moving, initial)
 		initial.T[x%3] += 0.1 * float64(x+1) // nearly
 		r := register(t, e, Pair{Fixed: fixed, Moving: moved, Initial: &initial}, with(nil))
 		if r.Metrics.SimilarityAfter < r.Metrics.SimilarityAlign {
@@ -65,7 +62,7 @@ func TestThinMaskIsMeasured(t *testing.T) {
 
 // TestCompressionIsNoFold: what a network compresses to a two-hundredth stays as it is.
 func TestCompressionIsNoFold(t *testing.T) {
-	fixed := volume.Zeros(volume.Geometry{Size: [3]int{17, 16, 16}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+	fixed := volume.Zeros(testkit.Grid([3]int{17, 16, 16}))
 	deform := field.New(fixed.Geometry)
 	for i := range deform.X {
 		deform.X[i] = 0.995 * float32(cmp.Compare(8, i%17))

@@ -28,11 +28,10 @@ func (t *Transform) Halfway() (toFixed, toMoving *Transform, err error) {
 	from, to := field.FromAffine(g, half), field.New(g)
 	toMM, toIndex := g.IndexToPhysical(), g.PhysicalToIndex()
 	for i := range from.X {
-		x := g.Point(i)
-		there := toIndex.Apply(undo.Apply(toMM.Apply([3]float64{x[0] + float64(t.Field.X[i]), x[1] + float64(t.Field.Y[i]), x[2] + float64(t.Field.Z[i])})))
-		to.X[i] = float32((float64(from.X[i]) + there[0] - x[0]) / 2)
-		to.Y[i] = float32((float64(from.Y[i]) + there[1] - x[1]) / 2)
-		to.Z[i] = float32((float64(from.Z[i]) + there[2] - x[2]) / 2)
+		x, u, there := g.Point(i), from.Vector(i), toIndex.Apply(undo.Apply(toMM.Apply(t.Field.Target(i))))
+		to.X[i] = float32((u[0] + there[0] - x[0]) / 2)
+		to.Y[i] = float32((u[1] + there[1] - x[1]) / 2)
+		to.Z[i] = float32((u[2] + there[2] - x[2]) / 2)
 	}
 	between, err := to.Endless(half)
 	if err != nil {

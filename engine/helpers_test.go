@@ -20,8 +20,7 @@ func blob(size [3]int, shift float64) *volume.Volume {
 	c, toPhysical := g.Center(), g.IndexToPhysical()
 	extent := float64(size[0])
 	for i := range v.Data {
-		x, y, z := i%size[0], i/size[0]%size[1], i/size[0]/size[1]
-		p := toPhysical.Apply([3]float64{float64(x), float64(y), float64(z)})
+		p := toPhysical.Apply(g.Point(i))
 		dx, dy, dz := (p[0]-c[0]-shift)/extent, (p[1]-c[1])/extent, (p[2]-c[2]-1)/extent
 		body := 1 / (1 + math.Exp(40*(math.Sqrt(dx*dx+1.5*dy*dy+2*dz*dz)-0.3)))
 		v.Data[i] = float32(100 * body * (1 + 0.5*math.Sin(20*dx+5*dy)*math.Cos(15*dz)))
@@ -61,6 +60,27 @@ func register(t testing.TB, e *Engine, p Pair, o Options) *Result {
 	t.Helper()
 	r := testkit.Must(e.Register(context.Background(), p, o, nil))(t)
 	return r
+}
+
+// keptOnce checks that a registration with a cache is none that was done before, and that the next one like it is read.
+func keptOnce(t *testing.T, e *Engine, p Pair, o Options) {
+	t.Helper()
+	if register(t, e, p, o).Metrics.Cached {
+		t.Error("it was taken for another")
+	}
+	if !register(t, e, p, o).Metrics.Cached {
+		t.Error("it was not kept")
+	}
+}
+
+// stagesOf keeps the names of the stages that a registration reports, in their order.
+func stagesOf(stages *[]string) func(Progress) bool {
+	return func(p Progress) bool {
+		if n := len(*stages); n == 0 || (*stages)[n-1] != p.Stage {
+			*stages = append(*stages, p.Stage)
+		}
+		return true
+	}
 }
 
 // noneLeft checks that no more goroutines run than before; the last one may be on its way out still.

@@ -25,19 +25,10 @@ func TestClosed(t *testing.T) {
 		testkit.OK(t, e.Close())
 	}
 	v := blob([3]int{16, 16, 16}, 0)
-	for name, call := range map[string]func() error{
-		"Register": func() error {
-			_, err := e.Register(context.Background(), Pair{Fixed: v, Moving: v}, with(nil), nil)
-			return err
-		},
-		"Devices":     func() error { _, err := e.Devices(); return err },
-		"ListModels":  func() error { _, err := e.ListModels(); return err },
-		"VerifyModel": func() error { _, err := e.VerifyModel("hippocampus"); return err },
-	} {
-		if err := call(); !errors.Is(err, fault.InvalidHandle) {
-			t.Errorf("%s after Close: %v", name, err)
-		}
-	}
+	testkit.Refused(e.Register(context.Background(), Pair{Fixed: v, Moving: v}, with(nil), nil))(t, fault.InvalidHandle)
+	testkit.Refused(e.Devices())(t, fault.InvalidHandle)
+	testkit.Refused(e.ListModels())(t, fault.InvalidHandle)
+	testkit.Refused(e.VerifyModel("hippocampus"))(t, fault.InvalidHandle)
 }
 
 // A progress function may close the engine that it reports on: the registration goes on to its end.
@@ -57,9 +48,7 @@ func TestCloseWithinProgress(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("hangs")
 	}
-	if _, err := e.ListModels(); !errors.Is(err, fault.InvalidHandle) {
-		t.Errorf("after Close: %v", err)
-	}
+	testkit.Refused(e.ListModels())(t, fault.InvalidHandle)
 }
 
 // The collector belongs to the process, unless the engine is told that it has it to itself: then it collects early, and
@@ -171,11 +160,7 @@ func TestPanicStaysInside(t *testing.T) {
 	e := open(t, Config{})
 	goroutines := runtime.NumGoroutine()
 	_, err := e.Register(context.Background(), Pair{Fixed: v, Moving: v}, with(nil), func(Progress) bool { panic("in the callback") })
-	if fault.CodeOf(err) != fault.Internal || !strings.Contains(err.Error(), "in the callback") {
-		t.Errorf("got %v", err)
-	}
+	testkit.Fails(t, err, fault.Internal, "in the callback")
 	noneLeft(t, goroutines)
-	if _, err := (&Result{}).JacobianDeterminant(); fault.CodeOf(err) != fault.Internal {
-		t.Errorf("a result without a field: %v", err)
-	}
+	testkit.Refused((&Result{}).JacobianDeterminant())(t, fault.Internal)
 }

@@ -23,9 +23,7 @@ func TestDeviceUnavailable(t *testing.T) {
 	if err == nil && r.Metrics.Device == "cuda" {
 		return // there is one
 	}
-	if fault.CodeOf(err) != fault.DeviceUnavailable {
-		t.Errorf("device cuda: %v", err)
-	}
+	testkit.Fails(t, err, fault.DeviceUnavailable)
 }
 
 // brokenGPU is a runner whose device fails.
@@ -136,10 +134,8 @@ func TestOneSize(t *testing.T) {
 			if g.Size != [3]int{32, 24, 16} || g.Spacing != c.spacing {
 				t.Errorf("%v: grid %v of %v mm", c.size, g.Size, g.Spacing)
 			}
-			for a, x := range g.Center() {
-				if math.Abs(x-v.Center()[a]) > 1e-9 {
-					t.Errorf("%v: centre %v, the image's %v", c.size, g.Center(), v.Center())
-				}
+			if volume.Distance(g.Center(), v.Center()) > 1e-9 {
+				t.Errorf("%v: centre %v, the image's %v", c.size, g.Center(), v.Center())
 			}
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 )
 
 func TestDeviceOption(t *testing.T) {
@@ -56,15 +57,11 @@ func TestSmoothnessOption(t *testing.T) {
 		`{"smoothness": true}`:   `smoothness is given as bool; ` + kinds,
 		`{"smoothness": [2]}`:    `smoothness is given as array; ` + kinds,
 	} {
-		if _, err := ParseOptions(json); fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v; want %q", json, err, want)
-		}
+		testkit.Refused(ParseOptions(json))(t, fault.InvalidArgument, want)
 	}
 	o := DefaultOptions()
 	o.Smoothness = "0.05" // as C gives it
-	if err := o.Check(); fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), kinds) {
-		t.Errorf("0.05 mm: %v", err)
-	}
+	testkit.Fails(t, o.Check(), fault.InvalidArgument, kinds)
 }
 
 func TestOptionsOfAnotherType(t *testing.T) {
@@ -85,9 +82,7 @@ func TestOptionsOfAnotherType(t *testing.T) {
 		`{"seed": -1}`:            "seed is given as number -1; it must be a whole number from 0",
 	} {
 		_, err := ParseOptions(text)
-		if fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v; want %q", text, err, want)
-		}
+		testkit.Fails(t, err, fault.InvalidArgument, want)
 	}
 	o, err := ParseOptions(`{"search": false, "uncertainty": true, "threads": 2}`)
 	if err != nil || o.Search != "off" || o.Uncertainty != "on" || o.Threads != 2 {

@@ -20,8 +20,7 @@ func TestGivenTransformMakesNoFrames(t *testing.T) {
 		return [3]float64{0, bump(14) - bump(34), 0}
 	})
 	turn := volume.Affine{M: [9]float64{0.96, -0.28, 0, 0.28, 0.96, 0, 0, 0, 1}, T: [3]float64{4, -3, 2}}
-	turned := *moving
-	turned.Direction, turned.Origin = turn.M, turn.Apply(moving.Origin)
+	turned := testkit.Placed(moving, turn)
 	e := open(t, Config{})
 	options := with(func(o *Options) { o.Initial, o.Search, o.Refine, o.Similarity = "affine", "auto", -1, "ncc" })
 	for _, c := range []struct {
@@ -30,7 +29,7 @@ func TestGivenTransformMakesNoFrames(t *testing.T) {
 		frames bool
 	}{
 		{"by their headers", Pair{Fixed: fixed, Moving: moving}, true},
-		{"by the transform given", Pair{Fixed: fixed, Moving: &turned, Initial: &turn}, false},
+		{"by the transform given", Pair{Fixed: fixed, Moving: turned, Initial: &turn}, false},
 		{"by the headers and the identity", Pair{Fixed: fixed, Moving: moving, Initial: &identity}, true},
 		{"by the headers and a small shift", Pair{Fixed: fixed, Moving: moving, Initial: &shift}, true},
 	} {

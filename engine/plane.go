@@ -218,10 +218,9 @@ func (at *planes) flattenedField(f *field.Field, whole bool) *field.Field {
 	}
 	toIndex := out.PhysicalToIndex()
 	for i := range f.X {
-		x := f.Point(i)
-		p := toIndex.Apply(toPlane.Apply(toSpace.Apply([3]float64{x[0] + float64(f.X[i]), x[1] + float64(f.Y[i]), x[2] + float64(f.Z[i])})))
-		out.X[i], out.Y[i] = float32(p[0]-float64(i%out.Size[0])), float32(p[1]-float64(i/out.Size[0]))
+		out.SetTarget(i, toIndex.Apply(toPlane.Apply(toSpace.Apply(f.Target(i)))))
 	}
+	clear(out.Z)
 	return out
 }
 
@@ -241,11 +240,13 @@ func (at *planes) initial(flat volume.Affine) volume.Affine {
 func (at *planes) exchanged(other *planes, total *field.Field, initial volume.Affine, g volume.Geometry) (*field.Field, volume.Affine) {
 	from, to := inverted(other.fixed).After(at.moving), inverted(at.fixed).After(other.moving)
 	out := field.New(g)
-	m, nx := g.PhysicalToIndex().After(to.WithinPlane()).After(total.IndexToPhysical()), g.Size[0]
+	m := g.PhysicalToIndex().After(to.WithinPlane()).After(total.IndexToPhysical())
 	for i := range out.X {
-		p := m.Apply([3]float64{float64(i%nx) + float64(total.X[i]), float64(i/nx) + float64(total.Y[i]), 0})
-		out.X[i], out.Y[i] = float32(p[0]-float64(i%nx)), float32(p[1]-float64(i/nx))
+		to := total.Target(i)
+		to[2] = 0
+		out.SetTarget(i, m.Apply(to))
 	}
+	clear(out.Z)
 	return out, to.After(initial).After(from).WithinPlane()
 }
 
@@ -254,11 +255,10 @@ func (at *planes) layBack(r *Result) {
 	flat := r.Field
 	total := field.New(at.onFixed)
 	m := at.onFixed.PhysicalToIndex().After(at.moving).After(flat.IndexToPhysical())
-	nx := flat.Size[0]
 	parallel.Each(len(flat.X), 1<<14, r.Threads, func(i int) {
-		x := total.Point(i)
-		p := m.Apply([3]float64{float64(i%nx) + float64(flat.X[i]), float64(i/nx) + float64(flat.Y[i]), 0})
-		total.X[i], total.Y[i], total.Z[i] = float32(p[0]-x[0]), float32(p[1]-x[1]), float32(p[2]-x[2])
+		to := flat.Target(i)
+		to[2] = 0
+		total.SetTarget(i, m.Apply(to))
 	})
 	r.Field, r.Initial, r.Moving = total, at.initial(r.Initial), at.onMoving
 	for _, v := range []*volume.Volume{r.Warped, r.Uncertainty} {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
@@ -44,12 +43,7 @@ func TestSliceMotionIsFound(t *testing.T) {
 
 // stood returns v with its axes in another order and its place in space turned.
 func stood(v *volume.Volume, perm [3]int, flip [3]bool, turn [9]float64) *volume.Volume {
-	v = testkit.Reordered(v, perm, flip)
-	m := volume.Affine{M: turn, T: [3]float64{40, -7, 12}}
-	g := v.Geometry
-	g.Origin = m.Apply(g.Origin)
-	g.Direction = volume.Affine{M: turn}.After(volume.Affine{M: g.Direction}).M
-	return &volume.Volume{Geometry: g, Data: v.Data}
+	return testkit.Placed(testkit.Reordered(v, perm, flip), volume.Affine{M: turn, T: [3]float64{40, -7, 12}})
 }
 
 // Wherever two slices lie, and along whatever axes they are stored, points move alike.
@@ -122,9 +116,8 @@ func TestSliceTurns(t *testing.T) {
 			moving.Data[i] = 0
 		}
 	}
-	sin, cos := math.Sincos(2.2)
 	c := moving.Center()
-	turn := volume.Affine{M: [9]float64{cos, -sin, 0, sin, cos, 0, 0, 0, 1}}
+	turn := volume.Affine{M: testkit.Turn(2.2)}
 	at := turn.Apply(c)
 	turn.T = [3]float64{c[0] - at[0] + 3, c[1] - at[1] - 5, 0}
 	fixed := moving.Resample(moving.Geometry, turn, volume.Linear, 0, 1)
@@ -216,9 +209,7 @@ func TestSlicesThatAreRefused(t *testing.T) {
 				c.o.Model = tiny
 			}
 			_, err := open(t, Config{}).Register(context.Background(), c.pair, c.o, nil)
-			if fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
-				t.Error(err)
-			}
+			testkit.Fails(t, err, c.code, c.says)
 		})
 	}
 }

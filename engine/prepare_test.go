@@ -105,18 +105,14 @@ func TestOutOfMemory(t *testing.T) {
 	defer debug.SetMemoryLimit(old)
 	debug.SetMemoryLimit(memory.Held() + 1<<20)
 	_, err := open(t, Config{}).Register(context.Background(), Pair{Fixed: v, Moving: v}, with(nil), nil)
-	if fault.CodeOf(err) != fault.OutOfMemory {
-		t.Errorf("got %v", err)
-	}
+	testkit.Fails(t, err, fault.OutOfMemory)
 
 	// A rod that lies askew has few voxels, and the box around it many.
 	rod := blob([3]int{600, 12, 12}, 0)
 	rod.Direction = [9]float64{0.8, -0.6, 0, 0.48, 0.64, -0.6, 0.36, 0.48, 0.8}
 	debug.SetMemoryLimit(memory.Held() + 1<<30)
 	_, err = open(t, Config{}).Register(context.Background(), Pair{Fixed: rod, Moving: rod}, with(nil), nil)
-	if fault.CodeOf(err) != fault.OutOfMemory {
-		t.Errorf("a rod: got %v", err)
-	}
+	testkit.Fails(t, err, fault.OutOfMemory)
 }
 
 func TestNonFiniteVoxels(t *testing.T) {
@@ -150,16 +146,14 @@ func TestLatentMemory(t *testing.T) {
 	size := [3]int{96, 96, 96}
 	m := network.Model{Manifest: network.Manifest{Latent: network.Latent{Channels: 1 << 16, Stride: 1}, SizeMultiple: 1, Steps: 3}, Loops: true}
 	pair, opt := Pair{Fixed: blob(size, 0), Moving: blob(size, 1)}, with(nil)
-	if _, err := newProblem(testEnv(open(t, Config{}), opt), pair, opt, &m); fault.CodeOf(err) != fault.OutOfMemory {
-		t.Errorf("got %v", err)
-	}
+	testkit.Refused(newProblem(testEnv(open(t, Config{}), opt), pair, opt, &m))(t, fault.OutOfMemory)
 }
 
 // The blocks that stand for a large image keep a thin mask whole, and two planes two.
 func TestBlocksOfLargeImages(t *testing.T) {
 	e, opt := open(t, Config{}), with(func(o *Options) { o.Preset = "fast" })
 	for _, size := range [][3]int{{224, 224, 224}, {2100, 2100, 2}} {
-		v := volume.Zeros(volume.Geometry{Size: size, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+		v := volume.Zeros(testkit.Grid(size))
 		mask := volume.Zeros(v.Geometry)
 		for i := range v.Data {
 			at := v.Index(i)
@@ -219,18 +213,13 @@ func TestPaddingChangesNothing(t *testing.T) {
 				}, opt)
 				points := make([]float64, 0, 3*len(fixed.Data))
 				for i := range fixed.Data {
-					at := fixed.Index(i)
-					p := fixed.IndexToPhysical().Apply([3]float64{float64(at[0]), float64(at[1]), float64(at[2])})
+					p := fixed.IndexToPhysical().Apply(fixed.Point(i))
 					points = append(points, p[:]...)
 				}
 				there := slices.Clone(points)
 				want.TransformPoints(points)
 				got.TransformPoints(there)
-				for i, x := range there {
-					if math.Abs(x-points[i]) > 1e-4 {
-						t.Fatalf("voxel %d goes to %g, without padding to %g", i/3, x, points[i])
-					}
-				}
+				testkit.Close(t, "where voxels go with padding and without", there, points, 1e-4)
 			})
 		}
 	}

@@ -27,17 +27,10 @@ func TestRegisterGolden(t *testing.T) {
 	u, warped, offset := values[2*n:5*n], values[5*n:6*n], values[6*n:]
 
 	e := open(t, Config{RuntimeLibrary: testkit.ONNXRuntime(t)})
-	follows := func(r *Result, u []float32) {
-		t.Helper()
-		for i, want := range u {
-			if math.Abs(float64(r.Field.Data[i]-want)) > 1e-4 {
-				t.Fatalf("u[%d] = %g, torch %g", i, r.Field.Data[i], want)
-			}
-		}
-	}
-	follows(register(t, e, p, with(func(o *Options) { o.Model = "internal/network/testdata/offset.onnx" })), offset)
+	other := register(t, e, p, with(func(o *Options) { o.Model = "internal/network/testdata/offset.onnx" }))
+	testkit.Close(t, "torch's field of the bundle that displaces the images", other.Field.Data, offset, 1e-4)
 	r := register(t, e, p, with(withTiny))
-	follows(r, u)
+	testkit.Close(t, "torch's field", r.Field.Data, u, 1e-4)
 	compared := 0
 	for i, want := range warped {
 		at := [3]float32{float32(i%16) + r.Field.X[i], float32(i/16%8) + r.Field.Y[i], float32(i/128) + r.Field.Z[i]}
@@ -61,16 +54,8 @@ func TestRegisterGolden(t *testing.T) {
 func TestIdentity(t *testing.T) {
 	v := blob([3]int{20, 18, 16}, 0)
 	r := register(t, open(t, Config{}), Pair{Fixed: v, Moving: v}, with(nil))
-	for _, u := range r.Field.Data {
-		if math.Abs(float64(u)) > 1e-5 {
-			t.Fatalf("displacement %g between equal images", u)
-		}
-	}
-	for i, x := range r.Warped.Data {
-		if math.Abs(float64(x-v.Data[i])) > 1e-2 {
-			t.Fatalf("voxel %d: %g became %g", i, v.Data[i], x)
-		}
-	}
+	testkit.Close(t, "the field and none", r.Field.Data, make([]float32, len(r.Field.Data)), 1e-5)
+	testkit.Close(t, "the warped image and the image", r.Warped.Data, v.Data, 1e-2)
 	if r.Metrics.Model != "none" || !slices.Equal(r.Metrics.Warnings, []string{sameImage}) {
 		t.Errorf("metrics %+v", r.Metrics)
 	}
@@ -105,7 +90,7 @@ func TestOrderOfAxes(t *testing.T) {
 				r := register(t, e, p, opt)
 				var points []float64
 				for i := 0; i < fixed.Voxels(); i += 37 {
-					at := fixed.IndexToPhysical().Apply([3]float64{float64(i % 34), float64(i / 34 % 30), float64(i / (34 * 30))})
+					at := fixed.IndexToPhysical().Apply(fixed.Point(i))
 					points = append(points, at[:]...)
 				}
 				r.Field.TransformPoints(points)
@@ -130,11 +115,7 @@ func TestIntensitiesOfAnyScale(t *testing.T) {
 	e := open(t, Config{})
 	run := func(by float32) *Result {
 		scaled := func(v *volume.Volume) *volume.Volume {
-			out := volume.Zeros(v.Geometry)
-			for i, x := range v.Data {
-				out.Data[i] = x * by
-			}
-			return out
+			return testkit.Filled(v.Geometry, func(i int) float32 { return by * v.Data[i] })
 		}
 		return register(t, e, Pair{Fixed: scaled(fixed), Moving: scaled(moving)}, with(func(o *Options) { o.Initial, o.Search, o.Refine = "affine", "on", 2 }))
 	}
@@ -152,11 +133,7 @@ func TestIntensitiesOfAnyScale(t *testing.T) {
 func TestOddVolumes(t *testing.T) {
 	t.Parallel()
 	inverted := func(v *volume.Volume) *volume.Volume {
-		out := volume.Zeros(v.Geometry)
-		for i, x := range v.Data {
-			out.Data[i] = 200 - x
-		}
-		return out
+		return testkit.Filled(v.Geometry, func(i int) float32 { return 200 - v.Data[i] })
 	}
 	shrunk := func(v *volume.Volume, factor float64) *volume.Volume {
 		out := volume.Volume{Geometry: v.Geometry, Data: v.Data}

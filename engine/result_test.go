@@ -29,12 +29,8 @@ func TestResult(t *testing.T) {
 	if err != nil || !slices.Equal(warped.Data, r.Warped.Data) {
 		t.Errorf("warping the moving image again differs from the result's: %v", err)
 	}
-	if _, err := r.Warp(nil, volume.Linear, 0); fault.CodeOf(err) != fault.EmptyVolume {
-		t.Errorf("warping nothing: %v", err)
-	}
-	if err := r.TransformPoints(make([]float64, 4)); fault.CodeOf(err) != fault.InvalidArgument {
-		t.Errorf("a point and a third: %v", err)
-	}
+	testkit.Refused(r.Warp(nil, volume.Linear, 0))(t, fault.EmptyVolume)
+	testkit.Fails(t, r.TransformPoints(make([]float64, 4)), fault.InvalidArgument)
 	det, err := r.JacobianDeterminant()
 	if err != nil || math.Abs(float64(slices.Min(det.Data))-r.Metrics.JacobianMin) > 1e-6 {
 		t.Errorf("least determinant %g, metrics say %g (%v)", slices.Min(det.Data), r.Metrics.JacobianMin, err)

@@ -4,11 +4,11 @@ import (
 	"math"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -95,7 +95,7 @@ func TestSlicesAreScoredByArea(t *testing.T) {
 // What does not have as many values as its grid has voxels is refused by its name, and nothing reaches the caller as a
 // panic.
 func TestScoresOfWrongLengths(t *testing.T) {
-	g := volume.Geometry{Size: [3]int{4, 4, 4}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	g := testkit.Grid([3]int{4, 4, 4})
 	of := func(n int) LabelMap { return LabelMap{g, slices.Repeat([]int32{1}, n)} }
 	tiny := of(64)
 	tiny.Size[0] = 0
@@ -123,9 +123,7 @@ func TestScoresOfWrongLengths(t *testing.T) {
 					}
 				}()
 				_, err := ScoreLabels(c.f, make([]float32, c.det), c.fixed, c.moving, c.carried, 1)
-				if fault.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.said) {
-					t.Error(err)
-				}
+				testkit.Fails(t, err, c.code, c.said)
 			}()
 		})
 	}

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"math"
-	"strings"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
@@ -55,11 +54,8 @@ func TestAlong(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			f, m := testkit.Reordered(fixed, c.perm, c.flip), testkit.Reordered(moving, c.perm, c.flip)
 			if c.turned {
-				for _, v := range []*volume.Volume{f, m} {
-					turn := volume.Affine{M: oblique}
-					v.Direction = turn.After(volume.Affine{M: v.Direction}).M
-					v.Origin = turn.Apply(v.Origin)
-				}
+				turn := volume.Affine{M: oblique}
+				f, m = testkit.Placed(f, turn), testkit.Placed(m, turn)
 			}
 			r := register(t, open(t, Config{}), Pair{Fixed: f, Moving: m}, with(func(o *Options) {
 				o.Refine, o.Search, o.Preset, o.Along, o.Similarity = -1, "auto", "fast", c.along, "ncc"
@@ -111,8 +107,7 @@ func TestUncertaintyAlong(t *testing.T) {
 func TestAlongBehindAnInitialTransform(t *testing.T) {
 	t.Parallel()
 	fixed, moving, _ := testkit.Moved(40, alongY(40, 4))
-	shift := volume.IdentityAffine()
-	shift.T = [3]float64{3, 0, -2}
+	shift := volume.Affine{M: volume.Identity, T: [3]float64{3, 0, -2}}
 	moving.Origin = shift.T
 	r := register(t, open(t, Config{}), Pair{Fixed: fixed, Moving: moving, Initial: &shift}, with(func(o *Options) { o.Refine, o.Along = 30, "j" }))
 	behind := testkit.Must(r.Field.BehindMM(r.Initial, 1))(t)
@@ -137,9 +132,7 @@ func TestAlongIsRefused(t *testing.T) {
 		{"a network's displacement keeps to no axis", func(o *Options) { o.Model, o.Along = tiny, "j" }},
 	} {
 		_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving}, with(c.change), nil)
-		if fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), c.say) {
-			t.Errorf("want %q, got %v", c.say, err)
-		}
+		testkit.Fails(t, err, fault.InvalidArgument, c.say)
 	}
 }
 
@@ -155,8 +148,7 @@ func ball(x, y, z float64, at [3]float64, radius float64) float64 {
 func withBodies(n int) (p Pair, truth func(x, y, z float64) [3]float64, motions map[float32]volume.Affine) {
 	centres := [2][3]float64{{0.35 * float64(n), 0.45 * float64(n), 0.5 * float64(n)}, {0.68 * float64(n), 0.6 * float64(n), 0.45 * float64(n)}}
 	const radius = 7
-	sin, cos := math.Sincos(0.12)
-	turn := volume.Affine{M: [9]float64{cos, -sin, 0, sin, cos, 0, 0, 0, 1}}
+	turn := volume.Affine{M: testkit.Turn(0.12)}
 	about := func(a volume.Affine, c, shift [3]float64) volume.Affine {
 		at := a.Apply(c)
 		for k := range 3 {
@@ -200,13 +192,10 @@ func withBodies(n int) (p Pair, truth func(x, y, z float64) [3]float64, motions 
 // the whole map in space, and how far the region's points are from where a motion takes them, mm: the mean.
 func strainOf(r *Result, labels *volume.Volume, label float32, motion volume.Affine) (strain, apart float64) {
 	g := r.Field.Geometry
-	toMM, n := g.IndexToPhysical(), g.Size
+	toMM := g.IndexToPhysical()
 	count := 0.0
-	leads := func(i int) [3]float64 {
-		x := g.Point(i)
-		return toMM.Apply([3]float64{x[0] + float64(r.Field.X[i]), x[1] + float64(r.Field.Y[i]), x[2] + float64(r.Field.Z[i])})
-	}
-	stride := [3]int{1, n[0], n[0] * n[1]}
+	leads := func(i int) [3]float64 { return toMM.Apply(r.Field.Target(i)) }
+	stride := g.Strides()
 	for i, v := range labels.Data {
 		if v != label {
 			continue
@@ -331,9 +320,7 @@ func TestRigidRegionsAreRefused(t *testing.T) {
 		{"along at all", fault.InvalidArgument, labels(func(*volume.Volume) {}), func(o *Options) { o.Along = "j" }},
 	} {
 		_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving, Rigid: c.rigid}, with(c.change), nil)
-		if fault.CodeOf(err) != c.code || err == nil || !strings.Contains(err.Error(), c.say) {
-			t.Errorf("want %q, got %v", c.say, err)
-		}
+		testkit.Fails(t, err, c.code, c.say)
 	}
 }
 
@@ -356,7 +343,5 @@ func TestRigidRegionsInAnotherOrder(t *testing.T) {
 		t.Error("the same regions are computed again")
 	}
 	p.Rigid.Data[0] = 3
-	if again := register(t, e, p, options); again.Metrics.Cached {
-		t.Error("other regions come from the cache")
-	}
+	keptOnce(t, e, p, options)
 }

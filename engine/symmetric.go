@@ -218,7 +218,7 @@ func cornersMove(g volume.Geometry, by volume.Affine) (mean float64) {
 func lengths(f *field.Field) *volume.Volume {
 	v, m := volume.Zeros(f.Geometry), volume.Affine{M: f.IndexToPhysical().M}
 	for i := range v.Data {
-		v.Data[i] = float32(volume.Norm(m.Apply([3]float64{float64(f.X[i]), float64(f.Y[i]), float64(f.Z[i])})))
+		v.Data[i] = float32(volume.Norm(m.Apply(f.Vector(i))))
 	}
 	return v
 }

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
@@ -47,14 +46,9 @@ func TestSymmetric(t *testing.T) {
 	t.Parallel()
 	fixed, moving, truth := testkit.Phantom(32, 2.5, false)
 	turn := volume.Affine{M: [9]float64{0.98, -0.199, 0, 0.199, 0.98, 0, 0, 0, 1}, T: [3]float64{4, -3, 2}}
-	turned := *moving
-	turned.Direction, turned.Origin = turn.M, turn.Apply(moving.Origin)
-	noisy := *moving
-	noisy.Data = slices.Clone(moving.Data)
-	noise := rand.New(rand.NewPCG(1, 2))
-	for i := range noisy.Data {
-		noisy.Data[i] += float32(noise.NormFloat64())
-	}
+	turned := testkit.Placed(moving, turn)
+	noisy := &volume.Volume{Geometry: moving.Geometry, Data: slices.Clone(moving.Data)}
+	testkit.AddNoise(1, rand.New(rand.NewPCG(1, 2)), noisy)
 	e := open(t, Config{})
 	lo, hi := [3]int{6, 6, 6}, [3]int{26, 26, 26}
 	for _, c := range []struct {
@@ -63,9 +57,9 @@ func TestSymmetric(t *testing.T) {
 		change func(*Options)
 	}{
 		{"refinement", moving, func(o *Options) { o.Search = "off" }},
-		{"noise in one of them, and a search", &noisy, func(o *Options) { o.Search = "on" }},
-		{"two grids and an alignment", &turned, func(o *Options) { o.Initial = "affine" }},
-		{"an alignment alone", &turned, func(o *Options) { o.Initial, o.Search, o.Refine = "affine", "off", 0 }},
+		{"noise in one of them, and a search", noisy, func(o *Options) { o.Search = "on" }},
+		{"two grids and an alignment", turned, func(o *Options) { o.Initial = "affine" }},
+		{"an alignment alone", turned, func(o *Options) { o.Initial, o.Search, o.Refine = "affine", "off", 0 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			options := with(func(o *Options) {
@@ -84,7 +78,7 @@ func TestSymmetric(t *testing.T) {
 			if s == nil || forth.Metrics.NJDPercent > 0 {
 				t.Errorf("metrics %+v; folding %g %%", s, forth.Metrics.NJDPercent)
 			}
-			if c.moving != &turned {
+			if c.moving != turned {
 				options.Symmetric = "off"
 				one := register(t, e, Pair{Fixed: fixed, Moving: c.moving}, options)
 				a, b := testkit.MeanError(forth.Field, truth, lo, hi), testkit.MeanError(one.Field, truth, lo, hi)
@@ -116,17 +110,12 @@ func TestSymmetricSlices(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fixed, moving, _ := testkit.Slice(48, 3, false)
-			for i := range moving.Data {
-				moving.Data[i] += float32(3 * rng.NormFloat64())
-			}
-			sin, cos := math.Sincos(c.angle)
-			turn := volume.Affine{M: [9]float64{cos, -sin, 0, sin, cos, 0, 0, 0, 1}, T: [3]float64{2, -3, 2}}
-			sin, cos = math.Sincos(c.tilt)
+			testkit.AddNoise(3, rng, moving)
+			turn := volume.Affine{M: testkit.Turn(c.angle), T: [3]float64{2, -3, 2}}
+			sin, cos := math.Sincos(c.tilt)
 			turn = volume.Affine{M: [9]float64{1, 0, 0, 0, cos, -sin, 0, sin, cos}}.After(turn)
-			turned := *moving
-			turned.Direction, turned.Origin = turn.M, turn.Apply(moving.Origin)
 			there, back := Pair{}, Pair{}
-			there.Fixed, there.Moving = c.pair(&turned, fixed)
+			there.Fixed, there.Moving = c.pair(testkit.Placed(moving, turn), fixed)
 			back.Fixed, back.Moving = there.Moving, there.Fixed
 			if c.given {
 				inverse, _ := turn.Inverse()
@@ -144,8 +133,7 @@ func TestSymmetricSlices(t *testing.T) {
 func TestSymmetricFromATransform(t *testing.T) {
 	t.Parallel()
 	fixed, moving, _ := testkit.Phantom(32, 3, false)
-	shift := volume.IdentityAffine()
-	shift.T = [3]float64{30, -20, 10}
+	shift := volume.Affine{M: volume.Identity, T: [3]float64{30, -20, 10}}
 	moving.Origin = shift.T
 	mask := &volume.Volume{Geometry: fixed.Geometry, Data: slices.Repeat([]float32{1}, fixed.Voxels())}
 	back, _ := shift.Inverse()
@@ -162,8 +150,7 @@ func TestSymmetricFromATransform(t *testing.T) {
 func TestSymmetricFromAnAffineField(t *testing.T) {
 	t.Parallel()
 	fixed, moving, _ := testkit.Phantom(28, 2, false)
-	shift := volume.IdentityAffine()
-	shift.T = [3]float64{12, -3, 0}
+	shift := volume.Affine{M: volume.Identity, T: [3]float64{12, -3, 0}}
 	moving.Origin = shift.T
 	e := open(t, Config{})
 	options := with(func(o *Options) { o.Refine, o.Symmetric = 20, "on" })
@@ -178,7 +165,7 @@ func TestSymmetricFromAnAffineField(t *testing.T) {
 // spine is a row of like discs under noise, 12 mm apart, that lies shifted along z.
 func spine(seed uint64, shift float64) *volume.Volume {
 	const period, sharpness, noise = 12, 2, 10
-	v := volume.Zeros(volume.Geometry{Size: [3]int{32, 32, 56}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+	v := volume.Zeros(testkit.Grid([3]int{32, 32, 56}))
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for i := range v.Data {
 		at := v.Index(i)
@@ -222,11 +209,7 @@ func TestSymmetricOfTwoPlaces(t *testing.T) {
 func TestSymmetricUncertainty(t *testing.T) {
 	t.Parallel()
 	fixed, moving, _ := testkit.Phantom(40, 3, false)
-	rng := rand.New(rand.NewPCG(2, 2))
-	for i := range fixed.Data {
-		fixed.Data[i] += float32(20 * rng.NormFloat64())
-		moving.Data[i] += float32(20 * rng.NormFloat64())
-	}
+	testkit.AddNoise(20, rand.New(rand.NewPCG(2, 2)), fixed, moving)
 	e := open(t, Config{})
 	r := register(t, e, Pair{Fixed: fixed, Moving: moving}, with(func(o *Options) {
 		o.Initial, o.Symmetric, o.Uncertainty = "affine", "on", "on"
@@ -255,11 +238,9 @@ func TestSymmetricIsCancelledAndRefused(t *testing.T) {
 	if fault.CodeOf(err) != fault.Cancelled || last != "reverse" {
 		t.Errorf("cancelled in %q: %v", last, err)
 	}
-	for name, change := range map[string]func(*Options){"network": withTiny, "one axis": func(o *Options) { o.Along = "i" }} {
+	for _, change := range map[string]func(*Options){"network": withTiny, "one axis": func(o *Options) { o.Along = "i" }} {
 		_, err := e.Register(context.Background(), Pair{Fixed: fixed, Moving: moving}, with(func(o *Options) { o.Symmetric = "on"; change(o) }), nil)
-		if fault.CodeOf(err) != fault.InvalidArgument || !strings.Contains(err.Error(), "leave symmetric off") {
-			t.Errorf("%s: got %v", name, err)
-		}
+		testkit.Fails(t, err, fault.InvalidArgument, "leave symmetric off")
 	}
 }
 
@@ -287,9 +268,7 @@ func TestMiddleAffine(t *testing.T) {
 		t.Errorf("the middle of shifts by 40 and 42 mm is %g", m.T[0])
 	}
 	rigid := volume.Affine{M: [9]float64{-1, 0, 0, 0, -1, 0, 0, 0, 1}}
-	if _, err := middleAffine(rigid, volume.IdentityAffine()); fault.CodeOf(err) != fault.SingularTransform {
-		t.Errorf("two opposite places have a middle: %v", err)
-	}
+	testkit.Refused(middleAffine(rigid, volume.IdentityAffine()))(t, fault.SingularTransform)
 }
 
 // A shift and a turn have their halves half-way; a deformation's points are the middles of where they lie in both
@@ -297,8 +276,7 @@ func TestMiddleAffine(t *testing.T) {
 func TestHalfway(t *testing.T) {
 	t.Parallel()
 	fixed, moving, _ := testkit.Phantom(32, 3, false)
-	sin, cos := math.Sincos(0.2)
-	turn := volume.Affine{M: [9]float64{cos, -sin, 0, sin, cos, 0, 0, 0, 1}, T: [3]float64{20, -10, 4}}
+	turn := volume.Affine{M: testkit.Turn(0.2), T: [3]float64{20, -10, 4}}
 	e := open(t, Config{})
 	rigid := register(t, e, Pair{Fixed: fixed, Moving: moving, Initial: &turn}, with(nil))
 	toFixed, toMoving, err := rigid.Halfway()

@@ -60,11 +60,7 @@ func TestUncertaintyOfThePolicy(t *testing.T) {
 		want.Data[i] = float32(math.Sqrt(variance))
 	}
 	want = want.Resample(g, volume.IdentityAffine(), volume.Linear, -1, 1)
-	for i, v := range r.Uncertainty.Data {
-		if math.Abs(float64(v-want.Data[i])) > 1e-4 {
-			t.Fatalf("voxel %d: %g mm, want %g", i, v, want.Data[i])
-		}
-	}
+	testkit.Close(t, "uncertainty, mm", r.Uncertainty.Data, want.Data, 1e-4)
 	if least := slices.Min(want.Data); least <= 0 {
 		t.Errorf("nothing to compare: %g", least)
 	}
@@ -93,13 +89,7 @@ func TestUncertaintyOfTheSearch(t *testing.T) {
 	e := open(t, Config{})
 	opt := with(func(o *Options) { o.Search, o.Refine, o.Uncertainty = "on", 2, "on" })
 	var stages []string
-	r, err := e.Register(context.Background(), p, opt, func(p Progress) bool {
-		if len(stages) == 0 || stages[len(stages)-1] != p.Stage {
-			stages = append(stages, p.Stage)
-		}
-		return true
-	})
-	testkit.OK(t, err)
+	r := testkit.Must(e.Register(context.Background(), p, opt, stagesOf(&stages)))(t)
 	if want := []string{"align", "search", "refine", "uncertainty", "finish"}; !slices.Equal(stages, want) {
 		t.Errorf("stages %v", stages)
 	}

@@ -97,9 +97,8 @@ func TestTheUnitDoesNotMatter(t *testing.T) {
 	// oblique places the images elsewhere, with voxels that are no cubes; the moving one is turned by 0.2 in the plane.
 	oblique := func(v *volume.Volume, turn float64) *volume.Volume {
 		w := *v
-		sin, cos := math.Sincos(turn)
 		w.Spacing, w.Origin = [3]float64{1.3, 0.9, 2.1}, [3]float64{-71.3, 12.7, 103.9}
-		w.Direction = [9]float64{cos, -sin, 0, sin, cos, 0, 0, 0, 1}
+		w.Direction = testkit.Turn(turn)
 		return &w
 	}
 	mask, bones := volume.Zeros(fixed.Geometry), volume.Zeros(fixed.Geometry)
@@ -164,13 +163,7 @@ func TestTheUnitDoesNotMatter(t *testing.T) {
 				t.Run(fmt.Sprintf("times %g", in.scale), func(t *testing.T) {
 					pair, opt := inUnits(c.pair, opt, in.scale)
 					r := register(t, e, pair, opt)
-					most := 0.0
-					for i, x := range r.Field.Data {
-						most = max(most, math.Abs(float64(x-want.Field.Data[i])))
-					}
-					if !(most <= in.most) {
-						t.Errorf("the field differs by up to %.2g voxels", most)
-					}
+					testkit.Close(t, "the field, voxels", r.Field.Data, want.Field.Data, in.most)
 					for name, x := range lengthsOf(t, r) {
 						if d := math.Abs(x/in.scale - lengths[name]); !(d <= 1e-3*math.Abs(lengths[name])+1e-3) {
 							t.Errorf("%s %g, and %g without", name, x/in.scale, lengths[name])

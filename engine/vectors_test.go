@@ -17,15 +17,11 @@ func TestResultByVectorsMatchesLoops(t *testing.T) {
 	for _, otherContrast := range []bool{false, true} {
 		t.Run(fmt.Sprintf("another contrast %v", otherContrast), func(t *testing.T) {
 			fixed, moving, _ := testkit.Phantom(28, 2, otherContrast)
-			run := func() *Result {
+			got, want := cpu.Both(func() *Result {
 				return register(t, open(t, Config{}), Pair{Fixed: fixed, Moving: moving}, with(func(o *Options) {
 					o.Initial, o.Search, o.Refine = "affine", "on", 10
 				}))
-			}
-			got := run()
-			restore := cpu.Disable()
-			want := run()
-			restore()
+			})
 			if got.Initial != want.Initial || !slices.Equal(got.Field.Data, want.Field.Data) || !slices.Equal(got.Warped.Data, want.Warped.Data) {
 				t.Errorf("other contrast %v: results differ", otherContrast)
 			}

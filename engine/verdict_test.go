@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -144,10 +143,7 @@ func TestUnrelatedImagesAreTold(t *testing.T) {
 	size := [3]int{32, 32, 32}
 	textured := func(seed uint64) *volume.Volume {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		v := volume.Zeros(volume.Geometry{Size: size, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
-		for i := range v.Data {
-			v.Data[i] = float32(rng.NormFloat64())
-		}
+		v := testkit.Drawn(testkit.Grid(size), rng.NormFloat64)
 		s := [3]float64{1.5, 1.5, 1.5}
 		filter.Gaussian(size, s, 1, 0, filter.From(size, slices.Clone(v.Data)), filter.To(size, v.Data))
 		return v
@@ -177,12 +173,10 @@ func TestUnrelatedImagesAreTold(t *testing.T) {
 func TestAnImageAndItself(t *testing.T) {
 	t.Parallel()
 	cone := func(x float64) *volume.Volume { // without a texture, and exact in float32
-		v := volume.Zeros(volume.Geometry{Size: [3]int{32, 32, 32}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
-		for i := range v.Data {
-			dx, dy, dz := float64(i%32)-x, float64(i/32%32)-16, float64(i/1024)-16
-			v.Data[i] = float32(max(0, 8-math.Sqrt(float64(dx*dx)+float64(dy*dy)+float64(dz*dz))))
-		}
-		return v
+		g := testkit.Grid([3]int{32, 32, 32})
+		return testkit.Filled(g, func(i int) float32 {
+			return float32(max(0, 8-volume.Norm(volume.Sub(g.Point(i), [3]float64{x, 16, 16}))))
+		})
 	}
 	body, _, _ := testkit.Phantom(32, 0, false)
 	elsewhere := *body
@@ -210,13 +204,13 @@ func TestAnImageAndItself(t *testing.T) {
 func TestABallIsNotMirrored(t *testing.T) {
 	t.Parallel()
 	ball := func(radius float64) *volume.Volume {
-		v := volume.Zeros(volume.Geometry{Size: [3]int{32, 32, 32}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
-		for i := range v.Data {
-			if dx, dy, dz := float64(i%32)-16, float64(i/32%32)-16, float64(i/(32*32))-16; math.Hypot(math.Hypot(dx, dy), dz) < radius {
-				v.Data[i] = 1
+		g := testkit.Grid([3]int{32, 32, 32})
+		return testkit.Filled(g, func(i int) float32 {
+			if volume.Distance(g.Point(i), [3]float64{16, 16, 16}) < radius {
+				return 1
 			}
-		}
-		return v
+			return 0
+		})
 	}
 	opt := DefaultOptions()
 	opt.Model = "none"

@@ -128,7 +128,7 @@ func (l lineOf) read(data []float32, x float32) (value, slope float32) {
 
 // each calls do with every line along the axis of a grid.
 func each(v *volume.Volume, axis, threads int, do func(lineOf)) {
-	stride := [3]int{1, v.Size[0], v.Size[0] * v.Size[1]}
+	stride := v.Strides()
 	b, c := (axis+1)%3, (axis+2)%3
 	parallel.Each(v.Size[b]*v.Size[c], 16, threads, func(i int) {
 		do(lineOf{i, i%v.Size[b]*stride[b] + i/v.Size[b]*stride[c], stride[axis], v.Size[axis]})
@@ -162,7 +162,7 @@ func newLevel(one, other, d *volume.Volume, axis int, scale float32, threads int
 // cost returns the value at d, infinite where it folds; with linear it writes r, p and q.
 func (l *level) cost(d []float32, linear bool) float64 {
 	sums := make([]float64, l.d.Size[(l.axis+1)%3]*l.d.Size[(l.axis+2)%3])
-	size, stride := l.d.Size, [3]int{1, l.d.Size[0], l.d.Size[0] * l.d.Size[1]}
+	size, stride := l.d.Size, l.d.Strides()
 	each(l.d, l.axis, l.threads, func(line lineOf) {
 		sum := 0.0
 		for k := range line.n {
@@ -207,7 +207,7 @@ func (l *level) forward(dst, x []float32) {
 
 // back writes the transpose of forward applied to y, plus the stiffness applied to x, to dst.
 func (l *level) back(dst, y, x []float32) {
-	size, stride := l.d.Size, [3]int{1, l.d.Size[0], l.d.Size[0] * l.d.Size[1]}
+	size, stride := l.d.Size, l.d.Strides()
 	each(l.d, l.axis, l.threads, func(line lineOf) {
 		for k := range line.n {
 			dst[line.at(k)] = l.p[line.at(k)] * y[line.at(k)]

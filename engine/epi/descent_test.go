@@ -70,7 +70,7 @@ func TestFieldIsFound(t *testing.T) {
 // The correction finds the field of an object that takes less than a hundredth of the image.
 func TestSmallObjectIsCorrected(t *testing.T) {
 	const n = 48
-	body := volume.Zeros(volume.Geometry{Size: [3]int{n, n, n}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+	body := volume.Zeros(testkit.Grid([3]int{n, n, n}))
 	for i := range body.Data {
 		x, y, z := i%n-n/2, i/n%n-n/2, i/(n*n)-n/2
 		if x*x+y*y+z*z < 36 {
@@ -120,9 +120,7 @@ func TestCorrectRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Correct(context.Background(), c.pair, 1, func(float64) bool { return c.goOn })
-			if fault.CodeOf(err) != c.want {
-				t.Errorf("error %v, want code %v", err, c.want)
-			}
+			testkit.Fails(t, err, c.want)
 		})
 	}
 }

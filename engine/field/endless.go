@@ -61,8 +61,7 @@ func (e *Endless) measure() {
 			for x[b] = 0; x[b] < f.Size[b]; x[b]++ {
 				for x[c] = 0; x[c] < f.Size[c]; x[c]++ {
 					o := x[0] + f.Size[0]*(x[1]+f.Size[1]*x[2])
-					at := [3]float64{float64(x[0]), float64(x[1]), float64(x[2])}
-					to := e.undo.Apply([3]float64{at[0] + float64(f.X[o]), at[1] + float64(f.Y[o]), at[2] + float64(f.Z[o])})
+					at, to := f.Point(o), e.undo.Apply(f.Target(o))
 					var square float64
 					for k := range 3 {
 						mm := (to[k] - at[k]) * f.Spacing[k] // the length where the axes are at right angles

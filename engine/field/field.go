@@ -43,6 +43,23 @@ func (f *Field) Row(y, z int) [3][]float32 {
 	return [3][]float32{f.X[lo:hi], f.Y[lo:hi], f.Z[lo:hi]}
 }
 
+// Vector returns u at voxel i.
+func (f *Field) Vector(i int) [3]float64 {
+	return [3]float64{float64(f.X[i]), float64(f.Y[i]), float64(f.Z[i])}
+}
+
+// Target returns where voxel i goes, x + u(x).
+func (f *Field) Target(i int) [3]float64 {
+	x, u := f.Point(i), f.Vector(i)
+	return [3]float64{x[0] + u[0], x[1] + u[1], x[2] + u[2]}
+}
+
+// SetTarget sets where voxel i goes.
+func (f *Field) SetTarget(i int, to [3]float64) {
+	x := f.Point(i)
+	f.X[i], f.Y[i], f.Z[i] = float32(to[0]-x[0]), float32(to[1]-x[1]), float32(to[2]-x[2])
+}
+
 // Lock sets the components along the locked axes (x, y, z) to zero: a sum of products that ought to be none may be a
 // rounding error.
 func (f *Field) Lock(locked [3]bool) {

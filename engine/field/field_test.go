@@ -13,7 +13,7 @@ import (
 )
 
 func cube(n int) volume.Geometry {
-	return volume.Geometry{Size: [3]int{n, n, n}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	return testkit.Grid([3]int{n, n, n})
 }
 
 // rotated returns an affine that turns by angle about the z axis through the centre of g and scales by scale.
@@ -113,7 +113,7 @@ func TestInverseOfFineVoxels(t *testing.T) {
 				for y := 6; y < 18; y++ {
 					for x := 6; x < 18; x++ {
 						i := (z*24+y)*24 + x
-						if d := math.Hypot(math.Hypot(float64(back.X[i]), float64(back.Y[i])), float64(back.Z[i])); d > 0.1 {
+						if d := volume.Norm(back.Vector(i)); d > 0.1 {
 							t.Fatalf("voxels of %g mm: the inverse is %g voxels off", mm, d)
 						}
 					}
@@ -184,7 +184,7 @@ func TestThreadsAgree(t *testing.T) {
 }
 
 // The benchmarks run on a whole brain's grid, 160x192x224, on 2 threads.
-var brain = volume.Geometry{Size: [3]int{160, 192, 224}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+var brain = testkit.Grid([3]int{160, 192, 224})
 
 func BenchmarkWarp(b *testing.B) {
 	f := waves(brain, 5)
@@ -242,13 +242,11 @@ func TestBehindMM(t *testing.T) {
 	d := testkit.Must(f.BehindMM(last, 2))(t)
 	toMM := g.IndexToPhysical()
 	for i := range g.Voxels() {
-		x := [3]float64{float64(i % 5), float64(i / 5 % 4), float64(i / 20)}
-		p := toMM.Apply(x)
-		want := toMM.Apply([3]float64{x[0] + float64(f.X[i]), x[1] + float64(f.Y[i]), x[2] + float64(f.Z[i])})
+		p, want := toMM.Apply(f.Point(i)), toMM.Apply(f.Target(i))
 		got := last.Apply([3]float64{p[0] + float64(d[3*i]), p[1] + float64(d[3*i+1]), p[2] + float64(d[3*i+2])})
 		for a := range got {
 			if math.Abs(got[a]-want[a]) > 1e-5 {
-				t.Fatalf("voxel %v: %v, want %v", x, got, want)
+				t.Fatalf("voxel %d: %v, want %v", i, got, want)
 			}
 		}
 	}

@@ -76,10 +76,7 @@ func (f *Field) inverse(
 				if f.contains(x) {
 					worst = max(worst, residual)
 				}
-				p, o := toG.Apply(x), r*nx+i
-				inverse.X[o] = float32(p[0] - w[0])
-				inverse.Y[o] = float32(p[1] - w[1])
-				inverse.Z[o] = float32(p[2] - w[2])
+				inverse.SetTarget(r*nx+i, toG.Apply(x))
 			}
 		}
 		return worst
@@ -124,13 +121,13 @@ func (f *Field) affineFit() volume.Affine {
 			for x := 0; x < sampled[0]; x += step[0] {
 				o := min(x, f.Size[0]-1) + f.Size[0]*(min(y, f.Size[1]-1)+f.Size[1]*min(z, f.Size[2]-1))
 				in := [4]float64{float64(x), float64(y), float64(z), 1}
-				out := [3]float64{in[0] + float64(f.X[o]), in[1] + float64(f.Y[o]), in[2] + float64(f.Z[o])}
+				u := f.Vector(o)
 				for r := range 4 {
 					for c := range 4 {
 						normal[4*r+c] += float64(in[r] * in[c])
 					}
 					for c := range 3 {
-						right[3*r+c] += float64(in[r] * out[c])
+						right[3*r+c] += float64(in[r] * (in[c] + u[c]))
 					}
 				}
 			}
@@ -236,7 +233,7 @@ func (s *solver) mismatch(x, y [3]float64) (e [3]float64, jacobian [9]float64) {
 // jet returns u and its gradient (du_r/dx_a at 3r+a) inside the cell whose lowest voxel is base, at frac of a voxel
 // from it.
 func (f *Field) jet(base [3]int, frac [3]float64) (u [3]float64, gradient [9]float64) {
-	stride := [3]int{1, f.Size[0], f.Size[0] * f.Size[1]}
+	stride := f.Strides()
 	o := base[0] + stride[1]*base[1] + stride[2]*base[2]
 	for a, n := range f.Size {
 		if n == 1 {

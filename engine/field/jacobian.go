@@ -39,7 +39,7 @@ func (f *Field) Stats(threads int) Stats {
 		distance, maxDist float64
 	}
 	nx := f.Size[0]
-	m := f.IndexToPhysical().M
+	toMM := volume.Affine{M: f.IndexToPhysical().M}
 	part := func(lo, hi int) sums {
 		s := sums{minJ: float32(math.Inf(1)), maxJ: float32(math.Inf(-1))}
 		row := make([]float32, nx)
@@ -54,12 +54,7 @@ func (f *Field) Stats(threads int) Stats {
 				s.logJ += l
 				s.logJ2 += float64(l * l)
 
-				o := r*nx + i
-				x, y, z := float64(f.X[o]), float64(f.Y[o]), float64(f.Z[o])
-				dx := float64(m[0]*x) + float64(m[1]*y) + float64(m[2]*z)
-				dy := float64(m[3]*x) + float64(m[4]*y) + float64(m[5]*z)
-				dz := float64(m[6]*x) + float64(m[7]*y) + float64(m[8]*z)
-				d := math.Sqrt(float64(dx*dx) + float64(dy*dy) + float64(dz*dz))
+				d := volume.Norm(toMM.Apply(f.Vector(r*nx + i)))
 				s.distance += d
 				s.maxDist = max(s.maxDist, d)
 			}

@@ -7,25 +7,17 @@ import (
 // After returns the map "inner first, then e" on inner's grid.
 func (e *Endless) After(inner *Field, threads int) *Field {
 	e.Margin()
-	g := inner.Geometry
-	out := New(g)
-	toMM, toIndex := g.IndexToPhysical(), g.PhysicalToIndex()
-	nx, ny := g.Size[0], g.Size[1]
-	parallel.For(ny*g.Size[2], parallel.Rows(nx), threads, func(lo, hi int) {
-		points := make([]float64, 3*nx)
-		for r := lo; r < hi; r++ {
-			from := inner.Row(r%ny, r/ny)
-			for i := range nx {
-				x, y, z := float64(i)+float64(from[0][i]), float64(r%ny)+float64(from[1][i]), float64(r/ny)+float64(from[2][i])
-				p := toMM.Apply([3]float64{x, y, z})
-				copy(points[3*i:], p[:])
-			}
-			e.TransformPoints(points)
-			to := out.Row(r%ny, r/ny)
-			for i := range nx {
-				p := toIndex.Apply([3]float64(points[3*i : 3*i+3]))
-				to[0][i], to[1][i], to[2][i] = float32(p[0]-float64(i)), float32(p[1]-float64(r%ny)), float32(p[2]-float64(r/ny))
-			}
+	out := New(inner.Geometry)
+	toMM, toIndex := out.IndexToPhysical(), out.PhysicalToIndex()
+	parallel.For(len(out.X), 1<<14, threads, func(lo, hi int) {
+		var points []float64
+		for i := lo; i < hi; i++ {
+			p := toMM.Apply(inner.Target(i))
+			points = append(points, p[:]...)
+		}
+		e.TransformPoints(points)
+		for i := lo; i < hi; i++ {
+			out.SetTarget(i, toIndex.Apply([3]float64(points[3*(i-lo):])))
 		}
 	})
 	return out

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/volume"
 )
 
 // bump returns a smooth displacement of amplitude voxels along x and half as much along z, zero at the border of a cube
@@ -24,7 +25,7 @@ func bump(n int, amplitude float64) *field.Field {
 func farthest(f *field.Field) float64 {
 	most := 0.0
 	for i := range f.X {
-		most = max(most, math.Hypot(math.Hypot(float64(f.X[i]), float64(f.Y[i])), float64(f.Z[i])))
+		most = max(most, volume.Norm(f.Vector(i)))
 	}
 	return most
 }

@@ -6,18 +6,17 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
 // blobs is a map of three labels that touch, moved by some voxels.
 func blobs(g volume.Geometry, r *rand.Rand, shift int) *volume.Volume {
-	v := volume.Zeros(g)
-	for i := range v.Data {
-		x, y, z := i%g.Size[0]-shift, i/g.Size[0]%g.Size[1], i/(g.Size[0]*g.Size[1])
-		wave := math.Sin(float64(x)/3) + math.Sin(float64(y)/4+1) + math.Sin(float64(z)/2+2) + 0.4*r.Float64()
-		v.Data[i] = float32(min(max(math.Floor(wave+1), 0), 3))
-	}
-	return v
+	return testkit.Filled(g, func(i int) float32 {
+		p := g.Point(i)
+		wave := math.Sin((p[0]-float64(shift))/3) + math.Sin(p[1]/4+1) + math.Sin(p[2]/2+2) + 0.4*r.Float64()
+		return float32(min(max(math.Floor(wave+1), 0), 3))
+	})
 }
 
 // slowHD95 measures every surface voxel against every other.

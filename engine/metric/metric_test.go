@@ -10,11 +10,7 @@ import (
 )
 
 func image(n int, value func(i int) float32) *volume.Volume {
-	v := volume.Zeros(volume.Geometry{Size: [3]int{n, n, n}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
-	for i := range v.Data {
-		v.Data[i] = value(i)
-	}
-	return v
+	return testkit.Filled(testkit.Grid([3]int{n, n, n}), value)
 }
 
 func TestSimilaritiesAtTheirLimits(t *testing.T) {
@@ -43,11 +39,7 @@ func TestLabelsRoundAndSkipNaN(t *testing.T) {
 
 // The benchmarks run on a whole brain's grid, 160x192x224, on 2 threads.
 func brain(value func(i int) float32) *volume.Volume {
-	v := volume.Zeros(volume.Geometry{Size: [3]int{160, 192, 224}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
-	for i := range v.Data {
-		v.Data[i] = value(i)
-	}
-	return v
+	return testkit.Filled(testkit.Grid([3]int{160, 192, 224}), value)
 }
 
 func BenchmarkLocalNCC(b *testing.B) {

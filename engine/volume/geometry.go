@@ -184,6 +184,9 @@ func (g Geometry) Index(i int) [3]int {
 	return [3]int{i % g.Size[0], i / g.Size[0] % g.Size[1], i / (g.Size[0] * g.Size[1])}
 }
 
+// Strides returns how far neighbours along each axis lie apart in a volume's data.
+func (g Geometry) Strides() [3]int { return [3]int{1, g.Size[0], g.Size[0] * g.Size[1]} }
+
 // Point returns Index as a continuous index, which IndexToPhysical takes.
 func (g Geometry) Point(i int) [3]float64 {
 	index := g.Index(i)

@@ -48,7 +48,7 @@ func (v *Volume) Canonical() *Volume {
 	if perm == [3]int{0, 1, 2} && flip == [3]bool{} {
 		return &Volume{Geometry: g, Data: v.Data}
 	}
-	stride, first := [3]int{1, v.Size[0], v.Size[0] * v.Size[1]}, 0
+	stride, first := v.Strides(), 0
 	var step [3]int // in v's data, of an axis of g
 	for a, c := range perm {
 		step[a] = stride[c]

@@ -29,4 +29,7 @@ func TestIndex(t *testing.T) {
 	if g.Index(0) != [3]int{} || g.Index(1+4*(2+3*1)) != [3]int{1, 2, 1} || g.Point(7) != [3]float64{3, 1, 0} {
 		t.Errorf("%v, %v, %v", g.Index(0), g.Index(1+4*(2+3*1)), g.Point(7))
 	}
+	if g.Strides() != [3]int{1, 4, 12} {
+		t.Errorf("strides %v", g.Strides())
+	}
 }

@@ -3,7 +3,7 @@ package volume
 // Reversed returns v with an axis the other way round, on the same grid: what it shows is mirrored.
 func (v *Volume) Reversed(axis int) *Volume {
 	out := Zeros(v.Geometry)
-	step, n := [3]int{1, v.Size[0], v.Size[0] * v.Size[1]}[axis], v.Size[axis]
+	step, n := v.Strides()[axis], v.Size[axis]
 	for i, x := range v.Data {
 		out.Data[i+(n-1-2*(i/step%n))*step] = x
 	}

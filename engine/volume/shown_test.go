@@ -11,11 +11,7 @@ import (
 func TestShown(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	texture := func(size [3]int) *volume.Volume {
-		v := volume.Zeros(volume.Geometry{Size: size, Spacing: [3]float64{1, 2, 3}, Direction: volume.Identity})
-		for i := range v.Data {
-			v.Data[i] = 100 + 900*random.Float32()
-		}
-		return v
+		return testkit.Filled(volume.Geometry{Size: size, Spacing: [3]float64{1, 2, 3}, Direction: volume.Identity}, func(i int) float32 { return 100 + 900*random.Float32() })
 	}
 	constant := func(value float32) func(float32) float32 { return func(float32) float32 { return value } }
 	box := func(lo, hi [3]int) volume.Box { return volume.Box{Lo: lo, Hi: hi} }
@@ -38,7 +34,7 @@ func TestShown(t *testing.T) {
 		{"NaN", testkit.Padded(body, 2, 1, constant(nan)), box([3]int{2, 2, 2}, [3]int{22, 19, 14})},
 		{"a slice", testkit.Padded(slice, 2, 5, constant(0)), box([3]int{0, 1, 0}, [3]int{34, 23, 1})},
 		{"alike along an axis", extruded, box([3]int{}, extruded.Size)},
-		{"constant", volume.Zeros(volume.Geometry{Size: [3]int{7, 6, 5}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}), box([3]int{}, [3]int{7, 6, 5})},
+		{"constant", volume.Zeros(testkit.Grid([3]int{7, 6, 5})), box([3]int{}, [3]int{7, 6, 5})},
 	} {
 		if got := c.v.Shown(); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
@@ -47,10 +43,7 @@ func TestShown(t *testing.T) {
 }
 
 func TestCropped(t *testing.T) {
-	v := volume.Zeros(volume.Geometry{Size: [3]int{4, 3, 5}, Spacing: [3]float64{1, 2, 3}, Origin: [3]float64{7, 8, 9}, Direction: [9]float64{0, 1, 0, 1, 0, 0, 0, 0, -1}})
-	for i := range v.Data {
-		v.Data[i] = float32(i)
-	}
+	v := testkit.Filled(volume.Geometry{Size: [3]int{4, 3, 5}, Spacing: [3]float64{1, 2, 3}, Origin: [3]float64{7, 8, 9}, Direction: [9]float64{0, 1, 0, 1, 0, 0, 0, 0, -1}}, func(i int) float32 { return float32(i) })
 	part := v.Cropped(volume.Box{Lo: [3]int{1, 0, 2}, Hi: [3]int{4, 2, 4}})
 	for i, x := range part.Data {
 		at := func(p [3]int) [3]float64 { return [3]float64{float64(p[0]), float64(p[1]), float64(p[2])} }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
@@ -22,11 +21,6 @@ func cube(n int, spacing float64) volume.Geometry {
 }
 
 func TestCheckNamesTheFault(t *testing.T) {
-	good := func() *volume.Volume {
-		v := volume.Zeros(cube(2, 1))
-		v.Data[0] = 1
-		return v
-	}
 	for _, c := range []struct {
 		name  string
 		spoil func(v *volume.Volume)
@@ -66,21 +60,14 @@ func TestCheckNamesTheFault(t *testing.T) {
 		}, fault.NonFiniteVolume},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := good()
+			v := volume.Zeros(cube(2, 1))
+			v.Data[0] = 1
 			c.spoil(v)
-			err := v.Check("fixed")
-			if fault.CodeOf(err) != c.want {
-				t.Errorf("%v, want code %v", err, c.want)
-			}
-			if err != nil && !strings.Contains(err.Error(), "fixed") {
-				t.Errorf("message %q does not name the input", err)
-			}
+			testkit.Fails(t, v.Check("fixed"), c.want, "fixed")
 		})
 	}
 	var missing *volume.Volume
-	if err := missing.Check("moving"); fault.CodeOf(err) != fault.EmptyVolume {
-		t.Errorf("missing volume: %v", err)
-	}
+	testkit.Fails(t, missing.Check("moving"), fault.EmptyVolume)
 }
 
 func TestFiniteAndMinMax(t *testing.T) {
@@ -117,9 +104,7 @@ func TestParseInterpolation(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
-	if _, err := volume.ParseInterpolation("cubic"); fault.CodeOf(err) != fault.InvalidArgument {
-		t.Errorf("cubic: %v", err)
-	}
+	testkit.Refused(volume.ParseInterpolation("cubic"))(t, fault.InvalidArgument)
 }
 
 func TestNetworkGrid(t *testing.T) {
@@ -155,9 +140,7 @@ func TestNetworkGrid(t *testing.T) {
 	}
 
 	huge := cube(500, 1e6).NetworkGrid([3]float64{1e-3, 1e-3, 1e-3}, [3]int{}, 16)
-	if err := huge.Check("network"); fault.CodeOf(err) != fault.InvalidArgument {
-		t.Errorf("grid of %v voxels: %v", huge.Size, err)
-	}
+	testkit.Fails(t, huge.Check("network"), fault.InvalidArgument)
 
 	// An axial stack stored superior to inferior with x and y swapped: the network still sees L, P, S.
 	swapped := volume.Geometry{Size: [3]int{8, 16, 24}, Spacing: [3]float64{1, 2, 3}, Direction: [9]float64{0, 1, 0, 1, 0, 0, 0, 0, -1}}
@@ -172,10 +155,7 @@ func TestCanonicalIsOneWhateverTheOrder(t *testing.T) {
 	c, s := math.Cos(0.3), math.Sin(0.3)
 	for _, direction := range [][9]float64{volume.Identity, {c, -s, 0, s, c, 0, 0, 0, 1}} {
 		t.Run(fmt.Sprint(direction), func(t *testing.T) {
-			v := volume.Zeros(volume.Geometry{Size: [3]int{5, 4, 3}, Spacing: [3]float64{0.7, 1.1, 2.3}, Origin: [3]float64{-81.3, 40.1, 1e3 / 3}, Direction: direction})
-			for i := range v.Data {
-				v.Data[i] = float32(i)
-			}
+			v := testkit.Filled(volume.Geometry{Size: [3]int{5, 4, 3}, Spacing: [3]float64{0.7, 1.1, 2.3}, Origin: [3]float64{-81.3, 40.1, 1e3 / 3}, Direction: direction}, func(i int) float32 { return float32(i) })
 			want := v.Canonical()
 			if !slices.Equal(want.Data, v.Data) || !want.SameGrid(v.Geometry) {
 				t.Fatalf("a canonical volume became %v", want)
@@ -214,10 +194,7 @@ func TestHounsfield(t *testing.T) {
 		"nothing":            {func(float32) float32 { return float32(math.NaN()) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := volume.Zeros(volume.Geometry{Size: [3]int{len(torso), 20, 20}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
-			for i := range v.Data {
-				v.Data[i] = c.of(torso[i%len(torso)])
-			}
+			v := testkit.Filled(testkit.Grid([3]int{len(torso), 20, 20}), func(i int) float32 { return c.of(torso[i%len(torso)]) })
 			if got := v.Hounsfield(); got != c.want {
 				t.Error(got)
 			}
@@ -229,45 +206,33 @@ func TestHounsfield(t *testing.T) {
 // do.
 func TestPlausible(t *testing.T) {
 	const n = 20000
+	every := func(step, count int, x float32) func([]float32) {
+		return func(d []float32) {
+			for i := range count {
+				d[i*step] = x
+			}
+		}
+	}
+	atLeast := func(d []float32, least float32) {
+		for i := range d {
+			d[i] = max(d[i], least)
+		}
+	}
 	for name, c := range map[string]struct {
 		change func(data []float32)
 		lo, hi float64
 	}{
-		"as it is": {func([]float32) {}, -1000, 1000},
-		"bright vessels": {func(d []float32) {
-			for i := range 50 {
-				d[i*300] = 6000
-			}
-		}, -1000, 6000},
-		"dead pixels": {func(d []float32) {
-			for i := range 5 {
-				d[i*300] = 1e6
-			}
-		}, -1000, 1000},
-		"failed fits": {func(d []float32) {
-			for i := range 5 {
-				d[i*300] = -1e6
-			}
-		}, -1000, 1000},
-		"padding": {func(d []float32) {
-			for i := range n / 5 {
-				d[i*5] = -3024
-			}
-		}, -1000, 1000},
+		"as it is":       {func([]float32) {}, -1000, 1000},
+		"bright vessels": {every(300, 50, 6000), -1000, 6000},
+		"dead pixels":    {every(300, 5, 1e6), -1000, 1000},
+		"failed fits":    {every(300, 5, -1e6), -1000, 1000},
+		"padding":        {every(5, n/5, -3024), -1000, 1000},
 		"padding of a CT without air": {func(d []float32) {
-			for i := range d {
-				d[i] = max(d[i], -800)
-			}
-			for i := range n / 5 {
-				d[i*5] = -3024
-			}
+			atLeast(d, -800)
+			every(5, n/5, -3024)(d)
 		}, -1024, 1000},
-		"one very low": {func(d []float32) { d[7] = -3024 }, -3024, 1000},
-		"black background": {func(d []float32) {
-			for i := range d {
-				d[i] = max(d[i], 0)
-			}
-		}, 0, 1000},
+		"one very low":     {func(d []float32) { d[7] = -3024 }, -3024, 1000},
+		"black background": {func(d []float32) { atLeast(d, 0) }, 0, 1000},
 		"almost all black": {func(d []float32) {
 			for i := range d {
 				if i%997 != 0 {
@@ -317,10 +282,7 @@ func TestSameGrid(t *testing.T) {
 
 // A grid of another parity meets both faces of a volume half a voxel from its outermost centres.
 func TestResampleAtTheFaces(t *testing.T) {
-	v := volume.Zeros(cube(5, 1))
-	for i := range v.Data {
-		v.Data[i] = float32(1 + i%5)
-	}
+	v := testkit.Filled(cube(5, 1), func(i int) float32 { return float32(1 + i%5) })
 	g := cube(8, 1).CenteredAt(v.Center()) // x from -1.5 to 5.5
 	g.Size[1], g.Size[2] = 1, 1
 	g = g.CenteredAt(v.Center())
@@ -360,12 +322,8 @@ func TestAffineInverse(t *testing.T) {
 	if inv, err := small.Inverse(); err != nil || math.Abs(inv.M[7]+0.5e6) > 1e-6 {
 		t.Errorf("a matrix of small numbers: %v, %v", inv, err)
 	}
-	if _, err := (volume.Affine{M: [9]float64{1, 2, 0, 2, 4, 0, 0, 0, 1e6}}).Inverse(); fault.CodeOf(err) != fault.SingularTransform {
-		t.Errorf("singular matrix of large numbers: %v", err)
-	}
-	if _, err := (volume.Affine{}).Inverse(); fault.CodeOf(err) != fault.SingularTransform {
-		t.Errorf("singular matrix: %v", err)
-	}
+	testkit.Refused((volume.Affine{M: [9]float64{1, 2, 0, 2, 4, 0, 0, 0, 1e6}}).Inverse())(t, fault.SingularTransform)
+	testkit.Refused((volume.Affine{}).Inverse())(t, fault.SingularTransform)
 }
 
 // The angles are those of the rotations that the matrices were made of.
@@ -389,10 +347,7 @@ func TestTurn(t *testing.T) {
 }
 
 func TestResampleThreadsAgree(t *testing.T) {
-	v := volume.Zeros(volume.Geometry{Size: [3]int{40, 31, 27}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
-	for i := range v.Data {
-		v.Data[i] = float32(i * 7919 % 1000)
-	}
+	v := testkit.Filled(testkit.Grid([3]int{40, 31, 27}), func(i int) float32 { return float32(i * 7919 % 1000) })
 	a := volume.Affine{M: [9]float64{1, 0.1, 0, -0.1, 1, 0.2, 0, 0, 0.9}, T: [3]float64{1.3, 2.7, -0.4}}
 	one := v.Resample(cube(50, 0.8), a, volume.Linear, -1, 1)
 	many := v.Resample(cube(50, 0.8), a, volume.Linear, -1, 7)
@@ -400,10 +355,7 @@ func TestResampleThreadsAgree(t *testing.T) {
 }
 
 func bench(b *testing.B) *volume.Volume {
-	v := volume.Zeros(volume.Geometry{Size: [3]int{160, 192, 224}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
-	for i := range v.Data {
-		v.Data[i] = float32(math.Sin(float64(i)))
-	}
+	v := testkit.Filled(testkit.Grid([3]int{160, 192, 224}), func(i int) float32 { return float32(math.Sin(float64(i))) })
 	b.SetBytes(int64(4 * len(v.Data)))
 	b.ResetTimer()
 	return v
@@ -428,7 +380,7 @@ func BenchmarkPercentiles(b *testing.B) {
 func TestFrozen(t *testing.T) {
 	for _, data := range [][]float32{{3, 1, 2, 8}, {nan, 1, inf, -2}, {5, 5, 5, 5}, {nan, nan, nan, nan}} {
 		t.Run(fmt.Sprint(data), func(t *testing.T) {
-			v := &volume.Volume{Geometry: volume.Geometry{Size: [3]int{2, 2, 1}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}, Data: data}
+			v := &volume.Volume{Geometry: testkit.Grid([3]int{2, 2, 1}), Data: data}
 			frozen := v.Frozen()
 			ends := func(v *volume.Volume) [4]float32 {
 				least, most := v.MinMax()

@@ -240,35 +240,43 @@ func dilateWithin(in, limit []bool, near []int) []bool {
 	return out
 }
 
-// largestComponent keeps the largest set connected through faces; the first of equals.
-func largestComponent(in []bool, near []int) []bool {
-	label := make([]int32, len(in))
-	best, bestSize, current := int32(0), 0, int32(0)
-	var stack []int
-	for i, v := range in {
-		if !v || label[i] != 0 {
-			continue
-		}
-		current++
-		label[i] = current
-		size := 0
-		for stack = append(stack[:0], i); len(stack) > 0; size++ {
-			j := stack[len(stack)-1]
-			stack = stack[:len(stack)-1]
-			for _, d := range near {
-				if k := j + d; in[k] && label[k] == 0 {
-					label[k] = current
-					stack = append(stack, k)
-				}
+// flood takes a voxel and, through the offsets of neighbours, all that it leads to; it returns how many those are. Voxels
+// are taken once: take says whether one is, and remembers it.
+func flood(from int, near []int, take func(i int) bool) (size int) {
+	if !take(from) {
+		return 0
+	}
+	for stack := []int{from}; len(stack) > 0; size++ {
+		i := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		for _, d := range near {
+			if take(i + d) {
+				stack = append(stack, i+d)
 			}
 		}
-		if size > bestSize {
-			best, bestSize = current, size
+	}
+	return size
+}
+
+// largestComponent keeps the largest set connected through faces; the first of equals.
+func largestComponent(in []bool, near []int) []bool {
+	label := make([]int32, len(in)) // one more than the first voxel of the set
+	best, most := int32(0), 0
+	for first := range in {
+		size := flood(first, near, func(i int) bool {
+			taken := in[i] && label[i] == 0
+			if taken {
+				label[i] = int32(first + 1)
+			}
+			return taken
+		})
+		if size > most {
+			best, most = int32(first+1), size
 		}
 	}
 	out := make([]bool, len(in))
-	for i := range in {
-		out[i] = best > 0 && label[i] == best
+	for i, v := range in {
+		out[i] = v && label[i] == best
 	}
 	return out
 }
@@ -276,46 +284,16 @@ func largestComponent(in []bool, near []int) []bool {
 // fillSlices fills the holes of every z slice: what the slice's edge does not reach. Lungs are dark and, where the
 // field of view cuts them, open above or below, but closed within a slice.
 func fillSlices(in []bool, n [3]int) []bool {
-	out := make([]bool, len(in))
+	out := slices.Repeat([]bool{true}, len(in))
 	area := n[0] * n[1]
-	var stack []int
-	for z := range n[2] {
-		body := in[z*area : (z+1)*area]
-		outside := make([]bool, area)
-		reach := func(i int) {
-			if !body[i] && !outside[i] {
-				outside[i] = true
-				stack = append(stack, i)
+	for first := 0; first < len(in); first += area {
+		flood(first, faces(n)[:4], func(i int) bool { // the edge is never body, so its first voxel reaches all of it
+			outside := i >= first && i < first+area && !in[i] && out[i]
+			if outside {
+				out[i] = false
 			}
-		}
-		for x := range n[0] {
-			reach(x)
-			reach(area - n[0] + x)
-		}
-		for y := range n[1] {
-			reach(y * n[0])
-			reach(y*n[0] + n[0] - 1)
-		}
-		for len(stack) > 0 {
-			i := stack[len(stack)-1]
-			stack = stack[:len(stack)-1]
-			x := i % n[0]
-			if x > 0 {
-				reach(i - 1)
-			}
-			if x < n[0]-1 {
-				reach(i + 1)
-			}
-			if i >= n[0] {
-				reach(i - n[0])
-			}
-			if i < area-n[0] {
-				reach(i + n[0])
-			}
-		}
-		for i := range area {
-			out[z*area+i] = !outside[i]
-		}
+			return outside
+		})
 	}
 	return out
 }

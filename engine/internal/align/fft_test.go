@@ -105,11 +105,6 @@ func TestVectorsMatchLoops(t *testing.T) {
 		}
 		return x
 	}
-	both := func(run func() []complex64) (got, want []complex64) {
-		got = run()
-		defer cpu.Disable()()
-		return got, run()
-	}
 	for _, n := range []int{1, 4, 5, 7, 8, 11, 32, 50} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			for _, r := range []int{2, 3, 4, 5} {
@@ -122,7 +117,7 @@ func TestVectorsMatchLoops(t *testing.T) {
 							f.turn(i, w)
 						}
 					}
-					got, want := both(func() []complex64 {
+					got, want := cpu.Both(func() []complex64 {
 						y := guard.Slice(t, make([]complex64, r*n))
 						f.butterfly(r, y, x, n, step)
 						return y
@@ -133,7 +128,7 @@ func TestVectorsMatchLoops(t *testing.T) {
 				}
 			}
 			a, b, dst := random(n), random(n), random(n)
-			got, want := both(func() []complex64 {
+			got, want := cpu.Both(func() []complex64 {
 				out := guard.Slice(t, dst)
 				addProduct(out, a, b, 0.3)
 				return out

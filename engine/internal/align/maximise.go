@@ -14,110 +14,77 @@ import (
 
 // motion moves a transform by parameters in units of the objective, in which the optimiser's first step is one long, at
 // the body's rim: linear ones are divided by its radius. Zeros leave it as it is.
-type motion interface {
-	parameters() int
-	at(x []float64) volume.Affine
-	// slope writes the derivative of the cost by x, where the score has the derivatives m and t by the transform c; it
-	// returns what the motion adds to the cost.
-	slope(dst, x []float64, c volume.Affine, m [9]float64, t [3]float64) float64
-}
-
-// rigidMotion is a rotation and a translation on top of a transform.
-type rigidMotion struct {
+type motion struct {
 	from   volume.Affine
 	radius float64
+	rigid  bool  // a rotation and a translation on top of from; else all its numbers move, under a penalty of strain
+	free   []int // which parameters those are, of three angles or nine elements from 0 on and a translation from 9 on
 }
 
-func (r rigidMotion) parameters() int { return 6 }
-
-func (r rigidMotion) rotation(x []float64) ([9]float64, [3][9]float64) {
-	return rotation([3]float64{x[0] / r.radius, x[1] / r.radius, x[2] / r.radius})
-}
-
-func (r rigidMotion) at(x []float64) volume.Affine {
-	c := r.from
-	turn, _ := r.rotation(x)
-	c.M = volume.Product(turn, r.from.M)
-	for i := range 3 {
-		c.T[i] += x[3+i]
+// motion returns that of a transform, within the plane of a slice.
+func (o *objective) motion(start volume.Affine, rigid bool) motion {
+	free := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
+	switch {
+	case rigid && o.flat:
+		free = []int{2, 9, 10}
+	case rigid:
+		free = []int{0, 1, 2, 9, 10, 11}
+	case o.flat:
+		free = []int{0, 1, 3, 4, 9, 10}
 	}
-	return c
+	return motion{o.centred(start), o.radius(), rigid, free}
 }
 
-func (r rigidMotion) slope(dst, x []float64, _ volume.Affine, m [9]float64, t [3]float64) float64 {
-	_, d := r.rotation(x)
-	for axis := range 3 {
-		dst[axis] = 0
-		for i, dm := range volume.Product(d[axis], r.from.M) {
-			dst[axis] -= m[i] * dm / r.radius
+// whole returns the linear parameters, of which those that are not free are zero, and the translation.
+func (p motion) whole(x []float64) (linear [9]float64, t [3]float64) {
+	for k, i := range p.free {
+		if i < 9 {
+			linear[i] = x[k] / p.radius
+		} else {
+			t[i-9] = x[k]
 		}
 	}
-	for i := range 3 {
-		dst[3+i] = -t[i]
-	}
-	return 0
+	return linear, t
 }
 
-// affineMotion has all twelve parameters free, under a penalty of strain.
-type affineMotion struct {
-	from   volume.Affine
-	radius float64
-}
-
-func (a affineMotion) parameters() int { return 12 }
-
-func (a affineMotion) at(x []float64) volume.Affine {
-	c := a.from
-	for i := range 9 {
-		c.M[i] += x[i] / a.radius
+func (p motion) at(x []float64) volume.Affine {
+	linear, t := p.whole(x)
+	c := p.from
+	if p.rigid {
+		turn, _ := rotation([3]float64(linear[:3]))
+		c.M = volume.Product(turn, c.M)
+	} else {
+		floats.Add(c.M[:], linear[:])
 	}
-	for i := range 3 {
-		c.T[i] += x[9+i]
-	}
+	floats.Add(c.T[:], t[:])
 	return c
 }
 
-func (a affineMotion) slope(dst, _ []float64, c volume.Affine, m [9]float64, t [3]float64) float64 {
-	penalty, slope := strain(c.M)
-	for i := range m {
-		dst[i] = (float64(strainWeight*slope[i]) - m[i]) / a.radius
+// slope writes the derivative of the cost by x, where the score has the derivatives m and t by the transform c; it
+// returns what the motion adds to the cost.
+func (p motion) slope(dst, x []float64, c volume.Affine, m [9]float64, t [3]float64) (penalty float64) {
+	var all [12]float64
+	if p.rigid {
+		linear, _ := p.whole(x)
+		_, d := rotation([3]float64(linear[:3]))
+		for axis := range d {
+			for i, dm := range volume.Product(d[axis], p.from.M) {
+				all[axis] -= m[i] * dm / p.radius
+			}
+		}
+	} else {
+		strained, slope := strain(c.M)
+		penalty = float64(strainWeight * strained)
+		for i := range m {
+			all[i] = (float64(strainWeight*slope[i]) - m[i]) / p.radius
+		}
 	}
-	for i := range 3 {
-		dst[9+i] = -t[i]
-	}
-	return float64(strainWeight * penalty)
-}
-
-// planar is a motion restricted to a plane: only those parameters that stay within it are free.
-type planar struct {
-	motion
-	free []int
-}
-
-func (p planar) parameters() int { return len(p.free) }
-
-// whole returns the parameters of the motion.
-func (p planar) whole(x []float64) []float64 {
-	all := make([]float64, p.motion.parameters())
-	for k, i := range p.free {
-		all[i] = x[k]
-	}
-	return all
-}
-
-func (p planar) at(x []float64) volume.Affine { return p.motion.at(p.whole(x)) }
-
-func (p planar) slope(dst, x []float64, c volume.Affine, m [9]float64, t [3]float64) float64 {
-	all := make([]float64, p.motion.parameters())
-	added := p.motion.slope(all, p.whole(x), c, m, t)
+	floats.ScaleTo(all[9:], -1, t[:])
 	for k, i := range p.free {
 		dst[k] = all[i]
 	}
-	return added
+	return penalty
 }
-
-// The parameters that stay within the plane: of a rotation and a translation, and of all twelve.
-var planarRigid, planarAffine = []int{2, 3, 4}, []int{0, 1, 3, 4, 9, 10}
 
 // evaluation is the cost and its derivative at the last parameters that were asked for.
 type evaluation struct {
@@ -129,7 +96,7 @@ type evaluation struct {
 
 // newEvaluation returns an evaluation of the motions of a kind that has none yet.
 func newEvaluation(o *objective, along motion) *evaluation {
-	return &evaluation{objective: o, motion: along, gradient: make([]float64, along.parameters())}
+	return &evaluation{objective: o, motion: along, gradient: make([]float64, len(along.free))}
 }
 
 func (e *evaluation) move(x []float64) {
@@ -166,16 +133,9 @@ func (o *objective) maximise(ctx context.Context, start volume.Affine, rigid boo
 		fading  = 4    // steps of the last round, after which they are half as long
 		settled = 0.01 // voxels at the rim
 	)
-	var along motion = affineMotion{o.centred(start), o.radius()}
-	free := planarAffine
-	if rigid {
-		along, free = rigidMotion{o.centred(start), o.radius()}, planarRigid
-	}
-	if o.flat {
-		along = planar{along, free}
-	}
+	along := o.motion(start, rigid)
 	here, rough := newEvaluation(o, along), newEvaluation(o.few, along)
-	n := along.parameters()
+	n := len(along.free)
 	x, mean := make([]float64, n), make([]float64, n)
 	moved := math.Inf(1) // by the round before
 	for round, last := 0, false; !last; round++ {

@@ -87,46 +87,44 @@ func (s *searcher) search(moving features, scale [3]float64) []peak {
 	k := len(m.planes)
 	bodyAt, validAt, energyAt := k, k+1, k+2
 
-	spectrum, product, overlapSpectrum, energySpectrum := s.spectrum, s.product, s.overlapSpectrum, s.energySpectrum
-	clear(product)
-	clear(overlapSpectrum)
-	clear(energySpectrum)
+	clear(s.product)
+	clear(s.overlapSpectrum)
+	clear(s.energySpectrum)
 	accumulate := func(dst []complex64, fixed int, weight float32) {
 		parallel.For(len(dst), 1<<14, s.threads, func(lo, hi int) {
-			addProduct(dst[lo:hi], s.spectra[fixed][lo:hi], spectrum[lo:hi], weight)
+			addProduct(dst[lo:hi], s.spectra[fixed][lo:hi], s.spectrum[lo:hi], weight)
 		})
 	}
 	for c, plane := range planes {
-		s.fft.forward(spectrum, plane, m.grid.Size)
+		s.fft.forward(s.spectrum, plane, m.grid.Size)
 		switch c {
 		case bodyAt:
-			accumulate(product, bodyAt, bodyWeight)
-			accumulate(overlapSpectrum, bodyAt, 1)
+			accumulate(s.product, bodyAt, bodyWeight)
+			accumulate(s.overlapSpectrum, bodyAt, 1)
 		case validAt:
-			accumulate(energySpectrum, energyAt, 1)
+			accumulate(s.energySpectrum, energyAt, 1)
 		case energyAt:
-			accumulate(energySpectrum, validAt, 1)
+			accumulate(s.energySpectrum, validAt, 1)
 		default:
-			accumulate(product, c, 1)
+			accumulate(s.product, c, 1)
 		}
 	}
-	score, overlap, energy := s.score, s.overlap, s.energy
-	s.fft.inverse(score, product)
-	s.fft.inverse(overlap, overlapSpectrum)
-	s.fft.inverse(energy, energySpectrum)
+	s.fft.inverse(s.score, s.product)
+	s.fft.inverse(s.overlap, s.overlapSpectrum)
+	s.fft.inverse(s.energy, s.energySpectrum)
 
 	smaller := min(sum(s.fixed.body), sum(m.body))
 	fixedEnergy := float64(real(s.spectra[energyAt][0])) // the zero frequency is the sum
 	floor := float32(0.05 * (sum(planes[energyAt]) + fixedEnergy))
-	parallel.Each(len(score), 1<<14, s.threads, func(i int) {
-		o := float64(overlap[i]) / smaller
+	parallel.Each(len(s.score), 1<<14, s.threads, func(i int) {
+		o := float64(s.overlap[i]) / smaller
 		if o < minOverlap {
-			score[i] = 0
+			s.score[i] = 0
 			return
 		}
-		score[i] = 2 * score[i] / max(energy[i], floor) * float32(math.Pow(min(o, 1), overlapPower))
+		s.score[i] = 2 * s.score[i] / max(s.energy[i], floor) * float32(math.Pow(min(o, 1), overlapPower))
 	})
-	return s.peaks(score, m, moving, scale)
+	return s.peaks(m, moving, scale)
 }
 
 func sum(x []float32) float64 {
@@ -138,12 +136,12 @@ func sum(x []float32) float64 {
 }
 
 // peaks returns the highest local maxima of the score, at least two voxels apart.
-func (s *searcher) peaks(score []float32, m, moving features, scale [3]float64) []peak {
+func (s *searcher) peaks(m, moving features, scale [3]float64) []peak {
 	type maximum struct {
 		score  float32
 		offset [3]int
 	}
-	n := s.size
+	n, score := s.size, s.score
 	var found []maximum
 	for z := range n[2] {
 		for y := range n[1] {

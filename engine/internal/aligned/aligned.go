@@ -92,30 +92,45 @@ const (
 
 // At returns the images on grid g, moving with a margin in voxels.
 func (p Pair) At(g volume.Geometry, margin int, e Edge, threads int) Images {
-	im := Images{}
-	im.Fixed, im.FixedValid = p.fixedOn(g, e, threads)
-	im.Moving, im.MovingValid = p.movingOn(Grow(g, margin), e, threads)
+	grown := Grow(g, margin)
+	im := p.inside(g, grown, threads)
+	im.Fixed = prepare(p.Fixed, g, volume.IdentityAffine(), e, threads)
+	im.Moving = prepare(p.Moving, grown, p.Initial, e, threads)
+	return im
+}
+
+// inside returns images that have but the voxels of two grids that are valid.
+func (p Pair) inside(fixed, moving volume.Geometry, threads int) (im Images) {
+	im.FixedValid = inside(p.Fixed, p.FixedMask, fixed, volume.IdentityAffine(), threads)
+	im.MovingValid = inside(p.Moving, p.MovingMask, moving, p.Initial, threads)
 	return im
 }
 
 // BothDirections returns the images as At does, and those with the roles exchanged, in which the moving image under the
 // initial transform is the fixed one.
 func (p Pair) BothDirections(g volume.Geometry, margin, threads int) (forward, backward Images) {
+	return p.bothDirections(g, margin, threads, func(v *volume.Volume, on volume.Geometry, a volume.Affine) *volume.Volume {
+		return prepare(v, on, a, ZeroEdge, threads)
+	})
+}
+
+// LabelsBothDirections returns label maps as BothDirections does images, by nearest neighbour.
+func (p Pair) LabelsBothDirections(g volume.Geometry, margin, threads int) (forward, backward Images) {
+	return p.bothDirections(g, margin, threads, func(v *volume.Volume, on volume.Geometry, a volume.Affine) *volume.Volume {
+		return v.Resample(on, a, volume.Nearest, 0, threads)
+	})
+}
+
+func (p Pair) bothDirections(
+	g volume.Geometry, margin, threads int, read func(v *volume.Volume, on volume.Geometry, a volume.Affine) *volume.Volume,
+) (forward, backward Images) {
 	grown := Grow(g, margin)
-	forward.Moving, forward.MovingValid = p.movingOn(grown, ZeroEdge, threads)
-	backward.Moving, backward.MovingValid = p.fixedOn(grown, ZeroEdge, threads)
+	valid := p.inside(grown, grown, threads)
+	forward.Moving, forward.MovingValid = read(p.Moving, grown, p.Initial), valid.MovingValid
+	backward.Moving, backward.MovingValid = read(p.Fixed, grown, volume.IdentityAffine()), valid.FixedValid
 	forward.Fixed, forward.FixedValid = inner(backward.Moving, g, margin), inner(backward.MovingValid, g, margin)
 	backward.Fixed, backward.FixedValid = inner(forward.Moving, g, margin), inner(forward.MovingValid, g, margin)
 	return forward, backward
-}
-
-func (p Pair) fixedOn(g volume.Geometry, e Edge, threads int) (image, valid *volume.Volume) {
-	identity := volume.IdentityAffine()
-	return prepare(p.Fixed, g, identity, e, threads), inside(p.Fixed, p.FixedMask, g, identity, threads)
-}
-
-func (p Pair) movingOn(g volume.Geometry, e Edge, threads int) (image, valid *volume.Volume) {
-	return prepare(p.Moving, g, p.Initial, e, threads), inside(p.Moving, p.MovingMask, g, p.Initial, threads)
 }
 
 // inner returns v without a margin of so many voxels, on g.

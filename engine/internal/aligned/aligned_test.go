@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -50,10 +51,7 @@ func TestBlocksLieWhereTheirVoxelsDo(t *testing.T) {
 	const r = 40
 	g := cube(9, r)
 	fine := volume.Geometry{Size: [3]int{330, 7, 5}, Spacing: [3]float64{1, 60, 60}, Direction: volume.Identity}.CenteredAt([3]float64{0.25, 0, 0})
-	v := volume.Zeros(fine)
-	for i := range v.Data {
-		v.Data[i] = float32(i % fine.Size[0])
-	}
+	v := testkit.Filled(fine, func(i int) float32 { return float32(i % fine.Size[0]) })
 	p := Pair{Fixed: v, Moving: v, Initial: volume.IdentityAffine()}
 	im := p.At(g, 0, RepeatedEdge, 1)
 	for x := 2; x < 7; x++ {
@@ -121,10 +119,7 @@ func TestGridOfFixed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			reversed := [9]float64{-1, 0, 0, 0, -1, 0, 0, 0, 1}
-			v := volume.Zeros(volume.Geometry{Size: c.size, Spacing: c.spacing, Origin: [3]float64{3, 4, 5}, Direction: reversed})
-			for i := range v.Data {
-				v.Data[i] = float32(i * 7919 % 101)
-			}
+			v := testkit.Filled(volume.Geometry{Size: c.size, Spacing: c.spacing, Origin: [3]float64{3, 4, 5}, Direction: reversed}, func(i int) float32 { return float32(i * 7919 % 101) })
 			p := Pair{Fixed: v, Moving: v, Initial: volume.IdentityAffine()}
 			g := p.GridOfFixed(Spacing(v.Geometry))
 			if !c.own {

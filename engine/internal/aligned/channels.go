@@ -71,8 +71,7 @@ func directions(labels int) [][Planes]float32 {
 // moving ones resampled through u, which may be nil. The images of im are those of the first component.
 func (p Pair) LabelsAt(g volume.Geometry, margin, labels int, u *field.Field, threads int) (im Images, fixed, moving [][]float32) {
 	grown := Grow(g, margin)
-	im.FixedValid = inside(p.Fixed, p.FixedMask, g, volume.IdentityAffine(), threads)
-	im.MovingValid = inside(p.Moving, p.MovingMask, grown, p.Initial, threads)
+	im = p.inside(g, grown, threads)
 	if u != nil {
 		u = u.Resample(grown, threads)
 		im.MovingValid = u.Warp(im.MovingValid, volume.Nearest, 0, threads)
@@ -96,16 +95,4 @@ func (p Pair) LabelsAt(g volume.Geometry, margin, labels int, u *field.Field, th
 		fixed, moving = append(fixed, f.Data), append(moving, m.Data)
 	}
 	return im, fixed, moving
-}
-
-// LabelsBothDirections returns label maps as BothDirections does images, by nearest neighbour.
-func (p Pair) LabelsBothDirections(g volume.Geometry, margin, threads int) (forward, backward Images) {
-	grown, identity := Grow(g, margin), volume.IdentityAffine()
-	forward.Moving = p.Moving.Resample(grown, p.Initial, volume.Nearest, 0, threads)
-	forward.MovingValid = inside(p.Moving, p.MovingMask, grown, p.Initial, threads)
-	backward.Moving = p.Fixed.Resample(grown, identity, volume.Nearest, 0, threads)
-	backward.MovingValid = inside(p.Fixed, p.FixedMask, grown, identity, threads)
-	forward.Fixed, forward.FixedValid = inner(backward.Moving, g, margin), inner(backward.MovingValid, g, margin)
-	backward.Fixed, backward.FixedValid = inner(forward.Moving, g, margin), inner(forward.MovingValid, g, margin)
-	return forward, backward
 }

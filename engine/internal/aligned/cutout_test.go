@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -13,7 +14,7 @@ func shells(g volume.Geometry, inner, outer, at, air float64) *volume.Volume {
 	m := g.IndexToPhysical()
 	for i := range v.Data {
 		p := m.Apply(g.Point(i))
-		switch r := math.Hypot(math.Hypot(p[0]-at, p[1]), p[2]); {
+		switch r := volume.Norm([3]float64{p[0] - at, p[1], p[2]}); {
 		case r < inner:
 			v.Data[i] = float32(60 + 20*math.Sin(p[0]) + 10*math.Cos(p[1]))
 		case r < outer:
@@ -27,11 +28,7 @@ func shells(g volume.Geometry, inner, outer, at, air float64) *volume.Volume {
 
 // reversed is v with dark and bright exchanged.
 func reversed(v *volume.Volume) *volume.Volume {
-	out := volume.Zeros(v.Geometry)
-	for i, x := range v.Data {
-		out.Data[i] = 100 - x
-	}
-	return out
+	return testkit.Filled(v.Geometry, func(i int) float32 { return 100 - v.Data[i] })
 }
 
 func TestCutOut(t *testing.T) {
@@ -43,8 +40,7 @@ func TestCutOut(t *testing.T) {
 			unknown.Data[i] = float32(math.NaN())
 		}
 	}
-	moved := volume.IdentityAffine()
-	moved.T = [3]float64{300, 0, 0}
+	moved := volume.Affine{M: volume.Identity, T: [3]float64{300, 0, 0}}
 	far := shells(g, 20, 30, 0, 0)
 	far.Geometry.Origin[0] += 300
 	for _, c := range []struct {
@@ -82,7 +78,7 @@ func TestCutOut(t *testing.T) {
 				m, wrong := side.image.IndexToPhysical(), 0
 				for i, x := range side.mask.Data {
 					p := m.Apply(side.image.Point(i))
-					if in := math.Hypot(math.Hypot(p[0], p[1]), p[2]) < 20; in != (x != 0) {
+					if in := volume.Norm(p) < 20; in != (x != 0) {
 						wrong++
 					}
 				}

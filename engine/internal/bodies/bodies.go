@@ -94,8 +94,8 @@ func around(g volume.Geometry, inside []int32, of volume.Box, width float64, fre
 	far := width * width
 	squares := slices.Repeat([]float64{far}, size[0]*size[1]*size[2])
 	for _, i := range inside {
-		x, y, z := int(i)%g.Size[0]-of.Lo[0], int(i)/g.Size[0]%g.Size[1]-of.Lo[1], int(i)/(g.Size[0]*g.Size[1])-of.Lo[2]
-		squares[(z*size[1]+y)*size[0]+x] = 0
+		at := g.Index(int(i))
+		squares[((at[2]-of.Lo[2])*size[1]+at[1]-of.Lo[1])*size[0]+at[0]-of.Lo[0]] = 0
 	}
 	stride := [3]int{1, size[0], size[0] * size[1]}
 	for a := range 3 { // squared distances add up axis by axis
@@ -146,7 +146,7 @@ func (b *Bodies) Make(v, start *field.Field, initial volume.Affine) {
 	// leads returns a voxel and its image before the initial transform, in voxels.
 	leads := func(i int32) (from, to [3]float64) {
 		from = b.grid.Point(int(i))
-		to = [3]float64{from[0] + float64(v.X[i]), from[1] + float64(v.Y[i]), from[2] + float64(v.Z[i])}
+		to = v.Target(int(i))
 		if start != nil {
 			u := start.At(to)
 			for a := range 3 {
@@ -167,7 +167,7 @@ func (b *Bodies) Make(v, start *field.Field, initial volume.Affine) {
 			from, to := leads(i)
 			want := wanted.Apply(from)
 			if weight == 1 && start == nil { // to the last bit
-				v.X[i], v.Y[i], v.Z[i] = float32(want[0]-from[0]), float32(want[1]-from[1]), float32(want[2]-from[2])
+				v.SetTarget(int(i), want)
 				return
 			}
 			v.X[i] += float32(weight * (want[0] - to[0]))

@@ -2,9 +2,11 @@ package bodies
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/field"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -12,11 +14,7 @@ var grid = volume.Geometry{Size: [3]int{20, 16, 14}, Spacing: [3]float64{1, 1.5,
 
 // labelled is a label map with label at the voxels that in says.
 func labelled(g volume.Geometry, in func(x, y, z int) float32) *volume.Volume {
-	v := volume.Zeros(g)
-	for i := range v.Data {
-		v.Data[i] = in(i%g.Size[0], i/g.Size[0]%g.Size[1], i/(g.Size[0]*g.Size[1]))
-	}
-	return v
+	return testkit.Filled(g, func(i int) float32 { return in(i%g.Size[0], i/g.Size[0]%g.Size[1], i/(g.Size[0]*g.Size[1])) })
 }
 
 func block(x, y, z int) float32 {
@@ -27,8 +25,7 @@ func block(x, y, z int) float32 {
 }
 
 func turned(angle float64) volume.Affine {
-	sin, cos := math.Sincos(angle)
-	return volume.Affine{M: [9]float64{cos, -sin, 0, sin, cos, 0, 0, 0, 1}, T: [3]float64{1, -2, 0.5}}
+	return volume.Affine{M: testkit.Turn(angle), T: [3]float64{1, -2, 0.5}}
 }
 
 // A body that moves rigidly already stays to the last digits of a float32, whatever the tissue around it does; the rim
@@ -65,7 +62,7 @@ func TestAStretchIsTakenBack(t *testing.T) {
 	b := On(grid, labelled(grid, block), 1)
 	b.Make(v, nil, volume.IdentityAffine())
 	for i := range v.X {
-		if block(i%20, i/20%16, i/(20*16)) != 0 && math.Abs(float64(v.X[i]))+math.Abs(float64(v.Y[i]))+math.Abs(float64(v.Z[i])) > 1e-5 {
+		if block(i%20, i/20%16, i/(20*16)) != 0 && volume.Norm(v.Vector(i)) > 1e-5 {
 			t.Fatalf("voxel %d still moves by %g, %g, %g", i, v.X[i], v.Y[i], v.Z[i])
 		}
 	}
@@ -91,14 +88,12 @@ func TestTheWholeMapIsRigid(t *testing.T) {
 	}
 	toMM := grid.IndexToPhysical()
 	leads := func(x, y, z int) [3]float64 {
-		i := (z*16+y)*20 + x
-		p := [3]float64{float64(x) + float64(v.X[i]), float64(y) + float64(v.Y[i]), float64(z) + float64(v.Z[i])}
+		p := v.Target((z*16+y)*20 + x)
 		u := start.At(p)
 		return initial.Apply(toMM.Apply([3]float64{p[0] + u[0], p[1] + u[1], p[2] + u[2]}))
 	}
 	p, q := leads(6, 5, 4), leads(11, 9, 8)
-	got := math.Sqrt((p[0]-q[0])*(p[0]-q[0]) + (p[1]-q[1])*(p[1]-q[1]) + (p[2]-q[2])*(p[2]-q[2]))
-	if want := math.Sqrt(25 + 36 + 64); math.Abs(got-want) > 1e-3 {
+	if got, want := volume.Distance(p, q), math.Sqrt(25+36+64); math.Abs(got-want) > 1e-3 {
 		t.Errorf("the diagonal of the body is %g mm, was %g", got, want)
 	}
 }
@@ -133,12 +128,10 @@ func TestSmallBodies(t *testing.T) {
 		return 0
 	}), 1)
 	u := field.FromAffine(coarse, turned(0.2))
-	before := append([]float32{}, u.Data...)
+	before := slices.Clone(u.Data)
 	small.Make(u, nil, volume.IdentityAffine())
-	for i := range before {
-		if u.Data[i] != before[i] {
-			t.Fatal("a body that no voxel shows moves some")
-		}
+	if !slices.Equal(u.Data, before) {
+		t.Error("a body that no voxel shows moves some")
 	}
 	var none *Bodies
 	none.Make(u, nil, volume.IdentityAffine())

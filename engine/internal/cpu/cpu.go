@@ -53,3 +53,10 @@ func Disable() (restore func()) {
 	has = features{}
 	return func() { has = before }
 }
+
+// Both returns what a function gives with the processor's features and without them. It is for tests, as Disable is.
+func Both[T any](run func() T) (vectors, loops T) {
+	vectors = run()
+	defer Disable()()
+	return vectors, run()
+}

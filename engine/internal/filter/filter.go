@@ -110,34 +110,31 @@ func To(size [3]int, images ...[]float32) Rows {
 // Box sums images over the window of 2*radius+1 voxels a side around each voxel; what lies outside the grid counts as
 // zero, so the filter is its own adjoint. It writes the rows of band alone.
 func Box(size [3]int, radius, images, threads int, band Band, read, write Rows) {
-	w := flat(radius, 1)
-	separable(size, [3][]float32{w, w, w}, false, images, threads, band, read, write)
+	job{size: size, w: flat(radius, 1), images: images, threads: threads, band: band, read: read, write: write}.run()
 }
 
 // BoxSweep is Box under way, before its first slice. It does not read the slices of which shown has no row, as if they were 0.
 func BoxSweep(size [3]int, radius, images, threads int, shown, band Band, read, write Rows) *Sweep {
-	w := flat(radius, 1)
-	return newSweep(size, [3][]float32{w, w, w}, false, images, threads, shown, band, read, write)
+	return job{size: size, w: flat(radius, 1), images: images, threads: threads, shown: shown, band: band, read: read, write: write}.sweep()
 }
 
 // Mean takes the mean of images over the window of 2*radius+1 voxels a side around each voxel; outside the grid the
 // border repeats.
 func Mean(size [3]int, radius, images, threads int, read, write Rows) {
 	w := flat(radius, 1/float32(2*radius+1))
-	separable(size, [3][]float32{w, w, w}, true, images, threads, nil, read, write)
+	job{size: size, w: w, repeat: true, images: images, threads: threads, read: read, write: write}.run()
 }
 
 // Gaussian convolves images with a normalised Gaussian of the given standard deviation in voxels of each axis (x, y,
 // z), cut at three of them; 0 leaves an axis alone. Outside the grid the border repeats.
 func Gaussian(size [3]int, sigma [3]float64, images, threads int, read, write Rows) {
-	w := [3][]float32{half(sigma[0]), half(sigma[1]), half(sigma[2])}
-	separable(size, w, true, images, threads, nil, read, write)
+	job{size: size, w: gaussian(sigma), repeat: true, images: images, threads: threads, read: read, write: write}.run()
 }
 
 // GaussianInPlace is Gaussian of images into themselves, whose rows outside band are 0. read may look at the rows and
 // slices next to its own as well. seen, which may be nil, sees the rows of the result that may not be 0.
 func GaussianInPlace(band Band, size [3]int, sigma [3]float64, threads int, read, seen Rows, images ...[]float32) {
-	w := [3][]float32{half(sigma[0]), half(sigma[1]), half(sigma[2])}
+	w := gaussian(sigma)
 	band = band.Grown(size, max(len(w[1]), len(w[2]))-1)
 	nx, area, part := size[0], size[0]*size[1], Part(size)
 	if len(w[2]) == 1 {
@@ -151,7 +148,7 @@ func GaussianInPlace(band Band, size [3]int, sigma [3]float64, threads int, read
 	}
 	now, later := To(size, images...), To(size, ring...)
 	var waits []bool // of a row: another tile may still read what it replaces
-	s := newSweep(size, w, true, len(images), threads, nil, band, read, func(y, z int, rows [][]float32) {
+	write := func(y, z int, rows [][]float32) {
 		if waits[y] {
 			later(y, z, rows)
 		} else {
@@ -160,7 +157,8 @@ func GaussianInPlace(band Band, size [3]int, sigma [3]float64, threads int, read
 		if seen != nil {
 			seen(y, z, rows)
 		}
-	})
+	}
+	s := job{size: size, w: w, repeat: true, images: len(images), threads: threads, band: band, read: read, write: write}.sweep()
 	waits = s.shared(size[1], len(w[1]))
 	if s.Ahead == 0 { // nor is the tile itself done with it
 		waits = slices.Repeat([]bool{true}, size[1])
@@ -197,8 +195,16 @@ func Add(dst, src []float32) {
 	}
 }
 
-// flat returns the weights at distances 0, ..., radius of a window.
-func flat(radius int, weight float32) []float32 { return slices.Repeat([]float32{weight}, radius+1) }
+// flat returns the kernel of a window.
+func flat(radius int, weight float32) [3][]float32 {
+	w := slices.Repeat([]float32{weight}, radius+1)
+	return [3][]float32{w, w, w}
+}
+
+// gaussian returns the kernel of a Gaussian of a standard deviation along each axis.
+func gaussian(sigma [3]float64) [3][]float32 {
+	return [3][]float32{half(sigma[0]), half(sigma[1]), half(sigma[2])}
+}
 
 // half returns the weights at distances 0, 1, ... of a normalised symmetric Gaussian kernel.
 func half(sigma float64) []float32 {
@@ -225,39 +231,51 @@ func half(sigma float64) []float32 {
 	return out
 }
 
-// separable applies a symmetric kernel, given by its weights at distances 0, 1, ..., along x, y and z.
+// job applies a symmetric kernel along x, y and z.
+type job struct {
+	size            [3]int
+	w               [3][]float32 // the kernel's weights at distances 0, 1, ... along each axis
+	repeat          bool         // the border, outside the grid; else that counts as 0
+	images, threads int
+	shown, band     Band // the slices of which shown has no row count as 0; the rows of band alone are written
+	read, write     Rows
+}
+
+// run applies it to whole images.
 //
 // A goroutine takes a tile of rows and walks along z. It holds the tile's last slices, filtered along x and y, which
 // stay in the processor's cache, so that an image is read from memory once and written once.
-func separable(size [3]int, w [3][]float32, repeat bool, images, threads int, band Band, read, write Rows) {
-	if size[2] == 1 {
-		w[2] = across(w[2], repeat)
-	}
-	threads = parallel.Threads(threads)
-	tiles, most := tilesOf(size, w, threads)
+func (f job) run() {
+	tiles, most := f.begin()
 	segments := 1
-	if threads > most {
+	if f.threads > most {
 		// A segment along z filters the slices beyond its ends as well.
-		segments = min((threads+most-1)/most, max(1, size[2]/(4*len(w[2]))))
+		segments = min((f.threads+most-1)/most, max(1, f.size[2]/(4*len(f.w[2]))))
 	}
-	parallel.Each(tiles*segments, 1, threads, func(i int) {
-		t, s := i%tiles, i/tiles
-		y, z := [2]int{t * size[1] / tiles, (t + 1) * size[1] / tiles}, [2]int{s * size[2] / segments, (s + 1) * size[2] / segments}
-		walk(size, y, z, w, repeat, images, nil, band, read, write)(z[1])
+	parallel.Each(tiles*segments, 1, f.threads, func(i int) {
+		z := portion(i/tiles, segments, f.size[2])
+		f.walk(portion(i%tiles, tiles, f.size[1]), z)(z[1])
 	})
 }
 
-// tilesOf returns into how many tiles the rows of a slice are divided, and the most that are worth while: lower ones
-// would filter too many rows twice.
-func tilesOf(size [3]int, w [3][]float32, threads int) (tiles, most int) {
+// portion returns the range of one of some parts, about equal, of n.
+func portion(i, parts, n int) [2]int { return [2]int{i * n / parts, (i + 1) * n / parts} }
+
+// begin makes the job's threads and its kernel definite. It returns into how many tiles the rows of a slice are divided,
+// and the most that are worth while: lower ones would filter too many rows twice.
+func (f *job) begin() (tiles, most int) {
+	if f.size[2] == 1 {
+		f.w[2] = across(f.w[2], f.repeat)
+	}
+	f.threads = parallel.Threads(f.threads)
 	const held = 1 << 13 // voxels of a tile's slice
-	ny, stride := size[1], size[0]+2*(len(w[0])-1)
-	most = max(1, ny/max(16, 2*len(w[1])))
-	if threads > most {
+	ny, stride := f.size[1], f.size[0]+2*(len(f.w[0])-1)
+	most = max(1, ny/max(16, 2*len(f.w[1])))
+	if f.threads > most {
 		return most, most
 	}
 	tiles = min(max(1, (ny*stride+held/2)/held), most)
-	return min((tiles+threads-1)/threads*threads, ny), most
+	return min((tiles+f.threads-1)/f.threads*f.threads, ny), most
 }
 
 // Sweep is a filter under way along z. What it reads and what it writes need not exist as a whole.
@@ -267,19 +285,15 @@ type Sweep struct {
 	threads int
 }
 
-func newSweep(size [3]int, w [3][]float32, repeat bool, images, threads int, shown, band Band, read, write Rows) *Sweep {
-	if size[2] == 1 {
-		w[2] = across(w[2], repeat)
+// sweep returns the job before its first slice.
+func (f job) sweep() *Sweep {
+	tiles, most := f.begin()
+	if f.threads > most { // there are no segments
+		tiles = min(f.threads, max(1, f.size[1]/8))
 	}
-	threads = parallel.Threads(threads)
-	tiles, most := tilesOf(size, w, threads)
-	if threads > most { // there are no segments
-		tiles = min(threads, max(1, size[1]/8))
-	}
-	s := &Sweep{Ahead: len(w[2]) - 1, threads: threads}
+	s := &Sweep{Ahead: len(f.w[2]) - 1, threads: f.threads}
 	for t := range tiles {
-		y, z := [2]int{t * size[1] / tiles, (t + 1) * size[1] / tiles}, [2]int{0, size[2]}
-		s.tiles = append(s.tiles, walk(size, y, z, w, repeat, images, shown, band, read, write))
+		s.tiles = append(s.tiles, f.walk(portion(t, tiles, f.size[1]), [2]int{0, f.size[2]}))
 	}
 	return s
 }
@@ -316,13 +330,14 @@ func across(w []float32, repeat bool) []float32 {
 	return []float32{sum}
 }
 
-// walk filters the rows y[0], ..., y[1]-1 of the slices z[0], ..., z[1]-1, as far as band has them; slices of which shown
-// has no row count as 0. What it returns goes on to the slice before end; it lets go of its memory at the last one.
+// walk filters the rows y[0], ..., y[1]-1 of the slices z[0], ..., z[1]-1. What it returns goes on to the slice before
+// end; it lets go of its memory at the last one.
 //
 // Rows lie in the buffers with room for the border at both ends, so that one call filters all of a slice along any
 // axis. Values in that room are not used.
-func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, shown, band Band, read, write Rows) func(end int) {
-	nx, ny, nz := size[0], size[1], size[2]
+func (f job) walk(y, z [2]int) func(end int) {
+	nx, ny, nz := f.size[0], f.size[1], f.size[2]
+	w, images, shown := f.w, f.images, f.shown
 	rx, ry, rz := len(w[0])-1, len(w[1])-1, len(w[2])-1
 	stride, height := nx+2*rx, y[1]-y[0]
 	area, tall := height*stride, (height+2*ry)*stride
@@ -359,7 +374,7 @@ func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, sho
 	// near is the slice z of an image, filtered along x and y.
 	near := func(image, z int) []float32 {
 		if z < 0 || z >= nz {
-			if !repeat {
+			if !f.repeat {
 				return zero
 			}
 			z = min(max(z, 0), nz-1)
@@ -378,10 +393,10 @@ func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, sho
 	}
 	// of a slice, the rows to write, counted from y[0]
 	wanted := func(z int) [2]int {
-		if band == nil {
+		if f.band == nil {
 			return [2]int{0, height}
 		}
-		return [2]int{max(band[z][0]-y[0], 0), min(band[z][1]-y[0], height)}
+		return [2]int{max(f.band[z][0]-y[0], 0), min(f.band[z][1]-y[0], height)}
 	}
 	at := max(z[0]-rz, 0)
 	step := func() {
@@ -393,12 +408,12 @@ func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, sho
 			if lo, hi := rows[0], rows[1]; lo < hi {
 				for row := lo; row < hi+2*ry; row++ {
 					if from := y[0] - ry + row; from >= 0 && from < ny {
-						read(from, at, of(in, row))
+						f.read(from, at, of(in, row))
 					}
 				}
 				for k, p := range in {
 					p, along := p[lo*stride:(hi+2*ry)*stride], along[:(hi-lo+2*ry)*stride]
-					border(p, stride, rx, ry, y[0]+lo, ny, repeat)
+					border(p, stride, rx, ry, y[0]+lo, ny, f.repeat)
 					symmetric(along[rx:len(along)-rx], p[rx:], around(rx, func(d int) []float32 { return p[rx+d:] }), w[0])
 					symmetric(slot(k, at)[lo*stride:hi*stride], along[ry*stride:], around(ry, func(d int) []float32 { return along[(ry+d)*stride:] }), w[1])
 				}
@@ -423,7 +438,7 @@ func walk(size [3]int, y, z [2]int, w [3][]float32, repeat bool, images int, sho
 			symmetric(out[k][lo*stride:hi*stride], near(k, done)[lo*stride:], in, taps)
 		}
 		for row := lo; row < hi; row++ {
-			write(y[0]+row, done, of(out, row))
+			f.write(y[0]+row, done, of(out, row))
 		}
 	}
 	return func(end int) {

@@ -127,15 +127,11 @@ func TestVectorsGiveTheSameBits(t *testing.T) {
 					rows[i][j] = float32(r.NormFloat64())
 				}
 			}
-			run := func() []float32 {
+			got, want := cpu.Both(func() []float32 {
 				out := guard.Slice(t, make([]float32, n))
 				symmetric(out, rows[0], []pair{{rows[1], rows[2]}, {rows[3], rows[4]}}, []float32{0.5, 0.3, -0.2})
 				return out
-			}
-			got := run()
-			restore := cpu.Disable()
-			want := run()
-			restore()
+			})
 			if !slices.Equal(got, want) {
 				t.Errorf("%d voxels: %v, by the loop %v", n, got, want)
 			}

@@ -6,8 +6,10 @@ import (
 	"math"
 	"slices"
 
-	"github.com/morphseek/morphseek/engine/volume"
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
+
+	"github.com/morphseek/morphseek/engine/volume"
 )
 
 // Pair is one point of the fixed image and where it is in the moving one, LPS mm.
@@ -55,39 +57,41 @@ func Fit(pairs []Pair, affine bool) volume.Affine {
 // Contradictory returns the indices, ascending, of pairs that contradict the rest. Such a pair lies many times farther
 // from a rigid fit of the others than the others do, and than err, the error of points in mm.
 func Contradictory(pairs []Pair, err float64) (wrong []int) {
-	for {
-		left := make([]int, 0, len(pairs))
-		for i := range pairs {
-			if !slices.Contains(wrong, i) {
-				left = append(left, i)
-			}
-		}
-		if len(left) < enoughToTell {
-			break
-		}
-		const far, tail = 5, 3
-		distances := make([]float64, len(left))
-		worst := 0
-		for k, i := range left {
-			distances[k] = pairs[i].Distance(Fit(except(pairs, left, i), false))
-			if distances[k] > distances[worst] {
-				worst = k
-			}
-		}
+	const far, tail = 5, 3
+	left := make([]int, len(pairs))
+	for i := range left {
+		left[i] = i
+	}
+	for len(left) >= enoughToTell {
+		misses := missesOf(pairs, left)
+		worst := floats.MaxIdx(misses)
 		// the others are measured without the worst pair, which would distort their fits
 		others := slices.Delete(slices.Clone(left), worst, worst+1)
-		usual := make([]float64, len(others))
-		for k, i := range others {
-			usual[k] = pairs[i].Distance(Fit(except(pairs, others, i), false))
-		}
+		usual := missesOf(pairs, others)
 		slices.Sort(usual)
-		if distances[worst] <= far*usual[len(usual)/2] || distances[worst] <= tail*usual[len(usual)-1] || distances[worst] <= far*err {
+		if most := misses[worst]; most <= far*usual[len(usual)/2] || most <= tail*usual[len(usual)-1] || most <= far*err {
 			break
 		}
 		wrong = append(wrong, left[worst])
+		left = others
 	}
 	slices.Sort(wrong)
 	return wrong
+}
+
+// missesOf returns how far each of some pairs, which indices name, lies from a rigid fit of the others, mm.
+func missesOf(pairs []Pair, indices []int) []float64 {
+	misses := make([]float64, len(indices))
+	for k, i := range indices {
+		var others []Pair
+		for _, j := range indices {
+			if j != i {
+				others = append(others, pairs[j])
+			}
+		}
+		misses[k] = pairs[i].Distance(Fit(others, false))
+	}
+	return misses
 }
 
 // Mirrored says whether fixed points fit the moving ones, of an error of err mm, clearly better as their mirror image: rigidly
@@ -124,16 +128,6 @@ func Mirrored(pairs []Pair, flat bool, err float64) bool {
 	}
 	asIs, mirrored := left(sum+last), left(sum-last)
 	return asIs > far*err && asIs > better*mirrored
-}
-
-// except returns the pairs of the indices but one.
-func except(pairs []Pair, indices []int, but int) (left []Pair) {
-	for _, i := range indices {
-		if i != but {
-			left = append(left, pairs[i])
-		}
-	}
-	return left
 }
 
 func middles(pairs []Pair) (from, to [3]float64) {

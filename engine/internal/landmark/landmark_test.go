@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -27,24 +28,14 @@ func pairs(n int) (out []Pair) {
 	return out
 }
 
-func near(t *testing.T, what string, got, want []float64, tolerance float64) {
-	t.Helper()
-	for i := range want {
-		if math.Abs(got[i]-want[i]) > tolerance {
-			t.Errorf("%s: %v, want %v", what, got, want)
-			return
-		}
-	}
-}
-
 // The rigid fit is that of scipy.spatial.transform.Rotation.align_vectors, the affine one that of scipy.linalg.lstsq.
 func TestFit(t *testing.T) {
 	rigid := Fit(pairs(10), false)
-	near(t, "rotation", rigid.M[:], []float64{0.811049939, -0.54683512, -0.207772345, 0.472957273, 0.822002468, -0.317211853, 0.344251963, 0.159007213, 0.925314699}, 1e-8)
-	near(t, "its translation", rigid.T[:], []float64{5.166059533, -3.102967608, 7.781094679}, 1e-7)
+	testkit.Close(t, "rotation", rigid.M[:], []float64{0.811049939, -0.54683512, -0.207772345, 0.472957273, 0.822002468, -0.317211853, 0.344251963, 0.159007213, 0.925314699}, 1e-8)
+	testkit.Close(t, "its translation", rigid.T[:], []float64{5.166059533, -3.102967608, 7.781094679}, 1e-7)
 	affine := Fit(pairs(10), true)
-	near(t, "matrix", affine.M[:], []float64{0.796155342, -0.559862845, -0.210214, 0.471890557, 0.822667349, -0.314559846, 0.344308781, 0.165195745, 0.926075856}, 1e-8)
-	near(t, "its translation", affine.T[:], []float64{5.062214574, -3.075383412, 7.865999508}, 1e-7)
+	testkit.Close(t, "matrix", affine.M[:], []float64{0.796155342, -0.559862845, -0.210214, 0.471890557, 0.822667349, -0.314559846, 0.344308781, 0.165195745, 0.926075856}, 1e-8)
+	testkit.Close(t, "its translation", affine.T[:], []float64{5.062214574, -3.075383412, 7.865999508}, 1e-7)
 }
 
 // Few points, or points on a line or in a plane, fix no more than they can.
@@ -152,7 +143,7 @@ func TestPull(t *testing.T) {
 		{0, 0, 0}: {-0.28979649, 1.782026, 0.00415709}, {20, -10, 15}: {1.17226876, 1.47378369, -0.79323354}, {-40, 30, 5}: {-2.50092552, 2.04865276, 0.00270637},
 	} {
 		got := p.At(x)
-		near(t, "displacement", got[:], want[:], 1e-6)
+		testkit.Close(t, "displacement", got[:], want[:], 1e-6)
 	}
 	g := volume.Geometry{Size: [3]int{2, 1, 2}, Spacing: [3]float64{20, 1, 5}, Origin: [3]float64{-40, 30, 5}, Direction: volume.Identity}
 	sampled, at := p.Sample(g, 2), p.At([3]float64{-20, 30, 10})

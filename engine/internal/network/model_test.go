@@ -11,7 +11,6 @@ import (
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/internal/testkit"
-	"github.com/morphseek/morphseek/engine/volume"
 )
 
 func read(t testing.TB, name string) []byte {
@@ -61,12 +60,7 @@ func TestParse(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, err := Parse(c.data, "test.onnx")
-			if fault.CodeOf(err) != c.want {
-				t.Fatalf("got %v (%v), want %v", fault.CodeOf(err), err, c.want)
-			}
-			if err != nil && !strings.Contains(err.Error(), "test.onnx") {
-				t.Errorf("the message does not name the model: %v", err)
-			}
+			testkit.Fails(t, err, c.want, "test.onnx")
 			if c.name == "checkpoint" && !strings.Contains(err.Error(), "morphseek train export") {
 				t.Errorf("the message does not say what makes a bundle of it: %v", err)
 			}
@@ -134,9 +128,7 @@ func TestLoad(t *testing.T) {
 		{dir, "", fault.ModelNotFound, "no model"},
 		{filepath.Join(dir, "good.onnx", "x"), "", fault.ModelNotFound, "cannot be opened"},
 	} {
-		if _, err := Load(c.name, c.dir); fault.CodeOf(err) != c.want || err != nil && !strings.Contains(err.Error(), c.says) {
-			t.Errorf("Load(%q, %q): %v, want %v with %q", c.name, c.dir, err, c.want, c.says)
-		}
+		testkit.Refused(Load(c.name, c.dir))(t, c.want, c.says)
 	}
 	builtin := len(List(""))
 	entries := List(dir)[builtin:]
@@ -154,7 +146,7 @@ func TestLoad(t *testing.T) {
 func TestGridOfUnevenSpacing(t *testing.T) {
 	z, y, x := 3., 1., 2.
 	m := Manifest{SizeMultiple: 8, MinSize: [3]int{8, 8, 8}, SpacingMM: [3]*float64{&z, &y, &x}}
-	fixed := volume.Geometry{Size: [3]int{40, 30, 60}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	fixed := testkit.Grid([3]int{40, 30, 60})
 	g := m.Grid(fixed)
 	if g.Spacing != [3]float64{2, 1, 3} || g.Size != [3]int{24, 32, 24} {
 		t.Errorf("size %v, spacing %v", g.Size, g.Spacing)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/internal/testkit"
-	"github.com/morphseek/morphseek/engine/volume"
 )
 
 // Fields of protobuf as bytes.
@@ -111,9 +110,7 @@ func TestParseIsStrict(t *testing.T) {
 		{"a key of an object twice", "twice", manifest(`"low": 1, "high": 99,`, `"low": 1, "low" : 99,`), fault.ModelCorrupt},
 	} {
 		_, err := Parse(c.data, "test.onnx")
-		if fault.CodeOf(err) != c.want || err != nil && !strings.Contains(err.Error(), c.words) {
-			t.Errorf("%s: got %v (%v), want %v", c.name, fault.CodeOf(err), err, c.want)
-		}
+		testkit.Fails(t, err, c.want, c.words)
 	}
 }
 
@@ -133,16 +130,10 @@ func TestRunnableHoldsWhatWasHashed(t *testing.T) {
 
 // A file that begins as ONNX Runtime's own format runs the network that was verified.
 func TestRunsWhatWasVerified(t *testing.T) {
-	sessions := NewSessions(testkit.ONNXRuntime(t))
-	defer sessions.Close()
 	m := testkit.Must(Parse(slices.Concat(text(6, "  ORTM  "), read(t, "tiny.onnx")), "like a flatbuffer"))(t)
-	runner, _, err := sessions.Get(m, "cpu", 1)
-	testkit.OK(t, err)
 	s := NewStep(m.Manifest, [3]int{8, 8, 8}, 1, 1)
 	s.Fixed, s.Moving, s.Previous = make([]float32, 512), make([]float32, 512), make([]float32, 3*512)
-	if err := runner.Run(context.Background(), s); err != nil {
-		t.Error(err)
-	}
+	testkit.OK(t, onCPU(t, m, 1).Run(context.Background(), s))
 }
 
 // Any bytes as a part of the graph, with a manifest that says so.
@@ -179,7 +170,7 @@ func FuzzManifest(f *testing.F) {
 		if err != nil || m.Format != Format {
 			return
 		}
-		g := m.Grid(volume.Geometry{Size: [3]int{40, 30, 60}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+		g := m.Grid(testkit.Grid([3]int{40, 30, 60}))
 		for a, n := range g.Size {
 			if n < 1 || n%m.SizeMultiple != 0 || !(g.Spacing[a] > 0) {
 				t.Errorf("%+v makes the grid %+v", m, g)

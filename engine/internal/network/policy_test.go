@@ -1,10 +1,8 @@
 package network
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"testing"
 
@@ -30,12 +28,7 @@ type golden struct {
 }
 
 func load(t *testing.T) (g golden) {
-	t.Helper()
-	text, err := os.ReadFile("testdata/policy.json")
-	if err == nil {
-		err = json.Unmarshal(text, &g)
-	}
-	testkit.OK(t, err)
+	testkit.Read(t, "testdata/policy.json", &g)
 	return g
 }
 
@@ -131,16 +124,8 @@ func TestLDVNSpread(t *testing.T) {
 
 func TestAdvantages(t *testing.T) {
 	g := load(t).Advantages
-	for i, got := range Advantages(g.Rewards) {
-		if math.Abs(got-g.Values[i]) > 1e-12 {
-			t.Errorf("advantage %d is %g, want %g", i, got, g.Values[i])
-		}
-	}
-	for _, a := range Advantages([]float64{2, 2, 2}) {
-		if a != 0 {
-			t.Errorf("equal rewards have advantage %g", a)
-		}
-	}
+	testkit.Close(t, "advantages", Advantages(g.Rewards), g.Values, 1e-12)
+	testkit.Close(t, "equal rewards", Advantages([]float64{2, 2, 2}), make([]float64, 3), 0)
 }
 
 func TestBest(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/fault"
@@ -39,9 +38,7 @@ func TestRuntimeMissing(t *testing.T) {
 					explicit = ""
 				}
 				_, _, err := NewSessions(explicit).Get(m, "auto", 1)
-				if fault.CodeOf(err) != fault.RuntimeMissing || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), LibraryVariable) {
-					t.Errorf("runtime %s (by variable: %v): %v", path, viaVariable, err)
-				}
+				testkit.Fails(t, err, fault.RuntimeMissing, path, LibraryVariable)
 			}
 		})
 	}
@@ -73,9 +70,7 @@ func TestRuntimeFromElsewhere(t *testing.T) {
 			sessions := NewSessions(c.path)
 			_, _, err := sessions.Get(m, "cpu", 1)
 			sessions.Close()
-			if fault.CodeOf(err) != c.want || err != nil && !strings.Contains(err.Error(), c.path) {
-				t.Errorf("asked for %q: %v", c.path, err)
-			}
+			testkit.Fails(t, err, c.want, c.path)
 		})
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/testkit"
-	"github.com/morphseek/morphseek/engine/volume"
 )
 
 func tinyModel(t testing.TB) *Model { return model(t, "tiny.onnx") }
@@ -29,18 +28,31 @@ func model(t testing.TB, name string) *Model {
 	return m
 }
 
+// onCPU returns what runs a model, on sessions of its own.
+func onCPU(t testing.TB, m *Model, threads int) Runner {
+	t.Helper()
+	sessions := NewSessions(testkit.ONNXRuntime(t))
+	t.Cleanup(sessions.Close)
+	runner, _, err := sessions.Get(m, "cpu", threads)
+	testkit.OK(t, err)
+	return runner
+}
+
 // golden.bin's layout, see testdata/make_bundle.py.
 const goldenJ, goldenSteps = 3, 3
 
 var goldenSize = [3]int{12, 8, 16}
 
+func goldenValues(t testing.TB) []float32 {
+	bytes := read(t, "golden.bin")
+	values := make([]float32, len(bytes)/4)
+	testkit.Must(binary.Decode(bytes, binary.LittleEndian, values))(t)
+	return values
+}
+
 // chain runs the golden steps, comparing every output.
 func chain(t *testing.T, runner Runner, m *Model) {
-	values := make([]float32, len(read(t, "golden.bin"))/4)
-	if err := binary.Read(bytes.NewReader(read(t, "golden.bin")), binary.LittleEndian, values); err != nil {
-		t.Error(err)
-		return
-	}
+	values := goldenValues(t)
 	next := func(n int) []float32 {
 		head := values[:n]
 		values = values[n:]
@@ -72,30 +84,21 @@ func chain(t *testing.T, runner Runner, m *Model) {
 }
 
 func TestChainedStepsAgreeWithPython(t *testing.T) {
-	sessions := NewSessions(testkit.ONNXRuntime(t))
-	defer sessions.Close()
 	m := tinyModel(t)
 	for _, threads := range []int{1, 2} {
-		t.Run(fmt.Sprintf("%d threads", threads), func(t *testing.T) {
-			runner, _, err := sessions.Get(m, "cpu", threads)
-			testkit.OK(t, err)
-			chain(t, runner, m)
-		})
+		t.Run(fmt.Sprintf("%d threads", threads), func(t *testing.T) { chain(t, onCPU(t, m, threads), m) })
 	}
 }
 
 // A model that loops takes one step where it is asked for one, and three in one run with the same result.
 func TestLoopAgreesWithChain(t *testing.T) {
-	sessions := NewSessions(testkit.ONNXRuntime(t))
-	defer sessions.Close()
 	if tinyModel(t).Loops {
 		t.Error("a single step is taken for a loop")
 	}
 	for _, file := range []string{"loop.onnx", "offset.onnx"} {
 		t.Run(file, func(t *testing.T) {
 			m := model(t, file)
-			runner, _, err := sessions.Get(m, "cpu", 1)
-			testkit.OK(t, err)
+			runner := onCPU(t, m, 1)
 			if !m.Loops || m.counts != (file == "offset.onnx") {
 				t.Fatalf("loops %v, counts %v", m.Loops, m.counts)
 			}
@@ -109,15 +112,13 @@ func TestLoopAgreesWithChain(t *testing.T) {
 
 func loopAgreesWithChain(t *testing.T, runner Runner, m *Model) {
 	single, looped := NewStep(m.Manifest, goldenSize, 1, goldenJ), NewStep(m.Manifest, goldenSize, goldenSteps, goldenJ)
-	values := make([]float32, len(read(t, "golden.bin"))/4)
-	testkit.OK(t, binary.Read(bytes.NewReader(read(t, "golden.bin")), binary.LittleEndian, values))
-	voxels := goldenSize[0] * goldenSize[1] * goldenSize[2]
-	looped.Fixed, looped.Moving, looped.Previous, looped.Tau = values[:voxels], values[voxels:2*voxels], make([]float32, 3*voxels), 0.5
-	single.Fixed, single.Moving, single.Previous, single.Tau = looped.Fixed, looped.Moving, make([]float32, 3*voxels), 0.5
+	values, voxels := goldenValues(t), goldenSize[0]*goldenSize[1]*goldenSize[2]
+	for _, s := range []*Step{single, looped} {
+		s.Fixed, s.Moving, s.Previous, s.Tau = values[:voxels], values[voxels:2*voxels], make([]float32, 3*voxels), 30
+	}
 	for i := range looped.Epsilon { // wild enough for folds
 		looped.Epsilon[i] = float32(math.Sin(float64(i * i)))
 	}
-	looped.Tau, single.Tau = 30, 30
 	testkit.OK(t, runner.Run(context.Background(), looped))
 	folds := 0.0
 	for k := range goldenSteps {
@@ -139,7 +140,7 @@ func loopAgreesWithChain(t *testing.T, runner Runner, m *Model) {
 			}
 		}
 		for j, njd := range single.NJD {
-			g := volume.Geometry{Size: [3]int{goldenSize[2], goldenSize[1], goldenSize[0]}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+			g := testkit.Grid([3]int{goldenSize[2], goldenSize[1], goldenSize[0]})
 			if want := field.Over(g, single.U[j*3*voxels:(j+1)*3*voxels]).Stats(1).NJDPercent; math.Abs(float64(njd)-want) > 1e-4 {
 				t.Errorf("step %d, trajectory %d: %g %% fold, package field says %g %%", k, j, njd, want)
 			}
@@ -151,9 +152,7 @@ func loopAgreesWithChain(t *testing.T, runner Runner, m *Model) {
 	if folds == 0 || !slices.Equal(single.U, looped.U) {
 		t.Errorf("%g %% fold; the fields are equal: %v", folds, slices.Equal(single.U, looped.U))
 	}
-	if err := runner.Run(context.Background(), &Step{T: 2}); fault.CodeOf(err) != fault.Internal {
-		t.Errorf("a run without tensors: %v", err)
-	}
+	testkit.Fails(t, runner.Run(context.Background(), &Step{T: 2}), fault.Internal)
 }
 
 func TestSessionsShared(t *testing.T) {
@@ -181,11 +180,8 @@ func TestSessionsShared(t *testing.T) {
 }
 
 func TestRunCancelled(t *testing.T) {
-	sessions := NewSessions(testkit.ONNXRuntime(t))
-	defer sessions.Close()
 	m := model(t, "loop.onnx")
-	runner, _, err := sessions.Get(m, "cpu", 1)
-	testkit.OK(t, err)
+	runner := onCPU(t, m, 1)
 	size := [3]int{128, 128, 128} // seconds of work
 	voxels := size[0] * size[1] * size[2]
 	s := NewStep(m.Manifest, size, 1, 8)
@@ -199,9 +195,7 @@ func TestRunCancelled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			begin(cancel)
-			if err := runner.Run(ctx, s); fault.CodeOf(err) != fault.Cancelled {
-				t.Errorf("cancelled %s the run: %v", name, err)
-			}
+			testkit.Fails(t, runner.Run(ctx, s), fault.Cancelled)
 			cancel()
 		})
 	}
@@ -242,21 +236,14 @@ func TestLoadingLeavesNothing(t *testing.T) {
 }
 
 func TestRunWrongLength(t *testing.T) {
-	sessions := NewSessions(testkit.ONNXRuntime(t))
-	defer sessions.Close()
 	m := tinyModel(t)
-	runner, _, err := sessions.Get(m, "cpu", 1)
-	testkit.OK(t, err)
+	runner := onCPU(t, m, 1)
 	s := NewStep(m.Manifest, goldenSize, 1, 1)
-	if err := runner.Run(context.Background(), s); fault.CodeOf(err) != fault.Internal {
-		t.Errorf("a step without inputs: %v", err)
-	}
+	testkit.Fails(t, runner.Run(context.Background(), s), fault.Internal)
 	s.Fixed, s.Moving, s.Previous = make([]float32, 12*8*16), make([]float32, 12*8*16), make([]float32, 3*12*8*16)
 	s.Latent[0]++ // a latent grid that the graph does not have
 	s.Epsilon, s.Mu, s.LogSigma = make([]float32, 72), make([]float32, 72), make([]float32, 72)
-	if err := runner.Run(context.Background(), s); fault.CodeOf(err) != fault.RuntimeFailed || !strings.Contains(err.Error(), "tiny") {
-		t.Errorf("a shape that the graph refuses: %v", err)
-	}
+	testkit.Fails(t, runner.Run(context.Background(), s), fault.RuntimeFailed, "tiny")
 }
 
 func TestDevices(t *testing.T) {

@@ -128,8 +128,7 @@ func (f Facts) ErrorFactor(o Options) float64 {
 	case f.Similarity(o) != refine.NCC || a.Correlation == 0 || isNoisy(a):
 		return 1
 	}
-	apart := min(max((alike-a.Correlation)/(alike-twoPeople), 0), 1)
-	return 1 + float64((people-1)*apart)
+	return 1 + float64((people-1)*share(a.Correlation, alike, twoPeople))
 }
 
 // frames is the correlation by the headers from which on two images are frames of one scan, if no alignment brings them closer.

@@ -176,12 +176,15 @@ func acrossPeople(o Options, f Facts) refine.Regularisation {
 
 // between returns a, b or what lies between them, by where x is between from and to.
 func between(a, b refine.Regularisation, x, from, to float64) refine.Regularisation {
-	t := min(max((x-from)/(to-from), 0), 1)
+	t := share(x, from, to)
 	mix := func(p, q float64) float64 { return float64((1-t)*p) + float64(t*q) }
 	return refine.Regularisation{
 		Fluid: mix(a.Fluid, b.Fluid), Elastic: mix(a.Elastic, b.Elastic), Fading: mix(a.Fading, b.Fading), Sharpen: mix(a.Sharpen, b.Sharpen),
 	}
 }
+
+// share says how far x has come from one value to another, which may be the lesser: 0 before the first, 1 beyond the second.
+func share(x, from, to float64) float64 { return min(max((x-from)/(to-from), 0), 1) }
 
 // IsGiven says whether the option smoothness, or a network, leaves nothing to choose.
 func (f Facts) IsGiven(o Options) bool { return o.Smoothness != "auto" || f.Network }

@@ -90,14 +90,14 @@ const sharesContrast = 0.5
 // displacements are noise. In between it counts in part, so that a pair on another grid is treated alike.
 func unaligned(f Facts) float64 {
 	const poorly, well = 0.66, 0.70
-	return min(max((well-f.Score)/(well-poorly), 0), 1)
+	return share(f.Score, well, poorly)
 }
 
 // disagreeing is how much of the search of slices counts by their agreement after a smooth fit: below apart they lie apart,
 // above agree it only adds noise.
 func disagreeing(f Facts) float64 {
 	const apart, agree = 0.70, 0.73
-	return min(max((agree-f.Agreement.Correlation)/(agree-apart), 0), 1)
+	return share(f.Agreement.Correlation, agree, apart)
 }
 
 // SearchFor returns the search of a pair.

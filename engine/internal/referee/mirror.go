@@ -83,14 +83,9 @@ func interleaved(descriptors []float32) [][mind.Channels]float32 {
 	return out
 }
 
-// stride is the distance in memory between neighbours along an axis.
-func stride(g volume.Geometry, axis int) int {
-	return [3]int{1, g.Size[0], g.Size[0] * g.Size[1]}[axis]
-}
-
 // middle is the mean index along an axis of v's known voxels, weighted by intensity.
 func middle(v, known *volume.Volume, axis int) float64 {
-	step, n := stride(v.Geometry, axis), v.Size[axis]
+	step, n := v.Strides()[axis], v.Size[axis]
 	sum, weight := 0.0, 0.0
 	for i, x := range v.Data {
 		w := float64(x * known.Data[i])

@@ -23,9 +23,7 @@ func scaled(u *field.Field, factor float32) *field.Field {
 }
 
 func shifted(mm float64) volume.Affine {
-	a := volume.IdentityAffine()
-	a.T[0] = mm
-	return a
+	return volume.Affine{M: volume.Identity, T: [3]float64{mm}}
 }
 
 // Candidates are ordered as the truth orders them, whatever the contrasts and the slices.
@@ -66,11 +64,8 @@ func TestBlurIsNoGain(t *testing.T) {
 	t.Parallel()
 	fixed, moving, _ := testkit.Phantom(40, 0, false)
 	rng := rand.New(rand.NewPCG(1, 2))
-	for _, v := range []*volume.Volume{fixed, moving} {
-		for i := range v.Data {
-			v.Data[i] += float32(30 * rng.NormFloat64())
-		}
-	}
+	testkit.AddNoise(30, rng, fixed)
+	testkit.AddNoise(30, rng, moving)
 	r := New(aligned.Pair{Fixed: fixed, Moving: moving}, 0)
 	m := r.Compare(r.Look(volume.IdentityAffine(), nil), r.Look(shifted(0.5), nil))
 	if m.Distance+2*m.Correlation > 0.02 {
@@ -133,7 +128,7 @@ func TestThinned(t *testing.T) {
 	if got.Voxels() > most[3] || got.Size[2] != 20 || got.Spacing[0] > 2*got.Spacing[1] || got.Spacing[1] > 2*got.Spacing[0] {
 		t.Errorf("%v voxels of %v mm", got.Size, got.Spacing)
 	}
-	small := volume.Geometry{Size: [3]int{30, 30, 30}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	small := testkit.Grid([3]int{30, 30, 30})
 	if thinned(small, most[3]) != small {
 		t.Errorf("a small grid became %+v", thinned(small, most[3]))
 	}
@@ -173,10 +168,7 @@ func TestEvidence(t *testing.T) {
 	t.Parallel()
 	fixed, moving, truth := testkit.Phantom(48, 4, true)
 	rng := rand.New(rand.NewPCG(3, 4))
-	noise := volume.Zeros(moving.Geometry)
-	for i := range noise.Data {
-		noise.Data[i] = float32(rng.NormFloat64())
-	}
+	noise := testkit.Drawn(moving.Geometry, rng.NormFloat64)
 	identity := volume.IdentityAffine()
 	right, reach := New(aligned.Pair{Fixed: fixed, Moving: moving}, 0).Evidence(identity, truth)
 	near, _ := New(aligned.Pair{Fixed: fixed, Moving: moving}, 0).Evidence(identity, nil)
@@ -224,7 +216,7 @@ func TestReflection(t *testing.T) {
 
 // What shows nothing is no mirror image of anything.
 func TestReflectionOfNothing(t *testing.T) {
-	g := volume.Geometry{Size: [3]int{20, 18, 16}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	g := testkit.Grid([3]int{20, 18, 16})
 	flat := volume.Zeros(g)
 	if gain, _, _ := New(aligned.Pair{Fixed: flat, Moving: flat}, 0).Reflection(volume.IdentityAffine()); gain > -1 {
 		t.Errorf("a gain of %g", gain)
@@ -241,8 +233,7 @@ func TestCovered(t *testing.T) {
 		moving.Data[i] += texture
 	}
 	box := volume.Geometry{Size: [3]int{20, 20, 20}, Spacing: [3]float64{1, 1, 1}, Origin: [3]float64{10, 10, 10}, Direction: volume.Identity}
-	double := volume.IdentityAffine()
-	double.M[0], double.M[4], double.M[8] = 2, 2, 2
+	double := volume.Affine{M: [9]float64{0: 2, 4: 2, 8: 2}}
 	for _, c := range []struct {
 		name   string
 		moving *volume.Volume
@@ -271,7 +262,7 @@ func TestVoxelOfASection(t *testing.T) {
 		{"a section", [3]int{200, 200, 1}, 1},
 		{"a volume, thinned", [3]int{120, 120, 120}, 2},
 	} {
-		g := volume.Geometry{Size: c.size, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+		g := testkit.Grid(c.size)
 		if got := voxel(thinned(g, most[g.Axes()])); math.Abs(got-c.want) > 0.1 {
 			t.Errorf("%s: %g mm, want about %g", c.name, got, c.want)
 		}

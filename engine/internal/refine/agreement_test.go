@@ -8,23 +8,17 @@ import (
 
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
 // What the agreement of two images comes to where that is known by construction.
 func TestAgreement(t *testing.T) {
-	g := volume.Geometry{Size: [3]int{24, 22, 20}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	g := testkit.Grid([3]int{24, 22, 20})
 	rng := rand.New(rand.NewPCG(1, 2))
-	texture := volume.Zeros(g)
-	for i := range texture.Data {
-		texture.Data[i] = rng.Float32()
-	}
+	texture := testkit.Drawn(g, rng.Float32)
 	made := func(of func(i int, f float32) float32) *volume.Volume {
-		v := volume.Zeros(g)
-		for i, f := range texture.Data {
-			v.Data[i] = of(i, f)
-		}
-		return v
+		return testkit.Filled(g, func(i int) float32 { return of(i, texture.Data[i]) })
 	}
 	half := func(i int) bool { return i/(g.Size[0]*g.Size[1]) < g.Size[2]/2 }
 	for _, c := range []struct {

@@ -10,6 +10,7 @@ import (
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/cpu"
+	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -18,7 +19,7 @@ import (
 func TestHalvedAndDoubled(t *testing.T) {
 	for _, size := range [][3]int{{40, 8, 6}, {37, 9, 5}, {33, 12, 1}, {3, 2, 2}, {1, 1, 1}} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			g := volume.Geometry{Size: size, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+			g := testkit.Grid(size)
 			linear, noise := field.New(g), field.New(g)
 			r := rand.New(rand.NewPCG(1, 2))
 			for i := range linear.X {
@@ -83,7 +84,7 @@ func TestLargeGrids(t *testing.T) {
 // A force that is halved slice by slice, as its ring fills, is the same as one that is kept whole.
 func TestHalvedInParts(t *testing.T) {
 	t.Parallel()
-	g := volume.Geometry{Size: [3]int{190, 170, 21}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	g := testkit.Grid([3]int{190, 170, 21})
 	fixed, moving := volume.Zeros(g), volume.Zeros(g)
 	r := rand.New(rand.NewPCG(3, 4))
 	for i := range fixed.Data {
@@ -92,7 +93,7 @@ func TestHalvedInParts(t *testing.T) {
 		}
 		moving.Data[i] = r.Float32()
 	}
-	im := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}.At(g, margin, aligned.RepeatedEdge, 2)
+	im := pairOf(fixed, moving).At(g, margin, aligned.RepeatedEdge, 2)
 	s, u := newNCC(im, 2), wave(g, 0.7)
 	s.validate(u)
 	whole, want, got := field.New(g), field.New(halved(g)), field.New(halved(g))

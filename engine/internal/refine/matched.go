@@ -48,8 +48,7 @@ func (r *Refinement) inContrast(pair aligned.Pair) (*Refinement, Agreement) {
 	opt.Iterations = (3*opt.Iterations + 4) / 5 // three fifths: it starts near its end
 	m := New(pair, r.start, opt)
 	m.v, m.levels = r.v, r.levels
-	im := m.atHalf()
-	return m, agree(im.Through(m.start, opt.Threads), onto(im.Fixed.Geometry, m.v, opt.Threads), opt.Threads)
+	return m, m.agreement()
 }
 
 // apart returns the share of voxels at which two fields differ by more than a voxel.

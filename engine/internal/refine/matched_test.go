@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/morphseek/morphseek/engine/internal/aligned"
 	"github.com/morphseek/morphseek/engine/internal/testkit"
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -20,7 +19,7 @@ func TestMatched(t *testing.T) {
 	by := Regularisation{Fluid: 3, Elastic: 0.7, Fading: 1}
 	fixed, moving, truth := testkit.Phantom(n, 2.5, true)
 	begun := func(moving *volume.Volume, threads int) (*Refinement, Agreement) {
-		r := New(aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil, Options{Similarity: MIND, Iterations: 30, Voxels: 1 << 20, Threads: threads})
+		r := New(pairOf(fixed, moving), nil, Options{Similarity: MIND, Iterations: 30, Voxels: 1 << 20, Threads: threads})
 		a := testkit.Must(r.Coarse(context.Background(), by, true))(t)
 		return r, a
 	}
@@ -54,11 +53,7 @@ func TestMatched(t *testing.T) {
 	if _, other, err := again.Matched(context.Background(), by); err != nil || other != m {
 		t.Errorf("%+v by one thread, %+v by three, %v", m, other, err)
 	}
-	noise, rng := volume.Zeros(moving.Geometry), rand.New(rand.NewPCG(1, 2))
-	for i := range noise.Data {
-		noise.Data[i] = rng.Float32()
-	}
-	unlike, _ := begun(noise, 1)
+	unlike, _ := begun(testkit.Drawn(moving.Geometry, rand.New(rand.NewPCG(1, 2)).Float32), 1)
 	if _, m, err := unlike.Matched(context.Background(), by); err != nil || m.Correlation > 0.4 {
 		t.Errorf("no curve leads to noise: %+v, %v", m, err)
 	}

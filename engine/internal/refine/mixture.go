@@ -165,8 +165,7 @@ func (s *ssd) content() float64 {
 // how it lies.
 func (s *ssd) bordering() float64 {
 	const apart = one / 20
-	size, c, n := s.Fixed.Size, s.channels, 0
-	strides := [3]int{1, size[0], size[0] * size[1]}
+	size, strides, c, n := s.Fixed.Size, s.Fixed.Strides(), s.channels, 0
 	for i := range s.Fixed.Voxels() {
 		at := s.Fixed.Index(i)
 		differs := false

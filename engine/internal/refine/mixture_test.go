@@ -61,7 +61,7 @@ func TestForceOfChannels(t *testing.T) {
 func TestChannelsKeepToThreads(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	fixed, moving, _ := testkit.Phantom(40, 2, false)
-	pair := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
+	pair := pairOf(fixed, moving)
 	pair.Channels = []aligned.Channel{{Pair: pair, Weight: 1, Intensities: true}}
 	by := Regularisation{Fluid: 2, Elastic: 0.5}
 	extra := 0

@@ -139,16 +139,24 @@ func (r *Refinement) Shortest() int {
 // Errors: InvalidArgument for an unknown similarity; Cancelled.
 func (r *Refinement) Coarse(ctx context.Context, by Regularisation, brief bool) (Agreement, error) {
 	r.fluid = by.Fluid
+	if err := r.coarser(ctx, by, brief); err != nil {
+		return Agreement{}, err
+	}
+	return r.agreement(), nil
+}
+
+// coarser refines at all resolutions but the finest.
+func (r *Refinement) coarser(ctx context.Context, by Regularisation, brief bool) error {
 	for r.done < len(r.grids)-1 {
 		iterations := r.iterations(r.done)
 		if brief {
 			iterations = (iterations + 2) / 3
 		}
 		if err := r.level(ctx, by, iterations); err != nil {
-			return Agreement{}, err
+			return err
 		}
 	}
-	return r.agreement(r.start, r.v), nil
+	return nil
 }
 
 // OfChannels returns, for every channel whose intensities are compared, what Coarse and Detail return for the pair's
@@ -158,8 +166,9 @@ func (r *Refinement) OfChannels() (all []Agreement) {
 		if c.Labels > 0 || !c.Intensities {
 			continue
 		}
-		one := &Refinement{pair: c.Under(r.pair.Initial), opt: r.opt, grids: r.grids, images: make([]aligned.Images, len(r.grids)), start: r.start, v: r.v}
-		a := one.agreement(r.start, r.v)
+		one := *r
+		one.pair, one.images = c.Under(r.pair.Initial), make([]aligned.Images, len(r.grids))
+		a := one.agreement()
 		a.Detail = one.Detail()
 		all = append(all, a)
 	}
@@ -167,9 +176,9 @@ func (r *Refinement) OfChannels() (all []Agreement) {
 }
 
 // agreement measures the pair under start o (id + v).
-func (r *Refinement) agreement(start, v *field.Field) Agreement {
+func (r *Refinement) agreement() Agreement {
 	im := r.atHalf()
-	return agree(im.Through(start, r.opt.Threads), onto(im.Fixed.Geometry, v, r.opt.Threads), r.opt.Threads)
+	return agree(im.Through(r.start, r.opt.Threads), onto(im.Fixed.Geometry, r.v, r.opt.Threads), r.opt.Threads)
 }
 
 // Found returns the displacement v that Coarse has found, without start; nil before.
@@ -215,10 +224,8 @@ func (r *Refinement) at(i int) aligned.Images {
 func (r *Refinement) Fine(ctx context.Context, by Regularisation) (*field.Field, []Level, error) {
 	if by.Fluid < r.fluid {
 		r.v, r.done, r.work, r.levels = nil, 0, 0, nil
-		for r.done < len(r.grids)-1 {
-			if err := r.level(ctx, by, r.iterations(r.done)); err != nil {
-				return nil, nil, err
-			}
+		if err := r.coarser(ctx, by, false); err != nil {
+			return nil, nil, err
 		}
 	}
 	if err := r.level(ctx, by, r.opt.Iterations); err != nil {
@@ -517,16 +524,11 @@ func stalled(values []float64) float64 {
 
 // smooth applies the fluid Gaussian to g, which may lie on halved of the grid, and returns the length of its longest vector.
 func (c *ascent) smooth(g *field.Field) float32 {
-	fluid := c.by.Fluid
-	if g.Size != c.v.Size {
-		fluid = halfWidth(fluid)
+	fluid, band, size := c.by.Fluid, c.similarity.reach(), g.Size
+	if size != c.v.Size {
+		fluid, band = halfWidth(fluid), nil
 	}
-	size := g.Size
 	longest := make([]float32, size[1]*size[2])
-	band := c.similarity.reach()
-	if g.Size != c.v.Size {
-		band = nil
-	}
 	filter.GaussianInPlace(band, size, [3]float64{fluid, fluid, fluid}, c.threads, filter.From(size, g.X, g.Y, g.Z), func(y, z int, rows [][]float32) {
 		longest[z*size[1]+y] = longestSquare(rows)
 	}, g.X, g.Y, g.Z)

@@ -32,6 +32,18 @@ func wave(g volume.Geometry, amplitude float64) *field.Field {
 	return f
 }
 
+func pairOf(fixed, moving *volume.Volume) aligned.Pair {
+	return aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
+}
+
+// refined returns what Run does with a similarity, or ends the test.
+func refined(t *testing.T, pair aligned.Pair, start *field.Field, by Regularisation, s Similarity, iterations, threads int) (*field.Field, []Level) {
+	t.Helper()
+	u, levels, err := Run(context.Background(), pair, start, by, Options{Similarity: s, Iterations: iterations, Voxels: 1 << 20, Threads: threads})
+	testkit.OK(t, err)
+	return u, levels
+}
+
 // unheard hears of parts of a force that is kept as a whole.
 func unheard(_, _ int) {}
 
@@ -72,7 +84,7 @@ func TestForceIsTheDerivative(t *testing.T) {
 	}{{NCC, 32, 0.05}, {NCC, large, 0.05}, {MSE, 32, 0.05}, {MIND, 32, 0.15}} {
 		t.Run(fmt.Sprint(c.name, c.voxels), func(t *testing.T) {
 			fixed, moving, _ := testkit.Phantom(c.voxels, 2, false)
-			pair := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
+			pair := pairOf(fixed, moving)
 			g := pair.Grid(1)
 			im := pair.At(g, margin, aligned.ZeroEdge, 1)
 			// Smooth images, so that central differences are near the derivative of what is interpolated.
@@ -98,14 +110,14 @@ func TestForceIsTheDerivative(t *testing.T) {
 
 // Where windows are far from flat and correlate positively, the value is metric.LocalNCC's but for the variance floor.
 func TestNCCValue(t *testing.T) {
-	g := volume.Geometry{Size: [3]int{20, 18, 16}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	g := testkit.Grid([3]int{20, 18, 16})
 	fixed, moving := volume.Zeros(g), volume.Zeros(g)
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range fixed.Data {
 		fixed.Data[i] = r.Float32()
 		moving.Data[i] = 3*fixed.Data[i] + r.Float32()
 	}
-	im := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}.At(g, margin, aligned.ZeroEdge, 1)
+	im := pairOf(fixed, moving).At(g, margin, aligned.ZeroEdge, 1)
 	s := newNCC(im, 1)
 	u := field.New(g)
 	s.validate(u)
@@ -119,7 +131,7 @@ func TestNCCValue(t *testing.T) {
 // The value is minus the sum of the voxels' mean squares, whatever the descriptors are padded with.
 func TestMINDValue(t *testing.T) {
 	fixed, moving, _ := testkit.Phantom(20, 2, true)
-	im := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}.At(fixed.Geometry, margin, aligned.ZeroEdge, 1)
+	im := pairOf(fixed, moving).At(fixed.Geometry, margin, aligned.ZeroEdge, 1)
 	s, u := newMIND(im, 1), field.New(fixed.Geometry)
 	s.validate(u)
 	got := s.force(field.New(fixed.Geometry), u, unheard) / float64(s.voxels())
@@ -150,13 +162,7 @@ func TestRecoversDisplacement(t *testing.T) {
 	}{{NCC, false, 0.35}, {MSE, false, 0.4}, {MIND, true, 0.4}} {
 		t.Run(string(c.similarity), func(t *testing.T) {
 			fixed, moving, truth := testkit.Phantom(n, 2.5, c.other)
-			run := func(threads int) (*field.Field, []Level) {
-				u, levels, err := Run(context.Background(), aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil,
-					gentle, Options{Similarity: c.similarity, Iterations: 20, Voxels: 1 << 20, Threads: threads})
-				testkit.OK(t, err)
-				return u, levels
-			}
-			u, levels := run(1)
+			u, levels := refined(t, pairOf(fixed, moving), nil, gentle, c.similarity, 20, 1)
 			before, after := testkit.MeanError(nil, truth, lo, hi), testkit.MeanError(u, truth, lo, hi)
 			t.Logf("mean error %.2f -> %.2f voxels", before, after)
 			if after > c.left*before {
@@ -170,7 +176,7 @@ func TestRecoversDisplacement(t *testing.T) {
 					t.Errorf("similarity %g -> %g at %g mm", s[0], s[len(s)-1], l.Spacing)
 				}
 			}
-			if again, _ := run(3); !slices.Equal(u.Data, again.Data) {
+			if again, _ := refined(t, pairOf(fixed, moving), nil, gentle, c.similarity, 20, 3); !slices.Equal(u.Data, again.Data) {
 				t.Error("the field depends on the number of threads")
 			}
 		})
@@ -212,10 +218,7 @@ func TestVoxelOfTheFinestLevel(t *testing.T) {
 func TestAnImageOntoItselfStays(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
-	texture := volume.Zeros(volume.Geometry{Size: [3]int{40, 36, 32}, Spacing: [3]float64{1.5, 1.5, 1.5}, Direction: volume.Identity})
-	for i := range texture.Data {
-		texture.Data[i] = rng.Float32()
-	}
+	texture := testkit.Drawn(volume.Geometry{Size: [3]int{40, 36, 32}, Spacing: [3]float64{1.5, 1.5, 1.5}, Direction: volume.Identity}, rng.Float32)
 	smooth := field.New(texture.Geometry)
 	copy(smooth.X, texture.Data)
 	for _, noise := range []float32{0, 0.02} {
@@ -231,8 +234,7 @@ func TestAnImageOntoItselfStays(t *testing.T) {
 				if s == MIND {
 					by = Regularisation{Fluid: 3.5, Elastic: 1, Fading: 1, Sharpen: 0.5}
 				}
-				u, levels, err := Run(context.Background(), aligned.Pair{Fixed: v, Moving: v, Initial: volume.IdentityAffine()}, nil, by, Options{Similarity: s, Iterations: 30, Voxels: 1 << 20, Threads: 1})
-				testkit.OK(t, err)
+				u, levels := refined(t, pairOf(v, v), nil, by, s, 30, 1)
 				if far := u.Stats(1).DisplacementMaxMM; far > most*1.5 {
 					t.Errorf("%s, noise %g: %g mm away after %d levels", s, noise, far, len(levels))
 				}
@@ -246,9 +248,7 @@ func TestAnImageOntoItselfStays(t *testing.T) {
 func TestStartsFromAField(t *testing.T) {
 	t.Parallel()
 	fixed, moving, truth := testkit.Phantom(40, 5, false)
-	pair := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
-	u, levels, err := Run(context.Background(), pair, truth, gentle, Options{Similarity: NCC, Iterations: 100, Voxels: 1 << 20})
-	testkit.OK(t, err)
+	u, levels := refined(t, pairOf(fixed, moving), truth, gentle, NCC, 100, 0)
 	lo, hi := [3]int{8, 8, 8}, [3]int{32, 32, 32}
 	if e := testkit.MeanError(u, truth, lo, hi); e > 0.8 {
 		t.Errorf("mean error %g voxels from the truth", e)
@@ -275,9 +275,9 @@ func TestMasksHideWhatDiffers(t *testing.T) {
 		}
 	}
 	run := func(mask *volume.Volume) float64 {
-		pair := aligned.Pair{Fixed: fixed, Moving: moving, MovingMask: mask, Initial: volume.IdentityAffine()}
-		u, _, err := Run(context.Background(), pair, nil, gentle, Options{Similarity: MSE, Iterations: 10, Voxels: 1 << 20})
-		testkit.OK(t, err)
+		pair := pairOf(fixed, moving)
+		pair.MovingMask = mask
+		u, _ := refined(t, pair, nil, gentle, MSE, 10, 0)
 		return testkit.MeanError(u, truth, [3]int{}, [3]int{32, 32, 32})
 	}
 	if open, hidden := run(nil), run(mask); hidden > 0.08 || open < 3*hidden {
@@ -288,27 +288,19 @@ func TestMasksHideWhatDiffers(t *testing.T) {
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	fixed, moving, _ := testkit.Phantom(24, 2, false)
-	pair := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
+	pair := pairOf(fixed, moving)
 	ctx, cancel := context.WithCancel(context.Background())
 	_, _, err := Run(ctx, pair, nil, gentle, Options{Similarity: NCC, Iterations: 50, Voxels: 1 << 20, Progress: func(float64) { cancel() }})
-	if fault.CodeOf(err) != fault.Cancelled {
-		t.Errorf("error %v, want cancelled", err)
-	}
+	testkit.Fails(t, err, fault.Cancelled)
 	_, _, err = Run(context.Background(), pair, nil, gentle, Options{Similarity: "sad", Iterations: 1, Voxels: 1 << 20})
-	if fault.CodeOf(err) != fault.InvalidArgument {
-		t.Errorf("error %v, want an invalid argument", err)
-	}
+	testkit.Fails(t, err, fault.InvalidArgument)
 }
 
 // One iteration on 112 x 96 x 80 voxels.
 func BenchmarkIteration(b *testing.B) {
-	g := volume.Geometry{Size: [3]int{112, 96, 80}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
-	v := volume.Zeros(g)
-	r := rand.New(rand.NewPCG(1, 2))
-	for i := range v.Data {
-		v.Data[i] = r.Float32()
-	}
-	im := aligned.Pair{Fixed: v, Moving: v, Initial: volume.IdentityAffine()}.At(g, margin, aligned.ZeroEdge, 0)
+	g := testkit.Grid([3]int{112, 96, 80})
+	v := testkit.Drawn(g, rand.New(rand.NewPCG(1, 2)).Float32)
+	im := pairOf(v, v).At(g, margin, aligned.ZeroEdge, 0)
 	for _, name := range []Similarity{NCC, MSE, MIND} {
 		b.Run(string(name), func(b *testing.B) {
 			s := testkit.Must(newSimilarity(name, im, 0))(b)
@@ -327,7 +319,7 @@ func TestFadingStepsRest(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
 	image := func() *volume.Volume {
-		v := volume.Zeros(volume.Geometry{Size: [3]int{32, 32, 32}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+		v := volume.Zeros(testkit.Grid([3]int{32, 32, 32}))
 		for i := range v.Data {
 			x, y, z := i%32-16, i/32%32-16, i/1024-16
 			if x*x+y*y+z*z < 100 {
@@ -341,8 +333,7 @@ func TestFadingStepsRest(t *testing.T) {
 	moved := func(fading float64) float64 {
 		by := gentle
 		by.Fading = fading
-		u, _, err := Run(context.Background(), aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil, by, Options{Similarity: NCC, Iterations: 30, Voxels: 1 << 20})
-		testkit.OK(t, err)
+		u, _ := refined(t, pairOf(fixed, moving), nil, by, NCC, 30, 0)
 		return u.Stats(1).DisplacementMeanMM
 	}
 	if always, faded := moved(0), moved(1); !(faded < always) {
@@ -372,7 +363,7 @@ func TestEmptyRowsAreLeftOut(t *testing.T) {
 			}
 		}
 	}
-	pair := aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}
+	pair := pairOf(fixed, moving)
 	im := pair.At(fixed.Geometry, margin, aligned.RepeatedEdge, 1)
 	run := func(s similarity) (*field.Field, []float64) {
 		c := ascent{similarity: s, v: wave(fixed.Geometry, 0.5), by: gentle, iterations: revalidate + 2, threads: 2, progress: func(float64) {}}
@@ -398,7 +389,7 @@ func TestEmptyRowsAreLeftOut(t *testing.T) {
 // A voxel that leaves the field of view counts as one that matches like the mean: neither to leave nor to stay is a
 // gain.
 func TestLeavingCountsAsTheMean(t *testing.T) {
-	g := volume.Geometry{Size: [3]int{16, 16, 16}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	g := testkit.Grid([3]int{16, 16, 16})
 	s := &leaving{counts: []int{4096, 2048, 1024}, sums: []float64{2048, 1024, 512}} // 0.5 a voxel throughout
 	c := ascent{similarity: s, v: field.New(g), by: gentle, iterations: 3 * revalidate, threads: 1, progress: func(float64) {}}
 	values := testkit.Must(c.run(context.Background()))(t)
@@ -440,12 +431,9 @@ func TestDetail(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			fixed, moving, _ := testkit.Phantom(64, 1, false)
 			rng := rand.New(rand.NewPCG(1, 2))
-			for _, v := range []*volume.Volume{fixed, moving} {
-				for i := range v.Data {
-					v.Data[i] += float32(c.noise * rng.NormFloat64())
-				}
-			}
-			r := New(aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}, nil, Options{Similarity: NCC, Iterations: 10, Voxels: 1 << 20})
+			testkit.AddNoise(c.noise, rng, fixed)
+			testkit.AddNoise(c.noise, rng, moving)
+			r := New(pairOf(fixed, moving), nil, Options{Similarity: NCC, Iterations: 10, Voxels: 1 << 20})
 			a := testkit.Must(r.Coarse(context.Background(), gentle, true))(t)
 			if d := r.Detail(); d < c.from || d > c.to {
 				t.Errorf("%.3f of %.3f is left", d, a.Correlation)
@@ -465,7 +453,7 @@ func TestSimilaritiesAreTheChoices(t *testing.T) {
 
 // A force that reads its warped descriptors from a ring of few slices is that of the whole.
 func TestForceFromRingOfSlices(t *testing.T) {
-	g := volume.Geometry{Size: [3]int{260, 256, 7}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	g := testkit.Grid([3]int{260, 256, 7})
 	fixed, moving := volume.Zeros(g), volume.Zeros(g)
 	r := rand.New(rand.NewPCG(5, 6))
 	for i := range fixed.Data {
@@ -473,7 +461,7 @@ func TestForceFromRingOfSlices(t *testing.T) {
 	}
 	u := wave(g, 2)
 	force := func(slices int) (float64, []float32) {
-		s := newMIND(aligned.Pair{Fixed: fixed, Moving: moving, Initial: volume.IdentityAffine()}.At(g, margin, aligned.ZeroEdge, 2), 2)
+		s := newMIND(pairOf(fixed, moving).At(g, margin, aligned.ZeroEdge, 2), 2)
 		if s.part() >= g.Size[2]-2 {
 			t.Fatalf("%d slices together leave no ring", s.part())
 		}

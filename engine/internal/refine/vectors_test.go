@@ -21,7 +21,7 @@ func TestVectorsMatchLoops(t *testing.T) {
 	}
 	for _, size := range [][3]int{{21, 18, 16}, {24, 9, 10}, {7, 12, 12}} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			g := volume.Geometry{Size: size, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+			g := testkit.Grid(size)
 			fixed, moving, mask := volume.Zeros(g), volume.Zeros(g), volume.Zeros(g)
 			r := rand.New(rand.NewPCG(1, 2))
 			for i := range fixed.Data {
@@ -89,30 +89,25 @@ func TestRowsByVectorsMatchLoops(t *testing.T) {
 				}
 				return x
 			}
-			g := volume.Geometry{Size: [3]int{n, 1, 1}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+			g := testkit.Grid([3]int{n, 1, 1})
 			fixed, warped, overN, meanF, overB, sums := random(), random(), random(), random(), random(), [][]float32{random(), random(), random()}
 			overN[n/2] = 0
-			run := func() (moments, correlation [][]float32) {
+			got, want := cpu.Both(func() [][]float32 {
 				s := &ncc{Images: aligned.Images{Fixed: &volume.Volume{Geometry: g, Data: fixed}}, warped: warped, overN: overN, meanF: meanF, overB: overB, sums: make([]float64, 1)}
 				row := func(values []float32) []float32 { return guard.Slice(t, values) }
-				moments = [][]float32{row(sums[0]), row(sums[1]), row(sums[2])}
+				moments := [][]float32{row(sums[0]), row(sums[1]), row(sums[2])}
 				s.moments(0, 0, moments)
 				for k := range s.terms {
 					s.terms[k] = row(make([]float32, n))
 				}
 				first := row(sums[0])
 				s.correlate(0, 0, [][]float32{first, sums[1], sums[2]})
-				return moments, append(s.terms[:], first)
-			}
-			moments, correlation := run()
-			restore := cpu.Disable()
-			wantMoments, wantCorrelation := run()
-			restore()
-			if !slices.EqualFunc(moments, wantMoments, slices.Equal) {
-				t.Errorf("%d voxels: moments differ", n)
-			}
-			if !slices.EqualFunc(correlation, wantCorrelation, slices.Equal) {
-				t.Errorf("%d voxels: correlations differ", n)
+				return append(append(moments, s.terms[:]...), first)
+			})
+			for k := range got {
+				if !slices.Equal(got[k], want[k]) {
+					t.Errorf("row %d differs, of the moments and the correlation", k)
+				}
 			}
 		})
 	}

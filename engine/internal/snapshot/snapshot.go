@@ -136,17 +136,13 @@ func write(w io.Writer, s *Snapshot) error {
 const chunk = 1 << 14
 
 func writeFloats(w io.Writer, values []float32) error {
-	var buffer []byte
-	crc := uint32(0)
+	crc := crc32.New(castagnoli)
 	for part := range slices.Chunk(values, chunk) {
-		buffer, _ = stdbinary.Append(buffer[:0], stdbinary.LittleEndian, part) // of numbers it cannot fail
-		crc = crc32.Update(crc, castagnoli, buffer)
-		if _, err := w.Write(buffer); err != nil {
+		if err := stdbinary.Write(io.MultiWriter(w, crc), stdbinary.LittleEndian, part); err != nil {
 			return err
 		}
 	}
-	_, err := w.Write(stdbinary.LittleEndian.AppendUint32(nil, crc))
-	return err
+	return stdbinary.Write(w, stdbinary.LittleEndian, crc.Sum32())
 }
 
 // isSpecial says whether a pipe, a socket or a device lies at path.
@@ -260,22 +256,17 @@ func decode(body []byte) (h header, err error) {
 }
 
 func readFloats(r io.Reader, values []float32) error {
-	buffer := make([]byte, 4*chunk)
-	crc := uint32(0)
+	crc := crc32.New(castagnoli)
 	for part := range slices.Chunk(values, chunk) {
-		bytes := buffer[:4*len(part)]
-		if _, err := io.ReadFull(r, bytes); err != nil {
-			return err
-		}
-		crc = crc32.Update(crc, castagnoli, bytes)
-		if _, err := stdbinary.Decode(bytes, stdbinary.LittleEndian, part); err != nil {
+		if err := stdbinary.Read(io.TeeReader(r, crc), stdbinary.LittleEndian, part); err != nil {
 			return err
 		}
 	}
-	if _, err := io.ReadFull(r, buffer[:crcSize]); err != nil {
+	var want uint32
+	if err := stdbinary.Read(r, stdbinary.LittleEndian, &want); err != nil {
 		return err
 	}
-	if crc != stdbinary.LittleEndian.Uint32(buffer) {
+	if crc.Sum32() != want {
 		return errors.New("its voxels are damaged")
 	}
 	return nil

@@ -21,26 +21,20 @@ import (
 func example(size [3]int) *Snapshot {
 	fixed := volume.Geometry{Size: size, Spacing: [3]float64{1, 0.5, 2.25}, Origin: [3]float64{-10, 1e-3, 7},
 		Direction: [9]float64{0, -1, 0, 1, 0, 0, 0, 0, 1}}
-	moving := volume.Geometry{Size: [3]int{300, 2, 77}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	moving := testkit.Grid([3]int{300, 2, 77})
 	s := &Snapshot{
-		Field: field.New(fixed), Warped: volume.Zeros(fixed), Moving: moving, Metrics: []byte(`{"version":"0.1.0"}`),
+		Field: field.New(fixed), Warped: testkit.Filled(fixed, func(i int) float32 { return float32(i) - 0.1 }), Moving: moving, Metrics: []byte(`{"version":"0.1.0"}`),
 		Initial: volume.Affine{M: [9]float64{1, 2, 3, 4, 5, 6, 7, 8, math.Pi}, T: [3]float64{-1, 0, math.MaxFloat64}},
 	}
 	for i := range s.Field.Data {
 		s.Field.Data[i] = float32(math.Sin(float64(i)))
-	}
-	for i := range s.Warped.Data {
-		s.Warped.Data[i] = float32(i) - 0.1
 	}
 	s.Warped.Data[0] = float32(math.Inf(-1))
 	return s
 }
 
 func withUncertainty(s *Snapshot) *Snapshot {
-	s.Uncertainty = volume.Zeros(s.Field.Geometry)
-	for i := range s.Uncertainty.Data {
-		s.Uncertainty.Data[i] = float32(i) / 7
-	}
+	s.Uncertainty = testkit.Filled(s.Field.Geometry, func(i int) float32 { return float32(i) / 7 })
 	return s
 }
 
@@ -149,19 +143,10 @@ func TestForeign(t *testing.T) {
 	} {
 		path := filepath.Join(dir, name)
 		testkit.OK(t, os.WriteFile(path, data, 0o600))
-		if _, err := Load(path); fault.CodeOf(err) != fault.SnapshotCorrupt {
-			t.Errorf("%s: %v", name, err)
-		}
+		testkit.Refused(Load(path))(t, fault.SnapshotCorrupt)
 	}
-	if _, err := Load(dir); fault.CodeOf(err) != fault.InputUnreadable {
-		t.Errorf("a folder: %v", err)
-	}
-	if _, err := Load(filepath.Join(dir, "absent")); fault.CodeOf(err) != fault.InputUnreadable {
-		t.Errorf("absent: %v", err)
-	}
-	if _, err := Load(dir); fault.CodeOf(err) == fault.OK {
-		t.Error("a folder passes as a snapshot")
-	}
+	testkit.Refused(Load(dir))(t, fault.InputUnreadable)
+	testkit.Refused(Load(filepath.Join(dir, "absent")))(t, fault.InputUnreadable)
 }
 
 // TestPermissions: a snapshot is readable for whom a new file is.
@@ -183,18 +168,14 @@ func TestUnwritable(t *testing.T) {
 	testkit.OK(t, os.WriteFile(file, []byte("kept"), 0o600))
 	for _, path := range []string{filepath.Join(t.TempDir(), "no", "such", "folder"), filepath.Join(file, "below a file"), t.TempDir()} {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			if err := Save(path, s); fault.CodeOf(err) != fault.OutputUnwritable {
-				t.Errorf("%s: %v", path, err)
-			}
+			testkit.Fails(t, Save(path, s), fault.OutputUnwritable)
 			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".snapshot-*")); left != nil {
 				t.Errorf("left behind: %v", left)
 			}
 		})
 	}
 	full := fmt.Errorf("write: %w", &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC})
-	if err := writeError(full, "x"); fault.CodeOf(err) != fault.DiskFull {
-		t.Errorf("a full disk: %v", err)
-	}
+	testkit.Fails(t, writeError(full, "x"), fault.DiskFull)
 }
 
 func FuzzRead(f *testing.F) {

@@ -10,8 +10,11 @@ import (
 	"encoding/json"
 	"math"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -68,6 +71,23 @@ func OK(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Fails ends in an error of the test unless err has a code and, where that is not fault.OK, says some words.
+func Fails(t testing.TB, err error, code fault.Code, says ...string) {
+	t.Helper()
+	missing := func(words string) bool { return err != nil && !strings.Contains(err.Error(), words) }
+	if fault.CodeOf(err) != code || slices.ContainsFunc(says, missing) {
+		t.Errorf("got %v (%v), want %v with %q", fault.CodeOf(err), err, code, says)
+	}
+}
+
+// Refused is Fails of a call that also gives a value: testkit.Refused(call())(t, code, words).
+func Refused[T any](_ T, err error) func(t testing.TB, code fault.Code, says ...string) {
+	return func(t testing.TB, code fault.Code, says ...string) {
+		t.Helper()
+		Fails(t, err, code, says...)
 	}
 }
 

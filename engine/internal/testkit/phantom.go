@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"math"
+	"math/rand/v2"
 
 	"github.com/morphseek/morphseek/engine/field"
 	"github.com/morphseek/morphseek/engine/volume"
@@ -34,7 +35,7 @@ func Moved(n int, u func(x, y, z float64) [3]float64) (fixed, moving *volume.Vol
 
 func moved(size [3]int, otherContrast bool, u func(x, y, z float64) [3]float64) (fixed, moving *volume.Volume, truth *field.Field) {
 	n := size[0]
-	g := volume.Geometry{Size: size, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+	g := Grid(size)
 	fixed, moving, truth = volume.Zeros(g), volume.Zeros(g), field.New(g)
 	for i := range fixed.Data {
 		p := g.Point(i)
@@ -69,6 +70,47 @@ func value(x, y, z float64, n int) float64 {
 	return v
 }
 
+// Grid is a grid of voxels of 1 mm at the origin.
+func Grid(size [3]int) volume.Geometry {
+	return volume.Geometry{Size: size, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity}
+}
+
+// Filled returns an image whose voxels have the values of a function of their numbers.
+func Filled(g volume.Geometry, value func(i int) float32) *volume.Volume {
+	v := volume.Zeros(g)
+	for i := range v.Data {
+		v.Data[i] = value(i)
+	}
+	return v
+}
+
+// Drawn returns an image whose voxels come from a source of random numbers.
+func Drawn[T float32 | float64](g volume.Geometry, next func() T) *volume.Volume {
+	return Filled(g, func(int) float32 { return float32(next()) })
+}
+
+// AddNoise adds Gaussian noise to images of one size, voxel by voxel.
+func AddNoise(sigma float64, rng *rand.Rand, images ...*volume.Volume) {
+	for i := range images[0].Data {
+		for _, v := range images {
+			v.Data[i] += float32(sigma * rng.NormFloat64())
+		}
+	}
+}
+
+// Turn is the matrix of a turn about z.
+func Turn(angle float64) [9]float64 {
+	sin, cos := math.Sincos(angle)
+	return [9]float64{cos, -sin, 0, sin, cos, 0, 0, 0, 1}
+}
+
+// Placed returns the voxels of v where a map of space puts them.
+func Placed(v *volume.Volume, by volume.Affine) *volume.Volume {
+	g := v.Geometry
+	g.Origin, g.Direction = by.Apply(g.Origin), volume.Product(by.M, g.Direction)
+	return &volume.Volume{Geometry: g, Data: v.Data}
+}
+
 // MeanError returns the mean distance in voxels between u, read on truth's grid (nil: the identity), and truth, over
 // the voxels of the box lo <= (x, y, z) < hi.
 func MeanError(u, truth *field.Field, lo, hi [3]int) float64 {
@@ -81,8 +123,7 @@ func MeanError(u, truth *field.Field, lo, hi [3]int) float64 {
 		for y := lo[1]; y < hi[1]; y++ {
 			for x := lo[0]; x < hi[0]; x++ {
 				i := (z*truth.Size[1]+y)*truth.Size[0] + x
-				dx, dy, dz := float64(u.X[i]-truth.X[i]), float64(u.Y[i]-truth.Y[i]), float64(u.Z[i]-truth.Z[i])
-				sum += math.Sqrt(dx*dx + dy*dy + dz*dz)
+				sum += volume.Distance(u.Vector(i), truth.Vector(i))
 				count++
 			}
 		}
