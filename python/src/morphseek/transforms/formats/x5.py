@@ -22,8 +22,6 @@ def _library(path: Path) -> Any:
 
 def read(source: TransformFile) -> Content:
     library = _library(source.path)
-    if not source.path.is_file():
-        raise source.unreadable("does not exist; check the path")
     try:
         nodes = library.from_filename(source.path)
     except (OSError, KeyError, TypeError, ValueError) as error:
