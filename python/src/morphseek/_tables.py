@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from io import StringIO
+from itertools import zip_longest
 from numbers import Number
 from typing import Any, NamedTuple
 
@@ -282,7 +283,7 @@ def bids_text(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
 def _cell(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    return harmless(value) if value else value
+    return harmless(value)
 
 
 def data_frame(rows: Iterable[Mapping[str, Any]]) -> Any:
@@ -329,10 +330,5 @@ def _table(name: str, text: str, separator: str, first: int) -> Table:
             rows.append(cells)
             places.append(f"line {line}")
         line = first + reader.line_num
-    used = [
-        c
-        for c in range(max(map(len, rows), default=0))
-        if any(row[c] for row in rows if c < len(row))
-    ]
-    rows = [[row[c] if c < len(row) else "" for c in used] for row in rows]
-    return Table(name, rows, places, separator)
+    columns = filter(any, zip_longest(*rows, fillvalue=""))
+    return Table(name, [list(row) for row in zip(*columns)], places, separator)
