@@ -343,7 +343,7 @@ class Registration(Applicable):
             raise errors.InputUnreadableError(
                 f"{folder / _VECTORS} has displacements that are no numbers"
             )
-        transform = Field.from_mm(mm, *grids, initial)
+        transform = Field.from_mm(mm, grids[0], grids[1], initial)
         return Registration(transform, arrays[0], report, options, *arrays[1:])
 
 
@@ -367,9 +367,7 @@ def write_result(
     writers: dict[str, Callable[[Path], Any]] = {
         "transform.h5": result.transform.save,
         # A field's last bits are noise: compressing 160x192x224 vectors takes 2 s, saves a tenth.
-        _VECTORS: lambda path: images.write_vectors(
-            path, result.displacement_mm(), result.grid
-        ),
+        _VECTORS: lambda path: images.write_vectors(path, result.displacement_mm(), result.grid),
         "warped.nii.gz": lambda path: images.write(
             path, images.Image.on_grid(result.warped, result.grid)
         ),
