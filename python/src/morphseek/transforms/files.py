@@ -34,7 +34,7 @@ from .parts import (
     parts_of,
     vectors_of,
 )
-from .summary import problems
+from .summary import fault
 
 #: Endings of the transform files that ITK knows.
 _TRANSFORMS = (*HDF5, ".tfm", ".txt", ".mat")
@@ -258,8 +258,8 @@ def transform_of(parts: Sequence[h5.Part], name: str = "the transform") -> sitk.
         if own.name == part.name:
             transforms.append(one)
             continue
-        if wrong := problems(one):
-            raise errors.InputUnreadableError(f"{name} {wrong[0]}")
+        if wrong := fault(one):
+            raise errors.InputUnreadableError(f"{name} {wrong}")
         transforms += inverted(one, name)
     return joined(transforms)
 

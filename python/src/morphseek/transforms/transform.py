@@ -37,7 +37,7 @@ from .parts import (
     vector_image,
 )
 from .resample import Resampling, jacobian_on, resample
-from .summary import problems, summary
+from .summary import fault, summary
 
 
 class Applicable(ABC):
@@ -609,8 +609,8 @@ def _of_loaded(
     frames: tuple[str, str],
 ) -> Transform:
     """Return SimpleITK's transform as one of ours, if it is sound."""
-    if wrong := problems(transform):
-        raise errors.InputUnreadableError(f"{name} {wrong[0]}")
+    if wrong := fault(transform):
+        raise errors.InputUnreadableError(f"{name} {wrong}")
     kind: type[Affine] | type[Chain] = Affine if transform.IsLinear() else Chain
     whole = kind.__new__(kind)
     Transform.__init__(whole, _field_grid(transform) if grid is None else grid, moving_grid)
