@@ -328,6 +328,11 @@ def test_x5(case: Case, bends: bool):
     back(case, path, bends, 1e-4)
     x5.to_filename(str(case.folder / "theirs.x5"), [read.to_x5()])
     back(case, case.folder / "theirs.x5", bends, 1e-4)
+    node = x5.from_filename(path)[0]
+    node.domain = None
+    x5.to_filename(path, [node])
+    if bends:  # which lies nowhere, whatever image is given
+        unreadable("t.x5 holds a transform", Transform.read, path, reference=case.fixed)
 
 
 def transformix(itk: Any, case: Case, parameters: list[Path]) -> sitk.DisplacementFieldTransform:
@@ -415,6 +420,29 @@ def test_where_elastix_laid_its_fixed_image(tmp_path: Path):
     assert Transform.read(path).is_linear
     path.write_text(shift + PLACE.format(columns, without))
     unreadable("t.txt was made without the images' directions", Transform.read, path)
+
+
+def test_a_spline_of_elastix_has_a_grid_of_its_own(tmp_path: Path):
+    """As SimpleITK's images of its coefficients have it; elastix writes directions by columns."""
+    path = tmp_path / "t.txt"
+    numbers = np.random.default_rng(1).normal(size=(3, 5, 6, 7))
+    spline = sitk.BSplineTransform([oblique(each).to_sitk() for each in numbers], 3)
+    image = oblique(numbers[0])
+    rows = {
+        "Size": image.grid.size, "Spacing": image.spacing, "Origin": image.origin,
+        "Direction": image.grid.axes.T.ravel(),
+    }  # fmt: skip
+    text = '(Transform "BSplineTransform")\n(BSplineTransformSplineOrder 3)\n'
+    text += f"(TransformParameters {' '.join(map(repr, numbers.ravel().tolist()))})\n"
+    text += "".join(f"(Grid{k} {' '.join(map(str, v))})\n" for k, v in rows.items())
+    path.write_text(text)
+    points = image.grid.to_physical([[2, 2, 2], [3.3, 2.2, 2.1], [4, 3, 2]])
+    moved = by_itk(spline, points)
+    assert np.abs(moved - points).max() > 0.1
+    np.testing.assert_allclose(by_itk(Transform.read(path).to_sitk(), points), moved, atol=1e-9)
+    for wrong in ("(GridSpacing 0 ", "(GridSpacing -1 ", "(Grid "):
+        path.write_text(text.replace("(GridSpacing ", wrong))
+        unreadable("t.txt has no sound grid of its B-spline", Transform.read, path)
 
 
 NAMED = {  # how the second file names the first: as it was called where elastix ran

@@ -242,7 +242,7 @@ class Grid:
         return is_sheared(self.axes, most)
 
     def place(self, image: Placed) -> Placed:
-        """Give a SimpleITK image this geometry, and return it.
+        """Give the first three axes of a SimpleITK image, or two, this geometry, and return it.
 
         Raises
         ------
@@ -256,9 +256,11 @@ class Grid:
         """
         check_numbers(self.spacing, self.origin, self.direction, "the grid")
         target: Any = image
-        target.SetSpacing(self.spacing)
-        target.SetOrigin(self.origin)
-        target.SetDirection(self.direction)
+        own, direction = min(target.GetDimension(), 3), np.eye(target.GetDimension())
+        direction[:own, :own] = self.axes[:own, :own]
+        target.SetSpacing((*self.spacing[:own], *target.GetSpacing()[own:]))
+        target.SetOrigin((*self.origin[:own], *target.GetOrigin()[own:]))
+        target.SetDirection(direction.ravel().tolist())
         return image
 
 

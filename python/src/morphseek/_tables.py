@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from io import StringIO
+from itertools import chain, zip_longest
 from numbers import Number
 from typing import Any, NamedTuple
 
@@ -77,23 +78,25 @@ def read_records(
     must have the needed cells. In columns of ``text`` such words as NA are no empty cell. Leave out
     a first column of whole numbers without a name, the index that pandas and R write.
     """
-    if is_frame(source):
-        known = {*(optional or ()), *(column for columns in needed for column in columns)}
-        table = frame_table(source, what, known)
-    else:
-        table = _by_heading(_tables(source, what), needed)
+    table = read_table(source, what, needed, optional or ())
     return records_of(table, needed, optional, filled=filled, text=text)
 
 
-def read_plain(
-    path: str | os.PathLike[str],
+def read_table(
+    source: Any,
     what: str,
     needed: Sequence[Sequence[str]],
-    is_row: Callable[[list[str]], bool],
+    optional: Collection[str] = (),
+    is_row: Callable[[list[str]], bool] | None = None,
 ) -> Table:
-    """Return a table by a heading, else by the one separator that makes rows; refuse two such."""
-    tables = _tables(path, what)
-    if has_heading(best := _by_heading(tables, needed), needed):
+    """Return a data frame, or a file by the separator that makes a heading with needed columns,
+    else by the one with which every line `is_row`; refuse two such.
+    """
+    if is_frame(source):
+        return _frame_table(source, what, {*chain(*needed), *optional})
+    tables = _tables(source, what)
+    best = next((table for table in tables if has_heading(table, needed)), tables[0])
+    if is_row is None or has_heading(best, needed):
         return best
     fits = [table for table in tables if table.rows and all(map(is_row, table.rows))]
     if len(fits) > 1:
@@ -130,7 +133,7 @@ def records_of(
     while heading and not heading[-1]:  # cells below it are too many
         heading.pop()
     sets = [tuple(columns) for columns in needed if set(columns) <= set(heading)]
-    strange = set(heading) - {"", *(c for columns in needed for c in columns), *(optional or ())}
+    strange = set(heading) - {"", *chain(*needed), *(optional or ())}
     if not sets or (optional is not None and strange):
         may = "" if optional is None else f", may have {_listed(optional)}, and no others"
         word = "column" if all(len(columns) == 1 for columns in needed) else "columns"
@@ -222,7 +225,7 @@ def _is_missing(value: Any) -> bool:
     return isinstance(value, Number) and bool(value != value)
 
 
-def frame_table(frame: Any, what: str, known: Collection[str]) -> Table:
+def _frame_table(frame: Any, what: str, known: Collection[str]) -> Table:
     """Return a data frame as texts, a named index as a column; refuse objects in known columns."""
     if any(name is not None for name in getattr(getattr(frame, "index", None), "names", ())):
         try:
@@ -282,7 +285,7 @@ def bids_text(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
 def _cell(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    return harmless(value) if value else value
+    return harmless(value)
 
 
 def data_frame(rows: Iterable[Mapping[str, Any]]) -> Any:
@@ -299,11 +302,6 @@ def data_frame(rows: Iterable[Mapping[str, Any]]) -> Any:
 def _listed(names: Iterable[str]) -> str:
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last
-
-
-def _by_heading(tables: list[Table], needed: Sequence[Collection[str]]) -> Table:
-    """Return the table whose heading has one of the sets of columns, else the first."""
-    return next((table for table in tables if has_heading(table, needed)), tables[0])
 
 
 def _tables(path: str | os.PathLike[str], what: str) -> list[Table]:
@@ -329,10 +327,5 @@ def _table(name: str, text: str, separator: str, first: int) -> Table:
             rows.append(cells)
             places.append(f"line {line}")
         line = first + reader.line_num
-    used = [
-        c
-        for c in range(max(map(len, rows), default=0))
-        if any(row[c] for row in rows if c < len(row))
-    ]
-    rows = [[row[c] if c < len(row) else "" for c in used] for row in rows]
-    return Table(name, rows, places, separator)
+    columns = filter(any, zip_longest(*rows, fillvalue=""))
+    return Table(name, [list(row) for row in zip(*columns)], places, separator)

@@ -222,12 +222,9 @@ def _folders(problems: dict[str, str]) -> list[dict[str, Any]]:
 
 
 def _unwritable(place: Callable[[], str]) -> str:
-    """Return why no file can be made in a folder, or in that of its parents which is there."""
+    """Return why no file can be made in a folder; empty where one can."""
     try:
-        folder = Path(place())
-        while not folder.exists():
-            folder = folder.parent
-        with tempfile.TemporaryFile(dir=folder):
+        with tempfile.TemporaryFile(dir=place()):
             return ""
     except OSError as error:
         return str(error.strerror)

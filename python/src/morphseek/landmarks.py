@@ -349,12 +349,8 @@ def _number(cell: Any) -> float:
 
 
 def _csv(source: Any, name: str) -> tuple[list[list[float]], list[str]]:
-    wanted, is_frame = list(_SPACES), _tables.is_frame(source)
-    table = (
-        _tables.frame_table(source, name, {*_NAMES, *(c for columns in wanted for c in columns)})
-        if is_frame
-        else _tables.read_plain(source, name, wanted, _is_point)
-    )
+    wanted = list(_SPACES)
+    table = _tables.read_table(source, name, wanted, _NAMES, _is_point)
     if _tables.has_heading(table, wanted):
         records = _tables.records_of(table, wanted, filled=False, text=_NAMES)
         rows = [
@@ -368,7 +364,7 @@ def _csv(source: Any, name: str) -> tuple[list[list[float]], list[str]]:
         names = [_tables.whole_name(unguarded(cell)) for cell in cells]
     else:
         rows, signs, names = table.rows, (1, 1, 1), []
-        if is_frame and all(map(str.isdecimal, table.rows[0])):  # columns without names
+        if not table.separator and all(map(str.isdecimal, rows[0])):  # a frame's unnamed columns
             rows = table.rows[1:]
         if not rows or not all(map(_is_point, rows)):
             heading = ", ".join(table.rows[0]) if table.rows else "none"

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _files, _manifest, errors, images
-from ._engine import bindings
 from ._engine.bindings import Floats
 from ._engine.metrics import Metrics
-from ._grid import Grid
+from ._grid import Grid, check_numbers
 from ._json import read as read_json
 from .halfway import HALFWAY, Halfway, halfway
 from .images import Image, ImageLike
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 else:  # typing.get_type_hints asks for the names; the modules import this one, or may be missing
     Figure = LabelScore = View = Any
 
+_VECTORS = "displacement.nrrd"
+
 #: The fixed labels on the moving image, where they were asked for.
 LABELS_BACK = "fixed_labels_on_moving.nii.gz"
 
@@ -40,7 +41,7 @@ OUTPUTS = (
     "warped.nii.gz",
     "transform.h5",
     "transform_initial.h5",
-    "displacement.nrrd",
+    _VECTORS,
     "uncertainty.nrrd",
     "warped_labels.nii.gz",
     LABELS_BACK,
@@ -321,8 +322,8 @@ class Registration(Applicable):
         try:
             entries = dict(report.pop(_manifest.KEY))
             grids = [Grid.from_numbers(report.pop(f"{side}_grid")) for side in ("fixed", "moving")]
-            if not all(np.isfinite(each.numbers).all() for each in grids):
-                raise ValueError("its grids are none")
+            for each in grids:
+                check_numbers(each.spacing, each.origin, each.direction, "a grid")
             initial, options = report.pop("initial_transform"), report.pop("options")
             initial = checked_matrix(initial, "its initial transform", "run the registration again")
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
@@ -330,29 +331,19 @@ class Registration(Applicable):
                 f"{path} is not a registration's report: {error!r}"
             ) from None
         names = ["warped.nii.gz"] + ["uncertainty.nrrd"] * bool(report.get("uncertainty"))
-        _manifest.check(folder, entries, ["displacement.nrrd", *names], "result")
-        vectors = folder / "displacement.nrrd"
-        mm = images.read_vectors(vectors)
-        grid, moving_grid = grids
-        if mm.shape != (*grid.shape, 3):
-            raise errors.GridMismatchError(
-                f"{vectors} has shape {mm.shape}, another grid than {path} says"
-            )
-        if not np.isfinite(mm).all():
-            raise errors.InputUnreadableError(f"{vectors} has displacements that are no numbers")
-        try:
-            displacement = bindings.from_mm(mm, grid)
-        except errors.MorphSeekError as error:
-            raise errors.InputUnreadableError(
-                f"{path} is not a registration's report: {error}"
-            ) from None
+        _manifest.check(folder, entries, [_VECTORS, *names], "result")
+        mm = images.read_vectors(folder / _VECTORS)
         arrays = [images.read(folder / n, n.partition(".")[0]).float32() for n in names]
-        for name, array in zip(names, arrays):
-            if array.shape != grid.shape:
+        for name, array in zip((_VECTORS, *names), (mm, *arrays)):
+            if array.shape[:3] != grids[0].shape:
                 raise errors.GridMismatchError(
                     f"{folder / name} has shape {array.shape}, another grid than {path} says"
                 )
-        transform = Field(read_only(displacement), grid, moving_grid, initial)
+        if not np.isfinite(mm).all():
+            raise errors.InputUnreadableError(
+                f"{folder / _VECTORS} has displacements that are no numbers"
+            )
+        transform = Field.from_mm(mm, grids[0], grids[1], initial)
         return Registration(transform, arrays[0], report, options, *arrays[1:])
 
 
@@ -376,9 +367,7 @@ def write_result(
     writers: dict[str, Callable[[Path], Any]] = {
         "transform.h5": result.transform.save,
         # A field's last bits are noise: compressing 160x192x224 vectors takes 2 s, saves a tenth.
-        "displacement.nrrd": lambda path: images.write_vectors(
-            path, result.displacement_mm(), result.grid
-        ),
+        _VECTORS: lambda path: images.write_vectors(path, result.displacement_mm(), result.grid),
         "warped.nii.gz": lambda path: images.write(
             path, images.Image.on_grid(result.warped, result.grid)
         ),

@@ -19,8 +19,9 @@ from . import named
 from .arrays import as_array, has_axes, is_array, is_placed
 from .files import read_path
 from .headers.fields import UNITS, Unsound, units_of
+from .headers.nifti import Header
 from .image import Image, ImageLike, sentences, storable
-from .nifti import Header, metadata_of, place_of, place_of_itk
+from .nifti import metadata_of, place_of, place_of_itk
 from .others import is_grey
 
 

@@ -31,7 +31,7 @@ from .dicom_headers import (
     read_pixels,
     write_packed,
 )
-from .image import sentences
+from .image import Reading, sentences
 
 _MOST_FILES = 20_000  # a series has a few thousand
 _MOST_FOLDERS = 200  # looked into for DICOM files
@@ -44,14 +44,6 @@ _LEAN = 0.02  # of direction cosines of two digits
 _TURN = 5e-3  # between slices that lie parallel
 _NEAR = 0.02  # pixels between two slices of one place
 _ROUNDED = 0.02  # of a distance, between what a header says twice
-
-
-class Reading(NamedTuple):
-    """An image as a file has it, and in what its header contradicts itself."""
-
-    image: sitk.Image
-    doubts: tuple[str, ...] = ()
-    """Sentences: where voxels lie is not sure."""
 
 
 class _NamedPath(NamedTuple):

@@ -15,13 +15,14 @@ from .._files import check_unchanged, readable, stamp
 from .._grid import Grid, sheared
 from .._itk import hdf5_lock, itk_io, itk_reason, to_read
 from .._regular import head
-from .dicom import Reading, read_dicom, read_repeated
+from .dicom import read_dicom, read_repeated
 from .dicom_headers import is_dicom
 from .formats import NIFTI
 from .headers import check_header, check_voxels, limit, sound
 from .headers.fields import UNITS, Unsound
-from .image import sentences, tell
-from .nifti import header_of, lay, read_nifti
+from .headers.nifti import header_of
+from .image import Reading, sentences, tell
+from .nifti import read_nifti
 from .others import check, doubts_of, laid
 from .sidecars import parts
 
@@ -78,23 +79,22 @@ def whole(path: Path, name: str) -> Iterator[None]:
 
 def _read_file(path: Path, name: str) -> Reading:
     """Return what a file with a sound header holds, by ITK except for NIfTI; see its checksum."""
-    stored = check_header(path, name)
+    stored, where = check_header(path, name), f"{name}: {path}"
     if path.name.lower().endswith(NIFTI) and (header := header_of(path)):
         assert stored is not None
         with sound(path, name):
-            reading = read_nifti(header, stored, f"{name}: {path}")
-        return reading._replace(doubts=sentences(reading.doubts, f"{name}: {path}"))
+            return read_nifti(header, stored, where)
     with to_read(path, parts(path)[1:]) as openable, sound(path, name):
         image, doubts = _read_by_itk(openable, name)
     if stored is None:
-        return Reading(image, sentences(doubts, f"{name}: {path}"))
+        return Reading(image, sentences(doubts, where))
     check_voxels(stored, sitk.GetArrayViewFromImage(image), path, name)
     if stored.steps or stored.units:  # in mm from here on
-        lay(image, stored.placed(Grid.of(image)))
+        stored.placed(Grid.of(image)).place(image)
         for key in image.GetMetaDataKeys():
             if UNITS.fullmatch(key):
                 image.EraseMetaData(key)
-    return Reading(image, sentences(stored.doubts, f"{name}: {path}"))
+    return Reading(image, sentences(stored.doubts, where))
 
 
 _CHECKED = ("MetaImageIO", "NrrdImageIO", "GDCMImageIO")

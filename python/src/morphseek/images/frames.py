@@ -15,8 +15,9 @@ from .. import errors
 from . import named
 from .convert import as_kind_of, is_colour, of_atlas, read
 from .files import read_path
+from .headers.nifti import Header
 from .image import Image, ImageLike, storable, tell
-from .nifti import Header, keep_times, metadata_of, notes_of
+from .nifti import keep_times, metadata_of, notes_of
 from .sequence import SEQUENCES, series_of
 
 # NIfTI's intents of what turns with the tissue: matrices, tensors, vectors, quaternions

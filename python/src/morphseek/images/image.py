@@ -6,7 +6,7 @@ import dataclasses
 import os
 import warnings
 from collections.abc import Iterable
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import SimpleITK as sitk
@@ -34,6 +34,14 @@ class ItkImage(Protocol):
     """An image of itk, as far as it is needed here."""
 
     def GetLargestPossibleRegion(self) -> Any: ...
+
+
+class Reading(NamedTuple):
+    """An image as a file has it, and in what its header contradicts itself."""
+
+    image: sitk.Image
+    doubts: tuple[str, ...] = ()
+    """Sentences: where voxels lie is not sure."""
 
 
 def tell(doubts: Iterable[str]) -> None:

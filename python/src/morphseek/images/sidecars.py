@@ -56,11 +56,7 @@ def check_name(path: Path, compress: bool) -> None:
     """Refuse a name by which readers would find no voxels, or those of another image."""
     others = BESIDE.get(ending_of(path, BESIDE), ())
     named = others and not pair_of(path)
-    if (
-        re.search(r"[\r\n]", path.name)
-        or named
-        and (re.search(r"^LIST|^\s|[%\x00-\x1f]", path.name))
-    ):
+    if re.search(r"^LIST|^\s|[%\x00-\x1f]" if named else r"[\r\n]", path.name):
         raise errors.OutputUnwritableError(
             f"output: {os.fspath(path)!r} cannot be written: no reader would find the file that its"
             " header names; choose a name without a line break or %, that begins neither with a"
@@ -70,9 +66,7 @@ def check_name(path: Path, compress: bool) -> None:
         place = path.with_name(path.name[: path.name.rindex(".")] + others[compress])
         taken = [header for header in _headers_of(place) if header.name != path.name]
     else:
-        is_packed = path.name.lower().endswith(".gz")
-        taken = [p for p in pair_of(path) if p.name.lower().endswith(".gz") != is_packed]
-        taken = [other for other in taken if other.is_file()]
+        taken = [file for file in pair_of(path)[2:] if file.is_file()]  # of the other compression
     if taken:
         raise errors.OutputUnwritableError(
             f"{path} cannot be written: {taken[0].name} lies there, whose voxels could not be told"

@@ -24,9 +24,10 @@ from .._grid import Grid, check_numbers, is_sheared
 from .._itk import to_write
 from .formats import NIFTI, PAIRS, WRITTEN, pair_of
 from .headers import check_header, check_voxels
+from .headers.nifti import LAYOUTS
 from .headers.stream import fast
 from .image import Image, storable
-from .nifti import LAYOUTS, metadata_of, times_beyond_itk
+from .nifti import metadata_of, times_beyond_itk
 from .sidecars import check_name
 
 _MOST_NIFTI = 2**15 - 1  # voxels along an axis, that NIfTI-1 holds

@@ -21,7 +21,7 @@ def facts(
     """Return what the templates of a registration read."""
     result, points = scene.result, measures.points
     metrics = result.metrics
-    verdict = Verdict.of({**metrics, "fixed_grid": result.grid.numbers})
+    verdict = Verdict.of({**metrics, "fixed_grid": result.transform.grid.numbers})
     worst_first = sorted(measures.scores, key=lambda score: score.dice_after)
     labels = [{**vars(score), "name": measures.name(score.label)} for score in worst_first]
     pair = {"Fixed image": fixed, "Moving image": moving}

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from .._engine.metrics import Metrics
-from .._grid import Grid
 from ..scoring import LabelScore, LandmarkErrors
 from ..transforms import Field
 
@@ -22,20 +21,10 @@ class Registration(Protocol):
     options: dict[str, Any]
 
     @property
-    def grid(self) -> Grid: ...
-
-    @property
-    def moving_grid(self) -> Grid: ...
-
-    @property
     def warped(self) -> np.ndarray: ...
 
     @property
     def uncertainty(self) -> np.ndarray | None: ...
-
-    def displacement(self) -> np.ndarray: ...
-
-    def jacobian(self) -> np.ndarray: ...
 
 
 Scores = Sequence[LabelScore]

@@ -21,7 +21,7 @@ class Maps:
         self.scene = scene
         self.volumes: dict[str, Volume] = {}
         self.scales: dict[str, Any] = {}
-        self.jacobian = scene.result.jacobian()
+        self.jacobian = scene.result.transform.jacobian()
         self.least = _LEAST_LENGTH * min(scene.spacing)
         self._field()
         self.steps = [2 if scene.large and n >= 32 else 1 for n in scene.shape]

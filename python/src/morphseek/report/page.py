@@ -99,11 +99,11 @@ def compose(
 
     def labels(name: Literal["fixed", "moving", "warped"]) -> images.Image | None:
         source: images.ImageLike | None = content.get(f"{name}_labels")  # type: ignore[assignment]
-        grid = result.moving_grid if name == "moving" else result.grid
+        grid = result.transform.moving_grid if name == "moving" else result.transform.grid
         return None if source is None else images.read_on(source, grid, f"{name} labels")
 
-    target = images.read_on(fixed, result.grid, "fixed")
-    source = images.read_on(moving, result.moving_grid, "moving")
+    target = images.read_on(fixed, result.transform.grid, "fixed")
+    source = images.read_on(moving, result.transform.moving_grid, "moving")
     scene = Scene(result, target, source, labels("fixed"), labels("moving"), labels("warped"))
     points = content.get("landmarks")
     if points is not None and not hasattr(points, "after_mm"):

@@ -28,8 +28,8 @@ def figure(
         from matplotlib.figure import Figure
     scene = Scene(
         result,
-        images.read_on(fixed, result.grid, "fixed"),
-        images.read_on(moving, result.moving_grid, "moving"),
+        images.read_on(fixed, result.transform.grid, "fixed"),
+        images.read_on(moving, result.transform.moving_grid, "moving"),
     )
     at, letters = scene.middle(), plane_letters(scene.axes.letters())
     sizes = scene.sizes_mm()
@@ -40,7 +40,7 @@ def figure(
     colors = LinearSegmentedColormap.from_list(
         "volume", ["#8fd3f4", "#2b6cb0", "#f4f4f4", "#b3452c", "#fbc08d"]
     ).with_extremes(bad="#ff2bd6")
-    changes = planes(scene.cropped(result.jacobian()), at)
+    changes = planes(scene.cropped(result.transform.jacobian()), at)
     for row, name in enumerate(("fixed", "before", "after")):
         low, high = scene.windows["fixed" if name == "fixed" else "moving"]
         for plane, shown in enumerate(scene.slices(name, at)):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import images
-from .._grid import Grid
+from .._grid import Grid, mapped
 from .._percentiles import distinct, percentiles
 from ..scoring.labels import numbered
 from ..transforms.labels import minimum
@@ -49,8 +49,8 @@ class Scene:
         warped_labels: images.Image | None = None,
     ):  # fmt: skip
         self.result = result
-        self.axes = Axes(result.grid)
-        self.full = self.axes.turn(np.broadcast_to(np.uint8(0), result.grid.shape)).shape
+        self.axes = Axes(result.transform.grid)
+        self.full = self.axes.turn(np.broadcast_to(np.uint8(0), result.transform.grid.shape)).shape
         self.large = result.warped.size > LARGE
         self.ranges: dict[str, tuple[float, float]] = {}
         self.windows: dict[str, tuple[int, int]] = {}
@@ -206,18 +206,15 @@ class Scene:
 
     def bend(self, nodes: list[np.ndarray]) -> NDArray[np.float32]:
         """Return the displacement before the initial transform: mm along x, y, z, (3, z, y, x)."""
-        result, axes = self.result, self.axes
-        z, y, x = np.meshgrid(*nodes, indexing="ij")
-        turned = np.stack([x, y, z]).reshape(3, -1).astype(np.float64)
-        index = axes.to_index[:3, :3] @ turned + axes.to_index[:3, 3:]
-        moved, voxels = index.copy(), result.displacement()
-        for c in range(3):  # the component of index axis c is that of array axis 2 - c
-            moved[c] += self.sampled(voxels[2 - c], nodes).ravel()
-        back = np.linalg.inv(result.transform.initial) @ axes.matrix
-        rest = back[:3, :3] @ moved + back[:3, 3:]
-        rest -= axes.matrix[:3, :3] @ index + axes.matrix[:3, 3:]
-        along = np.linalg.inv(self.to_mm[:3, :3] / np.array(self.spacing)) @ rest
-        return along.reshape(3, *x.shape).astype(np.float32)
+        field, to_mm = self.result.transform, self.axes.matrix
+        turned = np.stack(np.meshgrid(*nodes, indexing="ij")[::-1], axis=-1)  # x, y, z
+        index = mapped(self.axes.to_index, turned)
+        # component i is along array axis i
+        steps = [self.sampled(voxels, nodes) for voxels in field.displacement()[::-1]]
+        moved = mapped(np.linalg.inv(field.initial) @ to_mm, index + np.stack(steps, axis=-1))
+        along = np.linalg.inv(self.to_mm[:3, :3] / np.array(self.spacing))
+        rest = (moved - mapped(to_mm, index)) @ along.T
+        return np.moveaxis(rest, -1, 0).astype(np.float32, order="C")
 
     def body(self) -> NDArray[np.bool_]:
         """Return where the fixed image shows something."""

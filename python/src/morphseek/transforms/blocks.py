@@ -17,8 +17,9 @@ from .._grid import Grid
 from ..images.files import whole
 from ..images.formats import NIFTI
 from ..images.headers import Stored, check_header, sound
+from ..images.headers.nifti import Header, header_of
 from ..images.image import sentences, tell
-from ..images.nifti import Header, header_of, place_of
+from ..images.nifti import place_of
 from ..images.writers import write_pieces
 from .labels import LABELS, as_type, carrier, checked_dtype
 from .parts import field_on, reached
@@ -196,15 +197,17 @@ class _BoxReader:
 
     def read(self, low: np.ndarray, high: np.ndarray) -> images.Image:
         """Return the box from `low` to below `high`, in voxels x, y, z."""
-        low, high = low.astype(int), high.astype(int)
-        part = np.ascontiguousarray(
-            self._voxels[tuple(slice(a, b) for a, b in zip(low[::-1], high[::-1]))]
-        )
+        part = np.ascontiguousarray(self._voxels[_box(low, high)])
         array = part.astype(part.dtype.newbyteorder("="), copy=False)
         if self._header:
             array = self._header.values(array)
         part_grid = self._grid.part(low, high - low)
         return images.read(images.Image.on_grid(array, part_grid), self.name)
+
+
+def _box(low: np.ndarray, high: np.ndarray) -> tuple[slice, ...]:
+    """Return the slices of an array between two corners, x, y, z."""
+    return tuple(slice(a, b) for a, b in zip(low[::-1], high[::-1]))
 
 
 def _slabs(size: np.ndarray, voxels: float) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -252,21 +255,17 @@ class _Work:
         # a derivative asks for the voxels beside
         beside = 1 if self.how["modulate"] else 0
         lower, upper = np.maximum(low - beside, 0), np.minimum(high + beside, self.size)
-        inner = tuple(slice(a, b) for a, b in zip((low - lower)[::-1], (high - lower)[::-1]))
         box = self.grid.part(lower, upper - lower)
         first, last = self._reached(box)
         count = float(np.prod(np.maximum(last - first, 0)))
         halves = int(np.argmax(high - low))
         # smaller blocks would read almost as much, because of their margins
         if count * _READ > self.memory / 2 and (high - low)[halves] > 4 * self.around:
-            middle = low.copy()
-            middle[halves] = (low[halves] + high[halves]) // 2
-            half = high.copy()
-            half[halves] = middle[halves]
-            self._fill(out, corner, low, half)
-            self._fill(out, corner, middle, high)
+            is_cut, middle = np.arange(3) == halves, (low[halves] + high[halves]) // 2
+            self._fill(out, corner, low, np.where(is_cut, middle, high))
+            self._fill(out, corner, np.where(is_cut, middle, low), high)
             return
-        where = tuple(slice(a, b) for a, b in zip((low - corner)[::-1], (high - corner)[::-1]))
+        where = _box(low - corner, high - corner)
         if not count:
             out[where] = as_type(np.array(self.background), self.kind)
             return
@@ -276,7 +275,8 @@ class _Work:
             self.source.read(first, last), box, self.sitk, self.how["interpolation"],
             self.background, None if narrow else self.kind, self.how["modulate"],
         )  # fmt: skip
-        out[where] = as_type(block.array[inner], self.kind, self.background)
+        inner = block.array[_box(low - lower, high - lower)]
+        out[where] = as_type(inner, self.kind, self.background)
 
     def _reached(self, box: Grid) -> tuple[np.ndarray, np.ndarray]:
         """Return the box of the input that a box of the output is read from."""

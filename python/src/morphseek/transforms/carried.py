@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import errors, images
 from .._features import needing
-from .._files import check_path, check_regular, write_with
+from .._files import readable, write_with
 from .._grid import RAS, RAS_SIGNS, Grid
 from ..images.formats import ending_of
 from ..landmarks import Landmarks
@@ -47,10 +47,6 @@ def carry(
     ``.trk`` names ``reference``, the image of the space that they go to.
     """
     source, out = Path(source), Path(out)
-    check_path(source, "input", errors.InputUnreadableError)
-    check_regular(source, "input")
-    if not source.is_file():
-        raise errors.InputUnreadableError(f"input: {source} does not exist; check the path")
     kinds = ((POINTS, _points), (GIFTI, _gifti), (MESHES, _mesh), (TRACTS, _tracts))
     endings, function = next(kind for kind in kinds if ending_of(source, kind[0]))
     if not ending_of(out, endings):
@@ -58,7 +54,8 @@ def carry(
             f"{out}: what {source.name} holds is written to {', '.join(endings)}; give the file"
             " such an ending"
         )
-    return function(source, out, transform, reference)
+    with readable(source, "input"):
+        return function(source, out, transform, reference)
 
 
 def _points(source: Path, out: Path, transform: Transform, reference: Any) -> int:

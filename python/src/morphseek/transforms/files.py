@@ -34,7 +34,7 @@ from .parts import (
     parts_of,
     vectors_of,
 )
-from .summary import problems
+from .summary import fault
 
 #: Endings of the transform files that ITK knows.
 _TRANSFORMS = (*HDF5, ".tfm", ".txt", ".mat")
@@ -132,7 +132,7 @@ def _read_text(path: Path) -> list[h5.Part] | None:
             kind = _KIND.fullmatch(one["Transform"])
             if kind is None:
                 return None
-            if kind[1] == "CompositeTransform" and not parts and one is blocks[0] and blocks[1:]:
+            if kind[1] == "CompositeTransform" and one is blocks[0] and blocks[1:]:
                 continue
             numbers = [np.array(one[key].split(), dtype=np.float64) for key in _NUMBERS]
             parts.append(h5.Part(kind[1] + (kind[2] or ""), *numbers))
@@ -162,9 +162,8 @@ def _read_by_itk(path: Path) -> list[h5.Part]:
     with _readable(path) as (copy, inverse):
         try:
             transform = read_transform_file(copy)
-            transform.TransformPoint(
-                (0.0,) * transform.GetDimension()
-            )  # a truncated one fails here
+            # a truncated one fails here
+            transform.TransformPoint((0.0,) * transform.GetDimension())
         except RuntimeError as error:
             unknown = re.search(
                 r'create an instance of "(\w+?)(?:_double_|_float_|\W|$)', str(error)
@@ -259,8 +258,8 @@ def transform_of(parts: Sequence[h5.Part], name: str = "the transform") -> sitk.
         if own.name == part.name:
             transforms.append(one)
             continue
-        if wrong := problems(one):
-            raise errors.InputUnreadableError(f"{name} {wrong[0]}")
+        if wrong := fault(one):
+            raise errors.InputUnreadableError(f"{name} {wrong}")
         transforms += inverted(one, name)
     return joined(transforms)
 

@@ -161,9 +161,8 @@ class _File:
 
     def numbers(self, array: np.ndarray) -> int:
         """Add a data set of float32 or float64."""
-        array = np.ascontiguousarray(array).reshape(-1)
-        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-        return self._data_set(array.size, _KINDS[array.itemsize], self.add(little), array.nbytes)
+        little = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1)
+        return self._data_set(little.size, _KINDS[little.itemsize], self.add(little), little.nbytes)
 
     def _data_set(self, count: int, kind: bytes, place: int, size: int) -> int:
         return self.add(

@@ -130,10 +130,7 @@ def planar(transform: sitk.Transform, fixed: Grid | None) -> sitk.Transform:
     else:
         vectors, grid = field_on(composed(parts), fixed), fixed
     layer = np.ascontiguousarray(vectors[len(vectors) // 2][..., :2], dtype=np.float64)
-    image = sitk.GetImageFromArray(layer, isVector=True)
-    image.SetSpacing(grid.spacing[:2])
-    image.SetOrigin(grid.origin[:2])
-    image.SetDirection(grid.axes[:2, :2].ravel().tolist())
+    image = grid.place(sitk.GetImageFromArray(layer, isVector=True))
     return sitk.CompositeTransform([flat, sitk.DisplacementFieldTransform(image)])
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,6 +60,10 @@ class _Planes(NamedTuple):
     pixel: float
     """Edge of a mask's pixels, mm."""
 
+    def steps(self, points: np.ndarray) -> np.ndarray:
+        """Return the column, row and plane of points, LPS mm, shape (n, 3)."""
+        return (points @ self.axes.T - [0, 0, self.first]) / [self.pixel, self.pixel, self.step]
+
 
 class _Mask(NamedTuple):
     values: np.ndarray
@@ -100,21 +105,26 @@ def carry(
     _check_frame(source_set, transform, source)
     grid = target_grid(transform, reference)
     contours = _contours(source_set, source)
-    planes = _planes(contours, grid, transform.moving_grid, source)
-    masks = {
-        number: _mask([c for kind, c in each if kind in _CLOSED], planes, source)
-        for number, each in contours.items()
-        if planes is not None and any(kind in _CLOSED for kind, _ in each)
-    }
+    drawn = [(number, kind, points) for number, each in contours.items() for kind, points in each]
+    closed: dict[int, list[np.ndarray]] = {}
+    for number, kind, points in drawn:
+        if kind in _CLOSED:
+            closed.setdefault(number, []).append(points)
     lines_of: dict[int, list[Dataset]] = {number: [] for number in contours}
-    for k in range(grid.size[2]):
-        instance = series.at(grid.to_physical([0, 0, k]))
-        for number, area in _sampled(transform, grid, k, masks, planes):
-            for line in outlines(area):
-                points = grid.to_physical(np.insert(line[:, ::-1], 2, k, axis=1))
-                lines_of[number].append(_contour("CLOSED_PLANAR", points, instance))
-    for number, points_kind, points in _others(contours, transform):
-        lines_of[number].append(_contour(points_kind, points, None))
+    if closed:
+        planes = _planes([*chain(*closed.values())], grid, transform.moving_grid, source)
+        masks = {number: _mask(own, planes, source) for number, own in closed.items()}
+        for k in range(grid.size[2]):
+            instance = series.at(grid.to_physical([0, 0, k]))
+            for number, area in _sampled(transform, grid, k, masks, planes):
+                for line in outlines(area):
+                    points = grid.to_physical(np.insert(line[:, ::-1], 2, k, axis=1))
+                    lines_of[number].append(_contour("CLOSED_PLANAR", points, instance))
+    others = [each for each in drawn if each[1] not in _CLOSED]
+    inverse = transform.inverse() if others else transform
+    for number, kind, points in others:
+        kind = kind if kind == "POINT" else "OPEN_NONPLANAR"  # a line leaves its plane
+        lines_of[number].append(_contour(kind, inverse.transform_points(points), None))
     dataset = _structure_set(source_set, series, lines_of)
     write_with(lambda temporary: dicom.save_object(dataset, temporary), out)
     names = {int(each.ROINumber): str(each.get("ROIName") or "") for each in _rois(source_set)}
@@ -162,15 +172,9 @@ def _contours(dataset: Dataset, source: Path) -> dict[int, list[tuple[str, np.nd
 
 
 def _planes(
-    contours: dict[int, list[tuple[str, np.ndarray]]],
-    grid: Grid,
-    moving_grid: Grid | None,
-    source: Path,
-) -> _Planes | None:
-    """Find the planes of the closed contours; None where there are none."""
-    closed = [c for each in contours.values() for kind, c in each if kind in _CLOSED]
-    if not closed:
-        return None
+    closed: list[np.ndarray], grid: Grid, moving_grid: Grid | None, source: Path
+) -> _Planes:
+    """Find the planes of closed contours."""
     normal = _normal(max(closed, key=lambda c: float(np.ptp(c, axis=0).sum())))
     row = np.eye(3)[np.abs(normal).argmin()]
     row = row - normal * (row @ normal)
@@ -191,16 +195,14 @@ def _planes(
             " apply the transform.h5 of the registration, which holds the moving image's grid"
         )
     first = float(places[0])
-    uneven = max(
-        abs((d.mean() - first) / step - np.rint((d.mean() - first) / step)) for d in depths
-    )
+    planes = np.array([(d.mean() - first) / step for d in depths])
+    uneven = np.abs(planes - np.rint(planes)).max()
     if max(float(np.ptp(d)) for d in depths) > max(0.5, 0.2 * step) or uneven > 0.2:
         raise errors.InputUnreadableError(
             f"input: {source} has contours that do not lie in parallel planes at even distances;"
             " export the structure set on the slices of its series"
         )
-    known = [min(grid.spacing)] + ([min(moving_grid.spacing)] if moving_grid is not None else [])
-    return _Planes(axes, first, step, float(min(known)))
+    return _Planes(axes, first, step, min(grid.spacing + (moving_grid or grid).spacing))
 
 
 def _normal(points: np.ndarray) -> np.ndarray:
@@ -211,8 +213,7 @@ def _normal(points: np.ndarray) -> np.ndarray:
 
 def _mask(closed: list[np.ndarray], planes: _Planes, source: Path) -> _Mask:
     """Return what closed contours hold; where they overlap in a plane, the inner one is a hole."""
-    scale = np.array([planes.pixel, planes.pixel, planes.step])
-    lines = [(c @ planes.axes.T - [0, 0, planes.first]) / scale for c in closed]
+    lines = [planes.steps(c) for c in closed]
     low = np.floor(np.min([line.min(axis=0) for line in lines], axis=0)) - 2
     high = np.ceil(np.max([line.max(axis=0) for line in lines], axis=0)) + 2
     size = (high - low + 1)[::-1].astype(int)
@@ -232,17 +233,14 @@ def _mask(closed: list[np.ndarray], planes: _Planes, source: Path) -> _Mask:
 
 
 def _sampled(
-    transform: Transform, grid: Grid, k: int, masks: dict[int, _Mask], planes: _Planes | None
+    transform: Transform, grid: Grid, k: int, masks: dict[int, _Mask], planes: _Planes
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Give the structures that show in slice k of the fixed image, as parts of its voxels."""
     from scipy.ndimage import map_coordinates
 
-    if planes is None:
-        return
     one = grid.part((0, 0, k), (*grid.size[:2], 1))
     there = (one.points() + field_on(transform.to_sitk(), one)).reshape(-1, 3)
-    scale = np.array([planes.pixel, planes.pixel, planes.step])
-    index = (there @ planes.axes.T - [0, 0, planes.first]) / scale
+    index = planes.steps(there)
     for number, mask in masks.items():
         own = index - mask.corner
         inside = ((own > 0) & (own < np.array(mask.values.shape[::-1]) - 1)).all(axis=1)
@@ -252,20 +250,6 @@ def _sampled(
         area[inside] = map_coordinates(mask.values, own[inside, ::-1].T, order=1)
         if area.max() > 0.5:
             yield number, area.reshape(one.shape[1:])
-
-
-def _others(
-    contours: dict[int, list[tuple[str, np.ndarray]]], transform: Transform
-) -> Iterator[tuple[int, str, np.ndarray]]:
-    """Give points and open lines, moved; a line leaves its plane."""
-    inverse = None
-    for number, each in contours.items():
-        for kind, points in each:
-            if kind in _CLOSED:
-                continue
-            inverse = transform.inverse() if inverse is None else inverse
-            targets = inverse.transform_points(points)
-            yield number, "POINT" if kind == "POINT" else "OPEN_NONPLANAR", targets
 
 
 def _contour(kind: str, points: np.ndarray, instance: dicom.Instance | None) -> Dataset:

@@ -16,28 +16,25 @@ from .parts import field_on, grid_of_field, is_field, matrix_of, parts_of, vecto
 _RIGID = 1e-4  # by how much scales may differ from one, and axes from right angles
 
 
-def problems(transform: sitk.Transform) -> list[str]:
-    """Return what makes a 3-D transform useless, as what follows its name in a sentence."""
-    texts = []
+def fault(transform: sitk.Transform) -> str:
+    """Return what makes a 3-D transform useless, as what follows its name in a sentence; or ""."""
     for part in parts_of(transform):
         if is_field(part):
             image = sitk.DisplacementFieldTransform(part).GetDisplacementField()
             vectors = sitk.GetArrayViewFromImage(image)
             if not np.isfinite(vectors.sum()):
                 wrong = int((~np.isfinite(vectors).all(axis=-1)).sum())
-                texts.append(
-                    f"has no number (NaN or Inf) as displacement of {wrong} voxels; make it anew"
-                )
+                return f"has no number (NaN or Inf) as displacement of {wrong} voxels; make it anew"
         elif not np.isfinite([*part.GetParameters(), *part.GetFixedParameters()]).all():
-            texts.append("has parameters that are no numbers (NaN or Inf); make it anew")
+            return "has parameters that are no numbers (NaN or Inf); make it anew"
         elif part.IsLinear():
             matrix = linear_part(part)[:3, :3]
             if abs(np.linalg.det(matrix)) < 1e-12:
-                texts.append(
+                return (
                     f"has the matrix {matrix.round(6).tolist()}, which is singular: it maps space"
                     " to a plane; correct it"
                 )
-    return texts
+    return ""
 
 
 def summary(transform: sitk.Transform, grid: Grid | None) -> dict[str, Any]:

@@ -37,7 +37,7 @@ from .parts import (
     vector_image,
 )
 from .resample import Resampling, jacobian_on, resample
-from .summary import problems, summary
+from .summary import fault, summary
 
 
 class Applicable(ABC):
@@ -331,7 +331,7 @@ class Transform(Applicable):
     @property
     def is_linear(self) -> bool:
         """Whether it is a matrix and a shift: rigid, affine, or several of them."""
-        return all(part.IsLinear() for part in parts_of(self.to_sitk()))
+        return bool(self._sitk().IsLinear())
 
     def _sitk(self) -> sitk.Transform:
         """Return SimpleITK's transform of three dimensions; not to be changed."""
@@ -609,10 +609,9 @@ def _of_loaded(
     frames: tuple[str, str],
 ) -> Transform:
     """Return SimpleITK's transform as one of ours, if it is sound."""
-    if wrong := problems(transform):
-        raise errors.InputUnreadableError(f"{name} {wrong[0]}")
-    is_linear = all(part.IsLinear() for part in parts_of(transform))
-    kind: type[Affine] | type[Chain] = Affine if is_linear else Chain
+    if wrong := fault(transform):
+        raise errors.InputUnreadableError(f"{name} {wrong}")
+    kind: type[Affine] | type[Chain] = Affine if transform.IsLinear() else Chain
     whole = kind.__new__(kind)
     Transform.__init__(whole, _field_grid(transform) if grid is None else grid, moving_grid)
     whole._itk, whole._frames, whole._name = transform, frames, name

@@ -1,4 +1,4 @@
-"""Headers of MetaImage and NRRD, checked before a reader sees the file.
+"""Headers of MetaImage, NRRD and NIfTI, checked before a reader sees the file.
 
 ITK's readers believe what a header says: they end the process over some, allocate what others
 claim, and pass over a compressed stream's checksum. Here a header is read strictly, what it claims
@@ -15,9 +15,10 @@ from pathlib import Path
 from ... import errors
 from ..._apart import RATIO
 from ..._files import check_regular
-from ..formats import NIFTI, pair_of
+from ..formats import NIFTI, ending_of, pair_of
 from .fields import CutShort, Stored, Unsound
 from .metaimage import parse_metaimage
+from .nifti import parse_nifti
 from .nrrd import parse_nrrd
 from .stream import check_voxels
 
@@ -25,21 +26,19 @@ __all__ = ["Stored", "check_header", "check_voxels", "limit", "sound"]
 
 LIMIT = "MORPHSEEK_INPUT_LIMIT_GB"  # the environment variable
 _DEFAULT_LIMIT_GB = 64.0
+_PARSERS: dict[tuple[str, ...], Callable[[Path], Stored | None]] = {
+    (".mha", ".mhd"): parse_metaimage,
+    (".nrrd", ".nhdr"): parse_nrrd,
+    NIFTI: parse_nifti,
+}
 
 
 def check_header(path: Path, name: str) -> Stored | None:
     """Refuse an unsound header, or a claim beyond the file; None of formats unknown here."""
     for file in (path, *pair_of(path)):
         check_regular(file, name)
-    suffix = path.name.lower()
-    parse: Callable[[Path], Stored | None]
-    if suffix.endswith((".mha", ".mhd")):
-        parse = parse_metaimage
-    elif suffix.endswith((".nrrd", ".nhdr")):
-        parse = parse_nrrd
-    elif suffix.endswith(NIFTI):
-        from ..nifti import parse_nifti as parse
-    else:
+    parse = next((parse for endings, parse in _PARSERS.items() if ending_of(path, endings)), None)
+    if parse is None:
         return None
     with sound(path, name):
         stored = parse(path)

@@ -145,26 +145,24 @@ def _spline(source: TransformFile, fields: dict[str, list[str]]) -> sitk.BSpline
     if _word(fields, "UseCyclicTransform") == "true":
         raise source.unreadable("is a cyclic B-spline; make a field of it: transformix -def all")
     order = int((_numbers(source, fields, "BSplineTransformSplineOrder") or [3])[0])
-    size = [int(n) for n in _numbers(source, fields, "GridSize")]
-    blank = sitk.Image(size, sitk.sitkFloat64)
-    blank.SetSpacing(_numbers(source, fields, "GridSpacing"))
-    blank.SetOrigin(_numbers(source, fields, "GridOrigin"))
-    columns = np.array(_numbers(source, fields, "GridDirection")).reshape(3, 3)
-    blank.SetDirection(columns.T.ravel().tolist())
+    grid = _grid(fields, "Grid")
+    if grid is None or min(grid.size + grid.spacing) <= 0:
+        raise source.unreadable("has no sound grid of its B-spline; is it whole?")
+    blank = grid.place(sitk.Image(grid.size, sitk.sitkFloat64))
     return sitk.BSplineTransform([blank] * 3, order)
 
 
-def _grid(fields: dict[str, list[str]]) -> Grid | None:
-    """Return the fixed image's grid; elastix writes the direction by columns."""
+def _grid(fields: dict[str, list[str]], of: str = "") -> Grid | None:
+    """Return the fixed image's grid, or a B-spline's; elastix writes the direction by columns."""
     try:
         size, spacing, origin, direction, first = (
-            np.array(fields.get(key, ["0"] * 3 if key == "Index" else []), dtype=np.float64)
+            np.array(fields.get(of + key, ["0"] * 3 if key == "Index" else []), dtype=np.float64)
             for key in ("Size", "Spacing", "Origin", "Direction", "Index")
         )
         columns = direction.reshape(3, 3)
         whole = Grid(tuple(size), tuple(spacing), tuple(origin), tuple(columns.T.ravel()))
         return whole.part(first, size)
-    except (KeyError, ValueError, errors.InvalidArgumentError):
+    except ValueError:
         return None
 
 

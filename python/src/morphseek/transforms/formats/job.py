@@ -43,10 +43,6 @@ class TransformFile(NamedTuple):
         return errors.InputUnreadableError(f"transform: {self.path} {why}")
 
     def text(self) -> str:
-        if not self.path.is_file():
-            raise errors.InputUnreadableError(
-                f"transform: {self.path} does not exist; check the path"
-            )
         try:
             return text_of(self.path)
         except (OSError, ValueError) as error:
@@ -95,7 +91,7 @@ class Export:
     @property
     def is_linear(self) -> bool:
         """Whether it is a matrix and a shift."""
-        return all(part.IsLinear() for part in self.parts)
+        return bool(self.transform.IsLinear())
 
     @functools.cached_property
     def parts(self) -> list[sitk.Transform]:

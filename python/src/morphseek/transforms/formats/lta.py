@@ -33,7 +33,7 @@ def read(source: TransformFile) -> Content:
             raise source.unreadable(
                 "counts in voxels and has no volume info; write it anew: lta_convert --outlta"
             )
-        matrix = RAS @ _ras(fixed) @ matrix @ np.linalg.inv(_ras(moving)) @ RAS
+        matrix = fixed.index_to_physical @ matrix @ moving.physical_to_index
     elif int(kind[1]) == _RAS_TO_RAS:
         matrix = RAS @ matrix @ RAS
     else:
@@ -66,10 +66,6 @@ def _read_minc(source: TransformFile, text: str) -> Content:
         )
     matrix = np.vstack([np.array(numbers, dtype=np.float64).reshape(3, 4), [0, 0, 0, 1]])
     return _content(source, RAS @ matrix @ RAS)
-
-
-def _ras(grid: Grid) -> np.ndarray:
-    return RAS @ grid.index_to_physical
 
 
 def _volume(text: str, which: str) -> Grid | None:

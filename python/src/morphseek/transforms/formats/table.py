@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ... import errors, images
-from ..._files import check_path, check_regular, output_folder
+from ..._files import output_folder, readable
 from ..._formats import NAMES
 from ..._grid import Grid
 from ..._itk import HDF5
@@ -64,6 +64,11 @@ FORMATS = (
     Format("dicom", dicom.read, dicom.write, True, dicom.ENDINGS),
 )  # fmt: skip
 _BY_NAME = {each.name: each for each in FORMATS}
+#: Endings that say what a file is, whatever is in it.
+_ENDINGS = {
+    "lta": (".lta", ".xfm"), "x5": (".x5",), "field": field.ENDINGS, "dicom": dicom.ENDINGS,
+    "itk": (*HDF5, ".tfm"),
+}  # fmt: skip
 
 
 def split(
@@ -95,13 +100,10 @@ def load(
 ) -> Content:
     """Read a file, of the format that its content says where none is given."""
     path = Path(path)
-    check_path(path, "transform", errors.InputUnreadableError)
-    check_regular(path, "transform")
-    kind = _known(format) if format is not None else _found(path)
-    source = TransformFile(
-        path, grid_of(reference, "reference"), grid_of(moving, "moving"), format or ""
-    )
-    return kind.read(source)
+    with readable(path, "transform"):
+        kind = _known(format) if format is not None else _found(path)
+        grids = grid_of(reference, "reference"), grid_of(moving, "moving")
+        return kind.read(TransformFile(path, *grids, format or ""))
 
 
 def save(
@@ -180,23 +182,15 @@ def _by_ending(path: Path) -> Format:
 
 def _found(path: Path) -> Format:
     """Return the format of a file by its ending and its content."""
-    name = path.name.lower()
-    if name.endswith((".lta", ".xfm")):
-        return _BY_NAME["lta"]
-    if name.endswith(".x5"):
-        return _BY_NAME["x5"]
-    if name.endswith(field.ENDINGS):
-        return _BY_NAME["field"]
-    if name.endswith(dicom.ENDINGS) or is_dicom(path):
+    for name, endings in _ENDINGS.items():
+        if ending_of(path, endings):
+            return _BY_NAME[name]
+    if is_dicom(path):
         return _BY_NAME["dicom"]
-    if name.endswith((*HDF5, ".tfm")) or not path.is_file():
-        return _BY_NAME["itk"]
     try:
         head = text_of(path, 1 << 16)
     except (OSError, ValueError):
-        return _BY_NAME["itk"]  # which says why
-    if head.startswith("#Insight Transform"):
-        return _BY_NAME["itk"]
+        head = ""  # the reader of ITK's files says why
     if re.search(r"^\s*\(Transform |^Transform\s*=", head, re.M):
         return _BY_NAME["elastix"]
     if greedy.rows(head) is not None:

@@ -22,26 +22,22 @@ def _library(path: Path) -> Any:
 
 def read(source: TransformFile) -> Content:
     library = _library(source.path)
-    if not source.path.is_file():
-        raise source.unreadable("does not exist; check the path")
     try:
         nodes = library.from_filename(source.path)
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise source.unreadable(f"cannot be read as X5: {error}") from None
     if len(nodes) != 1:
         raise source.unreadable(f"holds {len(nodes)} transforms; save one alone")
-    grid = _grid(nodes[0].domain) if source.grid is None else source.grid
+    own = _grid(nodes[0].domain)
     values = np.asarray(nodes[0].transform, dtype=np.float64)
     if nodes[0].type == "linear" and values.size == 16:
         matrix = source.matrix(RAS @ values.reshape(4, 4) @ RAS)
-        return Content(matrix, grid, source.moving_grid)
-    if nodes[0].subtype != "densefield" or grid is None:
+        return Content(matrix, source.grid or own, source.moving_grid)
+    if nodes[0].subtype != "densefield" or own is None:
         raise source.unreadable(
             f"holds a transform ({nodes[0].type}, {nodes[0].subtype}) that is no matrix and no"
             " dense field"
         )
-    own = _grid(nodes[0].domain)
-    assert own is not None
     if values.shape != (*own.size, 3):
         raise source.unreadable(f"has a field of shape {values.shape}, and another domain")
     vectors = values.transpose(2, 1, 0, 3) @ RAS[:3, :3]
@@ -58,23 +54,20 @@ def _grid(domain: Any) -> Grid | None:
 
 def write(job: Export) -> None:
     library = _library(job.path)
-    domain = None
-    dimensions: tuple[str, ...] = ("space", "space")
-    more: dict[str, str] = {}
+    grid = job.own_grid
     if job.is_linear:
-        values, kind = RAS @ job.matrix() @ RAS, "linear"
-        grid = job.own_grid
+        values, about = RAS @ job.matrix() @ RAS, {"type": "linear"}
+        axes = ["space"] * 2
     else:
         vectors, grid = job.field()
         values = np.ascontiguousarray((vectors @ RAS[:3, :3]).transpose(2, 1, 0, 3), np.float32)
-        kind, dimensions = "nonlinear", ("space", "space", "space", "vector")
-        more = {"subtype": "densefield", "representation": "displacements"}
-    if grid is not None:
-        domain = library.X5Domain(
-            grid=True, size=grid.size, mapping=RAS @ grid.index_to_physical, coordinates="cartesian"
-        )
+        about = {"type": "nonlinear", "subtype": "densefield", "representation": "displacements"}
+        axes = ["space"] * 3 + ["vector"]
+    domain = grid and library.X5Domain(
+        grid=True, size=grid.size, mapping=RAS @ grid.index_to_physical, coordinates="cartesian"
+    )
+    metadata = {"WrittenBy": "MorphSeek"}
     node = library.X5Transform(
-        type=kind, transform=values, dimension_kinds=dimensions, domain=domain,
-        metadata={"WrittenBy": "MorphSeek"}, **more,
-    )  # fmt: skip
+        transform=values, dimension_kinds=axes, domain=domain, metadata=metadata, **about
+    )
     write_with(lambda temporary: library.to_filename(temporary, [node]), job.path)
