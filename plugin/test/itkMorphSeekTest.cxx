@@ -438,6 +438,9 @@ TestGrids()
            filter->GetOutput()->GetDirection() == fixed->GetDirection());
     EXPECT(filter->GetOutput()->GetBufferPointer() ==
            filter->GetTransform()->GetDisplacementField()->GetBufferPointer());
+    const auto                 copy = filter->GetTransform()->Clone(); // by its parameters, as a file holds them
+    const itk::Point<float, 3> point(3.F);
+    EXPECT(copy->TransformPoint(point) == filter->GetTransform()->TransformPoint(point));
     EXPECT(filter->GetMetrics().find("\"similarity_after\"") != std::string::npos);
     EXPECT(filter->GetMetrics().find("\"threads\":2,") != std::string::npos); // ITK's, set in main
     EXPECT(filter->GetFoldingPercentage() == 0);
