@@ -230,6 +230,13 @@ def test_points_without_a_partner(names: str, others: str, says: str):
     assert len(match_landmarks(here, there).fixed) == 2
 
 
+def test_names_that_differ_in_case_are_told():
+    """Points whose names do not agree are paired in their order, which may be another one."""
+    here, there = Landmarks(POINTS, ["tip", "base"]), Landmarks(POINTS[::-1], ["Base", "Tip"])
+    with pytest.warns(errors.InputWarning, match="no name in common: they were paired in the"):
+        assert score_landmarks(shift_of(0), here, there).after_mm.min() > 50
+
+
 def test_points_of_data_frames():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(POINTS, columns=["x", "y", "z"])

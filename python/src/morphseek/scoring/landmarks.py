@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from .. import errors
 from .._engine.bindings import Doubles
 from .._grid import mapped
 from .._percentiles import spread
@@ -96,13 +98,21 @@ def score_landmarks(transform: Any, fixed: LandmarksLike, moving: LandmarksLike)
     InvalidArgumentError
         There are more of one than of the other, only some names agree, or a point is no place.
 
+    Warns
+    -----
+    InputWarning
+        No name agrees, so they are paired in their order, or both are the same points.
+
     Examples
     --------
     >>> scores = scoring.score_landmarks(result, "fixed_points.csv", "moving_points.csv")
     >>> scores.after_mm.shape
     (4,)
     """
-    return measure_landmarks(Transform.of(transform), Matched(*pair_landmarks(fixed, moving)))
+    points = Matched(*pair_landmarks(fixed, moving))
+    if note := points.note():
+        warnings.warn(note, errors.InputWarning, stacklevel=2)
+    return measure_landmarks(Transform.of(transform), points)
 
 
 def measure_landmarks(
