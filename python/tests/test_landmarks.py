@@ -1,6 +1,8 @@
 """Landmarks: files of three kinds, pairing, the errors at them, and what is refused."""
 
 import json
+import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -230,11 +232,24 @@ def test_points_without_a_partner(names: str, others: str, says: str):
     assert len(match_landmarks(here, there).fixed) == 2
 
 
-def test_names_that_differ_in_case_are_told():
-    """Points whose names do not agree are paired in their order, which may be another one."""
-    here, there = Landmarks(POINTS, ["tip", "base"]), Landmarks(POINTS[::-1], ["Base", "Tip"])
-    with pytest.warns(errors.InputWarning, match="no name in common: they were paired in the"):
-        assert score_landmarks(shift_of(0), here, there).after_mm.min() > 50
+@pytest.mark.parametrize(
+    "names, fixed, says",
+    [
+        ("tip base", [[0, 0, 4], [12, 6, 8]], ""),
+        # paired in their order, which may be another one
+        ("Tip Base", [[0, 0, 4], [12, 6, 8]], "no name in common: they were paired in the order"),
+        # RAS
+        ("tip base", [[0, 0, 4], [-12, -6, 8]], "outside the fixed image, .*: base"),
+        ("tip base", [[-2, -1, 4], [-12, -6, 8]], "every point lies outside the fixed image"),
+    ],
+)
+def test_doubtful_scores_are_told(names: str, fixed: list, says: str):
+    there = Landmarks([[1, 0, 4], [13, 6, 8]], ["tip", "base"])
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        score_landmarks(shift_of(0), Landmarks(fixed, names.split()), there)
+    assert len(told) == bool(says)
+    assert all(re.search(says, str(each.message)) for each in told)
 
 
 def test_points_of_data_frames():

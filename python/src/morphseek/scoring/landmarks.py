@@ -14,7 +14,7 @@ from .. import errors
 from .._engine.bindings import Doubles
 from .._grid import mapped
 from .._percentiles import spread
-from ..landmarks import Landmarks, LandmarksLike, Matched, pair_landmarks
+from ..landmarks import Landmarks, LandmarksLike, Matched, check_inside, pair_landmarks
 from ..transforms.field import linear_of
 from ..transforms.transform import Transform
 
@@ -101,7 +101,8 @@ def score_landmarks(transform: Any, fixed: LandmarksLike, moving: LandmarksLike)
     Warns
     -----
     InputWarning
-        No name agrees, so they are paired in their order, or both are the same points.
+        No name agrees, so they are paired in their order; both are the same points; or points lie
+        outside their image.
 
     Examples
     --------
@@ -109,10 +110,18 @@ def score_landmarks(transform: Any, fixed: LandmarksLike, moving: LandmarksLike)
     >>> scores.after_mm.shape
     (4,)
     """
-    points = Matched(*pair_landmarks(fixed, moving))
-    if note := points.note():
+    points, whole = Matched(*pair_landmarks(fixed, moving)), Transform.of(transform)
+    notes = [points.note()]
+    for side, grid, image in (
+        (points.fixed, whole.grid, "fixed"), (points.moving, whole.moving_grid, "moving"),
+    ):  # fmt: skip
+        try:
+            notes.append("" if grid is None else check_inside(side, grid, image))
+        except errors.InvalidArgumentError as error:  # all of them
+            notes.append(str(error))
+    for note in filter(None, notes):
         warnings.warn(note, errors.InputWarning, stacklevel=2)
-    return measure_landmarks(Transform.of(transform), points)
+    return measure_landmarks(whole, points)
 
 
 def measure_landmarks(
