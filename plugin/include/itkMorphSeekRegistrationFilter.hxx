@@ -463,7 +463,11 @@ MorphSeekRegistrationFilter<TFixedImage, TMovingImage, TDisplacementField>::Writ
   }
 
   auto field = TransformType::DisplacementFieldType::New();
-  field->Graft(output); // shares the buffer; the next run gets another one
+  field->CopyInformation(output);
+  const auto region = output->GetBufferedRegion(); // copies and files of a transform know no index but 0
+  field->SetOrigin(output->template TransformIndexToPhysicalPoint<double>(region.GetIndex()));
+  field->SetRegions(region.GetSize());
+  field->SetPixelContainer(output->GetPixelContainer()); // the next run gets another one
   auto transform = TransformType::New();
   transform->SetDisplacementField(field);
   this->GetTransformOutput()->Set(transform);

@@ -24,7 +24,7 @@ namespace itk
  *
  * A ResampleImageFilter with the settings of MorphSeek's own warp. The grid is the reference image's; Update() refuses to go without one,
  * and without a size. Images are interpolated
- * linearly; outside, and for voxels that are NaN, infinite or beyond 1e37, the image's minimum is used. Labels take their nearest
+ * linearly, and rounded where the output holds whole numbers; outside, and for voxels that are NaN, infinite or beyond 1e37, the image's minimum is used. Labels take their nearest
  * neighbour, and 0 outside.
  *
  * \tparam TPrecision the precision of the transform: the type of the displacement field's components.
@@ -124,7 +124,7 @@ protected:
       const auto lowest = static_cast<double>(NumericTraits<PixelType>::NonpositiveMin());
       const auto highest = static_cast<double>(NumericTraits<PixelType>::max());
       this->SetDefaultPixelValue(static_cast<PixelType>(std::min(std::max(least, lowest), highest)));
-      this->SetInterpolator(LinearInterpolateImageFunction<TInputImage, double>::New());
+      this->SetInterpolator(RoundingInterpolateImageFunction::New());
       if (someFinite && !allFinite)
       {
         finiteImage = FiniteCopy(image, minimum);
@@ -146,6 +146,23 @@ protected:
 
 private:
   using InputVoxelType = typename TInputImage::PixelType;
+
+  // Rounds to the whole numbers of an output that has no others, where ResampleImageFilter would cut the decimals off.
+  class RoundingInterpolateImageFunction : public LinearInterpolateImageFunction<TInputImage, double>
+  {
+  public:
+    using Self = RoundingInterpolateImageFunction;
+    using Linear = LinearInterpolateImageFunction<TInputImage, double>;
+    using Pointer = SmartPointer<Self>;
+    itkSimpleNewMacro(Self);
+
+    typename Linear::OutputType
+    EvaluateAtContinuousIndex(const typename Linear::ContinuousIndexType & index) const override
+    {
+      const auto value = Linear::EvaluateAtContinuousIndex(index);
+      return std::is_integral<typename TOutputImage::PixelType>::value ? std::nearbyint(value) : value;
+    }
+  };
 
   // Whether a voxel is an intensity. Some programs mark missing voxels with the largest float, whose differences overflow.
   static bool

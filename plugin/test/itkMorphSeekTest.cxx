@@ -438,6 +438,9 @@ TestGrids()
            filter->GetOutput()->GetDirection() == fixed->GetDirection());
     EXPECT(filter->GetOutput()->GetBufferPointer() ==
            filter->GetTransform()->GetDisplacementField()->GetBufferPointer());
+    const auto                 copy = filter->GetTransform()->Clone(); // by its parameters, as a file holds them
+    const itk::Point<float, 3> point(3.F);
+    EXPECT(copy->TransformPoint(point) == filter->GetTransform()->TransformPoint(point));
     EXPECT(filter->GetMetrics().find("\"similarity_after\"") != std::string::npos);
     EXPECT(filter->GetMetrics().find("\"threads\":2,") != std::string::npos); // ITK's, set in main
     EXPECT(filter->GetFoldingPercentage() == 0);
@@ -462,6 +465,21 @@ TestPixelTypes()
   ExpectShift(ofShort.GetPointer(), 3);
   ExpectField(ofShort.GetPointer(),
               RegisterByC(AsFloat(asShort.GetPointer()), AsFloat(asUChar.GetPointer()), Options()).field);
+  // Whole numbers are rounded, as in Python, and not cut off, as by ITK.
+  auto shift = itk::TranslationTransform<float, 3>::New();
+  shift->Translate(itk::Vector<float, 3>(0.6F));
+  auto rounded = Warp<UChar>(asUChar, shift, asShort);
+  auto exact = Warp<UChar, FloatImage>(asUChar, shift, asShort);
+  rounded->Update();
+  exact->Update();
+  itk::ImageRegionConstIterator<FloatImage> other(exact->GetOutput(), exact->GetOutput()->GetBufferedRegion());
+  float                                     most = 0;
+  for (itk::ImageRegionConstIterator<UChar> it(rounded->GetOutput(), rounded->GetOutput()->GetBufferedRegion());
+       !it.IsAtEnd(); ++it, ++other)
+  {
+    most = std::max(most, std::abs(it.Get() - other.Get()));
+  }
+  EXPECT(most > 0.4F && most < 0.501F);
   const auto fixed = Phantom<Double>(0), moving = Phantom<Double>(3);
   auto       ofDouble = Filter<Double, Double, DoubleField>(fixed, moving);
   ofDouble->Update();

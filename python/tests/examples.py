@@ -24,10 +24,13 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
     pair = phantom.make_pair(size=48)
     write_pair(folder, pair)
     write_cine(folder / "cine", 3)
-    points = morphseek.Landmarks(pair.target_points()[:4], ["a", "b", "c", "d"])
+    inside = pair.target_points()
+    inside = inside[len(inside) // 2 :][:4]
+    points = morphseek.Landmarks(inside, ["a", "b", "c", "d"])
     points.write(folder / "fixed_points.csv")
-    points.write(folder / "moving_points.csv")
     result = morphseek.register(pair.fixed, pair.moving, refine=5, search=False)
+    there = morphseek.Landmarks(result.transform_points(points.points), points.names)
+    there.write(folder / "moving_points.csv")
     result.save(folder / "result")
     moved = [pair.fixed.like(np.roll(pair.fixed.array, n, axis=2)) for n in (0, 1)]
     template = morphseek.build_template(moved, iterations=0, threads=1)

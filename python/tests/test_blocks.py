@@ -79,6 +79,14 @@ def test_modulated_and_with_a_background(turned, moving, fixed, tmp_path):
         np.testing.assert_allclose(got, want, atol=1 if got.dtype.kind in "iu" else 0.01)
 
 
+def test_labels_that_would_be_blended_are_told(turned: Transform, moving: Image, tmp_path: Path):
+    images.write(tmp_path / "m.nii", moving.like(np.full(moving.array.shape, 3, np.uint8)))
+    apply_by_blocks(turned, tmp_path / "m.nii", tmp_path / "o.nii", memory=SMALL)
+    images.write(tmp_path / "m.nii", moving.like(np.uint8(5) * (moving.array > 0)))
+    with pytest.warns(errors.InputWarning, match="m.nii: its voxels look like the numbers of lab"):
+        apply_by_blocks(turned, tmp_path / "m.nii", tmp_path / "o.nii", memory=SMALL)
+
+
 def test_values_beyond_the_image(fixed: Image, moving: Image, tmp_path: Path):
     images.write(tmp_path / "m.nii", moving, compress=False)
     far = Transform.of(sitk.TranslationTransform(3, (500.0, 0.0, 0.0)), fixed.grid)

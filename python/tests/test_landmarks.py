@@ -1,6 +1,8 @@
 """Landmarks: files of three kinds, pairing, the errors at them, and what is refused."""
 
 import json
+import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -29,13 +31,13 @@ def mrk(space: str | None = "LPS", points: list = POINTS, status: str = "defined
     return json.dumps({"@schema": "markups-schema-v1.0.3.json#", "markups": [markup]})
 
 
-def fcsv(space: str | None, points: list = POINTS) -> str:
-    """Return a file as 3D Slicer 4.11 writes it."""
+def fcsv(space: str | None, points: list = POINTS, more: str = "") -> str:
+    """Return a file as 3D Slicer 4.11 writes it; 5.2 and later write ``more`` cells."""
     head = "# Markups fiducial file version = 4.11\n"
     head += f"# CoordinateSystem = {space}\n" if space else ""
     head += "# columns = id,x,y,z,ow,ox,oy,oz,vis,sel,lock,label,desc,associatedNodeID\n"
     rows = (
-        f'vtkMRMLMarkupsFiducialNode_{i},{x},{y},{z},0,0,0,1,1,1,0,"{n}",,\n'
+        f'vtkMRMLMarkupsFiducialNode_{i},{x},{y},{z},0,0,0,1,1,1,0,"{n}",,{more}\n'
         for i, (n, (x, y, z)) in enumerate(zip(NAMES, points))
     )
     return head + "".join(rows)
@@ -69,6 +71,7 @@ def shift_of(voxels: float) -> morphseek.Field:
         ("a.fcsv", fcsv("RAS", RAS)),
         ("a.fcsv", fcsv("0", RAS)),
         ("a.FCSV", fcsv(None, RAS)),
+        ("a.fcsv", fcsv("LPS", more=",2,0")),
         ("a.csv", table("name,x,y,z")),
         ("a.csv", table("label,L,P,S")),
         ("a.csv", table("label,r,a,s", RAS)),
@@ -131,6 +134,7 @@ def test_a_table_of_numbers(text: str, tmp_path: Path):
         ("a.fcsv", fcsv("2"), "is in 2, not in LPS or RAS"),
         ("a.fcsv", "# columns = id,u,v\na,1,2\n", "no columns x, y and z"),
         ("a.fcsv", fcsv("LPS", [["nan", 1, 2], [1, 2, 3]]), "the point tip lies at"),
+        ("a.fcsv", fcsv("LPS", [[0, 0, 0], [1, 2, 3]], ",0,0"), "the point tip lies at"),
         ("a.mrk.json", "", "not 3D Slicer's list of points"),
         ("a.mrk.json", "[1, 2]", "not 3D Slicer's list of points"),
         ("a.mrk.json", '{"markups": []}', "holds 0 lists of points"),
@@ -226,6 +230,26 @@ def test_points_without_a_partner(names: str, others: str, says: str):
     invalid(says, score_landmarks, still, here, there)
     invalid(says, pair_landmarks, here, there)
     assert len(match_landmarks(here, there).fixed) == 2
+
+
+@pytest.mark.parametrize(
+    "names, fixed, says",
+    [
+        ("tip base", [[0, 0, 4], [12, 6, 8]], ""),
+        # paired in their order, which may be another one
+        ("Tip Base", [[0, 0, 4], [12, 6, 8]], "no name in common: they were paired in the order"),
+        # RAS
+        ("tip base", [[0, 0, 4], [-12, -6, 8]], "outside the fixed image, .*: base"),
+        ("tip base", [[-2, -1, 4], [-12, -6, 8]], "every point lies outside the fixed image"),
+    ],
+)
+def test_doubtful_scores_are_told(names: str, fixed: list, says: str):
+    there = Landmarks([[1, 0, 4], [13, 6, 8]], ["tip", "base"])
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        score_landmarks(shift_of(0), Landmarks(fixed, names.split()), there)
+    assert len(told) == bool(says)
+    assert all(re.search(says, str(each.message)) for each in told)
 
 
 def test_points_of_data_frames():

@@ -28,7 +28,7 @@ from helpers import (
 from morphseek import errors, images, register_pairs
 from morphseek.scoring import inverse_dice, mean_dice, score_labels
 from morphseek.scoring.labels import merge_labels, on_fixed_grid
-from morphseek.studies import PairRow, Study, compare, read_pairs
+from morphseek.studies import PairRow, Study, compare, read_items, read_pairs
 from morphseek.studies.folders import find_file
 from morphseek.studies.label_table import read_label_names, read_labels_csv
 from morphseek.studies.table import find_list
@@ -347,6 +347,18 @@ def test_labels_lie_where_the_images_do(image: str, labels: str, tmp_path: Path)
         (root / name).touch()
     assert find_file(root, image, "images") == root / image
     assert find_file(root, image, "labels") == root / labels
+
+
+def test_files_that_differ_in_their_endings_alone(tmp_path: Path):
+    """Nothing says which of them is meant, unless the list has the ending."""
+    for name in ("images/a.nii", "images/a.nii.gz", "labels/a.nrrd", "labels/a.mha"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert find_file(tmp_path, "a.nii", "images").name == "a.nii"
+    unreadable(r"a.nii.gz: beside it lies a.nii; write", find_file, tmp_path, "a", "images")
+    unreadable(r"a.nrrd: beside it lies a.mha", find_file, tmp_path, "a.nii", "labels")
+    (tmp_path / "images/a.nii").unlink()
+    unreadable(r"a.mha: beside it lies a.nrrd", read_items, tmp_path)
 
 
 def test_refused_before_the_first_pair(data: Path):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pickle
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -282,6 +283,27 @@ def test_apply_in_threads():
 
     with ThreadPoolExecutor(len(made)) as pool:
         assert all(pool.map(stays, made))
+
+
+@pytest.mark.parametrize(
+    "made, is_told",
+    [
+        (lambda a: (a > 40).astype(np.uint8) + 4 * (a > 80), True),
+        (lambda a: (a > 40) * 7.0 + (a > 80), True),  # as programs that know floats alone save them
+        (lambda a: (a > 40).astype(np.uint8), False),
+        (lambda a: a.astype(np.uint8), False),
+        (lambda a: (a > 40) * 0.5, False),
+    ],
+    ids=["labels", "labels in floats", "mask", "image", "shares"],
+)
+def test_labels_that_would_be_blended_are_told(made, is_told, transform, moving):
+    image = moving.like(made(100 * moving.array / moving.array.max()))
+    for how in ("linear", "cubic", "nearest", "label"):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            transform.apply(image, interpolation=how)
+        kept = "look like the numbers of labels" in "".join(str(each.message) for each in told)
+        assert kept == (is_told and how in ("linear", "cubic"))
 
 
 def test_large_labels_survive(transform: Field, moving: images.Image):

@@ -20,7 +20,17 @@ import pytest
 import SimpleITK as sitk
 import slicer
 import vtk
-from MorphSeekLib import batch, geometry, install, outputs, process, registration, sample, transfer
+from MorphSeekLib import (
+    batch,
+    compare,
+    geometry,
+    install,
+    outputs,
+    process,
+    registration,
+    sample,
+    transfer,
+)
 from MorphSeekLib.options import OUTPUTS, PRESETS
 from MorphSeekLib.registration import Registration, RegistrationError, register
 from MorphSeekLib.request import STAGES, RegistrationRequest
@@ -216,6 +226,15 @@ def test_transformed_volume(
     before = sitk.GetArrayFromImage(sitk.Resample(images["moving"], images["fixed"]))
     fixed = sitk.GetArrayFromImage(images["fixed"])
     assert difference(geometry.array_of(node), fixed) < 0.4 * difference(before, fixed)
+
+
+def test_label_maps_are_volumes_too(study: Study):
+    """Label maps that are registered themselves give a volume, which has a window of its own."""
+    request = study.request(fixed=study.fixed_labels, moving=study.moving_labels)
+    node = register(request).nodes["transformed_volume"]
+    assert geometry.array_of(node).dtype == np.float32 and node.GetDisplayNode().GetWindow() > 0
+    board = geometry.array_of(compare.checkerboard(study.fixed_labels, node))
+    assert board.shape == geometry.array_of(study.fixed_labels).shape
 
 
 def test_grid_transform_resamples_as_itk(

@@ -34,8 +34,9 @@ class Halfway:
     fixed, moving : morphseek.images.Image
         Each by itself; where it does not reach, its own minimum.
     to_fixed, to_moving : Field
-        From there to the fixed and the moving space: ``to_fixed.apply(labels)`` brings what was
-        drawn on the fixed image there, and ``to_fixed.jacobian()`` is its volume.
+        From there to the fixed and the moving space: ``to_fixed.apply(labels,
+        interpolation="nearest")`` brings what was drawn on the fixed image there, and
+        ``to_fixed.jacobian()`` is its volume.
     """
 
     image: images.Image

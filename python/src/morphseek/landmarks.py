@@ -414,7 +414,10 @@ def _fcsv(path: Path, name: str) -> tuple[list[list[float]], list[str]]:
     points, names = [], []
     for cells in csv.reader(line for line in lines if line.strip() and line[0] != "#"):
         row = dict(zip(columns, cells))
-        points.append([s * _number(row.get(c)) for s, c in zip(_SIGNS[space], "xyz")])
+        # Slicer 5 adds cells without a column; the first says whether the point was placed
+        is_placed = cells[len(columns) :][:1] in ([], [""], ["2"])
+        place = [row.get(c) if is_placed else None for c in "xyz"]
+        points.append([s * _number(v) for s, v in zip(_SIGNS[space], place)])
         names.append(row.get("label") or row.get("id") or str(len(points)))
     return points, names
 

@@ -148,7 +148,7 @@ def checkerboard(fixed: Any, other: Any, squares: int = 8) -> Any:
 def _window(volume: Any, array: np.ndarray) -> tuple[float, float]:
     """Return window and level of a volume's display; without a display, of its range of values."""
     display = volume.GetDisplayNode()
-    if display is not None and display.GetWindow() > 0:
+    if hasattr(display, "GetWindow") and display.GetWindow() > 0:  # a label map's has none
         return display.GetWindow(), display.GetLevel()
     low, high = float(array.min()), float(array.max())
     return max(high - low, 1e-6), (high + low) / 2

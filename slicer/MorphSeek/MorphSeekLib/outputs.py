@@ -93,8 +93,8 @@ def volumes_of(node: Any) -> list[Any]:
 def show_like(node: Any, draft: Any) -> None:
     """Give a volume the window, level and colours of another."""
     display, like = node.GetDisplayNode(), draft.GetDisplayNode()
-    if display is None or like is None:
-        return
+    if display is None or like is None or display.GetClassName() != like.GetClassName():
+        return  # of a label map that was registered, say, whose result is no label map
     if not node.IsA("vtkMRMLLabelMapVolumeNode"):
         display.SetAutoWindowLevel(False)
         display.SetWindowLevel(like.GetWindow(), like.GetLevel())

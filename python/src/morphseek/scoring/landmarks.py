@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from .. import errors
 from .._engine.bindings import Doubles
 from .._grid import mapped
 from .._percentiles import spread
-from ..landmarks import Landmarks, LandmarksLike, Matched, pair_landmarks
+from ..landmarks import Landmarks, LandmarksLike, Matched, check_inside, pair_landmarks
 from ..transforms.field import linear_of
 from ..transforms.transform import Transform
 
@@ -96,13 +98,30 @@ def score_landmarks(transform: Any, fixed: LandmarksLike, moving: LandmarksLike)
     InvalidArgumentError
         There are more of one than of the other, only some names agree, or a point is no place.
 
+    Warns
+    -----
+    InputWarning
+        No name agrees, so they are paired in their order; both are the same points; or points lie
+        outside their image.
+
     Examples
     --------
     >>> scores = scoring.score_landmarks(result, "fixed_points.csv", "moving_points.csv")
     >>> scores.after_mm.shape
     (4,)
     """
-    return measure_landmarks(Transform.of(transform), Matched(*pair_landmarks(fixed, moving)))
+    points, whole = Matched(*pair_landmarks(fixed, moving)), Transform.of(transform)
+    notes = [points.note()]
+    for side, grid, image in (
+        (points.fixed, whole.grid, "fixed"), (points.moving, whole.moving_grid, "moving"),
+    ):  # fmt: skip
+        try:
+            notes.append("" if grid is None else check_inside(side, grid, image))
+        except errors.InvalidArgumentError as error:  # all of them
+            notes.append(str(error))
+    for note in filter(None, notes):
+        warnings.warn(note, errors.InputWarning, stacklevel=2)
+    return measure_landmarks(whole, points)
 
 
 def measure_landmarks(

@@ -41,13 +41,26 @@ def _places(name: str, kind: str) -> list[str]:
 
 
 def _first(root: Path, places: list[str]) -> Path | None:
-    """Return the first of several files that there is, with or without an ending or another one."""
+    """Return the first of several files that there is, with or without an ending or another one;
+    refuse two that differ in it.
+    """
     for name in places:
-        stem = name.removesuffix(ending_of(name, SEARCHED))
-        for path in (root / each for each in (name, *(stem + e for e in SEARCHED))):
-            if path.exists():
-                return path
+        if (root / name).exists():
+            return root / name
+        stem = root / name.removesuffix(ending_of(name, SEARCHED))
+        found = [path for e in ("", *SEARCHED) if (path := stem.with_name(stem.name + e)).exists()]
+        if found:
+            check_alone(found)
+            return found[0]
     return None
+
+
+def check_alone(paths: list[Path]) -> None:
+    """Refuse files that differ in their endings alone: nothing says which one is meant."""
+    if len(paths) > 1:
+        raise errors.InputUnreadableError(
+            f"{paths[0]}: beside it lies {paths[1].name}; write the ending, or remove one of them"
+        )
 
 
 def label_names(image: str) -> list[str]:

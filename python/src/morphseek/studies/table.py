@@ -22,7 +22,7 @@ from .._plain import why_no_name
 from .._tables import is_frame, is_nothing, read_records, whole_name
 from ..images import named
 from ..images.formats import SEARCHED, ending_of
-from .folders import find_file, has_labels
+from .folders import check_alone, find_file, has_labels
 from .study import TABLES
 
 #: Of tables; what a spreadsheet saves is refused as one, with what to do.
@@ -270,9 +270,11 @@ def _of_folder(folder: Path) -> list[Item]:
         raise errors.InputUnreadableError(
             f"{place} has no image; its name must end in {', '.join(SEARCHED)}"
         )
-    labels = {}
+    labels: dict[str, Path] = {}
     if is_nested and maps.is_dir():
-        labels = {_stem(path, 0): path for path in _images_in(maps)}
+        for path in _images_in(maps):
+            check_alone([*filter(None, [labels.get(_stem(path, 0))]), path])
+            labels[_stem(path, 0)] = path
     items = [Item("", path, labels.get(_stem(path, 0))) for path in paths]
     lacking = [item.image.name for item in items if item.labels is None]
     if labels and lacking:

@@ -21,7 +21,7 @@ from ..images.headers.nifti import Header, header_of
 from ..images.image import sentences, tell
 from ..images.nifti import place_of
 from ..images.writers import write_pieces
-from .labels import LABELS, as_type, carrier, checked_dtype
+from .labels import LABELS, as_type, carrier, checked_dtype, warn_of_labels
 from .parts import field_on, reached
 from .resample import Resampling, resample
 from .transform import Transform, check_place, target_grid
@@ -160,7 +160,11 @@ def apply_by_blocks(
         interpolation=interpolation, background=background, dtype=checked_dtype(dtype),
         modulate=modulate,
     )  # fmt: skip
-    work = _Work(transform, _BoxReader(Path(source)), _grid(transform, reference), how, memory)
+    reader = _BoxReader(Path(source))
+    middle = np.array([0, 0, reader.size[2] // 2])
+    slice_ = reader.read(middle, np.array([*reader.size[:2], middle[2] + 1]))
+    warn_of_labels(slice_.array, reader.name, interpolation)
+    work = _Work(transform, reader, _grid(transform, reference), how, memory)
     write_pieces(out, work.grid, work.kind, work.slabs())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ INTENSITIES = ("linear", "cubic", "sinc")
 LABELS = ("nearest", "label")
 #: What an image can be resampled by; the last two give labels that it has.
 INTERPOLATIONS = (*INTENSITIES, *LABELS)
+_MOST_ALIKE = 0.75  # neighbours in label maps of 139 structures: 0.9; in images of 8 bits: 0.24
 
 
 def carrier(
@@ -63,6 +65,27 @@ def carrier(
                 lambda found: as_type(values[found.astype(np.int64)], kind),
             )
     return Carrier(array, float(background), lambda found: as_type(found, kind))
+
+
+def warn_of_labels(array: np.ndarray, name: str, interpolation: str) -> None:
+    """Warn where voxels are to be blended that look like labels: whole numbers, inside mostly those
+    of their neighbours along x. A mask of 0 and 1 may be blended.
+    """
+    if interpolation not in INTENSITIES or not array.size:
+        return
+    plane = array[:: max(1, len(array) // 16)]
+    least, here, beside = plane.min(), plane[..., :-1], plane[..., 1:]
+    inside = (here != least) & (beside != least)
+    if (
+        inside.any() and plane.max() > least + 1 and np.array_equal(plane, np.rint(plane))
+        and (here == beside)[inside].mean() > _MOST_ALIKE
+    ):  # fmt: skip
+        warnings.warn(
+            f"{name}: its voxels look like the numbers of labels, and {interpolation} interpolation"
+            " makes other numbers of them; take nearest or label",
+            errors.InputWarning,
+            stacklevel=4,
+        )
 
 
 def checked_dtype(dtype: Any) -> np.dtype | None:

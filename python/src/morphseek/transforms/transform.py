@@ -21,7 +21,7 @@ from ..images.dicom_series import frame_of
 from ..images.frames import Frames
 from ..images.image import tell
 from . import formats
-from .labels import INTERPOLATIONS, checked_dtype
+from .labels import INTERPOLATIONS, checked_dtype, warn_of_labels
 from .linear import linear, linear_part
 from .parts import (
     composed,
@@ -141,6 +141,7 @@ class Applicable(ABC):
         )  # fmt: skip
 
         def move(frame: images.Image) -> images.Image:
+            warn_of_labels(frame.array, frame.name, interpolation)
             with named(transform.name):
                 return transform._moved(frame, grid, how)
 
