@@ -117,9 +117,13 @@ const (
 
 // Plausible returns the volume without the voxels that tell nothing of what was imaged: v itself where there are none,
 // else a copy in which those far beyond the others, or filled in by a program, have the value of the percentile on their
-// side, and a CT scanner's padding that of the air beside it. Voxels that are not finite stay. Measures that compare images by
-// squares, or in bins from the least value to the greatest, see little else where there are such voxels.
-func (v *Volume) Plausible() *Volume {
+// side, a CT scanner's padding that of the air beside it, and slices that were lost what lies between those beside them.
+// Other voxels that are not finite stay. Measures that compare images by squares, or in bins from the least value to the
+// greatest, see little else where there are such voxels.
+func (v *Volume) Plausible() *Volume { return v.bounded().whole() }
+
+// bounded is Plausible without regard to slices.
+func (v *Volume) bounded() *Volume {
 	p := v.measured()
 	low, high := float32(p[0]), float32(p[1])
 	least, most := v.MinMax()
