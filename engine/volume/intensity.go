@@ -110,14 +110,21 @@ const (
 	alike                 = 16   // HU up to which such values are one: lossy compression leaves noise
 	padding               = 1e-3 // share of the voxels that have it
 	nearlyAll             = 0.9  // of what is below all tissue has it
+
+	level  = 1e-3 // of the range: values so near to an end of it are one
+	grainy = 0.15 // of the range, the mean step between neighbours of noise, which has .22
 )
 
 // Plausible returns the volume without the voxels that tell nothing of what was imaged: v itself where there are none,
-// else a copy in which those far beyond the others have the value of the percentile on their side, and a CT scanner's
-// padding that of the air beside it. Voxels that are not finite stay. Measures that compare images by squares, or in bins
-// from the least value to the greatest, see little else where there are such voxels.
-func (v *Volume) Plausible() *Volume {
-	p := v.Percentiles(0.5, 99.5)
+// else a copy in which those far beyond the others, or filled in by a program, have the value of the percentile on their
+// side, a CT scanner's padding that of the air beside it, and slices that were lost what lies between those beside them.
+// Other voxels that are not finite stay. Measures that compare images by squares, or in bins from the least value to the
+// greatest, see little else where there are such voxels.
+func (v *Volume) Plausible() *Volume { return v.bounded().whole() }
+
+// bounded is Plausible without regard to slices.
+func (v *Volume) bounded() *Volume {
+	p := v.measured()
 	low, high := float32(p[0]), float32(p[1])
 	least, most := v.MinMax()
 	lo, hi := least, most
@@ -141,6 +148,38 @@ func (v *Volume) Plausible() *Volume {
 		}
 	}
 	return &Volume{Geometry: v.Geometry, Data: data}
+}
+
+// measured returns the 0.5th and the 99.5th percentile of the voxels. One that is a program's fill, as -9999 beside a map of 0
+// to 1, would leave nothing of the contrast: a value far beyond all others does not count, unless these are noise, as in the
+// image of a mask.
+func (v *Volume) measured() []float64 {
+	p := v.Percentiles(0.5, 99.5)
+	within := p[1] - p[0]
+	if middle := v.shareTo(float32(p[0]+float64(0.7*within))) - v.shareTo(float32(p[0]+float64(0.3*within))); !(within > 0) || middle > 0.01 {
+		return p // soon seen of nearly all images
+	}
+	near := float64(level * within)
+	for end, counts := range []func(x float32) bool{
+		func(x float32) bool { return IsFinite(x) && float64(x) > p[0]+near }, func(x float32) bool { return IsFinite(x) && float64(x) < p[1]-near },
+	} {
+		var values []float32
+		steps, pairs := 0.0, 0.0
+		for i, x := range v.Data {
+			if !counts(x) {
+				continue
+			}
+			if values = append(values, x); i > 0 && counts(v.Data[i-1]) {
+				steps += math.Abs(float64(x - v.Data[i-1]))
+				pairs++
+			}
+		}
+		q := Percentiles(values, 0.5, 99.5)
+		if span := q[1] - q[0]; math.Abs(q[end]-p[end]) > float64(far*span) && steps < float64(grainy*span*pairs) {
+			return q
+		}
+	}
+	return p
 }
 
 // Hounsfield reports whether v is a body in Hounsfield units: air near -1000, soft tissue near 0, next to nothing

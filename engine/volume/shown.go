@@ -1,6 +1,9 @@
 package volume
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Shown returns the box around what v shows. Planes at an edge that repeat the next one, or have no finite voxel, are outside:
 // a file's padding tells nothing. Of blank ones some stay. Where all planes along an axis are alike, none is outside.
@@ -120,4 +123,62 @@ func (v *Volume) Cropped(b Box) *Volume {
 		return part.Frozen()
 	}
 	return part
+}
+
+// whole returns v with up to two planes side by side that hold one value, between others that hold more, replaced by what lies
+// between these: a lost slice is an edge across all of the body, by which images would be matched. It returns v where there are
+// none.
+func (v *Volume) whole() *Volume {
+	const (
+		widest = 2    // planes; a wider gap may be between two bodies
+		alike  = 0.01 // of the range, which exceeds the noise on a constant
+	)
+	least, greatest := v.MinMax()
+	out, most := v, float32(alike*(float64(greatest)-float64(least)))
+	for a := range v.Axes() {
+		b := Box{Hi: v.Size}
+		last := -1 // plane that is not lost
+		for k := range v.Size[a] {
+			if b.Lo[a], b.Hi[a] = k, k+1; v.isConstant(b, most) {
+				continue
+			}
+			if last >= 0 && last < k-1 && k-last-1 <= widest {
+				if out == v {
+					out = &Volume{Geometry: v.Geometry, Data: slices.Clone(v.Data)}
+				}
+				out.bridge(a, last, k)
+			}
+			last = k
+		}
+	}
+	return out
+}
+
+// isConstant says whether the finite voxels in a box differ by at most most.
+func (v *Volume) isConstant(b Box, most float32) bool {
+	lo, hi := float32(math.Inf(1)), float32(math.Inf(-1))
+	for z := b.Lo[2]; z < b.Hi[2]; z++ {
+		for y := b.Lo[1]; y < b.Hi[1]; y++ {
+			for _, x := range v.Data[(z*v.Size[1]+y)*v.Size[0]:][b.Lo[0]:b.Hi[0]] {
+				if IsFinite(x) {
+					lo, hi = min(lo, x), max(hi, x)
+				}
+				if hi-lo > most {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// bridge sets the planes across an axis between two of them to what lies between these.
+func (v *Volume) bridge(axis, from, to int) {
+	stride := [3]int{1, v.Size[0], v.Size[0] * v.Size[1]}[axis]
+	for i := range v.Data {
+		if k := v.Index(i)[axis]; k > from && k < to {
+			a, b := v.Data[i-(k-from)*stride], v.Data[i+(to-k)*stride]
+			v.Data[i] = a + float32((b-a)*float32(k-from)/float32(to-from))
+		}
+	}
 }

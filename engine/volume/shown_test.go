@@ -1,7 +1,9 @@
 package volume_test
 
 import (
+	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/internal/testkit"
@@ -54,5 +56,47 @@ func TestCropped(t *testing.T) {
 	}
 	if whole := v.Cropped(volume.Box{Hi: v.Size}); whole != v {
 		t.Error("the whole box copies")
+	}
+}
+
+// Lost slices become what lies between their neighbours; wider gaps, and blank planes at an edge, stay.
+func TestLostSlices(t *testing.T) {
+	ramp := func() *volume.Volume {
+		v := volume.Zeros(volume.Geometry{Size: [3]int{9, 8, 12}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+		for i := range v.Data {
+			at := v.Index(i)
+			v.Data[i] = float32(5 + at[0] + 2*at[1] + 3*at[2])
+		}
+		return v
+	}
+	for name, c := range map[string]struct {
+		axis   int
+		lost   []int
+		value  float32
+		mended bool
+	}{
+		"none": {mended: true}, "one": {2, []int{5}, 0, true}, "two, and one": {2, []int{3, 4, 8}, 0, true}, "rows": {0, []int{4}, 99, true},
+		"not a number": {1, []int{2}, nan, true}, "a gap": {2, []int{4, 5, 6}, 0, false}, "the first": {2, []int{0}, 0, false}, "the last two": {2, []int{10, 11}, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, want := ramp(), ramp()
+			for i := range v.Data {
+				if slices.Contains(c.lost, v.Index(i)[c.axis]) {
+					v.Data[i] = c.value
+				}
+			}
+			got := v.Plausible()
+			if !c.mended {
+				want = v
+			}
+			for i, x := range got.Data {
+				if math.Abs(float64(x-want.Data[i])) > 1e-4 {
+					t.Fatalf("voxel %v is %g, want %g", v.Index(i), x, want.Data[i])
+				}
+			}
+			if (got == v) != (len(c.lost) == 0 || !c.mended) {
+				t.Error("copied for nothing, or not at all")
+			}
+		})
 	}
 }

@@ -3,6 +3,7 @@ package volume_test
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -240,6 +241,28 @@ func TestPlausible(t *testing.T) {
 				}
 			}
 		}, -1000, 939},
+		"a fill below a map": {func(d []float32) {
+			for i := range d {
+				if d[i] = float32(2 + math.Sin(float64(i)/9)); i%2000 < 500 {
+					d[i] = -9999 + 1e-3*float32(i%7)
+				}
+			}
+		}, 1, 3},
+		"a fill above": {func(d []float32) {
+			for i := range d {
+				if d[i] = float32(200 + 100*math.Sin(float64(i)/9)); i%2000 < 500 {
+					d[i] = 65535
+				}
+			}
+		}, 100, 300},
+		"a mask under noise": {func(d []float32) {
+			rng := rand.New(rand.NewPCG(1, 2))
+			for i := range d {
+				if d[i] = float32(0.01 * rng.NormFloat64()); i%2000 < 500 {
+					d[i] += 100
+				}
+			}
+		}, 0, 100},
 		"not a number": {func(d []float32) { d[0] = float32(math.NaN()) }, -1000, 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
