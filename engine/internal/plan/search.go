@@ -113,11 +113,12 @@ func SearchFor(o Options, f Facts) Search {
 }
 
 // SearchAsked is the search that the caller asks for, whatever the pair. In a crop few levels run, between frames little moved,
-// and one time over one tree is as good.
+// and one pass is as good.
 func SearchAsked(o Options, f Facts) Search {
-	s := Search{Share: 1, Passes: 1, Trees: 1, Stiffness: stiffness(o, f)}
-	if !f.isCrop() && !f.Frames() {
-		s.Passes, s.Trees = effort[o.Preset].passes, effort[o.Preset].trees
+	by := effort[o.Preset]
+	s := Search{Share: 1, Passes: by.passes, Trees: by.trees, Stiffness: stiffness(o, f)}
+	if f.isCrop() || f.Frames() {
+		s.Passes = 1
 	}
 	return s
 }
