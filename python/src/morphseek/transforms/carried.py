@@ -49,12 +49,12 @@ def carry(
     source, out = Path(source), Path(out)
     kinds = ((POINTS, _points), (GIFTI, _gifti), (MESHES, _mesh), (TRACTS, _tracts))
     endings, function = next(kind for kind in kinds if ending_of(source, kind[0]))
-    if not ending_of(out, endings):
-        raise errors.OutputUnwritableError(
-            f"{out}: what {source.name} holds is written to {', '.join(endings)}; give the file"
-            " such an ending"
-        )
     with readable(source, "input"):
+        if not ending_of(out, endings):
+            raise errors.OutputUnwritableError(
+                f"{out}: what {source.name} holds is written to {', '.join(endings)}; give the file"
+                " such an ending"
+            )
         return function(source, out, transform, reference)
 
 
