@@ -41,9 +41,12 @@ func addAboveAVX2(sum, x *uint16, least, most uint16, n int)
 //go:noescape
 func leastAVX2(x *uint16, n int) uint16
 
+// wholeVectors says whether n costs are whole vectors of the processor's.
+func wholeVectors(n int) bool { return cpu.AVX2() && n%lanes == 0 }
+
 func addVector(dst, a, b []uint16) bool {
 	n := len(dst)
-	if !cpu.AVX2() || n%lanes != 0 {
+	if !wholeVectors(n) {
 		return false
 	}
 	_, _ = a[n-1], b[n-1]
@@ -53,7 +56,7 @@ func addVector(dst, a, b []uint16) bool {
 
 func subtractVector(dst, a, b []uint16) bool {
 	n := len(dst)
-	if !cpu.AVX2() || n%lanes != 0 {
+	if !wholeVectors(n) {
 		return false
 	}
 	_, _ = a[n-1], b[n-1]
@@ -63,7 +66,7 @@ func subtractVector(dst, a, b []uint16) bool {
 
 func cappedVector(dst, x []uint16, least uint16) bool {
 	n := len(dst)
-	if !cpu.AVX2() || n%lanes != 0 {
+	if !wholeVectors(n) {
 		return false
 	}
 	_ = x[n-1]
@@ -73,7 +76,7 @@ func cappedVector(dst, x []uint16, least uint16) bool {
 
 func addAboveVector(sum, x []uint16, least, most uint16) bool {
 	n := len(sum)
-	if !cpu.AVX2() || n%lanes != 0 {
+	if !wholeVectors(n) {
 		return false
 	}
 	_ = x[n-1]

@@ -116,23 +116,26 @@ end:
 	VZEROUPPER
 	RET
 
+// ROWS writes the values at SI OP those at DX to DI, CX of them.
+#define ROWS(OP) \
+	XORQ    AX, AX             \
+loop:                          \
+	VMOVDQU (SI)(AX*2), Y0     \
+	OP      (DX)(AX*2), Y0, Y0 \
+	VMOVDQU Y0, (DI)(AX*2)     \
+	ADDQ    $16, AX            \
+	CMPQ    AX, CX             \
+	JLT     loop               \
+	VZEROUPPER                 \
+	RET
+
 // func addAVX2(dst, a, b *uint16, n int)
 TEXT ·addAVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), DI
 	MOVQ a+8(FP), SI
 	MOVQ b+16(FP), DX
 	MOVQ n+24(FP), CX
-	XORQ AX, AX
-
-loop:
-	VMOVDQU  (SI)(AX*2), Y0
-	VPADDUSW (DX)(AX*2), Y0, Y0
-	VMOVDQU Y0, (DI)(AX*2)
-	ADDQ    $16, AX
-	CMPQ    AX, CX
-	JLT     loop
-	VZEROUPPER
-	RET
+	ROWS(VPADDUSW)
 
 // func subtractAVX2(dst, a, b *uint16, n int)
 TEXT ·subtractAVX2(SB), NOSPLIT, $0-32
@@ -140,17 +143,7 @@ TEXT ·subtractAVX2(SB), NOSPLIT, $0-32
 	MOVQ a+8(FP), SI
 	MOVQ b+16(FP), DX
 	MOVQ n+24(FP), CX
-	XORQ AX, AX
-
-loop:
-	VMOVDQU (SI)(AX*2), Y0
-	VPSUBW  (DX)(AX*2), Y0, Y0
-	VMOVDQU Y0, (DI)(AX*2)
-	ADDQ    $16, AX
-	CMPQ    AX, CX
-	JLT     loop
-	VZEROUPPER
-	RET
+	ROWS(VPSUBW)
 
 // func cappedAVX2(dst, x *uint16, least, most uint16, n int)
 TEXT ·cappedAVX2(SB), NOSPLIT, $0-32
