@@ -57,7 +57,8 @@ type Marginals struct {
 	trees  int
 }
 
-// MinMarginals returns the level's, as means over so many spanning trees; 0: one. They lie in the room.
+// MinMarginals returns the marginals of the level's control points, as means over so many spanning trees; 0: one. They lie in
+// the room.
 func (s *Step) MinMarginals(trees int) Marginals {
 	trees = max(trees, 1)
 	control := s.Control(s.Grid)
@@ -100,11 +101,11 @@ func (s *Step) MinMarginals(trees int) Marginals {
 // Gibbs returns a function that writes to p the weights of a point's labels under their Gibbs distribution at a temperature, a
 // cost: exp(-marginal/temperature), 1 at most, and 0 from 16 temperatures on.
 func (m Marginals) Gibbs(temperature float64) func(p []float32, point int) {
-	const faintest = 16 // temperatures above the least, from which a label counts as nothing
-	unit := temperature * float64(grain*m.trees)
-	weights := make([]float32, min(int(faintest*unit), math.MaxUint16)+1)
+	const faintest = 16                         // temperatures above the least, from which a label counts as nothing
+	one := temperature * float64(grain*m.trees) // temperature, in the units of the values
+	weights := make([]float32, min(int(faintest*one), math.MaxUint16)+1)
 	for k := range weights[:len(weights)-1] {
-		weights[k] = float32(math.Exp(-float64(k) / unit))
+		weights[k] = float32(math.Exp(-float64(k) / one))
 	}
 	stride := padded(m.Labels)
 	return func(p []float32, point int) {
