@@ -188,7 +188,7 @@ func TestSymmetricOfTwoPlaces(t *testing.T) {
 		change func(*Options)
 	}{
 		{"alignments", Pair{Fixed: spine(4, 0), Moving: spine(5, 6)}, func(o *Options) { o.Initial = "rigid" }},
-		{"deformations", Pair{Fixed: spine(3, 0), Moving: spine(10, 6)}, func(o *Options) { o.Search, o.Refine, o.Similarity = "on", -1, "mind" }},
+		{"deformations", Pair{Fixed: spine(11, 0), Moving: spine(13, 6)}, func(o *Options) { o.Search, o.Refine, o.Similarity = "on", -1, "mind" }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := register(t, e, c.pair, with(func(o *Options) { c.change(o); o.Symmetric = "on" }))
