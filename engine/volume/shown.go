@@ -174,7 +174,7 @@ func (v *Volume) isConstant(b Box, most float32) bool {
 
 // bridge sets the planes across an axis between two of them to what lies between these.
 func (v *Volume) bridge(axis, from, to int) {
-	stride := [3]int{1, v.Size[0], v.Size[0] * v.Size[1]}[axis]
+	stride := v.Strides()[axis]
 	for i := range v.Data {
 		if k := v.Index(i)[axis]; k > from && k < to {
 			a, b := v.Data[i-(k-from)*stride], v.Data[i+(to-k)*stride]

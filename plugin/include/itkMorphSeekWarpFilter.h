@@ -23,9 +23,8 @@ namespace itk
  * and measures where the transform folds.
  *
  * A ResampleImageFilter with the settings of MorphSeek's own warp. The grid is the reference image's; Update() refuses to go without one,
- * and without a size. Images are interpolated
- * linearly, and rounded where the output holds whole numbers; outside, and for voxels that are NaN, infinite or beyond 1e37, the image's minimum is used. Labels take their nearest
- * neighbour, and 0 outside.
+ * and without a size. Images are interpolated linearly, and rounded where the output holds whole numbers; outside, and for voxels that
+ * are NaN, infinite or beyond 1e37, the image's minimum is used. Labels take their nearest neighbour, and 0 outside.
  *
  * \tparam TPrecision the precision of the transform: the type of the displacement field's components.
  *

@@ -224,11 +224,10 @@ type points struct {
 
 // cell returns the voxel below a point, and how far beyond it the point lies along each axis, in voxels.
 func (p points) cell(i int) (voxel int, f [3]float32) {
+	from := p.first
+	from[0] += float32(i)
 	for k := range f {
-		at := p.first[k] + p.u[k][i]
-		if k == 0 {
-			at = p.first[k] + float32(i) + p.u[k][i]
-		}
+		at := from[k] + p.u[k][i]
 		if at > 0 { // and a number
 			at = min(at, p.last[k])
 			voxel += int(at) * int(p.stride[k])

@@ -101,12 +101,12 @@ class Header:
 
     @property
     def bytes(self) -> int:
-        """How many bytes the voxels have."""
+        """The number of bytes that the voxels take."""
         return math.prod(self.shape) * self["bitpix"] // 8
 
     @property
     def offset(self) -> int:
-        """Where the voxels begin in a single file."""
+        """The byte at which the voxels begin in a single file."""
         place = self["vox_offset"]
         offset = int(place) if math.isfinite(place) and 0 <= place < 2**62 else 0
         return max(offset, {b"n+1": 352, b"n+2": 544}.get(self["magic"][:3], 0))
