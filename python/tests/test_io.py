@@ -5,6 +5,7 @@ import errno
 import gc
 import gzip
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -167,6 +168,23 @@ def test_itk_images_of_other_dimensions(reference: images.Image):
     np.testing.assert_allclose(images.read(one).grid.numbers, reference.grid.numbers)
     vectors = itk.image_from_array(np.zeros((4, 5, 6, 3), np.float32), is_vector=True)
     invalid("components", images.read, vectors)
+    early = itk.ImageFileReader[itk.Image[itk.F, 3]].New(FileName="later.mha")
+    invalid(r"no voxels yet; call Update\(\)", images.read, early.GetOutput())
+
+
+def test_a_nibabel_image_whose_file_went_bad(tmp_path: Path, reference: images.Image):
+    """nibabel reads voxels only when they are asked for."""
+    path = tmp_path / "a.nii.gz"
+    nibabel.save(as_nibabel(reference), path)
+    whole = path.read_bytes()
+    for bad in (whole[:-200], None):
+        path.write_bytes(whole)
+        lazy = nibabel.load(path)
+        path.unlink()
+        if bad:
+            path.write_bytes(bad)
+        says = f"fixed: the nibabel image cannot be read from {re.escape(str(path))}: ."
+        unreadable(says, images.read, lazy, "fixed")
 
 
 def test_arrays_of_xarray_are_refused_where_their_axes_have_places(reference: images.Image):

@@ -74,6 +74,12 @@ def test_a_tensor_elsewhere_is_refused():
             return 2, 0
 
     invalid(r"fixed is a tensor on a GPU.*cpu\(\)", images.read, OnGpu(), "fixed")
+    for tensor in (torch.zeros(4, 5, 6, device="meta"), torch.zeros(4, 5, 6).to_mkldnn()):
+        for given in (tensor, MetaTensor(torch.zeros(1, 4, 5, 6, device="meta"))):
+            invalid("fixed: the Tensor cannot be read as an array", images.read, given, "fixed")
+    import morphseek
+
+    invalid("BFloat16", morphseek.Landmarks, torch.zeros(4, 3, dtype=torch.bfloat16))
 
 
 @MONAIS_OWN

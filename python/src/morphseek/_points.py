@@ -21,8 +21,8 @@ def checked_points(points: Any) -> Doubles:
         raise errors.InvalidArgumentError(
             "points are a masked array; give those that are not masked, (n, 3), LPS mm"
         )
+    array = as_array(points, "points") if is_array(points) else points
     try:
-        array = as_array(points, "points") if is_array(points) else points
         copied: Doubles = np.array(array, dtype=np.float64, order="C")
     except (TypeError, ValueError):
         raise errors.InvalidArgumentError(

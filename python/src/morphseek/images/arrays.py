@@ -45,13 +45,15 @@ def as_array(source: Any, name: str) -> np.ndarray:
         return _unmasked(source) if hasattr(source, "filled") else source
     if hasattr(source, "detach"):  # of PyTorch, which hands over nothing that has a gradient
         source = source.detach()
-    if hasattr(source, "__dlpack_device__") and source.__dlpack_device__()[0] not in _CPU:
-        raise errors.InvalidArgumentError(
-            f"{name} is a tensor on a GPU or another device; give a copy in the CPU's memory,"
-            " tensor.cpu()"
-        )
     try:
+        if hasattr(source, "__dlpack_device__") and source.__dlpack_device__()[0] not in _CPU:
+            raise errors.InvalidArgumentError(
+                f"{name} is a tensor on a GPU or another device; give a copy in the CPU's memory,"
+                " tensor.cpu()"
+            )
         return np.asarray(source) if hasattr(source, "__array__") else np.from_dlpack(source)
+    except errors.InvalidArgumentError:
+        raise
     except (TypeError, ValueError, RuntimeError, BufferError, AttributeError) as error:
         raise errors.InvalidArgumentError(
             f"{name}: the {type(source).__name__} cannot be read as an array ({error}); give a"

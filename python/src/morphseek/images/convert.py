@@ -6,6 +6,7 @@ import dataclasses
 import mmap
 import os
 import sys
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,10 @@ def _from_sitk(image: sitk.Image, name: str) -> Image:
 def by_itk(image: Any) -> sitk.Image:
     """Return an image of the package itk as SimpleITK's."""
     itk = sys.modules["itk"]  # imported by whoever made the image
+    if not all(image.GetBufferedRegion().GetSize()):
+        raise errors.InvalidArgumentError(
+            "the itk image has no voxels yet; call Update() of the filter that makes it"
+        )
     array = itk.array_from_image(image)
     volume = sitk.GetImageFromArray(array, isVector=image.GetNumberOfComponentsPerPixel() > 1)
     volume.SetSpacing([float(n) for n in image.GetSpacing()])
@@ -242,7 +247,12 @@ def _from_nibabel(image: Any, name: str) -> Image:
         raise errors.InvalidArgumentError(
             "the nibabel image has no affine, so it lies nowhere; give it one"
         )
-    array = np.asanyarray(image.dataobj).T
+    try:
+        array = np.asanyarray(image.dataobj).T
+    except (OSError, EOFError, ValueError, zlib.error) as error:  # its file is read only now
+        raise errors.InputUnreadableError(
+            f"{name}: the nibabel image cannot be read from {image.get_filename()}: {error}"
+        ) from None
     if isinstance(image, nibabel.nifti1.Nifti1Pair):
         return _nifti_on(array, image, name)
     return _by_affine(array, RAS @ image.affine, name)
