@@ -15,6 +15,8 @@ from morphseek._engine.table import for_engine
 from morphseek.landmarks import check_inside, match_landmarks, pair_landmarks
 from morphseek.scoring import score_landmarks
 from morphseek.studies.pair import register_into
+from morphseek.transforms import Transform
+from morphseek.transforms.carried import carry
 
 POINTS = [[12.5, -30.25, 44.0], [-1.0, 2.0, 3.5]]
 NAMES = ["tip", "base, left"]
@@ -128,13 +130,14 @@ def test_a_table_of_numbers(text: str, tmp_path: Path):
         ("a.csv", "x,y,z,x\n1,2,3,4\n", "the column x twice"),
         ("a.csv", ",x,y,z\ntip,1,2,3\n", "the column with 'tip' has no name"),
         ("a.csv", "name,x,y,z\ntip,1_0,2,3\n", "the point tip lies at"),
-        ("a.csv", "label,r,a,s,defined\na,1,2,3,1\ntip,0,0,0,0\n", "the point tip lies at"),
+        ("a.csv", "label,r,a,s,defined\ntip,0,0,0,0\n", "there is no point"),
+        ("a.csv", "x,y,z,defined\n1,2,3,1\n0,0,0,0\n", "the point 2 lies at"),
         ("a.fcsv", "", "there is no point"),
         ("a.fcsv", fcsv("IJK"), "is in IJK, not in LPS or RAS"),
         ("a.fcsv", fcsv("2"), "is in 2, not in LPS or RAS"),
         ("a.fcsv", "# columns = id,u,v\na,1,2\n", "no columns x, y and z"),
         ("a.fcsv", fcsv("LPS", [["nan", 1, 2], [1, 2, 3]]), "the point tip lies at"),
-        ("a.fcsv", fcsv("LPS", [[0, 0, 0], [1, 2, 3]], ",0,0"), "the point tip lies at"),
+        ("a.fcsv", fcsv("LPS", [[0, 0, 0], [1, 2, 3]], ",0,0"), "there is no point"),
         ("a.mrk.json", "", "not 3D Slicer's list of points"),
         ("a.mrk.json", "[1, 2]", "not 3D Slicer's list of points"),
         ("a.mrk.json", '{"markups": []}', "holds 0 lists of points"),
@@ -142,7 +145,7 @@ def test_a_table_of_numbers(text: str, tmp_path: Path):
         ("a.mrk.json", mrk(points=[]), "there is no point"),
         ("a.mrk.json", mrk("IJK"), "is in IJK and mm, not in LPS or RAS mm"),
         ("a.mrk.json", mrk(coordinateUnits="um"), "is in LPS and um"),
-        ("a.mrk.json", mrk(status="undefined"), "the point tip lies at"),
+        ("a.mrk.json", mrk(status="undefined"), "there is no point"),
         ("a.mrk.json", mrk(points=[[1, 2], [3, 4]]), "the point tip lies at"),
         ("a.mrk.json", mrk(points=[[1, 2, float("nan")], [3, 4, 5]]), "the point tip lies at"),
     ],
@@ -153,6 +156,50 @@ def test_files_that_are_none(tmp_path: Path, name: str, text: str, said: str):
     with pytest.raises(errors.InputUnreadableError, match=said) as raised:
         Landmarks.read(path, "fixed landmarks")
     assert str(raised.value).startswith(f"fixed landmarks: {path}")
+
+
+_UNPLACED = "name,x,y,z\na,0,0,0\ntip,NaN,NaN,NaN\nb,4,5,6\n"
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("a.csv", _UNPLACED),
+        ("a.csv", _UNPLACED.replace("NaN", "")),
+        ("a.csv", "label,r,a,s,defined\na,0,0,0,1\ntip,7,8,9,0\nb,-4,-5,6,1\n"),
+        ("a.fcsv", "# columns = label,x,y,z\na,0,0,0,2,0\ntip,7,8,9,0,0\nb,-4,-5,6,2,0\n"),
+        (
+            "a.mrk.json",
+            mrk(controlPoints=[
+                {"label": "a", "position": [0, 0, 0]},
+                {"label": "tip", "position": [7, 8, 9], "positionStatus": "undefined"},
+                {"label": "b", "position": [4, 5, 6]},
+            ]),
+        ),
+    ],
+)  # fmt: skip
+def test_points_without_a_place(tmp_path: Path, name: str, text: str):
+    """They are left out and named, of a file, of a data frame and where a file is carried; lists
+    that only their order pairs need all their points.
+    """
+    path = tmp_path / name
+    path.write_text(text)
+    found = Landmarks.read(path)
+    assert found.points.tolist() == [[0, 0, 0], [4, 5, 6]]
+    assert (found.names, found.unplaced) == (("a", "b"), ("tip",))
+    assert repr(found) == "Landmarks(2 points: a, b; without a place: tip)"
+    others = Landmarks([[1, 1, 1], [2, 2, 2], [3, 3, 3]], ["tip", "b", "a"])
+    matched = match_landmarks(path, others)
+    assert matched.moving.points.tolist() == [[3, 3, 3], [2, 2, 2]]
+    assert matched.note() == (
+        "Landmarks without a place were left out: tip (fixed). Landmarks that one image alone has"
+        " were carried over: tip (moving)."
+    )
+    for unnamed in (POINTS, Landmarks(POINTS, ["u", "v"])):
+        invalid("tip has no place, and there are no common names", match_landmarks, path, unnamed)
+    with pytest.warns(errors.InputWarning, match="points without a place were left out: tip"):
+        assert carry(path, tmp_path / "out.csv", Transform.of(np.eye(4))) == 2
+    assert list(Landmarks.read(tmp_path / "out.csv").names) == ["a", "b"]
 
 
 def test_a_file_that_is_missing(tmp_path: Path):
@@ -263,7 +310,11 @@ def test_points_of_data_frames():
     ):  # fmt: skip
         assert Landmarks.of(given).points.tolist() == POINTS
     named, still = frame.assign(name=NAMES).set_index("name"), shift_of(0)
-    assert list(Landmarks.of(named).names) == NAMES
+    for read in (Landmarks, Landmarks.of):
+        assert list(read(named).names) == NAMES == list(read(frame.assign(name=NAMES)).names)
+        without = read(frame.assign(name=NAMES, x=[np.nan, 1], y=[np.nan, 1], z=[np.nan, 1]))
+        assert (*without.names, *without.unplaced) == (*NAMES[1:], NAMES[0])
+    assert list(Landmarks(named, ["u", "v"]).names) == ["u", "v"]
     for given in (frame, frame[["z", "y", "x"]], named, pd.DataFrame(POINTS)):
         assert still.transform_points(given).tolist() == POINTS
     for call, says in (

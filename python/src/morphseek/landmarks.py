@@ -51,6 +51,8 @@ class Landmarks:
         One a point, or none.
     source : str
         What messages call them: their file.
+    unplaced : tuple of str
+        Names of further points, which have no place: 3D Slicer says so, or their cells are empty.
 
     Examples
     --------
@@ -61,10 +63,16 @@ class Landmarks:
     points: Doubles
     names: tuple[str, ...] = ()
     source: str = "landmarks"
+    unplaced: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        points = checked_points(self.points)
-        names = tuple(map(str, self.names))
+        points, names = self.points, tuple(map(str, self.names))
+        if _tables.is_frame(points):
+            rows, found = _csv(points, self.source)
+            points, names, unplaced = _placed(rows, names or found)
+        else:
+            unplaced = tuple(map(str, self.unplaced))
+        points = checked_points(points)
         if not len(points):
             raise errors.InvalidArgumentError(f"{self.source}: there is no point; mark some")
         if names and len(names) != len(points):
@@ -80,13 +88,15 @@ class Landmarks:
         points.flags.writeable = False
         object.__setattr__(self, "points", points)
         object.__setattr__(self, "names", names)
+        object.__setattr__(self, "unplaced", unplaced)
 
     def __len__(self) -> int:
         return len(self.points)
 
     def __repr__(self) -> str:
         names = f": {', '.join(self.names)}" if self.names else ""
-        return f"Landmarks({len(self)} points{names})"
+        without = f"; without a place: {', '.join(self.unplaced)}" if self.unplaced else ""
+        return f"Landmarks({len(self)} points{names}{without})"
 
     @classmethod
     def of(cls, source: LandmarksLike, name: str = "landmarks") -> Landmarks:
@@ -103,10 +113,7 @@ class Landmarks:
         if isinstance(source, (str, os.PathLike)):
             return cls.read(source, name)
         try:
-            if _tables.is_frame(source):
-                points, names = _csv(source, name)
-                return cls(np.reshape(points, (-1, 3)), tuple(names), name)
-            return cls(checked_points(source), source=name)
+            return cls(source, source=name)  # type: ignore[arg-type]
         except errors.InvalidArgumentError as error:
             message = str(error)
             raise errors.InvalidArgumentError(
@@ -119,7 +126,8 @@ class Landmarks:
         in LPS or RAS, or a CSV table with the columns x, y, z in LPS mm (l, p, s are the same;
         r, a, s are RAS) and, if the points have names, one of name, label and id, or else a column
         of words that are all different. A table of numbers alone, x, y, z, needs no heading. A
-        decimal comma is read where it is clear.
+        decimal comma is read where it is clear. Points that have a name and no place are left out,
+        and ``unplaced`` names them.
 
         Raises
         ------
@@ -134,9 +142,9 @@ class Landmarks:
         path = Path(path)
         check_path(path, name, errors.InputUnreadableError)
         read = {".json": _json, ".fcsv": _fcsv}.get(path.suffix.lower(), _csv)
-        points, names = read(path, name)
+        points, names, unplaced = _placed(*read(path, name))
         try:
-            return cls(np.reshape(points, (-1, 3)), tuple(names), f"{name}: {path}")
+            return cls(points, names, f"{name}: {path}", unplaced)
         except errors.InvalidArgumentError as error:
             raise errors.InputUnreadableError(str(error)) from None
 
@@ -164,7 +172,7 @@ class Landmarks:
 
     def _chosen(self, names: Sequence[str]) -> Landmarks:
         order = [self.names.index(name) for name in names]
-        return Landmarks(self.points[order], tuple(names), self.source)
+        return Landmarks(self.points[order], tuple(names), self.source, self.unplaced)
 
     def _alone(self, common: set[str]) -> Landmarks | None:
         names = [name for name in self.names if name not in common]
@@ -230,9 +238,19 @@ class Matched:
         return list(self.fixed.names or self.moving._labels())
 
     def note(self) -> str:
-        """Return a warning of points without a partner, of names that tell nothing, or of points
-        that are the same in both images; or "".
+        """Return a warning of points without a place or a partner, of names that tell nothing, or
+        of points that are the same in both images; or "".
         """
+        sides = (self.fixed, "fixed"), (self.moving, "moving")
+        nowhere = [
+            f"{_listed(set(points.unplaced))} ({image})"
+            for points, image in sides
+            if points.unplaced
+        ]
+        told = f"Landmarks without a place were left out: {', '.join(nowhere)}. " if nowhere else ""
+        return (told + self._pairing()).strip()
+
+    def _pairing(self) -> str:
         if len(self.fixed) > 1 and np.array_equal(self.fixed.points, self.moving.points):
             return (
                 "The landmarks of the two images are the same points: if you mean two lists, one"
@@ -265,6 +283,13 @@ def match_landmarks(fixed: LandmarksLike | None, moving: LandmarksLike | None) -
         )
     here, there = Landmarks.of(fixed, "fixed landmarks"), Landmarks.of(moving, "moving landmarks")
     common = set(here.names) & set(there.names)
+    is_ordered = not common or here.names == there.names and len(set(here.names)) < len(here)
+    for points in (here, there):
+        if is_ordered and points.unplaced:
+            raise errors.InvalidArgumentError(
+                f"{points.source}: {_listed(set(points.unplaced))} has no place, and there are no"
+                " common names by which to pair the others; place or delete it"
+            )
     if not common:
         if len(here) != len(there):
             raise errors.InvalidArgumentError(
@@ -340,6 +365,21 @@ def check_inside(landmarks: Landmarks, grid: Grid, image: str) -> str:
     return f"Landmarks outside the {image} image, where the transform only goes on: {names}."
 
 
+_Rows = list[list[float] | None]  # None: a point without a place
+
+
+def _placed(rows: _Rows, names: Sequence[str]) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
+    """Return points, their names, and the names of those without a place; these are NaN where
+    points are told by their order.
+    """
+    if not names:
+        return np.reshape([row or [math.nan] * 3 for row in rows], (-1, 3)), (), ()
+    kept = [(row, name) for row, name in zip(rows, names) if row is not None]
+    unplaced = tuple(name for row, name in zip(rows, names) if row is None)
+    points = np.reshape([row for row, _ in kept], (-1, 3))
+    return points, tuple(name for _, name in kept), unplaced
+
+
 def _number(cell: Any) -> float:
     """Return a cell's number; NaN where it is none, which is refused later by the point's name."""
     try:
@@ -348,7 +388,7 @@ def _number(cell: Any) -> float:
         return math.nan
 
 
-def _csv(source: Any, name: str) -> tuple[list[list[float]], list[str]]:
+def _csv(source: Any, name: str) -> tuple[_Rows, list[str]]:
     wanted = list(_SPACES)
     table = _tables.read_table(source, name, wanted, _NAMES, _is_point)
     if _tables.has_heading(table, wanted):
@@ -373,7 +413,10 @@ def _csv(source: Any, name: str) -> tuple[list[list[float]], list[str]]:
                 f" heading: {heading}"
             )
     values = _tables.numbers([cell for row in rows for cell in row], table)
-    points = [[s * v for s, v in zip(signs, values[k : k + 3])] for k in range(0, len(values), 3)]
+    points: _Rows = [
+        [s * v for s, v in zip(signs, values[3 * k : 3 * k + 3])] if any(row) else None
+        for k, row in enumerate(rows)
+    ]
     return points, names
 
 
@@ -396,7 +439,7 @@ def _is_point(row: list[str]) -> bool:
     return len(row) == 3 and all(map(_tables.is_number, row))
 
 
-def _fcsv(path: Path, name: str) -> tuple[list[list[float]], list[str]]:
+def _fcsv(path: Path, name: str) -> tuple[_Rows, list[str]]:
     lines = read_text(path, name).splitlines()
     fields = {
         match[1].lower(): match[2]
@@ -411,18 +454,19 @@ def _fcsv(path: Path, name: str) -> tuple[list[list[float]], list[str]]:
     columns = fields.get("columns", "id,x,y,z").lower().split(",")
     if not {"x", "y", "z"} <= set(columns):
         raise errors.InputUnreadableError(f"{name}: {path} has no columns x, y and z")
-    points, names = [], []
+    points: _Rows = []
+    names: list[str] = []
     for cells in csv.reader(line for line in lines if line.strip() and line[0] != "#"):
         row = dict(zip(columns, cells))
         # Slicer 5 adds cells without a column; the first says whether the point was placed
         is_placed = cells[len(columns) :][:1] in ([], [""], ["2"])
-        place = [row.get(c) if is_placed else None for c in "xyz"]
-        points.append([s * _number(v) for s, v in zip(_SIGNS[space], place)])
+        place = [s * _number(row.get(c)) for s, c in zip(_SIGNS[space], "xyz")]
+        points.append(place if is_placed else None)
         names.append(row.get("label") or row.get("id") or str(len(points)))
     return points, names
 
 
-def _json(path: Path, name: str) -> tuple[list[list[float]], list[str]]:
+def _json(path: Path, name: str) -> tuple[_Rows, list[str]]:
     try:
         lists = parse(read_text(path, name))["markups"]
         if len(lists) != 1:
@@ -438,12 +482,14 @@ def _json(path: Path, name: str) -> tuple[list[list[float]], list[str]]:
                 f"{name}: {path} is in {space} and {units}, not in LPS or RAS mm; save it anew"
                 " from 3D Slicer"
             )
-        points, names = [], []
+        points: _Rows = []
+        names: list[str] = []
         for i, point in enumerate(lists[0]["controlPoints"]):
             is_defined = point.get("positionStatus", "defined") == "defined"
-            place = point["position"] if is_defined else []
+            place = point["position"] if is_defined else ()
             cells = [_number(v) for v in place] if len(place) == 3 else [math.nan] * 3
-            points.append([s * v for s, v in zip(_SIGNS[space.lower()], cells)])
+            signed = [s * v for s, v in zip(_SIGNS[space.lower()], cells)]
+            points.append(signed if is_defined else None)
             names.append(str(point.get("label") or point.get("id") or i + 1))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise errors.InputUnreadableError(

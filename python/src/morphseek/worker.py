@@ -13,7 +13,8 @@ files beside it, shape (z, y, x); ``matrix`` takes their continuous index (x, y,
      what follows may be absent
      "fixed_mask": {...}, "moving_mask": {...}, "rigid_regions": {...},
      "channels": [{"name": "FLAIR", "labels": false, "fixed": {...}, "moving": {...}}, ...],
-     "fixed_landmarks": {"points": [[1, 2, 3], ...], "names": ["tip", ...], "source": "F"},
+     "fixed_landmarks": {"points": [[1, 2, 3], ...], "names": ["tip", ...], "source": "F",
+                         "unplaced": ["base"]},
      "moving_landmarks": {...},              LPS mm; they steer
      "initial_transform": [[...]],           4x4, fixed -> moving; in its place:
      "initial_field": {"file": ..., ...},    (z, y, x, 3) on the fixed grid, LPS mm
@@ -108,7 +109,7 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
             if request.get(name) is not None
         }
         given |= {
-            name: Landmarks(entry["points"], tuple(entry["names"]), entry["source"])
+            name: Landmarks(**entry)
             for name in ("fixed_landmarks", "moving_landmarks")
             if (entry := request.get(name)) is not None
         }

@@ -152,16 +152,15 @@ def origin_of(node: Any) -> dict[str, Any]:
 
 
 def points_of(node: Any) -> dict[str, Any]:
-    """Return the defined points of markups, in LPS mm of the world, with their labels."""
-    defined = [
-        i
-        for i in range(node.GetNumberOfControlPoints())
-        if node.GetNthControlPointPositionStatus(i) == node.PositionDefined
-    ]
+    """Return the defined points of markups, in LPS mm of the world, with the labels of all."""
+    numbers = range(node.GetNumberOfControlPoints())
+    is_defined = [node.GetNthControlPointPositionStatus(i) == node.PositionDefined for i in numbers]
+    defined = [i for i in numbers if is_defined[i]]
     places = [node.GetNthControlPointPositionWorld(i) for i in defined]
     return {
         "points": [[-p[0], -p[1], p[2]] for p in places],
         "names": [node.GetNthControlPointLabel(i) for i in defined],
+        "unplaced": [node.GetNthControlPointLabel(i) for i in numbers if not is_defined[i]],
         "source": node.GetName(),
     }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,12 @@ def carry(
 
 def _points(source: Path, out: Path, transform: Transform, reference: Any) -> int:
     points = Landmarks.read(source, "input")
+    if points.unplaced:
+        warnings.warn(
+            f"{points.source}: points without a place were left out: {', '.join(points.unplaced)}",
+            errors.InputWarning,
+            stacklevel=3,
+        )
     Landmarks(transform.transform_points(points.points), points.names).write(out)
     return len(points)
 
