@@ -510,7 +510,9 @@ def test_a_saved_transform_applies(transform, moving, fixed, tmp_path):
 
     shift = morphseek.Transform.of([[1, 0, 0, 1], [0, 1, 0, 2], [0, 0, 1, 3], [0, 0, 0, 1]])
     assert shift.grid is None and shift.transform_points([[0, 0, 0]]).tolist() == [[1, 2, 3]]
-    assert shift.apply(moving, reference=fixed).same_grid(fixed)
+    series = sitk.JoinSeries([fixed.to_sitk()] * 2)
+    for like in (fixed, series):
+        assert shift.apply(moving, reference=like).same_grid(fixed)
     for call, reason in (
         (lambda: shift.apply(moving), "holds no grid"),
         (lambda: shift.apply(moving.array, fixed), "does not say where it lies"),

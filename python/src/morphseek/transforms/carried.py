@@ -20,6 +20,7 @@ from .._features import needing
 from .._files import readable, write_with
 from .._grid import RAS, RAS_SIGNS, Grid
 from ..images.formats import ending_of
+from ..images.frames import Frames
 from ..landmarks import Landmarks
 from .transform import Transform
 
@@ -208,7 +209,7 @@ def _tracts(source: Path, out: Path, transform: Transform, reference: Any) -> in
         file = streamlines.TckFile(tractogram, header)
     else:
         if reference is not None:
-            header = _trk_header(header, images.read(reference, "reference").grid)
+            header = _trk_header(header, next(iter(Frames(reference, "reference"))).grid)
         elif not same:
             raise errors.InvalidArgumentError(
                 f"{out}: a .trk says on which image its tracts lie; give it as reference"

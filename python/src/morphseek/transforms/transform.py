@@ -92,8 +92,8 @@ class Applicable(ABC):
             own grid, which a registration's transform knows. An image with a fourth axis is done
             frame by frame.
         reference : ImageLike, optional
-            Image whose grid the result gets: by default the fixed one's, where the transform holds
-            it. An array lies on the latter.
+            Image whose grid, or whose frames' grid, the result gets: by default the fixed one's,
+            where the transform holds it. An array lies on the latter.
         interpolation : {"linear", "cubic", "sinc", "nearest", "label"}
             "cubic" is a B-spline of third order, "sinc" windowed (Lanczos); "nearest" and "label"
             are for label maps: the latter, the label that weighs most, makes no staircase.
@@ -620,7 +620,9 @@ def _of_loaded(
 
 
 def target_grid(transform: Transform, reference: images.ImageLike | None) -> Grid:
-    """Return the grid of `reference`, by default the fixed image's; refuse one elsewhere."""
+    """Return the grid of `reference`, or of its frames, by default the fixed image's; refuse one
+    elsewhere.
+    """
     if reference is None:
         if transform.grid is None:
             raise errors.InvalidArgumentError(
@@ -633,7 +635,7 @@ def target_grid(transform: Transform, reference: images.ImageLike | None) -> Gri
         if transform.grid is None:
             raise _lies_nowhere("reference: an array", transform)
         return images.read_on(reference, transform.grid, "reference").grid
-    image = images.read(reference, "reference")
+    image = next(iter(Frames(reference, "reference")))
     tell(image.doubts)
     name = str(reference) if isinstance(reference, (str, os.PathLike)) else "image"
     check_place(transform, image.grid, f"the reference {name}")
