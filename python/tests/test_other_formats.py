@@ -99,6 +99,27 @@ def test_a_picture_that_viewers_turn(ending: str, tmp_path: Path):
                 unreadable("turned or mirrored", images.read, tmp_path / f"a.{ending}")
 
 
+def test_a_jpeg_is_no_label_map(tmp_path: Path):
+    path = write(tmp_path / "labels.jpg")
+    for name in ("fixed labels", "moving mask", "rigid regions"):
+        unreadable("labels.jpg .*JPEG blurs the numbers", images.read, path, name)
+    assert images.read(path, "moving").array.shape == (1, 40, 40)
+    assert images.read(write(tmp_path / "labels.png"), "fixed labels").array.shape == (1, 40, 40)
+
+
+@pytest.mark.parametrize("ending, voxels", [("mhd", "raw"), ("nhdr", "raw"), ("hdr", "img")])
+def test_half_of_an_image_in_two_files(ending: str, voxels: str, tmp_path: Path):
+    path, half = write(tmp_path / f"a.{ending}"), tmp_path / f"a.{voxels}"
+    if voxels == "raw":
+        unreadable(f"voxels alone; give their header, a.{ending}", images.read, half)
+    else:
+        assert np.array_equal(images.read(half).array, STORED)
+    moved = half.rename(tmp_path / f"b.{voxels}")
+    unreadable(f"its voxels are in a.{voxels}, which is not there", images.read, path)
+    says = "header is in b.hdr, which is not there" if voxels == "img" else "none that ITK knows"
+    unreadable(says, images.read, moved)
+
+
 def test_a_picture_with_transparency(tmp_path: Path):
     PIL.Image.new("LA", (4, 3)).save(tmp_path / "a.png")
     unreadable("a.png cannot be read: .*save it in plain grey", images.read, tmp_path / "a.png")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from .headers.nifti import header_of
 from .image import Reading, sentences, tell
 from .nifti import read_nifti
 from .others import check, doubts_of, laid
-from .sidecars import parts
+from .sidecars import headers_of, parts
 
 
 def read_path(path: Path, name: str) -> Reading:
@@ -98,6 +99,7 @@ def _read_file(path: Path, name: str) -> Reading:
 
 
 _CHECKED = ("MetaImageIO", "NrrdImageIO", "GDCMImageIO")
+_LABELS = re.compile(r"^[^:]*(label|mask|region)")  # what the caller takes an image for
 
 
 def _read_by_itk(path: Path, name: str) -> tuple[sitk.Image, tuple[str, ...]]:
@@ -107,6 +109,8 @@ def _read_by_itk(path: Path, name: str) -> tuple[sitk.Image, tuple[str, ...]]:
         reader = sitk.ImageFileReader.GetImageIOFromFileName(str(path))
     if not reader:
         raise Unsound(_unknown(path))
+    if reader == "JPEGImageIO" and _LABELS.search(name):
+        raise Unsound("a JPEG blurs the numbers of labels and masks; save it as .png or .nii.gz")
     if reader in _CHECKED:
         return sitk.ReadImage(str(path), imageIO=reader), ()
     if _apart.is_possible():  # its content was not checked
@@ -129,6 +133,8 @@ def _unknown(path: Path) -> str:
         return "it is a page of the web or XML, and no image; download the file itself"
     if path.name.lower().endswith(NIFTI):
         return "it has no whole header of a NIfTI or Analyze file; copy it again"
+    if headers := headers_of(path):
+        return f"it holds voxels alone; give their header, {headers[0].name}"
     return "its format is none that ITK knows; convert it to .nii.gz"
 
 

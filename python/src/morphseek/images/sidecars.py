@@ -64,7 +64,7 @@ def check_name(path: Path, compress: bool) -> None:
         )
     if named:
         place = path.with_name(path.name[: path.name.rindex(".")] + others[compress])
-        taken = [header for header in _headers_of(place) if header.name != path.name]
+        taken = [header for header in headers_of(place) if header.name != path.name]
     else:
         taken = [file for file in pair_of(path)[2:] if file.is_file()]  # of the other compression
     if taken:
@@ -74,7 +74,7 @@ def check_name(path: Path, compress: bool) -> None:
         )
 
 
-def _headers_of(voxels: Path) -> list[Path]:
+def headers_of(voxels: Path) -> list[Path]:
     """Return the headers beside a file that name it for their voxels."""
     headers = []
     if voxels.is_file():

@@ -153,10 +153,8 @@ def files_of(path: Path) -> tuple[Path, Path]:
         files = [file for file in listed if part in file.name[-7:].lower()]
         there = next((file for file in (path, *files) if file in files and file.is_file()), None)
         if there is None:
-            what = "header" if part == ".hdr" else "voxels"
-            raise Unsound(
-                f"its {what} are in {files[0].name}, which is not there; put it beside it"
-            )
+            what = "header is" if part == ".hdr" else "voxels are"
+            raise Unsound(f"its {what} in {files[0].name}, which is not there; put it beside it")
         pair.append(there)
     return pair[0], pair[1]
 
