@@ -267,6 +267,20 @@ def test_a_process_that_dies_while_it_has_no_job_is_replaced(idle: Any, tmp_path
     assert ends == ["done"] * 3
 
 
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="has no masks of signals")
+def test_no_ctrl_c_reaches_a_process_while_it_starts():
+    """A terminal sends it to all; Python's trace of an import would follow."""
+    with runner._Process() as process:
+        future = process.submit(signal.getsignal, signal.SIGINT)
+        while not future.done():
+            for pid in process._processes:
+                os.kill(pid, signal.SIGINT)
+            time.sleep(0.05)
+        assert future.result() is signal.SIG_IGN
+        assert not process.submit(signal.pthread_sigmask, signal.SIG_BLOCK, []).result()
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
 def test_what_is_finished_is_known_by_its_time_stamps(
     idle: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

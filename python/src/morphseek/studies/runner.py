@@ -136,7 +136,7 @@ def run_jobs(
                 try:
                     future = places[place].submit(*work)
                 except concurrent.futures.BrokenExecutor:  # its process died and had no job
-                    places[place] = _process()
+                    places[place] = _Process()
                     future = places[place].submit(*work)
                 running[future] = job, place
                 future.add_done_callback(finished.put)
@@ -154,7 +154,7 @@ def run_jobs(
             try:
                 ending = future.result()
             except concurrent.futures.BrokenExecutor:
-                places[place] = _process()
+                places[place] = _Process()
                 ending = _lost(job, "the process that did it died; is there enough memory?")
             except Exception as error:  # of Dask's own: every worker that took it died, say
                 log.exception("job %s failed", job.id)
@@ -183,7 +183,7 @@ def _places(
         if scheduler in (None, THREADS):
             places += [concurrent.futures.ThreadPoolExecutor(workers)] * workers * _WINDOW
         elif scheduler == PROCESSES:
-            places += [_process() for _ in range(workers)]
+            places += [_Process() for _ in range(workers)]
             try:
                 places[0].submit(int).result()
             except concurrent.futures.BrokenExecutor:
@@ -206,13 +206,26 @@ def _places(
                 executor.shutdown(wait=False, cancel_futures=True)
 
 
-def _process() -> concurrent.futures.Executor:
-    context = multiprocessing.get_context("spawn")
-    return concurrent.futures.ProcessPoolExecutor(1, context, _ignore_interrupts)
+class _Process(concurrent.futures.ProcessPoolExecutor):
+    """A process that no Ctrl-C reaches, not even while it starts with the signal blocked."""
+
+    def __init__(self) -> None:
+        super().__init__(1, multiprocessing.get_context("spawn"), _ignore_interrupts)
+
+    def submit(self, *work: Any, **named: Any) -> concurrent.futures.Future[Any]:
+        if not hasattr(signal, "pthread_sigmask"):
+            return super().submit(*work, **named)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            return super().submit(*work, **named)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _ignore_interrupts() -> None:  # Python 3.10 cannot send signal.signal to a process
+def _ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):  # for what it starts itself
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
 
 def _client(address: str) -> Any:
