@@ -618,6 +618,7 @@ def test_processes_of_a_script_that_begins_anew(tmp_path: Path):
         (16, 1.2, "damaged", {}, (2, 8)),
         (16, 0.1, "missing", {}, (1, 16)),
         (16, 64, "missing", {"workers": 3}, (3, 5)),
+        (16, 1.2, "missing", {"workers": 3}, (3, 5)),
         (16, 64, "missing", {"scheduler": "processes"}, (4, 4)),
         (16, 64, "missing", {"scheduler": "tcp://host:8786"}, (1, 1)),
         (1, 64, "missing", {}, (1, 1)),
@@ -636,7 +637,11 @@ def test_pairs_at_a_time(
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(cores), raising=False)
     monkeypatch.setattr(core, "available_memory", lambda: gigabytes * 1e9)
     how = {"workers": None, "threads": 0, "scheduler": None} | given
-    assert _shares(**how, pairs=studies.read_pairs(study)) == expected
+    if given.get("workers", 0) > gigabytes:
+        with pytest.warns(errors.InputWarning, match="1.2 GB are free.* about 0.5; 2 would fit"):
+            assert _shares(**how, pairs=studies.read_pairs(study)) == expected
+    else:
+        assert _shares(**how, pairs=studies.read_pairs(study)) == expected
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import itertools
 import math
 import os
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
@@ -190,10 +191,19 @@ def _shares(
         return 1, threads or 1
     many = hasattr(os, "sched_getaffinity")
     cores = len(os.sched_getaffinity(0)) if many else os.cpu_count() or 1
-    if workers is None:
-        workers = max(1, min(cores // (threads or 1), len(pairs)))
-        if workers > 1:
-            workers = max(1, min(workers, core.available_memory() // _memory(pairs)))
+    given, workers = workers, workers or max(1, min(cores // (threads or 1), len(pairs)))
+    if min(workers, len(pairs)) > 1:
+        free, each = core.available_memory(), _memory(pairs)
+        fit = max(1, int(free // each))
+        if given is None:
+            workers = min(workers, fit)
+        elif min(given, len(pairs)) > fit:
+            warnings.warn(
+                f"{given} workers may need more memory than there is: {free / 1e9:.1f} GB are free,"
+                f" and a pair takes about {each / 1e9:.1f}; {fit} would fit",
+                errors.InputWarning,
+                stacklevel=3,
+            )
     return workers, threads or max(1, cores // workers)
 
 
