@@ -253,7 +253,7 @@ public:
   }
 
   /** The output displacement field as a transform; without a field before a run, and after one that failed. Every run makes a new one;
-   * earlier ones stay as they are. */
+   * earlier ones stay as they are, where a ConstPointer holds them. */
   virtual const TransformType *
   GetTransform() const
   {
@@ -261,7 +261,7 @@ public:
   }
 
   /** Standard deviation of the displacement in mm, on the fixed image's grid; null unless the option Uncertainty is "on". Every run makes
-   * a new one; earlier ones stay as they are. */
+   * a new one; earlier ones stay as they are, where a ConstPointer holds them. */
   virtual const Image<float, 3> *
   GetUncertaintyImage() const
   {
