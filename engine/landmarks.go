@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -65,14 +66,17 @@ const (
 func (p *problem) keepToLandmarks(e *env, st state) (proposal, error) {
 	e.notes.metrics.LandmarkFit.InitialMM = landmark.RMS(p.landmarks, st.initial)
 	e.notes.metrics.LandmarkFit.ImagesMM = p.landmarksApart(st, st.deform)
-	pull, likelihood := p.missing(st, st.deform)
+	pull, likelihood := p.missing(e.ctx, st, st.deform)
 	base := st
 	if st.deform != nil && st.deform != p.deform && !st.facts.Network {
-		if other, l := p.missing(st, nil); l > likelihood+likelier {
+		if other, l := p.missing(e.ctx, st, nil); l > likelihood+likelier {
 			base, pull = p.deformed(st, nil), other
 			e.notes.undeformed()
 			e.notes.because("the images led the deformation away from the landmarks: it starts again from the initial alignment")
 		}
+	}
+	if err := e.ctx.Err(); err != nil {
+		return proposal{}, err
 	}
 	if pull == nil {
 		e.notes.because(fmt.Sprintf("the landmarks lie %.1f mm from where they belong without a pull: too little for their error of %g mm, or too uneven, to move what lies between them", p.landmarksApart(base, base.deform), p.opt.LandmarkError))
@@ -91,7 +95,7 @@ func (p *problem) keepToLandmarks(e *env, st state) (proposal, error) {
 		}
 		closer := plan.Closer(p.compare(p.look(st.initial, pulled), p.look(st.initial, u)))
 		if closer && p.landmarksApart(st, u) <= pull.Cross() {
-			if pull, _ := p.missing(st, u); pull != nil {
+			if pull, _ := p.missing(e.ctx, st, u); pull != nil {
 				u = p.pulled(u, pull)
 			}
 			pulled = u
@@ -133,7 +137,7 @@ func (p *problem) fixedLandmarks() []float64 {
 
 // missing returns what brings the landmarks together behind a deformation, nil where there is nothing to bring, and how
 // likely that is.
-func (p *problem) missing(st state, deform *field.Field) (*landmark.Pull, float64) {
+func (p *problem) missing(ctx context.Context, st state, deform *field.Field) (*landmark.Pull, float64) {
 	back, err := st.initial.Inverse()
 	if err != nil { // it was checked
 		return nil, math.Inf(-1)
@@ -147,7 +151,7 @@ func (p *problem) missing(st state, deform *field.Field) (*landmark.Pull, float6
 		at[i] = l.Fixed
 		missing[i] = volume.Sub(back.Apply(l.Moving), [3]float64(points[3*i:]))
 	}
-	return landmark.NewPull(at, missing, p.opt.LandmarkError, p.pair.Fixed.Longest(), aligned.Spacing(p.pair.Fixed.Geometry))
+	return landmark.NewPull(ctx, at, missing, p.opt.LandmarkError, p.pair.Fixed.Longest(), aligned.Spacing(p.pair.Fixed.Geometry))
 }
 
 // pulled returns a deformation with a pull added.

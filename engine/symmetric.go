@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 
@@ -68,7 +69,7 @@ func (p *problem) middled(e *env, st state) (state, error) {
 	if !first {
 		forth, home, round = home, forth, forth.After(home.Field, p.opt.Threads)
 	}
-	between, err := middle(forth, home, round, p.opt.Threads)
+	between, err := middle(e.ctx, forth, home, round, p.opt.Threads)
 	if err != nil {
 		return st, err
 	}
@@ -96,12 +97,19 @@ func (p *problem) areApart(forth, back volume.Affine, meanMM float64) bool {
 
 // middle returns the middle of a map and the inverse of another, which lead there and back; round is the one after the
 // other.
-func middle(forth, home *field.Endless, round *field.Field, threads int) (*Transform, error) {
+func middle(ctx context.Context, forth, home *field.Endless, round *field.Field, threads int) (*Transform, error) {
 	initial, err := middleAffine(forth.Last(), home.Last())
 	if err != nil {
 		return nil, err
 	}
-	half, _ := round.Root(threads).Inverse(round.Geometry, threads)
+	root := round.Root(threads)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	half, _ := root.Inverse(round.Geometry, threads)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	deform, err := behind(forth.After(half, threads), initial, threads)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package landmark
 
 import (
+	"context"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -135,7 +136,7 @@ func TestPull(t *testing.T) {
 		{-1.88, 1.98, -2.5}, {1.9, 0.67, 0.01}, {-1.8, 1.99, 2.41}, {0.73, 1.97, -2.36}, {0.94, 1.86, 2.24},
 		{3.97, 0.27, -1.66}, {-0.98, 1.58, 0.98}, {-1.94, 1.92, 0.16}, {3.59, 0.39, 0.0}, {-2.48, 1.67, 3.18},
 	}
-	p, _ := NewPull(fixed, d, 1, 160, 1)
+	p, _ := NewPull(t.Context(), fixed, d, 1, 160, 1)
 	if p == nil || p.Reach() != 160 {
 		t.Fatalf("%+v", p)
 	}
@@ -144,6 +145,11 @@ func TestPull(t *testing.T) {
 	} {
 		got := p.At(x)
 		testkit.Close(t, "displacement", got[:], want[:], 1e-6)
+	}
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	if p, _ := NewPull(done, fixed, d, 1, 160, 1); p != nil {
+		t.Error("a cancelled search went on")
 	}
 	g := volume.Geometry{Size: [3]int{2, 1, 2}, Spacing: [3]float64{20, 1, 5}, Origin: [3]float64{-40, 30, 5}, Direction: volume.Identity}
 	sampled, at := p.Sample(g, 2), p.At([3]float64{-20, 30, 10})
@@ -165,7 +171,7 @@ func TestPullOfNoise(t *testing.T) {
 				d[i][a] = rng.NormFloat64() / math.Sqrt(3)
 			}
 		}
-		if p, _ := NewPull(fixed, d, 1, 160, 1); p != nil {
+		if p, _ := NewPull(t.Context(), fixed, d, 1, 160, 1); p != nil {
 			pulled++
 		}
 	}

@@ -1,6 +1,7 @@
 package landmark
 
 import (
+	"context"
 	"math"
 
 	"github.com/morphseek/morphseek/engine/internal/parallel"
@@ -32,9 +33,10 @@ const (
 // error (root mean square length, mm). Its reach is at most extent, the image's longest side; voxel is the image's,
 // both mm.
 //
-// It is nil where the error alone explains the displacements, or might and no point is foretold by the others. The
-// second value is the log-likelihood, for comparing displacements of the same points.
-func NewPull(at, displacements [][3]float64, err, extent, voxel float64) (*Pull, float64) {
+// It is nil where the error alone explains the displacements, or might and no point is foretold by the others, and where
+// ctx ends: a thousand points take seconds. The second value is the log-likelihood, for comparing displacements of the
+// same points.
+func NewPull(ctx context.Context, at, displacements [][3]float64, err, extent, voxel float64) (*Pull, float64) {
 	n := len(at)
 	noise := max(err*err/3, 1e-6*voxel*voxel) // of a component
 	r := mat.NewDense(n, 3, nil)
@@ -56,6 +58,9 @@ func NewPull(at, displacements [][3]float64, err, extent, voxel float64) (*Pull,
 	variance := 0.0
 	for reach := longest; reach > longest/40; reach /= 2 {
 		for size := 32 * voxel; size >= 0.25*voxel; size /= 2 { // standard deviation of a component, mm
+			if ctx.Err() != nil {
+				return nil, alone
+			}
 			k := mat.NewSymDense(n, nil)
 			for i := range n {
 				for j := i; j < n; j++ {
