@@ -221,6 +221,14 @@ def test_sheared_images_are_refused(tmp_path: Path):
     refused(errors.OutputUnwritableError, says, images.write, tmp_path / "b.nii.gz", sheared)
 
 
+def test_what_to_give_of_other_packages_images():
+    """The array of ANTsPy's image, (x, y, z), alone would lie turned, and nowhere."""
+    for kind, says in (("ANTsImage", r"morphseek.Image\(x.numpy\(\).T"), ("LabelMap", "as_sitk")):
+        invalid(
+            f"fixed is of type {kind}; give .*{says}", images.read, type(kind, (), {})(), "fixed"
+        )
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -110,14 +110,19 @@ def read(source: ImageLike, name: str = "image") -> Image:
     elif hasattr(source, "affine") and hasattr(source, "meta"):
         image = _from_monai(source, name)
     else:
-        raise errors.InvalidArgumentError(
-            f"{name} is a {type(source).__name__}; give a numpy array, a tensor, a SimpleITK, itk"
-            " or nibabel image, or a path"
-        )
+        kinds = "a numpy array (z, y, x), a tensor, a SimpleITK, itk or nibabel image, or a path"
+        kind = type(source).__name__
+        raise errors.InvalidArgumentError(f"{name} is of type {kind}; give {_AS.get(kind, kinds)}")
     array = _in_memory(_checked(image.array, name), name)
     return dataclasses.replace(image, array=array, name=name)
 
 
+#: What to give of an object whose array alone would lie turned, or nowhere.
+_AS = {
+    "ANTsImage": "morphseek.Image(x.numpy().T, x.spacing, x.origin, x.direction.ravel()) of it",
+    **dict.fromkeys(("ScalarImage", "LabelMap"), "its as_sitk()"),  # of TorchIO
+    **dict.fromkeys(("Dataset", "FileDataset"), "the path of its file, or of its folder"),
+}
 _MOST_THIN = 16  # voxels: a smaller array is no picture
 
 
