@@ -191,10 +191,10 @@ def test_points_without_a_place(tmp_path: Path, name: str, text: str):
     others = Landmarks([[1, 1, 1], [2, 2, 2], [3, 3, 3]], ["tip", "b", "a"])
     matched = match_landmarks(path, others)
     assert matched.moving.points.tolist() == [[3, 3, 3], [2, 2, 2]]
-    assert matched.note() == (
-        "Landmarks without a place were left out: tip (fixed). Landmarks that one image alone has"
-        " were carried over: tip (moving)."
-    )
+    assert matched.notes() == [
+        "Landmarks without a place were left out: tip (fixed).",
+        "Landmarks that one image alone has were carried over: tip (moving).",
+    ]
     for unnamed in (POINTS, Landmarks(POINTS, ["u", "v"])):
         invalid("tip has no place, and there are no common names", match_landmarks, path, unnamed)
     with pytest.warns(errors.InputWarning, match="points without a place were left out: tip"):
@@ -221,9 +221,9 @@ def test_pairing(names: list[str], others: list[str], order: list[int]):
     matched = match_landmarks(Landmarks(POINTS, names), Landmarks(RAS, others))
     assert matched.fixed.points.tolist() == POINTS
     assert matched.moving.points.tolist() == [RAS[i] for i in order]
-    assert ("in the order" in matched.note()) == (names == ["F-1", "F-2"])
-    assert "given twice" not in matched.note()
-    assert "given twice" in match_landmarks(Landmarks(POINTS, names), POINTS).note()
+    said = "".join(matched.notes())
+    assert ("in the order" in said) == (names == ["F-1", "F-2"]) and "given twice" not in said
+    assert "given twice" in match_landmarks(Landmarks(POINTS, names), POINTS).notes()[0]
 
 
 def test_names_that_are_numbers(tmp_path: Path):
@@ -560,6 +560,18 @@ def test_steering_refuses(images_of, fixed, moving, error, said):
     if error is not None:
         steering["landmark_error"] = error
     invalid(said, morphseek.register, *images_of, **steering, **QUICK)
+
+
+def test_what_is_odd_about_landmarks_that_steer_is_told_once(tmp_path, images_of):
+    points = {
+        side: Landmarks([[0, y, 20], [2, 25, 20]], [f"{side}-1", f"{side}-2"])
+        for side, y in (("fixed", 25), ("moving", 26))
+    }
+    how = {f"{side}_landmarks": each for side, each in points.items()}
+    options = {"landmark_error": 1, **QUICK}
+    register_into(tmp_path / "out", *images_of, options=options, report="none", **how)
+    said = report_of(tmp_path / "out")["warnings"]
+    assert sum("in the order of the files" in each for each in said) == 1, said
 
 
 def test_landmarks_change_nothing(tmp_path, shifted, images_of):

@@ -237,39 +237,31 @@ class Matched:
         """What the pairs are called."""
         return list(self.fixed.names or self.moving._labels())
 
-    def note(self) -> str:
-        """Return a warning of points without a place or a partner, of names that tell nothing, or
-        of points that are the same in both images; or "".
+    def notes(self) -> list[str]:
+        """Return warnings of points without a place or a partner, of names that tell nothing, and
+        of points that are the same in both images.
         """
-        sides = (self.fixed, "fixed"), (self.moving, "moving")
-        nowhere = [
-            f"{_listed(set(points.unplaced))} ({image})"
-            for points, image in sides
-            if points.unplaced
-        ]
-        told = f"Landmarks without a place were left out: {', '.join(nowhere)}. " if nowhere else ""
-        return (told + self._pairing()).strip()
-
-    def _pairing(self) -> str:
+        notes = []
+        if nowhere := _of_sides([(p.unplaced, side) for p, side in self._sides()]):
+            notes.append(f"Landmarks without a place were left out: {nowhere}.")
+        named = [set(points.names) - {""} for points, _ in self._sides()]
+        alone = ((self.only_fixed, "fixed"), (self.only_moving, "moving"))
         if len(self.fixed) > 1 and np.array_equal(self.fixed.points, self.moving.points):
-            return (
+            notes.append(
                 "The landmarks of the two images are the same points: if you mean two lists, one"
                 " was given twice."
             )
-        named = [set(points.names) - {""} for points in (self.fixed, self.moving)]
-        if all(named) and not set.intersection(*named):
-            return (
+        elif all(named) and not set.intersection(*named):
+            notes.append(
                 "The landmarks of the two images have no name in common: they were paired in the"
                 " order of the files."
             )
-        alone = [
-            f"{_listed(set(points.names))} ({image})"
-            for points, image in ((self.only_fixed, "fixed"), (self.only_moving, "moving"))
-            if points is not None
-        ]
-        if not alone:
-            return ""
-        return f"Landmarks that one image alone has were carried over: {', '.join(alone)}."
+        elif carried := _of_sides([(p.names, side) for p, side in alone if p is not None]):
+            notes.append(f"Landmarks that one image alone has were carried over: {carried}.")
+        return notes
+
+    def _sides(self) -> tuple[tuple[Landmarks, str], ...]:
+        return (self.fixed, "fixed"), (self.moving, "moving")
 
 
 def match_landmarks(fixed: LandmarksLike | None, moving: LandmarksLike | None) -> Matched:
@@ -341,7 +333,11 @@ def steering(
         )
     outside = check_inside(here, fixed_grid, "fixed"), check_inside(there, moving_grid, "moving")
     points = np.ascontiguousarray(np.hstack([here.points, there.points]))
-    return (points, matched.names), [note for note in (*outside, matched.note()) if note]
+    return (points, matched.names), [*filter(None, outside), *matched.notes()]
+
+
+def _of_sides(sides: list[tuple[Sequence[str], str]]) -> str:
+    return ", ".join(f"{_listed(set(names))} ({side})" for names, side in sides if names)
 
 
 def _listed(names: set[str]) -> str:

@@ -111,7 +111,7 @@ def score_landmarks(transform: Any, fixed: LandmarksLike, moving: LandmarksLike)
     (4,)
     """
     points, whole = Matched(*pair_landmarks(fixed, moving)), Transform.of(transform)
-    notes = [points.note()]
+    notes = points.notes()
     for side, grid, image in (
         (points.fixed, whole.grid, "fixed"), (points.moving, whole.moving_grid, "moving"),
     ):  # fmt: skip

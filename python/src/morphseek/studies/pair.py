@@ -170,7 +170,7 @@ class PairInputs:
                 for side, image, name in zip(sides, self.images, _SIDES)
             ]
             # the engine says it of those that lead
-            self._remarks = [*([] if self._steers else outside), points.note()]
+            self._remarks = [*([] if self._steers else outside), *points.notes()]
             if self._steers:
                 inputs |= {"fixed_landmarks": points.fixed, "moving_landmarks": points.moving}
         if fixed_labels is not None:
@@ -222,5 +222,5 @@ class PairInputs:
             left_out = fit["left_out"] if fit else None
             self.errors = measure_landmarks(result.transform, points, left_out)
             facts |= self.errors.to_dict()
-        warnings.extend(filter(None, self._remarks))
+        warnings.extend(said for said in self._remarks if said and said not in warnings)
         return facts
