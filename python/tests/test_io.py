@@ -172,10 +172,22 @@ def test_itk_images_of_other_dimensions(reference: images.Image):
     invalid(r"no voxels yet; call Update\(\)", images.read, early.GetOutput())
 
 
-def test_a_nibabel_image_whose_file_went_bad(tmp_path: Path, reference: images.Image):
+@pytest.mark.parametrize(
+    "more, read",
+    [
+        ((), images.read),
+        ((2,), lambda *source: list(Frames(*source))),
+        ((1, 3), lambda source, _: Transform.of(source)),
+    ],
+    ids=["image", "series", "field"],
+)
+def test_a_nibabel_image_whose_file_went_bad(
+    more: tuple[int, ...], read: Callable[..., Any], tmp_path: Path
+):
     """nibabel reads voxels only when they are asked for."""
     path = tmp_path / "a.nii.gz"
-    nibabel.save(as_nibabel(reference), path)
+    voxels = np.random.default_rng(0).random((6, 7, 8, *more), np.float32)
+    nibabel.save(nibabel.Nifti1Image(voxels, np.eye(4)), path)
     whole = path.read_bytes()
     for bad in (whole[:-200], None):
         path.write_bytes(whole)
@@ -183,8 +195,8 @@ def test_a_nibabel_image_whose_file_went_bad(tmp_path: Path, reference: images.I
         path.unlink()
         if bad:
             path.write_bytes(bad)
-        says = f"fixed: the nibabel image cannot be read from {re.escape(str(path))}: ."
-        unreadable(says, images.read, lazy, "fixed")
+        says = f": the nibabel image cannot be read from {re.escape(str(path))}: ."
+        unreadable(says, read, lazy, "fixed")
 
 
 def test_arrays_of_xarray_are_refused_where_their_axes_have_places(reference: images.Image):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import mmap
 import os
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +246,17 @@ def is_colour(image: Any) -> bool:
 _LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as PNG viewers turn colours to grey
 
 
+@contextlib.contextmanager
+def loaded(image: Any, name: str) -> Iterator[None]:
+    """Make what goes wrong with the file of a nibabel image, read only now, our error."""
+    try:
+        yield
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise errors.InputUnreadableError(
+            f"{name}: the nibabel image cannot be read from {image.get_filename()}: {error}"
+        ) from None
+
+
 def _from_nibabel(image: Any, name: str) -> Image:
     import nibabel
 
@@ -252,12 +264,8 @@ def _from_nibabel(image: Any, name: str) -> Image:
         raise errors.InvalidArgumentError(
             "the nibabel image has no affine, so it lies nowhere; give it one"
         )
-    try:
+    with loaded(image, name):
         array = np.asanyarray(image.dataobj).T
-    except (OSError, EOFError, ValueError, zlib.error) as error:  # its file is read only now
-        raise errors.InputUnreadableError(
-            f"{name}: the nibabel image cannot be read from {image.get_filename()}: {error}"
-        ) from None
     if isinstance(image, nibabel.nifti1.Nifti1Pair):
         return _nifti_on(array, image, name)
     return _by_affine(array, RAS @ image.affine, name)

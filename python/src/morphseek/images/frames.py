@@ -13,7 +13,7 @@ import SimpleITK as sitk
 
 from .. import errors
 from . import named
-from .convert import as_kind_of, is_colour, of_atlas, read
+from .convert import as_kind_of, is_colour, loaded, of_atlas, read
 from .files import read_path
 from .headers.nifti import Header
 from .image import Image, ImageLike, storable, tell
@@ -98,7 +98,9 @@ class Frames:
                 yield dataclasses.replace(volume, doubts=self._doubts)
         else:
             for k in range(self._series.shape[3]):
-                yield read(self._series.slicer[..., k], self.name)
+                with loaded(self._series, self.name):
+                    frame = self._series.slicer[..., k]
+                yield read(frame, self.name)
 
     def map(self, function: Callable[[Image], Image]) -> Any:
         """Return what a function makes of each volume, as the source's kind; warn of its doubts."""

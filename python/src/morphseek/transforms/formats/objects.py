@@ -11,7 +11,7 @@ import SimpleITK as sitk
 
 from ... import errors, images
 from ..._grid import Grid
-from ...images.convert import by_itk
+from ...images.convert import by_itk, loaded
 from ...images.nifti import notes_of
 from .. import files, h5
 from ..linear import FLAT, linear, matrix_of_map
@@ -46,8 +46,10 @@ def _of_nibabel(image: Any, blank: vectors.Vectors) -> vectors.Vectors:
         raise blank.refused(
             f"is a nibabel image of shape {shape}; a displacement field has (x, y, z, 1, 3)"
         )
-    place = images.read(image.slicer[..., 0, 0], blank.name)
-    values = np.asanyarray(image.dataobj)[:, :, :, 0].transpose(2, 1, 0, 3)
+    with loaded(image, blank.name):
+        values = np.asanyarray(image.dataobj)[:, :, :, 0].transpose(2, 1, 0, 3)
+        first = image.slicer[..., 0, 0]
+    place = images.read(first, blank.name)
     content = blank._replace(values=values, grid=place.grid, header=notes_of(image.header))
     vectors.check_intent(content)
     return content
