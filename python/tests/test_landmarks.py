@@ -195,6 +195,9 @@ def test_points_without_a_place(tmp_path: Path, name: str, text: str):
         "Landmarks without a place were left out: tip (fixed).",
         "Landmarks that one image alone has were carried over: tip (moving).",
     ]
+    assert pair_landmarks(path, others)[1].names == ("a", "b")
+    more = Landmarks([*others.points, [4, 4, 4]], [*others.names, "more"])
+    invalid("more has no partner of that name", pair_landmarks, path, more)
     for unnamed in (POINTS, Landmarks(POINTS, ["u", "v"])):
         invalid("tip has no place, and there are no common names", match_landmarks, path, unnamed)
     with pytest.warns(errors.InputWarning, match="points without a place were left out: tip"):

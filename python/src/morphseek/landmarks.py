@@ -307,13 +307,16 @@ def match_landmarks(fixed: LandmarksLike | None, moving: LandmarksLike | None) -
 
 
 def pair_landmarks(fixed: LandmarksLike, moving: LandmarksLike) -> tuple[Landmarks, Landmarks]:
-    """Do what :func:`match_landmarks` does; refuse names of which only some agree."""
+    """Do what :func:`match_landmarks` does; refuse names of which only some agree, but those whose
+    partner has no place.
+    """
     matched = match_landmarks(fixed, moving)
-    for points, other in ((matched.only_fixed, "moving"), (matched.only_moving, "fixed")):
-        if points is not None:
+    sides = zip((matched.only_fixed, matched.only_moving), reversed(matched._sides()))
+    for points, (partners, other) in sides:
+        if points is not None and (alone := set(points.names) - set(partners.unplaced)):
             raise errors.InvalidArgumentError(
-                f"{points.source}: {_listed(set(points.names))} has no partner of that name among"
-                f" the {other} landmarks; give every point one, or leave it out"
+                f"{points.source}: {_listed(alone)} has no partner of that name among the {other}"
+                " landmarks; give every point one, or leave it out"
             )
     return matched.fixed, matched.moving
 
