@@ -120,6 +120,24 @@ def test_half_of_an_image_in_two_files(ending: str, voxels: str, tmp_path: Path)
     unreadable(says, images.read, moved)
 
 
+@pytest.mark.parametrize(
+    "ending, before, named",
+    [("mhd", "ElementDataFile", "HeaderSize = {}\n"), ("nhdr", "data file", "byte skip: {}\n")],
+)
+def test_more_voxels_than_a_header_says(ending: str, before: str, named: str, tmp_path: Path):
+    """A header that is written by hand, of a file that begins with something else."""
+    path, voxels = write(tmp_path / f"a.{ending}"), tmp_path / "a.raw"
+    header = path.read_text()
+    assert images.read(path).doubts == ()
+    voxels.write_bytes(b"x" * 76 + voxels.read_bytes())
+    (doubt,) = images.read(path).doubts
+    assert "a.raw holds 76 more bytes than its header says" in doubt
+    for skip in (-1, 76):
+        path.write_text(header.replace(before, named.format(skip) + before))
+        read = images.read(path)
+        assert read.doubts == () and np.array_equal(read.array, STORED)
+
+
 def test_a_picture_with_transparency(tmp_path: Path):
     PIL.Image.new("LA", (4, 3)).save(tmp_path / "a.png")
     unreadable("a.png cannot be read: .*save it in plain grey", images.read, tmp_path / "a.png")

@@ -44,6 +44,7 @@ def check_header(path: Path, name: str) -> Stored | None:
         stored = parse(path)
         if stored is not None:
             _check_claim(stored, name)
+            return _doubted(stored)
         return stored
 
 
@@ -69,7 +70,6 @@ def _check_claim(stored: Stored, name: str) -> None:
             raise Unsound(f"its voxels are in {file.name}, which is a folder")
     if not stored.files:
         raise Unsound("its header names no file that has its voxels")
-    needed = -(-stored.size // len(stored.files)) + stored.offset
     there = sum(file.stat().st_size for file in stored.files) - stored.offset
     if stored.packed and stored.size > RATIO * (there + 1):
         raise Unsound(
@@ -77,14 +77,26 @@ def _check_claim(stored: Stored, name: str) -> None:
             " ones can hold; copy it again"
         )
     for file in () if stored.packed else stored.files:
-        if file.stat().st_size < needed:
-            raise CutShort(file, file.stat().st_size, needed)
+        if file.stat().st_size < stored.needed:
+            raise CutShort(file, file.stat().st_size, stored.needed)
     most = limit()
     if stored.size > most * 2**30:
         raise Unsound(
             f"its header claims {stored.size / 2**30:.0f} GiB of voxels, more than {most:g} GiB;"
             f" set {LIMIT} to read more"
         )
+
+
+def _doubted(stored: Stored) -> Stored:
+    """Add the doubt of a header, often written by hand, that passes over a part of its file."""
+    for file in stored.files if stored.is_all else ():
+        if file.stat().st_size > stored.needed:
+            doubt = (
+                f"{file.name} holds {file.stat().st_size - stored.needed} more bytes than its"
+                " header says: its size, its type or the number of bytes before the voxels is wrong"
+            )
+            return stored._replace(doubts=(*stored.doubts, doubt))
+    return stored
 
 
 def limit() -> float:

@@ -36,6 +36,13 @@ class Stored(NamedTuple):
     """Mm of the header's units of length along the axes of space, below 0 where these run from LPS
     the other way.
     """
+    is_all: bool = False
+    """Whether the files hold these bytes after the offset, and no others."""
+
+    @property
+    def needed(self) -> int:
+        """The bytes that each of the files has, at least."""
+        return -(-self.size // len(self.files)) + self.offset
 
     def placed(self, grid: Grid) -> Grid:
         """Return the grid that the header means, of the one that ITK reads in it."""

@@ -72,7 +72,7 @@ def parse_metaimage(path: Path) -> Stored | None:
         if local and not length:  # ITK would unpack the header with the voxels
             raise Unsound("its header lacks CompressedDataSize")
     voxels = math.prod(sizes) * channels
-    if "BinaryData" in fields and "BinaryData" not in yes:
+    if is_text := "BinaryData" in fields and "BinaryData" not in yes:
         bits = 1  # text: a digit and a space, at least
     has_spacing = {"ElementSpacing", "ElementSize"} & fields.keys()
     units, doubts = units_of([fields.get("DistanceUnits", "")] * min(axes, 3))
@@ -85,6 +85,7 @@ def parse_metaimage(path: Path) -> Stored | None:
         bits if msb else 1,
         doubts if has_spacing else (NO_SPACING,),
         units=units if has_spacing else (),
+        is_all=not (local or packed or is_text or skip < 0),
     )
 
 

@@ -119,6 +119,7 @@ def parse_nrrd(path: Path) -> Stored | None:
         "gzip" if encoding in _GZIP else "",
         bits if fields.get("endian", "").lower() == "big" else 1,
         *_place(fields, sizes),
+        is_all=encoding in _RAW and not (attached or lines_skipped or skip < 0),
     )
 
 
