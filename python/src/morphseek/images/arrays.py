@@ -57,7 +57,7 @@ def as_array(source: Any, name: str) -> np.ndarray:
     except (TypeError, ValueError, RuntimeError, BufferError, AttributeError) as error:
         raise errors.InvalidArgumentError(
             f"{name}: the {type(source).__name__} cannot be read as an array ({error}); give a"
-            " numpy array"
+            " numpy array, such as of float32"
         ) from None
 
 
@@ -79,9 +79,9 @@ def check_labels(values: np.ndarray, name: str, bits: int = 53) -> None:
     whole = np.isfinite(values) & (values == np.rint(values))
     if not whole.all():
         raise errors.InvalidArgumentError(
-            f"the {name} have the value {values[~whole][0]:g}; labels must be whole numbers:"
-            " resample them by nearest neighbours; a picture, of which the brightness is read, save"
-            " in plain grey"
+            f"the {name} have the value {values[~whole][0]}; labels must be whole numbers:"
+            " resample them by nearest neighbours; save a NIfTI that is scaled (scl_slope, as"
+            " nibabel stores floats in an integer type) as whole numbers, a picture in plain grey"
         )
     for value in map(int, values):
         if abs(value) > 1 << bits:

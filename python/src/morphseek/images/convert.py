@@ -178,7 +178,7 @@ def _checked(array: np.ndarray, name: str) -> np.ndarray:
         )
     if array.dtype.kind not in "buif":
         raise errors.InvalidArgumentError(
-            f"{name} volume has dtype {array.dtype}; voxels must be real numbers"
+            f"{name} volume has dtype {array.dtype}; give real numbers, such as float32"
         )
     return array
 
