@@ -638,7 +638,7 @@ def test_pairs_at_a_time(
     monkeypatch.setattr(core, "available_memory", lambda: gigabytes * 1e9)
     how = {"workers": None, "threads": 0, "scheduler": None} | given
     if given.get("workers", 0) > gigabytes:
-        with pytest.warns(errors.InputWarning, match="1.2 GB are free.* about 0.5; 2 would fit"):
+        with pytest.warns(errors.InputWarning, match="a pair takes about 0.5 GB, so 2 would fit"):
             assert _shares(**how, pairs=studies.read_pairs(study)) == expected
     else:
         assert _shares(**how, pairs=studies.read_pairs(study)) == expected

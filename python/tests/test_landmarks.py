@@ -349,6 +349,8 @@ def test_masked_points_are_refused(points):
 
 def test_names_are_as_many_as_points():
     invalid("1 names for 2 points", Landmarks, POINTS, ["a"])
+    pd = pytest.importorskip("pandas")
+    invalid("1 names for 2 points", Landmarks, pd.DataFrame(POINTS, columns=[*"xyz"]), ["a"])
 
 
 def test_points_outside():

@@ -371,8 +371,8 @@ def _placed(rows: _Rows, names: Sequence[str]) -> tuple[Any, tuple[str, ...], tu
     """Return points, their names, and the names of those without a place; these are NaN where
     points are told by their order.
     """
-    if not names:
-        return np.reshape([row or [math.nan] * 3 for row in rows], (-1, 3)), (), ()
+    if len(names) != len(rows):
+        return np.reshape([row or [math.nan] * 3 for row in rows], (-1, 3)), tuple(names), ()
     kept = [(row, name) for row, name in zip(rows, names) if row is not None]
     unplaced = tuple(name for row, name in zip(rows, names) if row is None)
     points = np.reshape([row for row, _ in kept], (-1, 3))

@@ -193,14 +193,14 @@ def _shares(
     cores = len(os.sched_getaffinity(0)) if many else os.cpu_count() or 1
     given, workers = workers, workers or max(1, min(cores // (threads or 1), len(pairs)))
     if min(workers, len(pairs)) > 1:
-        free, each = core.available_memory(), _memory(pairs)
-        fit = max(1, int(free // each))
+        each = _memory(pairs)
+        fit = max(1, int(core.available_memory() // each))
         if given is None:
             workers = min(workers, fit)
         elif min(given, len(pairs)) > fit:
             warnings.warn(
-                f"{given} workers may need more memory than there is: {free / 1e9:.1f} GB are free,"
-                f" and a pair takes about {each / 1e9:.1f}; {fit} would fit",
+                f"{given} workers may need more memory than is free: a pair takes about"
+                f" {each / 1e9:.1f} GB, so {fit} would fit",
                 errors.InputWarning,
                 stacklevel=3,
             )
