@@ -207,6 +207,9 @@ def test_arrays_of_xarray_are_refused_where_their_axes_have_places(reference: im
     read = images.read(itk.image_from_xarray(source))
     np.testing.assert_allclose(read.grid.numbers, reference.grid.numbers)
     assert images.read(type(source)(reference.array)).grid == images.Image(reference.array).grid
+    for names in ("ZYX", "ijk"):
+        named = type(source)(reference.array, dims=[*names])
+        invalid("an array of xarray", images.read, named)
 
 
 def test_an_affine_that_was_changed_in_place(reference: images.Image):

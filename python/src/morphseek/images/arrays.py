@@ -27,8 +27,9 @@ def is_placed(source: Any) -> bool:
 
 
 def has_axes(source: Any) -> bool:
-    """Whether it is a DataArray of xarray with the axes x and y."""
-    return hasattr(source, "coords") and {"x", "y"} <= set(getattr(source, "dims", ()))
+    """Whether it is a DataArray of xarray with axes that somebody named."""
+    names = map(str, getattr(source, "dims", ()) if hasattr(source, "coords") else ())
+    return not all(name.startswith("dim_") for name in names)
 
 
 def is_array(source: Any) -> TypeGuard[np.ndarray | Tensor]:
