@@ -69,6 +69,15 @@ def test_what_is_written(ending, fixed, turned, moving, tmp_path):
     np.testing.assert_allclose(got.grid.numbers, fixed.grid.numbers, atol=1e-5)
 
 
+def test_the_header_of_a_series_is_reference_enough(turned, fixed, moving, tmp_path, monkeypatch):
+    monkeypatch.setattr(blocks, "target_grid", None)
+    images.write(tmp_path / "m.nii", moving, compress=False)
+    sitk.WriteImage(sitk.JoinSeries([fixed.to_sitk()] * 3), str(tmp_path / "s.nii.gz"))
+    names = [tmp_path / name for name in ("m.nii", "o.nii", "s.nii.gz")]
+    apply_by_blocks(turned, *names, memory=SMALL)
+    np.testing.assert_allclose(images.read(names[1]).grid.numbers, fixed.grid.numbers, atol=1e-4)
+
+
 def test_modulated_and_with_a_background(turned, moving, fixed, tmp_path):
     images.write(tmp_path / "m.mha", moving, compress=False)
     for how in ({"modulate": True}, {"background": -7.0}, {"dtype": "uint8"}):

@@ -64,7 +64,7 @@ def _grid(transform: Transform, reference: images.ImageLike | None) -> Grid:
     path = Path(reference) if isinstance(reference, (str, os.PathLike)) else None
     if path and (stored := _stored(path)):
         look = _Look.at(path, stored, "reference")
-        if len(look.axes) == 3:
+        if len(look.axes) == 3 or (look.header and len(look.axes) == 4):  # of a series, too
             check_place(transform, look.grid, f"the reference {reference}")
             return look.grid
     return target_grid(transform, reference)
