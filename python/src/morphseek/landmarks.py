@@ -229,6 +229,14 @@ class Matched:
         """What the pairs are called."""
         return list(self.fixed.names or self.moving._labels())
 
+    def notes(self, fixed: Grid | None, moving: Grid | None, is_refused: bool = True) -> list[str]:
+        """Return warnings of points outside their images' grids, where these are known, and
+        :meth:`note`; refuse points that all lie outside, or warn of them.
+        """
+        sides = (self.fixed, fixed, "fixed"), (self.moving, moving, "moving")
+        outside = [check_inside(*side, is_refused) for side in sides]
+        return [note for note in (*outside, self.note()) if note]
+
     def note(self) -> str:
         """Return a warning of points without a partner, of names that tell nothing, or of points
         that are the same in both images; or "".
@@ -314,9 +322,9 @@ def steering(
             " it to how exactly they were marked, mm (1 to 2 for clear points). To measure at them"
             " instead: morphseek.scoring.score_landmarks"
         )
-    outside = check_inside(here, fixed_grid, "fixed"), check_inside(there, moving_grid, "moving")
+    notes = matched.notes(fixed_grid, moving_grid)
     points = np.ascontiguousarray(np.hstack([here.points, there.points]))
-    return (points, matched.names), [note for note in (*outside, matched.note()) if note]
+    return (points, matched.names), notes
 
 
 def _listed(names: set[str]) -> str:
@@ -324,16 +332,23 @@ def _listed(names: set[str]) -> str:
     return ", ".join(first) + (f" and {more} more" if more > 0 else "")
 
 
-def check_inside(landmarks: Landmarks, grid: Grid, image: str) -> str:
-    """Return a warning that names the points outside a grid; refuse them where all are."""
+def check_inside(
+    landmarks: Landmarks, grid: Grid | None, image: str, is_refused: bool = True
+) -> str:
+    """Return a warning that names the points outside a grid; where all are, refuse them or warn."""
+    if grid is None:
+        return ""
     index = grid.to_index(landmarks.points)
     outside = np.any((index < -0.5) | (index > np.array(grid.size) - 0.5), axis=1)
     if outside.all():
-        raise errors.InvalidArgumentError(
+        text = (
             f"{landmarks.source}: every point lies outside the {image} image, the first at"
             f" {landmarks.points[0].round(1).tolist()} mm; points are in LPS mm, those of a table"
             " in RAS need the columns r, a, s"
         )
+        if is_refused:
+            raise errors.InvalidArgumentError(text)
+        return text
     if not outside.any():
         return ""
     names = _listed({landmarks._labels()[i] for i in np.flatnonzero(outside)})

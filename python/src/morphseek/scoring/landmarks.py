@@ -14,7 +14,7 @@ from .. import errors
 from .._engine.bindings import Doubles
 from .._grid import mapped
 from .._percentiles import spread
-from ..landmarks import Landmarks, LandmarksLike, Matched, check_inside, pair_landmarks
+from ..landmarks import Landmarks, LandmarksLike, Matched, pair_landmarks
 from ..transforms.field import linear_of
 from ..transforms.transform import Transform
 
@@ -111,15 +111,7 @@ def score_landmarks(transform: Any, fixed: LandmarksLike, moving: LandmarksLike)
     (4,)
     """
     points, whole = Matched(*pair_landmarks(fixed, moving)), Transform.of(transform)
-    notes = [points.note()]
-    for side, grid, image in (
-        (points.fixed, whole.grid, "fixed"), (points.moving, whole.moving_grid, "moving"),
-    ):  # fmt: skip
-        try:
-            notes.append("" if grid is None else check_inside(side, grid, image))
-        except errors.InvalidArgumentError as error:  # all of them
-            notes.append(str(error))
-    for note in filter(None, notes):
+    for note in points.notes(whole.grid, whole.moving_grid, is_refused=False):
         warnings.warn(note, errors.InputWarning, stacklevel=2)
     return measure_landmarks(whole, points)
 
