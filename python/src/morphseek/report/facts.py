@@ -52,18 +52,15 @@ def facts(
 
 
 def _points(points: LandmarkErrors) -> dict[str, Any]:
-    steered = points.steered or [False] * len(points.names)
-    keys = ("name", "before_mm", "after_mm", "steered", "image")
-    columns = points.names, points.before_mm, points.after_mm, steered
-    cells = [*zip(*columns)]
-    worst_first = np.argsort(-points.after_mm, kind="stable")
-    rows = [dict(zip(keys, (*cells[i], ""))) for i in worst_first]
-    rows += [dict(zip(keys, (p["name"], None, None, False, p["image"]))) for p in points.alone]
+    told = points.to_dict()["landmarks"]
+    after, alone = told["after"], {"before_mm": None, "after_mm": None, "steered": False}
+    rows = [{**row, "image": ""} for row in told["points"]]
+    rows.sort(key=lambda row: -row["after_mm"])
     return {
-        "rows": rows,
-        "count": len(points.names),
-        "is_steering": any(steered),
-        "before_mm": points.before_mm.mean(),
-        "after_mm": points.after_mm.mean(),
-        "worst_mm": points.after_mm.max(),
+        "rows": [*rows, *({**row, **alone} for row in told["one_image_only"])],
+        "count": len(rows),
+        "is_steering": told["steered"],
+        "before_mm": told["before"]["mean_mm"],
+        "after_mm": after["mean_mm"],
+        "worst_mm": after["max_mm"],
     }
