@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import errors
+from ..images import Image
 
 MAX_EXACT = 2**24  # largest integer that float32, the engine's voxel, holds exactly
 
@@ -65,6 +66,17 @@ def carrier(
                 lambda found: as_type(values[found.astype(np.int64)], kind),
             )
     return Carrier(array, float(background), lambda found: as_type(found, kind))
+
+
+def carry_labels(labels: Image, apply: Callable[..., Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels as a transform's ``apply`` carries them, and where they are known."""
+    least = int(labels.array.min())
+    above = labels.array.astype(np.int64) - least + 1  # 0 is outside
+    if above.max() < 2**24:  # for which the resampling is quick
+        above = above.astype(np.int32)
+    image: Image = apply(labels.like(above), interpolation="nearest", background=0.0)
+    carried = image.array.astype(np.int64)
+    return np.where(carried != 0, carried + least - 1, 0), carried != 0
 
 
 def warn_of_labels(array: np.ndarray, name: str, interpolation: str) -> None:
