@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -112,7 +111,7 @@ def score_landmarks(transform: Any, fixed: LandmarksLike, moving: LandmarksLike)
     """
     points, whole = Matched(*pair_landmarks(fixed, moving)), Transform.of(transform)
     for note in points.notes(whole.grid, whole.moving_grid, is_refused=False):
-        warnings.warn(note, errors.InputWarning, stacklevel=2)
+        errors._warn(note)
     return measure_landmarks(whole, points)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -92,11 +91,9 @@ def warn_of_labels(array: np.ndarray, name: str, interpolation: str) -> None:
         inside.any() and plane.max() > least + 1 and np.array_equal(plane, np.rint(plane))
         and (here == beside)[inside].mean() > _MOST_ALIKE
     ):  # fmt: skip
-        warnings.warn(
+        errors._warn(
             f"{name}: its voxels look like the numbers of labels, and {interpolation} interpolation"
-            " makes other numbers of them; take nearest or label",
-            errors.InputWarning,
-            stacklevel=4,
+            " makes other numbers of them; take nearest or label"
         )
 
 
