@@ -85,12 +85,10 @@ def read_seal(path: Path, what: str) -> dict[str, Any]:
     """Return the content of a file of :func:`write_seal`; refuse it where its files changed."""
     settle(path.parent)
     content = _json.read(path, what, _json.MOST_RESULT_BYTES)
-    try:
+    with _json.understood(f"{path} is not a {what}'s"):
         entries = dict(content[_manifest.KEY])
         _manifest.check(path.parent, entries, list(entries), what)
-    except (KeyError, TypeError, ValueError) as error:
-        raise errors.InputUnreadableError(f"{path} is not a {what}'s: {error!r}") from None
-    return dict(content)
+        return dict(content)
 
 
 def write_with(write: Callable[[Path], Any], path: str | os.PathLike[str]) -> None:

@@ -19,7 +19,7 @@ from . import _tables, errors
 from ._engine.bindings import Doubles
 from ._files import check_path, write_text
 from ._grid import Grid
-from ._json import parse, read_text
+from ._json import parse, read_text, understood
 from ._plain import unguarded
 from ._points import checked_points
 from .images.formats import ending_of
@@ -438,7 +438,7 @@ def _fcsv(path: Path, name: str) -> tuple[list[list[float]], list[str]]:
 
 
 def _json(path: Path, name: str) -> tuple[list[list[float]], list[str]]:
-    try:
+    with understood(f"{name}: {path} is not 3D Slicer's list of points (.mrk.json)"):
         lists = parse(read_text(path, name))["markups"]
         if len(lists) != 1:
             raise errors.InputUnreadableError(
@@ -460,8 +460,4 @@ def _json(path: Path, name: str) -> tuple[list[list[float]], list[str]]:
             cells = [_number(v) for v in place] if len(place) == 3 else [math.nan] * 3
             points.append([s * v for s, v in zip(_SIGNS[space.lower()], cells)])
             names.append(str(point.get("label") or point.get("id") or i + 1))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise errors.InputUnreadableError(
-            f"{name}: {path} is not 3D Slicer's list of points (.mrk.json): {error!r}"
-        ) from None
     return points, names

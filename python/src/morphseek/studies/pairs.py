@@ -323,15 +323,10 @@ def files_of(path: Path, name: str) -> list[Path]:
     if atlas := images.named.files_of(path, name):
         return atlas
     path = Path(formats.split(path)[0])
-    _files.check_regular(path, name)
-    try:
+    with _files.readable(path, name):
         if path.is_dir():
             return sorted(p for p in path.iterdir() if p.is_file())
         return [*parts(path), *formats.files_of(path)[1:]]
-    except OSError as error:
-        raise errors.InputUnreadableError(
-            f"{name}: {error.filename} cannot be read: {error.strerror}; check the list"
-        ) from None
 
 
 def _channels(files: Mapping[str, Path]) -> list[Channel]:
