@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from .. import images
 from ..scoring import LandmarkErrors
 from ..verdict import UNKNOWN, Verdict, explanation, notes
 from .cards import described
@@ -15,16 +14,14 @@ from .inputs import Measures
 from .views import Scene
 
 
-def facts(
-    scene: Scene, fixed: images.Image | None, moving: images.Image | None, measures: Measures
-) -> dict[str, Any]:
+def facts(scene: Scene, measures: Measures) -> dict[str, Any]:
     """Return what the templates of a registration read."""
     result, points = scene.result, measures.points
     metrics = result.metrics
     verdict = Verdict.of({**metrics, "fixed_grid": result.transform.grid.numbers})
     worst_first = sorted(measures.scores, key=lambda score: score.dice_after)
     labels = [{**vars(score), "name": measures.name(score.label)} for score in worst_first]
-    pair = {"Fixed image": fixed, "Moving image": moving}
+    pair = {"Fixed image": scene.fixed, "Moving image": scene.moving}
     plain: dict[str, Any] = {
         "metrics": metrics,
         "options": result.options,
@@ -37,7 +34,7 @@ def facts(
             for name, image in pair.items()
             if image is not None
         ],
-        "has_before": moving is not None,
+        "has_before": scene.moving is not None,
         "has_outlines": scene.is_outlined,
         "tilt": scene.axes.tilt(),
         "labels": labels,
