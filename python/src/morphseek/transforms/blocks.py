@@ -16,7 +16,7 @@ from .._engine import core
 from .._grid import Grid
 from ..images.files import whole
 from ..images.formats import NIFTI
-from ..images.headers import Stored, check_header, sound
+from ..images.headers import Stored, check_header
 from ..images.headers.nifti import Header, header_of
 from ..images.image import sentences, tell
 from ..images.nifti import place_of
@@ -84,7 +84,7 @@ class _Look(NamedTuple):
         """Read a header, and tell of its doubts."""
         header = header_of(path) if path.name.lower().endswith(NIFTI) else None
         if header is not None:
-            with sound(path, name):
+            with whole(path, name):
                 grid, doubts = place_of(header, f"{name}: {path}")
             axes, kind = header.shape, header.dtype
         else:
