@@ -48,7 +48,12 @@ def needs_blocks(image: Path, out: Path, transform: Transform, reference: Path |
         size = 0.0 if of_result is None else float(of_result.size)
     else:
         size = 0.0 if transform.grid is None else float(np.prod(transform.grid.size))
-    return 6 * stored.size + _HELD * size > _SHARE * core.available_memory()
+    return 6 * stored.size + _HELD * size > room()
+
+
+def room() -> float:
+    """Return the share of the free memory that one image may take, bytes."""
+    return _SHARE * core.available_memory()
 
 
 def _stored(path: Path) -> Stored | None:
