@@ -86,7 +86,7 @@ def parse(text: str) -> Any:
 
 @contextlib.contextmanager
 def understood(what: str) -> Iterator[None]:
-    """Refuse a file over whose content the block stumbles: `what` it is not, and the reason."""
+    """Refuse a file whose content the block cannot use; `what` says what it is not."""
     try:
         yield
     except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:

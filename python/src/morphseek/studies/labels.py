@@ -285,7 +285,7 @@ class FusionJob(Job):
             numbers, known = carry_labels(labels, result.apply)
             lost = nothing_carried(labels.array, numbers, str(atlas.labels))
             warnings += [*doubts, *filter(None, [lost])]
-            maps.append(numbers)
+            maps.append(smallest(numbers))
             reach.append(known)
             warped.append(result.warped)
             alike = alike and bool(result.metrics["align"]["same_modality"])
