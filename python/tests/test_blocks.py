@@ -127,10 +127,15 @@ def test_what_does_not_fit_is_done_by_blocks(turned, moving, tmp_path, monkeypat
     images.write(tmp_path / "m.nii.gz", moving)
     out = tmp_path / "o.nii"
     assert not blocks.needs_blocks(tmp_path / "m.nii", out, turned, None)
-    monkeypatch.setattr(blocks, "_free", lambda: 1e6)
+    monkeypatch.setattr(blocks.core, "available_memory", lambda: 10**6)  # in a container, say
     assert blocks.needs_blocks(tmp_path / "m.nii", out, turned, None)
     assert not blocks.needs_blocks(tmp_path / "m.nii.gz", out, turned, None)
     assert not blocks.needs_blocks(tmp_path / "m.nii", tmp_path / "o.mha", turned, None)
+    taken = []
+    monkeypatch.setattr(blocks, "apply_by_blocks", lambda *_, memory, **how: taken.append(memory))
+    turned.save(tmp_path / "t.h5")
+    run("apply", "-t", tmp_path / "t.h5", "-i", tmp_path / "m.nii", "-o", out)
+    assert taken[0] <= 10**6  # and not the 1024 MiB of a large machine
 
 
 _PEAK = """

@@ -89,8 +89,9 @@ def test_scans_of_folders_and_tables(tmp_path: Path, monkeypatch: pytest.MonkeyP
     touched(tmp_path, "a.nii.gz", "b.NII", "notes.txt", ".c.nii.gz")
     assert [s.id for s in studies.read_items(tmp_path)] == ["a", "b"]
     data = touched(tmp_path / "data", "images/a.nii.gz", "images/b.nii.gz", "labels/a.nrrd")
-    with pytest.warns(errors.InputWarning, match="1 of 2 images have no label map"):
+    with pytest.warns(errors.InputWarning, match="1 of 2 images have no label map") as told:
         found = studies.read_items(data)
+    assert told[0].filename == __file__  # the caller's line, however deep the reader is
     assert [s.labels and s.labels.name for s in found] == ["a.nrrd", None]
     table = tmp_path / "t.csv"
     table.write_text("moving;moving_labels;subject;session;id\na.nii;l.nii;s;2;x\nb.nii;;s;1;\n")

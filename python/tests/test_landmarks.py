@@ -474,12 +474,21 @@ def test_the_command_refuses_before_the_work(
     assert said in failed["error"]["message"] and not out.exists()
 
 
-def test_a_point_outside_is_said(tmp_path, images_of):
-    fixed, moving = [[0.0, 25, 20], [0, 25, 500]], [[5.0, 25, 20], [5, 25, 500]]
-    how = {"options": dict(QUICK), "fixed_landmarks": fixed, "moving_landmarks": moving}
+@pytest.mark.parametrize(
+    "far, steer, says",
+    [
+        (500, {}, "outside the fixed image"),
+        (20, {}, "no name in common"),
+        (20, {"landmark_error": 2.0}, "no name in common"),
+    ],
+)
+def test_a_doubt_is_said_once(tmp_path, images_of, far, steer, says):
+    fixed = Landmarks([[0.0, 25, 20], [0, -25, far]], ["a", "b"])
+    moving = Landmarks([[5.0, 25, 20], [5, -25, far]], ["c", "d"])
+    how = {"options": {**QUICK, **steer}, "fixed_landmarks": fixed, "moving_landmarks": moving}
     summary = register_into(tmp_path / "out", *images_of, report="none", **how)
-    assert any("outside the fixed image" in warning for warning in summary["warnings"])
-    assert summary["landmarks"]["points"][1]["name"] == "2"
+    assert sum(says in warning for warning in summary["warnings"]) == 1
+    assert summary["landmarks"]["points"][1]["name"] == "b"
 
 
 def test_points_of_one_image_are_carried(tmp_path, images_of):

@@ -560,7 +560,7 @@ def test_what_a_format_cannot_hold(bent: sitk.Transform, fixed: Image, tmp_path:
         (lambda: straight.save(tmp_path / "a.mat", "fsl", fixed), r"a\.mat.*give the moving image"),
         (lambda: straight.save(tmp_path / "a.foo"), r"a\.foo: its ending"),
         (lambda: straight.save(tmp_path / "a.foo", "ants"), r"a\.foo: the format ants.*no ending"),
-        (lambda: straight.save(tmp_path / "a.h5", "afni"), "no format 'afni'"),
+        (lambda: straight.save(tmp_path / "a.h5", "afni"), "format is 'afni'.*itk, .* or dicom"),
         (lambda: straight.save(tmp_path / "no" / "a.tfm"), "no folder"),
         (lambda: bends.apply(fixed, far), r"field lies around.*different spaces"),
         (lambda: bends.jacobian(far), "does not reach the reference"),
@@ -705,7 +705,7 @@ def test_the_stages_of_a_transform(fixed: Image, bent: sitk.Transform, tmp_path:
     point = (3.0, -8.0, 20.0)
     np.testing.assert_allclose(initial.transform_points([point])[0], A.TransformPoint(point))
     invalid("stands apart", Transform.of(bend_of(fixed)).stage, "initial")
-    invalid("no stage 'rigid'", whole.stage, "rigid")
+    invalid("stage is 'rigid'; it must be initial or final", whole.stage, "rigid")
 
     Field(np.full((3, *fixed.array.shape), 0.1), fixed.grid, fixed.grid).save(tmp_path / "i.h5")
     assert (Transform.read(tmp_path / "i.h5").stage("initial").matrix == np.eye(4)).all()

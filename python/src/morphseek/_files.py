@@ -35,8 +35,10 @@ def check_path(path: Path, name: str, error: type[errors.MorphSeekError]) -> Non
 
 
 @contextlib.contextmanager
-def readable(path: Path, name: str) -> Iterator[None]:
-    """See that a file or folder is there, and name it in what the system says of it."""
+def readable(path: Path, name: str, foreign: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """See that a file or folder is there, and name it in what the system says of it, and a library
+    by `foreign` exceptions.
+    """
     check_path(path, name, errors.InputUnreadableError)
     try:
         check_regular(path, name)
@@ -45,6 +47,9 @@ def readable(path: Path, name: str) -> Iterator[None]:
         yield
     except errors.MorphSeekError:
         raise
+    except foreign as error:
+        reason = " ".join(str(error).split())
+        raise errors.InputUnreadableError(f"{name}: {path} cannot be read: {reason}") from None
     except OSError as error:
         reason = error.strerror or "it is cut short"
         raise errors.InputUnreadableError(f"{name}: {path} cannot be read: {reason}") from None
@@ -85,12 +90,10 @@ def read_seal(path: Path, what: str) -> dict[str, Any]:
     """Return the content of a file of :func:`write_seal`; refuse it where its files changed."""
     settle(path.parent)
     content = _json.read(path, what, _json.MOST_RESULT_BYTES)
-    try:
+    with _json.understood(f"{path} is not a {what}'s"):
         entries = dict(content[_manifest.KEY])
         _manifest.check(path.parent, entries, list(entries), what)
-    except (KeyError, TypeError, ValueError) as error:
-        raise errors.InputUnreadableError(f"{path} is not a {what}'s: {error!r}") from None
-    return dict(content)
+        return dict(content)
 
 
 def write_with(write: Callable[[Path], Any], path: str | os.PathLike[str]) -> None:

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import math
 import os
+from collections.abc import Iterator
 from typing import Any
 
 from . import errors
@@ -81,6 +82,16 @@ def parse(text: str) -> Any:
             raise ValueError("its brackets are nested too deeply")
         level = [v for part in level for v in (part.values() if isinstance(part, dict) else part)]
     return content
+
+
+@contextlib.contextmanager
+def understood(what: str) -> Iterator[None]:
+    """Refuse a file whose content the block cannot use; `what` says what it is not."""
+    try:
+        yield
+    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
+        reason = str(error) if isinstance(error, errors.MorphSeekError) else repr(error)
+        raise errors.InputUnreadableError(f"{what}: {reason}") from None
 
 
 def without_nan(value: Any) -> Any:

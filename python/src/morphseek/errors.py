@@ -20,6 +20,7 @@ from __future__ import annotations
 import numbers
 import re
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -223,6 +224,14 @@ def _from_exception(error: BaseException) -> MorphSeekError:
             " volumes"
         )
     return InternalError(f"{type(error).__name__}: {error}")
+
+
+def _warn(text: str, kind: type[InputWarning] = InputWarning) -> None:
+    """Warn of an input; the warning names the line that called this package."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "morphseek":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, kind, stacklevel=level)
 
 
 def _check_choice(name: str, value: Any, choices: Sequence[str]) -> None:

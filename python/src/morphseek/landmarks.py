@@ -19,7 +19,7 @@ from . import _tables, errors
 from ._engine.bindings import Doubles
 from ._files import check_path, write_text
 from ._grid import Grid
-from ._json import parse, read_text
+from ._json import parse, read_text, understood
 from ._plain import unguarded
 from ._points import checked_points
 from .images.formats import ending_of
@@ -237,11 +237,16 @@ class Matched:
         """What the pairs are called."""
         return list(self.fixed.names or self.moving._labels())
 
-    def notes(self) -> list[str]:
-        """Return warnings of points without a place or a partner, of names that tell nothing, and
-        of points that are the same in both images.
+    def notes(self, fixed: Grid | None, moving: Grid | None, is_refused: bool = True) -> list[str]:
+        """Return warnings of points outside their images' grids, where these are known, of points
+        without a place or a partner, of names that tell nothing, and of points that are the same in
+        both images; refuse points that all lie outside, or warn of them.
         """
-        notes = []
+        grids = fixed, moving
+        outside = [
+            check_inside(p, grid, side, is_refused) for (p, side), grid in zip(self._sides(), grids)
+        ]
+        notes = [note for note in outside if note]
         if nowhere := _of_sides([(p.unplaced, side) for p, side in self._sides()]):
             notes.append(f"Landmarks without a place were left out: {nowhere}.")
         named = [set(points.names) - {""} for points, _ in self._sides()]
@@ -334,9 +339,9 @@ def steering(
             " it to how exactly they were marked, mm (1 to 2 for clear points). To measure at them"
             " instead: morphseek.scoring.score_landmarks"
         )
-    outside = check_inside(here, fixed_grid, "fixed"), check_inside(there, moving_grid, "moving")
+    notes = matched.notes(fixed_grid, moving_grid)
     points = np.ascontiguousarray(np.hstack([here.points, there.points]))
-    return (points, matched.names), [*filter(None, outside), *matched.notes()]
+    return (points, matched.names), notes
 
 
 def _of_sides(sides: list[tuple[Sequence[str], str]]) -> str:
@@ -348,16 +353,23 @@ def _listed(names: set[str]) -> str:
     return ", ".join(first) + (f" and {more} more" if more > 0 else "")
 
 
-def check_inside(landmarks: Landmarks, grid: Grid, image: str) -> str:
-    """Return a warning that names the points outside a grid; refuse them where all are."""
+def check_inside(
+    landmarks: Landmarks, grid: Grid | None, image: str, is_refused: bool = True
+) -> str:
+    """Return a warning that names the points outside a grid; where all are, refuse them or warn."""
+    if grid is None:
+        return ""
     index = grid.to_index(landmarks.points)
     outside = np.any((index < -0.5) | (index > np.array(grid.size) - 0.5), axis=1)
     if outside.all():
-        raise errors.InvalidArgumentError(
+        text = (
             f"{landmarks.source}: every point lies outside the {image} image, the first at"
             f" {landmarks.points[0].round(1).tolist()} mm; points are in LPS mm, those of a table"
             " in RAS need the columns r, a, s"
         )
+        if is_refused:
+            raise errors.InvalidArgumentError(text)
+        return text
     if not outside.any():
         return ""
     names = _listed({landmarks._labels()[i] for i in np.flatnonzero(outside)})
@@ -466,7 +478,7 @@ def _fcsv(path: Path, name: str) -> tuple[_Rows, list[str]]:
 
 
 def _json(path: Path, name: str) -> tuple[_Rows, list[str]]:
-    try:
+    with understood(f"{name}: {path} is not 3D Slicer's list of points (.mrk.json)"):
         lists = parse(read_text(path, name))["markups"]
         if len(lists) != 1:
             raise errors.InputUnreadableError(
@@ -490,8 +502,4 @@ def _json(path: Path, name: str) -> tuple[_Rows, list[str]]:
             signed = [s * v for s, v in zip(_SIGNS[space.lower()], cells)]
             points.append(signed if is_defined else None)
             names.append(str(point.get("label") or point.get("id") or i + 1))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise errors.InputUnreadableError(
-            f"{name}: {path} is not 3D Slicer's list of points (.mrk.json): {error!r}"
-        ) from None
     return points, names

@@ -14,7 +14,7 @@ from . import _files, _manifest, errors, images
 from ._engine.bindings import Floats
 from ._engine.metrics import Metrics
 from ._grid import Grid, check_numbers
-from ._json import read as read_json
+from ._json import read as read_json, understood
 from .halfway import HALFWAY, Halfway, halfway
 from .images import Image, ImageLike
 from .transforms.field import Field, read_only
@@ -319,17 +319,13 @@ class Registration(Applicable):
         path = folder / _manifest.REPORT
         _files.settle(folder)
         report = read_json(path, "result")
-        try:
+        with understood(f"{path} is not a registration's report"):
             entries = dict(report.pop(_manifest.KEY))
             grids = [Grid.from_numbers(report.pop(f"{side}_grid")) for side in ("fixed", "moving")]
             for each in grids:
                 check_numbers(each.spacing, each.origin, each.direction, "a grid")
             initial, options = report.pop("initial_transform"), report.pop("options")
             initial = checked_matrix(initial, "its initial transform", "run the registration again")
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise errors.InputUnreadableError(
-                f"{path} is not a registration's report: {error!r}"
-            ) from None
         names = ["warped.nii.gz"] + ["uncertainty.nrrd"] * bool(report.get("uncertainty"))
         _manifest.check(folder, entries, [_VECTORS, *names], "result")
         mm = images.read_vectors(folder / _VECTORS)

@@ -100,8 +100,8 @@ others are float32 (z, y, x) on the fixed grid.
 
 def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
     """Do what ``request.json`` in a folder says; return the result line's content."""
-    try:
-        request = _json.read(folder / "request.json", "request")
+    request = _json.read(folder / "request.json", "request")
+    with _json.understood(f"{folder / 'request.json'} is not a request"):
         fixed, moving = (_read(folder, request[name], name) for name in ("fixed", "moving"))
         given: dict[str, Any] = {
             name: _read(folder, request[name], name)
@@ -131,12 +131,6 @@ def run(folder: Path, progress: Callable[[Progress], Any]) -> dict[str, Any]:
             initial = _array(folder, request["initial_field"], "initial field")
         if initial is not None:
             given["initial_transform"] = np.array(initial, dtype=np.float64)
-    except (
-        OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError
-    ) as error:  # fmt: skip
-        raise errors.InputUnreadableError(
-            f"{folder / 'request.json'} is not a request: {error!r}"
-        ) from None
     if unknown := set(outputs) - set(OUTPUTS):
         raise errors.InvalidArgumentError(
             f"there is no output {', '.join(sorted(unknown))}; known: {', '.join(OUTPUTS)}"
@@ -196,16 +190,15 @@ def _read(folder: Path, entry: dict[str, Any], name: str) -> images.Image:
 
 
 def _array(folder: Path, entry: dict[str, Any], name: str) -> np.ndarray:
-    _files.check_regular(folder / entry["file"], name)
+    path = folder / entry["file"]
     try:
-        array: np.ndarray = np.load(folder / entry["file"], mmap_mode="r", allow_pickle=False)
+        with _files.readable(path, name):
+            array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+            return array
     except (
         ValueError, SyntaxError, EOFError, OverflowError, MemoryError, tokenize.TokenError
     ) as error:  # fmt: skip
-        raise errors.InputUnreadableError(
-            f"{name}: {folder / entry['file']} is no array: {error!r}"
-        ) from None
-    return array
+        raise errors.InputUnreadableError(f"{name}: {path} is no array: {error!r}") from None
 
 
 def _output(result: Registration, name: str) -> np.ndarray:

@@ -59,7 +59,7 @@ _PLAIN = {"interpolation": "linear", "background": None, "dtype": None, "modulat
         "--memory", type=click.FloatRange(1), metavar="MB",
         help="Work block by block within about so much memory, from an uncompressed .nii, .nrrd or"
         " .mha to a .nii, .nii.gz or .nrrd. By default so where the images would not fit, within"
-        " 1024.",
+        " 1024 at most.",
     ),
     json_option,
 )  # fmt: skip
@@ -94,8 +94,9 @@ def apply(
         facts["points"] = carried.carry(image, out, transform, reference)
     elif memory is not None or blocks.needs_blocks(image, out, transform, reference):
         blocks.apply_by_blocks(
-            transform, image, out, reference, memory=(memory or 1024) * 2**20, **how
-        )
+            transform, image, out, reference,
+            memory=memory * 2**20 if memory else min(2.0**30, blocks.room()), **how,
+        )  # fmt: skip
     else:
         moved = transform.apply(image, reference, **how)
         images.write(out, moved)

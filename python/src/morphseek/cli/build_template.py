@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ..verdict import tally
 from ._command import command
 from .options import PATH, engine_options, option, out_folder, output_options, running_options
 from .output import NOT_GOOD, Reply, aligned, reply
@@ -70,8 +71,6 @@ def build_template(
 
 
 def _rows(facts: dict[str, Any], out: Path) -> list[tuple[str, str]]:
-    from ..verdict import tally
-
     first, last = facts["iterations"][0], facts["iterations"][-1]
     rows = [
         ("images", f"{len(facts['rows'])}: {tally(facts['verdicts'])}"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ..verdict import tally
 from ._command import command
 from .options import MAPS, PATH, engine_options, option, out_folder, output_options
 from .output import NOT_GOOD, Reply, aligned, reply
@@ -76,8 +77,6 @@ def motion(
 
 
 def _rows(facts: dict[str, Any], out: Path) -> list[tuple[str, str]]:
-    from ..verdict import tally
-
     mean, most = (facts[f"framewise_displacement_{key}"] for key in ("mean", "max"))
     rows = [
         ("frames", f"{len(facts['rows'])}, {facts['motion']}, onto {facts['reference']}"),

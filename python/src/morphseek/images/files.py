@@ -66,7 +66,7 @@ def read_times(path: Path, name: str) -> tuple[list[Reading], float | None]:
 def whole(path: Path, name: str) -> Iterator[None]:
     """Make what goes wrong with a file or a folder our errors."""
     try:
-        with readable(path, name), itk_io():
+        with readable(path, name), itk_io(), sound(path, name):
             yield
     except errors.MorphSeekError:
         raise
@@ -83,9 +83,8 @@ def _read_file(path: Path, name: str) -> Reading:
     stored, where = check_header(path, name), f"{name}: {path}"
     if path.name.lower().endswith(NIFTI) and (header := header_of(path)):
         assert stored is not None
-        with sound(path, name):
-            return read_nifti(header, stored, where)
-    with to_read(path, parts(path)[1:]) as openable, sound(path, name):
+        return read_nifti(header, stored, where)
+    with to_read(path, parts(path)[1:]) as openable:
         image, doubts = _read_by_itk(openable, name)
     if stored is None:
         return Reading(image, sentences(doubts, where))

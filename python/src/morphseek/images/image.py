@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import warnings
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -47,7 +46,7 @@ class Reading(NamedTuple):
 def tell(doubts: Iterable[str]) -> None:
     """Warn of what a file leaves in doubt."""
     for doubt in doubts:
-        warnings.warn(doubt, errors.GeometryWarning, stacklevel=3)
+        errors._warn(doubt, errors.GeometryWarning)
 
 
 def sentences(doubts: Iterable[str], what: str) -> tuple[str, ...]:

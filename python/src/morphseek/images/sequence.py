@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import SimpleITK as sitk
 from .. import errors
 from .._files import write_with
 from .image import Image
+from .writers import store
 
 SEQUENCES = (".seq.nrrd", ".seq.nhdr")
 _INDEX = "axis 0 index values"
@@ -79,15 +79,10 @@ def write_sequence(
         f"{_INDEX}:={' '.join(f'{float(v):.7g}' for v in values)}",
     ]
 
-    def put(temporary: Path) -> None:
-        pack = zlib.compressobj(1, zlib.DEFLATED, 31)
-        with open(temporary, "wb") as file:
-            file.write(("\n".join(lines) + "\n\n").encode())
-            for slices in zip(*(frame.array for frame in frames)):
-                file.write(pack.compress(np.stack(slices, axis=-1).astype(little).tobytes()))
-            file.write(pack.flush())
-
-    write_with(put, path)
+    head = ("\n".join(lines) + "\n\n").encode()
+    slices = zip(*(frame.array for frame in frames))
+    pieces = (np.stack(of_frames, axis=-1).astype(little) for of_frames in slices)
+    write_with(lambda temporary: store(temporary, head, pieces, is_packed=True), path)
 
 
 def series_of(image: sitk.Image) -> sitk.Image:

@@ -8,6 +8,7 @@ for some fields.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import re
 import tempfile
@@ -124,7 +125,7 @@ def _write_nifti(
     def put(temporary: Path) -> None:
         is_packed = temporary.name.lower().endswith(".gz")
         is_pair = temporary.name.lower().endswith(PAIRS)
-        head = bytearray(_head(like, size, ".hdr" if is_pair else ".nii"))
+        head = np.array(bytearray(_head(like, size, ".hdr" if is_pair else ".nii")), np.uint8)
         record = np.frombuffer(head, LAYOUTS[348], 1)
         record["dim"][0, 1 : axes + 1] = size
         for field, value in fields.items():
@@ -132,10 +133,10 @@ def _write_nifti(
             record[name][(0, int(place)) if place else 0] = value
         if is_pair:
             header, voxels = pair_of(temporary)[:2]
-            _store(header, bytes(head), (), is_packed)
-            _store(voxels, b"", pieces, is_packed)
+            store(header, b"", [head], is_packed)
+            store(voxels, b"", pieces, is_packed)
         else:
-            _store(temporary, bytes(head), pieces, is_packed)
+            store(temporary, b"", itertools.chain([head], pieces), is_packed)
 
     write_with(put, path)
 
@@ -151,10 +152,11 @@ def _head(like: sitk.Image, size: tuple[int, ...], suffix: str) -> bytes:
     return data if suffix == ".hdr" else data[: -_bytes(small)]
 
 
-def _store(path: Path, head: bytes, pieces: Iterable[np.ndarray], is_packed: bool) -> None:
+def store(path: Path, head: bytes, pieces: Iterable[np.ndarray], is_packed: bool) -> None:
+    """Write a head as it is, and pieces behind it, which are packed by gzip if asked for."""
     pack = fast.compressobj(1, 8, 31)  # voxels hardly repeat: other levels gain nothing
     with open(path, "wb") as file:
-        file.write(pack.compress(head) if is_packed else head)
+        file.write(head)
         for piece in pieces:
             content = np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data
             file.write(pack.compress(content) if is_packed else content)
@@ -205,6 +207,6 @@ def _write_nrrd(
     def put(temporary: Path) -> None:
         head = _head(grid.place(like), (2, 2, 2), ".nrrd")
         head = re.sub(rb"(?m)^sizes: .*$", b"sizes: " + sizes, head)
-        _store(temporary, head, pieces, False)
+        store(temporary, head, pieces, False)
 
     write_with(put, path)

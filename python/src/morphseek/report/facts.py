@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from .. import images
 from ..scoring import LandmarkErrors
 from ..verdict import UNKNOWN, Verdict, explanation, notes
 from .cards import described
@@ -15,16 +14,14 @@ from .inputs import Measures
 from .views import Scene
 
 
-def facts(
-    scene: Scene, fixed: images.Image | None, moving: images.Image | None, measures: Measures
-) -> dict[str, Any]:
+def facts(scene: Scene, measures: Measures) -> dict[str, Any]:
     """Return what the templates of a registration read."""
     result, points = scene.result, measures.points
     metrics = result.metrics
     verdict = Verdict.of({**metrics, "fixed_grid": result.transform.grid.numbers})
     worst_first = sorted(measures.scores, key=lambda score: score.dice_after)
     labels = [{**vars(score), "name": measures.name(score.label)} for score in worst_first]
-    pair = {"Fixed image": fixed, "Moving image": moving}
+    pair = {"Fixed image": scene.fixed, "Moving image": scene.moving}
     plain: dict[str, Any] = {
         "metrics": metrics,
         "options": result.options,
@@ -37,7 +34,7 @@ def facts(
             for name, image in pair.items()
             if image is not None
         ],
-        "has_before": moving is not None,
+        "has_before": scene.moving is not None,
         "has_outlines": scene.is_outlined,
         "tilt": scene.axes.tilt(),
         "labels": labels,
@@ -52,18 +49,15 @@ def facts(
 
 
 def _points(points: LandmarkErrors) -> dict[str, Any]:
-    steered = points.steered or [False] * len(points.names)
-    keys = ("name", "before_mm", "after_mm", "steered", "image")
-    columns = points.names, points.before_mm, points.after_mm, steered
-    cells = [*zip(*columns)]
-    worst_first = np.argsort(-points.after_mm, kind="stable")
-    rows = [dict(zip(keys, (*cells[i], ""))) for i in worst_first]
-    rows += [dict(zip(keys, (p["name"], None, None, False, p["image"]))) for p in points.alone]
+    told = points.to_dict()["landmarks"]
+    after, alone = told["after"], {"before_mm": None, "after_mm": None, "steered": False}
+    rows = [{**row, "image": ""} for row in told["points"]]
+    rows.sort(key=lambda row: -row["after_mm"])
     return {
-        "rows": rows,
-        "count": len(points.names),
-        "is_steering": any(steered),
-        "before_mm": points.before_mm.mean(),
-        "after_mm": points.after_mm.mean(),
-        "worst_mm": points.after_mm.max(),
+        "rows": [*rows, *({**row, **alone} for row in told["one_image_only"])],
+        "count": len(rows),
+        "is_steering": told["steered"],
+        "before_mm": told["before"]["mean_mm"],
+        "after_mm": after["mean_mm"],
+        "worst_mm": after["max_mm"],
     }

@@ -96,15 +96,10 @@ def compose(
     """Return the page of :func:`write_report`."""
     if unknown := content.keys() - Content.__annotations__:
         raise TypeError(f"a page has no {', '.join(sorted(unknown))}")
-
-    def labels(name: Literal["fixed", "moving", "warped"]) -> images.Image | None:
-        source: images.ImageLike | None = content.get(f"{name}_labels")  # type: ignore[assignment]
-        grid = result.transform.moving_grid if name == "moving" else result.transform.grid
-        return None if source is None else images.read_on(source, grid, f"{name} labels")
-
-    target = images.read_on(fixed, result.transform.grid, "fixed")
-    source = images.read_on(moving, result.transform.moving_grid, "moving")
-    scene = Scene(result, target, source, labels("fixed"), labels("moving"), labels("warped"))
+    scene = Scene(
+        result, fixed, moving, content.get("fixed_labels"), content.get("moving_labels"),
+        content.get("warped_labels"),
+    )  # fmt: skip
     points = content.get("landmarks")
     if points is not None and not hasattr(points, "after_mm"):
         raise errors.InvalidArgumentError(
@@ -115,7 +110,7 @@ def compose(
         content.get("scores", ()), content.get("label_names") or {}, points, content.get("truth"),
         content.get("estimated_error"),
     )  # fmt: skip
-    plain = facts(scene, target, source, measures) | {
+    plain = facts(scene, measures) | {
         "command": content.get("command", ""),
         "name": content.get("title", ""),
         "still": scene.still(_STILL_WIDTH, _STILL_BYTES),
@@ -146,6 +141,6 @@ class View:
 def summary(result: Registration, fixed: images.Image | None, moving: images.Image | None) -> str:
     """Return the verdict, the numbers that matter and a picture, as HTML."""
     scene = Scene(result, fixed, moving)
-    plain = facts(scene, fixed, moving, Measures())
+    plain = facts(scene, Measures())
     picture = scene.still(700, 70_000)
     return render("card_registration.html.j2", facts=plain, picture=picture, **plain)

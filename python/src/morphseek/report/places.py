@@ -43,8 +43,7 @@ def worst_places(
     >>> [len(place["lps"]) for place in places[:1]]
     [3]
     """
-    target = None if fixed is None else images.read_on(fixed, result.transform.grid, "fixed")
-    scene = Scene(result, target, None)
+    scene = Scene(result, fixed, None)
     places = jumps(scene, Maps(scene, estimated_error), Measures())
     return [
         {

@@ -26,11 +26,7 @@ def figure(
     with needing("plot", "plot"):
         from matplotlib.colors import LinearSegmentedColormap
         from matplotlib.figure import Figure
-    scene = Scene(
-        result,
-        images.read_on(fixed, result.transform.grid, "fixed"),
-        images.read_on(moving, result.transform.moving_grid, "moving"),
-    )
+    scene = Scene(result, fixed, moving)
     at, letters = scene.middle(), plane_letters(scene.axes.letters())
     sizes = scene.sizes_mm()
     extents = [(0.0, w, h, 0.0) for h, w in sizes]

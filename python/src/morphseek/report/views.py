@@ -44,11 +44,14 @@ class Scene:
     """
 
     def __init__(
-        self, result: Registration, fixed: images.Image | None, moving: images.Image | None,
-        fixed_labels: images.Image | None = None, moving_labels: images.Image | None = None,
-        warped_labels: images.Image | None = None,
+        self, result: Registration, fixed: images.ImageLike | None,
+        moving: images.ImageLike | None, fixed_labels: images.ImageLike | None = None,
+        moving_labels: images.ImageLike | None = None,
+        warped_labels: images.ImageLike | None = None,
     ):  # fmt: skip
+        here, there = result.transform.grid, result.transform.moving_grid
         self.result = result
+        self.fixed, self.moving = _read(fixed, here, "fixed"), _read(moving, there, "moving")
         self.axes = Axes(result.transform.grid)
         self.full = self.axes.turn(np.broadcast_to(np.uint8(0), result.transform.grid.shape)).shape
         self.large = result.warped.size > LARGE
@@ -59,9 +62,11 @@ class Scene:
         """The label maps' values, by the page's labels, which count from 1."""
         self.merged = False
         """There were more labels than a byte holds; those of the largest numbers share the last."""
-        self._images(fixed, moving)
-        if fixed_labels is not None and moving_labels is not None:
-            self._labels(fixed_labels, moving_labels, warped_labels)
+        self._images()
+        one = _read(fixed_labels, here, "fixed labels")
+        other = _read(moving_labels, there, "moving labels")
+        if one is not None and other is not None:
+            self._labels(one, other, _read(warped_labels, here, "warped labels"))
         self.start = [0, 0, 0]  # z, y, x
         self.step = [1, 1, 1]
         self._middle: tuple[tuple[int, ...], list[int]] | None = None
@@ -89,7 +94,8 @@ class Scene:
         """Along the page's x, y, z, mm."""
         return [float(v) for v in np.linalg.norm(self.to_mm[:3, :3], axis=0)]
 
-    def _images(self, fixed: images.Image | None, moving: images.Image | None) -> None:
+    def _images(self) -> None:
+        fixed, moving = self.fixed, self.moving
         warped = known(self.result.warped)
         shown = {"after": warped}
         if moving is not None:
@@ -288,6 +294,10 @@ class Scene:
         grey = np.clip((shown - low) / max(1, high - low), 0, 1) * (picture.GREYS - 1)
         # 16 shades: there may be a thousand on a page
         return picture.png(grey.astype(np.uint8) & np.uint8(0xFC))
+
+
+def _read(source: images.ImageLike | None, grid: Grid, name: str) -> images.Image | None:
+    return None if source is None else images.read_on(source, grid, name)
 
 
 def known(array: np.ndarray) -> np.ndarray:

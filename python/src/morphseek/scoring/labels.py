@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import tempfile
 from collections.abc import Iterable
@@ -19,6 +20,7 @@ from .._json import Plain
 from .._percentiles import distinct
 from ..transforms import Transform
 from ..transforms.files import read_transform_file
+from ..transforms.labels import carry_labels
 from ..transforms.resample import resample_identity
 
 
@@ -246,16 +248,11 @@ def inverse_dice(
     """
     transform = Transform.of(transform)
     fixed, moving, _ = _shared(*_maps(transform, fixed_labels, moving_labels))
-    # 0: beyond the fixed image
-    carried = transform.inverse().apply(
-        fixed.like(fixed.array + 1),
-        None if transform.moving_grid is not None else moving,
-        interpolation="nearest",
-        background=0.0,
-    )
-    known = carried.array > 0
-    there = np.where(known, resample_identity(moving, carried.grid, "nearest", 0.0), 0)
-    dice = dice_by_label(np.where(known, carried.array - 1, 0), there, of="either")
+    lies = None if transform.moving_grid is not None else moving
+    carry = functools.partial(transform.inverse().apply, reference=lies)
+    carried, known = carry_labels(fixed, carry)
+    there = resample_identity(moving, transform.moving_grid or moving.grid, "nearest", 0.0)
+    dice = dice_by_label(carried, np.where(known, there, 0), of="either")
     return float(np.mean([*dice.values()])) if dice else math.nan
 
 

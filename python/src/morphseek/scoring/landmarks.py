@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from .. import errors
 from .._engine.bindings import Doubles
 from .._grid import mapped
 from .._percentiles import spread
-from ..landmarks import Landmarks, LandmarksLike, Matched, check_inside, pair_landmarks
+from ..landmarks import Landmarks, LandmarksLike, Matched, pair_landmarks
 from ..transforms.field import linear_of
 from ..transforms.transform import Transform
 
@@ -111,16 +110,8 @@ def score_landmarks(transform: Any, fixed: LandmarksLike, moving: LandmarksLike)
     (4,)
     """
     points, whole = Matched(*pair_landmarks(fixed, moving)), Transform.of(transform)
-    notes = points.notes()
-    for side, grid, image in (
-        (points.fixed, whole.grid, "fixed"), (points.moving, whole.moving_grid, "moving"),
-    ):  # fmt: skip
-        try:
-            notes.append("" if grid is None else check_inside(side, grid, image))
-        except errors.InvalidArgumentError as error:  # all of them
-            notes.append(str(error))
-    for note in filter(None, notes):
-        warnings.warn(note, errors.InputWarning, stacklevel=2)
+    for note in points.notes(whole.grid, whole.moving_grid, is_refused=False):
+        errors._warn(note)
     return measure_landmarks(whole, points)
 
 

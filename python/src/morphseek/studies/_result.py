@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .. import _files, errors
+from .. import _files
 from .._grid import Grid
-from .._json import without_nan
+from .._json import understood, without_nan
 from .._tables import csv_text, data_frame
 
 if TYPE_CHECKING:
@@ -139,14 +139,8 @@ class Readable(Saved):
         """
         path = Path(folder) / cls._outputs[-1]
         content = _files.read_seal(path, cls.__name__.lower())
-        try:
+        with understood(f"{path} is not a {cls.__name__.lower()}'s"):
             return cls._read(Path(folder), content)
-        except errors.MorphSeekError:
-            raise
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise errors.InputUnreadableError(
-                f"{path} is not a {cls.__name__.lower()}'s: {error!r}"
-            ) from None
 
 
 def folder_for(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -124,11 +123,9 @@ def find_bids(
     for asked in ("sub", "ses"):  # of acq=x,y either is enough
         there = {name.entities.get(asked, "") for name in images}
         if lacking := sorted(wanted.get(asked, there) - there - {""}):
-            warnings.warn(
+            errors._warn(
                 f"bids: no image *_{suffix}.nii.gz that fits has"
-                f" {', '.join(f'{asked}-{value}' for value in lacking)}; check the names in {root}",
-                errors.InputWarning,
-                stacklevel=2,
+                f" {', '.join(f'{asked}-{value}' for value in lacking)}; check the names in {root}"
             )
     sessions, maps = _by_session(images), {}
     if labels:
@@ -147,12 +144,10 @@ def find_bids(
         items.append(Item(id, name.path, own, subject=name.subject, session=name.session))
     if several:
         name, others = several[0]
-        warnings.warn(
+        errors._warn(
             f"{len(several)} of {len(sessions)} sessions have several images {suffix}; the plainest"
             f" name and the first run is taken: {name.path.name}, and not {others[0].path.name}."
-            " Choose by an entity, such as run=2",
-            errors.InputWarning,
-            stacklevel=2,
+            " Choose by an entity, such as run=2"
         )
     return items
 

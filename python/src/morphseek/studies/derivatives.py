@@ -373,17 +373,16 @@ def _row(path: Path) -> dict[str, Any]:
     }
     try:
         facts = _json.read_object(path, "description")
-        cells = {column: facts[name] for column, name in _FIGURES.items()}
-        if row_of(PairRow("", "", ""), cells) is None:
-            raise TypeError("a figure")
-        if (damaged := _manifest.changed(path.parent, dict(facts["Files"]))) is not None:
+        with _json.understood(f"{path} is no description of a transform"):
+            cells = {column: facts[name] for column, name in _FIGURES.items()}
+            if row_of(PairRow("", "", ""), cells) is None:
+                raise TypeError("a figure")
+            damaged = _manifest.changed(path.parent, dict(facts["Files"]))
+        if damaged is not None:
             raise errors.InputUnreadableError(
                 f"{path.parent / damaged} is not the file that {path.name} tells of"
             )
-    except (KeyError, TypeError, ValueError, errors.InputUnreadableError) as error:
-        reason = str(error)
-        if not isinstance(error, errors.MorphSeekError):
-            reason = f"{path} is no description of a transform ({error!r})"
-        why = f"{reason}; run the participant level again"
+    except errors.InputUnreadableError as error:
+        why = f"{error}; run the participant level again"
         return {**row, **dict.fromkeys(_FIGURES), "verdict": _ERROR, "reasons": why}
     return {**row, **cells, "reasons": " ".join(cells["reasons"])}

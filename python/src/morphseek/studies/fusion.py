@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import SimpleITK as sitk
 
 from .. import errors
-from ..images import Image
 from ..images.arrays import as_array, is_array
 
 Fusion: TypeAlias = Literal["majority", "joint", "staple"]
@@ -159,17 +158,6 @@ def _arrays(sources: Sequence[Any]) -> list[np.ndarray]:
                 " of images their voxels"
             )
     return found
-
-
-def carry_labels(labels: Image, apply: Callable[..., Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Return labels as a transform's ``apply`` carries them, and where they are known."""
-    least = int(labels.array.min())
-    above = labels.array.astype(np.int64) - least + 1  # 0 is outside
-    if above.max() < 2**24:  # for which the resampling is quick
-        above = above.astype(np.int32)
-    image: Image = apply(labels.like(above), interpolation="nearest", background=0.0)
-    carried = image.array.astype(np.int64)
-    return np.where(carried != 0, carried + least - 1, 0), carried != 0
 
 
 def smallest(labels: np.ndarray) -> np.ndarray:

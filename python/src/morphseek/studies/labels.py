@@ -20,9 +20,10 @@ from ..images.sidecars import check_apart
 from ..progress import Progress
 from ..result import Registration
 from ..scoring.labels import check_labels, dice_by_label, nothing_carried, on_fixed_grid
+from ..transforms.labels import carry_labels
 from ..verdict import tally
 from ._result import mean, mean_dice
-from .fusion import FUSIONS, Fused, Fusion, carry_labels, fuse_labels, smallest
+from .fusion import FUSIONS, Fused, Fusion, fuse_labels, smallest
 from .pairs import Running, files_of, register_pairs
 from .plan import is_file, pair_row
 from .runner import FINISHED, Job, Meter, Result
@@ -284,7 +285,7 @@ class FusionJob(Job):
             numbers, known = carry_labels(labels, result.apply)
             lost = nothing_carried(labels.array, numbers, str(atlas.labels))
             warnings += [*doubts, *filter(None, [lost])]
-            maps.append(numbers)
+            maps.append(smallest(numbers))
             reach.append(known)
             warped.append(result.warped)
             alike = alike and bool(result.metrics["align"]["same_modality"])

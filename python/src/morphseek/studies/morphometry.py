@@ -8,7 +8,6 @@ import dataclasses
 import math
 import os
 import statistics
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -254,11 +253,9 @@ def morphometry(
             study.to_csv(folder / "volumes.csv")
             _files.write_seal(folder / STUDY[-1], study.to_dict())
     if still:
-        warnings.warn(
+        errors._warn(
             f"{_few(still)}: the registration found no deformation, so no part grew or shrank; a"
-            " small change may have been taken for noise: register again with smoothness = 'high'",
-            errors.InputWarning,
-            stacklevel=2,
+            " small change may have been taken for noise: register again with smoothness = 'high'"
         )
     return study
 
@@ -357,10 +354,8 @@ def _finished_pairs(folder: Path) -> list[Item]:
     lost = [row.id for row in done if row.verdict == GRADES[-1]]
     done = [row for row in done if row.id not in lost]
     if lost:
-        warnings.warn(
-            f"{len(lost)} registrations are left out, for their verdict is failed: {_few(lost)}",
-            errors.InputWarning,
-            stacklevel=4,
+        errors._warn(
+            f"{len(lost)} registrations are left out, for their verdict is failed: {_few(lost)}"
         )
     if not done:
         raise errors.InvalidArgumentError(

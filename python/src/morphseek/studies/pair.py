@@ -17,7 +17,7 @@ from .._json import without_nan
 from .._typed import COMMAND
 from ..images import Image, ImageLike, label_names as names_of, read, read_on, write
 from ..images.sidecars import check_apart
-from ..landmarks import LandmarksLike, Matched, check_inside, match_landmarks
+from ..landmarks import LandmarksLike, Matched, match_landmarks
 from ..result import LABELS_BACK, OUTPUTS, Registration, write_result
 from ..scoring import LabelScore, LandmarkErrors
 from ..scoring.labels import (
@@ -164,13 +164,7 @@ class PairInputs:
         self._remarks: list[str] = []
         self._steers = bool(options.get("landmark_error"))
         if (points := self.points) is not None:
-            sides = points.fixed, points.moving
-            outside = [
-                check_inside(side, image.grid, name)
-                for side, image, name in zip(sides, self.images, _SIDES)
-            ]
-            # the engine says it of those that lead
-            self._remarks = [*([] if self._steers else outside), *points.notes()]
+            self._remarks = points.notes(self.images[0].grid, self.images[1].grid)
             if self._steers:
                 inputs |= {"fixed_landmarks": points.fixed, "moving_landmarks": points.moving}
         if fixed_labels is not None:
@@ -222,5 +216,6 @@ class PairInputs:
             left_out = fit["left_out"] if fit else None
             self.errors = measure_landmarks(result.transform, points, left_out)
             facts |= self.errors.to_dict()
-        warnings.extend(said for said in self._remarks if said and said not in warnings)
+        # the registration has told what it found itself
+        warnings.extend(note for note in self._remarks if note and note not in warnings)
         return facts

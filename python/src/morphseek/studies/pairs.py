@@ -8,7 +8,6 @@ import itertools
 import math
 import os
 import tempfile
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
@@ -198,11 +197,9 @@ def _shares(
         if given is None:
             workers = min(workers, fit)
         elif min(given, len(pairs)) > fit:
-            warnings.warn(
+            errors._warn(
                 f"{given} workers may need more memory than is free: a pair takes about"
-                f" {each / 1e9:.1f} GB, so {fit} would fit",
-                errors.InputWarning,
-                stacklevel=3,
+                f" {each / 1e9:.1f} GB, so {fit} would fit"
             )
     return workers, threads or max(1, cores // workers)
 
@@ -333,15 +330,10 @@ def files_of(path: Path, name: str) -> list[Path]:
     if atlas := images.named.files_of(path, name):
         return atlas
     path = Path(formats.split(path)[0])
-    _files.check_regular(path, name)
-    try:
+    with _files.readable(path, name):
         if path.is_dir():
             return sorted(p for p in path.iterdir() if p.is_file())
         return [*parts(path), *formats.files_of(path)[1:]]
-    except OSError as error:
-        raise errors.InputUnreadableError(
-            f"{name}: {error.filename} cannot be read: {error.strerror}; check the list"
-        ) from None
 
 
 def _channels(files: Mapping[str, Path]) -> list[Channel]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
@@ -20,10 +19,8 @@ def pair_row(fixed: Item, moving: Item, name: str) -> dict[str, Any]:
         files = {f"{s}_{role}": getattr(i, role) for s, i in (("fixed", fixed), ("moving", moving))}
         known = {name: file for name, file in files.items() if file is not None}
         if len(known) == 1 and role in ("landmarks", "channel"):
-            warnings.warn(
-                f"a {role} does not count in a pair whose other image has none; give both one",
-                errors.InputWarning,
-                stacklevel=3,
+            errors._warn(
+                f"a {role} does not count in a pair whose other image has none; give both one"
             )
         else:
             row |= known
@@ -111,11 +108,9 @@ def within_subject(items: Iterable[Item]) -> list[dict[str, Any]]:
             f"within subject: none of the {len(subjects)} subjects has a second session"
         )
     if doubtful:
-        warnings.warn(
+        errors._warn(
             f"within subject: words in the sessions' names are in the order of the alphabet:"
-            f" {doubtful}. Where that is wrong, give a table whose sessions are numbers",
-            errors.InputWarning,
-            stacklevel=2,
+            f" {doubtful}. Where that is wrong, give a table whose sessions are numbers"
         )
     return rows
 

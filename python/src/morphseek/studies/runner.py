@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from .. import _files, _manifest, errors
-from .._features import needed
+from .._features import needing
 from .._json import read as read_json
 from ..progress import Bar, Progress, callback_of, says_no
 
@@ -229,10 +229,8 @@ def _ignore_interrupts() -> None:
 
 
 def _client(address: str) -> Any:
-    try:
+    with needing("dask", "scheduler"):
         from distributed import Client
-    except ModuleNotFoundError as error:
-        raise errors.InvalidArgumentError(needed("dask", "scheduler", error)) from None
     try:
         return Client(address, set_as_default=False)
     except (OSError, ValueError) as error:
@@ -394,15 +392,10 @@ def _hashes(files: Mapping[str, list[Path]]) -> dict[str, list[str]]:
 def content_of(files: Sequence[Path], name: str) -> list[str]:
     """Return the hashes of files."""
     hashes = []
-    try:
-        for path in files:
-            found = hashlib.sha256()
-            with open(path, "rb") as stream:
-                while chunk := stream.read(1 << 20):
-                    found.update(chunk)
-            hashes.append(found.hexdigest())
-    except OSError as error:
-        raise errors.InputUnreadableError(
-            f"{name}: {error.filename} cannot be read: {error.strerror}; check the list"
-        ) from None
+    for path in files:
+        found = hashlib.sha256()
+        with _files.readable(path, name), open(path, "rb") as stream:
+            while chunk := stream.read(1 << 20):
+                found.update(chunk)
+        hashes.append(found.hexdigest())
     return hashes

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from .. import _files, _manifest, errors
 from .._engine import core
-from .._json import MOST_RESULT_BYTES, Plain, object_in, read as read_json, without_nan
+from .._json import MOST_RESULT_BYTES, Plain, object_in, read as read_json, understood, without_nan
 from .._tables import csv_text
 from .._typed import COMMAND
 from ..scoring.statistics import signed_rank
@@ -257,16 +257,12 @@ class Study(Rows):
         """
         path = Path(folder) / TABLES[0] if Path(folder).is_dir() else Path(folder)
         _files.settle(path.parent)
-        try:
-            content = read_json(path, "study", MOST_RESULT_BYTES)
+        content = read_json(path, "study", MOST_RESULT_BYTES)
+        with understood(f"study: {path} is no study's summary.json"):
             rows = [row for known in content["rows"] if (row := row_of(Study._empty, known))]
             if len(rows) < len(content["rows"]):
                 raise TypeError("a row")
             return Study(rows, content["options"])
-        except (KeyError, TypeError, AttributeError) as error:
-            raise errors.InputUnreadableError(
-                f"study: {path} is no study's summary.json: {error!r}"
-            ) from None
 
     def _mark_outliers(self) -> None:
         """Say of each pair in what it is unlike the others."""

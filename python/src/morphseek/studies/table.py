@@ -10,7 +10,6 @@ import dataclasses
 import os
 import re
 import unicodedata
-import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -278,11 +277,9 @@ def _of_folder(folder: Path) -> list[Item]:
     items = [Item("", path, labels.get(_stem(path, 0))) for path in paths]
     lacking = [item.image.name for item in items if item.labels is None]
     if labels and lacking:
-        warnings.warn(
+        errors._warn(
             f"{len(lacking)} of {len(items)} images have no label map of their name in {maps}:"
-            f" {', '.join(lacking[:3])}{', ...' if len(lacking) > 3 else ''}",
-            errors.InputWarning,
-            stacklevel=3,
+            f" {', '.join(lacking[:3])}{', ...' if len(lacking) > 3 else ''}"
         )
     return items
 

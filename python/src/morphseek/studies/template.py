@@ -38,11 +38,12 @@ from ..report.picture import three_planes
 from ..result import Registration
 from ..scoring.labels import check_labels, dice_by_label, on_fixed_grid
 from ..transforms import Affine, Field, Transform
+from ..transforms.labels import carry_labels
 from ..transforms.linear import linear_part
 from ..transforms.parts import field_on
 from ..verdict import GRADES, counts
 from ._result import Readable, Tabled, mean, mean_dice
-from .fusion import Votes, carry_labels, smallest
+from .fusion import Votes, smallest
 from .means import Average, MeanTransform, before_linear, common_grid, moved_grid, sharpness
 from .pairs import deciding, files_of, register_pairs
 from .runner import Meter, content_of, digest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 from collections.abc import Iterator
@@ -13,10 +12,11 @@ import numpy as np
 import SimpleITK as sitk
 
 from .. import errors, images
+from .._engine import core
 from .._grid import Grid
 from ..images.files import whole
 from ..images.formats import NIFTI
-from ..images.headers import Stored, check_header, sound
+from ..images.headers import Stored, check_header
 from ..images.headers.nifti import Header, header_of
 from ..images.image import sentences, tell
 from ..images.nifti import place_of
@@ -38,9 +38,8 @@ WRITTEN = (".nii", ".nii.gz", ".nrrd")
 
 def needs_blocks(image: Path, out: Path, transform: Transform, reference: Path | None) -> bool:
     """Whether an image and its result exceed the free memory, and can be done by blocks."""
-    free = _free()
     stored = _stored(image)
-    if free is None or stored is None or stored.packed or len(stored.files) > 1:
+    if stored is None or stored.packed or len(stored.files) > 1:
         return False
     if not out.name.lower().endswith(WRITTEN):
         return False
@@ -49,7 +48,12 @@ def needs_blocks(image: Path, out: Path, transform: Transform, reference: Path |
         size = 0.0 if of_result is None else float(of_result.size)
     else:
         size = 0.0 if transform.grid is None else float(np.prod(transform.grid.size))
-    return 6 * stored.size + _HELD * size > _SHARE * free
+    return 6 * stored.size + _HELD * size > room()
+
+
+def room() -> float:
+    """Return the share of the free memory that one image may take, bytes."""
+    return _SHARE * core.available_memory()
 
 
 def _stored(path: Path) -> Stored | None:
@@ -85,7 +89,7 @@ class _Look(NamedTuple):
         """Read a header, and tell of its doubts."""
         header = header_of(path) if path.name.lower().endswith(NIFTI) else None
         if header is not None:
-            with sound(path, name):
+            with whole(path, name):
                 grid, doubts = place_of(header, f"{name}: {path}")
             axes, kind = header.shape, header.dtype
         else:
@@ -100,14 +104,6 @@ class _Look(NamedTuple):
             grid = stored.placed(Grid.of(reader))
         tell(sentences(doubts, f"{name}: {path}"))
         return cls(grid, axes, kind, header)
-
-
-def _free() -> float | None:
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return 1024.0 * int(line.split()[1])
-    return None
 
 
 def apply_by_blocks(

@@ -5,11 +5,8 @@ Their points go from the fixed to the moving space: the opposite way to images.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +25,7 @@ POINTS = (".mrk.json", ".fcsv", ".csv")
 GIFTI = (".gii",)
 MESHES = (".vtk", ".vtp", ".stl", ".ply")
 TRACTS = (".tck", ".trk")
+_FOREIGN = (Exception,)  # of a bad file: each library has its own, and some have none
 #: How many numbers a vector or a tensor has, which would have to be rotated.
 _TURNING = (3, 6, 9)
 _SPACE = re.compile(rb"SPACE\s*=\s*(LPS|RAS)", re.I)
@@ -63,25 +61,11 @@ def carry(
 def _points(source: Path, out: Path, transform: Transform, reference: Any) -> int:
     points = Landmarks.read(source, "input")
     if points.unplaced:
-        warnings.warn(
-            f"{points.source}: points without a place were left out: {', '.join(points.unplaced)}",
-            errors.InputWarning,
-            stacklevel=3,
+        errors._warn(
+            f"{points.source}: points without a place were left out: {', '.join(points.unplaced)}"
         )
     Landmarks(transform.transform_points(points.points), points.names).write(out)
     return len(points)
-
-
-@contextlib.contextmanager
-def _read(path: Path) -> Iterator[None]:
-    """Make what a library raises for a bad file our error."""
-    try:
-        yield
-    except errors.MorphSeekError:
-        raise
-    except Exception as error:  # each library has its own, and some have none
-        reason = " ".join(str(error).split())
-        raise errors.InputUnreadableError(f"input: {path} cannot be read: {reason}") from None
 
 
 def _checked(points: np.ndarray, path: Path) -> np.ndarray:
@@ -95,7 +79,7 @@ def _checked(points: np.ndarray, path: Path) -> np.ndarray:
 def _gifti(source: Path, out: Path, transform: Transform, reference: Any) -> int:
     with needing("surfaces", str(source)):
         import nibabel
-    with _read(source):
+    with readable(source, "input", _FOREIGN):
         surface: Any = nibabel.load(source)
         arrays = surface.get_arrays_from_intent("NIFTI_INTENT_POINTSET")
         if len(arrays) != 1:
@@ -189,7 +173,7 @@ def _tracts(source: Path, out: Path, transform: Transform, reference: Any) -> in
     with needing("surfaces", str(source)):
         from nibabel import streamlines as library
     streamlines: Any = library
-    with _read(source):
+    with readable(source, "input", _FOREIGN):
         content = streamlines.load(source)
         tracts = [np.asarray(line, dtype=np.float64) for line in content.streamlines]  # RAS mm
     lengths = [len(line) for line in tracts]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import errors
+from ..images import Image
 
 MAX_EXACT = 2**24  # largest integer that float32, the engine's voxel, holds exactly
 
@@ -67,6 +67,17 @@ def carrier(
     return Carrier(array, float(background), lambda found: as_type(found, kind))
 
 
+def carry_labels(labels: Image, apply: Callable[..., Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels as a transform's ``apply`` carries them, and where they are known."""
+    least = int(labels.array.min())
+    above = labels.array.astype(np.int64) - least + 1  # 0 is outside
+    if above.max() < 2**24:  # for which the resampling is quick
+        above = above.astype(np.int32)
+    image: Image = apply(labels.like(above), interpolation="nearest", background=0.0)
+    carried = image.array.astype(np.int64)
+    return np.where(carried != 0, carried + least - 1, 0), carried != 0
+
+
 def warn_of_labels(array: np.ndarray, name: str, interpolation: str) -> None:
     """Warn where voxels are to be blended that look like labels: whole numbers, inside mostly those
     of their neighbours along x. A mask of 0 and 1 may be blended.
@@ -80,11 +91,9 @@ def warn_of_labels(array: np.ndarray, name: str, interpolation: str) -> None:
         inside.any() and plane.max() > least + 1 and np.array_equal(plane, np.rint(plane))
         and (here == beside)[inside].mean() > _MOST_ALIKE
     ):  # fmt: skip
-        warnings.warn(
+        errors._warn(
             f"{name}: its voxels look like the numbers of labels, and {interpolation} interpolation"
-            " makes other numbers of them; take nearest or label",
-            errors.InputWarning,
-            stacklevel=4,
+            " makes other numbers of them; take nearest or label"
         )
 
 

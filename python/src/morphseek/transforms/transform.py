@@ -388,10 +388,7 @@ class Transform(Applicable):
         >>> result.transform.stage("initial").is_linear
         True
         """
-        if name not in ("initial", "final"):
-            raise errors.InvalidArgumentError(
-                f"there is no stage {name!r} of a transform; choose initial or final"
-            )
+        errors._check_choice("stage", name, ("initial", "final"))
         stage = self.stages.get(name)
         if stage is None:
             raise errors.InvalidArgumentError(

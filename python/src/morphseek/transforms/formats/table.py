@@ -163,10 +163,7 @@ def outputs(path: Path, format: str | None) -> list[str]:
 
 
 def _known(name: str) -> Format:
-    if name not in _BY_NAME:
-        raise errors.InvalidArgumentError(
-            f"there is no format {name!r}; it must be one of {', '.join(NAMES)}"
-        )
+    errors._check_choice("format", name, NAMES)
     return _BY_NAME[name]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..._features import needing
-from ..._files import write_with
+from ..._files import readable, write_with
 from ..._grid import RAS, Grid
 from ..parts import field_part
 from .job import Content, Export, TransformFile
@@ -22,10 +22,8 @@ def _library(path: Path) -> Any:
 
 def read(source: TransformFile) -> Content:
     library = _library(source.path)
-    try:
+    with readable(source.path, "transform", (OSError, KeyError, TypeError, ValueError)):
         nodes = library.from_filename(source.path)
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise source.unreadable(f"cannot be read as X5: {error}") from None
     if len(nodes) != 1:
         raise source.unreadable(f"holds {len(nodes)} transforms; save one alone")
     own = _grid(nodes[0].domain)
