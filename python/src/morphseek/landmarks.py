@@ -237,7 +237,9 @@ class Matched:
         """What the pairs are called."""
         return list(self.fixed.names or self.moving._labels())
 
-    def notes(self, fixed: Grid | None, moving: Grid | None, is_refused: bool = True) -> list[str]:
+    def notes(
+        self, fixed: Grid | None = None, moving: Grid | None = None, is_refused: bool = True
+    ) -> list[str]:
         """Return warnings of points outside their images' grids, where these are known, of points
         without a place or a partner, of names that tell nothing, and of points that are the same in
         both images; refuse points that all lie outside, or warn of them.
