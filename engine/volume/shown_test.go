@@ -18,6 +18,7 @@ func TestShown(t *testing.T) {
 	constant := func(value float32) func(float32) float32 { return func(float32) float32 { return value } }
 	box := func(lo, hi [3]int) volume.Box { return volume.Box{Lo: lo, Hi: hi} }
 	body, long, slice := texture([3]int{20, 17, 12}), texture([3]int{80, 17, 12}), texture([3]int{30, 20, 1})
+	close := ball(32, func() float32 { return 0 }).Cropped(box([3]int{3, 3, 3}, [3]int{29, 29, 29}))
 	extruded := texture([3]int{9, 9, 1})
 	extruded.Size[2] = 4
 	for range 3 {
@@ -31,7 +32,9 @@ func TestShown(t *testing.T) {
 		{"no padding", body, box([3]int{}, body.Size)},
 		{"planes that repeat", testkit.Padded(body, 1, 2, func(x float32) float32 { return x }), box([3]int{1, 1, 1}, [3]int{21, 18, 13})},
 		{"zeros, of which some stay", testkit.Padded(long, 6, 9, constant(0)), box([3]int{2, 5, 5}, [3]int{90, 24, 19})},
-		{"fewer zeros than stay", testkit.Padded(long, 1, 2, constant(0)), box([3]int{0, 0, 0}, [3]int{83, 19, 14})},
+		{"fewer zeros than stay: as many lie beyond", testkit.Padded(long, 1, 2, constant(0)), box([3]int{-3, 0, 0}, [3]int{85, 19, 14})},
+		{"cut close around what zeros surround", close, box([3]int{-1, -1, -1}, [3]int{27, 27, 27})},
+		{"cut through it", close.Cropped(box([3]int{0, 9, 0}, [3]int{26, 26, 26})), box([3]int{}, [3]int{26, 17, 26})},
 		{"noise of a thousandth of the range", testkit.Padded(body, 3, 4, func(float32) float32 { return 0.9 * float32(random.NormFloat64()) }), box([3]int{2, 2, 2}, [3]int{24, 21, 16})},
 		{"NaN", testkit.Padded(body, 2, 1, constant(nan)), box([3]int{2, 2, 2}, [3]int{22, 19, 14})},
 		{"a slice", testkit.Padded(slice, 2, 5, constant(0)), box([3]int{0, 1, 0}, [3]int{34, 23, 1})},
@@ -53,6 +56,13 @@ func TestCropped(t *testing.T) {
 		if want := v.IndexToPhysical().Apply(at(v.Index(int(x)))); where != want {
 			t.Errorf("voxel %d lies at %v, want %v", i, where, want)
 		}
+	}
+	// Beyond stand the medians of the outermost planes: of 0, 4 .. 56 and of 48 .. 59.
+	if below := v.Cropped(volume.Box{Lo: [3]int{-1, 0, 0}, Hi: v.Size}); below.Data[0] != 28 || below.Data[1] != 0 {
+		t.Errorf("below: %g", below.Data[:5])
+	}
+	if above := v.Cropped(volume.Box{Hi: [3]int{4, 3, 6}}); above.Data[59] != 59 || above.Data[60] != 53.5 {
+		t.Errorf("above: %g", above.Data[59:])
 	}
 	if whole := v.Cropped(volume.Box{Hi: v.Size}); whole != v {
 		t.Error("the whole box copies")

@@ -1,0 +1,160 @@
+package volume
+
+import (
+	"math"
+	"slices"
+)
+
+// surroundings are what most of the outermost voxels have.
+type surroundings struct {
+	middle float64 // their median
+	noise  float64 // standard deviation, as far as it is normal
+	reach  float64 // from the middle, of that noise
+	share  float64 // of the outermost voxels, within reach
+}
+
+// around is the share of the outermost voxels that a border has, at least, which surrounds all that an image shows.
+const around = 0.9
+
+// surroundings measures the outermost voxels.
+func (v *Volume) surroundings() surroundings {
+	const normal, spreads = 1.4826, 4 // deviations: a standard one over the median one; how many of them are a border
+	lo, hi := v.Range()
+	edge := v.Edge()
+	s := surroundings{middle: Percentiles(edge, 50)[0]}
+	apart := make([]float32, len(edge))
+	for i, x := range edge {
+		apart[i] = float32(math.Abs(float64(x) - s.middle))
+	}
+	s.noise = normal * Percentiles(apart, 50)[0]
+	s.reach = max(float64(spreads*s.noise), float64(level*(hi-lo)))
+	for _, x := range edge {
+		if s.has(x) {
+			s.share += 1 / float64(len(edge))
+		}
+	}
+	return s
+}
+
+// has says whether x is within the noise about the middle.
+func (s surroundings) has(x float32) bool { return math.Abs(float64(x)-s.middle) <= s.reach }
+
+// Dark returns the value up to which a border counts as one dark value: lossy compression and resampling leave noise in it. Where
+// a dark border surrounds all that v shows its noise is measured; more than such programs leave tells air, which is imaged.
+func (v *Volume) Dark() float32 {
+	const (
+		nearly, tissue = 0.01, 0.1    // of the range
+		little, much   = 0.0125, 0.02 // of the range, the noise: from one to the other it counts less and less
+	)
+	lo, hi := v.Range()
+	most := float64(lo + float32(nearly*(hi-lo)))
+	s := v.surroundings()
+	if s.share >= around && s.middle <= float64(lo+float32(tissue*(hi-lo))) {
+		counts := min(max((much-s.noise/float64(hi-lo))/(much-little), 0), 1)
+		most += float64(counts * max(s.middle+s.reach-most, 0))
+	}
+	return float32(most)
+}
+
+// darkened returns v with its least voxel in place of a border of one value amid the tissue's: programs that normalise what lies
+// in a mask leave 0 outside. It returns v where there is none.
+func (v *Volume) darkened() *Volume {
+	const (
+		widest = 0.02 // of the range, which the noise of such a border may fill
+		most   = 0.5  // of the outermost voxels, at least, have the border's value
+		beside = 0.2  // of all other voxels are darker than it, and as many brighter
+	)
+	lo, hi := v.Range()
+	s := v.surroundings()
+	if !(s.reach <= float64(widest*(hi-lo))) || s.share < most || s.has(lo) {
+		return v
+	}
+	darker, brighter := 0.0, 0.0
+	for _, x := range v.Data {
+		switch {
+		case float64(x) < s.middle-s.reach:
+			darker++
+		case float64(x) > s.middle+s.reach:
+			brighter++
+		}
+	}
+	if min(darker, brighter) < beside*(darker+brighter) {
+		return v
+	}
+	least, _ := v.MinMax()
+	data := slices.Clone(v.Data)
+	for i, border := range v.FromEdge(func(i int) bool { return s.has(v.Data[i]) }) {
+		if border {
+			data[i] = least
+		}
+	}
+	return &Volume{Geometry: v.Geometry, Data: data}
+}
+
+// FromEdge returns for each voxel whether the outermost ones lead to it, through faces and voxels of one kind.
+func (v *Volume) FromEdge(isKind func(i int) bool) []bool {
+	reached := make([]bool, len(v.Data))
+	nx, slice := v.Size[0], v.Size[0]*v.Size[1]
+	type run struct{ from, to int } // of a row
+	var front []run
+	isNew := func(i int) bool { return !reached[i] && isKind(i) }
+	reach := func(i int) {
+		if !isNew(i) {
+			return
+		}
+		r := run{i, i + 1}
+		for r.from%nx > 0 && isNew(r.from-1) {
+			r.from--
+		}
+		for r.to%nx > 0 && isNew(r.to) {
+			r.to++
+		}
+		for k := r.from; k < r.to; k++ {
+			reached[k] = true
+		}
+		front = append(front, r)
+	}
+	v.outermost(reach)
+	for len(front) > 0 {
+		r := front[len(front)-1]
+		front = front[:len(front)-1]
+		beside := func(step int) {
+			for i := r.from + step; i < r.to+step; i++ {
+				reach(i)
+			}
+		}
+		y := r.from / nx % v.Size[1]
+		if y > 0 {
+			beside(-nx)
+		}
+		if y < v.Size[1]-1 {
+			beside(nx)
+		}
+		if r.from >= slice {
+			beside(-slice)
+		}
+		if r.to+slice <= len(v.Data) {
+			beside(slice)
+		}
+	}
+	return reached
+}
+
+// Edge returns the values of the outermost voxels, in order.
+func (v *Volume) Edge() (values []float32) {
+	v.outermost(func(i int) { values = append(values, v.Data[i]) })
+	return values
+}
+
+// outermost calls f with the index of each of the outermost voxels of a grid, in order.
+func (g Geometry) outermost(f func(i int)) {
+	for r := range g.Size[1] * g.Size[2] {
+		y, z, step := r%g.Size[1], r/g.Size[1], max(g.Size[0]-1, 1)
+		if y == 0 || y == g.Size[1]-1 || !g.Flat() && (z == 0 || z == g.Size[2]-1) {
+			step = 1
+		}
+		for x := 0; x < g.Size[0]; x += step {
+			f(r*g.Size[0] + x)
+		}
+	}
+}
