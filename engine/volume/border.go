@@ -39,21 +39,27 @@ func (v *Volume) surroundings() surroundings {
 // has says whether x is within the noise about the middle.
 func (s surroundings) has(x float32) bool { return math.Abs(float64(x)-s.middle) <= s.reach }
 
-// Dark returns the value up to which a border counts as one dark value: lossy compression and resampling leave noise in it. Where
-// a dark border surrounds all that v shows its noise is measured; more than such programs leave tells air, which is imaged.
+// Dark returns the value up to which voxels count as one dark value: lossy compression and resampling leave noise in it.
 func (v *Volume) Dark() float32 {
+	const nearly = 0.01 // of the range
+	lo, hi := v.Range()
+	return lo + float32(nearly*(hi-lo))
+}
+
+// DarkBorder returns Dark, or the value up to which the noise of a dark border reaches that surrounds all that v shows. More noise
+// than programs leave in one tells air, which is imaged.
+func (v *Volume) DarkBorder() float32 {
 	const (
-		nearly, tissue = 0.01, 0.1    // of the range
-		little, much   = 0.0125, 0.02 // of the range, the noise: from one to the other it counts less and less
+		tissue       = 0.1           // of the range
+		little, much = 0.0125, 0.015 // of the range, the noise: from one to the other it counts less and less
 	)
 	lo, hi := v.Range()
-	most := float64(lo + float32(nearly*(hi-lo)))
-	s := v.surroundings()
-	if s.share >= around && s.middle <= float64(lo+float32(tissue*(hi-lo))) {
-		counts := min(max((much-s.noise/float64(hi-lo))/(much-little), 0), 1)
-		most += float64(counts * max(s.middle+s.reach-most, 0))
+	dark, s := float64(v.Dark()), v.surroundings()
+	if s.share < around || s.middle > float64(lo+float32(tissue*(hi-lo))) {
+		return float32(dark)
 	}
-	return float32(most)
+	counts := min(max((much-s.noise/float64(hi-lo))/(much-little), 0), 1)
+	return float32(dark + float64(counts*max(s.middle+s.reach-dark, 0)))
 }
 
 // darkened returns v with its least voxel in place of a border of one value amid the tissue's: programs that normalise what lies

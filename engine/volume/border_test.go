@@ -26,7 +26,7 @@ func ball(side int, border func() float32) *volume.Volume {
 	})
 }
 
-func TestDark(t *testing.T) {
+func TestDarkBorder(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	noise := func(sd float64) func() float32 { return func() float32 { return float32(sd * random.NormFloat64()) } }
 	for name, c := range map[string]struct {
@@ -39,7 +39,7 @@ func TestDark(t *testing.T) {
 		"tissue at the edges":        {testkit.Filled(testkit.Grid([3]int{20, 20, 20}), func(i int) float32 { return float32(i % 101) }), 0, 2},
 		"a border that is not known": {ball(30, func() float32 { return nan }), 200, 204},
 	} {
-		if dark := float64(c.v.Dark()); dark < c.least || dark > c.most {
+		if dark := float64(c.v.DarkBorder()); dark < c.least || dark > c.most {
 			t.Errorf("%s: dark up to %g, want %g to %g", name, dark, c.least, c.most)
 		}
 	}
