@@ -5,39 +5,40 @@ import (
 	"slices"
 )
 
-// surroundings are what most of the outermost voxels have.
-type surroundings struct {
-	middle float64 // their median
-	noise  float64 // standard deviation, as far as it is normal
-	reach  float64 // from the middle, of that noise
-	share  float64 // of the outermost voxels, within reach
+// Border is what most of the outermost voxels have.
+type Border struct {
+	Middle float64 // their median
+	Noise  float64 // standard deviation, as far as it is normal
+	Reach  float64 // from the middle, of that noise
+	Share  float64 // of the outermost voxels, within reach
 }
 
 // around is the share of the outermost voxels that a border has, at least, which surrounds all that an image shows.
 const around = 0.9
 
-// surroundings measures the outermost voxels.
-func (v *Volume) surroundings() surroundings {
+// Border measures the outermost voxels.
+func (v *Volume) Border() Border {
 	const normal, spreads = 1.4826, 4 // deviations: a standard one over the median one; how many of them are a border
 	lo, hi := v.Range()
-	edge := v.Edge()
-	s := surroundings{middle: Percentiles(edge, 50)[0]}
+	var edge []float32
+	v.outermost(func(i int) { edge = append(edge, v.Data[i]) })
+	s := Border{Middle: Percentiles(edge, 50)[0]}
 	apart := make([]float32, len(edge))
 	for i, x := range edge {
-		apart[i] = float32(math.Abs(float64(x) - s.middle))
+		apart[i] = float32(math.Abs(float64(x) - s.Middle))
 	}
-	s.noise = normal * Percentiles(apart, 50)[0]
-	s.reach = max(float64(spreads*s.noise), float64(level*(hi-lo)))
+	s.Noise = normal * Percentiles(apart, 50)[0]
+	s.Reach = max(float64(spreads*s.Noise), float64(level*(hi-lo)))
 	for _, x := range edge {
 		if s.has(x) {
-			s.share += 1 / float64(len(edge))
+			s.Share += 1 / float64(len(edge))
 		}
 	}
 	return s
 }
 
 // has says whether x is within the noise about the middle.
-func (s surroundings) has(x float32) bool { return math.Abs(float64(x)-s.middle) <= s.reach }
+func (b Border) has(x float32) bool { return math.Abs(float64(x)-b.Middle) <= b.Reach }
 
 // Dark returns the value up to which voxels count as one dark value: lossy compression and resampling leave noise in it.
 func (v *Volume) Dark() float32 {
@@ -54,12 +55,12 @@ func (v *Volume) DarkBorder() float32 {
 		little, much = 0.0125, 0.015 // of the range, the noise: from one to the other it counts less and less
 	)
 	lo, hi := v.Range()
-	dark, s := float64(v.Dark()), v.surroundings()
-	if s.share < around || s.middle > float64(lo+float32(tissue*(hi-lo))) {
+	dark, s := float64(v.Dark()), v.Border()
+	if s.Share < around || s.Middle > float64(lo+float32(tissue*(hi-lo))) {
 		return float32(dark)
 	}
-	counts := min(max((much-s.noise/float64(hi-lo))/(much-little), 0), 1)
-	return float32(dark + float64(counts*max(s.middle+s.reach-dark, 0)))
+	counts := min(max((much-s.Noise/float64(hi-lo))/(much-little), 0), 1)
+	return float32(dark + float64(counts*max(s.Middle+s.Reach-dark, 0)))
 }
 
 // darkened returns v with its least voxel in place of a border of one value amid the tissue's: programs that normalise what lies
@@ -71,16 +72,16 @@ func (v *Volume) darkened() *Volume {
 		beside = 0.2  // of all other voxels are darker than it, and as many brighter
 	)
 	lo, hi := v.Range()
-	s := v.surroundings()
-	if !(s.reach <= float64(widest*(hi-lo))) || s.share < most || s.has(lo) {
+	s := v.Border()
+	if !(s.Reach <= float64(widest*(hi-lo))) || s.Share < most || s.has(lo) {
 		return v
 	}
 	darker, brighter := 0.0, 0.0
 	for _, x := range v.Data {
 		switch {
-		case float64(x) < s.middle-s.reach:
+		case float64(x) < s.Middle-s.Reach:
 			darker++
-		case float64(x) > s.middle+s.reach:
+		case float64(x) > s.Middle+s.Reach:
 			brighter++
 		}
 	}
@@ -144,12 +145,6 @@ func (v *Volume) FromEdge(isKind func(i int) bool) []bool {
 		}
 	}
 	return reached
-}
-
-// Edge returns the values of the outermost voxels, in order.
-func (v *Volume) Edge() (values []float32) {
-	v.outermost(func(i int) { values = append(values, v.Data[i]) })
-	return values
 }
 
 // outermost calls f with the index of each of the outermost voxels of a grid, in order.

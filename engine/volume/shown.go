@@ -17,9 +17,9 @@ func (v *Volume) Shown() Box {
 	)
 	least, greatest := v.MinMax()
 	most := float64(alike) * (float64(greatest) - float64(least))
-	border := v.surroundings()
+	border := v.Border()
 	from, to := v.Range()
-	goesOn := border.share >= around && border.reach <= float64(still*(to-from))
+	goesOn := border.Share >= around && border.Reach <= float64(still*(to-from))
 	b := Box{Hi: v.Size}
 	for a := range v.Axes() {
 		lo, hi := 0, v.Size[a]
@@ -51,7 +51,7 @@ func (v *Volume) Shown() Box {
 
 // isGrazed says whether what v shows ends in plane k across an axis, as a round body does that its image was cut close to: of the
 // plane at most half as much differs from the border as of the one two planes farther in.
-func (v *Volume) isGrazed(axis, k, inwards int, border surroundings) bool {
+func (v *Volume) isGrazed(axis, k, inwards int, border Border) bool {
 	const least = 0.005 // of the inner plane
 	part := func(k int) (share float64) {
 		plane, _ := v.plane(axis, k)

@@ -15,6 +15,7 @@ const (
 	mostBeyond  = 0.03
 	leastTissue = 0.10
 	fromEdge    = 0.05
+	mostNoise   = 0.03
 )
 
 // CutOut returns a mask of what an image shows that was cut out (a stripped brain, the sector of a probe) of tissue that
@@ -61,8 +62,10 @@ const (
 // kinds returns the kinds of the voxels of v, whose content is known, that are nearest to those of g under a.
 func kinds(v, content *volume.Volume, g volume.Geometry, a volume.Affine, threads int) []int {
 	lo, hi := v.Range()
-	bright, apart := lo+float32(leastTissue*(hi-lo)), float32(fromEdge*(hi-lo))
-	middle := float32(volume.Percentiles(v.Edge(), 50)[0])
+	bright, apart, border := lo+float32(leastTissue*(hi-lo)), float64(fromEdge*(hi-lo)), v.Border()
+	if border.Noise <= float64(mostNoise*(hi-lo)) {
+		apart = max(apart, border.Reach)
+	}
 	const beyond = -1
 	shown, values := content.Resample(g, a, volume.Nearest, beyond, threads), v.Resample(g, a, volume.Nearest, 0, threads)
 	out := make([]int, len(values.Data))
@@ -72,7 +75,7 @@ func kinds(v, content *volume.Volume, g volume.Geometry, a volume.Affine, thread
 			out[i] = outside
 		case shown.Data[i] == 0:
 			out[i] = empty
-		case x > bright && (x > middle+apart || x < middle-apart):
+		case x > bright && math.Abs(float64(x)-border.Middle) > apart:
 			out[i] = tissue
 		default:
 			out[i] = dim
@@ -84,7 +87,7 @@ func kinds(v, content *volume.Volume, g volume.Geometry, a volume.Affine, thread
 // content is 1 except in the dark border of one value, or nearly, that reaches the edges of v. bordered says whether v
 // has one.
 func content(v *volume.Volume) (out *volume.Volume, bordered bool) {
-	dark := v.Dark()
+	dark := v.DarkBorder()
 	out = &volume.Volume{Geometry: v.Geometry, Data: slices.Repeat([]float32{1}, len(v.Data))}
 	for i, border := range v.FromEdge(func(i int) bool { return !(v.Data[i] > dark) }) { // NaN is border, too
 		if border {
