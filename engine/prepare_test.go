@@ -224,3 +224,31 @@ func TestPaddingChangesNothing(t *testing.T) {
 		}
 	}
 }
+
+// A crop's frame of one value, as programs leave where they resample, is outside whatever the value.
+func TestAFrameChangesNothing(t *testing.T) {
+	t.Parallel()
+	e, opt := open(t, Config{}), with(func(o *Options) { o.Initial, o.Search, o.Refine = "affine", "auto", 10 })
+	fixed, moving, _ := testkit.Phantom(40, 2, false)
+	box := volume.Box{Lo: [3]int{11, 11, 11}, Hi: [3]int{29, 29, 29}}
+	fixed, moving = fixed.Cropped(box), moving.Cropped(box)
+	want := register(t, e, Pair{Fixed: fixed, Moving: moving}, opt)
+	lo, hi := fixed.MinMax()
+	for _, value := range []float32{0, hi + (hi-lo)/2, lo - (hi-lo)/2} {
+		framed := func(v *volume.Volume, lo, hi int) *volume.Volume {
+			return testkit.Padded(v, lo, hi, func(float32) float32 { return value })
+		}
+		for _, pair := range []Pair{{Fixed: fixed, Moving: framed(moving, 1, 0)}, {Fixed: fixed, Moving: framed(moving, 3, 1)}, {Fixed: framed(fixed, 1, 1), Moving: framed(moving, 1, 1)}} {
+			got := register(t, e, pair, opt)
+			points := make([]float64, 0, 3*len(fixed.Data))
+			for i := range fixed.Data {
+				p := fixed.IndexToPhysical().Apply(fixed.Point(i))
+				points = append(points, p[:]...)
+			}
+			there := slices.Clone(points)
+			want.TransformPoints(points)
+			got.TransformPoints(there)
+			testkit.Close(t, "where voxels go with a frame and without", there, points, 1e-4)
+		}
+	}
+}

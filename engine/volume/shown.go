@@ -6,7 +6,8 @@ import (
 )
 
 // Shown returns the box around what v shows. Planes at an edge that repeat the next one, or have no finite voxel, are outside:
-// a file's padding tells nothing. Of blank ones some stay. Where all planes along an axis are alike, none is outside.
+// a file's padding tells nothing. Of blank ones some stay, but for a frame's: beside it the image fills its whole width. Where
+// all planes along an axis are alike, none is outside.
 func (v *Volume) Shown() Box {
 	const (
 		alike = 0.002   // of the range, which padding does not change as it does percentiles; a scanner's noise is larger
@@ -16,6 +17,7 @@ func (v *Volume) Shown() Box {
 	least, greatest := v.MinMax()
 	most := float64(alike) * (float64(greatest) - float64(least))
 	b := Box{Hi: v.Size}
+	inner := b // without blank planes
 	for a := range v.Axes() {
 		lo, hi := 0, v.Size[a]
 		for hi-lo > 2 && v.tellsNothing(a, lo, lo+1, most) {
@@ -27,16 +29,49 @@ func (v *Volume) Shown() Box {
 		if hi-lo <= 2 {
 			continue
 		}
-		more := min(kept, max(int(share*float64(hi-lo)), 1)) - 1
+		b.Lo[a], b.Hi[a], inner.Lo[a], inner.Hi[a] = lo, hi, lo, hi
 		if v.isBlank(a, lo, most) {
-			lo = max(lo-more, 0)
+			inner.Lo[a]++
 		}
 		if v.isBlank(a, hi-1, most) {
-			hi = min(hi+more, v.Size[a])
+			inner.Hi[a]--
 		}
-		b.Lo[a], b.Hi[a] = lo, hi
+	}
+	for a := range v.Axes() {
+		lo, hi := b.Lo[a], b.Hi[a]
+		more := min(kept, max(int(share*float64(hi-lo)), 1)) - 1
+		switch {
+		case inner.Lo[a] == lo:
+		case inner.Hi[a]-inner.Lo[a] > 2 && v.isFramed(a, lo, lo+1, inner, most):
+			b.Lo[a]++
+		default:
+			b.Lo[a] = max(lo-more, 0)
+		}
+		switch {
+		case inner.Hi[a] == hi:
+		case inner.Hi[a]-inner.Lo[a] > 2 && v.isFramed(a, hi-1, hi-2, inner, most):
+			b.Hi[a]--
+		default:
+			b.Hi[a] = min(hi+more, v.Size[a])
+		}
 	}
 	return b
+}
+
+// isFramed says whether a blank plane across an axis is of a frame that a program put around an image: within b nearly all
+// voxels of the next plane differ from it. Beside a body's end few do.
+func (v *Volume) isFramed(axis, blank, next int, b Box, most float64) bool {
+	const nearly = 0.9
+	b.Lo[axis], b.Hi[axis] = blank, blank+1
+	frame := b.Crop(v.Data, v.Size)
+	b.Lo[axis], b.Hi[axis] = next, next+1
+	differ := 0
+	for i, x := range b.Crop(v.Data, v.Size) {
+		if math.Abs(float64(x)-float64(frame[i])) > most {
+			differ++
+		}
+	}
+	return float64(differ) >= nearly*float64(len(frame))
 }
 
 // tellsNothing says whether plane k across an axis has no finite voxel, or repeats another one: the mean of their

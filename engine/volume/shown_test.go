@@ -17,7 +17,20 @@ func TestShown(t *testing.T) {
 	}
 	constant := func(value float32) func(float32) float32 { return func(float32) float32 { return value } }
 	box := func(lo, hi [3]int) volume.Box { return volume.Box{Lo: lo, Hi: hi} }
-	body, long, slice := texture([3]int{20, 17, 12}), texture([3]int{80, 17, 12}), texture([3]int{30, 20, 1})
+	body, long, slice := texture([3]int{20, 17, 12}), [3]int{80, 17, 12}, [3]int{30, 20, 1}
+	ended := func(size [3]int) *volume.Volume { // a body that ends within its image
+		v := texture(size)
+		for i := range v.Data {
+			square := 0.0
+			for a, x := range v.Point(i) {
+				square += math.Pow((2*x-float64(size[a]-1))/float64(size[a]), 2)
+			}
+			if square > 1 {
+				v.Data[i] = 0
+			}
+		}
+		return v
+	}
 	extruded := texture([3]int{9, 9, 1})
 	extruded.Size[2] = 4
 	for range 3 {
@@ -30,11 +43,15 @@ func TestShown(t *testing.T) {
 	}{
 		{"no padding", body, box([3]int{}, body.Size)},
 		{"planes that repeat", testkit.Padded(body, 1, 2, func(x float32) float32 { return x }), box([3]int{1, 1, 1}, [3]int{21, 18, 13})},
-		{"zeros, of which some stay", testkit.Padded(long, 6, 9, constant(0)), box([3]int{2, 5, 5}, [3]int{90, 24, 19})},
-		{"fewer zeros than stay", testkit.Padded(long, 1, 2, constant(0)), box([3]int{0, 0, 0}, [3]int{83, 19, 14})},
-		{"noise of a thousandth of the range", testkit.Padded(body, 3, 4, func(float32) float32 { return 0.9 * float32(random.NormFloat64()) }), box([3]int{2, 2, 2}, [3]int{24, 21, 16})},
+		{"zeros, of which some stay", testkit.Padded(ended(long), 6, 9, constant(0)), box([3]int{2, 5, 5}, [3]int{90, 24, 19})},
+		{"fewer zeros than stay", testkit.Padded(ended(long), 1, 2, constant(0)), box([3]int{0, 0, 0}, [3]int{83, 19, 14})},
+		{"noise of a thousandth of the range", testkit.Padded(ended(body.Size), 3, 4, func(float32) float32 { return 0.9 * float32(random.NormFloat64()) }), box([3]int{2, 2, 2}, [3]int{24, 21, 16})},
+		{"a frame of one voxel", testkit.Padded(body, 1, 1, constant(0)), box([3]int{1, 1, 1}, [3]int{21, 18, 13})},
+		{"a bright frame, wider behind", testkit.Padded(body, 1, 6, constant(1200)), box([3]int{1, 1, 1}, [3]int{21, 18, 13})},
+		{"a frame of noise of a thousandth", testkit.Padded(body, 3, 4, func(float32) float32 { return 0.9 * float32(random.NormFloat64()) }), box([3]int{3, 3, 3}, [3]int{23, 20, 15})},
+		{"a slice's frame", testkit.Padded(texture(slice), 2, 5, constant(0)), box([3]int{2, 2, 0}, [3]int{32, 22, 1})},
 		{"NaN", testkit.Padded(body, 2, 1, constant(nan)), box([3]int{2, 2, 2}, [3]int{22, 19, 14})},
-		{"a slice", testkit.Padded(slice, 2, 5, constant(0)), box([3]int{0, 1, 0}, [3]int{34, 23, 1})},
+		{"a slice", testkit.Padded(ended(slice), 2, 5, constant(0)), box([3]int{0, 1, 0}, [3]int{34, 23, 1})},
 		{"alike along an axis", extruded, box([3]int{}, extruded.Size)},
 		{"constant", volume.Zeros(testkit.Grid([3]int{7, 6, 5})), box([3]int{}, [3]int{7, 6, 5})},
 	} {
