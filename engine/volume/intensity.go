@@ -120,7 +120,7 @@ const (
 // side, a CT scanner's padding that of the air beside it, and slices that were lost what lies between those beside them.
 // Other voxels that are not finite stay. Measures that compare images by squares, or in bins from the least value to the
 // greatest, see little else where there are such voxels.
-func (v *Volume) Plausible() *Volume { return v.bounded().whole() }
+func (v *Volume) Plausible() *Volume { return v.bounded().whole().bridged() }
 
 // bounded is Plausible without regard to slices.
 func (v *Volume) bounded() *Volume {

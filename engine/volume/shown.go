@@ -189,6 +189,41 @@ func (v *Volume) whole() *Volume {
 	return out
 }
 
+// bridged returns v with voxels that are not finite, one or two in a row between two that are, as what lies between these: a
+// fit that failed is no dark tissue. It returns v where there are none.
+func (v *Volume) bridged() *Volume {
+	const widest = 2
+	out, first := v, v.firstUnknown()
+	for i := max(first, 0); first >= 0 && i < len(v.Data); i++ {
+		if IsFinite(v.Data[i]) {
+			continue
+		}
+		at, sum, n := v.Index(i), float32(0), float32(0)
+		for a, stride := range v.Strides() {
+			beside := func(step, most int) (k int) { // voxels to the next finite one
+				for k = 1; k <= min(most, widest) && !IsFinite(v.Data[i+k*step]); k++ {
+				}
+				return k
+			}
+			before, behind := beside(-stride, at[a]), beside(stride, v.Size[a]-1-at[a])
+			if before > at[a] || behind >= v.Size[a]-at[a] || before+behind-1 > widest {
+				continue
+			}
+			x, y := v.Data[i-before*stride], v.Data[i+behind*stride]
+			sum += x + float32((y-x)*float32(before)/float32(before+behind))
+			n++
+		}
+		if n == 0 {
+			continue
+		}
+		if out == v {
+			out = &Volume{Geometry: v.Geometry, Data: slices.Clone(v.Data)}
+		}
+		out.Data[i] = sum / n
+	}
+	return out
+}
+
 // isConstant says whether the finite voxels in a box differ by at most most.
 func (v *Volume) isConstant(b Box, most float32) bool {
 	lo, hi := float32(math.Inf(1)), float32(math.Inf(-1))

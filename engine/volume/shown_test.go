@@ -117,3 +117,45 @@ func TestLostSlices(t *testing.T) {
 		})
 	}
 }
+
+// Voxels that are not finite, one or two in a row along any axis, become what lies between their neighbours; larger holes stay.
+func TestFailedVoxels(t *testing.T) {
+	ramp := volume.Zeros(testkit.Grid([3]int{9, 8, 12}))
+	for i := range ramp.Data {
+		at := ramp.Index(i)
+		ramp.Data[i] = float32(5 + at[0] + 2*at[1] + 3*at[2])
+	}
+	for name, c := range map[string]struct {
+		lost   [][3]int
+		mended bool
+	}{
+		"one": {[][3]int{{4, 4, 4}}, true}, "two in a row, and one at an edge": {[][3]int{{4, 4, 4}, {5, 4, 4}, {0, 2, 7}}, true},
+		"a thin rod": {[][3]int{{4, 4, 2}, {4, 4, 3}, {4, 4, 4}, {4, 4, 5}}, true}, "a corner": {[][3]int{{0, 0, 0}}, false},
+	} {
+		v := &volume.Volume{Geometry: ramp.Geometry, Data: slices.Clone(ramp.Data)}
+		for _, p := range c.lost {
+			v.Data[(p[2]*8+p[1])*9+p[0]] = nan
+		}
+		got := v.Plausible()
+		if !c.mended {
+			if got != v {
+				t.Errorf("%s: not left as it is", name)
+			}
+			continue
+		}
+		for i, x := range got.Data {
+			if !(math.Abs(float64(x-ramp.Data[i])) < 1e-4) {
+				t.Errorf("%s: voxel %v is %g, want %g", name, v.Index(i), x, ramp.Data[i])
+			}
+		}
+	}
+	v := &volume.Volume{Geometry: ramp.Geometry, Data: slices.Clone(ramp.Data)}
+	for i := range v.Data {
+		if at := v.Index(i); min(at[0], at[1], at[2]) >= 3 && max(at[0], at[1], at[2]) <= 5 {
+			v.Data[i] = nan
+		}
+	}
+	if got := v.Plausible(); got != v {
+		t.Error("a hole of three voxels a side was filled")
+	}
+}
