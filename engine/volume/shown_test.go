@@ -158,4 +158,20 @@ func TestFailedVoxels(t *testing.T) {
 	if got := v.Plausible(); got != v {
 		t.Error("a hole of three voxels a side was filled")
 	}
+	failed, vessel := volume.Zeros(ramp.Geometry), volume.Zeros(ramp.Geometry)
+	for i, x := range ramp.Data {
+		failed.Data[i], vessel.Data[i] = x, x
+		if i%37 == 19 { // more than percentiles leave out
+			failed.Data[i] = float32(1e4 * (1 + i%9))
+		}
+		if at := v.Index(i); at[1] == 4 && at[2] == 4 {
+			vessel.Data[i] = 1e5
+		}
+	}
+	testkit.Close(t, "fits that failed", failed.Plausible().Data, ramp.Data, 1e-4)
+	for i, x := range vessel.Plausible().Data { // which is cut off, but stays brighter than all others
+		if vessel.Data[i] == 1e5 && x < 50 {
+			t.Error("a vessel is no failed fit")
+		}
+	}
 }
