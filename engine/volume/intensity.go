@@ -117,9 +117,9 @@ const (
 
 // Plausible returns the volume without the voxels that tell nothing of what was imaged: v itself where there are none,
 // else a copy in which those far beyond the others, or filled in by a program, have the value of the percentile on their
-// side, a CT scanner's padding that of the air beside it, and slices that were lost what lies between those beside them.
-// Other voxels that are not finite stay. Measures that compare images by squares, or in bins from the least value to the
-// greatest, see little else where there are such voxels.
+// side, a CT scanner's padding that of the air beside it, and slices that were lost, single voxels whose fit failed, and
+// single ones that are not finite what lies between those beside them. Other voxels that are not finite stay. Measures that
+// compare images by squares, or in bins from the least value to the greatest, see little else where there are such voxels.
 func (v *Volume) Plausible() *Volume { return v.unspoilt().bounded().whole().bridged() }
 
 // unspoilt returns v without single voxels far beyond nearly all others, which are not a number in it: fits of a parameter map
