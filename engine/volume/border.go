@@ -69,7 +69,8 @@ func (v *Volume) darkened() *Volume {
 	const (
 		widest = 0.02 // of the range, which the noise of such a border may fill
 		most   = 0.5  // of the outermost voxels, at least, have the border's value
-		beside = 0.2  // of all other voxels are darker than it, and as many brighter
+		least  = 0.01 // of all voxels have another one, ...
+		beside = 0.2  // ... of which so many are darker, and as many brighter
 	)
 	lo, hi := v.Range()
 	s := v.Border()
@@ -85,14 +86,14 @@ func (v *Volume) darkened() *Volume {
 			brighter++
 		}
 	}
-	if min(darker, brighter) < beside*(darker+brighter) {
+	if others := darker + brighter; others < least*float64(len(v.Data)) || min(darker, brighter) < beside*others {
 		return v
 	}
-	least, _ := v.MinMax()
+	lowest, _ := v.MinMax()
 	data := slices.Clone(v.Data)
 	for i, border := range v.FromEdge(func(i int) bool { return s.has(v.Data[i]) }) {
 		if border {
-			data[i] = least
+			data[i] = lowest
 		}
 	}
 	return &Volume{Geometry: v.Geometry, Data: data}

@@ -6,8 +6,9 @@ import (
 )
 
 // Shown returns the box around what v shows. Planes at an edge that repeat the next one, or have no finite voxel, are outside:
-// a file's padding tells nothing. Of blank ones some stay. Where a border of one value surrounds all that v shows, as many lie
-// beyond v where it has fewer, or was cut close: the border went on. Where all planes along an axis are alike, none is outside.
+// a file's padding tells nothing. Of blank ones some stay, but for a frame's: beside it the image fills its whole width. Where a
+// border of one value surrounds all that v shows, as many lie beyond v where it has fewer, or was cut close: the border went on.
+// Where all planes along an axis are alike, none is outside.
 func (v *Volume) Shown() Box {
 	const (
 		alike = 0.002   // of the range, which padding does not change as it does percentiles; a scanner's noise is larger
@@ -21,6 +22,7 @@ func (v *Volume) Shown() Box {
 	from, to := v.Range()
 	goesOn := border.Share >= around && border.Reach <= float64(still*(to-from))
 	b := Box{Hi: v.Size}
+	inner := b // without blank planes
 	for a := range v.Axes() {
 		lo, hi := 0, v.Size[a]
 		for hi-lo > 2 && v.tellsNothing(a, lo, lo+1, most) {
@@ -32,19 +34,35 @@ func (v *Volume) Shown() Box {
 		if hi-lo <= 2 {
 			continue
 		}
-		blank := min(kept, max(int(share*float64(hi-lo)), 1))
-		outside := func(k, inwards, within int) int { // planes of the box beyond plane k, of which v has so many
-			switch {
-			case v.isBlank(a, k, most) && goesOn:
-				return blank - 1
-			case v.isBlank(a, k, most):
-				return min(blank-1, within)
-			case goesOn && v.isGrazed(a, k, inwards, border):
-				return blank
-			}
-			return 0
+		b.Lo[a], b.Hi[a], inner.Lo[a], inner.Hi[a] = lo, hi, lo, hi
+		if v.isBlank(a, lo, most) {
+			inner.Lo[a]++
 		}
-		b.Lo[a], b.Hi[a] = lo-outside(lo, 1, lo), hi+outside(hi-1, -1, v.Size[a]-hi)
+		if v.isBlank(a, hi-1, most) {
+			inner.Hi[a]--
+		}
+	}
+	for a := range v.Axes() {
+		lo, hi := b.Lo[a], b.Hi[a]
+		if hi-lo <= 2 {
+			continue
+		}
+		blank := min(kept, max(int(share*float64(hi-lo)), 1))
+		outside := func(k, inwards, within int, isBlank bool) int { // planes of the box beyond plane k, of which v has so many
+			switch {
+			case !isBlank && goesOn && v.isGrazed(a, k, inwards, border):
+				return blank
+			case !isBlank:
+				return 0
+			case inner.Hi[a]-inner.Lo[a] > 2 && v.isFramed(a, k, k+inwards, inner, most):
+				return -1
+			case goesOn:
+				return blank - 1
+			}
+			return min(blank-1, within)
+		}
+		b.Lo[a] = lo - outside(lo, 1, lo, inner.Lo[a] > lo)
+		b.Hi[a] = hi + outside(hi-1, -1, v.Size[a]-hi, inner.Hi[a] < hi)
 	}
 	return b
 }
@@ -64,6 +82,22 @@ func (v *Volume) isGrazed(axis, k, inwards int, border Border) bool {
 	}
 	inside := part(k + 2*inwards)
 	return inside >= least && part(k) <= inside/2
+}
+
+// isFramed says whether a blank plane across an axis is of a frame that a program put around an image: within b nearly all
+// voxels of the next plane differ from it. Beside a body's end few do.
+func (v *Volume) isFramed(axis, blank, next int, b Box, most float64) bool {
+	const nearly = 0.9
+	b.Lo[axis], b.Hi[axis] = blank, blank+1
+	frame := b.Crop(v.Data, v.Size)
+	b.Lo[axis], b.Hi[axis] = next, next+1
+	differ := 0
+	for i, x := range b.Crop(v.Data, v.Size) {
+		if math.Abs(float64(x)-float64(frame[i])) > most {
+			differ++
+		}
+	}
+	return float64(differ) >= nearly*float64(len(frame))
 }
 
 // tellsNothing says whether plane k across an axis has no finite voxel, or repeats another one: the mean of their
@@ -214,6 +248,41 @@ func (v *Volume) whole() *Volume {
 			}
 			last = k
 		}
+	}
+	return out
+}
+
+// bridged returns v with voxels that are not finite, one or two in a row between two that are, as what lies between these: a
+// fit that failed is no dark tissue. It returns v where there are none.
+func (v *Volume) bridged() *Volume {
+	const widest = 2
+	out, first := v, v.firstUnknown()
+	for i := max(first, 0); first >= 0 && i < len(v.Data); i++ {
+		if IsFinite(v.Data[i]) {
+			continue
+		}
+		at, sum, n := v.Index(i), float32(0), float32(0)
+		for a, stride := range v.Strides() {
+			beside := func(step, most int) (k int) { // voxels to the next finite one
+				for k = 1; k <= min(most, widest) && !IsFinite(v.Data[i+k*step]); k++ {
+				}
+				return k
+			}
+			before, behind := beside(-stride, at[a]), beside(stride, v.Size[a]-1-at[a])
+			if before > at[a] || behind >= v.Size[a]-at[a] || before+behind-1 > widest {
+				continue
+			}
+			x, y := v.Data[i-before*stride], v.Data[i+behind*stride]
+			sum += x + float32((y-x)*float32(before)/float32(before+behind))
+			n++
+		}
+		if n == 0 {
+			continue
+		}
+		if out == v {
+			out = &Volume{Geometry: v.Geometry, Data: slices.Clone(v.Data)}
+		}
+		out.Data[i] = sum / n
 	}
 	return out
 }

@@ -96,3 +96,29 @@ func content(v *volume.Volume) (out *volume.Volume, bordered bool) {
 	}
 	return out, bordered
 }
+
+// Known returns a mask of an image without its holes: voxels that are not finite, but for those of its dark border. It is the
+// mask itself, which may be nil, where there are none, or nothing would be left.
+func Known(v, mask *volume.Volume) *volume.Volume {
+	if v.Finite(0) == v {
+		return mask
+	}
+	known, _ := content(v)
+	holes, left := false, false
+	for i, x := range v.Data {
+		hole := known.Data[i] != 0 && !volume.IsFinite(x)
+		switch holes = holes || hole; {
+		case hole:
+			known.Data[i] = 0
+		case mask != nil:
+			known.Data[i] = mask.Data[i]
+		default:
+			known.Data[i] = 1
+		}
+		left = left || known.Data[i] != 0
+	}
+	if !holes || !left {
+		return mask
+	}
+	return known
+}
