@@ -86,11 +86,11 @@ func (p *problem) clean(e *env, flat Pair) error {
 		func(int) { fixed = flat.Fixed.Plausible(); p.fixed = fixed.Filled() },
 		func(int) { moving = flat.Moving.Plausible(); p.moving = moving.Filled() })
 	for _, side := range []struct {
-		name          string
-		image, filled *volume.Volume
-	}{{"fixed", fixed, p.fixed}, {"moving", moving, p.moving}} {
-		if side.filled != side.image {
-			e.notes.warn(fmt.Sprintf("The %s volume has voxels that are NaN or infinite, or nearly (beyond 1e37); they were taken for its minimum.", side.name))
+		name  string
+		image *volume.Volume
+	}{{"fixed", flat.Fixed}, {"moving", flat.Moving}} {
+		if slices.ContainsFunc(side.image.Data, func(x float32) bool { return !volume.IsFinite(x) }) {
+			e.notes.warn(fmt.Sprintf("The %s volume has voxels that are NaN or infinite, or nearly (beyond 1e37); single ones were taken for what lies between their neighbours, larger holes left out, and others, as around a body, taken for its minimum.", side.name))
 		}
 	}
 	if err := e.ctx.Err(); err != nil {
@@ -105,6 +105,7 @@ func (p *problem) clean(e *env, flat Pair) error {
 		Fixed: fixed.Canonical().Frozen(), Moving: moving.Canonical().Frozen(),
 		FixedMask: p.fixedMask.Canonical(), MovingMask: movingMask.Canonical(), Rigid: p.rigid.Canonical(),
 	}
+	p.pair.FixedMask, p.pair.MovingMask = aligned.Known(p.pair.Fixed, p.pair.FixedMask), aligned.Known(p.pair.Moving, p.pair.MovingMask)
 	if len(flat.Channels) == 0 && p.rigid == nil { // these may lie anywhere on the images' own grids
 		p.crop(flat)
 		p.average()

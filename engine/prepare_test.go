@@ -224,3 +224,54 @@ func TestPaddingChangesNothing(t *testing.T) {
 		}
 	}
 }
+
+// A crop's frame of one value, as programs leave where they resample, is outside whatever the value.
+func TestAFrameChangesNothing(t *testing.T) {
+	t.Parallel()
+	e, opt := open(t, Config{}), with(func(o *Options) { o.Initial, o.Search, o.Refine = "affine", "auto", 10 })
+	fixed, moving, _ := testkit.Phantom(40, 2, false)
+	box := volume.Box{Lo: [3]int{11, 11, 11}, Hi: [3]int{29, 29, 29}}
+	fixed, moving = fixed.Cropped(box), moving.Cropped(box)
+	want := register(t, e, Pair{Fixed: fixed, Moving: moving}, opt)
+	lo, hi := fixed.MinMax()
+	for _, value := range []float32{hi + (hi-lo)/2, lo - (hi-lo)/2} {
+		framed := func(v *volume.Volume, lo, hi int) *volume.Volume {
+			return testkit.Padded(v, lo, hi, func(float32) float32 { return value })
+		}
+		for _, pair := range []Pair{{Fixed: fixed, Moving: framed(moving, 3, 0)}, {Fixed: framed(fixed, 1, 1), Moving: framed(moving, 1, 1)}} {
+			got := register(t, e, pair, opt)
+			points := make([]float64, 0, 3*len(fixed.Data))
+			for i := range fixed.Data {
+				p := fixed.IndexToPhysical().Apply(fixed.Point(i))
+				points = append(points, p[:]...)
+			}
+			there := slices.Clone(points)
+			want.TransformPoints(points)
+			got.TransformPoints(there)
+			testkit.Close(t, "where voxels go with a frame and without", there, points, 1e-4)
+		}
+	}
+}
+
+// A hole of voxels that are not finite is unknown, as outside a mask.
+func TestHolesAreUnknown(t *testing.T) {
+	t.Parallel()
+	fixed, moving, _ := testkit.Phantom(32, 2, false)
+	known := volume.Zeros(moving.Geometry)
+	for i := range known.Data {
+		if at := known.Index(i); max(at[0]-16, 16-at[0], at[1]-16, 16-at[1], at[2]-16, 16-at[2]) <= 3 {
+			moving.Data[i] = float32(math.NaN())
+		} else {
+			known.Data[i] = 1
+		}
+	}
+	e, opt := open(t, Config{}), with(func(o *Options) { o.Refine = 3 })
+	got := register(t, e, Pair{Fixed: fixed, Moving: moving}, opt)
+	want := register(t, e, Pair{Fixed: fixed, Moving: moving, MovingMask: known}, opt)
+	if !slices.Equal(got.Field.Data, want.Field.Data) {
+		t.Error("a hole is not as outside a mask")
+	}
+	if w := got.Metrics.Warnings; len(w) != 1 || !strings.Contains(w[0], "moving volume has voxels that are NaN") {
+		t.Errorf("warnings %q", w)
+	}
+}

@@ -117,10 +117,51 @@ const (
 
 // Plausible returns the volume without the voxels that tell nothing of what was imaged: v itself where there are none,
 // else a copy in which those far beyond the others, or filled in by a program, have the value of the percentile on their
-// side, a CT scanner's padding that of the air beside it, and slices that were lost what lies between those beside them.
-// Other voxels that are not finite stay. Measures that compare images by squares, or in bins from the least value to the
-// greatest, see little else where there are such voxels.
-func (v *Volume) Plausible() *Volume { return v.bounded().whole() }
+// side, a CT scanner's padding that of the air beside it, and slices that were lost, single voxels whose fit failed, and
+// single ones that are not finite what lies between those beside them. Other voxels that are not finite stay. Measures that
+// compare images by squares, or in bins from the least value to the greatest, see little else where there are such voxels.
+func (v *Volume) Plausible() *Volume { return v.unspoilt().bounded().darkened().whole().bridged() }
+
+// unspoilt returns v without single voxels far beyond nearly all others, which are not a number in it: fits of a parameter map
+// that failed, so many that percentiles see them. One neighbour may have failed, too; bones and vessels have more. It returns
+// v where there are none, or where most of what is as far out belongs together.
+func (v *Volume) unspoilt() *Volume {
+	const inner, farther = 5, 2 * far // percent left out on each side, whose distances count
+	p := v.Percentiles(inner, 100-inner)
+	beyond := float64(farther * (p[1] - p[0]))
+	lo, hi := float32(p[0]-beyond), float32(p[1]+beyond)
+	if least, most := v.MinMax(); !(beyond > 0) || least >= lo && most <= hi {
+		return v
+	}
+	var single []int
+	all := 0
+	for i, x := range v.Data {
+		if x >= lo && x <= hi || !IsFinite(x) {
+			continue
+		}
+		at, alike := v.Index(i), 0
+		for a, stride := range v.Strides() {
+			for _, step := range []int{-1, 1} {
+				if k := at[a] + step; k >= 0 && k < v.Size[a] {
+					if y := v.Data[i+step*stride]; x < lo && y < lo || x > hi && y > hi {
+						alike++
+					}
+				}
+			}
+		}
+		if all++; alike <= 1 {
+			single = append(single, i)
+		}
+	}
+	if 2*len(single) <= all {
+		return v
+	}
+	out := &Volume{Geometry: v.Geometry, Data: slices.Clone(v.Data)}
+	for _, i := range single {
+		out.Data[i] = float32(math.NaN())
+	}
+	return out
+}
 
 // bounded is Plausible without regard to slices.
 func (v *Volume) bounded() *Volume {

@@ -6,16 +6,23 @@ import (
 )
 
 // Shown returns the box around what v shows. Planes at an edge that repeat the next one, or have no finite voxel, are outside:
-// a file's padding tells nothing. Of blank ones some stay. Where all planes along an axis are alike, none is outside.
+// a file's padding tells nothing. Of blank ones some stay, but for a frame's: beside it the image fills its whole width. Where a
+// border of one value surrounds all that v shows, as many lie beyond v where it has fewer, or was cut close: the border went on.
+// Where all planes along an axis are alike, none is outside.
 func (v *Volume) Shown() Box {
 	const (
 		alike = 0.002   // of the range, which padding does not change as it does percentiles; a scanner's noise is larger
 		kept  = 4       // blank planes, ...
 		share = 1. / 16 // ... or so many of the box's, if that is less
+		still = 0.01    // of the range, the noise of a border that goes on
 	)
 	least, greatest := v.MinMax()
 	most := float64(alike) * (float64(greatest) - float64(least))
+	border := v.Border()
+	from, to := v.Range()
+	goesOn := border.Share >= around && border.Reach <= float64(still*(to-from))
 	b := Box{Hi: v.Size}
+	inner := b // without blank planes
 	for a := range v.Axes() {
 		lo, hi := 0, v.Size[a]
 		for hi-lo > 2 && v.tellsNothing(a, lo, lo+1, most) {
@@ -27,16 +34,70 @@ func (v *Volume) Shown() Box {
 		if hi-lo <= 2 {
 			continue
 		}
-		more := min(kept, max(int(share*float64(hi-lo)), 1)) - 1
+		b.Lo[a], b.Hi[a], inner.Lo[a], inner.Hi[a] = lo, hi, lo, hi
 		if v.isBlank(a, lo, most) {
-			lo = max(lo-more, 0)
+			inner.Lo[a]++
 		}
 		if v.isBlank(a, hi-1, most) {
-			hi = min(hi+more, v.Size[a])
+			inner.Hi[a]--
 		}
-		b.Lo[a], b.Hi[a] = lo, hi
+	}
+	for a := range v.Axes() {
+		lo, hi := b.Lo[a], b.Hi[a]
+		if hi-lo <= 2 {
+			continue
+		}
+		blank := min(kept, max(int(share*float64(hi-lo)), 1))
+		outside := func(k, inwards, within int, isBlank bool) int { // planes of the box beyond plane k, of which v has so many
+			switch {
+			case !isBlank && goesOn && v.isGrazed(a, k, inwards, border):
+				return blank
+			case !isBlank:
+				return 0
+			case inner.Hi[a]-inner.Lo[a] > 2 && v.isFramed(a, k, k+inwards, inner, most):
+				return -1
+			case goesOn:
+				return blank - 1
+			}
+			return min(blank-1, within)
+		}
+		b.Lo[a] = lo - outside(lo, 1, lo, inner.Lo[a] > lo)
+		b.Hi[a] = hi + outside(hi-1, -1, v.Size[a]-hi, inner.Hi[a] < hi)
 	}
 	return b
+}
+
+// isGrazed says whether what v shows ends in plane k across an axis, as a round body does that its image was cut close to: of the
+// plane at most half as much differs from the border as of the one two planes farther in.
+func (v *Volume) isGrazed(axis, k, inwards int, border Border) bool {
+	const least = 0.005 // of the inner plane
+	part := func(k int) (share float64) {
+		plane, _ := v.plane(axis, k)
+		for _, x := range plane {
+			if !border.has(x) {
+				share += 1 / float64(len(plane))
+			}
+		}
+		return share
+	}
+	inside := part(k + 2*inwards)
+	return inside >= least && part(k) <= inside/2
+}
+
+// isFramed says whether a blank plane across an axis is of a frame that a program put around an image: within b nearly all
+// voxels of the next plane differ from it. Beside a body's end few do.
+func (v *Volume) isFramed(axis, blank, next int, b Box, most float64) bool {
+	const nearly = 0.9
+	b.Lo[axis], b.Hi[axis] = blank, blank+1
+	frame := b.Crop(v.Data, v.Size)
+	b.Lo[axis], b.Hi[axis] = next, next+1
+	differ := 0
+	for i, x := range b.Crop(v.Data, v.Size) {
+		if math.Abs(float64(x)-float64(frame[i])) > most {
+			differ++
+		}
+	}
+	return float64(differ) >= nearly*float64(len(frame))
 }
 
 // tellsNothing says whether plane k across an axis has no finite voxel, or repeats another one: the mean of their
@@ -113,16 +174,53 @@ func isWithin(plane []float32, nx int, most float64) bool {
 	return true
 }
 
-// Cropped returns the part of v in a box, frozen where v is; nil (no mask) stays nil.
+// Cropped returns the part of v in a box, frozen where v is; nil (no mask) stays nil. Planes beyond v have the median of its
+// outermost one.
 func (v *Volume) Cropped(b Box) *Volume {
 	if v == nil || b == (Box{Hi: v.Size}) {
 		return v
 	}
-	part := &Volume{Geometry: v.Part(b).rounded(), Data: b.Crop(v.Data, v.Size)}
+	whole := v
+	for a := range v.Size {
+		below, above := max(-b.Lo[a], 0), max(b.Hi[a]-v.Size[a], 0)
+		whole = whole.extended(a, below, above)
+		b.Lo[a], b.Hi[a] = b.Lo[a]+below, b.Hi[a]+below
+	}
+	part := &Volume{Geometry: whole.Part(b).rounded(), Data: b.Crop(whole.Data, whole.Size)}
 	if v.frozen != nil {
 		return part.Frozen()
 	}
 	return part
+}
+
+// extended returns v with so many planes more below and above it along an axis, of the median of the outermost one.
+func (v *Volume) extended(axis, below, above int) *Volume {
+	if below == 0 && above == 0 {
+		return v
+	}
+	b := Box{Hi: v.Size}
+	b.Lo[axis], b.Hi[axis] = -below, v.Size[axis]+above
+	out := Zeros(v.Part(b))
+	first, last := v.middleOf(axis, 0), v.middleOf(axis, v.Size[axis]-1)
+	for i := range out.Data {
+		at := out.Index(i)
+		at[axis] -= below
+		switch k := at[axis]; {
+		case k < 0:
+			out.Data[i] = first
+		case k >= v.Size[axis]:
+			out.Data[i] = last
+		default:
+			out.Data[i] = v.Data[(at[2]*v.Size[1]+at[1])*v.Size[0]+at[0]]
+		}
+	}
+	return out
+}
+
+// middleOf returns the median of plane k across an axis.
+func (v *Volume) middleOf(axis, k int) float32 {
+	plane, _ := v.plane(axis, k)
+	return float32(Percentiles(plane, 50)[0])
 }
 
 // whole returns v with up to two planes side by side that hold one value, between others that hold more, replaced by what lies
@@ -150,6 +248,41 @@ func (v *Volume) whole() *Volume {
 			}
 			last = k
 		}
+	}
+	return out
+}
+
+// bridged returns v with voxels that are not finite, one or two in a row between two that are, as what lies between these: a
+// fit that failed is no dark tissue. It returns v where there are none.
+func (v *Volume) bridged() *Volume {
+	const widest = 2
+	out, first := v, v.firstUnknown()
+	for i := max(first, 0); first >= 0 && i < len(v.Data); i++ {
+		if IsFinite(v.Data[i]) {
+			continue
+		}
+		at, sum, n := v.Index(i), float32(0), float32(0)
+		for a, stride := range v.Strides() {
+			beside := func(step, most int) (k int) { // voxels to the next finite one
+				for k = 1; k <= min(most, widest) && !IsFinite(v.Data[i+k*step]); k++ {
+				}
+				return k
+			}
+			before, behind := beside(-stride, at[a]), beside(stride, v.Size[a]-1-at[a])
+			if before > at[a] || behind >= v.Size[a]-at[a] || before+behind-1 > widest {
+				continue
+			}
+			x, y := v.Data[i-before*stride], v.Data[i+behind*stride]
+			sum += x + float32((y-x)*float32(before)/float32(before+behind))
+			n++
+		}
+		if n == 0 {
+			continue
+		}
+		if out == v {
+			out = &Volume{Geometry: v.Geometry, Data: slices.Clone(v.Data)}
+		}
+		out.Data[i] = sum / n
 	}
 	return out
 }

@@ -266,7 +266,7 @@ func TestPlausible(t *testing.T) {
 		"not a number": {func(d []float32) { d[0] = float32(math.NaN()) }, -1000, 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := &volume.Volume{Data: make([]float32, n+1)}
+			v := volume.Zeros(testkit.Grid([3]int{n + 1, 1, 1}))
 			for i := range v.Data {
 				v.Data[i] = float32(-1000 + 2000*(i*7919%(n+1))/n)
 			}

@@ -7,13 +7,6 @@ import (
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
-// Dark returns the value up to which a border counts as one dark value, of an image of this Range: lossy compression
-// and resampling leave noise in it.
-func Dark(lo, hi float32) float32 {
-	const nearly = 0.01
-	return lo + float32(nearly*(hi-lo))
-}
-
 // An image was cut out of its surroundings where the other one shows so much tissue in its border, as a share of what
 // both show, and it shows at most so much in the border of the other. Tissue is brighter than so much of the range, and
 // differs by so much of it from what lies at the image's edges: a contrast may make air bright.
@@ -22,6 +15,7 @@ const (
 	mostBeyond  = 0.03
 	leastTissue = 0.10
 	fromEdge    = 0.05
+	mostNoise   = 0.03
 )
 
 // CutOut returns a mask of what an image shows that was cut out (a stripped brain, the sector of a probe) of tissue that
@@ -68,10 +62,10 @@ const (
 // kinds returns the kinds of the voxels of v, whose content is known, that are nearest to those of g under a.
 func kinds(v, content *volume.Volume, g volume.Geometry, a volume.Affine, threads int) []int {
 	lo, hi := v.Range()
-	bright, apart := lo+float32(leastTissue*(hi-lo)), float32(fromEdge*(hi-lo))
-	var edge []float32
-	outermost(v.Geometry, func(i int) { edge = append(edge, v.Data[i]) })
-	middle := float32(volume.Percentiles(edge, 50)[0])
+	bright, apart, border := lo+float32(leastTissue*(hi-lo)), float64(fromEdge*(hi-lo)), v.Border()
+	if border.Noise <= float64(mostNoise*(hi-lo)) {
+		apart = max(apart, border.Reach)
+	}
 	const beyond = -1
 	shown, values := content.Resample(g, a, volume.Nearest, beyond, threads), v.Resample(g, a, volume.Nearest, 0, threads)
 	out := make([]int, len(values.Data))
@@ -81,7 +75,7 @@ func kinds(v, content *volume.Volume, g volume.Geometry, a volume.Affine, thread
 			out[i] = outside
 		case shown.Data[i] == 0:
 			out[i] = empty
-		case x > bright && (x > middle+apart || x < middle-apart):
+		case x > bright && math.Abs(float64(x)-border.Middle) > apart:
 			out[i] = tissue
 		default:
 			out[i] = dim
@@ -93,62 +87,38 @@ func kinds(v, content *volume.Volume, g volume.Geometry, a volume.Affine, thread
 // content is 1 except in the dark border of one value, or nearly, that reaches the edges of v. bordered says whether v
 // has one.
 func content(v *volume.Volume) (out *volume.Volume, bordered bool) {
-	dark := Dark(v.Range())
+	dark := v.DarkBorder()
 	out = &volume.Volume{Geometry: v.Geometry, Data: slices.Repeat([]float32{1}, len(v.Data))}
-	border := func(i int) bool { return out.Data[i] != 0 && !(v.Data[i] > dark) } // NaN is border, too
-	nx, slice := v.Size[0], v.Size[0]*v.Size[1]
-	type run struct{ from, to int } // of a row
-	var front []run
-	reach := func(i int) {
-		if !border(i) {
-			return
-		}
-		r := run{i, i + 1}
-		for r.from%nx > 0 && border(r.from-1) {
-			r.from--
-		}
-		for r.to%nx > 0 && border(r.to) {
-			r.to++
-		}
-		clear(out.Data[r.from:r.to])
-		front = append(front, r)
-	}
-	outermost(v.Geometry, reach)
-	bordered = len(front) > 0
-	for len(front) > 0 {
-		r := front[len(front)-1]
-		front = front[:len(front)-1]
-		beside := func(step int) {
-			for i := r.from + step; i < r.to+step; i++ {
-				reach(i)
-			}
-		}
-		y := r.from / nx % v.Size[1]
-		if y > 0 {
-			beside(-nx)
-		}
-		if y < v.Size[1]-1 {
-			beside(nx)
-		}
-		if r.from >= slice {
-			beside(-slice)
-		}
-		if r.to+slice <= len(v.Data) {
-			beside(slice)
+	for i, border := range v.FromEdge(func(i int) bool { return !(v.Data[i] > dark) }) { // NaN is border, too
+		if border {
+			out.Data[i], bordered = 0, true
 		}
 	}
 	return out, bordered
 }
 
-// outermost calls f with the index of each of the outermost voxels of a grid, in order.
-func outermost(g volume.Geometry, f func(i int)) {
-	for r := range g.Size[1] * g.Size[2] {
-		y, z, step := r%g.Size[1], r/g.Size[1], max(g.Size[0]-1, 1)
-		if y == 0 || y == g.Size[1]-1 || !g.Flat() && (z == 0 || z == g.Size[2]-1) {
-			step = 1
-		}
-		for x := 0; x < g.Size[0]; x += step {
-			f(r*g.Size[0] + x)
-		}
+// Known returns a mask of an image without its holes: voxels that are not finite, but for those of its dark border. It is the
+// mask itself, which may be nil, where there are none, or nothing would be left.
+func Known(v, mask *volume.Volume) *volume.Volume {
+	if v.Finite(0) == v {
+		return mask
 	}
+	known, _ := content(v)
+	holes, left := false, false
+	for i, x := range v.Data {
+		hole := known.Data[i] != 0 && !volume.IsFinite(x)
+		switch holes = holes || hole; {
+		case hole:
+			known.Data[i] = 0
+		case mask != nil:
+			known.Data[i] = mask.Data[i]
+		default:
+			known.Data[i] = 1
+		}
+		left = left || known.Data[i] != 0
+	}
+	if !holes || !left {
+		return mask
+	}
+	return known
 }

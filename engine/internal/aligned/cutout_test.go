@@ -2,6 +2,7 @@ package aligned
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/morphseek/morphseek/engine/internal/testkit"
@@ -87,5 +88,48 @@ func TestCutOut(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Holes are unknown; what is not finite around a body, or beside its dark border, is that border.
+func TestKnown(t *testing.T) {
+	v := volume.Zeros(volume.Geometry{Size: [3]int{9, 9, 9}, Spacing: [3]float64{1, 1, 1}, Direction: volume.Identity})
+	body := func(at [3]int) bool { return min(at[0], at[1], at[2]) >= 2 && max(at[0], at[1], at[2]) <= 6 }
+	mask := volume.Zeros(v.Geometry)
+	for i := range v.Data {
+		if at := v.Index(i); body(at) {
+			v.Data[i], mask.Data[i] = float32(100+i%5), 1
+		}
+	}
+	with := func(lost ...[3]int) *volume.Volume {
+		w := &volume.Volume{Geometry: v.Geometry, Data: slices.Clone(v.Data)}
+		for _, p := range lost {
+			w.Data[(p[2]*9+p[1])*9+p[0]] = float32(math.NaN())
+		}
+		return w
+	}
+	hole := [3]int{4, 4, 4}
+	if Known(v, mask) != mask || Known(with([3]int{0, 0, 0}, [3]int{2, 4, 4}), nil) != nil {
+		t.Error("a mask without holes")
+	}
+	for name, m := range map[string]*volume.Volume{"no mask": nil, "a mask": mask} {
+		got := Known(with(hole, [3]int{0, 3, 3}), m)
+		for i, x := range got.Data {
+			want := float32(1)
+			if m != nil {
+				want = m.Data[i]
+			}
+			if v.Index(i) == hole {
+				want = 0
+			}
+			if x != want {
+				t.Errorf("%s: voxel %v is %g", name, v.Index(i), x)
+			}
+		}
+	}
+	only := volume.Zeros(v.Geometry)
+	only.Data[(4*9+4)*9+4] = 1
+	if Known(with(hole), only) != only {
+		t.Error("a mask of a hole alone selects nothing")
 	}
 }

@@ -269,7 +269,7 @@ func smoothed(v *volume.Volume, spacing [3]float64, threads int) *volume.Volume 
 func shown(v *volume.Volume, mask *volume.Volume, threads int) *volume.Volume {
 	const grown, least = 2, 0.02
 	out := volume.Zeros(v.Geometry)
-	lo := aligned.Dark(v.Range())
+	lo := v.DarkBorder()
 	nx, ny, rows := v.Size[0], v.Size[1], v.Size[1]*v.Size[2]
 	border := make([]bool, len(v.Data))
 	found := parallel.Reduce(rows, parallel.Rows(nx), threads, func(from, to int) (found int) {

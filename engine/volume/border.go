@@ -1,0 +1,162 @@
+package volume
+
+import (
+	"math"
+	"slices"
+)
+
+// Border is what most of the outermost voxels have.
+type Border struct {
+	Middle float64 // their median
+	Noise  float64 // standard deviation, as far as it is normal
+	Reach  float64 // from the middle, of that noise
+	Share  float64 // of the outermost voxels, within reach
+}
+
+// around is the share of the outermost voxels that a border has, at least, which surrounds all that an image shows.
+const around = 0.9
+
+// Border measures the outermost voxels.
+func (v *Volume) Border() Border {
+	const normal, spreads = 1.4826, 4 // deviations: a standard one over the median one; how many of them are a border
+	lo, hi := v.Range()
+	var edge []float32
+	v.outermost(func(i int) { edge = append(edge, v.Data[i]) })
+	s := Border{Middle: Percentiles(edge, 50)[0]}
+	apart := make([]float32, len(edge))
+	for i, x := range edge {
+		apart[i] = float32(math.Abs(float64(x) - s.Middle))
+	}
+	s.Noise = normal * Percentiles(apart, 50)[0]
+	s.Reach = max(float64(spreads*s.Noise), float64(level*(hi-lo)))
+	for _, x := range edge {
+		if s.has(x) {
+			s.Share += 1 / float64(len(edge))
+		}
+	}
+	return s
+}
+
+// has says whether x is within the noise about the middle.
+func (b Border) has(x float32) bool { return math.Abs(float64(x)-b.Middle) <= b.Reach }
+
+// Dark returns the value up to which voxels count as one dark value: lossy compression and resampling leave noise in it.
+func (v *Volume) Dark() float32 {
+	const nearly = 0.01 // of the range
+	lo, hi := v.Range()
+	return lo + float32(nearly*(hi-lo))
+}
+
+// DarkBorder returns Dark, or the value up to which the noise of a dark border reaches that surrounds all that v shows. More noise
+// than programs leave in one tells air, which is imaged.
+func (v *Volume) DarkBorder() float32 {
+	const (
+		tissue       = 0.1           // of the range
+		little, much = 0.0125, 0.015 // of the range, the noise: from one to the other it counts less and less
+	)
+	lo, hi := v.Range()
+	dark, s := float64(v.Dark()), v.Border()
+	if s.Share < around || s.Middle > float64(lo+float32(tissue*(hi-lo))) {
+		return float32(dark)
+	}
+	counts := min(max((much-s.Noise/float64(hi-lo))/(much-little), 0), 1)
+	return float32(dark + float64(counts*max(s.Middle+s.Reach-dark, 0)))
+}
+
+// darkened returns v with its least voxel in place of a border of one value amid the tissue's: programs that normalise what lies
+// in a mask leave 0 outside. It returns v where there is none.
+func (v *Volume) darkened() *Volume {
+	const (
+		widest = 0.02 // of the range, which the noise of such a border may fill
+		most   = 0.5  // of the outermost voxels, at least, have the border's value
+		least  = 0.01 // of all voxels have another one, ...
+		beside = 0.2  // ... of which so many are darker, and as many brighter
+	)
+	lo, hi := v.Range()
+	s := v.Border()
+	if !(s.Reach <= float64(widest*(hi-lo))) || s.Share < most || s.has(lo) {
+		return v
+	}
+	darker, brighter := 0.0, 0.0
+	for _, x := range v.Data {
+		switch {
+		case float64(x) < s.Middle-s.Reach:
+			darker++
+		case float64(x) > s.Middle+s.Reach:
+			brighter++
+		}
+	}
+	if others := darker + brighter; others < least*float64(len(v.Data)) || min(darker, brighter) < beside*others {
+		return v
+	}
+	lowest, _ := v.MinMax()
+	data := slices.Clone(v.Data)
+	for i, border := range v.FromEdge(func(i int) bool { return s.has(v.Data[i]) }) {
+		if border {
+			data[i] = lowest
+		}
+	}
+	return &Volume{Geometry: v.Geometry, Data: data}
+}
+
+// FromEdge returns for each voxel whether the outermost ones lead to it, through faces and voxels of one kind.
+func (v *Volume) FromEdge(isKind func(i int) bool) []bool {
+	reached := make([]bool, len(v.Data))
+	nx, slice := v.Size[0], v.Size[0]*v.Size[1]
+	type run struct{ from, to int } // of a row
+	var front []run
+	isNew := func(i int) bool { return !reached[i] && isKind(i) }
+	reach := func(i int) {
+		if !isNew(i) {
+			return
+		}
+		r := run{i, i + 1}
+		for r.from%nx > 0 && isNew(r.from-1) {
+			r.from--
+		}
+		for r.to%nx > 0 && isNew(r.to) {
+			r.to++
+		}
+		for k := r.from; k < r.to; k++ {
+			reached[k] = true
+		}
+		front = append(front, r)
+	}
+	v.outermost(reach)
+	for len(front) > 0 {
+		r := front[len(front)-1]
+		front = front[:len(front)-1]
+		beside := func(step int) {
+			for i := r.from + step; i < r.to+step; i++ {
+				reach(i)
+			}
+		}
+		y := r.from / nx % v.Size[1]
+		if y > 0 {
+			beside(-nx)
+		}
+		if y < v.Size[1]-1 {
+			beside(nx)
+		}
+		if r.from >= slice {
+			beside(-slice)
+		}
+		if r.to+slice <= len(v.Data) {
+			beside(slice)
+		}
+	}
+	return reached
+}
+
+// outermost calls f with the index of each of the outermost voxels of a grid, in order.
+func (g Geometry) outermost(f func(i int)) {
+	for r := range g.Size[1] * g.Size[2] {
+		y, z, step := r%g.Size[1], r/g.Size[1], max(g.Size[0]-1, 1)
+		if y == 0 || y == g.Size[1]-1 || !g.Flat() && (z == 0 || z == g.Size[2]-1) {
+			step = 1
+		}
+		for x := 0; x < g.Size[0]; x += step {
+			f(r*g.Size[0] + x)
+		}
+	}
+}
