@@ -69,20 +69,22 @@ func (v *Volume) darkened() *Volume {
 	const (
 		widest = 0.02 // of the range, which the noise of such a border may fill
 		most   = 0.5  // of the outermost voxels, at least, have the border's value
-		least  = 0.01 // of all voxels have another one, ...
+		apart  = 0.1  // of the range, from the border: the noise of air is nearer
+		least  = 0.01 // of all voxels are as far, ...
 		beside = 0.2  // ... of which so many are darker, and as many brighter
 	)
 	lo, hi := v.Range()
 	s := v.Border()
-	if !(s.Reach <= float64(widest*(hi-lo))) || s.Share < most || s.has(lo) {
+	if !(s.Reach <= float64(widest*(hi-lo))) || s.Share < most {
 		return v
 	}
+	away := float64(apart * (hi - lo))
 	darker, brighter := 0.0, 0.0
 	for _, x := range v.Data {
 		switch {
-		case float64(x) < s.Middle-s.Reach:
+		case float64(x) < s.Middle-away:
 			darker++
-		case float64(x) > s.Middle+s.Reach:
+		case float64(x) > s.Middle+away:
 			brighter++
 		}
 	}
