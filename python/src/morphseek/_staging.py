@@ -173,7 +173,7 @@ def tidy(folder: Path) -> None:
 def settle(folder: Path) -> None:
     """Do :func:`tidy` where nobody holds the folder; whoever reads a result calls this first."""
     with contextlib.suppress(OSError):
-        if any(folder.glob(f"{PREFIX}*")):
+        if any(name.startswith(PREFIX) for name in os.listdir(folder)):
             with alone(folder):
                 tidy(folder)
 

@@ -122,6 +122,7 @@ def run_jobs(
         if again:
             return again.pop(0)
         for job in coming:
+            _files.settle(Path(job.folder))
             if not (resume and (seal := _sealed(job, quickly=True))):
                 return job
             ended(Ending(job.id, "skipped", seal["row"]))
