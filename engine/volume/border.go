@@ -16,46 +16,48 @@ type Border struct {
 // around is the share of the outermost voxels that a border has, at least, which surrounds all that an image shows.
 const around = 0.9
 
+// spreads is how many standard deviations of its noise a border reaches.
+const spreads = 4
+
 // Border measures the outermost voxels.
 func (v *Volume) Border() Border {
-	const normal, spreads = 1.4826, 4 // deviations: a standard one over the median one; how many of them are a border
 	lo, hi := v.Range()
-	var edge []float32
-	v.outermost(func(i int) { edge = append(edge, v.Data[i]) })
-	s := Border{Middle: Percentiles(edge, 50)[0]}
-	apart := make([]float32, len(edge))
-	for i, x := range edge {
-		apart[i] = float32(math.Abs(float64(x) - s.Middle))
-	}
-	s.Noise = normal * Percentiles(apart, 50)[0]
-	s.Reach = max(float64(spreads*s.Noise), float64(level*(hi-lo)))
+	edge, b := v.edge()
+	b.Reach = max(float64(spreads*b.Noise), float64(level*(hi-lo)))
 	for _, x := range edge {
-		if s.has(x) {
-			s.Share += 1 / float64(len(edge))
+		if b.has(x) {
+			b.Share += 1 / float64(len(edge))
 		}
 	}
-	return s
+	return b
+}
+
+// edge returns the outermost voxels, and their middle and noise.
+func (v *Volume) edge() (values []float32, b Border) {
+	const normal = 1.4826 // the standard deviation over the median one
+	v.outermost(func(i int) { values = append(values, v.Data[i]) })
+	b.Middle = Percentiles(values, 50)[0]
+	apart := make([]float32, len(values))
+	for i, x := range values {
+		apart[i] = float32(math.Abs(float64(x) - b.Middle))
+	}
+	b.Noise = normal * Percentiles(apart, 50)[0]
+	return values, b
 }
 
 // has says whether x is within the noise about the middle.
 func (b Border) has(x float32) bool { return math.Abs(float64(x)-b.Middle) <= b.Reach }
 
-// Dark returns the value up to which voxels count as one dark value: lossy compression and resampling leave noise in it.
-func (v *Volume) Dark() float32 {
-	const nearly = 0.01 // of the range
-	lo, hi := v.Range()
-	return lo + float32(nearly*(hi-lo))
-}
-
-// DarkBorder returns Dark, or the value up to which the noise of a dark border reaches that surrounds all that v shows. More noise
-// than programs leave in one tells air, which is imaged.
+// DarkBorder returns the value up to which a border counts as one dark value: lossy compression and resampling leave noise in it.
+// Where it surrounds all that v shows the noise is measured; more than such programs leave tells air, which is imaged.
 func (v *Volume) DarkBorder() float32 {
 	const (
+		nearly       = 0.01          // of the range, anywhere
 		tissue       = 0.1           // of the range
 		little, much = 0.0125, 0.015 // of the range, the noise: from one to the other it counts less and less
 	)
 	lo, hi := v.Range()
-	dark, s := float64(v.Dark()), v.Border()
+	dark, s := float64(lo+float32(nearly*(hi-lo))), v.Border()
 	if s.Share < around || s.Middle > float64(lo+float32(tissue*(hi-lo))) {
 		return float32(dark)
 	}
@@ -73,9 +75,13 @@ func (v *Volume) darkened() *Volume {
 		least  = 0.01 // of all voxels are as far, ...
 		beside = 0.2  // ... of which so many are darker, and as many brighter
 	)
+	lowest, highest := v.MinMax()
+	if _, b := v.edge(); !(b.Middle > float64(lowest)) || float64(spreads*b.Noise) > float64(widest*(highest-lowest)) {
+		return v // soon seen of nearly all images
+	}
 	lo, hi := v.Range()
 	s := v.Border()
-	if !(s.Reach <= float64(widest*(hi-lo))) || s.Share < most {
+	if s.Reach > float64(widest*(hi-lo)) || s.Share < most {
 		return v
 	}
 	away := float64(apart * (hi - lo))
@@ -91,7 +97,6 @@ func (v *Volume) darkened() *Volume {
 	if others := darker + brighter; others < least*float64(len(v.Data)) || min(darker, brighter) < beside*others {
 		return v
 	}
-	lowest, _ := v.MinMax()
 	data := slices.Clone(v.Data)
 	for i, border := range v.FromEdge(func(i int) bool { return s.has(v.Data[i]) }) {
 		if border {

@@ -9,7 +9,8 @@ import (
 
 // An image was cut out of its surroundings where the other one shows so much tissue in its border, as a share of what
 // both show, and it shows at most so much in the border of the other. Tissue is brighter than so much of the range, and
-// differs by so much of it from what lies at the image's edges: a contrast may make air bright.
+// differs by so much of it from what lies at the image's edges, and by more than the noise there, if that is little: a
+// contrast may make air bright.
 const (
 	leastAround = 0.15
 	mostBeyond  = 0.03
