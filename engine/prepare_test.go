@@ -211,18 +211,24 @@ func TestPaddingChangesNothing(t *testing.T) {
 				got := register(t, e, Pair{
 					Fixed: testkit.Padded(fixed, c.fixed[0], c.fixed[1], c.outside), Moving: testkit.Padded(moving, c.moved[0], c.moved[1], c.outside),
 				}, opt)
-				points := make([]float64, 0, 3*len(fixed.Data))
-				for i := range fixed.Data {
-					p := fixed.IndexToPhysical().Apply(fixed.Point(i))
-					points = append(points, p[:]...)
-				}
-				there := slices.Clone(points)
-				want.TransformPoints(points)
-				got.TransformPoints(there)
-				testkit.Close(t, "where voxels go with padding and without", there, points, 1e-4)
+				checkPlaces(t, "with padding and without", got, want, fixed.Geometry)
 			})
 		}
 	}
+}
+
+// checkPlaces checks that two results take all voxels of a grid to the same places.
+func checkPlaces(t *testing.T, when string, got, want *Result, g volume.Geometry) {
+	t.Helper()
+	points := make([]float64, 0, 3*g.Voxels())
+	for i := range g.Voxels() {
+		p := g.IndexToPhysical().Apply(g.Point(i))
+		points = append(points, p[:]...)
+	}
+	there := slices.Clone(points)
+	want.TransformPoints(points)
+	got.TransformPoints(there)
+	testkit.Close(t, "where voxels go "+when, there, points, 1e-4)
 }
 
 // A crop's frame of one value, as programs leave where they resample, is outside whatever the value.
@@ -240,15 +246,7 @@ func TestAFrameChangesNothing(t *testing.T) {
 		}
 		for _, pair := range []Pair{{Fixed: fixed, Moving: framed(moving, 3, 0)}, {Fixed: framed(fixed, 1, 1), Moving: framed(moving, 1, 1)}} {
 			got := register(t, e, pair, opt)
-			points := make([]float64, 0, 3*len(fixed.Data))
-			for i := range fixed.Data {
-				p := fixed.IndexToPhysical().Apply(fixed.Point(i))
-				points = append(points, p[:]...)
-			}
-			there := slices.Clone(points)
-			want.TransformPoints(points)
-			got.TransformPoints(there)
-			testkit.Close(t, "where voxels go with a frame and without", there, points, 1e-4)
+			checkPlaces(t, "with a frame and without", got, want, fixed.Geometry)
 		}
 	}
 }
