@@ -24,11 +24,7 @@ func (v *Volume) Border() Border {
 	lo, hi := v.Range()
 	edge, b := v.edge()
 	b.Reach = max(float64(spreads*b.Noise), float64(level*(hi-lo)))
-	for _, x := range edge {
-		if b.has(x) {
-			b.Share += 1 / float64(len(edge))
-		}
-	}
+	b.Share = b.shareOf(edge)
 	return b
 }
 
@@ -48,8 +44,19 @@ func (v *Volume) edge() (values []float32, b Border) {
 // has says whether x is within the noise about the middle.
 func (b Border) has(x float32) bool { return math.Abs(float64(x)-b.Middle) <= b.Reach }
 
+// shareOf returns the share of some voxels that the border has.
+func (b Border) shareOf(values []float32) float64 {
+	count := 0
+	for _, x := range values {
+		if b.has(x) {
+			count++
+		}
+	}
+	return float64(count) / float64(len(values))
+}
+
 // DarkBorder returns the value up to which a border counts as one dark value: lossy compression and resampling leave noise in it.
-// Where it surrounds all that v shows the noise is measured; more than such programs leave tells air, which is imaged.
+// DarkBorder measures the noise of one that surrounds all that v shows; more than such programs leave tells air, which is imaged.
 func (v *Volume) DarkBorder() float32 {
 	const (
 		nearly       = 0.01          // of the range, anywhere

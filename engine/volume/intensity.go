@@ -17,8 +17,8 @@ func IsFinite(x float32) bool { return x >= -largest && x <= largest }
 type intensities struct {
 	once        sync.Once
 	least, most float32
-	finite      bool       // all voxels are
-	ends        [2]float32 // see Range
+	finite      bool // all voxels are
+	percentiles []float64
 }
 
 // Frozen returns v as a volume whose voxels never change again: their range and the like are computed once.
@@ -31,7 +31,7 @@ func (v *Volume) known() *intensities {
 	v.frozen.once.Do(func() {
 		plain := &Volume{Geometry: v.Geometry, Data: v.Data}
 		v.frozen.least, v.frozen.most = plain.MinMax()
-		v.frozen.ends[0], v.frozen.ends[1] = plain.Range()
+		v.frozen.percentiles = plain.ends()
 		v.frozen.finite = plain.firstUnknown() < 0
 	})
 	return v.frozen
@@ -59,13 +59,18 @@ func (v *Volume) MinMax() (lo, hi float32) {
 
 // Range returns the intensities that count as 0 and 1: the 0.5th and the 99.5th percentile, where they differ.
 func (v *Volume) Range() (lo, hi float32) {
-	if v.frozen != nil {
-		return v.known().ends[0], v.known().ends[1]
-	}
-	if p := v.Percentiles(0.5, 99.5); p[1] > p[0] {
-		return float32(p[0]), float32(p[1])
+	if p := v.ends(); p[3] > p[0] {
+		return float32(p[0]), float32(p[3])
 	}
 	return v.MinMax()
+}
+
+// ends returns the 0.5th, the 5th, the 95th and the 99.5th percentile.
+func (v *Volume) ends() []float64 {
+	if v.frozen != nil {
+		return v.known().percentiles
+	}
+	return v.Percentiles(0.5, 5, 95, 99.5)
 }
 
 // firstUnknown returns the index of the first voxel that is not finite; -1: there is none.
@@ -120,16 +125,22 @@ const (
 // side, a CT scanner's padding that of the air beside it, and slices that were lost, single voxels whose fit failed, and
 // single ones that are not finite what lies between those beside them. Other voxels that are not finite stay. Measures that
 // compare images by squares, or in bins from the least value to the greatest, see little else where there are such voxels.
-func (v *Volume) Plausible() *Volume { return v.unspoilt().bounded().darkened().whole().bridged() }
+func (v *Volume) Plausible() *Volume {
+	as := v.Frozen() // so that its steps measure it once
+	if out := as.unspoilt().bounded().darkened().whole().bridged(); out != as {
+		return out
+	}
+	return v
+}
 
 // unspoilt returns v without single voxels far beyond nearly all others, which are not a number in it: fits of a parameter map
 // that failed, so many that percentiles see them. One neighbour may have failed, too; bones and vessels have more. It returns
 // v where there are none, or where most of what is as far out belongs together.
 func (v *Volume) unspoilt() *Volume {
-	const inner, farther = 5, 2 * far // percent left out on each side, whose distances count
-	p := v.Percentiles(inner, 100-inner)
-	beyond := float64(farther * (p[1] - p[0]))
-	lo, hi := float32(p[0]-beyond), float32(p[1]+beyond)
+	const farther = 2 * far // distances between the 5th and the 95th percentile
+	p := v.ends()
+	beyond := float64(farther * (p[2] - p[1]))
+	lo, hi := float32(p[1]-beyond), float32(p[2]+beyond)
 	if least, most := v.MinMax(); !(beyond > 0) || least >= lo && most <= hi {
 		return v
 	}
@@ -195,7 +206,8 @@ func (v *Volume) bounded() *Volume {
 // to 1, would leave nothing of the contrast: a value far beyond all others does not count, unless these are noise, as in the
 // image of a mask.
 func (v *Volume) measured() []float64 {
-	p := v.Percentiles(0.5, 99.5)
+	all := v.ends()
+	p := []float64{all[0], all[3]}
 	within := p[1] - p[0]
 	if middle := v.shareTo(float32(p[0]+float64(0.7*within))) - v.shareTo(float32(p[0]+float64(0.3*within))); !(within > 0) || middle > 0.01 {
 		return p // soon seen of nearly all images

@@ -8,7 +8,7 @@ import (
 // Shown returns the box around what v shows. Planes at an edge that repeat the next one, or have no finite voxel, are outside:
 // a file's padding tells nothing. Of blank ones some stay, but for a frame's: beside it the image fills its whole width. Where a
 // border of one value surrounds all that v shows, as many lie beyond v where it has fewer, or was cut close: the border went on.
-// Where all planes along an axis are alike, none is outside.
+// Planes along an axis that are all alike stay inside.
 func (v *Volume) Shown() Box {
 	const (
 		alike = 0.002   // of the range, which padding does not change as it does percentiles; a scanner's noise is larger
@@ -73,12 +73,7 @@ func (v *Volume) isGrazed(axis, k, inwards int, border Border) bool {
 	const least = 0.005 // of the inner plane
 	part := func(k int) (share float64) {
 		plane, _ := v.plane(axis, k)
-		for _, x := range plane {
-			if !border.has(x) {
-				share += 1 / float64(len(plane))
-			}
-		}
-		return share
+		return 1 - border.shareOf(plane)
 	}
 	inside := part(k + 2*inwards)
 	return inside >= least && part(k) <= inside/2
