@@ -14,7 +14,7 @@ func (v *Volume) Shown() Box {
 		alike = 0.002   // of the range, which padding does not change as it does percentiles; a scanner's noise is larger
 		kept  = 4       // blank planes, ...
 		share = 1. / 16 // ... or so many of the box's, if that is less
-		still = 0.01    // of the range, the noise of a border that goes on
+		still = 0.015   // of the range, the noise of a border that goes on
 	)
 	least, greatest := v.MinMax()
 	most := float64(alike) * (float64(greatest) - float64(least))
