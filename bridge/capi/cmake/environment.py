@@ -126,9 +126,9 @@ def build(venv: Path, source: Path, into: Path, defines: list[str]) -> None:
 
 def install(venv: Path, wheel: Path, extras: str) -> None:
     """Install the wheel anew, whatever its version, then what it and its extras need and is not
-    there yet.
+    there yet. Only the wheel is compiled, which takes a second and saves each process a tenth.
     """
-    pip(venv, "--quiet", "install", "--no-compile", "--no-deps", "--force-reinstall", str(wheel))
+    pip(venv, "--quiet", "install", "--no-deps", "--force-reinstall", str(wheel))
     pip(venv, "--quiet", "install", "--no-compile", f"{wheel}[{extras}]" if extras else str(wheel))
 
 
