@@ -11,6 +11,7 @@ import (
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/internal/align"
 	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/internal/bias"
 	"github.com/morphseek/morphseek/engine/internal/memory"
 	"github.com/morphseek/morphseek/engine/internal/network"
 	"github.com/morphseek/morphseek/engine/internal/parallel"
@@ -83,8 +84,8 @@ func room(g volume.Geometry) int {
 func (p *problem) clean(e *env, flat Pair) error {
 	var fixed, moving *volume.Volume
 	parallel.Beside(p.opt.Threads,
-		func(int) { fixed = flat.Fixed.Plausible(); p.fixed = fixed.Filled() },
-		func(int) { moving = flat.Moving.Plausible(); p.moving = moving.Filled() })
+		func(int) { fixed = bias.Corrected(flat.Fixed.Plausible()); p.fixed = fixed.Filled() },
+		func(int) { moving = bias.Corrected(flat.Moving.Plausible()); p.moving = moving.Filled() })
 	for _, side := range []struct {
 		name  string
 		image *volume.Volume

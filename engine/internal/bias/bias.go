@@ -1,0 +1,310 @@
+// Package bias takes the bias field of an image off: a coil sees what is near to it brighter. The field is a smooth factor. Its
+// logarithm is found as N3 and N4 find it (Sled et al. 1998, Tustison et al. 2010): intensities of a tissue that it spreads are
+// brought together. Here it is a polynomial, which a few thousand voxels determine in hundredths of a second.
+package bias
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/dsp/fourier"
+	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat"
+
+	"github.com/morphseek/morphseek/engine/volume"
+)
+
+const (
+	degree     = 4
+	side       = 32 // voxels of the grid that the field is fitted on, along each axis, at most
+	bright     = 3  // ranges above the darkest: what is brighter counts as that
+	iterations = 80
+	relaxed    = 1.5  // times its own length goes a step: they would be short, and many
+	stiffness  = 1e-3 // of a voxel's evidence, times the square of the order, holds a term back
+	fewest     = 1000 // voxels that a field is fitted to
+
+	none, whole = 0.03, 0.07 // deviation of the logarithm, up to which a field is the image's own contrast, and from which on it is taken off
+)
+
+// Corrected returns v without its bias field: v itself where there is none to speak of. Of slices and of CT it is v.
+func Corrected(v *volume.Volume) *volume.Volume {
+	if v.Flat() || v.Hounsfield() {
+		return v
+	}
+	lo, hi := v.Range()
+	s := sampled(v, lo, hi)
+	if len(s.logs) < fewest {
+		return v
+	}
+	f, values := s.fit()
+	sd := stat.StdDev(values, nil)
+	share := min((sd-none)/(whole-none), 1)
+	if !(share > 0) {
+		return v
+	}
+	for i := range f.terms {
+		// So that the last digit, which another processor rounds otherwise, does not count.
+		f.terms[i] = math.Round(share*f.terms[i]*1e6) / 1e6
+	}
+	return f.off(v, lo, float64(share*slices.Min(values)), float64(share*slices.Max(values)))
+}
+
+// samples are voxels of what an image shows: their logarithms above the darkest, and the terms of a polynomial there.
+type samples struct {
+	logs  []float64
+	terms *mat.Dense // a row for each voxel, without the means
+	means []float64
+	grid  volume.Geometry
+}
+
+// sampled returns the voxels of a coarse grid that Otsu's threshold tells from the background.
+func sampled(v *volume.Volume, lo, hi float32) samples {
+	var axes [3][][]float64 // Legendre polynomials at the grid's places
+	var at [3][]int
+	for a, n := range v.Size {
+		for i := 0; i < n; i += (n + side - 1) / side {
+			at[a], axes[a] = append(at[a], i), append(axes[a], legendre(i, n))
+		}
+	}
+	var values []float32
+	for _, z := range at[2] {
+		for _, y := range at[1] {
+			for _, x := range at[0] {
+				values = append(values, v.Data[(z*v.Size[1]+y)*v.Size[0]+x])
+			}
+		}
+	}
+	s := samples{grid: v.Geometry}
+	threshold, top := max(otsu(values), lo), lo+bright*(hi-lo)
+	var rows []float64
+	k := 0
+	for z := range at[2] {
+		for y := range at[1] {
+			for x := range at[0] {
+				if value := values[k]; value > threshold {
+					s.logs = append(s.logs, math.Log(float64(min(value, top)-lo)))
+					each(func(i, j, l int) { rows = append(rows, float64(axes[0][x][i]*axes[1][y][j])*axes[2][z][l]) })
+				}
+				k++
+			}
+		}
+	}
+	if len(s.logs) == 0 {
+		return s
+	}
+	s.terms = mat.NewDense(len(s.logs), len(rows)/len(s.logs), rows)
+	_, count := s.terms.Dims()
+	s.means = make([]float64, count)
+	for j := range s.means {
+		s.means[j] = stat.Mean(mat.Col(nil, j, s.terms), nil)
+	}
+	s.terms.Apply(func(_, j int, x float64) float64 { return x - s.means[j] }, s.terms)
+	return s
+}
+
+// each calls f with the degrees along x, y and z of each term of a polynomial, but for the constant one.
+func each(f func(i, j, l int)) {
+	for i := range degree + 1 {
+		for j := range degree + 1 - i {
+			for l := range degree + 1 - i - j {
+				if i+j+l > 0 {
+					f(i, j, l)
+				}
+			}
+		}
+	}
+}
+
+// legendre returns the Legendre polynomials at voxel i of n, which lie from -1 to 1.
+func legendre(i, n int) []float64 {
+	x := float64(2*i-(n-1)) / float64(max(n-1, 1))
+	p := []float64{1, x}
+	for k := 1; k < degree; k++ {
+		p = append(p, (float64(float64(2*k+1)*x*p[k])-float64(float64(k)*p[k-1]))/float64(k+1))
+	}
+	return p
+}
+
+// fit returns the bias field, and its values at the samples.
+func (s samples) fit() (field, []float64) {
+	n, count := s.terms.Dims()
+	normal := mat.NewSymDense(count, nil)
+	normal.SymOuterK(1, s.terms.T())
+	k := 0
+	each(func(i, j, l int) {
+		order := float64(i + j + l)
+		normal.SetSym(k, k, normal.At(k, k)+float64(stiffness*float64(n)*order*order))
+		k++
+	})
+	var factor mat.Cholesky
+	factor.Factorize(normal)
+	values, residual := mat.NewVecDense(n, nil), mat.NewVecDense(n, nil)
+	terms := mat.NewVecDense(count, nil)
+	var right, step mat.VecDense
+	h := newHistogram(s.logs)
+	for range iterations {
+		for i, x := range s.logs {
+			residual.SetVec(i, x-values.AtVec(i))
+		}
+		h.sharpen(residual.RawVector().Data)
+		for i, x := range s.logs {
+			residual.SetVec(i, x-residual.AtVec(i))
+		}
+		right.MulVec(s.terms.T(), residual)
+		if factor.SolveVecTo(&step, &right) != nil {
+			break // no field is in the terms
+		}
+		step.SubVec(&step, terms)
+		terms.AddScaledVec(terms, relaxed, &step)
+		values.MulVec(s.terms, terms)
+	}
+	f := field{terms: terms.RawVector().Data}
+	for j, m := range s.means {
+		f.constant -= float64(f.terms[j] * m)
+	}
+	return f, values.RawVector().Data
+}
+
+// histogram is one of logarithms, with what sharpens it: the spread of a bias field is normal, .15 wide at half its height.
+type histogram struct {
+	least, width float64
+	fft          *fourier.FFT
+	blur, wiener []float64
+}
+
+const (
+	bins  = 200
+	outer = 156 // bins on either side
+)
+
+func newHistogram(values []float64) *histogram {
+	const fwhm, noise = 0.15, 0.01
+	const size = bins + 2*outer
+	h := &histogram{least: slices.Min(values), fft: fourier.NewFFT(size)}
+	h.width = max((slices.Max(values)-h.least)/(bins-1), 1e-9)
+	h.least -= float64(outer * h.width)
+	deviation := fwhm / h.width / math.Sqrt(8*math.Ln2)
+	kernel, sum := make([]float64, size), 0.0
+	for i := range kernel {
+		d := float64(min(i, size-i)) / deviation
+		kernel[i] = math.Exp(-d * d / 2)
+		sum += kernel[i]
+	}
+	for _, c := range h.fft.Coefficients(nil, kernel) {
+		g := real(c) / sum
+		h.blur, h.wiener = append(h.blur, g), append(h.wiener, g/(float64(g*g)+noise))
+	}
+	return h
+}
+
+// sharpen puts in place of each logarithm what is expected of it where no field spreads the histogram.
+func (h *histogram) sharpen(values []float64) {
+	size := h.fft.Len()
+	counts := make([]float64, size)
+	place := func(x float64) (int, float64) {
+		p := min(max((x-h.least)/h.width, 0), float64(size-2))
+		return int(p), p - math.Floor(p)
+	}
+	for _, x := range values {
+		i, f := place(x)
+		counts[i] += 1 - f
+		counts[i+1] += f
+	}
+	filtered := func(values, by []float64) []float64 {
+		c := h.fft.Coefficients(nil, values)
+		for i := range c {
+			c[i] *= complex(by[i]/float64(size), 0)
+		}
+		return h.fft.Sequence(nil, c)
+	}
+	sharp := filtered(counts, h.wiener)
+	moment := make([]float64, size)
+	for i := range sharp {
+		sharp[i] = max(sharp[i], 0)
+		moment[i] = sharp[i] * (h.least + float64(float64(i)*h.width))
+	}
+	total, expected := filtered(sharp, h.blur), filtered(moment, h.blur)
+	floor := 1e-9 * slices.Max(total)
+	for i, t := range total {
+		if t > floor {
+			expected[i] /= t
+		} else {
+			expected[i] = h.least + float64(float64(i)*h.width)
+		}
+	}
+	for k, x := range values {
+		i, f := place(x)
+		values[k] = float64(expected[i]*(1-f)) + float64(expected[i+1]*f)
+	}
+}
+
+// field is the logarithm of a bias field: a polynomial over the grid.
+type field struct {
+	terms    []float64
+	constant float64
+}
+
+// off returns v without the field, which is held between least and most, as far above the darkest voxels as it is.
+func (f field) off(v *volume.Volume, darkest float32, least, most float64) *volume.Volume {
+	nx, ny := v.Size[0], v.Size[1]
+	var x, y, z [][]float64
+	for a, p := range []*[][]float64{&x, &y, &z} {
+		for i := range v.Size[a] {
+			*p = append(*p, legendre(i, v.Size[a]))
+		}
+	}
+	out := &volume.Volume{Geometry: v.Geometry, Data: slices.Clone(v.Data)}
+	for r := range ny * v.Size[2] {
+		along := [degree + 1]float64{f.constant}
+		k := 0
+		each(func(i, j, l int) {
+			along[i] += float64(f.terms[k] * y[r%ny][j] * z[r/ny][l])
+			k++
+		})
+		row := out.Data[r*nx : (r+1)*nx]
+		for i, value := range row {
+			if !(value > darkest) || !volume.IsFinite(value) {
+				continue
+			}
+			log := 0.0
+			for d, p := range x[i] {
+				log += float64(along[d] * p)
+			}
+			row[i] = darkest + float32(float64(value-darkest)*math.Exp(-min(max(log, least), most)))
+		}
+	}
+	return out
+}
+
+// otsu returns Otsu's threshold between the darker and the brighter of some values.
+func otsu(values []float32) float32 {
+	const bins = 256
+	lo, hi := slices.Min(values), slices.Max(values)
+	width := float64(hi-lo) / bins
+	if !(width > 0) {
+		return hi
+	}
+	var counts, sums [bins]float64
+	n, total := 0.0, 0.0
+	for _, x := range values {
+		i := min(int(float64(x-lo)/width), bins-1)
+		counts[i]++
+		sums[i] += float64(x - lo)
+		n++
+		total += float64(x - lo)
+	}
+	best, threshold := -1.0, lo
+	below, sum := 0.0, 0.0
+	for i := range bins - 1 {
+		below += counts[i]
+		sum += sums[i]
+		if below == 0 || below == n {
+			continue
+		}
+		d := sum/below - (total-sum)/(n-below)
+		if between := float64(below * (n - below) * d * d); between > best {
+			best, threshold = between, lo+float32(float64(i+1)*width)
+		}
+	}
+	return threshold
+}
