@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/morphseek/morphseek/engine/internal/aligned"
+	"github.com/morphseek/morphseek/engine/internal/bias"
 	"github.com/morphseek/morphseek/engine/internal/refine"
 	"github.com/morphseek/morphseek/engine/volume"
 )
@@ -29,6 +30,9 @@ func (p *problem) addChannels(n *notes, flat Pair) {
 		}
 		channel := aligned.Channel{Weight: cmp.Or(c.Weight, 1)}
 		channel.Fixed, channel.Moving = c.Fixed.Canonical(), c.Moving.Canonical()
+		if !c.Labels {
+			channel.Fixed, channel.Moving = bias.Corrected(channel.Fixed), bias.Corrected(channel.Moving)
+		}
 		channel.FixedMask, channel.MovingMask = onto(p.pair.FixedMask, channel.Fixed), onto(p.pair.MovingMask, channel.Moving)
 		if c.Labels {
 			shared := common(c.Fixed.Labels(), c.Moving.Labels())

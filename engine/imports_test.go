@@ -28,7 +28,7 @@ var layers = [][]string{
 		"engine/volume", "engine/internal/filter", "engine/internal/interp", "engine/internal/memory",
 		"engine/internal/option/generate",
 	},
-	{"engine/internal/mind", "engine/internal/moments"},
+	{"engine/internal/bias", "engine/internal/mind", "engine/internal/moments"},
 	{"engine/epi", "engine/field", "engine/metric", "engine/internal/network", "engine/internal/landmark"},
 	{"engine/internal/snapshot", "engine/internal/aligned", "engine/internal/bodies"},
 	{"engine/internal/blocks"},

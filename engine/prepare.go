@@ -84,8 +84,8 @@ func room(g volume.Geometry) int {
 func (p *problem) clean(e *env, flat Pair) error {
 	var fixed, moving *volume.Volume
 	parallel.Beside(p.opt.Threads,
-		func(int) { fixed = bias.Corrected(flat.Fixed.Plausible()); p.fixed = fixed.Filled() },
-		func(int) { moving = bias.Corrected(flat.Moving.Plausible()); p.moving = moving.Filled() })
+		func(int) { fixed = flat.Fixed.Plausible(); p.fixed = fixed.Filled() },
+		func(int) { moving = flat.Moving.Plausible(); p.moving = moving.Filled() })
 	for _, side := range []struct {
 		name  string
 		image *volume.Volume
@@ -111,6 +111,9 @@ func (p *problem) clean(e *env, flat Pair) error {
 		p.crop(flat)
 		p.average()
 	}
+	parallel.Beside(p.opt.Threads,
+		func(int) { p.pair.Fixed = bias.Corrected(p.pair.Fixed).Frozen() },
+		func(int) { p.pair.Moving = bias.Corrected(p.pair.Moving).Frozen() })
 	p.facts.Voxels = room(p.pair.Fixed.Geometry)
 	if p.net != nil {
 		in := p.net.Intensity

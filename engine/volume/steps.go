@@ -88,9 +88,9 @@ func stepsOf(values []float32) steps {
 		gaps[i] = sorted[i+1] - sorted[i]
 	}
 	slices.Sort(gaps)
-	least := rounded * (sorted[len(sorted)-1] - sorted[0])
+	least := float64(rounded * (sorted[len(sorted)-1] - sorted[0]))
 	at := len(gaps) / 2
-	for at+1 < len(gaps) && gaps[at+1]+least < apart*(gaps[at]+least) {
+	for at+1 < len(gaps) && gaps[at+1]+least < float64(apart*(gaps[at]+least)) {
 		at++
 	}
 	if at+1 >= len(gaps) {

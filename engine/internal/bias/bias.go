@@ -36,25 +36,28 @@ func Corrected(v *volume.Volume) *volume.Volume {
 	if len(s.logs) < fewest {
 		return v
 	}
-	f, values := s.fit()
-	sd := stat.StdDev(values, nil)
-	share := min((sd-none)/(whole-none), 1)
+	terms, values := s.fit()
+	share := min((stat.StdDev(values, nil)-none)/(whole-none), 1)
 	if !(share > 0) {
 		return v
 	}
-	for i := range f.terms {
-		// So that the last digit, which another processor rounds otherwise, does not count.
-		f.terms[i] = math.Round(share*f.terms[i]*1e6) / 1e6
+	f := field{terms: terms, least: rounded(share * slices.Min(values)), most: rounded(share * slices.Max(values))}
+	for i, m := range s.means {
+		f.terms[i] = rounded(share * terms[i])
+		f.constant -= float64(f.terms[i] * m)
 	}
-	return f.off(v, lo, float64(share*slices.Min(values)), float64(share*slices.Max(values)))
+	f.constant = rounded(f.constant)
+	return f.off(v, lo)
 }
+
+// rounded returns x without its last digits, which another processor may have otherwise.
+func rounded(x float64) float64 { return math.Round(x*1e6) / 1e6 }
 
 // samples are voxels of what an image shows: their logarithms above the darkest, and the terms of a polynomial there.
 type samples struct {
 	logs  []float64
 	terms *mat.Dense // a row for each voxel, without the means
 	means []float64
-	grid  volume.Geometry
 }
 
 // sampled returns the voxels of a coarse grid that Otsu's threshold tells from the background.
@@ -70,12 +73,16 @@ func sampled(v *volume.Volume, lo, hi float32) samples {
 	for _, z := range at[2] {
 		for _, y := range at[1] {
 			for _, x := range at[0] {
-				values = append(values, v.Data[(z*v.Size[1]+y)*v.Size[0]+x])
+				value := v.Data[(z*v.Size[1]+y)*v.Size[0]+x]
+				if !volume.IsFinite(value) {
+					value = lo
+				}
+				values = append(values, value)
 			}
 		}
 	}
-	s := samples{grid: v.Geometry}
-	threshold, top := max(otsu(values), lo), lo+bright*(hi-lo)
+	var s samples
+	threshold, top := max(otsu(values), lo), lo+float32(bright*(hi-lo))
 	var rows []float64
 	k := 0
 	for z := range at[2] {
@@ -125,8 +132,8 @@ func legendre(i, n int) []float64 {
 	return p
 }
 
-// fit returns the bias field, and its values at the samples.
-func (s samples) fit() (field, []float64) {
+// fit returns the terms of the bias field, and its values at the samples.
+func (s samples) fit() (terms, values []float64) {
 	n, count := s.terms.Dims()
 	normal := mat.NewSymDense(count, nil)
 	normal.SymOuterK(1, s.terms.T())
@@ -138,13 +145,13 @@ func (s samples) fit() (field, []float64) {
 	})
 	var factor mat.Cholesky
 	factor.Factorize(normal)
-	values, residual := mat.NewVecDense(n, nil), mat.NewVecDense(n, nil)
-	terms := mat.NewVecDense(count, nil)
+	at, residual := mat.NewVecDense(n, nil), mat.NewVecDense(n, nil)
+	fitted := mat.NewVecDense(count, nil)
 	var right, step mat.VecDense
 	h := newHistogram(s.logs)
 	for range iterations {
 		for i, x := range s.logs {
-			residual.SetVec(i, x-values.AtVec(i))
+			residual.SetVec(i, x-at.AtVec(i))
 		}
 		h.sharpen(residual.RawVector().Data)
 		for i, x := range s.logs {
@@ -154,15 +161,11 @@ func (s samples) fit() (field, []float64) {
 		if factor.SolveVecTo(&step, &right) != nil {
 			break // no field is in the terms
 		}
-		step.SubVec(&step, terms)
-		terms.AddScaledVec(terms, relaxed, &step)
-		values.MulVec(s.terms, terms)
+		step.SubVec(&step, fitted)
+		fitted.AddScaledVec(fitted, relaxed, &step)
+		at.MulVec(s.terms, fitted)
 	}
-	f := field{terms: terms.RawVector().Data}
-	for j, m := range s.means {
-		f.constant -= float64(f.terms[j] * m)
-	}
-	return f, values.RawVector().Data
+	return fitted.RawVector().Data, at.RawVector().Data
 }
 
 // histogram is one of logarithms, with what sharpens it: the spread of a bias field is normal, .15 wide at half its height.
@@ -213,7 +216,8 @@ func (h *histogram) sharpen(values []float64) {
 	filtered := func(values, by []float64) []float64 {
 		c := h.fft.Coefficients(nil, values)
 		for i := range c {
-			c[i] *= complex(by[i]/float64(size), 0)
+			g := by[i] / float64(size)
+			c[i] = complex(real(c[i])*g, imag(c[i])*g)
 		}
 		return h.fft.Sequence(nil, c)
 	}
@@ -238,14 +242,15 @@ func (h *histogram) sharpen(values []float64) {
 	}
 }
 
-// field is the logarithm of a bias field: a polynomial over the grid.
+// field is the logarithm of a bias field: a polynomial over the grid, held between the least and the most that it is where voxels
+// determine it.
 type field struct {
-	terms    []float64
-	constant float64
+	terms                 []float64
+	constant, least, most float64
 }
 
-// off returns v without the field, which is held between least and most, as far above the darkest voxels as it is.
-func (f field) off(v *volume.Volume, darkest float32, least, most float64) *volume.Volume {
+// off returns v without the field, which is a factor of what v shows above its darkest voxels.
+func (f field) off(v *volume.Volume, darkest float32) *volume.Volume {
 	nx, ny := v.Size[0], v.Size[1]
 	var x, y, z [][]float64
 	for a, p := range []*[][]float64{&x, &y, &z} {
@@ -270,7 +275,7 @@ func (f field) off(v *volume.Volume, darkest float32, least, most float64) *volu
 			for d, p := range x[i] {
 				log += float64(along[d] * p)
 			}
-			row[i] = darkest + float32(float64(value-darkest)*math.Exp(-min(max(log, least), most)))
+			row[i] = darkest + float32(float64(value-darkest)*math.Exp(-min(max(log, f.least), f.most)))
 		}
 	}
 	return out

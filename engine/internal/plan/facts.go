@@ -164,8 +164,8 @@ func (f Facts) Similarity(o Options) refine.Similarity {
 const (
 	mostNegative = 0.10
 	someNegative = 0.005
-	mostGain     = 0.25
-	wellAligned  = 0.63
+	mostGain     = 0.20
+	wellAligned  = 0.645
 	lessAligned  = 0.3 // for each unit of gain above mostGain
 )
 
