@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/morphseek/morphseek/engine/fault"
 	"github.com/morphseek/morphseek/engine/internal/testkit"
+	"github.com/morphseek/morphseek/engine/volume"
 )
 
 // With no model named, the search and the refinement recover a displacement across contrasts, and say what they did.
@@ -45,6 +47,27 @@ func TestRegisterWithoutModel(t *testing.T) {
 			_, err := e.Register(context.Background(), pair, options(2, "default"), func(p Progress) bool { return p.Stage != stage })
 			testkit.Fails(t, err, fault.Cancelled)
 		})
+	}
+}
+
+// The shading of two coils changes a result little: both images are compared without it.
+func TestShading(t *testing.T) {
+	t.Parallel()
+	fixed, moving, truth := testkit.Phantom(40, 3, true)
+	shaded := func(v *volume.Volume, axis int, by float64) *volume.Volume {
+		return testkit.Filled(v.Geometry, func(i int) float32 {
+			away := float64(v.Index(i)[axis]) / float64(v.Size[axis])
+			return v.Data[i] * float32(math.Exp(by*away*away))
+		})
+	}
+	e := open(t, Config{})
+	var errors []float64
+	for _, by := range []float64{0, 1} {
+		r := register(t, e, Pair{Fixed: shaded(fixed, 0, by), Moving: shaded(moving, 1, -by)}, with(func(o *Options) { o.Refine = -1 }))
+		errors = append(errors, testkit.MeanError(r.Field, truth, [3]int{8, 8, 8}, [3]int{32, 32, 32}))
+	}
+	if errors[1] > 1.6*errors[0] {
+		t.Errorf("mean error %.2f voxels, %.2f without shading", errors[1], errors[0])
 	}
 }
 
