@@ -16,9 +16,8 @@ import (
 
 const (
 	degree     = 4
-	side       = 32  // voxels of the grid that the field is fitted on, along each axis, at most
-	tissue     = 0.1 // of the range above the darkest: what is darker is left out
-	bright     = 3   // ranges above the darkest: what is brighter counts as that
+	side       = 32 // voxels of the grid that the field is fitted on, along each axis, at most
+	bright     = 3  // ranges above the darkest: what is brighter counts as that
 	iterations = 80
 	relaxed    = 1.5  // times its own length goes a step: they would be short, and many
 	stiffness  = 1e-3 // of a voxel's evidence, times the square of the order, holds a term back
@@ -61,7 +60,7 @@ type samples struct {
 	means []float64
 }
 
-// sampled returns the voxels of a coarse grid that show tissue.
+// sampled returns the voxels of a coarse grid that Otsu's threshold tells from the background.
 func sampled(v *volume.Volume, lo, hi float32) samples {
 	var axes [3][][]float64 // Legendre polynomials at the grid's places
 	var at [3][]int
@@ -70,18 +69,30 @@ func sampled(v *volume.Volume, lo, hi float32) samples {
 			at[a], axes[a] = append(at[a], i), append(axes[a], legendre(i, n))
 		}
 	}
-	var s samples
-	threshold, top := lo+float32(tissue*(hi-lo)), lo+float32(bright*(hi-lo))
-	var rows []float64
-	for z, k := range at[2] {
-		for y, j := range at[1] {
-			for x, i := range at[0] {
-				value := v.Data[(k*v.Size[1]+j)*v.Size[0]+i]
-				if !(value > threshold) || !volume.IsFinite(value) {
-					continue
+	var values []float32
+	for _, z := range at[2] {
+		for _, y := range at[1] {
+			for _, x := range at[0] {
+				value := v.Data[(z*v.Size[1]+y)*v.Size[0]+x]
+				if !volume.IsFinite(value) {
+					value = lo
 				}
-				s.logs = append(s.logs, math.Log(float64(min(value, top)-lo)))
-				each(func(i, j, l int) { rows = append(rows, float64(axes[0][x][i]*axes[1][y][j])*axes[2][z][l]) })
+				values = append(values, value)
+			}
+		}
+	}
+	var s samples
+	threshold, top := max(otsu(values), lo), lo+float32(bright*(hi-lo))
+	var rows []float64
+	k := 0
+	for z := range at[2] {
+		for y := range at[1] {
+			for x := range at[0] {
+				if value := values[k]; value > threshold {
+					s.logs = append(s.logs, math.Log(float64(min(value, top)-lo)))
+					each(func(i, j, l int) { rows = append(rows, float64(axes[0][x][i]*axes[1][y][j])*axes[2][z][l]) })
+				}
+				k++
 			}
 		}
 	}
@@ -268,4 +279,37 @@ func (f field) off(v *volume.Volume, darkest float32) *volume.Volume {
 		}
 	}
 	return out
+}
+
+// otsu returns Otsu's threshold between the darker and the brighter of some values.
+func otsu(values []float32) float32 {
+	const bins = 256
+	lo, hi := slices.Min(values), slices.Max(values)
+	width := float64(hi-lo) / bins
+	if !(width > 0) {
+		return hi
+	}
+	var counts, sums [bins]float64
+	n, total := 0.0, 0.0
+	for _, x := range values {
+		i := min(int(float64(x-lo)/width), bins-1)
+		counts[i]++
+		sums[i] += float64(x - lo)
+		n++
+		total += float64(x - lo)
+	}
+	best, threshold := -1.0, lo
+	below, sum := 0.0, 0.0
+	for i := range bins - 1 {
+		below += counts[i]
+		sum += sums[i]
+		if below == 0 || below == n {
+			continue
+		}
+		d := sum/below - (total-sum)/(n-below)
+		if between := float64(below * (n - below) * d * d); between > best {
+			best, threshold = between, lo+float32(float64(i+1)*width)
+		}
+	}
+	return threshold
 }
