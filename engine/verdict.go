@@ -11,7 +11,7 @@ import (
 
 // What calls for a look at the result.
 const (
-	leastOverlap    = 0.3  // of the smaller field of view
+	leastOverlap    = 0.4  // of the smaller field of view
 	asReversed      = 165  // degrees of a turn that a reversed axis of a file makes, too, of what is nearly its own mirror image
 	leastConfidence = 0.1  // of the alignment found
 	leastScore      = 0.34 // of an alignment of volumes: every wrong pose had less
