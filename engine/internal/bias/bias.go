@@ -16,8 +16,9 @@ import (
 
 const (
 	degree     = 4
-	side       = 32 // voxels of the grid that the field is fitted on, along each axis, at most
-	bright     = 3  // ranges above the darkest: what is brighter counts as that
+	side       = 32  // voxels of the grid that the field is fitted on, along each axis, at most
+	soft       = 0.1 // of the threshold of tissue, to either side of which voxels count in part
+	bright     = 3   // ranges above the darkest: what is brighter counts as that
 	iterations = 80
 	relaxed    = 1.5  // times its own length goes a step: they would be short, and many
 	stiffness  = 1e-3 // of a voxel's evidence, times the square of the order, holds a term back
@@ -37,7 +38,7 @@ func Corrected(v *volume.Volume) *volume.Volume {
 		return v
 	}
 	terms, values := s.fit()
-	share := min((stat.StdDev(values, nil)-none)/(whole-none), 1)
+	share := min((stat.StdDev(values, s.weights)-none)/(whole-none), 1)
 	if !(share > 0) {
 		return v
 	}
@@ -55,12 +56,12 @@ func rounded(x float64) float64 { return math.Round(x*1e6) / 1e6 }
 
 // samples are voxels of what an image shows: their logarithms above the darkest, and the terms of a polynomial there.
 type samples struct {
-	logs  []float64
-	terms *mat.Dense // a row for each voxel, without the means
-	means []float64
+	logs, weights []float64
+	terms         *mat.Dense // a row for each voxel, without the means
+	means         []float64
 }
 
-// sampled returns the voxels of a coarse grid that Otsu's threshold tells from the background.
+// sampled returns the voxels of a coarse grid that are brighter than the background.
 func sampled(v *volume.Volume, lo, hi float32) samples {
 	var axes [3][][]float64 // Legendre polynomials at the grid's places
 	var at [3][]int
@@ -82,14 +83,15 @@ func sampled(v *volume.Volume, lo, hi float32) samples {
 		}
 	}
 	var s samples
-	threshold, top := max(otsu(values), lo), lo+float32(bright*(hi-lo))
+	threshold, top := float64(between(values, lo, hi)-lo), lo+float32(bright*(hi-lo))
 	var rows []float64
 	k := 0
 	for z := range at[2] {
 		for y := range at[1] {
 			for x := range at[0] {
-				if value := values[k]; value > threshold {
-					s.logs = append(s.logs, math.Log(float64(min(value, top)-lo)))
+				above := float64(min(values[k], top) - lo)
+				if weight := min((above/threshold-1+soft)/(2*soft), 1); weight > 0 {
+					s.logs, s.weights = append(s.logs, math.Log(above)), append(s.weights, weight)
 					each(func(i, j, l int) { rows = append(rows, float64(axes[0][x][i]*axes[1][y][j])*axes[2][z][l]) })
 				}
 				k++
@@ -103,7 +105,7 @@ func sampled(v *volume.Volume, lo, hi float32) samples {
 	_, count := s.terms.Dims()
 	s.means = make([]float64, count)
 	for j := range s.means {
-		s.means[j] = stat.Mean(mat.Col(nil, j, s.terms), nil)
+		s.means[j] = stat.Mean(mat.Col(nil, j, s.terms), s.weights)
 	}
 	s.terms.Apply(func(_, j int, x float64) float64 { return x - s.means[j] }, s.terms)
 	return s
@@ -136,19 +138,27 @@ func legendre(i, n int) []float64 {
 func (s samples) fit() (terms, values []float64) {
 	n, count := s.terms.Dims()
 	normal := mat.NewSymDense(count, nil)
-	normal.SymOuterK(1, s.terms.T())
+	weighted := mat.DenseCopyOf(s.terms)
+	weighted.Apply(func(i, _ int, x float64) float64 { return x * s.weights[i] }, weighted)
+	var product mat.Dense
+	product.Mul(weighted.T(), s.terms)
 	k := 0
 	each(func(i, j, l int) {
 		order := float64(i + j + l)
-		normal.SetSym(k, k, normal.At(k, k)+float64(stiffness*float64(n)*order*order))
+		product.Set(k, k, product.At(k, k)+float64(stiffness*float64(n)*order*order))
 		k++
 	})
+	for i := range count {
+		for j := range i + 1 {
+			normal.SetSym(i, j, product.At(i, j))
+		}
+	}
 	var factor mat.Cholesky
 	factor.Factorize(normal)
 	at, residual := mat.NewVecDense(n, nil), mat.NewVecDense(n, nil)
 	fitted := mat.NewVecDense(count, nil)
 	var right, step mat.VecDense
-	h := newHistogram(s.logs)
+	h := newHistogram(s.logs, s.weights)
 	for range iterations {
 		for i, x := range s.logs {
 			residual.SetVec(i, x-at.AtVec(i))
@@ -157,7 +167,7 @@ func (s samples) fit() (terms, values []float64) {
 		for i, x := range s.logs {
 			residual.SetVec(i, x-residual.AtVec(i))
 		}
-		right.MulVec(s.terms.T(), residual)
+		right.MulVec(weighted.T(), residual)
 		if factor.SolveVecTo(&step, &right) != nil {
 			break // no field is in the terms
 		}
@@ -171,6 +181,7 @@ func (s samples) fit() (terms, values []float64) {
 // histogram is one of logarithms, with what sharpens it: the spread of a bias field is normal, .15 wide at half its height.
 type histogram struct {
 	least, width float64
+	weights      []float64 // of the values
 	fft          *fourier.FFT
 	blur, wiener []float64
 }
@@ -180,10 +191,10 @@ const (
 	outer = 156 // bins on either side
 )
 
-func newHistogram(values []float64) *histogram {
+func newHistogram(values, weights []float64) *histogram {
 	const fwhm, noise = 0.15, 0.01
 	const size = bins + 2*outer
-	h := &histogram{least: slices.Min(values), fft: fourier.NewFFT(size)}
+	h := &histogram{least: slices.Min(values), weights: weights, fft: fourier.NewFFT(size)}
 	h.width = max((slices.Max(values)-h.least)/(bins-1), 1e-9)
 	h.least -= float64(outer * h.width)
 	deviation := fwhm / h.width / math.Sqrt(8*math.Ln2)
@@ -208,10 +219,10 @@ func (h *histogram) sharpen(values []float64) {
 		p := min(max((x-h.least)/h.width, 0), float64(size-2))
 		return int(p), p - math.Floor(p)
 	}
-	for _, x := range values {
+	for k, x := range values {
 		i, f := place(x)
-		counts[i] += 1 - f
-		counts[i+1] += f
+		counts[i] += float64(h.weights[k] * (1 - f))
+		counts[i+1] += float64(h.weights[k] * f)
 	}
 	filtered := func(values, by []float64) []float64 {
 		c := h.fft.Coefficients(nil, values)
@@ -281,35 +292,25 @@ func (f field) off(v *volume.Volume, darkest float32) *volume.Volume {
 	return out
 }
 
-// otsu returns Otsu's threshold between the darker and the brighter of some values.
-func otsu(values []float32) float32 {
-	const bins = 256
-	lo, hi := slices.Min(values), slices.Max(values)
-	width := float64(hi-lo) / bins
-	if !(width > 0) {
-		return hi
-	}
-	var counts, sums [bins]float64
-	n, total := 0.0, 0.0
-	for _, x := range values {
-		i := min(int(float64(x-lo)/width), bins-1)
-		counts[i]++
-		sums[i] += float64(x - lo)
-		n++
-		total += float64(x - lo)
-	}
-	best, threshold := -1.0, lo
-	below, sum := 0.0, 0.0
-	for i := range bins - 1 {
-		below += counts[i]
-		sum += sums[i]
-		if below == 0 || below == n {
-			continue
+// between returns the threshold halfway between the means of what is darker and of what is brighter (Ridler and Calvard 1978): a
+// stationary point of Otsu's, which noise moves as little as these means.
+func between(values []float32, lo, hi float32) float32 {
+	const rounds = 30
+	t := (lo + hi) / 2
+	for range rounds {
+		var sums, counts [2]float64
+		for _, x := range values {
+			k := 0
+			if x > t {
+				k = 1
+			}
+			sums[k] += float64(x)
+			counts[k]++
 		}
-		d := sum/below - (total-sum)/(n-below)
-		if between := float64(below * (n - below) * d * d); between > best {
-			best, threshold = between, lo+float32(float64(i+1)*width)
+		if counts[0] == 0 || counts[1] == 0 {
+			break
 		}
+		t = float32((sums[0]/counts[0] + sums[1]/counts[1]) / 2)
 	}
-	return threshold
+	return t
 }
