@@ -27,9 +27,9 @@ const (
 	none, whole = 0.04, 0.08 // deviation of the logarithm, up to which a field is the image's own contrast, and from which on it is taken off
 )
 
-// Corrected returns v without its bias field: v itself where there is none to speak of. Of slices and of CT it is v.
+// Corrected returns v without its bias field: v itself where there is none to speak of. A slice stays as it is.
 func Corrected(v *volume.Volume) *volume.Volume {
-	if v.Flat() || v.Hounsfield() {
+	if v.Flat() {
 		return v
 	}
 	lo, hi := v.Range()

@@ -72,19 +72,11 @@ func TestNoBias(t *testing.T) {
 	flat := head(1)
 	flat.Size = [3]int{side, side, 1}
 	flat.Data = flat.Data[side*side*side/2:][:side*side]
-	units := head(1)
-	for i, x := range units.Data { // air, and soft tissue
-		units.Data[i] = x / 4
-		if tissue(units.Index(i)) == 0 {
-			units.Data[i] -= 1000
-		}
-	}
 	for name, v := range map[string]*volume.Volume{
-		"even":             head(0),
-		"a slice":          flat,
-		"Hounsfield units": units,
-		"constant":         testkit.Filled(testkit.Grid([3]int{20, 20, 20}), func(int) float32 { return 7 }),
-		"few voxels":       testkit.Filled(testkit.Grid([3]int{6, 6, 6}), func(i int) float32 { return float32(i) }),
+		"even":       head(0),
+		"a slice":    flat,
+		"constant":   testkit.Filled(testkit.Grid([3]int{20, 20, 20}), func(int) float32 { return 7 }),
+		"few voxels": testkit.Filled(testkit.Grid([3]int{6, 6, 6}), func(i int) float32 { return float32(i) }),
 	} {
 		if bias.Corrected(v) != v {
 			t.Errorf("%s: the volume changed", name)
