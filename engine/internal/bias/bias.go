@@ -1,6 +1,6 @@
 // Package bias takes the bias field of an image off: a coil sees what is near to it brighter. The field is a smooth factor. Its
 // logarithm is found as N3 and N4 find it (Sled et al. 1998, Tustison et al. 2010): intensities of a tissue that it spreads are
-// brought together. Here it is a polynomial, which a few thousand voxels determine in hundredths of a second.
+// brought together. Here it is a polynomial, which a few thousand voxels determine in some hundredths of a second.
 package bias
 
 import (
@@ -153,29 +153,31 @@ func (s samples) fit() (terms, values []float64) {
 			normal.SetSym(i, j, product.At(i, j))
 		}
 	}
+	bias, residual := mat.NewVecDense(n, nil), mat.NewVecDense(n, nil)
+	coefficients := mat.NewVecDense(count, nil)
 	var factor mat.Cholesky
-	factor.Factorize(normal)
-	at, residual := mat.NewVecDense(n, nil), mat.NewVecDense(n, nil)
-	fitted := mat.NewVecDense(count, nil)
+	if !factor.Factorize(normal) {
+		return coefficients.RawVector().Data, bias.RawVector().Data // no field
+	}
 	var right, step mat.VecDense
 	h := newHistogram(s.logs, s.weights)
 	for range iterations {
 		for i, x := range s.logs {
-			residual.SetVec(i, x-at.AtVec(i))
+			residual.SetVec(i, x-bias.AtVec(i))
 		}
 		h.sharpen(residual.RawVector().Data)
 		for i, x := range s.logs {
 			residual.SetVec(i, x-residual.AtVec(i))
 		}
 		right.MulVec(weighted.T(), residual)
-		if factor.SolveVecTo(&step, &right) != nil {
-			break // no field is in the terms
+		if factor.SolveVecTo(&step, &right) != nil { // the terms are alike
+			break
 		}
-		step.SubVec(&step, fitted)
-		fitted.AddScaledVec(fitted, relaxed, &step)
-		at.MulVec(s.terms, fitted)
+		step.SubVec(&step, coefficients)
+		coefficients.AddScaledVec(coefficients, relaxed, &step)
+		bias.MulVec(s.terms, coefficients)
 	}
-	return fitted.RawVector().Data, at.RawVector().Data
+	return coefficients.RawVector().Data, bias.RawVector().Data
 }
 
 // histogram is one of logarithms, with what sharpens it: the spread of a bias field is normal, .15 wide at half its height.
