@@ -57,6 +57,7 @@ func rounded(x float64) float64 { return math.Round(x*1e6) / 1e6 }
 // samples are voxels of what an image shows: their logarithms above the darkest, and the terms of a polynomial there.
 type samples struct {
 	logs, weights []float64
+	least, most   float64    // that the logarithms can be
 	terms         *mat.Dense // a row for each voxel, without the means
 	means         []float64
 }
@@ -84,6 +85,7 @@ func sampled(v *volume.Volume, lo, hi float32) samples {
 	}
 	var s samples
 	threshold, top := float64(between(values, lo, hi)-lo), lo+float32(bright*(hi-lo))
+	s.least, s.most = math.Log((1-soft)*threshold), math.Log(float64(top-lo))
 	var rows []float64
 	k := 0
 	for z := range at[2] {
@@ -160,7 +162,7 @@ func (s samples) fit() (terms, values []float64) {
 		return coefficients.RawVector().Data, bias.RawVector().Data // no field
 	}
 	var right, step mat.VecDense
-	h := newHistogram(s.logs, s.weights)
+	h := newHistogram(s.least, s.most, s.weights)
 	for range iterations {
 		for i, x := range s.logs {
 			residual.SetVec(i, x-bias.AtVec(i))
@@ -193,12 +195,12 @@ const (
 	outer = 156 // bins on either side
 )
 
-func newHistogram(values, weights []float64) *histogram {
+func newHistogram(least, most float64, weights []float64) *histogram {
 	const fwhm, noise = 0.15, 0.01
 	const size = bins + 2*outer
-	h := &histogram{least: slices.Min(values), weights: weights, fft: fourier.NewFFT(size)}
-	h.width = max((slices.Max(values)-h.least)/(bins-1), 1e-9)
-	h.least -= float64(outer * h.width)
+	h := &histogram{weights: weights, fft: fourier.NewFFT(size)}
+	h.width = (most - least) / (bins - 1)
+	h.least = least - float64(outer*h.width)
 	deviation := fwhm / h.width / math.Sqrt(8*math.Ln2)
 	kernel, sum := make([]float64, size), 0.0
 	for i := range kernel {
