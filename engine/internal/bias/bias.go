@@ -24,7 +24,7 @@ const (
 	stiffness  = 1e-3 // of a voxel's evidence, times the square of the order, holds a term back
 	fewest     = 1000 // voxels that a field is fitted to
 
-	none, whole = 0.04, 0.08 // deviation of the logarithm, up to which a field is the image's own contrast, and from which on it is taken off
+	none, whole = 0.06, 0.10 // deviation of the logarithm, up to which a field is the image's own contrast, and from which on it is taken off
 )
 
 // Corrected returns v without its bias field: v itself where there is none to speak of. A slice stays as it is.
