@@ -31,7 +31,7 @@ func (p *problem) addChannels(n *notes, flat Pair) {
 		channel := aligned.Channel{Weight: cmp.Or(c.Weight, 1)}
 		channel.Fixed, channel.Moving = c.Fixed.Canonical(), c.Moving.Canonical()
 		if !c.Labels {
-			channel.Fixed, channel.Moving = bias.Corrected(channel.Fixed), bias.Corrected(channel.Moving)
+			channel.Fixed, channel.Moving = bias.Corrected(channel.Fixed, p.opt.Threads), bias.Corrected(channel.Moving, p.opt.Threads)
 		}
 		channel.FixedMask, channel.MovingMask = onto(p.pair.FixedMask, channel.Fixed), onto(p.pair.MovingMask, channel.Moving)
 		if c.Labels {

@@ -112,8 +112,8 @@ func (p *problem) clean(e *env, flat Pair) error {
 		p.average()
 	}
 	parallel.Beside(p.opt.Threads,
-		func(int) { p.pair.Fixed = bias.Corrected(p.pair.Fixed).Frozen() },
-		func(int) { p.pair.Moving = bias.Corrected(p.pair.Moving).Frozen() })
+		func(threads int) { p.pair.Fixed = bias.Corrected(p.pair.Fixed, threads).Frozen() },
+		func(threads int) { p.pair.Moving = bias.Corrected(p.pair.Moving, threads).Frozen() })
 	p.facts.Voxels = room(p.pair.Fixed.Geometry)
 	if p.net != nil {
 		in := p.net.Intensity

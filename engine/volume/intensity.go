@@ -120,11 +120,12 @@ const (
 	grainy = 0.15 // of the range, the mean step between neighbours of noise, which has .22
 )
 
-// Plausible returns the volume without what tells nothing of what was imaged: v itself where there is none of that, else a copy
-// in which voxels that lie at equal steps, but for rounding, have no rounding, those far beyond the others, or filled in by a program, have the value of the percentile on their
-// side, a CT scanner's padding that of the air beside it, and slices that were lost, single voxels whose fit failed, and
-// single ones that are not finite what lies between those beside them. Other voxels that are not finite stay. Measures that
-// compare images by squares, or in bins from the least value to the greatest, see little else where there are such voxels.
+// Plausible returns the volume without what tells nothing of what was imaged: v itself where there is none of that, else a copy.
+// In it voxels that lie at equal steps, but for rounding, have no rounding; those far beyond the others, or filled in by a
+// program, have the value of the percentile on their side, a CT scanner's padding that of the air beside it; and slices that
+// were lost, single voxels whose fit failed, and single ones that are not finite have what lies between those beside them. Other
+// voxels that are not finite stay. Measures that compare images by squares, or in bins from the least value to the greatest, see
+// little else where there are such voxels.
 func (v *Volume) Plausible() *Volume {
 	as := v.Frozen() // so that its steps measure it once
 	if out := as.stepped().unspoilt().bounded().darkened().whole().bridged(); out != as {

@@ -16,11 +16,11 @@ const (
 	fewestSteps = 8    // that its voxels have, so that they tell of one
 )
 
-// stepped returns v with each finite voxel at its step, so that what a file's scale or another type of voxels rounded does not count:
-// v itself where its voxels are whole numbers, or have no steps.
+// stepped returns v with each finite voxel at its step, so that what a file's scale or another type of voxels rounded does not
+// count: v itself where its voxels are whole numbers, or have no steps.
 func (v *Volume) stepped() *Volume {
-	isWhole := func(x float32) bool { return x == float32(math.Round(float64(x))) || !IsFinite(x) }
-	if !slices.ContainsFunc(v.Data, func(x float32) bool { return !isWhole(x) }) {
+	isBroken := func(x float32) bool { return IsFinite(x) && x != float32(math.Round(float64(x))) }
+	if !slices.ContainsFunc(v.Data, isBroken) {
 		return v
 	}
 	s := steps{step: 1}

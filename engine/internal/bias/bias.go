@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
 
+	"github.com/morphseek/morphseek/engine/internal/parallel"
 	"github.com/morphseek/morphseek/engine/volume"
 )
 
@@ -28,7 +29,7 @@ const (
 )
 
 // Corrected returns v without its bias field: v itself where there is none to speak of. A slice stays as it is.
-func Corrected(v *volume.Volume) *volume.Volume {
+func Corrected(v *volume.Volume, threads int) *volume.Volume {
 	if v.Flat() {
 		return v
 	}
@@ -48,7 +49,7 @@ func Corrected(v *volume.Volume) *volume.Volume {
 		f.constant -= float64(f.terms[i] * m)
 	}
 	f.constant = rounded(f.constant)
-	return f.off(v, lo)
+	return f.off(v, lo, threads)
 }
 
 // rounded returns x without its last digits, which another processor may have otherwise.
@@ -71,34 +72,31 @@ func sampled(v *volume.Volume, lo, hi float32) samples {
 			at[a], axes[a] = append(at[a], i), append(axes[a], legendre(i, n))
 		}
 	}
-	var values []float32
-	for _, z := range at[2] {
-		for _, y := range at[1] {
-			for _, x := range at[0] {
-				value := v.Data[(z*v.Size[1]+y)*v.Size[0]+x]
-				if !volume.IsFinite(value) {
-					value = lo
-				}
-				values = append(values, value)
-			}
+	grid, stride := volume.Geometry{Size: [3]int{len(at[0]), len(at[1]), len(at[2])}}, v.Strides()
+	values := make([]float32, grid.Voxels())
+	for k := range values {
+		i := 0
+		for a, place := range grid.Index(k) {
+			i += stride[a] * at[a][place]
+		}
+		if values[k] = v.Data[i]; !volume.IsFinite(values[k]) {
+			values[k] = lo
 		}
 	}
 	var s samples
 	threshold, top := float64(between(values, lo, hi)-lo), lo+float32(bright*(hi-lo))
 	s.least, s.most = math.Log((1-soft)*threshold), math.Log(float64(top-lo))
 	var rows []float64
-	k := 0
-	for z := range at[2] {
-		for y := range at[1] {
-			for x := range at[0] {
-				above := float64(min(values[k], top) - lo)
-				if weight := min((above/threshold-1+soft)/(2*soft), 1); weight > 0 {
-					s.logs, s.weights = append(s.logs, math.Log(above)), append(s.weights, weight)
-					each(func(i, j, l int) { rows = append(rows, float64(axes[0][x][i]*axes[1][y][j])*axes[2][z][l]) })
-				}
-				k++
-			}
+	for k, value := range values {
+		above := float64(min(value, top) - lo)
+		weight := min((above/threshold-1+soft)/(2*soft), 1)
+		if !(weight > 0) {
+			continue
 		}
+		s.logs, s.weights = append(s.logs, math.Log(above)), append(s.weights, weight)
+		p := grid.Index(k)
+		x, y, z := axes[0][p[0]], axes[1][p[1]], axes[2][p[2]]
+		each(func(i, j, l int) { rows = append(rows, float64(x[i]*y[j])*z[l]) })
 	}
 	if len(s.logs) == 0 {
 		return s
@@ -139,22 +137,20 @@ func legendre(i, n int) []float64 {
 // fit returns the terms of the bias field, and its values at the samples.
 func (s samples) fit() (terms, values []float64) {
 	n, count := s.terms.Dims()
-	normal := mat.NewSymDense(count, nil)
 	weighted := mat.DenseCopyOf(s.terms)
 	weighted.Apply(func(i, _ int, x float64) float64 { return x * s.weights[i] }, weighted)
-	var product mat.Dense
-	product.Mul(weighted.T(), s.terms)
+	normal := mat.NewSymDense(count, nil)
+	for i := range count {
+		for j := range i + 1 {
+			normal.SetSym(i, j, mat.Dot(weighted.ColView(i), s.terms.ColView(j)))
+		}
+	}
 	k := 0
 	each(func(i, j, l int) {
 		order := float64(i + j + l)
-		product.Set(k, k, product.At(k, k)+float64(stiffness*float64(n)*order*order))
+		normal.SetSym(k, k, normal.At(k, k)+float64(stiffness*float64(n)*order*order))
 		k++
 	})
-	for i := range count {
-		for j := range i + 1 {
-			normal.SetSym(i, j, product.At(i, j))
-		}
-	}
 	bias, residual := mat.NewVecDense(n, nil), mat.NewVecDense(n, nil)
 	coefficients := mat.NewVecDense(count, nil)
 	var factor mat.Cholesky
@@ -265,7 +261,7 @@ type field struct {
 }
 
 // off returns v without the field, which is a factor of what v shows above its darkest voxels.
-func (f field) off(v *volume.Volume, darkest float32) *volume.Volume {
+func (f field) off(v *volume.Volume, darkest float32, threads int) *volume.Volume {
 	nx, ny := v.Size[0], v.Size[1]
 	var x, y, z [][]float64
 	for a, p := range []*[][]float64{&x, &y, &z} {
@@ -274,7 +270,7 @@ func (f field) off(v *volume.Volume, darkest float32) *volume.Volume {
 		}
 	}
 	out := &volume.Volume{Geometry: v.Geometry, Data: slices.Clone(v.Data)}
-	for r := range ny * v.Size[2] {
+	parallel.Each(ny*v.Size[2], parallel.Rows(nx), threads, func(r int) {
 		along := [degree + 1]float64{f.constant}
 		k := 0
 		each(func(i, j, l int) {
@@ -292,7 +288,7 @@ func (f field) off(v *volume.Volume, darkest float32) *volume.Volume {
 			}
 			row[i] = darkest + float32(float64(value-darkest)*math.Exp(-min(max(log, f.least), f.most)))
 		}
-	}
+	})
 	return out
 }
 

@@ -57,7 +57,7 @@ func spread(v *volume.Volume, k int) float64 {
 func TestCorrected(t *testing.T) {
 	for _, depth := range []float64{0.5, 1} {
 		shaded := head(depth)
-		even := bias.Corrected(shaded)
+		even := bias.Corrected(shaded, 2)
 		for k := 1; k <= 3; k++ {
 			before, after := spread(shaded, k), spread(even, k)
 			if after > 0.045 || after > before/2 {
@@ -67,7 +67,7 @@ func TestCorrected(t *testing.T) {
 	}
 }
 
-// What has no bias field, or cannot show one, stays as it is.
+// TestNoBias checks that images without a bias field, or too small to show one, stay as they are.
 func TestNoBias(t *testing.T) {
 	flat := head(1)
 	flat.Size = [3]int{side, side, 1}
@@ -78,7 +78,7 @@ func TestNoBias(t *testing.T) {
 		"constant":   testkit.Filled(testkit.Grid([3]int{20, 20, 20}), func(int) float32 { return 7 }),
 		"few voxels": testkit.Filled(testkit.Grid([3]int{6, 6, 6}), func(i int) float32 { return float32(i) }),
 	} {
-		if bias.Corrected(v) != v {
+		if bias.Corrected(v, 2) != v {
 			t.Errorf("%s: the volume changed", name)
 		}
 	}
@@ -89,7 +89,7 @@ func TestSteady(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	v := head(1)
 	noisy := testkit.Filled(v.Geometry, func(i int) float32 { return v.Data[i] + float32(1e-3*random.NormFloat64()) })
-	a, b := bias.Corrected(v), bias.Corrected(noisy)
+	a, b := bias.Corrected(v, 2), bias.Corrected(noisy, 2)
 	for i, x := range a.Data {
 		if math.Abs(float64(x-b.Data[i])) > 0.02 {
 			t.Fatalf("voxel %d: %g, with noise %g", i, x, b.Data[i])
