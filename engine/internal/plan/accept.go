@@ -20,7 +20,7 @@ const leastContinued = 0.2
 const leastShown = 0.4
 
 // leastT is Student's t that an alignment's gain needs where it is no large one: wrong alignments gain unevenly over the image.
-const leastT, large = 7, 0.5
+const leastT, large = 6.2, 0.5
 
 // steadyT is Student's t by which scales and shears between two contrasts must lose to be left out.
 const steadyT = 5

@@ -281,6 +281,7 @@ func TestAlignment(t *testing.T) {
 		{"apart, in a small crop", referee.Margin{Distance: 0.34, Correlation: 0.14, Common: 1, T: 7.2}, false, true},
 		{"better here, worse there", referee.Margin{Distance: 0.07, Correlation: 0.1, Common: 0.6, T: 1.6}, false, false},
 		{"two people's hearts, right", referee.Margin{Distance: 0.13, Correlation: 0.047, Common: 0.54, T: 7.6}, false, true},
+		{"two people's hearts, right and close", referee.Margin{Distance: 0.1, Correlation: 0.02, Common: 0.67, T: 6.38}, false, true},
 		{"two people's hearts, wrong", referee.Margin{Distance: 0.112, Correlation: 0.025, Common: 0.81, T: 6.1}, false, false},
 		{"nothing in common at first", referee.Margin{Common: 0.05}, false, true},
 		{"speckle, which is another in every frame", referee.Margin{Distance: 0.09, Correlation: 0.1, Common: 0.9, T: 3.6}, true, true},
