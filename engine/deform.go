@@ -83,6 +83,9 @@ func (p *problem) fit(e *env, st state, last bool) (state, error) {
 		if st.facts.Similarity(o) == refine.NCC {
 			if a.Correlation < plan.OneBody {
 				a.Detail = st.fit.Detail()
+				if st.deform == nil {
+					st.facts.Strain, st.facts.Bend = st.initial.Strain(), st.fit.Found().Stats(p.opt.Threads).SDLogJ
+				}
 			}
 			a = plan.MostTelling(a, st.fit.OfChannels())
 		}

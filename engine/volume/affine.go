@@ -32,6 +32,22 @@ func (a Affine) After(b Affine) Affine {
 	return Affine{M: Product(a.M, b.M), T: a.Apply(b.T)}
 }
 
+// Strain returns the Frobenius norm of the map's Green-Lagrange strain, (M'M - I) / 2: 0 for what only turns and moves, and about
+// the root of the sum of the squared relative changes of length else.
+func (a Affine) Strain() float64 {
+	sum := 0.0
+	for i := range 3 {
+		for j := range 3 {
+			e := float64(a.M[i]*a.M[j]) + float64(a.M[3+i]*a.M[3+j]) + float64(a.M[6+i]*a.M[6+j])
+			if i == j {
+				e--
+			}
+			sum += float64(e * e)
+		}
+	}
+	return math.Sqrt(sum) / 2
+}
+
 // Root returns the principal square root, the map that gives a when it is applied twice, by the iteration of Denman and
 // Beavers (Appl. Math. Comput. 1976). A map that turns by 180 degrees, or mirrors, has none: SingularTransform.
 func (a Affine) Root() (Affine, error) {

@@ -34,6 +34,8 @@ type Facts struct {
 	Agreement  refine.Agreement `json:"agreement"`  // after a smooth fit
 	Unsearched refine.Agreement `json:"unsearched"` // the same where the search was chosen, or not
 	Searched   float64          `json:"searched"`   // share of the search's displacement that counts
+	Strain     float64          `json:"strain"`     // of the initial transform
+	Bend       float64          `json:"bend"`       // standard deviation of the logarithm of the smooth fit's Jacobian determinant; 0: not measured
 	Large      bool             `json:"large"`      // slices match in the large alone: fine detail has no counterpart
 	Varies     bool             `json:"varies"`     // the contrast of one image over the other's varies from place to place
 	Still      bool             `json:"still"`      // nothing moved by itself, by the smooth fit
@@ -100,6 +102,31 @@ const noisy = 0.4
 // isNoisy tells one body under noise from two people: both agree little at half the resolution.
 func isNoisy(a refine.Agreement) bool { return a.Detail > 0 && a.Detail < noisy }
 
+// Two people's images agree less in fine detail than at half the resolution, by Agreement.Detail; those of one body of which one
+// is corrupted, or whose contrast differs by a curve, agree about as much. An alignment without scales and a fit that bends
+// little tell of one body as well.
+const (
+	peopleDetail, bodyDetail = 0.80, 0.84
+	rigidDetail              = 0.10       // what is added to the detail of a pair that neither grew nor bends
+	grown, sameSize          = 0.05, 0.03 // strain of the initial transform
+	bent, straight           = 0.16, 0.12
+	oneBodyAgreement         = 0.85
+)
+
+// likeness is the agreement that tells one body from two people: the correlation, raised where the detail tells of one body.
+func (f Facts) likeness() float64 {
+	a := f.Agreement
+	if a.Detail == 0 || a.Correlation >= oneBodyAgreement {
+		return a.Correlation
+	}
+	rigid := 0.0
+	if f.Bend > 0 {
+		rigid = min(share(f.Strain, grown, sameSize), share(f.Bend, bent, straight))
+	}
+	body := share(a.Detail+float64(rigidDetail*rigid), peopleDetail, bodyDetail)
+	return a.Correlation + float64(body*(oneBodyAgreement-a.Correlation))
+}
+
 // IsAlike says whether a smooth fit left nothing but motion, and that of a small part.
 func (f Facts) IsAlike(o Options) bool {
 	return f.Similarity(o) == refine.NCC && f.Agreement.Correlation >= alike
@@ -128,7 +155,7 @@ func (f Facts) ErrorFactor(o Options) float64 {
 	case f.Similarity(o) != refine.NCC || a.Correlation == 0 || isNoisy(a):
 		return 1
 	}
-	return 1 + float64((people-1)*share(a.Correlation, alike, twoPeople))
+	return 1 + float64((people-1)*share(f.likeness(), alike, twoPeople))
 }
 
 // frames is the correlation by the headers from which on two images are frames of one scan, if no alignment brings them closer.
@@ -256,7 +283,7 @@ func (f Facts) MayMap(o Options) bool {
 	if f.Channels || o.Similarity != "auto" || f.IsGiven(o) || a.Gain >= mostUnmapped {
 		return false
 	}
-	return f.Similarity(o).Descriptors() || a.Correlation >= OneBody && a.Gain >= varies
+	return f.Similarity(o).Descriptors() || f.likeness() >= OneBody && a.Gain >= varies
 }
 
 // IsMapped says whether a curve maps the contrast of one image to the other's, by the agreement of descriptors and by that of

@@ -35,6 +35,11 @@ func TestRegimes(t *testing.T) {
 	still.Still = true
 	noise := oneModality(largeImage, 0.6)
 	noise.Agreement.Detail = 0.2
+	detailed := func(agreement, detail, strain, bend float64) Facts {
+		f := oneModality(largeImage, agreement)
+		f.Agreement.Detail, f.Strain, f.Bend = detail, strain, bend
+		return f
+	}
 	apart := oneModality(largeImage, 0.9)
 	apart.Apart = true
 	sections := oneModality(largeImage, 0.35)
@@ -59,6 +64,10 @@ func TestRegimes(t *testing.T) {
 		{"two people's crops", oneModality(Crop/10, 0.80), "two people"},
 		{"two people, as alike as one body", oneModality(largeImage, 0.83), "two people or one body"},
 		{"a tumour before and after", oneModality(largeImage, 0.84), "one body, tissue new or gone"},
+		{"the same, one scan noisy", detailed(0.67, 0.75, 0.011, 0.095), "one body, tissue new or gone"},
+		{"a torso, one scan under a curve", detailed(0.80, 0.92, 0.107, 0.077), "one body, tissue new or gone"},
+		{"two mice whose skulls are alike", detailed(0.77, 0.796, 0.077, 0.068), "two people"},
+		{"two people's heads in one atlas", detailed(0.70, 0.755, 0.01, 0.19), "two people"},
 		{"one head seen twice", oneModality(largeImage, 1), "one body"},
 		{"one abdomen, breathing", oneModality(largeImage, 0.89), "one body nearly everywhere"},
 		{"a beating heart", framesOf(0.94), "frames of one scan"},

@@ -46,7 +46,7 @@ var regimes = []regime{
 	{"one body, tissue new or gone", upTo(unlike), always(stiff),
 		agree("as those of one body do with tissue that is new, gone or noisy, so the deformation is kept smooth")},
 	{"one body nearly everywhere", below(alike), func(o Options, f Facts) refine.Regularisation {
-		return between(stiff, bySize(supple)(o, f), f.Agreement.Correlation, unlike, alike)
+		return between(stiff, bySize(supple)(o, f), f.likeness(), unlike, alike)
 	}, agree("as those of one body do nearly everywhere, so the deformation is kept smooth")},
 	{"one body", func(Options, Facts) bool { return true }, towards(bySize(unchanged), bySize(supple), alike, 1),
 		agree("as those of one body do, so the deformation is kept smooth")},
@@ -67,11 +67,11 @@ func describes(o Options, f Facts) bool { return f.Similarity(o).Descriptors() }
 
 // upTo and below hold by the agreement after a smooth fit.
 func upTo(most float64) func(Options, Facts) bool {
-	return func(_ Options, f Facts) bool { return f.Agreement.Correlation <= most }
+	return func(_ Options, f Facts) bool { return f.likeness() <= most }
 }
 
 func below(bound float64) func(Options, Facts) bool {
-	return func(_ Options, f Facts) bool { return f.Agreement.Correlation < bound }
+	return func(_ Options, f Facts) bool { return f.likeness() < bound }
 }
 
 func says(text string) func(Facts) string { return func(Facts) string { return text } }
@@ -79,7 +79,11 @@ func says(text string) func(Facts) string { return func(Facts) string { return t
 // agree says a regime of intensities with the agreement that it follows from.
 func agree(text string) func(Facts) string {
 	return func(f Facts) string {
-		return fmt.Sprintf("after a first, smooth fit the images correlate by %.2f (0 to 1): %s", f.Agreement.Correlation, text)
+		a, detail := f.Agreement, ""
+		if f.likeness() > a.Correlation {
+			detail = fmt.Sprintf(", and by %.2f of that in fine detail", a.Detail)
+		}
+		return fmt.Sprintf("after a first, smooth fit the images correlate by %.2f (0 to 1)%s: %s", a.Correlation, detail, text)
 	}
 }
 
@@ -108,7 +112,7 @@ func bySize(by sized) regularisations {
 // towards goes over from what suits an agreement of from, and less, to what suits one of to, and more.
 func towards(most, least regularisations, from, to float64) regularisations {
 	return func(o Options, f Facts) refine.Regularisation {
-		return between(least(o, f), most(o, f), f.Agreement.Correlation, from, to)
+		return between(least(o, f), most(o, f), f.likeness(), from, to)
 	}
 }
 

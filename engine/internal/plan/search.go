@@ -62,17 +62,17 @@ var needs = []need{
 		"the images, of different contrasts, match little after a first, smooth fit: a search looks farther"},
 	{func(_ Options, f Facts) bool { return !f.SameModality }, whole,
 		"the images seem to be of two modalities: a search looks farther"},
-	{func(_ Options, f Facts) bool { return f.Agreement.Correlation >= OneBody || isNoisy(f.Agreement) }, none,
+	{func(_ Options, f Facts) bool { return f.likeness() >= OneBody || isNoisy(f.Agreement) }, none,
 		"the images match after a first, smooth fit: no search for large displacements"},
 	{func(_ Options, f Facts) bool { return unaligned(f) == 0 }, none,
 		"the images match well already: no search for large displacements"},
 	{func(_ Options, f Facts) bool { return f.Slices && disagreeing(f) == 0 }, none,
 		"the slices match after a first, smooth fit: no search for large displacements"},
 	{func(_ Options, f Facts) bool { return f.Slices }, func(f Facts) float64 { return unaligned(f) * disagreeing(f) }, farther},
-	{func(_ Options, f Facts) bool { return f.Agreement.Correlation <= twoPeople }, unaligned, farther},
+	{func(_ Options, f Facts) bool { return f.likeness() <= twoPeople }, unaligned, farther},
 	// two people or one body
 	{func(Options, Facts) bool { return true }, func(f Facts) float64 {
-		return unaligned(f) * ((OneBody - f.Agreement.Correlation) / (OneBody - twoPeople))
+		return unaligned(f) * ((OneBody - f.likeness()) / (OneBody - twoPeople))
 	}, farther},
 }
 
