@@ -90,6 +90,32 @@ func TestRegimes(t *testing.T) {
 	}
 }
 
+// A search for a part of a displacement leaves one body apart, too: how the images agreed before says how roughly they are fitted.
+func TestFarApart(t *testing.T) {
+	f := oneModality(largeImage, 0.87)
+	f.Apart = true
+	people := rough(auto, f)
+	for _, c := range []struct {
+		name   string
+		before float64
+		want   refine.Regularisation
+	}{
+		{"two people", 0.78, people},
+		{"between", (twoPeople + OneBody) / 2, between(people, stiff, 0.5, 0, 1)},
+		{"one body", OneBody, stiff},
+	} {
+		f.Unsearched.Correlation = c.before
+		coarse, _ := Coarse(auto, f, true)
+		if fine := For(auto, f).By; !near(fine, c.want) || fine != coarse {
+			t.Errorf("%s: fitted by %v and %v, want %v", c.name, fine, coarse, c.want)
+		}
+	}
+}
+
+func near(a, b refine.Regularisation) bool {
+	return math.Abs(a.Fluid-b.Fluid)+math.Abs(a.Elastic-b.Elastic)+math.Abs(a.Fading-b.Fading)+math.Abs(a.Sharpen-b.Sharpen) < 1e-9
+}
+
 // The same pair on another grid, which agrees by a thousandth more, is regularised alike.
 func TestNoStepBetweenRegimes(t *testing.T) {
 	lengths := func(r refine.Regularisation) [4]float64 { return [4]float64{r.Fluid, r.Elastic, r.Fading, r.Sharpen} }

@@ -29,7 +29,7 @@ var regimes = []regime{
 	{"one contrast by a curve", func(_ Options, f Facts) bool { return f.Mapped > 0 }, bySize(mapped), curve},
 	{"slices in the large", func(o Options, f Facts) bool { return f.Large && !describes(o, f) }, always(tissue),
 		agree("the slices match in their large structures alone, so fine detail is not followed")},
-	{"two people, far apart", func(o Options, f Facts) bool { return f.Apart && !describes(o, f) }, rough,
+	{"two people, far apart", func(o Options, f Facts) bool { return f.Apart && !describes(o, f) }, farApart,
 		says("the images still match little after the search, as those of two people do: fine detail is followed")},
 	{"two people, two contrasts", func(o Options, f Facts) bool { return f.arePeople(o) }, acrossPeople,
 		says("the images have different contrasts and match little, as those of two people do: detail is followed")},
@@ -128,6 +128,12 @@ func rough(o Options, f Facts) refine.Regularisation {
 		return refine.Regularisation{Fluid: 1.5, Elastic: 0.4, Fading: 0.5, Sharpen: 3}
 	}
 	return refine.Regularisation{Fluid: 1.75, Elastic: 0.385, Sharpen: 0.5}
+}
+
+// farApart goes over from what suits two people to what suits one body by the agreement before the search: a search for a part
+// of a displacement leaves one body apart, too.
+func farApart(o Options, f Facts) refine.Regularisation {
+	return between(rough(o, f), stiff, f.Unsearched.Correlation, twoPeople, OneBody)
 }
 
 var (
@@ -230,7 +236,7 @@ func Coarse(o Options, f Facts, last bool) (by refine.Regularisation, brief bool
 	case f.Large && !describes(o, f):
 		return tissue, false
 	case last && f.Apart && !describes(o, f):
-		return rough(o, f), false
+		return farApart(o, f), false
 	case last && f.arePeople(o):
 		return acrossPeople(o, f), false
 	case describes(o, f):
