@@ -84,7 +84,7 @@ func (p *problem) fit(e *env, st state, last bool) (state, error) {
 			if a.Correlation < plan.OneBody {
 				a.Detail = st.fit.Detail()
 				if st.deform == nil {
-					st.facts.Strain, st.facts.Bend = st.initial.Strain(), st.fit.Found().Stats(p.opt.Threads).SDLogJ
+					st.facts.Strain, st.facts.Bend = st.initial.Strain(), st.fit.Bend()
 				}
 			}
 			a = plan.MostTelling(a, st.fit.OfChannels())

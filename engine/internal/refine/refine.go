@@ -184,6 +184,14 @@ func (r *Refinement) agreement() Agreement {
 // Found returns the displacement v that Coarse has found, without start; nil before.
 func (r *Refinement) Found() *field.Field { return r.v }
 
+// Bend returns the standard deviation of the logarithm of the Jacobian determinant of Found; 0 where that moves nothing.
+func (r *Refinement) Bend() float64 {
+	if r.v == nil {
+		return 0
+	}
+	return r.v.Stats(r.opt.Threads).SDLogJ
+}
+
 // Agreement measures the pair under u, a whole deformation on any grid (nil: none), as Coarse does.
 func (r *Refinement) Agreement(u *field.Field) Agreement {
 	im := r.atHalf()
