@@ -548,6 +548,19 @@ def bias(pair: Pair, rng: np.random.Generator, share: float = 0.5) -> Pair:
     return dataclasses.replace(pair, fixed=shaded(pair.fixed), moving=shaded(pair.moving))
 
 
+def worse_scan(pair: Pair, rng: np.random.Generator) -> Pair:
+    """Take the moving image for a worse scan of the same body: its intensities under a power of
+    1/2 or 2, two ghosts along an axis, as of breathing, and noise of a twentieth of its range.
+    """
+    array = array_of(pair.moving)
+    low, high = _range(array)
+    curved = np.maximum((array - low) / (high - low), 0) ** rng.choice([0.5, 2.0])
+    axis, n = rng.integers(array.ndim), min(array.shape)
+    ghosts = 0.25 * np.roll(curved, n // 3, axis) + 0.15 * np.roll(curved, -(n // 4), axis)
+    noisy = curved + ghosts + rng.normal(0, 0.05, array.shape)
+    return dataclasses.replace(pair, moving=image_of(low + (high - low) * noisy, pair.moving))
+
+
 def speckle(pair: Pair, rng: np.random.Generator) -> Pair:
     """Multiply both images by the magnitude of complex noise, correlated over a voxel: fully
     developed speckle, as in ultrasound.
@@ -733,6 +746,7 @@ DISTURBANCES: dict[str, Disturbance] = {
     "noise": noise,
     "bias": bias,
     "speckle": speckle,
+    "worse scan": worse_scan,
     "sector": sector,
     "slices of 12 mm": functools.partial(thick_slices, mm=12),
     "slices of 5 mm": functools.partial(thick_slices, mm=5),

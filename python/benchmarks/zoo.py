@@ -97,6 +97,7 @@ _TORSOS = [  # name, contrasts, disturbance
     ("torso MR <- CT", _BOTH, "noise"),
     ("torso MR", _MR, "bias"),
     ("torso MR", _MR, "speckle"),
+    ("torso MR", _MR, "worse scan"),
     ("torso MR", _MR, "sector"),
     ("torso CT", _CT, "slices of 12 mm"),
     ("torso MR <- CT", _BOTH, "slices of 12 mm"),
@@ -132,7 +133,7 @@ _BODIES = {
         "brain",
         "",
         _HEAD,
-        ("", "two contrasts", "slices of 5 mm", "resection", "aligned", "any pose"),
+        ("", "two contrasts", "slices of 5 mm", "resection", "aligned", "any pose", "worse scan"),
     ),
     "abdomen CT": (
         "abdomen",

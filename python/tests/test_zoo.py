@@ -203,7 +203,7 @@ def test_disturbances_keep_the_truth(name: str):
     np.testing.assert_array_equal(truth.array_of(pair.fixed), truth.array_of(again.fixed))
     np.testing.assert_array_equal(truth.array_of(pair.moving), truth.array_of(again.moving))
     np.testing.assert_array_equal(pair.fixed_points, again.fixed_points)
-    if name in ("two contrasts", "noise", "bias", "speckle", "resection"):
+    if name in ("two contrasts", "noise", "bias", "speckle", "worse scan", "resection"):
         assert np.any(truth.array_of(pair.fixed) != truth.array_of(other.fixed)) or np.any(
             truth.array_of(pair.moving) != truth.array_of(other.moving)
         )
@@ -226,6 +226,7 @@ HOLDS: dict[str, Callable[..., bool]] = {
     "noise": lambda p, a, *_: 0.04 < np.std(a - ARRAYS["fixed"]) / CONTRAST < 0.06,
     "bias": lambda p, a, b, f, m, n: f > 0.5 and m > 0.5,
     "speckle": lambda p, a, b, *_: b[BODY].std() > 1.5 * ARRAYS["moving"][BODY].std(),
+    "worse scan": lambda p, a, b, f, m, n: f == 0 and m > 0.99 and np.ptp(b) > 100,
     "sector": lambda p, a, b, f, m, n: (
         0.2 < (a == a.min()).mean() < 0.8 and p.fixed_labels is None and n < 1
     ),
@@ -522,6 +523,7 @@ BOUNDS: dict[str, tuple[int, float, float, float | None]] = {
     "torso CT, noise": (1, 3.3, 7.3, 0.89),  # 2.56, 5.6, 0.916
     "torso MR, bias": (1, 2.7, 6.3, 0.89),  # 2.06, 4.8, 0.923
     "torso MR, speckle": (1, 5.0, 9.0, 0.81),  # 3.83, 6.9
+    "torso MR, worse scan": (1, 4.1, 8.8, 0.87),  # 3.15, 6.8, 0.903
     "torso MR, sector": (1, 5.3, 21.6, None),  # 4.10, 16.6
     "torso CT, slices of 12 mm": (1, 2.2, 4.4, 0.89),  # 1.71, 3.4, 0.923
     "torso CT, cropped": (1, 3.8, 11.6, 0.89),  # 2.92, 8.9, 0.916

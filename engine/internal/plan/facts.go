@@ -106,7 +106,7 @@ func isNoisy(a refine.Agreement) bool { return a.Detail > 0 && a.Detail < noisy 
 // is corrupted, or whose contrast differs by a curve, agree about as much. An alignment without scales and a fit that bends
 // little tell of one body as well.
 const (
-	peopleDetail, bodyDetail = 0.80, 0.84
+	peopleDetail, bodyDetail = 0.80, 0.82
 	rigidDetail              = 0.10       // what is added to the detail of a pair that neither grew nor bends
 	grown, sameSize          = 0.05, 0.03 // strain of the initial transform
 	bent, straight           = 0.16, 0.12
