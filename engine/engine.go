@@ -14,7 +14,7 @@ import (
 
 // Version of the library, semantic. The build sets nothing: this line is the source for every front end. Raise it with
 // every change that changes results: they are cached by it.
-const Version = "0.52.0"
+const Version = "0.53.0"
 
 // Config is what an Engine keeps over many registrations.
 type Config struct {
