@@ -32,7 +32,7 @@ func startDoubts(m Metrics, slices bool) (doubts []string) {
 	if a.Overlap < leastOverlap {
 		doubts = append(doubts, fmt.Sprintf("The fields of view overlap by only %.0f %% of the smaller one: check that the images show the same part of the body.", 100*a.Overlap))
 	}
-	searched := align.Method(a.Method).Refines()
+	searched := align.Method(a.Method).Refines() && !plan.LiesRight(m.Plan.Facts)
 	switch {
 	case searched && a.Confidence < leastConfidence && a.RivalMM > 0:
 		doubts = append(doubts, fmt.Sprintf("The initial alignment is uncertain: another position fits nearly as well, with the corners of the image %.3g mm away on average. Look at the result, or give an initial transform.", a.RivalMM))

@@ -82,6 +82,14 @@ func TestVerdict(t *testing.T) {
 		{"fields of view that hardly overlap", func(m *Metrics) { m.Align.Overlap = 0.2 }, Check},
 		{"an alignment that is not sure", func(m *Metrics) { m.Align.Confidence = 0.01 }, Check},
 		{"two places that fit", func(m *Metrics) { m.Align.Confidence, m.Align.RivalMM = 0.01, 104 }, Check},
+		{"two places that fit, of frames of one scan that no alignment brought closer", func(m *Metrics) {
+			m.Align.Confidence, m.Align.RivalMM, m.Align.Score = 0.01, 400, 0.2
+			m.Plan = PlanMetrics{Similarity: "mind", Facts: map[string]float64{"from": 0.42}}
+		}, Good},
+		{"two places that fit, of two people in place", func(m *Metrics) {
+			m.Align.Confidence, m.Align.RivalMM = 0.01, 400
+			m.Plan = PlanMetrics{Similarity: "mind", Facts: map[string]float64{"from": 0.34}}
+		}, Check},
 		{"folds", func(m *Metrics) { m.NJDPercent = 2 }, Check},
 		{"worse than before", func(m *Metrics) { m.SimilarityAfter, m.Referee.Gain = 0.1, 0.02 }, Check},
 		{"MR and CT, of less mutual information and closer by the referee", func(m *Metrics) { m.SimilarityAlign, m.SimilarityAfter = 1.136, 1.124 }, Good},

@@ -22,7 +22,8 @@ const leastShown = 0.4
 // leastT is Student's t that an alignment's gain needs where it is no large one: wrong alignments gain unevenly over the image.
 const leastT, large = 6.2, 0.5
 
-// steadyT is Student's t by which scales and shears between two contrasts must lose to be left out.
+// steadyT is Student's t by which a candidate must lose to be left out for that alone: scales and shears between two contrasts,
+// or an alignment that leaves little in common.
 const steadyT = 5
 
 // Gain is how much closer a proposal brings the images, by both of the referee's measures.
@@ -62,7 +63,7 @@ func Sheared(m referee.Margin) (why string) {
 func Alignment(compare bool) Rule {
 	return func(m referee.Margin) (why string) {
 		switch g := Gain(m); {
-		case m.Common < leastShown:
+		case m.Common < leastShown && m.T > -steadyT: // too little to compare
 			return ""
 		case g < LeastGain/2:
 			return fmt.Sprintf("an alignment brings the images no closer than they lay (%+.2f): they stay where they were", g)

@@ -164,6 +164,16 @@ const frames = 0.87
 // Frames says whether the images lie and match as frames of one scan.
 func (f Facts) Frames() bool { return f.From >= frames && !f.Still }
 
+// Correlation by the headers alone, of images that no alignment brings closer: up to the first, two contrasts may lie apart;
+// from the second on they lie as they were taken.
+const mayLieApart, liesRight = 0.395, 0.415
+
+// inPlace is how far two contrasts are known to lie as they were taken, 0..1.
+func (f Facts) inPlace() float64 { return share(f.From, mayLieApart, liesRight) }
+
+// LiesRight says by a pair's numbers whether its headers laid it right.
+func LiesRight(numbers map[string]float64) bool { return numbers["from"] >= liesRight }
+
 // leastScore is the score of the alignment below which two images are not compared by their intensities, even if these seemed
 // to correspond.
 const leastScore = 0.35

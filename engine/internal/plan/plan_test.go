@@ -112,6 +112,24 @@ func TestFarApart(t *testing.T) {
 	}
 }
 
+// Two contrasts that lie as they were taken are moved little.
+func TestInPlace(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		from float64
+		want refine.Regularisation
+	}{
+		{"two people", 0.34, descriptors.large},
+		{"between", 0.405, between(descriptors.large, faint, 0.5, 0, 1)},
+		{"frames of one scan", 0.42, faint},
+	} {
+		f := Facts{Voxels: largeImage, From: c.from, Agreement: refine.Agreement{Correlation: 0.45}}
+		if got := For(auto, f).By; !near(got, c.want) {
+			t.Errorf("%s: fitted by %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
 func near(a, b refine.Regularisation) bool {
 	return math.Abs(a.Fluid-b.Fluid)+math.Abs(a.Elastic-b.Elastic)+math.Abs(a.Fading-b.Fading)+math.Abs(a.Sharpen-b.Sharpen) < 1e-9
 }
@@ -158,6 +176,9 @@ func TestSearchFor(t *testing.T) {
 		{"frames of one scan", func(f *Facts) { f.From, f.Agreement.Correlation = 0.9, 0.95 }, 1},
 		{"two contrasts of one body", func(f *Facts) { f.SameModality = false }, 0},
 		{"MR and CT of two people", func(f *Facts) { f.SameModality, f.Agreement.Correlation = false, 0.3 }, 1},
+		{"two contrasts that lie as they were taken", func(f *Facts) { f.SameModality, f.Agreement.Correlation, f.From = false, 0.3, 0.42 }, 0},
+		{"two contrasts that may lie so", func(f *Facts) { f.SameModality, f.Agreement.Correlation, f.From = false, 0.3, 0.405 }, 0.5},
+		{"two contrasts of two people in place", func(f *Facts) { f.SameModality, f.Agreement.Correlation, f.From = false, 0.3, 0.34 }, 1},
 		{"slices of two people's abdomens", func(f *Facts) { f.Slices = true }, 1},
 		{"neighbouring sections of tissue", func(f *Facts) { f.Slices, f.Large, f.Agreement.Correlation = true, true, 0.35 }, 0},
 		{"slices of two people's heads", func(f *Facts) { f.Slices, f.Agreement.Correlation = true, 0.75 }, 0},
@@ -319,6 +340,7 @@ func TestAlignment(t *testing.T) {
 		{"two people's hearts, right and close", referee.Margin{Distance: 0.1, Correlation: 0.02, Common: 0.67, T: 6.38}, false, true},
 		{"two people's hearts, wrong", referee.Margin{Distance: 0.112, Correlation: 0.025, Common: 0.81, T: 6.1}, false, false},
 		{"nothing in common at first", referee.Margin{Common: 0.05}, false, true},
+		{"out of the field of view, and worse there", referee.Margin{Distance: -0.5, Correlation: -0.06, Common: 0.39, T: -9.1}, false, false},
 		{"speckle, which is another in every frame", referee.Margin{Distance: 0.09, Correlation: 0.1, Common: 0.9, T: 3.6}, true, true},
 		{"the same of two contrasts", referee.Margin{Distance: 0.09, Correlation: 0.1, Common: 0.9, T: 3.6}, false, false},
 	} {

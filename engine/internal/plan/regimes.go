@@ -174,9 +174,11 @@ var (
 	}
 )
 
-// acrossContrasts goes over to faint as the contrast of one image over the other's varies more from place to place.
+// acrossContrasts goes over to faint as the contrast of one image over the other's varies more from place to place, and where
+// the images lie as they were taken: little moved then, and descriptors would follow more.
 func acrossContrasts(o Options, f Facts) refine.Regularisation {
-	return between(bySize(descriptors)(o, f), faint, f.Agreement.Gain, 0.8, 1.2)
+	varied := between(bySize(descriptors)(o, f), faint, f.Agreement.Gain, 0.8, 1.2)
+	return between(varied, faint, f.inPlace(), 0, 1)
 }
 
 // acrossPeople follows detail the more the less two contrasts agreed where the search was chosen.
