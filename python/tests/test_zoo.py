@@ -530,7 +530,7 @@ BOUNDS: dict[str, tuple[int, float, float, float | None]] = {
     "torso CT, partial view": (1, 1.5, 3.3, None),  # 1.14, 2.5
     "torso CT, resection": (1, 1.9, 5.1, None),  # 1.48, 3.9
     "torso CT, cut out": (1, 3.3, 7.4, None),  # 2.51, 5.6
-    "thorax, inversion recovery": (3, 1.35, 3.2, None),  # 1.04, 2.5; as they lie 2.85
+    "thorax, inversion recovery": (3, 1.35, 2.8, None),  # 1.04, 2.1; as they lie 2.85
     "sections, two stains": (1, 0.02, 0.06, None),  # .013, .040
     "torso CT, sliding": (1, 3.3, 8.9, 0.88),  # 2.52, 6.8, 0.912
     "torso CT, aligned": (1, 0.01, 0.01, None),  # as they lie
