@@ -1,4 +1,4 @@
-"""Measures the CPU seconds of the command on a pair, phase by phase, beside greedy's.
+"""Measures the CPU seconds of the command on a pair beside greedy's.
 
     python python/benchmarks/command.py FIXED MOVING --fixed-labels FL --moving-labels ML
 
@@ -8,7 +8,6 @@ greedy needs its extra: pip install morphseek[benchmark], or --greedy with a Pyt
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -17,7 +16,6 @@ from pathlib import Path
 
 import click
 
-PHASES = ("start", "read", "engine", "score", "page", "write")
 # affine, then deformable, by the settings of its tutorial; methods/greedy.py compares its results
 GREEDY = """import sys
 from picsl_greedy import Greedy3D
@@ -31,44 +29,36 @@ greedy.execute(f"-rf {fixed} -rm {moving} {out}/warped.nii.gz -r {chain}")
 """
 
 
-def cpu_seconds(arguments: list[str]) -> tuple[float, str]:
-    """Run a command; return its CPU time, its end included, and what it printed."""
+def cpu_seconds(arguments: list[str]) -> float:
+    """Run a command; return its CPU time, its end included."""
     with tempfile.TemporaryFile("w+") as out:
         process = subprocess.Popen(arguments, stdout=out, stderr=subprocess.STDOUT)
         _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
         text = out.read()
     if status:
         raise SystemExit(f"{' '.join(arguments)} failed:\n{text}")
-    return used.ru_utime + used.ru_stime, text
+    return used.ru_utime + used.ru_stime
 
 
 def measure(
     images: tuple[Path, Path], labels: tuple[Path, Path] | None, repeats: int, greedy: str
 ) -> dict[str, float]:
-    """Return the least CPU seconds of each phase, of "all" and of "greedy", over runs by turns.
-    `greedy` is a Python that has picsl-greedy; empty: without it.
+    """Return the least CPU seconds of "command" and of "greedy", over runs by turns. `greedy` is a
+    Python that has picsl-greedy; empty: without it.
     """
-    least: dict[str, float] = {}
-
-    def keep(name: str, seconds: float) -> None:
-        least[name] = min(seconds, least.get(name, seconds))
-
     with tempfile.TemporaryDirectory() as folder:
         fixed, moving = map(str, images)
         ours = [sys.executable, "-m", "morphseek", "register", fixed, moving]
         ours += ["--threads", "1", "--out", f"{folder}/ours"]
         if labels is not None:
             ours += ["--fixed-labels", str(labels[0]), "--moving-labels", str(labels[1])]
-        theirs = [greedy, "-c", GREEDY, fixed, moving, folder]
-        for _ in range(repeats):
-            seconds, text = cpu_seconds([*ours, "--json"])
-            keep("all", seconds)
-            for phase, each in json.loads(text.splitlines()[-1])["cpu_seconds"].items():
-                keep(phase, each)
-            if greedy:
-                keep("greedy", cpu_seconds(theirs)[0])
-    return least
+        programs = {"command": ours}
+        if greedy:
+            programs["greedy"] = [greedy, "-c", GREEDY, fixed, moving, folder]
+        runs = [{name: cpu_seconds(of) for name, of in programs.items()} for _ in range(repeats)]
+    return {name: min(run[name] for run in runs) for name in programs}
 
 
 @click.command(context_settings={"show_default": True})
@@ -88,15 +78,14 @@ def main(
     repeats: int,
     greedy: str,
 ) -> None:
-    """Print a row for a table: the phases, the total, greedy, and the ratio of both."""
+    """Print a row for a table: the command, greedy, and the ratio of both."""
     both = (fixed_labels, moving_labels) if fixed_labels and moving_labels else None
     least = measure((fixed, moving), both, repeats, greedy)
-    names = [*PHASES, "all", *(["greedy"] if greedy else [])]
-    click.echo(f"| {' | '.join(names)} |")
-    click.echo(f"|{'---:|' * len(names)}")
-    click.echo(f"| {' | '.join(f'{least[name]:.2f}' for name in names)} |")
+    click.echo(f"| {' | '.join(least)} |")
+    click.echo(f"|{'---:|' * len(least)}")
+    click.echo(f"| {' | '.join(f'{seconds:.2f}' for seconds in least.values())} |")
     if greedy:
-        click.echo(f"\ngreedy takes {least['greedy'] / least['all']:.1f} times as long")
+        click.echo(f"\ngreedy takes {least['greedy'] / least['command']:.1f} times as long")
 
 
 if __name__ == "__main__":

@@ -579,8 +579,8 @@ def cpu_now() -> float:
     return sum(os.times()[:4])
 
 
-def run_part(part: Part, context: Context, ours: str, jobs: int) -> None:
-    """Run what FOLDER/PART.json lacks."""
+def run_part(part: Part, context: Context, ours: str, jobs: int) -> list[str]:
+    """Run what FOLDER/PART.json lacks; return the keys of the units that raised an exception."""
     path = context.out / f"{part.name}.json"
     old = json.loads(path.read_text()) if path.exists() else {}
     by = {OURS: ours, **context.peers}
@@ -629,6 +629,7 @@ def run_part(part: Part, context: Context, ours: str, jobs: int) -> None:
         click.echo(f"{part.name}: {key} {entry.get('exception', '')}".rstrip())
         save()
     save()
+    return [key for key, unit in units.items() if "exception" in unit]
 
 
 def collected(out: Path, jobs: int) -> figures.Results:
@@ -741,7 +742,8 @@ def run(data: Path, out: Path, chosen: list[str], jobs: int, peers: str, tiny: b
         began = time.monotonic()
         click.echo(f"{name}: some {PARTS[name].minutes} minutes on two idle cores")
         try:
-            run_part(PARTS[name], Context(data, out, versions, tiny), ours, jobs)
+            if run_part(PARTS[name], Context(data, out, versions, tiny), ours, jobs):
+                broken.append(name)
         except Exception as error:  # as data that cannot be read; the other parts go on
             click.echo(f"{name}: {type(error).__name__}: {error}", err=True)
             broken.append(name)

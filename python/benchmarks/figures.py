@@ -338,17 +338,15 @@ def strangers(results: Results) -> str:
 
 
 def command(results: Results) -> str:
-    rows = results["parts"].get("command", [])
-    phases = ["start", "read", "engine", "score", "page", "write"]
     lines = []
-    for r in rows:
-        both = [r["all"], r.get("greedy")]
+    for r in results["parts"].get("command", []):
+        both = [r["command"], r.get("greedy")]
         least = min(value for value in both if value is not None)
-        lines.append([r["pair"], *(f"{r[phase]:.2f}" for phase in phases)])
+        lines.append([r["pair"]])
         for value in both:
             text = "" if value is None else f"{value:.2f}"
             lines[-1].append(f"**{text}**" if value == least and None not in both else text)
-    return _table(["pair", *phases, "all", "greedy"], lines, right=8)
+    return _table(["pair", "command", "greedy"], lines, right=2)
 
 
 def growth(results: Results) -> str:

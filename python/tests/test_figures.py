@@ -98,6 +98,14 @@ def test_filling_changes_blocks_alone(tmp_path: Path):
 # ------------------------------------------------------------------------------- The run
 
 
+def test_the_command_is_timed(files: dict[str, Path]):
+    import command
+
+    labels = (files["fixed_labels"], files["moving_labels"])
+    least = command.measure((files["fixed"], files["moving"]), labels, 1, greedy="")
+    assert list(least) == ["command"] and least["command"] > 0.1
+
+
 def test_a_run_goes_on_where_it_stopped(tmp_path: Path):
     """Of another build ours is measured again, a peer is not; what raised is tried again."""
     everything = pytest.importorskip("everything", reason="needs morphseek[benchmark,training]")
@@ -116,9 +124,11 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path):
 
     part = everything.Part("truth", 1, units, everything.unchanged)
     context = everything.Context(tmp_path, tmp_path, {"greedy": "1"}, True)
+    raised = []
     for build in ("one", "one", "one", "two"):
         ran.append(build)
-        everything.run_part(part, context, build, 1)
+        raised.append(everything.run_part(part, context, build, 1))
+    assert raised == [["c"], [], [], []]
     assert ran == ["one", "a", "b", "c", "one", "c", "one", "two", "a", "c"]
     content = json.loads((tmp_path / "truth.json").read_text("utf-8"))
     builds = {key: unit["by"] for key, unit in content["units"].items()}
