@@ -103,13 +103,14 @@ const noisy = 0.4
 func isNoisy(a refine.Agreement) bool { return a.Detail > 0 && a.Detail < noisy }
 
 // Two people's images agree less in fine detail than at half the resolution, by Agreement.Detail; those of one body of which one
-// is corrupted, or whose contrast differs by a curve, agree about as much. An alignment without scales and a fit that bends
-// little tell of one body as well.
+// is corrupted, or whose contrast differs by a curve, agree about as much, and a fit of volumes bends little. An alignment
+// without scales and a fit that bends less still tell of one body as well.
 const (
 	peopleDetail, bodyDetail = 0.80, 0.82
 	rigidDetail              = 0.10       // what is added to the detail of a pair that neither grew nor bends
 	grown, sameSize          = 0.05, 0.03 // strain of the initial transform
 	bent, straight           = 0.16, 0.12
+	mostBent, leastBent      = 0.19, 0.16 // of volumes that detail may take for one body
 	oneBodyAgreement         = 0.85
 )
 
@@ -124,6 +125,9 @@ func (f Facts) likeness() float64 {
 		rigid = min(share(f.Strain, grown, sameSize), share(f.Bend, bent, straight))
 	}
 	body := share(a.Detail+float64(rigidDetail*rigid), peopleDetail, bodyDetail)
+	if !f.Slices {
+		body = min(body, share(f.Bend, mostBent, leastBent))
+	}
 	return a.Correlation + float64(body*(oneBodyAgreement-a.Correlation))
 }
 

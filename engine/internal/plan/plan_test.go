@@ -67,6 +67,7 @@ func TestRegimes(t *testing.T) {
 		{"the same, one scan noisy", detailed(0.67, 0.75, 0.011, 0.095), "one body, tissue new or gone"},
 		{"a torso, one scan under a curve", detailed(0.80, 0.92, 0.107, 0.077), "one body, tissue new or gone"},
 		{"two mice whose skulls are alike", detailed(0.77, 0.796, 0.077, 0.068), "two people"},
+		{"two people's abdomens, as sharp as one body", detailed(0.526, 0.881, 0.219, 0.290), "two people"},
 		{"two people's heads in one atlas", detailed(0.70, 0.755, 0.01, 0.19), "two people"},
 		{"one head seen twice", oneModality(largeImage, 1), "one body"},
 		{"one abdomen, breathing", oneModality(largeImage, 0.89), "one body nearly everywhere"},
