@@ -35,10 +35,9 @@ def cpu_seconds(arguments: list[str]) -> float:
         process = subprocess.Popen(arguments, stdout=out, stderr=subprocess.STDOUT)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0)
-        text = out.read()
-    if status:
-        raise SystemExit(f"{' '.join(arguments)} failed:\n{text}")
+        if status:
+            out.seek(0)
+            raise SystemExit(f"{' '.join(arguments)} failed:\n{out.read()}")
     return used.ru_utime + used.ru_stime
 
 

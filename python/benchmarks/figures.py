@@ -74,6 +74,10 @@ def _better(row: Row, what: str) -> bool:
     return bool(theirs > own if what == "dice" else theirs < own)
 
 
+def _bold(text: str, best: bool) -> str:
+    return f"**{text}**" if best else text
+
+
 def _figure(value: float | None, what: str, bold: bool) -> str:
     if value is None:
         return ""
@@ -83,7 +87,7 @@ def _figure(value: float | None, what: str, bold: bool) -> str:
         text = f"{value:.2g}" if value < 10 else f"{value:.0f}"
     else:
         text = f"{value:.2f}"
-    return f"**{text}**" if bold else text
+    return _bold(text, bold)
 
 
 def _cell(by: dict[str, Row], method: str, what: str, cpu: bool = True, p95: bool = False) -> str:
@@ -340,12 +344,9 @@ def strangers(results: Results) -> str:
 def command(results: Results) -> str:
     lines = []
     for r in results["parts"].get("command", []):
-        both = [r["command"], r.get("greedy")]
-        least = min(value for value in both if value is not None)
-        lines.append([r["pair"]])
-        for value in both:
-            text = "" if value is None else f"{value:.2f}"
-            lines[-1].append(f"**{text}**" if value == least and None not in both else text)
+        both = [r[name] for name in ("command", "greedy") if name in r]
+        texts = [_bold(f"{x:.2f}", x == min(both) and len(both) > 1) for x in both]
+        lines.append([r["pair"], *texts, *[""] * (2 - len(both))])
     return _table(["pair", "command", "greedy"], lines, right=2)
 
 
@@ -377,8 +378,8 @@ def slices(results: Results) -> str:
                 value = None if still and what in ("folding", "cpu") else r[what]
                 known = [x[what] for x in of if x[what] is not None and x["method"] != "none"]
                 text = "" if value is None else f"{value:{form}}"
-                bold = text and best is not None and value == best(known)
-                lines[-1].append(f"**{text}**" if bold else text)
+                bold = value is not None and best is not None and value == best(known)
+                lines[-1].append(_bold(text, bold))
     head = ["slices", "method", "Dice", "error, pixels", "folding, %", "CPU s"]
     return _table(head, lines, right=4)
 
@@ -392,10 +393,7 @@ def channels(results: Results) -> str:
                 r["pair"],
                 f"{r['dice'][0]:.3f}",
                 f"{r['dice'][1]:.3f}",
-                *(
-                    f"**{value:.2f}**" if value == min(r["points"]) else f"{value:.2f}"
-                    for value in r["points"]
-                ),
+                *(_bold(f"{value:.2f}", value == min(r["points"])) for value in r["points"]),
             ]
             for r in rows
         ),
@@ -423,8 +421,8 @@ def networks(results: Results) -> str:
         lines.append([f"`--model {r['model']}`"])
         for name, (form, sign) in columns.items():
             text = f"{r[name]:{form}}"
-            best = sign and sign * r[name] == max(sign * other[name] for other in rows)
-            lines[-1].append(f"**{text}**" if best else text)
+            best = sign != 0 and sign * r[name] == max(sign * other[name] for other in rows)
+            lines[-1].append(_bold(text, best))
     head = ["", "Dice", "by the inverse", "error of volume, %", "bias, %", "points, mm"]
     return _table([*head, "two contrasts, mm", "SD log J"], lines)
 
